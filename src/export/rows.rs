@@ -18,7 +18,7 @@ use cupeer_record::{self as record, Job};
 use cupeer_report::Places;
 use cupeer_report::model::{self, ExitKind, Report};
 use cupeer_report::symbols::Symbols;
-use cupeer_spec::record::{meta, mode};
+use cupeer_spec::record::meta;
 use serde::Serialize;
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
@@ -327,24 +327,20 @@ fn pair(process: u32, row: &model::Peer, began_ns: i64, part: &mut Part<Pairs>) 
 
 /// What is wrong with the file of a process.
 fn problem(process: &record::Process, read: &Read) -> Option<String> {
-    let ended_by = process.header.ended_by;
-    let ended = (ended_by != 0).then(|| {
-        format!("ends before its process did: {}", std::io::Error::from_raw_os_error(ended_by as i32))
-    });
     let missing = process.text(meta::MISSING).map(str::to_owned);
-    let all: Vec<String> =
-        [process.problem.clone(), read.problem.clone(), missing, ended].into_iter().flatten().collect();
+    let all: Vec<String> = [process.problem.clone(), read.problem.clone(), missing, process.ends_early()]
+        .into_iter()
+        .flatten()
+        .collect();
     (!all.is_empty()).then(|| all.join("; "))
 }
 
 /// How far a process could be looked at.
 fn looked(process: &record::Process, row: &model::Process, is_cut: bool) -> &'static str {
-    let header = &process.header;
     match row.exit.kind {
         _ if is_cut => "cut",
-        _ if header.lost > 0 => "lost",
-        // Its first block holds no events, and is not counted.
-        _ if header.mode == mode::RING && header.next_block > header.ring_blocks => "ring",
+        _ if process.header.lost > 0 => "lost",
+        _ if process.has_dropped() => "ring",
         ExitKind::Running => "running",
         _ => "whole",
     }

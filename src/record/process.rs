@@ -7,7 +7,7 @@ use crate::source::Source;
 use cupeer_spec::function::FnId;
 use cupeer_spec::rank::Ranks;
 use cupeer_spec::record::end::End;
-use cupeer_spec::record::{Header, Moment};
+use cupeer_spec::record::{Header, Moment, mode};
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -167,6 +167,18 @@ impl Process {
         let file = self.source.open().ok();
         let now = file.and_then(|file| read::header(&file).ok());
         End::of(now.map_or(self.header.end, |header| header.end))
+    }
+
+    /// Whether a ring has been written around, so that its first events are gone.
+    pub fn has_dropped(&self) -> bool {
+        // Its first block holds no events, and is not counted.
+        self.header.mode == mode::RING && self.header.next_block > self.header.ring_blocks
+    }
+
+    /// That its file ends before the process did, and why, where it does: a sentence without a subject.
+    pub fn ends_early(&self) -> Option<String> {
+        let why = || io::Error::from_raw_os_error(self.header.ended_by as i32);
+        (self.header.ended_by != 0).then(|| format!("ends before its process did: {}", why()))
     }
 
     /// Whether the process runs; `None` where that cannot be known, as on another host. Of a process that has

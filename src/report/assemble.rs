@@ -95,12 +95,6 @@ fn mode_word(process: &record::Process) -> &'static str {
     if process.header.mode == mode::RING { "ring" } else { "full" }
 }
 
-/// Whether a ring has been written around, so that its first events are gone.
-fn dropped(process: &record::Process) -> bool {
-    // Its first block holds no events, and is not counted.
-    process.header.mode == mode::RING && process.header.next_block > process.header.ring_blocks
-}
-
 fn whole(job: &Job, all: &Collected, filter: &Filter, began_ns: u64, ended_ns: u64) -> Record {
     let mut modes: Vec<&str> = job.processes.iter().map(mode_word).collect();
     modes.sort_unstable();
@@ -110,10 +104,7 @@ fn whole(job: &Job, all: &Collected, filter: &Filter, began_ns: u64, ended_ns: u
         let path = process.path.display();
         problems.extend(tally.problem.iter().map(|problem| format!("{path} {problem}")));
         problems.extend(process.text(meta::MISSING).map(|missing| format!("{path}: {missing}")));
-        if process.header.ended_by != 0 {
-            let error = std::io::Error::from_raw_os_error(process.header.ended_by as i32);
-            problems.push(format!("{path} ends before its process did: {error}"));
-        }
+        problems.extend(process.ends_early().map(|how| format!("{path} {how}")));
     }
     for table in job.tables.iter().filter(|table| table.refused > 0) {
         let text = "had no room for some of what was open";
@@ -125,7 +116,7 @@ fn whole(job: &Job, all: &Collected, filter: &Filter, began_ns: u64, ended_ns: u
         ended_ns,
         running: all.fates.iter().any(|fate| fate.alive == Some(true)),
         mode: if let [mode] = modes[..] { mode } else { "mixed" },
-        dropped: job.processes.iter().any(dropped),
+        dropped: job.processes.iter().any(record::Process::has_dropped),
         hosts: Vec::new(),
         events: all.tallies.iter().map(|tally| tally.events).sum(),
         lost: job.processes.iter().fold(0, |all, process| all.saturating_add(process.header.lost)),

@@ -13,7 +13,7 @@ use crate::pack::redact::Redaction;
 use crate::pack::{self, SUFFIX};
 use anyhow::{Context, Result, ensure};
 use cupeer_export::{Exported, Options, Redact, VERSION};
-use cupeer_report::moments::number;
+use cupeer_report::text::names::counted;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use place::Place;
 use serde_json::json;
@@ -80,21 +80,17 @@ fn bar(events: u64) -> ProgressBar {
 
 fn summary(output: &Path, exported: &Exported) -> String {
     let rows = |table| exported.tables.get(table).map_or(0, |written| written.rows);
-    let count =
-        |count: u64, one: &str| format!("{} {one}{}", number(count), if count == 1 { "" } else { "s" });
     let files: u64 = exported.tables.values().map(|written| written.files).sum();
     let bytes: u64 = exported.tables.values().map(|written| written.bytes).sum();
-    let processes = exported.processes;
     format!(
-        "{} has {} process{}, {}, {} and {}: {} in {}\n",
+        "{} has {}, {}, {} and {}: {} in {}\n",
         output.display(),
-        number(processes as u64),
-        if processes == 1 { "" } else { "es" },
-        count(rows("call"), "call"),
-        count(rows("opening"), "opening"),
-        count(rows("finding"), "finding"),
+        counted(exported.processes as u64, "process"),
+        counted(rows("call"), "call"),
+        counted(rows("opening"), "opening"),
+        counted(rows("finding"), "finding"),
         pack::bytes(bytes),
-        count(files, "file"),
+        counted(files, "file"),
     )
 }
 

@@ -50,11 +50,6 @@ pub fn document(reading: &Reading, before: Option<&Before>) -> Document {
     document
 }
 
-/// Whether a process has ended, as far as that is known.
-pub fn has_ended(exit: &Exit) -> bool {
-    !matches!(exit.kind, ExitKind::Running | ExitKind::Unseen)
-}
-
 /// Whether a process ended otherwise than by returning.
 pub fn has_died(exit: &Exit) -> bool {
     matches!(exit.kind, ExitKind::Died | ExitKind::Signal)
@@ -143,7 +138,7 @@ impl Rows {
                 let export = self.export(job, entry);
                 let owner = export.map(|export| self.places[&key(export)]);
                 add(&mut self.processes[place].openings, count);
-                if has_ended(&self.processes[place].exit) {
+                if self.processes[place].exit.has_ended() {
                     continue;
                 }
                 let one = holds.entry((place, owner)).or_default();
@@ -178,7 +173,7 @@ impl Rows {
             let seconds = (now - before.at).as_secs_f64();
             row.calls_per_second =
                 had.map(|had| seen.recent.calls.saturating_sub(*had) as f64 / seconds.max(1e-3));
-            if has_ended(&row.exit) && row.calls_per_second.is_none() {
+            if row.exit.has_ended() && row.calls_per_second.is_none() {
                 row.calls_per_second = Some(0.0);
             }
         }
@@ -188,7 +183,7 @@ impl Rows {
         let mut shared = BTreeSet::new();
         for entry in &job.entries {
             let place = self.places[&key(entry)];
-            if has_ended(&self.processes[place].exit) {
+            if self.processes[place].exit.has_ended() {
                 continue;
             }
             if kind::exported_object(entry.kind).is_some() {
@@ -216,7 +211,7 @@ impl Rows {
             name: job.name.clone(),
             path: job.path.display().to_string(),
             running: count(|exit| exit.kind == ExitKind::Running),
-            ended: count(has_ended) - died,
+            ended: count(|exit| exit.has_ended()) - died,
             died,
             refused: job.refused,
             calls: sum(self.processes.iter().filter_map(|one| one.calls)),

@@ -1,6 +1,6 @@
 //! From a document and what the user has chosen to lines of a screen, none of which is wider than it.
 
-use super::assemble::{has_died, has_ended, sum};
+use super::assemble::{has_died, sum};
 use super::columns::{Cell, Column, Layout, Line, Look};
 use super::document::{Device, Document, Hold, Process, Who};
 use super::view::{self, Page, View};
@@ -314,7 +314,7 @@ fn process(process: &Process, document: &Document) -> Vec<Cell> {
     };
     let rate = match process.calls_per_second {
         Some(rate) => zero(rounded(rate)),
-        None if has_ended(&process.exit) => "-".into(),
+        None if process.exit.has_ended() => "-".into(),
         None => "?".into(),
     };
     vec![
@@ -337,7 +337,7 @@ fn process(process: &Process, document: &Document) -> Vec<Cell> {
 
 /// What a process does, or how it ended.
 fn state(process: &Process) -> Cell {
-    if has_ended(&process.exit) {
+    if process.exit.has_ended() {
         let look = if has_died(&process.exit) { Look::Bad } else { Look::Dim };
         let left = match process.openings {
             0 => String::new(),

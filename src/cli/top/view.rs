@@ -2,7 +2,7 @@
 //!
 //! What belongs here: state, and rows in their order. Nothing that draws, and no terminal.
 
-use super::assemble::{has_died, has_ended};
+use super::assemble::has_died;
 use super::document::{Document, Process, Who};
 use super::keys::Key;
 use crate::args::{Sort, word};
@@ -65,7 +65,7 @@ impl View {
 
     /// The processes that are shown, in their order.
     pub fn rows<'a>(&self, document: &'a Document) -> Vec<&'a Process> {
-        let none_runs = document.processes.iter().all(|process| has_ended(&process.exit));
+        let none_runs = document.processes.iter().all(|process| process.exit.has_ended());
         let mut rows: Vec<&Process> = document
             .processes
             .iter()
@@ -173,7 +173,7 @@ impl View {
 
 /// Whether a process is shown by itself: one that has ended well and left nothing open is only counted.
 fn matters(process: &Process) -> bool {
-    !has_ended(&process.exit) || has_died(&process.exit) || process.openings + process.exports > 0
+    !process.exit.has_ended() || has_died(&process.exit) || process.openings + process.exports > 0
 }
 
 /// The file name of a process's program.
@@ -193,7 +193,7 @@ fn compare(sort: Sort, a: &Process, b: &Process) -> Ordering {
     match sort {
         Sort::State => {
             let rank =
-                |process: &Process| (has_died(&process.exit), hangs(process), has_ended(&process.exit));
+                |process: &Process| (has_died(&process.exit), hangs(process), process.exit.has_ended());
             rank(b).cmp(&rank(a))
         }
         Sort::Rank => by_rank(a, b),
