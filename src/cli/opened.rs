@@ -3,11 +3,16 @@
 use crate::pack::{self, Unpacked};
 use crate::parts;
 use crate::sweep;
-use anyhow::{Result, bail, ensure};
+use anyhow::{Error, Result, bail, ensure};
 use cupeer_record::Job;
 use cupeer_report::reduced::file;
 use cupeer_report::symbols::Symbols;
 use std::path::Path;
+
+/// That there is only what was kept of a record.
+fn is_reduced(path: &Path) -> String {
+    format!("'{}' is reduced: its calls are not there; 'cupeer report' shows what was kept", path.display())
+}
 
 pub struct Opened {
     pub job: Job,
@@ -29,18 +34,15 @@ impl Opened {
             "'{0}' is a sweep; its runs have records, such as {0}/trial-1 if it was kept",
             path.display()
         );
-        ensure!(
-            !file::is_one(path)
-                && (parts::files_in(path).is_empty()
-                    || Job::open(path).is_ok_and(|job| !job.processes.is_empty())),
-            "'{}' is reduced: its calls are not there; 'cupeer report' shows what was kept",
-            path.display()
-        );
+        ensure!(!file::is_one(path), "{}", is_reduced(path));
         let unpacked = if pack::is_packed(path) { Some(pack::unpacked(path)?) } else { None };
         let job = match &unpacked {
-            Some(unpacked) => unpacked.job()?,
-            None => Job::open(path)?,
+            Some(unpacked) => unpacked.job(),
+            None => Job::open(path).map_err(Error::from),
         };
+        let has_process = job.as_ref().is_ok_and(|job| !job.processes.is_empty());
+        ensure!(has_process || parts::files_in(path).is_empty(), "{}", is_reduced(path));
+        let job = job?;
         if job.processes.is_empty() {
             let problems: Vec<String> = job.problems.iter().map(ToString::to_string).collect();
             let why = if problems.is_empty() { "" } else { ": " };

@@ -8,7 +8,7 @@ use crate::opened::Opened;
 use anyhow::{Context, Result};
 use cupeer_record::Job;
 use cupeer_report::reduced::{Reduced, file};
-use std::fs;
+use std::fs::{self, DirEntry};
 use std::path::{Path, PathBuf};
 
 /// How many single failures are kept where not all are asked for.
@@ -24,19 +24,24 @@ pub enum Given {
 /// Opens what a report is asked for. Of single failures, `most_failures` are kept; where not `all` is wanted, what is dull is
 /// only counted.
 pub fn open(paths: &[PathBuf], most_failures: usize, all: bool) -> Result<Given> {
-    let mut files = Vec::new();
-    let mut records = Vec::new();
+    let (mut files, mut records, mut emptied) = (Vec::new(), Vec::new(), Vec::new());
     for path in paths {
         if file::is_one(path) {
             files.push(path.clone());
             continue;
         }
         let inner = files_in(path);
-        // Where there are only reduced files, there is no record.
-        if inner.is_empty() || Job::open(path).is_ok_and(|job| !job.processes.is_empty()) {
+        if inner.is_empty() {
             records.push(path);
+            continue;
         }
         files.extend(inner);
+        match Job::open(path) {
+            Ok(job) if job.processes.is_empty() => emptied.push(job),
+            Ok(_) => records.push(path),
+            // There are only reduced files.
+            Err(_) => {}
+        }
     }
     if let ([record], true) = (&records[..], files.is_empty()) {
         return Ok(Given::Record(Box::new(Opened::open(record)?)));
@@ -57,14 +62,8 @@ pub fn open(paths: &[PathBuf], most_failures: usize, all: bool) -> Result<Given>
         add(Reduced::read(file)?).with_context(|| file.display().to_string())?;
     }
     let mut joined = joined.context("nothing is named")?;
-    for path in paths.iter().filter(|path| path.is_dir()) {
-        // What runs have noted in the file that all hosts share.
-        if let Ok(job) = Job::open(path)
-            && job.processes.is_empty()
-        {
-            joined.note(&job);
-        }
-    }
+    // What runs have noted in the file that all hosts share.
+    emptied.iter().for_each(|job| joined.note(job));
     match paths {
         [path] => joined.call(&home::shown(path)),
         [first, rest @ ..] => joined.call(&format!("{} and {} more", home::shown(first), rest.len())),
@@ -82,16 +81,22 @@ fn of_record(path: &Path, most_failures: usize) -> Result<Reduced> {
 pub fn files_in(directory: &Path) -> Vec<PathBuf> {
     let list = |directory: &Path| {
         let entries = fs::read_dir(directory).into_iter().flatten().flatten();
-        let mut paths: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
-        paths.sort_unstable();
-        paths
+        let mut entries: Vec<(PathBuf, bool)> =
+            entries.map(|entry| (entry.path(), is_directory(&entry))).collect();
+        entries.sort_unstable();
+        entries
     };
-    let is_one = |path: &PathBuf| file::is_named(path) && path.is_file();
-    let all = list(directory).into_iter().flat_map(|path| match path.is_dir() {
+    let all = list(directory).into_iter().flat_map(|(path, is_directory)| match is_directory {
         true => list(&path),
-        false => vec![path],
+        false => vec![(path, false)],
     });
-    all.filter(is_one).collect()
+    all.map(|(path, _)| path).filter(|path| file::is_named(path) && path.is_file()).collect()
+}
+
+/// Whether an entry is a directory, or leads to one. Records have thousands of files, of which none is asked for.
+fn is_directory(entry: &DirEntry) -> bool {
+    let kind = entry.file_type();
+    kind.is_ok_and(|kind| kind.is_dir() || kind.is_symlink() && entry.path().is_dir())
 }
 
 /// Reduces records and reduced files to one.
