@@ -4,11 +4,11 @@
 //! with those of others as soon as it has been read. The caller is the place that the driver was called from; of a program
 //! that uses the runtime as a shared library, that lies in the runtime.
 
+use super::durations::Durations;
 use super::functions::{End, Functions, Number};
 use super::model::{Caller, Place};
 use super::places::Places;
 use super::results;
-use super::sketch::Sketch;
 use cupeer_record::Process;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
@@ -42,9 +42,8 @@ type Seen = (usize, u64, u64);
 pub struct Sum {
     calls: u64,
     processes: u64,
-    total_ns: u64,
-    max_ns: u64,
-    durations: Sketch,
+    #[serde(flatten)]
+    durations: Durations,
 }
 
 impl OwnCallers {
@@ -59,8 +58,6 @@ impl OwnCallers {
         let (_, sum) = self.0.entry((number, result, caller)).or_insert_with(|| (ticks, Sum::default()));
         sum.calls += 1;
         if result.is_some() {
-            sum.total_ns = sum.total_ns.saturating_add(ns);
-            sum.max_ns = sum.max_ns.max(ns);
             sum.durations.add(ns);
         }
     }
@@ -103,8 +100,6 @@ impl Sum {
     fn merge(&mut self, other: &Sum) {
         self.calls = self.calls.saturating_add(other.calls);
         self.processes = self.processes.saturating_add(other.processes);
-        self.total_ns = self.total_ns.saturating_add(other.total_ns);
-        self.max_ns = self.max_ns.max(other.max_ns);
         self.durations.merge(&other.durations);
     }
 }
@@ -130,19 +125,16 @@ pub fn joined(sums: Vec<CallerSum>) -> Vec<CallerSum> {
 
 /// The rows, those with the most time first.
 pub fn rows(sums: Vec<CallerSum>) -> Vec<Caller> {
-    let row = |CallerSum { function, result, caller, sum }: CallerSum| {
-        let quantile = |share| Some(sum.durations.quantile(share)?.min(sum.max_ns));
-        Caller {
-            function,
-            result,
-            calls: sum.calls,
-            processes: sum.processes,
-            total_ns: sum.total_ns,
-            p50_ns: quantile(0.5),
-            p99_ns: quantile(0.99),
-            max_ns: (!sum.durations.is_empty()).then_some(sum.max_ns),
-            caller,
-        }
+    let row = |CallerSum { function, result, caller, sum }: CallerSum| Caller {
+        function,
+        result,
+        calls: sum.calls,
+        processes: sum.processes,
+        total_ns: sum.durations.total_ns,
+        p50_ns: sum.durations.quantile(0.5),
+        p99_ns: sum.durations.quantile(0.99),
+        max_ns: sum.durations.longest(),
+        caller,
     };
     let mut rows: Vec<Caller> = sums.into_iter().map(row).collect();
     rows.sort_by(|a, b| b.total_ns.cmp(&a.total_ns).then_with(|| a.function.cmp(&b.function)));

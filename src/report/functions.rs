@@ -3,9 +3,9 @@
 //! What belongs here: sums that need the same memory however many calls there are.
 
 use super::deviation;
+use super::durations::Durations;
 use super::model::{Codes, Function};
 use super::results;
-use super::sketch::Sketch;
 use cupeer_spec::function::{FUNCTION_COUNT, FUNCTIONS, FnId};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -27,9 +27,7 @@ struct Sum {
     injected: u64,
     pending: u64,
     unwound: u64,
-    total_ns: u64,
-    max_ns: u64,
-    durations: Sketch,
+    durations: Durations,
     /// Calls by the index of the process.
     by_process: Vec<u64>,
 }
@@ -84,8 +82,6 @@ impl Functions {
             End::Pending => sum.pending += 1,
             End::Unwound => sum.unwound += 1,
             End::Returned(result, ns) => {
-                sum.total_ns = sum.total_ns.saturating_add(ns);
-                sum.max_ns = sum.max_ns.max(ns);
                 sum.durations.add(ns);
                 if result != 0 {
                     results::count(&mut sum.failures, result, 1);
@@ -125,9 +121,7 @@ impl Sum {
             injected: 0,
             pending: 0,
             unwound: 0,
-            total_ns: 0,
-            max_ns: 0,
-            durations: Sketch::default(),
+            durations: Durations::default(),
             by_process: Vec::new(),
         })
     }
@@ -141,8 +135,6 @@ impl Sum {
             injected: self.injected,
             pending: self.pending,
             unwound: self.unwound,
-            total_ns: self.total_ns,
-            max_ns: self.max_ns,
             durations: self.durations,
             by_process: self.by_process,
         }
@@ -159,9 +151,8 @@ pub struct FunctionSum {
     pub injected: u64,
     pub pending: u64,
     pub unwound: u64,
-    pub total_ns: u64,
-    pub max_ns: u64,
-    pub durations: Sketch,
+    #[serde(flatten)]
+    pub durations: Durations,
     /// Calls by the index of the process; processes that are not there have none.
     pub by_process: Vec<u64>,
 }
@@ -184,8 +175,6 @@ impl FunctionSum {
         add(&mut self.injected, other.injected);
         add(&mut self.pending, other.pending);
         add(&mut self.unwound, other.unwound);
-        add(&mut self.total_ns, other.total_ns);
-        self.max_ns = self.max_ns.max(other.max_ns);
         self.durations.merge(&other.durations);
         self.by_process.resize(processes, 0);
         self.by_process.extend(other.by_process);
@@ -199,8 +188,6 @@ impl FunctionSum {
                 *by_rank.entry(*rank).or_default() += self.by_process.get(process).copied().unwrap_or(0);
             }
         }
-        // A percentile stands for all durations within a hundredth, of which some are above the maximum.
-        let percentile = |q: f64| Some(self.durations.quantile(q)?.min(self.max_ns));
         Function {
             function: self.function.clone(),
             calls: self.calls,
@@ -209,10 +196,10 @@ impl FunctionSum {
             injected: self.injected,
             pending: self.pending,
             unwound: self.unwound,
-            total_ns: self.total_ns,
-            p50_ns: percentile(0.5),
-            p99_ns: percentile(0.99),
-            max_ns: (!self.durations.is_empty()).then_some(self.max_ns),
+            total_ns: self.durations.total_ns,
+            p50_ns: self.durations.quantile(0.5),
+            p99_ns: self.durations.quantile(0.99),
+            max_ns: self.durations.longest(),
             ranks: deviation::spread(&by_rank),
         }
     }

@@ -1,13 +1,49 @@
-//! How durations are spread, in little memory: quantiles are right to a hundredth, however many there are, and sketches of
-//! several processes can be put together.
+//! How long calls took, in little memory: quantiles are right to a hundredth, however many there are, and those of several
+//! processes can be put together.
 
 use hdrhistogram::Histogram;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// Durations in nanoseconds.
+/// How long calls took that returned.
+#[derive(Clone, Default, Serialize, Deserialize)]
+pub struct Durations {
+    pub total_ns: u64,
+    max_ns: u64,
+    #[serde(rename = "durations")]
+    spread: Sketch,
+}
+
+impl Durations {
+    #[inline]
+    pub fn add(&mut self, ns: u64) {
+        self.total_ns = self.total_ns.saturating_add(ns);
+        self.max_ns = self.max_ns.max(ns);
+        self.spread.add(ns);
+    }
+
+    /// Adds all of others.
+    pub fn merge(&mut self, other: &Durations) {
+        self.total_ns = self.total_ns.saturating_add(other.total_ns);
+        self.max_ns = self.max_ns.max(other.max_ns);
+        self.spread.merge(&other.spread);
+    }
+
+    /// What a share of them do not exceed; `None` where there are none.
+    pub fn quantile(&self, share: f64) -> Option<u64> {
+        // It stands for all durations within a hundredth, of which some are above the longest.
+        Some(self.spread.quantile(share)?.min(self.max_ns))
+    }
+
+    /// The longest.
+    pub fn longest(&self) -> Option<u64> {
+        (!self.spread.0.is_empty()).then_some(self.max_ns)
+    }
+}
+
+/// How durations in nanoseconds are spread.
 #[derive(Clone)]
-pub struct Sketch(Histogram<u64>);
+struct Sketch(Histogram<u64>);
 
 impl Default for Sketch {
     fn default() -> Self {
@@ -20,23 +56,17 @@ impl Default for Sketch {
 
 impl Sketch {
     #[inline]
-    pub fn add(&mut self, ns: u64) {
+    fn add(&mut self, ns: u64) {
         // It grows as far as it has to, and fails for what no 64 bits can tell apart.
         let _ = self.0.record(ns);
     }
 
-    /// Adds all of another.
-    pub fn merge(&mut self, other: &Sketch) {
+    fn merge(&mut self, other: &Sketch) {
         let _ = self.0.add(&other.0);
     }
 
-    /// The duration that a share of them do not exceed; `None` where there are none.
-    pub fn quantile(&self, share: f64) -> Option<u64> {
-        (!self.is_empty()).then(|| self.0.value_at_quantile(share))
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+    fn quantile(&self, share: f64) -> Option<u64> {
+        (!self.0.is_empty()).then(|| self.0.value_at_quantile(share))
     }
 }
 
