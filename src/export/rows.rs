@@ -8,7 +8,7 @@ use crate::calls::{Read, stack_number};
 use crate::keys::{Keys, moment};
 use crate::parts::{Plan, finish};
 use crate::places::Numbered;
-use crate::table::{NOBODY, Part};
+use crate::table::{NOBODY, Part, Table};
 use crate::tables::{
     Device, Devices, Fault, Faults, Finding, Findings, Frames, Object, Objects, Opening, Openings, Pair,
     Pairs, Process, Processes, Stacks,
@@ -32,6 +32,31 @@ pub struct Rows<'a> {
     pub keys: &'a Arc<Vec<Keys>>,
     pub plan: &'a Plan,
     pub redact: &'a dyn Redact,
+}
+
+/// Where the rows of a node go.
+struct To<'a> {
+    directory: &'a Path,
+    node: &'a str,
+    keys: &'a Arc<Vec<Keys>>,
+    is_first: bool,
+    tables: &'a mut Tables,
+}
+
+impl To<'_> {
+    /// Writes a table: each of these makes some rows.
+    fn table<T: Table, R>(
+        &mut self,
+        rows: impl IntoIterator<Item = R>,
+        add: impl Fn(R, &mut Part<T>),
+    ) -> Result<()> {
+        let mut part = Part::create(self.directory, self.node, 0, self.keys)?;
+        for row in rows {
+            add(row, &mut part);
+            part.settle()?;
+        }
+        finish(part, self.is_first, self.tables)
+    }
 }
 
 type Tables = BTreeMap<&'static str, Written>;
@@ -82,50 +107,21 @@ impl Rows<'_> {
             finish(seen.0, is_first, tables)?;
             finish(seen.1, is_first, tables)?;
 
-            let mut part: Part<Processes> = Part::create(directory, name, 0, self.keys)?;
-            for (process, row) in &processes[node] {
-                self.process(*process, row, &mut part);
-                part.settle()?;
-            }
-            finish(part, is_first, tables)?;
-
-            let mut part: Part<Objects> = Part::create(directory, name, 0, self.keys)?;
-            for (process, row) in &handles[node] {
-                object(if row.exporter.is_some() { *process } else { NOBODY }, row, &mut part);
-                part.settle()?;
-            }
-            finish(part, is_first, tables)?;
-
-            let mut part: Part<Openings> = Part::create(directory, name, 0, self.keys)?;
-            for (process, (handle, open)) in &opens[node] {
-                let exporter =
-                    handle.exporter.as_ref().and_then(index).map(|index| &self.keys[index as usize]);
-                opening(*process, handle, open, exporter, &mut part);
-                part.settle()?;
-            }
-            finish(part, is_first, tables)?;
-
-            let mut part: Part<Pairs> = Part::create(directory, name, 0, self.keys)?;
-            for (process, row) in &peers[node] {
-                pair(*process, row, self.keys[*process as usize].start_ns, &mut part);
-                part.settle()?;
-            }
-            finish(part, is_first, tables)?;
-
-            let mut part: Part<Devices> = Part::create(directory, name, 0, self.keys)?;
-            for process in members {
-                self.devices(*process, &mut part);
-                part.settle()?;
-            }
-            finish(part, is_first, tables)?;
-
-            let mut part: Part<Faults> = Part::create(directory, name, 0, self.keys)?;
+            let mut to = To { directory, node: name, keys: self.keys, is_first, tables };
+            to.table(&processes[node], |(process, row), part| self.process(*process, row, part))?;
+            to.table(&handles[node], |(process, row), part| {
+                object(if row.exporter.is_some() { *process } else { NOBODY }, row, part);
+            })?;
+            to.table(&opens[node], |(process, (handle, open)), part| {
+                let exporter = handle.exporter.as_ref().and_then(index);
+                opening(*process, handle, open, exporter.map(|index| &self.keys[index as usize]), part);
+            })?;
+            to.table(&peers[node], |(process, row), part| {
+                pair(*process, row, self.keys[*process as usize].start_ns, part);
+            })?;
+            to.table(members, |process, part| self.devices(*process, part))?;
             // They are of all hosts together.
-            for row in report.faults.iter().filter(|_| is_first) {
-                self.fault(row, &mut part);
-                part.settle()?;
-            }
-            finish(part, is_first, tables)?;
+            to.table(report.faults.iter().filter(|_| is_first), |row, part| self.fault(row, part))?;
         }
         Ok(())
     }
