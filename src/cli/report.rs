@@ -11,6 +11,7 @@ use crate::parts::{self, Given, MOST_FAILURES};
 use crate::{annotations, suppressions};
 use anyhow::{Context, Result, bail};
 use cupeer_record::Job;
+use cupeer_report::Keep;
 use cupeer_report::filter::{Asked, Filter};
 use cupeer_report::model::Report;
 use cupeer_report::reduced::Reduced;
@@ -56,7 +57,8 @@ pub fn command(args: &ReportArgs) -> Result<ExitCode> {
             written => written.map(|()| ExitCode::SUCCESS),
         };
     }
-    let report = cupeer_report::read(job, &filter, most_failures(args), Some(symbols))?;
+    let keep = Keep { failures: most_failures(args), callers: args.format == ReportFormat::Json };
+    let report = cupeer_report::read(job, &filter, keep, Some(symbols))?;
     print(args, &report, &shown, Some((job, &filter)))
 }
 
@@ -159,7 +161,9 @@ fn compare(args: &ReportArgs, paths: &[PathBuf], others: &[PathBuf]) -> Result<E
     let report = |paths: &[PathBuf]| {
         let shown = shown_together(paths);
         let report = || match parts::open(paths, 0, args.all)? {
-            Given::Record(opened) => cupeer_report::read(&opened.job, &filter(args, &opened.job)?, 0, None),
+            Given::Record(opened) => {
+                cupeer_report::read(&opened.job, &filter(args, &opened.job)?, Keep::default(), None)
+            }
             Given::Parts(parts) => {
                 refuse(args, &shown)?;
                 of_parts(args, *parts)

@@ -26,6 +26,7 @@ mod tables;
 
 use anyhow::{Context, Result};
 use cupeer_record::Job;
+use cupeer_report::Keep;
 use cupeer_report::filter::Filter;
 use cupeer_report::symbols::Symbols;
 use keys::Keys;
@@ -95,7 +96,7 @@ pub fn export(job: &Job, symbols: &mut Symbols, options: &Options, directory: &P
         for _ in 1..options.threads.max(2) {
             scope.spawn(|| work.run());
         }
-        let report = cupeer_report::read(job, &Filter::all(job), 0, Some(symbols));
+        let report = cupeer_report::read(job, &Filter::all(job), Keep::default(), Some(symbols));
         match &report {
             Ok(_) => work.run(),
             Err(_) => work.stop(),

@@ -20,6 +20,7 @@ use super::pools::AllPools;
 use super::reading::{Reading, Tally};
 use super::runtime::MadeBy;
 use super::virtual_memory::VirtualMemory;
+use crate::Keep;
 use anyhow::{Context, Result};
 use cupeer_record::{Job, Process};
 use cupeer_spec::record::live::kind;
@@ -50,13 +51,13 @@ pub struct Collected {
     pub allocators: Allocators,
 }
 
-/// Reads the whole record. Of single failures, `most_failures` are kept.
-pub fn collect(job: &Job, filter: &Filter, most_failures: usize) -> Result<Collected> {
+/// Reads the whole record.
+pub fn collect(job: &Job, filter: &Filter, keep: Keep) -> Result<Collected> {
     let damage = Damage::of(job.faults.iter().flat_map(|file| &file.damaged).copied());
     let mut all = Collected {
         functions: Functions::new(),
         callers: Callers::default(),
-        failures: Failures::new(most_failures),
+        failures: Failures::new(keep.failures),
         findings: Findings::new(&job.processes),
         ledger: Ledger::with(damage),
         fired: Fired::default(),
@@ -76,6 +77,7 @@ pub fn collect(job: &Job, filter: &Filter, most_failures: usize) -> Result<Colle
     for (index, process) in job.processes.iter().enumerate() {
         let realm = all.realms[index];
         let mut reading = Reading::new(&mut all, filter, index, process, job.clock(process), realm);
+        reading.tell_callers(keep.callers);
         reading.run().with_context(|| format!("failed to read {}", process.path.display()))?;
         let tally = reading.finish();
         all.tallies.push(tally);

@@ -68,30 +68,35 @@ use std::path::Path;
 use symbols::Symbols;
 pub use values::handle;
 
-/// Makes the report of a record. Of single failures, `most_failures` are kept; functions have names where there are
+/// What a report has beside sums.
+#[derive(Clone, Copy, Default)]
+pub struct Keep {
+    /// How many single failures.
+    pub failures: usize,
+    /// Whether calls are told apart by caller: that takes a twentieth of the time, and only JSON shows it.
+    pub callers: bool,
+}
+
+/// Makes the report of a record; functions have names where there are
 /// `symbols`.
-pub fn read(
-    job: &Job,
-    filter: &Filter,
-    most_failures: usize,
-    symbols: Option<&mut Symbols>,
-) -> Result<model::Report> {
-    Ok(parts(job, filter, most_failures, symbols, false)?.report(filter))
+pub fn read(job: &Job, filter: &Filter, keep: Keep, symbols: Option<&mut Symbols>) -> Result<model::Report> {
+    Ok(parts(job, filter, keep, symbols, false)?.report(filter))
 }
 
 /// Reduces a record that is a part of a job, to what can be put together with others.
 pub fn reduce(job: &Job, most_failures: usize, symbols: &mut Symbols) -> Result<Reduced> {
-    parts(job, &Filter::all(job), most_failures, Some(symbols), true)
+    let keep = Keep { failures: most_failures, callers: true };
+    parts(job, &Filter::all(job), keep, Some(symbols), true)
 }
 
 fn parts(
     job: &Job,
     filter: &Filter,
-    most_failures: usize,
+    keep: Keep,
     symbols: Option<&mut Symbols>,
     is_part: bool,
 ) -> Result<Reduced> {
-    let all = collect::collect(job, filter, most_failures)?;
+    let all = collect::collect(job, filter, keep)?;
     let Some(symbols) = symbols else {
         return Ok(assemble::reduced(job, filter, all, &mut places::Nameless, is_part));
     };
@@ -117,5 +122,5 @@ pub fn broken(dir: &Path) -> Result<BTreeSet<String>> {
 /// The whole report of a record, without single failures and without names of functions.
 fn of(dir: &Path) -> Result<model::Report> {
     let job = Job::open(dir)?;
-    read(&job, &Filter::all(&job), 0, None)
+    read(&job, &Filter::all(&job), Keep::default(), None)
 }

@@ -63,7 +63,8 @@ pub struct Reading<'a> {
     own: Own,
     space: Space,
     pools: Held,
-    callers: OwnCallers,
+    /// Where callers are told apart.
+    callers: Option<OwnCallers>,
     /// The functions that the table does not know, by their number in the record.
     others: HashMap<u16, Number>,
     /// Calls that have not returned, by stream and number.
@@ -96,7 +97,7 @@ impl<'a> Reading<'a> {
             own: Own::default(),
             space: Space::new(realm),
             pools: Held::new(realm),
-            callers: OwnCallers::default(),
+            callers: None,
             others: HashMap::new(),
             pending: HashMap::new(),
             latest: Latest::default(),
@@ -104,6 +105,11 @@ impl<'a> Reading<'a> {
             last_call: None,
             tally: Tally::default(),
         }
+    }
+
+    /// Chooses whether calls are told apart by caller.
+    pub fn tell_callers(&mut self, is_wanted: bool) {
+        self.callers = is_wanted.then(OwnCallers::default);
     }
 
     pub fn run(&mut self) -> Result<()> {
@@ -304,7 +310,9 @@ impl<'a> Reading<'a> {
             Outcome::Returned(result) => End::Returned(result, self.clock.between(call.start, call.end)),
         };
         self.all.functions.count(number, self.index, end, call.injected, is_told);
-        self.callers.count(number, end, call.caller, call.start);
+        if let Some(callers) = &mut self.callers {
+            callers.count(number, end, call.caller, call.start);
+        }
         if let Outcome::Returned(result) = call.outcome
             && result != 0
             && !is_told
@@ -360,7 +368,9 @@ impl<'a> Reading<'a> {
             told.any(|told| (told.stream, told.seq) == (call.stream, call.seq))
         };
         pending.retain(|call| !is_told(call));
-        self.all.callers.add(self.index, self.process, std::mem::take(&mut self.callers));
+        if let Some(callers) = self.callers.take() {
+            self.all.callers.add(self.index, self.process, callers);
+        }
         self.tally.pending = pending.into_iter().map(|call| (self.number(&call), call)).collect();
         self.tally.unused = self.own.space.finish();
         let realtime = |ticks| self.clock.realtime(ticks);

@@ -12,6 +12,7 @@ use super::symbols::Symbols;
 use super::text::endings::death;
 use super::text::names::{clean, codes, counted};
 use super::text::suppressed;
+use crate::Keep;
 use crate::style::{Mark, Style};
 use cupeer_record::Job;
 use cupeer_spec::effect::Object;
@@ -130,7 +131,7 @@ fn judged(
     let mut symbols = Symbols::of_record(directory, &job.processes);
     // Names of functions take their time, and only these ask for all of them.
     let asked = (how.annotates || !how.suppressions.is_empty()).then_some(&mut symbols);
-    Ok((super::read(&job, &filter, 0, asked)?, symbols))
+    Ok((super::read(&job, &filter, Keep::default(), asked)?, symbols))
 }
 
 fn unreadable(shown: &str, error: &anyhow::Error) -> Line {
@@ -176,7 +177,7 @@ fn own(directory: &Path, shown: &str, is_of_it: impl Fn(&cupeer_record::Process)
             return Ok(vec![too_large(size, shown).into()]);
         }
         let others = (all - job.processes.len()) as u64;
-        let report = super::read(&job, &Filter::all(&job), 0, None)?;
+        let report = super::read(&job, &Filter::all(&job), Keep::default(), None)?;
         let mut lines = deaths(&report);
         let own = counts(&report);
         let sum = match others {

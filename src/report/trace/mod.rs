@@ -16,6 +16,7 @@ use super::places::Places;
 use super::symbols::Symbols;
 use super::terminal::Json;
 use super::{assemble, findings, results, values};
+use crate::Keep;
 use anyhow::{Context, Result};
 use arrows::Arrows;
 use cupeer_record::{Call, Clock, Event, Hit, Job, Outcome, Process};
@@ -50,7 +51,7 @@ pub fn write(
     out: impl Write,
     before: impl FnOnce(u64),
 ) -> Result<()> {
-    let all = &collect(job, filter, 0)?;
+    let all = &collect(job, filter, Keep::default())?;
     before(all.tallies.iter().map(|tally| tally.chosen).sum());
     let began = assemble::began(job);
     let mut trace = Trace {
