@@ -54,6 +54,9 @@ mod home;
 // What `cupeer run` does to and for a program.
 mod launcher;
 
+// Records of large jobs.
+mod large;
+
 // The lines of the log, and where they cannot go.
 mod log;
 

@@ -15,6 +15,7 @@ use cupeer_record::plain::{self, Links};
 use cupeer_record::{Started, host, launcher};
 use cupeer_spec::env::{self, RecordMode};
 use cupeer_spec::placeholders::{AFTER, Piece, pieces};
+use cupeer_spec::record::begun::Folder;
 use cupeer_spec::record::end::End;
 use cupeer_spec::record::faults::{self, RELEASE};
 use cupeer_spec::record::{Header, MAGIC, SUFFIX, job};
@@ -29,7 +30,7 @@ use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
 /// What the record keeps, where nobody says.
-const DEFAULT: &str = "full";
+const DEFAULT: &str = "auto";
 /// What `--record` takes to keep nothing.
 pub const OFF: &str = "off";
 /// A directory in that of a job, where vLLM keeps what it found out under faults: not to be believed later.
@@ -166,7 +167,8 @@ impl Job {
         let (Some(boot), Some(namespace)) = (host::boot_id(), host::pid_ns()) else { return };
         // Other hosts may have a process of this number that was started at this time.
         let of_process = format!("{}-{namespace}-{pid}-{started}", host::short(boot));
-        let files = fs::read_dir(&self.directory).into_iter().flatten().flatten();
+        let folder = self.directory.join(Folder(boot).to_string());
+        let files = [&self.directory, &folder].into_iter().flat_map(fs::read_dir).flatten().flatten();
         let image = |path: PathBuf| {
             let name = path.file_name()?.to_str()?.strip_suffix(SUFFIX)?.to_owned();
             let rest = name.strip_prefix(&of_process)?;
@@ -174,7 +176,7 @@ impl Job {
             Some((image, path))
         };
         let Some((_, path)) = files.filter_map(|file| image(file.path())).max() else {
-            // It made no call, as a shell does that starts others.
+            // It made no call, as a shell does that starts others, or in a large job it has shared nothing.
             let program = Path::new(program).file_name().unwrap_or(program).to_string_lossy().into_owned();
             return self.add(&(Started { program, end }.line() + "\n"));
         };

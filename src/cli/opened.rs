@@ -40,10 +40,11 @@ impl Opened {
             Some(unpacked) => unpacked.job(),
             None => Job::open(path).map_err(Error::from),
         };
-        let has_process = job.as_ref().is_ok_and(|job| !job.processes.is_empty());
+        let has_any = |job: &Job| !job.processes.is_empty() || !job.quiet.is_empty();
+        let has_process = job.as_ref().is_ok_and(has_any);
         ensure!(has_process || parts::files_in(path).is_empty(), "{}", is_reduced(path));
         let job = job?;
-        if job.processes.is_empty() {
+        if !has_any(&job) {
             let problems: Vec<String> = job.problems.iter().map(ToString::to_string).collect();
             let why = if problems.is_empty() { "" } else { ": " };
             bail!("{} holds no record of a process{why}{}", path.display(), problems.join("; "));

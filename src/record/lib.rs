@@ -41,7 +41,7 @@ pub use faults::{FaultFile, FaultRule};
 pub use finding::{Finding, Object};
 pub use follow::Follower;
 pub use hit::{Hit, deeds};
-pub use job::{Error, Job, Problem, Started};
+pub use job::{Error, Job, Problem, Quiet, Started};
 pub use live::LiveTable;
 pub use process::{Clock, Device, Library, Process, PythonFunction};
 pub use read::library;

@@ -5,7 +5,8 @@ use super::collect::Collected;
 use super::filter::Filter;
 use super::functions::Number;
 use super::model::{
-    Device, Escaped, Exit, ExitKind, LastCall, Ordinal, Pending, Process, Record, Started, Unknown, Uuid,
+    Device, Escaped, Exit, ExitKind, LastCall, Ordinal, Pending, Process, Quiet, Record, Started, Unknown,
+    Uuid,
 };
 use super::places::{Nameless, Names, Places};
 use super::reading::Tally;
@@ -110,22 +111,35 @@ fn whole(job: &Job, all: &Collected, filter: &Filter, began_ns: u64, ended_ns: u
         let text = "had no room for some of what was open";
         problems.push(format!("{} {text} ({})", table.path.display(), table.refused));
     }
-    Record {
+    let mut record = Record {
         path: job.dir.display().to_string(),
         began_ns,
         ended_ns,
         running: all.fates.iter().any(|fate| fate.alive == Some(true)),
-        mode: if let [mode] = modes[..] { mode } else { "mixed" },
+        mode: match modes[..] {
+            [mode] => mode,
+            // What begins without a file has a ring.
+            [] => "ring",
+            _ => "mixed",
+        },
         dropped: job.processes.iter().any(record::Process::has_dropped),
         hosts: Vec::new(),
         events: all.tallies.iter().map(|tally| tally.events).sum(),
         lost: job.processes.iter().fold(0, |all, process| all.saturating_add(process.header.lost)),
         started: job.started.iter().map(started).collect(),
+        quiet: Vec::new(),
         problems,
         matching: (!filter.given.is_empty()).then(|| all.tallies.iter().map(|tally| tally.chosen).sum()),
         filters: filter.given.clone(),
         in_part: !filter.chooses_all_calls(),
-    }
+    };
+    record.add_quiet(quiet(job));
+    record
+}
+
+/// The processes that have no file.
+pub fn quiet(job: &Job) -> impl Iterator<Item = Quiet> {
+    job.quiet.iter().map(|one| Quiet { program: one.program.clone(), processes: 1 })
 }
 
 /// A row.

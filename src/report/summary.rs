@@ -10,7 +10,7 @@ use super::moments::number;
 use super::suppress::Suppressions;
 use super::symbols::Symbols;
 use super::text::endings::death;
-use super::text::names::{clean, codes, counted};
+use super::text::names::{clean, codes, counted, quiet_ones};
 use super::text::suppressed;
 use crate::Keep;
 use crate::style::{Mark, Style};
@@ -114,9 +114,14 @@ pub fn whole(directory: &Path, shown: &str, how: &How) -> Told {
 
 /// How large a record is.
 fn size(directory: &Path) -> u64 {
-    let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
-    let sizes = entries.filter_map(|entry| Some(entry.metadata().ok()?.len()));
-    sizes.fold(0, u64::saturating_add)
+    let list = |directory: &Path| std::fs::read_dir(directory).into_iter().flatten().flatten();
+    let of = |entry: std::fs::DirEntry| entry.metadata().map_or(0, |about| about.len());
+    // Those of a large job lie in a folder.
+    let with_inner = |entry: std::fs::DirEntry| match entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+        true => list(&entry.path()).map(of).fold(0, u64::saturating_add),
+        false => of(entry),
+    };
+    list(directory).map(with_inner).fold(0, u64::saturating_add)
 }
 
 /// The report of some processes, in the light of what all of the record did; and who names its functions.
@@ -169,7 +174,9 @@ fn own(directory: &Path, shown: &str, is_of_it: impl Fn(&cupeer_record::Process)
         let all = job.processes.len();
         job.processes.retain(is_of_it);
         if job.processes.is_empty() {
-            return Ok(Vec::new());
+            let quiet = quiet_ones(job.quiet.len() as u64, all);
+            let line = quiet.map(|quiet| format!("no process of this run is recorded in {shown}: {quiet}"));
+            return Ok(line.map(Line::from).into_iter().collect());
         }
         let sizes = job.processes.iter().filter_map(|process| Some(process.path.metadata().ok()?.len()));
         let size = sizes.fold(0, u64::saturating_add);
@@ -203,11 +210,18 @@ fn counts(report: &Report) -> String {
     let is_one = |process: &&Process| process.exit.kind != ExitKind::Executed;
     let processes = counted(report.processes.iter().filter(is_one).count() as u64, "process");
     let (last, calls) = (report.record.last(), counted(calls, "call"));
-    format!("{processes}, {last}{calls}, {} failed", number(failed))
+    let quiet = quiet_ones(report.record.quiet_processes(), report.processes.len())
+        .map_or(String::new(), |quiet| format!("; {quiet}"));
+    format!("{processes}, {last}{calls}, {} failed{quiet}", number(failed))
 }
 
 fn about(report: &Report, shown: &str, symbols: &mut Symbols) -> Vec<Line> {
     let mut all = deaths(report);
+    let quiet = quiet_ones(report.record.quiet_processes(), 0).filter(|_| report.processes.is_empty());
+    if let Some(quiet) = quiet {
+        all.push(format!("{quiet} in {shown}; --record full keeps all").into());
+        return all;
+    }
     all.push(format!("{}; 'cupeer report {shown}' shows them", counts(report)).into());
     all.extend(living(report).into_iter().map(Line::from));
     all.extend(blind(report).into_iter().map(|text| Line::bad(Mark::Warning, text)));

@@ -33,8 +33,8 @@ variables! {
         "1 logs only calls that did not return CUDA_SUCCESS. Not set: 0."
     OUT "CUPEER_OUT" "DIR"
         "The directory of the record, which holds a file for each process that calls the driver. It is made if it does not exist; %p becomes the pid, %h the host, %q{VAR} a variable. Not set: no record."
-    RECORD "CUPEER_RECORD" "full|ring[:SIZE]|off"
-        "What the record keeps: everything, or the last SIZE bytes of each process (with K, M or G; 1M to 1024G; 16M without SIZE) and everything still open. Not set: full."
+    RECORD "CUPEER_RECORD" "auto[:N]|full|ring[:SIZE]|off"
+        "What the record keeps: everything, or the last SIZE bytes of each process (with K, M or G; 1M to 1024G; 16M without SIZE) and everything still open. auto is full up to N ranks (256 without N; the first of WORLD_SIZE, OMPI_COMM_WORLD_SIZE, PMI_SIZE and SLURM_NTASKS that is a number), and above that ring:4M, in a directory for each host, with no file for a process that shares nothing. Not set: auto."
     SHARE "CUPEER_SHARE" "group"
         "Lets the directory's group read and write the record, for processes of several users. Not set: only the user."
     PYTHON "CUPEER_PYTHON" "0|1"
@@ -102,9 +102,17 @@ impl Level {
 /// The size of a ring where none is chosen.
 pub const RING_SIZE: u64 = 16 << 20;
 
+/// Up to how many ranks everything is kept, where nobody says how many.
+pub const AUTO_RANKS: u32 = 256;
+/// The size of the ring that each process of a larger job has: a node has hundreds of processes, and may keep files in memory.
+pub const AUTO_RING: u64 = 4 << 20;
+
 /// What a record keeps: the values of [`RECORD`] and `--record`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RecordMode {
+    /// `auto[:N]`: everything in a job of up to so many ranks; in a larger one as a ring, in the host's folder, and only of
+    /// processes that share something.
+    Auto(u32),
     /// `off`: there is none.
     Off,
     /// `full`: everything.
@@ -116,8 +124,14 @@ pub enum RecordMode {
 impl RecordMode {
     /// Reads a value. The error is a sentence about it.
     pub fn parse(text: &str) -> Result<RecordMode, &'static str> {
-        let known = "it takes full, off, ring, or ring:SIZE, such as ring:64M";
+        let known = "it takes auto, auto:RANKS, full, off, ring, or ring:SIZE, such as ring:64M";
+        if let Some(ranks) = text.strip_prefix("auto:") {
+            let digits = ranks.bytes().all(|byte| byte.is_ascii_digit()).then_some(ranks);
+            let ranks = digits.and_then(|digits| digits.parse().ok());
+            return ranks.map(RecordMode::Auto).ok_or("auto: is followed by a number of ranks");
+        }
         match text {
+            "auto" => Ok(RecordMode::Auto(AUTO_RANKS)),
             "off" => Ok(RecordMode::Off),
             "full" => Ok(RecordMode::Full),
             "ring" => Ok(RecordMode::Ring(RING_SIZE)),
@@ -168,6 +182,9 @@ mod tests {
     #[test]
     fn records_are_full_or_rings() {
         for (good, mode) in [
+            ("auto", RecordMode::Auto(256)),
+            ("auto:0", RecordMode::Auto(0)),
+            ("auto:4294967295", RecordMode::Auto(u32::MAX)),
             ("full", RecordMode::Full),
             ("off", RecordMode::Off),
             ("ring", RecordMode::Ring(16 << 20)),
@@ -176,11 +193,16 @@ mod tests {
         ] {
             assert_eq!(RecordMode::parse(good), Ok(mode), "{good}");
         }
-        let known = "it takes full, off, ring, or ring:SIZE, such as ring:64M";
+        let known = "it takes auto, auto:RANKS, full, off, ring, or ring:SIZE, such as ring:64M";
+        let ranks = "auto: is followed by a number of ranks";
         let sizes = "a ring has at least 1M and at most 1024G";
         for (wrong, why) in [
             ("", known),
             ("Full", known),
+            ("auto1", known),
+            ("auto:", ranks),
+            ("auto:+1", ranks),
+            ("auto:4294967296", ranks),
             ("ring:", known),
             ("ring:x", known),
             ("ring:16T", known),

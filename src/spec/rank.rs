@@ -5,6 +5,9 @@ pub const JOB: &[&str] = &["RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RAN
 /// The variables that may give the rank on the host.
 pub const HOST: &[&str] = &["LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID"];
 
+/// The variables that may give the number of ranks of the job, the one that counts most first.
+pub const SIZE: &[&str] = &["WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS"];
+
 /// The ranks of a process: of each list the first variable that is a number counts, in whatever order they come.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Ranks {

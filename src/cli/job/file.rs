@@ -11,7 +11,7 @@ use cupeer_record::plain::{self, Links};
 use cupeer_report::reduced::file as reduced;
 use cupeer_spec::env;
 use cupeer_spec::record::faults::{self, RELEASE};
-use cupeer_spec::record::{SUFFIX, job, live};
+use cupeer_spec::record::{SUFFIX, begun, job, live};
 use std::ffi::OsStr;
 use std::fs;
 use std::io::{self, Read, Write};
@@ -52,7 +52,9 @@ pub fn take_part(directory: &Path, shared: bool) -> Result<String> {
 /// Whether a name is one that a record's directory may have.
 pub fn is_own(name: &OsStr) -> bool {
     let name = name.to_string_lossy();
-    let begins = [".", live::PREFIX, faults::PREFIX, RELEASE].iter().any(|prefix| name.starts_with(prefix));
+    let begins = [".", live::PREFIX, faults::PREFIX, begun::FOLDER, RELEASE]
+        .iter()
+        .any(|prefix| name.starts_with(prefix));
     begins
         || [job::FILE, VLLM_CACHE].contains(&&*name)
         || [SUFFIX, reduced::SUFFIX].iter().any(|suffix| name.ends_with(suffix))

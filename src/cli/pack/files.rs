@@ -6,6 +6,8 @@
 use super::archive::Archive;
 use super::redact::Redaction;
 use anyhow::{Context, Result};
+use cupeer_record::plain::{self, Links};
+use cupeer_spec::record::begun::{self, Begun};
 use cupeer_spec::record::{SUFFIX, faults, job, live};
 use std::fs;
 use std::io;
@@ -15,6 +17,8 @@ use std::path::{Path, PathBuf};
 pub enum Kind {
     /// What the processes share.
     Job,
+    /// Which processes have begun on a host, in a large job.
+    Begun,
     Process,
     /// What is open on a host.
     Table,
@@ -47,6 +51,9 @@ pub fn kind(name: &str) -> Option<Kind> {
     };
     if name == job::FILE {
         return Some(Kind::Job);
+    }
+    if name == begun::FILE {
+        return Some(Kind::Begun);
     }
     let kinds = [
         (name.strip_suffix(SUFFIX), Kind::Process),
@@ -128,6 +135,24 @@ pub fn add_job(file: &Member, redaction: &Redaction, archive: &mut Archive) -> R
     Ok(Vec::new())
 }
 
+/// Which processes have begun.
+pub fn add_begun(file: &Member, redaction: &Redaction, archive: &mut Archive) -> Result<Vec<String>> {
+    /// A hundred thousand processes.
+    const LONGEST: u64 = 16 << 20;
+    let bytes = match plain::read(&file.path, Links::Refused, LONGEST) {
+        Ok(bytes) => bytes,
+        Err(error) => return Ok(vec![format!("cannot be read: {error:#}")]),
+    };
+    let text = String::from_utf8_lossy(&bytes);
+    let line = |begun: Begun<'_>| {
+        let program = redaction.path(begun.program);
+        format!("{}\n", Begun { program: &program, ..begun })
+    };
+    let kept: String = text.lines().filter_map(Begun::parse).map(line).collect();
+    archive.add(&file.name, kept.as_bytes())?;
+    Ok(Vec::new())
+}
+
 #[cfg(test)]
 mod tests {
     use super::{Kind, kind};
@@ -136,6 +161,7 @@ mod tests {
     fn files_are_known_by_their_names() {
         assert_eq!(kind("job"), Some(Kind::Job));
         assert_eq!(kind("0123abcd-4026531836-17-99-1.cupeer"), Some(Kind::Process));
+        assert_eq!(kind("begun"), Some(Kind::Begun));
         assert_eq!(kind("live-0123abcd"), Some(Kind::Table));
         assert_eq!(kind("faults-0123abcd-89abcdef"), Some(Kind::Faults));
         for other in [

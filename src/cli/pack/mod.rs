@@ -102,10 +102,11 @@ fn pack(directory: &Path, output: &Path, args: &PackArgs) -> Result<ExitCode> {
     let mut archive = Archive::create(output)?;
     let mut addresses = Addresses::default();
     // The tables come last: their frames are looked up in the libraries of the processes.
-    for kind in [Kind::Job, Kind::Process, Kind::Table, Kind::Faults] {
+    for kind in [Kind::Job, Kind::Begun, Kind::Process, Kind::Table, Kind::Faults] {
         for (file, process) in found.files.iter().zip(&processes).filter(|(file, _)| file.kind == kind) {
             let added = match (kind, process) {
                 (Kind::Job, _) => files::add_job(file, &redaction, &mut archive),
+                (Kind::Begun, _) => files::add_begun(file, &redaction, &mut archive),
                 (Kind::Process, None) => continue,
                 (Kind::Process, Some(process)) => {
                     process::add(file, process, &redaction, &mut addresses, &mut archive)

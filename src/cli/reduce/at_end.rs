@@ -11,6 +11,7 @@ use cupeer_record::{Job, host};
 use cupeer_report::reduced::file;
 use cupeer_report::symbols::Symbols;
 use cupeer_report::text::names::counted;
+use cupeer_spec::record::begun::{self, Folder};
 use cupeer_spec::record::job;
 use std::fs::{self, File, TryLockError};
 use std::os::unix::fs::PermissionsExt;
@@ -38,10 +39,12 @@ fn reduced(directory: &Path) -> Result<String> {
     }
     let mut own = Job::open(directory)?;
     own.keep_boot(boot);
-    if own.processes.is_empty() {
+    if own.processes.is_empty() && own.quiet.is_empty() {
         return Ok("nothing to reduce: no process of this host has recorded anything".into());
     }
-    let running = own.alive().iter().filter(|alive| **alive != Some(false)).count() as u64;
+    let alive = own.alive();
+    let running = alive.iter().filter(|alive| **alive != Some(false)).count() + own.quiet_that_run();
+    let running = running as u64;
     if running > 0 {
         let running = counted(running, "process");
         bail!("{running} may still run; 'cupeer reduce' can do it later");
@@ -58,7 +61,7 @@ fn reduced(directory: &Path) -> Result<String> {
         let shared = fs::set_permissions(&path, fs::Permissions::from_mode(0o660));
         shared.with_context(|| format!("failed to share {}", path.display()))?;
     }
-    let processes = counted(own.processes.len() as u64, "process");
+    let processes = counted((own.processes.len() + own.quiet.len()) as u64, "process");
     let mut left = Vec::new();
     let tables = own.tables.iter().map(|table| &table.path);
     let all = own.processes.iter().map(|process| &process.path).chain(tables);
@@ -67,6 +70,10 @@ fn reduced(directory: &Path) -> Result<String> {
             left.push(format!("{} cannot be removed: {error}", path.display()));
         }
     }
+    // Only where nothing else is in it: another run's processes may begin.
+    let folder = directory.join(Folder(boot).to_string());
+    let _ = fs::remove_file(folder.join(begun::FILE));
+    let _ = fs::remove_dir(&folder);
     left.iter().for_each(|why| output::complain(why));
     Ok(format!("{processes} reduced to {} bytes in {}", bytes, path.display()))
 }

@@ -166,6 +166,9 @@ fn filled<'a>(place: &'a mut [u8], parts: &[&[u8]]) -> &'a [u8] {
 fn keep(said: &FindingText, head: &[u8; 4], item: &mut [u8]) {
     let parts =
         [&head[..], said.rule.name.as_bytes(), b"\0", said.message.as_bytes(), b"\0", said.hint.as_bytes()];
+    if head[1] > Severity::Note as u8 {
+        crate::record::show();
+    }
     item_of(said.call.slot, detail::FINDING, filled(item, &parts));
     for (role, entry) in said.objects {
         let frames = &entry.frames[..(entry.frame_count as usize).min(entry.frames.len())];

@@ -7,8 +7,10 @@ use crate::sys::files::{self, PATH_MAX, errno};
 use crate::sys::line::{Line, Short};
 use crate::sys::opened::{FileInfo, Opened};
 use crate::sys::process;
+use crate::sys::process::boot_id;
 use core::ffi::{CStr, c_int};
 use core::fmt::Write;
+use cupeer_spec::record::begun::Folder;
 use cupeer_spec::record::job;
 
 /// A path, on the stack of whoever makes a file: once a process.
@@ -33,10 +35,36 @@ impl Directory {
         Ok(path)
     }
 
+    /// The folder in it of this host, made if it does not exist.
+    pub fn of_host(&self) -> Result<Directory, c_int> {
+        let path = self.file(Short::<24>::new(format_args!("{}", Folder(boot_id()))).text())?;
+        make(&path, self.mode != OWN);
+        Ok(Directory { path, mode: self.mode })
+    }
+
     /// Opens a file in it for reading and writing, if its owner may be trusted.
     pub fn open(&self, path: &Path) -> Result<Opened, c_int> {
         let file = Opened::open(c_path(path), libc::O_RDWR)?;
         if self.trusts(file.about().found.owner) { Ok(file) } else { Err(libc::EPERM) }
+    }
+
+    /// Adds a line to a file in it, which is made where it is not there. As a whole: others may add theirs at the same time.
+    pub fn add_line(&self, name: &str, line: &[u8]) -> Result<(), c_int> {
+        let path = self.file(name)?;
+        for _ in 0..4 {
+            let file = match Opened::open(c_path(&path), libc::O_WRONLY | libc::O_APPEND) {
+                Err(libc::ENOENT) => match publish(self, &path, ".new", |_| Ok(())) {
+                    Ok(()) => continue,
+                    Err(error) => return Err(error),
+                },
+                found => found?,
+            };
+            if !self.trusts(file.about().found.owner) {
+                return Err(libc::EPERM);
+            }
+            return files::write(file.descriptor(), line);
+        }
+        Err(libc::ENOENT)
     }
 
     /// Whether a file in it that belongs to this user is one of ours, or of somebody who may take part. What another user
@@ -77,21 +105,29 @@ pub fn directory() -> Result<Directory, c_int> {
     let pid = process::owner();
     let mut path = [0; PATH_MAX];
     files::expand(&record.directory, pid, &mut path).ok_or(libc::ENAMETOOLONG)?;
-    let (mode, folder_mode) = if record.shared { (0o660, 0o2770) } else { (0o600, 0o700) };
-    let directory = Directory { path, mode };
+    let directory = Directory { path, mode: if record.shared { 0o660 } else { OWN } };
+    make(&path, record.shared);
+    share_key(&directory)?;
+    Ok(directory)
+}
+
+/// The mode of files that are only for the user.
+const OWN: libc::mode_t = 0o600;
+
+/// Makes a directory, if it is not there.
+fn make(path: &Path, shared: bool) {
+    let mode = if shared { 0o2770 } else { 0o700 };
     // SAFETY: the path ends in NUL.
-    if unsafe { libc::mkdir(c_path(&path).as_ptr(), folder_mode) } == 0 && record.shared {
+    if unsafe { libc::mkdir(c_path(path).as_ptr(), mode) } == 0 && shared {
         // What umask has taken away; of the directory itself, in whose place somebody may have put a link.
         let flags = libc::O_RDONLY | libc::O_DIRECTORY | libc::O_NOFOLLOW | libc::O_CLOEXEC;
         // SAFETY: as above; where it cannot be opened, the other calls fail.
         unsafe {
-            let made = libc::open(c_path(&path).as_ptr(), flags);
-            libc::fchmod(made, folder_mode);
+            let made = libc::open(c_path(path).as_ptr(), flags);
+            libc::fchmod(made, mode);
             libc::close(made);
         }
     }
-    share_key(&directory)?;
-    Ok(directory)
 }
 
 /// Whether a directory lies on a file system of which several hosts, or caches of one, may show different

@@ -24,6 +24,7 @@ use core::sync::atomic::{
     Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
 use cupeer_shared::entry;
+use cupeer_spec::record::begun::Folder;
 use cupeer_spec::record::end::End;
 use cupeer_spec::record::live::{
     BUCKET, Entry, Header, MAGIC, MOST_SEGMENTS, PREFIX, START, USES, Uses, VERSION, WORDS, bucket, claimant,
@@ -154,7 +155,13 @@ pub fn end_of(entry: &Entry) -> Option<End> {
     }
     let Entry { pid_ns, pid, started, image, .. } = *entry;
     let boot_id = boot_id();
-    let name = Short::<96>::new(format_args!("{}\0", FileName { boot_id, pid_ns, pid, started, image }));
+    let name = FileName { boot_id, pid_ns, pid, started, image };
+    end_at(format_args!("{name}\0")).or_else(|| end_at(format_args!("{}/{name}\0", Folder(boot_id))))
+}
+
+/// The same from a file whose path beside the table ends in NUL.
+fn end_at(name: fmt::Arguments) -> Option<End> {
+    let name = Short::<128>::new(name);
     // SAFETY: written before the header was published.
     let mut path = unsafe { *PATH.0.get() };
     let slash = path.iter().rposition(|byte| *byte == b'/')?;

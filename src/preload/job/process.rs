@@ -1,8 +1,11 @@
 //! This process, as the others of its job know it.
 
-use crate::sys::{environment, life};
+use super::directory::Directory;
+use crate::sys::line::Short;
+use crate::sys::{caller, environment, life};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
-use cupeer_spec::record::Header;
+use cupeer_spec::record::begun::{self, Begun};
+use cupeer_spec::record::{FileName, Header};
 
 /// What names it: see the fields of [`Header`].
 #[derive(Clone, Copy, Default)]
@@ -39,6 +42,20 @@ static STACK: AtomicU32 = AtomicU32::new(0);
 /// Where the stack of this program began, as [`life::look`] sees it of others.
 pub fn stack() -> u32 {
     STACK.load(Relaxed)
+}
+
+/// Says in the folder of the host that this process has begun, whose record has no name yet. Where that cannot be said, a
+/// process that shares nothing is not counted.
+pub fn announce(header: &Header, folder: &Directory) {
+    let Header { boot_id, pid_ns, pid, started, image, uid, .. } = *header;
+    let file = Short::<96>::new(format_args!("{}", FileName { boot_id, pid_ns, pid, started, image }));
+    let program = caller::program();
+    let name = program.iter().rposition(|byte| *byte == b'/').map_or(program, |slash| &program[slash + 1..]);
+    let name = name.utf8_chunks().next().map_or("", |chunk| chunk.valid());
+    let rank = Some(environment::rank()).filter(|rank| *rank != u32::MAX);
+    let line = Begun { file: file.text(), uid, rank, program: name };
+    let line = Short::<512>::new(format_args!("{line}\n"));
+    let _ = folder.add_line(begun::FILE, line.text().as_bytes());
 }
 
 /// Looks at what others shall know of this process, whose record begins with `header`.

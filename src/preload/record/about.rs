@@ -50,7 +50,7 @@ pub fn begin(file: &File) {
     if let Some(parent) = described_before_fork(file.epoch) {
         let pid = Short::<16>::new(format_args!("{parent}"));
         text(file, meta::INITIALIZED_BY, pid.text().as_bytes());
-    } else if has_device_of_parent() {
+    } else if !process::has_begun_anew() && has_device_of_parent() {
         let pid = Short::<16>::new(format_args!("{}", forked_from().unwrap_or(0)));
         text(file, meta::DEVICES_FROM, pid.text().as_bytes());
     }

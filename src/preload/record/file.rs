@@ -12,7 +12,7 @@ use crate::sys::aside::aside;
 use crate::sys::clock as system_clock;
 use crate::sys::files::{self, identity};
 use crate::sys::line::Short;
-use crate::sys::opened::{self, Opened};
+use crate::sys::opened::{self, FileInfo, Opened};
 use crate::sys::pages;
 use crate::sys::process::{boot_id, owner};
 use core::ffi::c_int;
@@ -23,7 +23,8 @@ use core::sync::atomic::{
 };
 use cupeer_spec::proc::{Stat, StatPath};
 use cupeer_spec::record::end::End;
-use cupeer_spec::record::{self, BLOCK, BlockHeader, FileName, Header, MAGIC, VERSION, mode};
+use cupeer_spec::record::slot::{self, Slot};
+use cupeer_spec::record::{self, BLOCK, BlockHeader, FileName, Header, MAGIC, SLOTS, VERSION, mode};
 
 /// The most windows whose threads are looked after, so that others can go on with them.
 const WINDOWS: usize = 4096;
@@ -46,6 +47,8 @@ pub struct File {
     device: u64,
     inode: u64,
     path: Path,
+    /// Whether no name leads to it yet.
+    is_unnamed: AtomicBool,
     complained: AtomicBool,
     /// When the next attempt is due to find a window after one has failed, on the monotonic clock.
     rests_until: AtomicU64,
@@ -94,42 +97,98 @@ impl Identity {
 }
 
 impl File {
-    /// Makes the file of this process, with one block.
-    pub fn create(directory: &Directory, epoch: u64) -> Result<&'static File, c_int> {
+    /// Makes the file of this process, with one block; with a name at once, or where that is asked for, or without one.
+    pub fn create(directory: &Directory, epoch: u64, is_named: bool) -> Result<&'static File, c_int> {
         let identity = Identity::of_owner();
-        let (file, image, path) = Self::open_new(directory, &identity)?;
+        let new = |image| Self::open_new(directory, &identity, image, is_named);
+        // A process that executes one program after the other; who has done so often, takes the time.
+        let late = || (system_clock::realtime() >> 10) as u32 | 64;
+        let mut images = (0..64).chain(core::iter::repeat_with(late).take(8));
+        let made = images.find_map(|image| new(image).transpose().map(|made| made.map(|made| (made, image))));
+        let ((file, path), image) = made.unwrap_or(Err(libc::EEXIST))?;
         let made = Self::fill(&file, image, path, identity, epoch);
-        if made.is_ok() {
+        if let Ok(made) = made {
+            made.is_unnamed.store(!is_named, Relaxed);
             file.keep();
-        } else {
+        } else if is_named {
             // SAFETY: made by us; a file that says nothing is in the way of those who read.
             unsafe { libc::unlink(c_path(&path).as_ptr()) };
         }
         made
     }
 
-    fn open_new(directory: &Directory, identity: &Identity) -> Result<(Opened, u32, Path), c_int> {
-        for attempt in 0..64 + 8 {
-            // A process that executes one program after the other; who has done so often, takes the time.
-            let image = if attempt < 64 { attempt } else { (system_clock::realtime() >> 10) as u32 | 64 };
-            let Identity { boot_id, pid_ns, pid, started, .. } = *identity;
-            let name =
-                Short::<96>::new(format_args!("{}", FileName { boot_id, pid_ns, pid, started, image }));
-            let path = directory.file(name.text())?;
+    /// Makes the file of an image; `None` where there is one of that name.
+    fn open_new(
+        directory: &Directory,
+        identity: &Identity,
+        image: u32,
+        is_named: bool,
+    ) -> Result<Option<(Opened, Path)>, c_int> {
+        let Identity { boot_id, pid_ns, pid, started, .. } = *identity;
+        let name = Short::<96>::new(format_args!("{}", FileName { boot_id, pid_ns, pid, started, image }));
+        let path = directory.file(name.text())?;
+        let file = if is_named {
             match Opened::create(c_path(&path), directory.mode) {
-                Err(libc::EEXIST) => {}
-                made => {
-                    let file = made?;
-                    if settings::get().record.as_ref().is_some_and(|record| record.shared) {
-                        // What umask has taken away.
-                        // SAFETY: opened above.
-                        unsafe { libc::fchmod(file.descriptor(), directory.mode) };
-                    }
-                    return Ok((file, image, path));
-                }
+                Err(libc::EEXIST) => return Ok(None),
+                made => made?,
             }
+        } else if FileInfo::at(c_path(&path), libc::AT_SYMLINK_NOFOLLOW).is_some() {
+            return Ok(None);
+        } else {
+            Opened::create_unnamed(c_path(&directory.path), directory.mode)
+                .or_else(|_| Opened::create_in_memory())?
+        };
+        if settings::get().record.as_ref().is_some_and(|record| record.shared) {
+            // What umask has taken away.
+            // SAFETY: opened above.
+            unsafe { libc::fchmod(file.descriptor(), directory.mode) };
         }
-        Err(libc::EEXIST)
+        Ok(Some((file, path)))
+    }
+
+    /// Whether no name leads to it yet.
+    pub fn is_unnamed(&self) -> bool {
+        self.is_unnamed.load(Relaxed)
+    }
+
+    /// Gives it its name, where it has none. It cannot get one where it lies in memory, or where the program has closed its
+    /// descriptor.
+    pub fn name(&self) -> Result<(), c_int> {
+        let descriptor = self.descriptor.load(Acquire);
+        if !self.is_under(descriptor) {
+            return Err(libc::EBADF);
+        }
+        let from = Short::<32>::new(format_args!("/proc/self/fd/{descriptor}\0"));
+        let (from, to) = (from.c_text().unwrap_or_default(), c_path(&self.path));
+        // SAFETY: both paths end in NUL.
+        let linked = unsafe {
+            let at = libc::AT_FDCWD;
+            libc::linkat(at, from.as_ptr(), at, to.as_ptr(), libc::AT_SYMLINK_FOLLOW)
+        };
+        let error = files::errno();
+        // Where another thread was faster, it is there as well.
+        let is_there =
+            || FileInfo::at(to, 0).is_some_and(|about| about.identity == (self.device, self.inode));
+        if linked != 0 && !is_there() {
+            return Err(error);
+        }
+        self.is_unnamed.store(false, Relaxed);
+        Ok(())
+    }
+
+    /// How many calls a ring holds, and has held.
+    pub fn calls_in_ring(&self) -> u64 {
+        let block = |number: u64| self.ring.wrapping_add(number as usize * BLOCK);
+        // SAFETY: blocks of the ring, which is mapped for good; other threads write to them, so that the words are read as
+        // atomics.
+        let word = |block: *mut u8, slot: usize| unsafe {
+            AtomicU64::from_ptr(block.add((1 + slot) * size_of::<Slot>()).cast()).load(Relaxed)
+        };
+        let is_call = |word: u64| matches!(word as u8 & !slot::INJECTED, slot::PENDING..=slot::UNWOUND);
+        let calls = |block| (0..SLOTS).filter(|slot| is_call(word(block, *slot))).count() as u64;
+        let used = self.last_block().min(self.ring_blocks - 1);
+        let older = self.last_block() - used;
+        (1..=used).map(|number| calls(block(number))).sum::<u64>() + older * SLOTS as u64
     }
 
     fn fill(

@@ -152,16 +152,20 @@ struct Weight {
     more: bool,
     /// The slot has no room for all of its arguments.
     wide: bool,
+    /// It takes part in sharing: the record of a process of a large job has a name from here on.
+    shares: bool,
 }
 
 /// In the order of the table.
 static WEIGHTS: [Weight; FUNCTION_COUNT] = {
     let mut weights =
-        [Weight { frames: false, counts: false, rarely: false, more: false, wide: false }; FUNCTION_COUNT];
+        [Weight { frames: false, counts: false, rarely: false, more: false, wide: false, shares: false };
+            FUNCTION_COUNT];
     let mut i = 0;
     while i < FUNCTION_COUNT {
         let (function, args) = (&FUNCTIONS[i], FUNCTIONS[i].args);
         weights[i].counts = function.is_weighty();
+        weights[i].shares = function.shares();
         weights[i].frames = function.is_in(Group::Lifetime)
             || function.shares()
             || function.is_virtual()
@@ -284,6 +288,9 @@ impl<'a, F: Fn(&mut Arguments, bool)> Recorded<'a, F> {
         }
         // Neither this thread nor any other of the process has recorded a call.
         if own() == 0 && !begin_slowly() {
+            return;
+        }
+        if (WEIGHTS[id as usize].shares || is_hit) && !process::show_before_call() {
             return;
         }
         know(caller);
@@ -535,9 +542,15 @@ pub fn mark(text: &[u8]) -> bool {
     has_record() && detail::mark(text)
 }
 
+/// Gives the record of a process of a large job its name: there is something to tell of it, although it shares nothing.
+pub fn show() {
+    process::show();
+}
+
 /// Names a library whose calls go past us.
 pub fn escaped(library: &[u8], way: Way) {
     if has_record() {
+        process::show();
         about::escaped(library, way.name());
     }
 }

@@ -13,12 +13,13 @@ use crate::sys::arch::thread;
 use crate::sys::aside::aside;
 use crate::sys::clock as system_clock;
 use crate::sys::every_call::{EVERY_CALL, GIVEN_UP, NO_PAGE, epoch, has_record};
+use crate::sys::guard::guarded;
 use crate::sys::lock::Lock;
 use crate::sys::process::owner;
 use crate::sys::{pages, signals};
 use core::ptr;
 use core::sync::atomic::{
-    AtomicBool, AtomicPtr, AtomicU64,
+    AtomicBool, AtomicPtr, AtomicU32, AtomicU64,
     Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
 
@@ -58,10 +59,66 @@ fn tell_missed(file: &File) {
     }
 }
 
+/// Held by who makes the record.
+static LOCK: Lock = Lock::new();
+
+/// The process whose record has begun anew with a name, by its pid.
+static BEGAN_ANEW: AtomicU32 = AtomicU32::new(0);
+
+/// Whether the record of this process has begun anew: see [`show_before_call`].
+pub fn has_begun_anew() -> bool {
+    BEGAN_ANEW.load(Relaxed) == owner()
+}
+
+/// The record, where it has no name yet.
+fn unnamed() -> Option<&'static File> {
+    current().filter(|file| file.is_unnamed())
+}
+
+/// Gives the record its name, where it has none yet and can get one. For what is found after a call that is in it.
+pub fn show() {
+    let _ = unnamed().map(File::name);
+}
+
+/// The same before a call is recorded that shares something, by a thread of the record. Where it cannot get one, the process
+/// has a new record from here on, and what was in the old one counts as lost: threads take to it as those of a child do to
+/// theirs. Says whether there is a record.
+#[inline]
+pub fn show_before_call() -> bool {
+    let mut has = true;
+    if unnamed().is_some() {
+        guarded(|| has = show_or_begin_anew());
+    }
+    has
+}
+
+#[cold]
+#[inline(never)]
+fn show_or_begin_anew() -> bool {
+    let Some(old) = unnamed().filter(|file| file.name().is_err()) else { return attach() };
+    let mut is_over = false;
+    let is_run = aside(|| {
+        LOCK.with(|| {
+            is_over = unnamed().is_some_and(|file| ptr::eq(file, old));
+            if is_over {
+                BEGAN_ANEW.store(owner(), Relaxed);
+                // Its devices are to be described once more; those that a parent has described stay its parent's.
+                let _ = EVERY_CALL.described.compare_exchange(old.epoch, 0, AcqRel, Relaxed);
+                // SAFETY: never unmapped.
+                unsafe { (*EVERY_CALL.page.load(Acquire)).store(0, Release) };
+            }
+        });
+    });
+    let has = is_run && attach();
+    if is_over {
+        current().into_iter().for_each(|new| new.lose(old.calls_in_ring()));
+    }
+    has
+}
+
 /// Makes the record of this process where there is none, and says whether there is one now. Every thread comes here
 /// at its first call.
 pub fn attach() -> bool {
-    static LOCK: Lock = Lock::new();
     for attempt in 0..ATTEMPTS {
         if epoch() == GIVEN_UP {
             return false;
@@ -102,6 +159,8 @@ fn join(file: &File) {
         if (*thread).epoch != file.epoch {
             ((*thread).next_slot, (*thread).window_end) = (0, 0);
             ((*thread).window, (*thread).kept) = (ptr::null_mut(), 0);
+            // Nor does the record know the library of its last call.
+            (*thread).known = (0, 0);
             (*thread).epoch = file.epoch;
         }
     });
@@ -135,11 +194,18 @@ fn make() {
         let page = page()?;
         let next = EPOCHS.fetch_add(1, Relaxed) + 1;
         let directory = directory::directory()?;
-        let file = File::create(&directory, next)?;
+        let is_large = settings::get().record.as_ref().is_some_and(|record| record.is_large);
+        let is_named = !is_large || has_begun_anew();
+        let folder = if is_large { Some(directory.of_host()?) } else { None };
+        let place = folder.as_ref().unwrap_or(&directory);
+        let file = File::create(place, next, is_named)?;
         // SAFETY: the header is mapped for good.
         let header = unsafe { &*file.header };
         crate::job::process::introduce(header);
         live::attach(header, &directory);
+        if !is_named {
+            crate::job::process::announce(header, place);
+        }
         // SAFETY: files are never freed.
         if let Some(parents) = unsafe { FILE.load(Acquire).as_ref() } {
             parents.leave_to_parent();

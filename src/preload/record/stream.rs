@@ -37,6 +37,9 @@ use cupeer_spec::record::{BLOCK, BLOCK_MAGIC, BlockHeader, SLOTS, TRAILER_MAGIC,
 
 /// Added to [`Thread::kept`] where nobody writes there any more.
 const OVER: usize = 1;
+/// What a ring's block has as [`BlockHeader::used`] whose thread goes on in another one, where a call that was interrupted is
+/// about to write here: should the thread end then, nobody else goes on here, and the stream has one thread.
+const LEFT: u32 = 1;
 /// How many windows are looked at in search of one whose thread is gone.
 const LOOKS: u32 = 64;
 
@@ -209,6 +212,9 @@ unsafe fn make_room(file: &File, thread: *mut Thread) -> Result<(), c_int> {
             Err(_) if !must_leave => old,
             new => Mapped(new?),
         };
+        if must_leave {
+            (*old.0).used = LEFT;
+        }
         enter(file, thread, new, old.stream().load(Relaxed), number, block::RING);
         if must_leave {
             (*thread).kept = old.0 as usize;
@@ -365,6 +371,7 @@ unsafe fn enter(file: &File, thread: *mut Thread, window: Mapped, stream: u32, n
     // SAFETY: mapped, and only ours.
     unsafe {
         window.shared().begin(kind, || {
+            (*window.0).used = 0;
             touch(window, 0..(room(window) + 1) * SLOT);
             ((*window.0).magic, (*window.0).tid) = (BLOCK_MAGIC, tid());
             (*window.0).begun = clock::moment();
@@ -420,7 +427,16 @@ fn adopt(file: &File) -> Option<Mapped> {
         let block = window.shared();
         let old = block.owner();
         let is_left = || matches!(block.kind(), block::WINDOW | block::RING) && is_gone(file, old);
-        (old != 0 && is_left() && block.take(old, own_tid(file))).then_some(window)
+        if old == 0 || !is_left() || !block.take(old, own_tid(file)) {
+            return None;
+        }
+        // SAFETY: mapped, and this thread's by now.
+        if unsafe { (*window.0).used } == LEFT {
+            // Its stream goes on in another block.
+            block.leave_to(0);
+            return None;
+        }
+        Some(window)
     })
 }
 

@@ -20,6 +20,7 @@ use core::sync::atomic::{
 use cupeer_spec::env::{self, RecordMode};
 use cupeer_spec::fault::Plan;
 use cupeer_spec::function::FnId;
+use cupeer_spec::rank;
 use cupeer_spec::record::job;
 use cupeer_spec::selector::FunctionSet;
 use std::ffi::CString;
@@ -72,6 +73,22 @@ pub struct Record {
     pub ring: Option<u64>,
     /// Whether the group may read and write it.
     pub shared: bool,
+    /// Whether the job is so large that files lie in a folder a host, and only those of processes that share something.
+    pub is_large: bool,
+}
+
+impl Record {
+    fn new(directory: CString, mode: RecordMode, shared: bool) -> Option<Record> {
+        let number = |name: &&str| found(name)?.to_str().ok()?.parse::<u32>().ok();
+        let is_large = |most| rank::SIZE.iter().find_map(number).is_some_and(|ranks| ranks > most);
+        let (ring, is_large) = match mode {
+            RecordMode::Off => return None,
+            RecordMode::Auto(most) if is_large(most) => (Some(env::AUTO_RING), true),
+            RecordMode::Auto(_) | RecordMode::Full => (None, false),
+            RecordMode::Ring(size) => (Some(size), false),
+        };
+        Some(Record { directory, ring, shared, is_large })
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -146,19 +163,13 @@ impl Settings {
         });
         let otherwise = format!("logging the default set, {}", FunctionSet::DEFAULT);
         let trace = read_text(&mut complaints, env::TRACE, &otherwise, FunctionSet::parse);
-        let mode = read_text(&mut complaints, env::RECORD, "everything is kept", RecordMode::parse);
+        let mode = read_text(&mut complaints, env::RECORD, "as with auto", RecordMode::parse);
         let shared = read(&mut complaints, env::SHARE, "the record is only for the user", |value| {
             (value.to_bytes() == b"group").then_some(true).ok_or("must be group")
         });
         let shared = shared.unwrap_or(false);
-        let record = value(env::OUT).and_then(|directory| {
-            let directory = directory.to_owned();
-            match mode.unwrap_or(RecordMode::Full) {
-                RecordMode::Off => None,
-                RecordMode::Full => Some(Record { directory, ring: None, shared }),
-                RecordMode::Ring(size) => Some(Record { directory, ring: Some(size), shared }),
-            }
-        });
+        let mode = mode.unwrap_or(RecordMode::Auto(env::AUTO_RANKS));
+        let record = value(env::OUT).and_then(|directory| Record::new(directory.to_owned(), mode, shared));
         let python = value(env::PYTHON).is_none() || read_flag(&mut complaints, env::PYTHON, true);
         let check = Check::from_environment(record.is_some(), &mut complaints);
         let (inject, is_dry) = inject::from_environment(&mut complaints);

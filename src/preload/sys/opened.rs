@@ -64,6 +64,20 @@ impl Opened {
         Opened::open_with(path, libc::O_RDWR | libc::O_CREAT | libc::O_EXCL | libc::O_NOFOLLOW, mode)
     }
 
+    /// Makes a file that has no name in a directory yet: see [`Opened::name`].
+    pub fn create_unnamed(directory: &CStr, mode: libc::mode_t) -> Result<Opened, c_int> {
+        Opened::open_with(directory, libc::O_RDWR | libc::O_TMPFILE, mode)
+    }
+
+    /// Makes a file in memory, where a file system has none without a name. It gets none.
+    pub fn create_in_memory() -> Result<Opened, c_int> {
+        Opened::raised(|| {
+            // By the number of the call, because glibc has a function for it only since 2.27.
+            // SAFETY: the name ends in NUL.
+            unsafe { libc::syscall(libc::SYS_memfd_create, c"cupeer".as_ptr(), libc::MFD_CLOEXEC) as c_int }
+        })
+    }
+
     /// Opens a file that is there; `access` is how.
     pub fn open(path: &CStr, access: c_int) -> Result<Opened, c_int> {
         Opened::open_with(path, access | libc::O_NOFOLLOW, 0)
@@ -77,14 +91,22 @@ impl Opened {
     fn open_with(path: &CStr, flags: c_int, mode: libc::mode_t) -> Result<Opened, c_int> {
         let flags = flags | libc::O_NONBLOCK | libc::O_NOCTTY | libc::O_CLOEXEC;
         let mut made = 0;
-        for _ in 0..8 {
+        Opened::raised(|| {
             // SAFETY: the path ends in NUL.
             let low = unsafe { libc::open(path.as_ptr(), flags & !made, libc::c_uint::from(mode)) };
+            // What is made is made once.
+            made = libc::O_CREAT | libc::O_EXCL;
+            low
+        })
+    }
+
+    /// Opens a file, and moves it far up among the descriptors.
+    fn raised(mut open: impl FnMut() -> c_int) -> Result<Opened, c_int> {
+        for _ in 0..8 {
+            let low = open();
             if low < 0 {
                 return Err(errno());
             }
-            // What is made is made once.
-            made = libc::O_CREAT | libc::O_EXCL;
             let Some(about) = FileInfo::of(low) else { continue };
             let opened = Opened { descriptor: low, about };
             if !about.is_plain() {

@@ -150,6 +150,9 @@ pub struct Record {
     /// The programs that `cupeer run` started and that made no call themselves, as a shell does.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub started: Vec<Started>,
+    /// The processes of a large job that shared nothing, by program: of these, nothing is known but that they began.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub quiet: Vec<Quiet>,
     /// What is wrong with the record itself.
     pub problems: Vec<String>,
     /// Calls that the filters choose, where there are filters.
@@ -163,6 +166,33 @@ pub struct Record {
     /// matter.
     #[serde(skip)]
     pub in_part: bool,
+}
+
+/// Processes that reached the driver and shared nothing, of which a large job keeps nothing.
+#[derive(Clone, Serialize, Deserialize, JsonSchema)]
+pub struct Quiet {
+    /// Their program.
+    pub program: String,
+    /// How many.
+    pub processes: u64,
+}
+
+impl Record {
+    /// How many processes of a large job shared nothing.
+    pub fn quiet_processes(&self) -> u64 {
+        self.quiet.iter().fold(0, |all, quiet| all.saturating_add(quiet.processes))
+    }
+
+    /// Adds some, each program once.
+    pub fn add_quiet(&mut self, more: impl IntoIterator<Item = Quiet>) {
+        for one in more {
+            match self.quiet.iter_mut().find(|known| known.program == one.program) {
+                Some(known) => known.processes = known.processes.saturating_add(one.processes),
+                None => self.quiet.push(one),
+            }
+        }
+        self.quiet.sort_by(|a, b| b.processes.cmp(&a.processes).then_with(|| a.program.cmp(&b.program)));
+    }
 }
 
 /// A program that `cupeer run` started and that made no call itself.

@@ -106,7 +106,8 @@ impl Reduced {
 }
 
 fn join_records(all: &mut Record, other: Record) {
-    all.began_ns = all.began_ns.min(other.began_ns);
+    // One of nothing but quiet processes has no begin.
+    all.began_ns = [all.began_ns, other.began_ns].into_iter().filter(|began| *began > 0).min().unwrap_or(0);
     all.ended_ns = all.ended_ns.max(other.ended_ns);
     all.running |= other.running;
     if all.mode != other.mode {
@@ -116,6 +117,7 @@ fn join_records(all: &mut Record, other: Record) {
     all.events = all.events.saturating_add(other.events);
     all.lost = all.lost.saturating_add(other.lost);
     all.started.extend(other.started);
+    all.add_quiet(other.quiet);
     let known: HashSet<String> = all.problems.iter().cloned().collect();
     all.problems.extend(other.problems.into_iter().filter(|problem| !known.contains(problem)));
 }

@@ -61,6 +61,7 @@ impl Reduced {
     /// Adds what a directory says without the records of processes, which were reduced.
     pub fn note(&mut self, job: &Job) {
         self.record.started.extend(job.started.iter().map(assemble::started));
+        self.record.add_quiet(assemble::quiet(job));
         self.record.problems.extend(job.problems.iter().map(ToString::to_string));
     }
 

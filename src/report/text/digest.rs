@@ -7,7 +7,7 @@ use super::super::model::{ExitKind, FailureGroup, Finding, Handle, Proc, Process
 use super::super::moments::number;
 use super::View;
 use super::findings::times;
-use super::names::{clean, counted};
+use super::names::{clean, counted, quiet_ones};
 use super::wrong::Thing;
 use crate::style::Mark;
 use crate::table::wrap;
@@ -165,6 +165,10 @@ impl<'a> View<'a> {
             (None, true) => " with what was kept",
             (None, false) => "",
         };
+        if self.report.processes.is_empty() {
+            let quiet = quiet_ones(record.quiet_processes(), 0).unwrap_or_default();
+            return self.item("", &format!("Nothing is known: {quiet}. --record full keeps all.")) + "\n";
+        }
         let mut text = format!("{}: all calls returned", self.well(filtered));
         if self.report.processes.iter().any(|process| !process.pending.is_empty()) {
             text += " except those that a fault plan stopped";
@@ -192,6 +196,9 @@ impl<'a> View<'a> {
         }
         if record.dropped {
             text += " Older calls are gone from the ring, and what was found at them.";
+        }
+        if record.quiet_processes() > 0 {
+            text += " How the processes fared that shared nothing is not known.";
         }
         self.item("", &text) + &self.outside() + &self.unchecked() + "\n"
     }

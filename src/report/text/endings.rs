@@ -135,7 +135,11 @@ impl<'a> View<'a> {
         };
         let item = |started: &Started| {
             let how = killed(started.exit).or_else(|| returned(started.exit))?;
-            Some(format!("{}, which made no call itself, {how}", clean(&started.program)))
+            let which = match record.quiet.is_empty() {
+                true => "made no call itself",
+                false => "made no call itself or shared nothing",
+            };
+            Some(format!("{}, which {which}, {how}", clean(&started.program)))
         };
         let started = record.started.iter().filter(|_| !record.in_part);
         let items: Vec<String> = started.filter_map(item).collect();

@@ -1,10 +1,13 @@
 //! The head: which record it is, where, when, how much, and what is missing of it.
 
-use super::super::model::{Exit, ExitKind, Process, Record};
+use super::super::model::{Exit, ExitKind, Process, Quiet, Record};
 use super::super::moments::{date, duration, number};
 use super::View;
-use super::names::{clean, counted, ranks};
+use super::names::{clean, counted, quiet_ones, ranks};
 use std::collections::{BTreeMap, BTreeSet};
+
+/// The most programs that are named of processes that were not recorded.
+const MOST_PROGRAMS: usize = 4;
 
 impl View<'_> {
     pub fn head(&self) -> String {
@@ -15,11 +18,13 @@ impl View<'_> {
             _ => ", of which some processes keep only the last events, and what is open",
         };
         let mut text = self.item("record     ", &format!("{}{ring}", clean(&record.path)));
-        let began = date(record.began_ns);
-        text += &self.item("began      ", &format!("{began}; times below are seconds since then"));
-        let so_far = if record.running { " so far" } else { "" };
-        text +=
-            &self.item("lasted     ", &format!("{}{so_far}", duration(record.ended_ns - record.began_ns)));
+        if !self.report.processes.is_empty() {
+            let began = date(record.began_ns);
+            text += &self.item("began      ", &format!("{began}; times below are seconds since then"));
+            let so_far = if record.running { " so far" } else { "" };
+            let lasted = duration(record.ended_ns - record.began_ns);
+            text += &self.item("lasted     ", &format!("{lasted}{so_far}"));
+        }
         text += &self.item("processes  ", &self.who());
         text += &self.item("events     ", &self.events());
         if record.lost > 0 {
@@ -28,6 +33,9 @@ impl View<'_> {
                 &format!("{} could not be kept: what follows lacks them", counted(record.lost, "event")),
             );
         }
+        if let Some(quiet) = self.quiet() {
+            text += &self.item("quiet      ", &quiet);
+        }
         if !record.filters.is_empty() {
             text += &self.item("shown      ", &clean(&record.filters.join(" ")));
         }
@@ -35,6 +43,19 @@ impl View<'_> {
             text += &self.item("problem    ", &clean(problem));
         }
         text
+    }
+
+    /// `1,990 more processes shared nothing and were not recorded: python3 (1,988), sh (2)`.
+    fn quiet(&self) -> Option<String> {
+        let record = &self.report.record;
+        let item = |quiet: &Quiet| format!("{} ({})", clean(&quiet.program), number(quiet.processes));
+        let mut programs: Vec<String> = record.quiet.iter().take(MOST_PROGRAMS).map(item).collect();
+        if let Some(others @ 1..) = record.quiet.len().checked_sub(MOST_PROGRAMS) {
+            programs.push(counted(others as u64, "more program"));
+        }
+        let of = quiet_ones(record.quiet_processes(), self.report.processes.len())
+            .filter(|_| record.filters.is_empty())?;
+        Some(format!("{of}: {}", programs.join(", ")))
     }
 
     /// `122 of 1,004`, where there are filters.
@@ -52,13 +73,13 @@ impl View<'_> {
     fn who(&self) -> String {
         let processes = &self.report.processes;
         let hosts = &self.report.record.hosts;
+        if processes.is_empty() {
+            return "none".into();
+        }
         let mut text =
             format!("{} on {}", number(processes.len() as u64), counted(hosts.len() as u64, "host"));
         if hosts.len() <= 4 {
             text += &format!(" ({})", clean(&hosts.join(", ")));
-        }
-        if processes.is_empty() {
-            return text;
         }
         let mut counts = BTreeMap::new();
         processes.iter().for_each(|process| *counts.entry(state(process)).or_insert(0) += 1);

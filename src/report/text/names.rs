@@ -199,6 +199,15 @@ pub fn counted(count: u64, word: &str) -> String {
     format!("{} {word}", super::super::moments::number(count))
 }
 
+/// `1,990 more processes shared nothing and were not recorded`, or without `more` where there are none beside these; `None`
+/// for none.
+pub fn quiet_ones(count: u64, recorded: usize) -> Option<String> {
+    let more = if recorded > 0 { " more " } else { " " };
+    let all = counted(count, "process").replacen(' ', more, 1);
+    let was = if count == 1 { "was" } else { "were" };
+    (count > 0).then(|| format!("{all} shared nothing and {was} not recorded"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

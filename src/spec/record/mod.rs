@@ -1,7 +1,8 @@
 //! The format of a record: what libcupeer.so writes and `cupeer report` reads.
 //!
 //! A record is a directory, the job. It holds a file `job` ([`job`]), one file `PROC.cupeer` for each process,
-//! and for each host a table of what is open, `live-BOOT` ([`live`]); with fault plans, what they did ([`faults`]). All numbers are little-endian.
+//! and for each host a table of what is open, `live-BOOT` ([`live`]); with fault plans, what they did ([`faults`]). The files of
+//! the processes of a large job lie in a folder a host ([`begun`]). All numbers are little-endian.
 //!
 //! # A process's file
 //!
@@ -46,6 +47,7 @@
 //! of block, slot, meta entry or detail) does not raise it. The functions of the table are numbered differently
 //! in different versions of cupeer, so that a record carries their names ([`meta::FUNCTION`]).
 
+pub mod begun;
 pub mod end;
 pub mod faults;
 pub mod job;

@@ -1,0 +1,106 @@
+//! The folder of a host, where the processes of a large job record, and the file `begun` in it.
+//!
+//! A process of a large job has no file before it takes part in sharing ([`crate::function::Function::shares`]), and one that
+//! never does leaves none. So that it is counted all the same, each adds a line here when it begins: the name that its
+//! file has or would have, its user, its rank or `-`, and its program. What lies beside no file of that name has shared
+//! nothing.
+
+use super::SUFFIX;
+use core::fmt::{self, Write};
+
+/// What the name of a host's folder begins with; the start of its boot id follows, as in [`super::FileName`].
+pub const FOLDER: &str = "host-";
+/// The name of the file.
+pub const FILE: &str = "begun";
+
+/// The name of the folder of the host with a boot id.
+pub struct Folder(
+    /// As bytes.
+    pub [u8; 16],
+);
+
+impl fmt::Display for Folder {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        let Folder([a, b, c, d, ..]) = *self;
+        write!(f, "{FOLDER}{:08x}", u32::from_be_bytes([a, b, c, d]))
+    }
+}
+
+/// A process that has begun.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Begun<'a> {
+    /// The name of its file.
+    pub file: &'a str,
+    /// Its user.
+    pub uid: u32,
+    /// Its rank.
+    pub rank: Option<u32>,
+    /// The file name of its program.
+    pub program: &'a str,
+}
+
+impl fmt::Display for Begun<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        write!(f, "{} {} ", self.file, self.uid)?;
+        match self.rank {
+            Some(rank) => write!(f, "{rank} ")?,
+            None => f.write_str("- ")?,
+        }
+        self.program.chars().try_for_each(|c| f.write_char(if c.is_control() { '?' } else { c }))
+    }
+}
+
+impl<'a> Begun<'a> {
+    /// Reads a line, without its end.
+    pub fn parse(line: &'a str) -> Option<Self> {
+        let mut words = line.splitn(4, ' ');
+        let file =
+            words.next().filter(|file| file.strip_suffix(SUFFIX).is_some_and(|name| !name.is_empty()))?;
+        let uid = words.next()?.parse().ok()?;
+        let rank = match words.next()? {
+            "-" => None,
+            rank => Some(rank.parse().ok()?),
+        };
+        Some(Begun { file, uid, rank, program: words.next()? })
+    }
+
+    /// Its pid namespace, its pid there and its start.
+    pub fn process(&self) -> Option<(u64, u32, u64)> {
+        let mut words = self.file.strip_suffix(SUFFIX)?.split('-').skip(1);
+        Some((words.next()?.parse().ok()?, words.next()?.parse().ok()?, words.next()?.parse().ok()?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::FileName;
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read() {
+        let name = FileName { boot_id: [0xab; 16], pid_ns: 4_026_531_836, pid: 17, started: 99, image: 2 };
+        let file = name.to_string();
+        for rank in [None, Some(0), Some(4095)] {
+            let begun = Begun { file: &file, uid: 1000, rank, program: "my app" };
+            let line = begun.to_string();
+            assert_eq!(Begun::parse(&line), Some(begun), "{line}");
+            assert_eq!(begun.process(), Some((4_026_531_836, 17, 99)));
+        }
+        let odd = Begun { file: &file, uid: 0, rank: None, program: "a\nb" };
+        assert_eq!(odd.to_string().lines().count(), 1);
+        assert_eq!(Folder([0xab; 16]).to_string(), "host-abababab");
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_line_is_read_or_none(line in "\\PC{0,80}", name in "[a-z0-9-]{0,20}") {
+            for line in [line.clone(), format!("{name}.cupeer {line}")] {
+                if let Some(begun) = Begun::parse(&line) {
+                    let again = begun.to_string();
+                    proptest::prop_assert_eq!(Begun::parse(&again), Some(begun));
+                    let _ = begun.process();
+                }
+            }
+        }
+    }
+}
