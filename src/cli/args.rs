@@ -101,7 +101,7 @@ pub struct Options {
     /// Record into DIR; all runs with the same DIR are one job. %p is the pid, %h the host, %q{VAR} a variable [default: a new record at home, which 'cupeer ls' lists]
     #[arg(short, long, value_name = "DIR")]
     pub out: Option<PathBuf>,
-    /// What the record keeps: full, ring[:SIZE] (the last SIZE of each process and everything still open), or off [default: full]
+    /// What the record keeps: full, ring[:SIZE] (the last SIZE of each process and everything still open), auto[:RANKS] (full up to RANKS ranks, 256 without a number; above that ring:4M, a directory a host, and no file for a process that shares nothing), or off [default: auto]
     #[arg(long, value_name = "KEPT")]
     pub record: Option<String>,
     /// Let DIR's group take part in the record and read it

@@ -214,7 +214,7 @@ fn a_ring_that_no_memory_holds_is_refused() {
         let ended = done(&mut limited(&command));
         assert!(
             ended.stdout == "done\n"
-                && ended.stderr.contains("a ring has at least 1M and at most 1024G; everything is kept"),
+                && ended.stderr.contains("a ring has at least 1M and at most 1024G; using auto"),
             "{}",
             ended.stderr
         );
