@@ -6,6 +6,7 @@ use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 
 /// How often `large.c` asks before it shares.
 const ASKED: u64 = 10;
@@ -260,6 +261,23 @@ fn processes_of_one_host_find_each_other_in_its_folder() {
     assert_eq!(report["processes"].as_array().unwrap().len(), 2);
     let top = stdout(cupeer().arg("top").arg(&record).args(["--once"]));
     assert!(top.contains("2 ended"), "{top}");
+}
+
+#[test]
+fn top_says_how_many_run_that_it_does_not_show() {
+    let temporary = temp_dir();
+    let record = temporary.path().join("r");
+    let mut run = cupeer();
+    run.env("WORLD_SIZE", "257").args(["run", "--reduce", "--sim", "-o"]).arg(&record);
+    let mut run = run.arg("--").arg(program()).arg("waits").stdin(Stdio::piped()).spawn().expect("it runs");
+    let begun =
+        || fs::read_dir(&record).into_iter().flatten().flatten().map(|entry| entry.path().join("begun"));
+    support::wait_for("a line", || begun().any(|path| fs::read(path).is_ok_and(|text| !text.is_empty())));
+    let top = stdout(cupeer().arg("top").arg(&record).arg("--once"));
+    assert!(top.contains("1 process that has shared nothing so far"), "{top}");
+    drop(run.stdin.take());
+    assert!(run.wait().expect("it ends").success());
+    assert_eq!(report(&record)["record"]["quiet"][0]["processes"], 1);
 }
 
 #[test]

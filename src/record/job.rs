@@ -3,12 +3,12 @@
 //! What belongs here: what is found in a directory, and what is wrong with it. One file that cannot be read is a
 //! problem to tell of; only a directory without any record is an error.
 
-use crate::alive::{self, Host, Who};
+use crate::alive;
 use crate::faults::{self, FaultFile, FaultRule};
 use crate::live::LiveTable;
 use crate::plain::{self, Links};
 use crate::process::{Clock, Process};
-use cupeer_spec::record::begun::{self, Begun};
+use crate::quiet::{self, Quiet};
 use cupeer_spec::record::end::End;
 use cupeer_spec::record::{Header, SUFFIX, job, live};
 use std::collections::{HashMap, HashSet};
@@ -63,50 +63,6 @@ impl Started {
         };
         values.filter_map(one).collect()
     }
-}
-
-/// A process that has no file, because it has shared nothing: see [`begun`].
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Quiet {
-    /// The file that says so.
-    pub path: PathBuf,
-    /// The name that its own would have.
-    pub file: String,
-    /// Its user.
-    pub uid: u32,
-    /// Its rank.
-    pub rank: Option<u32>,
-    /// The file name of its program.
-    pub program: String,
-}
-
-impl Quiet {
-    /// Whether it runs, of a host with this boot id; `None` where that cannot be known.
-    fn who(&self, boot_id: [u8; 16]) -> Option<Who> {
-        let begun = Begun { file: &self.file, uid: self.uid, rank: None, program: "" };
-        let (pid_ns, pid, started) = begun.process()?;
-        Some(Who { boot_id, pid_ns, pid, started, uid: self.uid })
-    }
-}
-
-/// The most bytes of a file `begun` that are read: a hundred thousand processes.
-const LONGEST_BEGUN: u64 = 16 << 20;
-
-/// The processes that a file `begun` names.
-fn begun_in(path: &Path) -> Result<Vec<Quiet>, String> {
-    let mut bytes = Vec::new();
-    let file = plain::open(path, Links::Refused);
-    file.and_then(|file| file.take(LONGEST_BEGUN).read_to_end(&mut bytes))
-        .map_err(|error| format!("cannot be read: {error}"))?;
-    let text = String::from_utf8_lossy(&bytes);
-    let one = |begun: Begun| Quiet {
-        path: path.to_path_buf(),
-        file: begun.file.to_owned(),
-        uid: begun.uid,
-        rank: begun.rank,
-        program: begun.program.to_owned(),
-    };
-    Ok(text.lines().filter_map(Begun::parse).map(one).collect())
 }
 
 /// Something that is wrong with a record.
@@ -207,15 +163,6 @@ impl Job {
         alive::are_others(&self.headers())
     }
 
-    /// How many of the processes that have no file may still run, where they are of this host.
-    pub fn quiet_that_run(&self) -> usize {
-        let Some(boot) = crate::host::boot_id() else { return 0 };
-        let is_here = |quiet: &&Quiet| quiet.file.starts_with(&crate::host::short(boot));
-        let whos: Vec<Who> = self.quiet.iter().filter(is_here).filter_map(|quiet| quiet.who(boot)).collect();
-        let host = Host::look(whos.iter().copied());
-        whos.into_iter().filter(|who| host.runs(*who) != Some(false)).count()
-    }
-
     fn headers(&self) -> Vec<&Header> {
         self.processes.iter().map(|process| &process.header).collect()
     }
@@ -249,7 +196,7 @@ impl Job {
         let is_table = name.starts_with(live::PREFIX);
         let is_job = name == job::FILE;
         let is_faults = FaultFile::is_named(&name);
-        let is_begun = name == begun::FILE && is_of_host(&path);
+        let is_begun = quiet::is_named(&path);
         if !(is_process || is_table || is_job || is_faults || is_begun) || path.is_dir() {
             return false;
         }
@@ -258,7 +205,7 @@ impl Job {
         } else if is_table {
             keep(&mut self.tables, LiveTable::open(&path), |table| &table.problem)
         } else if is_begun {
-            begun_in(&path).map(|quiet| {
+            Quiet::all(&path).map(|quiet| {
                 self.quiet.extend(quiet);
                 None
             })
@@ -283,10 +230,7 @@ impl Job {
 
     /// Leaves out of those that have begun the ones that have files, and what is said twice.
     fn drop_shown(&mut self) {
-        let name = |path: &Path| path.file_name().map(|name| name.to_string_lossy().into_owned());
-        let mut known: HashSet<String> =
-            self.processes.iter().filter_map(|process| name(&process.path)).collect();
-        self.quiet.retain(|quiet| known.insert(quiet.file.clone()));
+        quiet::drop_shown(&mut self.quiet, self.processes.iter().map(|process| process.path.as_path()));
     }
 
     /// Of two files about the same image of a process, the longer one counts.
@@ -356,12 +300,6 @@ fn identity(process: &Process) -> ([u8; 16], u64, u32, u64) {
 
 fn clock_key(process: &Process) -> ([u8; 16], u32) {
     (process.header.boot_id, process.header.clock)
-}
-
-/// Whether a file lies in the folder of a host, or in what was made of it: a pack numbers them.
-fn is_of_host(path: &Path) -> bool {
-    let folder = path.parent().and_then(Path::file_name).unwrap_or_default().to_string_lossy();
-    folder.starts_with(begun::FOLDER) || folder.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 /// What is in a directory, in the order of names.

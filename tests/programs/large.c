@@ -4,6 +4,7 @@
 //   closed          closes all descriptors that it has not opened, and exports memory
 //   threads         exports while eight threads ask
 //   fork            a child asks, another one exports; it only asks itself
+//   waits           waits until it reads the end of its stdin
 //   killed          kills itself, without having shared anything
 #include <dlfcn.h>
 #include <pthread.h>
@@ -89,6 +90,7 @@ int main(int count, char **arguments) {
         share();
         for (int i = 0; i < 8; i++) pthread_join(threads[i], NULL);
     }
+    if (!strcmp(what, "waits")) getchar();
     if (!strcmp(what, "killed")) raise(SIGKILL);
     puts("done");
     return 0;

@@ -7,6 +7,7 @@ use super::archive::Archive;
 use super::redact::Redaction;
 use anyhow::{Context, Result};
 use cupeer_record::plain::{self, Links};
+use cupeer_record::quiet;
 use cupeer_spec::record::begun::{self, Begun};
 use cupeer_spec::record::{SUFFIX, faults, job, live};
 use std::fs;
@@ -137,9 +138,7 @@ pub fn add_job(file: &Member, redaction: &Redaction, archive: &mut Archive) -> R
 
 /// Which processes have begun.
 pub fn add_begun(file: &Member, redaction: &Redaction, archive: &mut Archive) -> Result<Vec<String>> {
-    /// A hundred thousand processes.
-    const LONGEST: u64 = 16 << 20;
-    let bytes = match plain::read(&file.path, Links::Refused, LONGEST) {
+    let bytes = match plain::read(&file.path, Links::Refused, quiet::LONGEST) {
         Ok(bytes) => bytes,
         Err(error) => return Ok(vec![format!("cannot be read: {error:#}")]),
     };

@@ -7,7 +7,7 @@ use super::write;
 use crate::output;
 use crate::parts::MOST_FAILURES;
 use anyhow::{Context, Result, bail};
-use cupeer_record::{Job, host};
+use cupeer_record::{Job, host, quiet};
 use cupeer_report::reduced::file;
 use cupeer_report::symbols::Symbols;
 use cupeer_report::text::names::counted;
@@ -43,7 +43,7 @@ fn reduced(directory: &Path) -> Result<String> {
         return Ok("nothing to reduce: no process of this host has recorded anything".into());
     }
     let alive = own.alive();
-    let running = alive.iter().filter(|alive| **alive != Some(false)).count() + own.quiet_that_run();
+    let running = alive.iter().filter(|alive| **alive != Some(false)).count() + quiet::running(&own.quiet);
     let running = running as u64;
     if running > 0 {
         let running = counted(running, "process");

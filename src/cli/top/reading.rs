@@ -6,6 +6,7 @@
 use crate::home;
 use anyhow::{Result, bail, ensure};
 use cupeer_record::follow::Counts;
+use cupeer_record::quiet::{self, Quiet};
 use cupeer_record::{Clock, Device, Error, Follower, LiveTable, Process, alive, host, launcher};
 use cupeer_report::model::{Exit, ExitKind};
 use cupeer_spec::record::end::End;
@@ -130,6 +131,8 @@ impl Watcher {
 struct Files {
     processes: Vec<PathBuf>,
     tables: Vec<PathBuf>,
+    /// Those that say which processes have begun.
+    begun: Vec<PathBuf>,
     has_job: bool,
 }
 
@@ -153,6 +156,8 @@ impl Files {
             self.processes.push(path.to_owned());
         } else if name.starts_with(live::PREFIX) && !path.is_dir() {
             self.tables.push(path.to_owned());
+        } else if quiet::is_named(path) {
+            self.begun.push(path.to_owned());
         } else if name == FILE {
             self.has_job = true;
         } else {
@@ -225,6 +230,7 @@ impl Job {
             seen.unseen.push(sentence.into());
         }
         tables(&files.tables, &mut seen);
+        quiet_ones(&files, &mut seen);
         self.learn_devices(&seen);
         Ok(Some(seen))
     }
@@ -317,6 +323,17 @@ impl Followed {
             is_complete: follower.is_complete(),
             unreturned: calls.iter().map(|call| (name(call.function), call.tid, age(call.start))).collect(),
         }
+    }
+}
+
+/// Says how many processes of a large job run that have no file yet.
+fn quiet_ones(files: &Files, seen: &mut OfJob) {
+    let mut all: Vec<Quiet> = files.begun.iter().filter_map(|path| Quiet::all(path).ok()).flatten().collect();
+    quiet::drop_shown(&mut all, files.processes.iter().map(PathBuf::as_path));
+    let running = quiet::running(&all);
+    if running > 0 {
+        let processes = counted(running, "process that has", "processes that have");
+        seen.unseen.push(format!("{processes} shared nothing so far"));
     }
 }
 
