@@ -64,7 +64,7 @@ impl Opened {
         Opened::open_with(path, libc::O_RDWR | libc::O_CREAT | libc::O_EXCL | libc::O_NOFOLLOW, mode)
     }
 
-    /// Makes a file that has no name in a directory yet: see [`Opened::name`].
+    /// Makes a file that has no name in a directory yet, and can be given one by linking its descriptor.
     pub fn create_unnamed(directory: &CStr, mode: libc::mode_t) -> Result<Opened, c_int> {
         Opened::open_with(directory, libc::O_RDWR | libc::O_TMPFILE, mode)
     }
