@@ -1,6 +1,6 @@
 //! The folder of a host, where the processes of a large job record, and the file `begun` in it.
 //!
-//! A process of a large job has no file before it takes part in sharing ([`crate::function::Function::shares`]), and one that
+//! A process of a large job has no file before it takes part in sharing (it exports, opens or enables something), and one that
 //! never does leaves none. So that it is counted all the same, each adds a line here when it begins: the name that its
 //! file has or would have, its user, its rank or `-`, and its program. What lies beside no file of that name has shared
 //! nothing.
