@@ -165,8 +165,8 @@ impl<'a> View<'a> {
             (None, true) => " with what was kept",
             (None, false) => "",
         };
-        if self.report.processes.is_empty() {
-            let quiet = quiet_ones(record.quiet_processes(), 0).unwrap_or_default();
+        let quiet = quiet_ones(record.quiet_processes(), 0).filter(|_| record.hosts.is_empty());
+        if let Some(quiet) = quiet {
             return self.item("", &format!("Nothing is known: {quiet}. --record full keeps all.")) + "\n";
         }
         let mut text = format!("{}: all calls returned", self.well(filtered));

@@ -18,7 +18,7 @@ impl View<'_> {
             _ => ", of which some processes keep only the last events, and what is open",
         };
         let mut text = self.item("record     ", &format!("{}{ring}", clean(&record.path)));
-        if !self.report.processes.is_empty() {
+        if !record.hosts.is_empty() {
             let began = date(record.began_ns);
             text += &self.item("began      ", &format!("{began}; times below are seconds since then"));
             let so_far = if record.running { " so far" } else { "" };
@@ -73,13 +73,16 @@ impl View<'_> {
     fn who(&self) -> String {
         let processes = &self.report.processes;
         let hosts = &self.report.record.hosts;
-        if processes.is_empty() {
+        if hosts.is_empty() {
             return "none".into();
         }
         let mut text =
             format!("{} on {}", number(processes.len() as u64), counted(hosts.len() as u64, "host"));
         if hosts.len() <= 4 {
             text += &format!(" ({})", clean(&hosts.join(", ")));
+        }
+        if processes.is_empty() {
+            return text;
         }
         let mut counts = BTreeMap::new();
         processes.iter().for_each(|process| *counts.entry(state(process)).or_insert(0) += 1);
