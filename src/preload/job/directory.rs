@@ -53,10 +53,10 @@ impl Directory {
         let path = self.file(name)?;
         for _ in 0..4 {
             let file = match Opened::open(c_path(&path), libc::O_WRONLY | libc::O_APPEND) {
-                Err(libc::ENOENT) => match publish(self, &path, ".new", |_| Ok(())) {
-                    Ok(()) => continue,
-                    Err(error) => return Err(error),
-                },
+                Err(libc::ENOENT) => {
+                    publish(self, &path, ".new", |_| Ok(()))?;
+                    continue;
+                }
                 found => found?,
             };
             if !self.trusts(file.about().found.owner) {

@@ -97,15 +97,10 @@ impl Identity {
 }
 
 impl File {
-    /// Makes the file of this process, with one block; with a name at once, or where that is asked for, or without one.
+    /// Makes the file of this process, with one block: with its name at once, or without one.
     pub fn create(directory: &Directory, epoch: u64, is_named: bool) -> Result<&'static File, c_int> {
         let identity = Identity::of_owner();
-        let new = |image| Self::open_new(directory, &identity, image, is_named);
-        // A process that executes one program after the other; who has done so often, takes the time.
-        let late = || (system_clock::realtime() >> 10) as u32 | 64;
-        let mut images = (0..64).chain(core::iter::repeat_with(late).take(8));
-        let made = images.find_map(|image| new(image).transpose().map(|made| made.map(|made| (made, image))));
-        let ((file, path), image) = made.unwrap_or(Err(libc::EEXIST))?;
+        let (file, image, path) = Self::open_new(directory, &identity, is_named)?;
         let made = Self::fill(&file, image, path, identity, epoch);
         if let Ok(made) = made {
             made.is_unnamed.store(!is_named, Relaxed);
@@ -117,33 +112,39 @@ impl File {
         made
     }
 
-    /// Makes the file of an image; `None` where there is one of that name.
     fn open_new(
         directory: &Directory,
         identity: &Identity,
-        image: u32,
         is_named: bool,
-    ) -> Result<Option<(Opened, Path)>, c_int> {
-        let Identity { boot_id, pid_ns, pid, started, .. } = *identity;
-        let name = Short::<96>::new(format_args!("{}", FileName { boot_id, pid_ns, pid, started, image }));
-        let path = directory.file(name.text())?;
-        let file = if is_named {
-            match Opened::create(c_path(&path), directory.mode) {
-                Err(libc::EEXIST) => return Ok(None),
-                made => made?,
+    ) -> Result<(Opened, u32, Path), c_int> {
+        for attempt in 0..64 + 8 {
+            // A process that executes one program after the other; who has done so often, takes the time.
+            let image = if attempt < 64 { attempt } else { (system_clock::realtime() >> 10) as u32 | 64 };
+            let Identity { boot_id, pid_ns, pid, started, .. } = *identity;
+            let name =
+                Short::<96>::new(format_args!("{}", FileName { boot_id, pid_ns, pid, started, image }));
+            let path = directory.file(name.text())?;
+            let is_taken = || FileInfo::at(c_path(&path), libc::AT_SYMLINK_NOFOLLOW).is_some();
+            let made = match is_named {
+                true => Opened::create(c_path(&path), directory.mode),
+                false if is_taken() => Err(libc::EEXIST),
+                false => Opened::create_unnamed(c_path(&directory.path), directory.mode)
+                    .or_else(|_| Opened::create_in_memory()),
+            };
+            match made {
+                Err(libc::EEXIST) => {}
+                made => {
+                    let file = made?;
+                    if settings::get().record.as_ref().is_some_and(|record| record.shared) {
+                        // What umask has taken away.
+                        // SAFETY: opened above.
+                        unsafe { libc::fchmod(file.descriptor(), directory.mode) };
+                    }
+                    return Ok((file, image, path));
+                }
             }
-        } else if FileInfo::at(c_path(&path), libc::AT_SYMLINK_NOFOLLOW).is_some() {
-            return Ok(None);
-        } else {
-            Opened::create_unnamed(c_path(&directory.path), directory.mode)
-                .or_else(|_| Opened::create_in_memory())?
-        };
-        if settings::get().record.as_ref().is_some_and(|record| record.shared) {
-            // What umask has taken away.
-            // SAFETY: opened above.
-            unsafe { libc::fchmod(file.descriptor(), directory.mode) };
         }
-        Ok(Some((file, path)))
+        Err(libc::EEXIST)
     }
 
     /// Whether no name leads to it yet.
