@@ -1,6 +1,7 @@
 //! Writes into the live table what a call opens and ends.
 
 use super::closed;
+use super::closing::{Closing, adding, count_in};
 use super::importers::importers;
 use super::live;
 use super::process::{self, Identity};
@@ -10,9 +11,8 @@ use crate::settings;
 use crate::sys::caller::{Caller, each_frame};
 use crate::sys::clock;
 use crate::sys::every_call::has_record;
-use core::cell::Cell;
 use cupeer_spec::effect::{Effect, Named, Object, Shared};
-use cupeer_spec::function::{FnId, FnSpec};
+use cupeer_spec::function::FnId;
 use cupeer_spec::record::live::{self as spec, Entry, Uses, WORDS, handle_key, kind, own_key};
 use cupeer_spec::record::slot::MOST_ARGS;
 use cupeer_spec::record::slot::detail::MOST_FRAMES;
@@ -25,7 +25,7 @@ pub struct BeforeCall {
     /// The fingerprint under which it was exported.
     pub taken: Option<u64>,
     /// What it closes, or switches off.
-    closing: Option<Closing>,
+    closing: Closing,
     /// The context that it would end; 0 where it would end none.
     pub context: u64,
     /// Of a call that opens something, where rules are checked: when it was forwarded, in nanoseconds of CLOCK_MONOTONIC.
@@ -35,21 +35,13 @@ pub struct BeforeCall {
 impl BeforeCall {
     /// Whether it closes something that is open, as far as is known.
     pub fn is_closing(&self) -> bool {
-        self.closing.is_some() || !live::is_on()
+        !matches!(self.closing, Closing::Nothing) || !live::is_on()
     }
 
     /// Whether it closes what is open no more after it.
     pub fn is_closing_the_last(&self) -> bool {
-        self.closing.is_some_and(|closing| closing.is_last)
+        matches!(self.closing, Closing::Last(_))
     }
-}
-
-/// One opening that is being given up. Its count is less already.
-#[derive(Clone, Copy)]
-struct Closing {
-    place: live::Place,
-    /// Whether it was the last: the entry is this call's to give up.
-    is_last: bool,
 }
 
 /// From where and when a call was made.
@@ -115,69 +107,19 @@ pub fn before(id: FnId, args: &[u8; MOST_ARGS]) -> BeforeCall {
     // Another thread may be given the address for something else before the call comes back here.
     let closing = match (function.closes(), function.disables()) {
         (Some(closed), _) if taken.is_none() => {
-            begin_to_close(function, kind::opened(closed.object), number(id, args, closed.by), 0)
+            Closing::begin(function, kind::opened(closed.object), number(id, args, closed.by), 0)
         }
         (_, Some(access)) => {
             let (context, peer) = (questions::context(), number(id, args, access.by));
-            begin_to_close(function, kind::opened(access.object), context, peer)
+            Closing::begin(function, kind::opened(access.object), context, peer)
         }
-        _ => None,
+        _ => Closing::Nothing,
     };
     // Where nothing is in the table, nothing of it ends.
     let is_known = !live::is_on() || live::has_exported() || live::has_others();
     let context = if is_known { questions::to_be_ended(id, args) } else { 0 };
     let begun = if is_checked() && function.opens().is_some() { clock::now() } else { 0 };
     BeforeCall { taken, closing, context, begun }
-}
-
-/// Counts one opening less. Other threads may open and close the same at this moment: the count tells who of them
-/// gives the entry up.
-fn begin_to_close(function: &FnSpec, kind: u32, a: u64, b: u64) -> Option<Closing> {
-    /// What is open may be counted elsewhere while one looks.
-    const ATTEMPTS: u32 = 16;
-    let key = own_key(live::own(), kind, a, b);
-    // What is destroyed is closed, however often it was opened.
-    let closes_all = function.ends().is_some();
-    for _ in 0..ATTEMPTS {
-        let is_there = Cell::new(false);
-        let closing = live::find_map(key, |place| {
-            is_there.set(true);
-            let before = place.change(|uses| match uses.count {
-                0 => None,
-                _ if closes_all => Some(Uses { count: 0, ..uses }),
-                count => Some(Uses { count: count - 1, ..uses }),
-            })?;
-            Some(Closing { place, is_last: closes_all || before.count == 1 })
-        });
-        if closing.is_some() || !is_there.get() {
-            return closing;
-        }
-    }
-    None
-}
-
-impl Closing {
-    /// The call has failed: it is open as it was.
-    fn undo(&self) {
-        if self.is_last {
-            self.place.change(|uses| Some(Uses { count: uses.count + 1, ..uses }));
-        } else {
-            count_in(&self.place);
-        }
-    }
-
-    /// The call has succeeded.
-    fn finish(&self, by: &Closer) {
-        // Reading all of an entry costs more than all else here.
-        if self.is_last {
-            give_up(&self.place, false, Some(by));
-        }
-    }
-}
-
-/// Counts one opening more, unless the last one is being closed. Says whether it did.
-fn count_in(place: &live::Place) -> bool {
-    place.change(|uses| (uses.count > 0).then(|| Uses { count: uses.count + 1, ..uses })).is_some()
 }
 
 /// Looks at a call that has returned.
@@ -197,7 +139,7 @@ pub fn after(id: FnId, args: &[u8; MOST_ARGS], result: i32, noted: &BeforeCall, 
         if let (Some(fingerprint), Some(end)) = (noted.taken, function.ends()) {
             owned(number(id, args, end.by), fingerprint, made);
         }
-        noted.closing.iter().for_each(Closing::undo);
+        noted.closing.undo();
         if let Some(access) = function.enables()
             && result == Result::PEER_ACCESS_ALREADY_ENABLED as i32
         {
@@ -206,7 +148,10 @@ pub fn after(id: FnId, args: &[u8; MOST_ARGS], result: i32, noted: &BeforeCall, 
         return;
     }
     let by = Closer { caller: made.caller, id };
-    noted.closing.iter().for_each(|closing| closing.finish(&by));
+    // Reading all of an entry costs more than all else here.
+    if let Closing::Last(place) = noted.closing {
+        give_up(&place, false, Some(&by));
+    }
     // A descriptor of which it is not known what it refers to is not told from others.
     let is_known = |handle| fingerprints(id, args, handle).0 != 0;
     for effect in function.effects {
@@ -217,9 +162,10 @@ pub fn after(id: FnId, args: &[u8; MOST_ARGS], result: i32, noted: &BeforeCall, 
                 exported(kind::exported(object), fingerprints(id, args, handle), number(id, args, by), made);
             }
             Effect::Opens(Shared { object, by, handle }) => {
-                opened(kind::opened(object), fingerprints(id, args, handle), number(id, args, by), made);
+                let (fingerprints, address) = (fingerprints(id, args, handle), number(id, args, by));
+                adding(|| opened(kind::opened(object), fingerprints, address, made));
             }
-            Effect::Enables(Named { object, by }) => enabled(object, number(id, args, by), made),
+            Effect::Enables(Named { object, by }) => adding(|| enabled(object, number(id, args, by), made)),
             Effect::Ends(_) if made.about.ended != 0 => all_ended(made.about.ended, &by),
             Effect::Ends(end) => {
                 noted.taken.iter().for_each(|fingerprint| ended(kind::exported(end.object), *fingerprint, 0));

@@ -3,6 +3,7 @@
 //! No lock is held and nobody is waited for: a process may die at any instruction. Without a table, everything here
 //! does nothing.
 
+use super::closing;
 use super::directory::{self, Path, c_path};
 use super::process::pid_namespace;
 use super::reclaim::{self, Effort};
@@ -62,6 +63,7 @@ pub fn attach(header: &FileHeader, directory: &directory::Directory) {
     SEGMENTS.iter().for_each(|segment| segment.store(0, Release));
     OWNED.store(0, Relaxed);
     OTHERS.store(0, Relaxed);
+    closing::forget();
     let boot_id = header.boot_id;
     WHO.store(who(header.pid_ns, header.pid, header.started, header.image), Relaxed);
     CLAIMANT.store(claimant(header.pid_ns, header.pid), Relaxed);
@@ -453,8 +455,9 @@ pub fn insert(entry: Entry) -> bool {
                 effort.make(room, own_pid_ns);
                 let Some(claimed) = room.0.claim(CLAIMANT.load(Relaxed)) else { continue };
                 let uses = Uses { count: entry.count, ended: entry.ended as u16 };
-                room.0.publish(claimed, own(), &entry.words(), uses);
+                // Before another thread can give it up: none that is there goes uncounted.
                 own_count(entry.kind).fetch_add(1, Relaxed);
+                room.0.publish(claimed, own(), &entry.words(), uses);
                 return true;
             }
         }
@@ -470,11 +473,11 @@ pub fn insert(entry: Entry) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
+pub mod tests {
     use super::*;
 
     /// A table of one segment in memory of this process, in which this process is 1000 of namespace 1.
-    fn with_table(work: impl FnOnce()) {
+    pub fn with_table(work: impl FnOnce()) {
         static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
         let _alone = ALONE.lock();
         let memory: &mut [u64] = Vec::leak(vec![0; segment_start(1) / 8]);

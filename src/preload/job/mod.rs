@@ -3,6 +3,7 @@
 //! What does not belong here: the record of a process, which only that process writes, and any rule.
 
 pub mod closed;
+mod closing;
 pub mod directory;
 pub mod importers;
 pub mod ledger;

@@ -1,0 +1,131 @@
+//! One opening less: which of several threads that open and close the same thing at once gives its entry up.
+//!
+//! An entry counts how often something is open, and a call that closes takes one of these before it is forwarded. Where the
+//! last one is being closed, what is opened anew gets another entry: so one address can have several, and a thread that looks
+//! for an opening that is left has to look through all of them, while others add some.
+
+use super::live;
+use core::sync::atomic::{
+    AtomicU64,
+    Ordering::{Relaxed, SeqCst},
+};
+use cupeer_spec::function::FnSpec;
+use cupeer_spec::record::live::{Uses, own_key};
+
+/// What a call that is forwarded closes. Its count is less already.
+#[derive(Clone, Copy, Default)]
+pub enum Closing {
+    /// Nothing that is open.
+    #[default]
+    Nothing,
+    /// One of several openings.
+    OneOf(live::Place),
+    /// The last one: the entry is this call's to give up.
+    Last(live::Place),
+    /// It is not known: other threads opened the same all the time.
+    Unknown,
+}
+
+/// How often threads of this process have begun to add openings, and how often they were done.
+static ADDING: AtomicU64 = AtomicU64::new(0);
+static ADDED: AtomicU64 = AtomicU64::new(0);
+
+/// Adds an opening.
+pub fn adding(work: impl FnOnce()) {
+    ADDING.fetch_add(1, SeqCst);
+    work();
+    ADDED.fetch_add(1, SeqCst);
+}
+
+/// In a new process, in which nobody adds anything.
+pub fn forget() {
+    ADDED.store(ADDING.load(Relaxed), Relaxed);
+}
+
+impl Closing {
+    /// Counts one opening less, of what an entry of this process with these numbers tells of.
+    pub fn begin(function: &FnSpec, kind: u32, a: u64, b: u64) -> Closing {
+        /// So often one looks again while others add openings.
+        const ATTEMPTS: u32 = 16;
+        let key = own_key(live::own(), kind, a, b);
+        // What is destroyed is closed, however often it was opened.
+        let closes_all = function.ends().is_some();
+        for _ in 0..ATTEMPTS {
+            let (added, adding) = (ADDED.load(SeqCst), ADDING.load(SeqCst));
+            let closing = live::find_map(key, |place| {
+                let before = place.change(|uses| match uses.count {
+                    0 => None,
+                    _ if closes_all => Some(Uses { count: 0, ..uses }),
+                    count => Some(Uses { count: count - 1, ..uses }),
+                })?;
+                let is_last = closes_all || before.count == 1;
+                Some(if is_last { Closing::Last(place) } else { Closing::OneOf(place) })
+            });
+            if let Some(closing) = closing {
+                return closing;
+            }
+            // Nothing was added meanwhile where one has looked already, and what others took was not this call's.
+            if added == adding && adding == ADDING.load(SeqCst) {
+                return Closing::Nothing;
+            }
+            // SAFETY: has no preconditions.
+            unsafe { libc::sched_yield() };
+        }
+        Closing::Unknown
+    }
+
+    /// The call has failed: it is open as it was.
+    pub fn undo(&self) {
+        adding(|| match self {
+            Closing::Last(place) => drop(place.change(|uses| Some(Uses { count: uses.count + 1, ..uses }))),
+            Closing::OneOf(place) => drop(count_in(place)),
+            Closing::Nothing | Closing::Unknown => {}
+        });
+    }
+}
+
+/// Counts one opening more, unless the last one is being closed. Says whether it did.
+pub fn count_in(place: &live::Place) -> bool {
+    place.change(|uses| (uses.count > 0).then(|| Uses { count: uses.count + 1, ..uses })).is_some()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::live::tests::with_table;
+    use super::*;
+    use cupeer_spec::function::FnId;
+    use cupeer_spec::record::live::{Entry, WORDS, kind};
+
+    #[test]
+    fn threads_that_open_and_close_the_same_never_miss_what_they_have_open() {
+        const THREADS: u32 = 8;
+        with_table(|| {
+            let (function, address) = (FnId::cuIpcCloseMemHandle.spec(), 0x1000);
+            let key = own_key(live::own(), kind::OPENED_MEMORY, address, 0);
+            let open = || {
+                if live::find_where(key, count_in).is_none() {
+                    let new = Entry {
+                        key,
+                        kind: kind::OPENED_MEMORY,
+                        address,
+                        count: 1,
+                        ..Entry::from_words([0; WORDS])
+                    };
+                    assert!(live::insert(new));
+                }
+            };
+            let close = || match Closing::begin(function, kind::OPENED_MEMORY, address, 0) {
+                Closing::Nothing => panic!("it is open"),
+                Closing::Last(place) => assert!(place.free()),
+                Closing::OneOf(_) | Closing::Unknown => {}
+            };
+            let open_and_close = || {
+                for _ in 0..200_000 {
+                    adding(open);
+                    close();
+                }
+            };
+            std::thread::scope(|scope| (0..THREADS).for_each(|_| drop(scope.spawn(open_and_close))));
+        });
+    }
+}
