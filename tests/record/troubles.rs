@@ -1,7 +1,7 @@
 //! Where the record cannot be written, the program goes on, one message says so, and what is lost is counted.
 
 use super::{in_namespaces, recording, take_environment};
-use crate::programs::{Scene, linked, recorded};
+use crate::programs::{Scene, library, linked, recorded};
 use crate::support::{self, Done};
 use cupeer_record::Job;
 use cupeer_spec::env;
@@ -161,6 +161,22 @@ fn where_the_directory_is_removed() {
             assert_eq!(recorded(&job.processes[0]).len() as u64, CALLS);
         }
     }
+}
+
+/// One thread makes the record; the other does without it, and has it as soon as it is there.
+#[test]
+fn where_the_file_system_is_slow() {
+    let folder = support::temp_dir();
+    let record = folder.path().join("record");
+    let mut program = recording(&troubled("none", Path::new("-")), &record);
+    let slow = library("slow.c", &["-ldl"]);
+    let preloaded = format!("{}:{}", slow.display(), support::preload_library().display());
+    let done = run(program.env("LD_PRELOAD", preloaded), "slow");
+    assert!(done.stderr.contains(": Connection timed out; "), "{}", done.stderr);
+    assert!(done.stderr.ends_with(" goes on without a record until that is over\n"), "{}", done.stderr);
+    assert_counted(&record, &done.stderr, "slow");
+    let job = Job::open(&record).unwrap();
+    assert_eq!(job.processes[0].header.lost, CALLS / 2);
 }
 
 /// "Random settings: one message, no crash."

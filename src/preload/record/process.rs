@@ -119,7 +119,10 @@ fn show_or_begin_anew() -> bool {
 /// Makes the record of this process where there is none, and says whether there is one now. Every thread comes here
 /// at its first call.
 pub fn attach() -> bool {
-    for attempt in 0..ATTEMPTS {
+    /// The process one of whose threads has waited in vain, by its pid: no other one does.
+    static WAITED: AtomicU32 = AtomicU32::new(0);
+    let attempts = if WAITED.load(Relaxed) == owner() { 1 } else { ATTEMPTS };
+    for attempt in 0..attempts {
         if epoch() == GIVEN_UP {
             return false;
         }
@@ -144,6 +147,7 @@ pub fn attach() -> bool {
             unsafe { libc::nanosleep(&pause, ptr::null_mut()) };
         }
     }
+    WAITED.store(owner(), Relaxed);
     without(libc::ETIMEDOUT)
 }
 
@@ -180,7 +184,7 @@ fn without(error: i32) -> bool {
 
 /// Whether what is lacking may be there a moment later.
 fn is_passing(error: i32) -> bool {
-    matches!(error, libc::ENOMEM | libc::EMFILE | libc::ENFILE | libc::EAGAIN)
+    matches!(error, libc::ENOMEM | libc::EMFILE | libc::ENFILE | libc::EAGAIN | libc::ETIMEDOUT)
 }
 
 /// Makes the page and the record, or gives the record up.
