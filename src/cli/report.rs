@@ -57,7 +57,8 @@ pub fn command(args: &ReportArgs) -> Result<ExitCode> {
             written => written.map(|()| ExitCode::SUCCESS),
         };
     }
-    let keep = Keep { failures: most_failures(args), callers: args.format == ReportFormat::Json };
+    let callers = args.format == ReportFormat::Json;
+    let keep = Keep { failures: most_failures(args), durations: true, callers };
     let report = cupeer_report::read(job, &filter, keep, Some(symbols))?;
     print(args, &report, &shown, Some((job, &filter)))
 }
@@ -162,7 +163,8 @@ fn compare(args: &ReportArgs, paths: &[PathBuf], others: &[PathBuf]) -> Result<E
         let shown = shown_together(paths);
         let report = || match parts::open(paths, 0, args.all)? {
             Given::Record(opened) => {
-                cupeer_report::read(&opened.job, &filter(args, &opened.job)?, Keep::default(), None)
+                let keep = Keep { durations: true, ..Keep::default() };
+                cupeer_report::read(&opened.job, &filter(args, &opened.job)?, keep, None)
             }
             Given::Parts(parts) => {
                 refuse(args, &shown)?;

@@ -53,13 +53,11 @@ impl OwnCallers {
         let (result, ns) = match end {
             End::Returned(result, ns) => (Some(result), ns),
             // How long it took says nothing.
-            End::Pending | End::Unwound => (None, 0),
+            End::Pending | End::Unwound => (None, None),
         };
         let (_, sum) = self.0.entry((number, result, caller)).or_insert_with(|| (ticks, Sum::default()));
         sum.calls += 1;
-        if result.is_some() {
-            sum.durations.add(ns);
-        }
+        ns.into_iter().for_each(|ns| sum.durations.add(ns));
     }
 }
 

@@ -77,7 +77,7 @@ pub fn collect(job: &Job, filter: &Filter, keep: Keep) -> Result<Collected> {
     for (index, process) in job.processes.iter().enumerate() {
         let realm = all.realms[index];
         let mut reading = Reading::new(&mut all, filter, index, process, job.clock(process), realm);
-        reading.tell_callers(keep.callers);
+        reading.keep(keep);
         reading.run().with_context(|| format!("failed to read {}", process.path.display()))?;
         let tally = reading.finish();
         all.tallies.push(tally);

@@ -73,6 +73,8 @@ pub use values::handle;
 pub struct Keep {
     /// How many single failures.
     pub failures: usize,
+    /// How long calls took, by function.
+    pub durations: bool,
     /// Whether calls are told apart by caller: that takes a twentieth of the time, and only JSON shows it.
     pub callers: bool,
 }
@@ -85,7 +87,7 @@ pub fn read(job: &Job, filter: &Filter, keep: Keep, symbols: Option<&mut Symbols
 
 /// Reduces a record that is a part of a job, to what can be put together with others.
 pub fn reduce(job: &Job, most_failures: usize, symbols: &mut Symbols) -> Result<Reduced> {
-    let keep = Keep { failures: most_failures, callers: true };
+    let keep = Keep { failures: most_failures, durations: true, callers: true };
     parts(job, &Filter::all(job), keep, Some(symbols), true)
 }
 

@@ -20,6 +20,7 @@ use super::peers;
 use super::pools::Held;
 use super::runtime::{Latest, Runtime, is_runtime};
 use super::virtual_memory::{self, Space};
+use crate::Keep;
 use anyhow::Result;
 use cupeer_record::{Call, Clock, Event, Outcome, Process};
 use cupeer_spec::function::FnId;
@@ -63,6 +64,7 @@ pub struct Reading<'a> {
     own: Own,
     space: Space,
     pools: Held,
+    keeps_durations: bool,
     /// Where callers are told apart.
     callers: Option<OwnCallers>,
     /// The functions that the table does not know, by their number in the record.
@@ -97,6 +99,7 @@ impl<'a> Reading<'a> {
             own: Own::default(),
             space: Space::new(realm),
             pools: Held::new(realm),
+            keeps_durations: false,
             callers: None,
             others: HashMap::new(),
             pending: HashMap::new(),
@@ -107,9 +110,10 @@ impl<'a> Reading<'a> {
         }
     }
 
-    /// Chooses whether calls are told apart by caller.
-    pub fn tell_callers(&mut self, is_wanted: bool) {
-        self.callers = is_wanted.then(OwnCallers::default);
+    /// Chooses what is known of calls beside sums.
+    pub fn keep(&mut self, keep: Keep) {
+        self.keeps_durations = keep.durations;
+        self.callers = keep.callers.then(OwnCallers::default);
     }
 
     pub fn run(&mut self) -> Result<()> {
@@ -307,7 +311,10 @@ impl<'a> Reading<'a> {
         let end = match call.outcome {
             Outcome::Pending => End::Pending,
             Outcome::Unwound => End::Unwound,
-            Outcome::Returned(result) => End::Returned(result, self.clock.between(call.start, call.end)),
+            Outcome::Returned(result) => {
+                let took = || self.clock.between(call.start, call.end);
+                End::Returned(result, self.keeps_durations.then(took))
+            }
         };
         self.all.functions.count(number, self.index, end, call.injected, is_told);
         if let Some(callers) = &mut self.callers {

@@ -260,9 +260,8 @@ fn of_64_ranks_and_100_000_calls_the_page_is_below_5_mb() {
 fn document(record: &Path) -> Option<String> {
     let job = Job::open(record).ok()?;
     let filter = Filter::all(&job);
-    let report =
-        cupeer_report::read(&job, &filter, cupeer_report::Keep { failures: 10, callers: false }, None)
-            .ok()?;
+    let keep = cupeer_report::Keep { failures: 10, durations: true, callers: false };
+    let report = cupeer_report::read(&job, &filter, keep, None).ok()?;
     Some(cupeer_report::html::document(&job, &filter, &report, "r").expect("a page"))
 }
 
