@@ -136,3 +136,27 @@ fn a_ring_whose_threads_come_and_go_loses_nothing() {
     assert!(Path::new(&job.processes[0].path).metadata().unwrap().len() == 4 << 20);
     assert!(recorded(&job.processes[0]).len() > 1000);
 }
+
+/// What it has left behind is two blocks of one stream: each goes to one thread, and the stream to one of them.
+#[test]
+fn a_thread_that_ends_within_an_interrupted_call_leaves_its_stream_to_one() {
+    const CALLS: u64 = 4000;
+    for mode in ["ring:4M", "full"] {
+        let folder = support::temp_dir();
+        let record = folder.path().join("record");
+        let scene = Scene::new(linked("left.c", &["-rdynamic"])).args(&[&CALLS.to_string()]);
+        let done = done(recording(&scene, &record).env(env::RECORD, mode));
+        assert_eq!((&done.stdout[..], &done.stderr[..]), ("interrupted\ndone\n", ""), "{mode}");
+        let job = open_job(&record);
+        assert_eq!(job.processes[0].header.lost, 0, "{mode}");
+        let mut marks: BTreeMap<u64, u64> = BTreeMap::new();
+        let mut numbers = std::collections::HashSet::new();
+        for call in recorded(&job.processes[0]).iter().filter(|call| call.outcome == Outcome::Returned(0)) {
+            *marks.entry(mark_of(call).unwrap()).or_default() += 1;
+            assert!(numbers.insert((call.stream, call.seq)), "{mode}: {call:?}");
+        }
+        // The first thread has called once before.
+        let wanted = (1..=CALLS).map(|mark| (mark, if mark == 1 { 4 } else { 3 }));
+        assert_eq!(marks, wanted.collect(), "{mode}");
+    }
+}

@@ -136,7 +136,20 @@ pub fn plain(program: impl AsRef<OsStr>) -> Command {
     clean(Command::new(program))
 }
 
+/// Programs that wait for these signals would wait for ever where whoever started the tests has them ignored, as `nohup` and
+/// `&` in scripts do: that is inherited.
+fn heed_signals() {
+    static ONCE: std::sync::Once = std::sync::Once::new();
+    ONCE.call_once(|| {
+        for signal in [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT] {
+            // SAFETY: no handler of the tests' own is replaced.
+            unsafe { libc::signal(signal, libc::SIG_DFL) };
+        }
+    });
+}
+
 fn clean(mut command: Command) -> Command {
+    heed_signals();
     for (name, _) in std::env::vars_os() {
         let bytes = name.as_encoded_bytes();
         if [&b"CUPEER_"[..], b"CUDA_", b"LD_"].iter().any(|prefix| bytes.starts_with(prefix)) {
