@@ -1,9 +1,10 @@
 """Asks an engine about exported tables, and prints the answers as JSON.
 
-usage: engines.py ENGINE EXPORTS sums | engines.py ENGINE EXPORTS RECIPE.sql...
+usage: engines.py ENGINE EXPORTS sums | engines.py ENGINE EXPORTS RECIPE.sql... | engines.py duckdb ANSWERS answers
 
 The engines are duckdb, clickhouse and spark, which read the views of docs/fleet, and pyarrow, pandas and polars, which
 only give sums: of each table and column the rows, the values that there are, and their sum (of texts, their letters).
+ANSWERS is what scripts/fleet-spark has written.
 """
 
 import json
@@ -113,10 +114,21 @@ def polars_columns(table):
     return polars.scan_parquet(f"{EXPORTS}/*/{table}/*/*.parquet").collect().to_dict(as_series=False)
 
 
+def answers(folder):
+    """The rows of each table in a folder."""
+    import duckdb
+
+    read = lambda path: duckdb.sql(f"SELECT * FROM '{path}/*.parquet'")
+    named = lambda found: [dict(zip(found.columns, row)) for row in found.fetchall()]
+    return {f"{path.name}.sql": named(read(path)) for path in folder.iterdir()}
+
+
 engine, EXPORTS, asked = sys.argv[1], Path(sys.argv[2]), sys.argv[3:]
 columns = {"pyarrow": pyarrow_columns, "pandas": pandas_columns, "polars": polars_columns}
 if engine in columns:
     answer = by_columns(columns[engine])
+elif asked == ["answers"]:
+    answer = answers(EXPORTS)
 else:
     ask = {"duckdb": duckdb, "clickhouse": clickhouse, "spark": spark}[engine](EXPORTS)
     length = "char_length" if engine == "clickhouse" else "length"

@@ -9,25 +9,37 @@ use std::path::{Path, PathBuf};
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
+/// Where `scripts/engines` puts what it fetches.
+const PACKAGES: &str = "target/engines";
+
+/// Whether an engine can be had; says what is missing.
+fn has(module: &str) -> bool {
+    if !Path::new(ROOT).join(PACKAGES).join(module).exists() {
+        println!("left out: {PACKAGES}/{module} is not there; scripts/engines fetches it");
+        return false;
+    }
+    let java =
+        || std::env::var_os("JAVA_HOME").map_or("java".into(), |home| PathBuf::from(home).join("bin/java"));
+    let runs = |java: &Path| plain(java).arg("-version").output().is_ok_and(|ended| ended.status.success());
+    if module == SPARK && !runs(&java()) {
+        println!("left out: Spark, because there is no Java");
+        return false;
+    }
+    true
+}
+
+const SPARK: &str = "pyspark";
+
 /// Asks an engine: its answer, or nothing where it cannot be had.
 #[track_caller]
 fn ask(engine: &str, module: &str, exports: &Path, asked: &[&str]) -> Option<Value> {
-    let packages = Path::new(ROOT).join("target/engines");
-    if !packages.join(module).exists() {
-        println!("left out: target/engines/{module} is not there; scripts/engines fetches it");
+    if !has(module) {
         return None;
     }
+    let packages = Path::new(ROOT).join(PACKAGES);
     let mut command = plain("python3");
     command.arg(Path::new(ROOT).join("tests/export/engines.py")).arg(engine).arg(exports).args(asked);
     command.env("PYTHONPATH", &packages).current_dir(exports);
-    if engine == "spark" {
-        let java =
-            std::env::var_os("JAVA_HOME").map_or("java".into(), |home| PathBuf::from(home).join("bin/java"));
-        if !plain(&java).arg("-version").output().is_ok_and(|ended| ended.status.success()) {
-            println!("left out: Spark, because there is no Java");
-            return None;
-        }
-    }
     let ended = done(&mut command);
     assert!(ended.status.success(), "{engine}: {}", ended.stderr);
     let line = ended.stdout.lines().last().unwrap_or_default();
@@ -41,7 +53,7 @@ const ENGINES: [(&str, &str); 6] = [
     ("pandas", "pandas"),
     ("polars", "polars"),
     ("clickhouse", "chdb"),
-    ("spark", "pyspark"),
+    ("spark", SPARK),
 ];
 
 #[test]
@@ -226,19 +238,53 @@ fn other_engines_answer_the_recipes_as_duckdb_does() {
     let (scene, folder) = (scene(), temp_dir());
     let all = exports(&scene.dir(), folder.path());
     let Some(expected) = ask("duckdb", "duckdb", &all, &RECIPES) else { return };
-    for (engine, module, recipes) in
-        [("clickhouse", "chdb", &RECIPES[..]), ("spark", "pyspark", &HEAVIEST[..])]
-    {
+    for (engine, module, recipes) in [("clickhouse", "chdb", &RECIPES[..]), ("spark", SPARK, &HEAVIEST[..])] {
         let Some(answer) = ask(engine, module, &all, recipes) else { continue };
-        for recipe in recipes {
-            let rows = |answer: &Value| {
-                let mut rows: Vec<String> =
-                    of(answer, recipe).iter().map(|row| plain_row(row).to_string()).collect();
-                rows.sort();
-                rows
-            };
-            assert_eq!(rows(&answer), rows(&expected), "{recipe} in {engine}");
-        }
+        assert_same(&answer, &expected, recipes, engine);
+    }
+}
+
+/// On workers of its own, in processes beside it, as on a site: what it says, it writes as tables.
+#[test]
+fn spark_writes_the_answers_of_a_site_as_tables() {
+    let (scene, folder) = (scene(), temp_dir());
+    let all = exports(&scene.dir(), folder.path());
+    export(&scene.dir(), &all.join("next"), &["--job", "next"]);
+    let answers = folder.path().join("answers");
+    let fleet = |recipes: &[&str]| {
+        let mut command = plain(Path::new(ROOT).join("scripts/fleet-spark"));
+        done(command.arg(&all).arg(&answers).args(recipes).current_dir(folder.path()))
+    };
+    let Some(expected) = ask("duckdb", "duckdb", &all, &RECIPES).filter(|_| has(SPARK)) else { return };
+    let wrong = fleet(&["seasons"]);
+    assert!(
+        wrong.stderr.contains("there is no recipe seasons; there are failures, growth, "),
+        "{}",
+        wrong.stderr
+    );
+    assert!(!wrong.status.success() && !answers.exists());
+    // Twice: what is there is replaced.
+    for recipes in [&["weeks"][..], &[]] {
+        let ended = fleet(recipes);
+        assert!(ended.status.success(), "{}", ended.stderr);
+        let lines: Vec<&str> = ended.stdout.lines().filter(|line| line.ends_with(" rows")).collect();
+        assert_eq!(lines.len(), if recipes.is_empty() { RECIPES.len() } else { 1 }, "{}", ended.stdout);
+    }
+    let answer = ask("duckdb", "duckdb", &answers, &["answers"]).expect("it was there");
+    assert_same(&answer, &expected, &RECIPES, "the tables");
+}
+
+/// The rows of recipes are the same, in whatever order.
+#[track_caller]
+fn assert_same(answer: &Value, expected: &Value, recipes: &[&str], who: &str) {
+    for recipe in recipes {
+        let rows = |answer: &Value| {
+            let mut rows: Vec<String> =
+                of(answer, recipe).iter().map(|row| plain_row(row).to_string()).collect();
+            rows.sort();
+            rows
+        };
+        assert_eq!(rows(answer), rows(expected), "{recipe} in {who}");
     }
 }
 
