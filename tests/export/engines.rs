@@ -252,8 +252,9 @@ fn spark_writes_the_answers_of_a_site_as_tables() {
     export(&scene.dir(), &all.join("next"), &["--job", "next"]);
     let answers = folder.path().join("answers");
     let fleet = |recipes: &[&str]| {
+        let places = [&all, &answers].map(|place| format!("file://{}", place.display()));
         let mut command = plain(Path::new(ROOT).join("scripts/fleet-spark"));
-        done(command.arg(&all).arg(&answers).args(recipes).current_dir(folder.path()))
+        done(command.args(places).args(recipes).current_dir(folder.path()))
     };
     let Some(expected) = ask("duckdb", "duckdb", &all, &RECIPES).filter(|_| has(SPARK)) else { return };
     let wrong = fleet(&["seasons"]);
