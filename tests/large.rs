@@ -298,3 +298,67 @@ fn what_is_no_line_of_ours_is_left_alone() {
     fs::write(record.join("begun"), "y.cupeer 0 - other\n").unwrap();
     assert_eq!(self::report(&record)["record"]["quiet"][0]["processes"], 1);
 }
+
+#[test]
+fn runs_that_end_and_begin_at_once_count_each_process_once() {
+    const RUNS: u64 = 10;
+    for round in 0..3 {
+        let temporary = temp_dir();
+        let record = temporary.path().join("r");
+        let runs: Vec<_> = (0..RUNS)
+            .map(|i| {
+                std::thread::sleep(std::time::Duration::from_millis(7 * i * round));
+                let mut run = cupeer();
+                run.env("WORLD_SIZE", "257").args(["run", "-q", "--reduce", "--sim", "-o"]).arg(&record);
+                run.args(["--", "sh", "-c", "\"$0\" asks; \"$0\" shares; \"$0\" asks"]).arg(program());
+                run.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it is started")
+            })
+            .collect();
+        for mut run in runs {
+            assert!(run.wait().expect("it ends").success());
+        }
+        let report = report(&record);
+        assert_eq!(report["processes"].as_array().unwrap().len() as u64, RUNS, "round {round}");
+        assert_eq!(report["record"]["quiet"][0]["processes"], 2 * RUNS, "round {round}");
+        assert_eq!(report["record"]["lost"], 0, "round {round}");
+    }
+}
+
+#[test]
+fn what_cannot_be_read_is_not_what_shared_nothing() {
+    let temporary = temp_dir();
+    let record = temporary.path().join("r");
+    run(&record, 257, "shares", &[]).succeeds();
+    run(&record, 257, "shares", &[]).succeeds();
+    let (folder, text) = (folder(&record), || stdout(cupeer().arg("report").arg(&record)));
+    assert!(text().starts_with("Nothing is wrong: all calls returned"), "{}", text());
+    fs::write(folder.join(&files(&folder)[0]), "").unwrap();
+    let report = report(&record);
+    assert_eq!(report["record"]["quiet"], Value::Null);
+    assert_eq!(report["record"]["problems"].as_array().unwrap().len(), 1);
+    assert!(text().starts_with("Nothing is wrong with what could be read: "), "{}", text());
+    let mut job = fs::OpenOptions::new().append(true).open(record.join("job")).unwrap();
+    std::io::Write::write_all(&mut job, b"lost=3\nlost=x\n").unwrap();
+    assert!(
+        in_a_line(&text()).contains("job says that 3 processes could not record everything"),
+        "{}",
+        text()
+    );
+}
+
+#[test]
+fn a_job_whose_processes_shared_nothing_can_be_packed_and_exported() {
+    let temporary = temp_dir();
+    let (record, packed) = (temporary.path().join("r"), temporary.path().join("r.cupeer.tar.gz"));
+    run(&record, 257, "asks", &[]).succeeds();
+    stdout(cupeer().arg("pack").arg(&record).arg("-o").arg(&packed));
+    assert_eq!(report(&packed)["record"]["quiet"], report(&record)["record"]["quiet"]);
+    let mut export = cupeer();
+    export.arg("export").arg(&record).args(["--to", "parquet", "-o"]).arg(temporary.path().join("x"));
+    let done = support::done(&mut export);
+    assert!(
+        done.status.success() && done.stderr.contains("1 processes that shared nothing"),
+        "{}",
+        done.stderr
+    );
+}

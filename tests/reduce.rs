@@ -175,6 +175,27 @@ fn records_beside_reduced_files_are_reported_together() {
         rows.filter(|row| row["function"] == name).map(|row| row["calls"].as_u64().unwrap()).sum::<u64>()
     };
     assert_eq!(calls("cuIpcGetMemHandle"), 2);
+    // What needs the calls does not do with half of them.
+    for command in [&["export", "--to", "parquet", "-o"][..], &["pack", "-o"]] {
+        let done = support::done(cupeer().args(command).arg(folder.path().join("made")).arg(&record));
+        assert!(!done.status.success() && done.stderr.contains("reduced"), "{command:?}: {}", done.stderr);
+        assert!(!folder.path().join("made").exists());
+    }
+}
+
+#[test]
+fn files_one_behind_the_other_are_no_file() {
+    let folder = temp_dir();
+    let record = folder.path().join("r");
+    share(&record, &[]);
+    let file = reduce(&record, folder.path(), "one");
+    let both = folder.path().join(format!("both{SUFFIX}"));
+    let bytes = std::fs::read(&file).unwrap();
+    for more in [&bytes[..], b"more"] {
+        std::fs::write(&both, [&bytes[..], more].concat()).unwrap();
+        let done = support::done(cupeer().arg("report").arg(&both));
+        assert!(!done.status.success() && done.stderr.contains("it is damaged"), "{}", done.stderr);
+    }
 }
 
 #[test]

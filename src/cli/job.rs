@@ -192,6 +192,13 @@ impl Job {
         }
     }
 
+    /// Says in the record how many processes of a run could not record everything: those that have no file cannot.
+    pub fn tell_lost(&self, processes: u32) {
+        if processes > 0 {
+            self.add(&format!("{}={processes}\n", job::LOST));
+        }
+    }
+
     /// The variables that make a process take part.
     pub fn variables(&self) -> Vec<(&'static str, OsString)> {
         let mut variables = vec![

@@ -111,6 +111,8 @@ pub fn export(job: &Job, symbols: &mut Symbols, options: &Options, directory: &P
     let mut problems = report.record.problems.clone();
     let left_out = |what: String, count: u64| (count > 0).then(|| format!("{count} {what}"));
     problems.extend(left_out("events could not be kept when they were recorded".into(), report.record.lost));
+    let quiet = report.record.quiet_processes();
+    problems.extend(left_out("processes that shared nothing were not recorded".into(), quiet));
     let without: u64 = read.iter().map(|read| read.without_stack).sum();
     problems.extend(left_out("calls are without their stacks: there were too many".into(), without));
     if report.record.dropped {

@@ -34,6 +34,8 @@ pub struct Job {
     pub quiet: Vec<Quiet>,
     /// What could not be read, or not wholly.
     pub problems: Vec<Problem>,
+    /// How many processes could not record everything, as runs have seen it.
+    lost: u64,
     /// Clocks by boot and kind.
     clocks: HashMap<([u8; 16], u32), Clock>,
 }
@@ -113,14 +115,22 @@ impl Job {
             started: Vec::new(),
             quiet: Vec::new(),
             problems: Vec::new(),
+            lost: 0,
             clocks: HashMap::new(),
         };
         let entries = list(dir).map_err(|error| Error::Unreadable(dir.to_path_buf(), error))?;
         let mut found = false;
         for path in entries {
             if path.is_dir() {
+                // Who has begun is read before one looks who has a file: of those that get theirs now, none is counted as quiet
+                // that had ended by then.
+                let begun = list(&path).into_iter().flatten().filter(|path| quiet::is_named(path));
+                begun.for_each(|path| found |= job.add(path));
                 match list(&path) {
-                    Ok(inner) => inner.into_iter().for_each(|path| found |= job.add(path)),
+                    Ok(inner) => {
+                        let others = inner.into_iter().filter(|path| !quiet::is_named(path));
+                        others.for_each(|path| found |= job.add(path));
+                    }
                     Err(error) => job.report(&path, format!("cannot be read: {error}")),
                 }
             } else {
@@ -136,6 +146,7 @@ impl Job {
         job.drop_shown();
         job.drop_copies();
         job.compare_keys();
+        job.count_lost();
         let mut hosts: HashMap<_, Vec<&Process>> = HashMap::new();
         for process in &job.processes {
             hosts.entry(clock_key(process)).or_default().push(process);
@@ -213,8 +224,9 @@ impl Job {
             keep(&mut self.faults, FaultFile::open(&path), |file| &file.problem)
         } else {
             match check_job(&path) {
-                Some(answer) => answer.map(|started| {
-                    self.started.extend(started);
+                Some(answer) => answer.map(|told| {
+                    self.started.extend(told.started);
+                    self.lost = self.lost.saturating_add(told.lost);
                     None
                 }),
                 None => return false,
@@ -230,7 +242,9 @@ impl Job {
 
     /// Leaves out of those that have begun the ones that have files, and what is said twice.
     fn drop_shown(&mut self) {
-        quiet::drop_shown(&mut self.quiet, self.processes.iter().map(|process| process.path.as_path()));
+        let read = self.processes.iter().map(|process| process.path.as_path());
+        let unread = self.problems.iter().map(|problem| problem.path.as_path());
+        quiet::drop_shown(&mut self.quiet, read.chain(unread));
     }
 
     /// Of two files about the same image of a process, the longer one counts.
@@ -259,6 +273,19 @@ impl Job {
         let copies: HashSet<usize> = dropped.iter().map(|(copy, _)| *copy).collect();
         let mut i = 0..;
         self.processes.retain(|_| i.next().is_none_or(|i| !copies.contains(&i)));
+    }
+
+    /// Who could not even make a file cannot say so in it.
+    fn count_lost(&mut self) {
+        let told = self.processes.iter().filter(|process| process.header.lost > 0).count() as u64;
+        if self.lost > told {
+            let processes = if self.lost == 1 { "process" } else { "processes" };
+            let (path, text) = (
+                self.dir.join(job::FILE),
+                format!("says that {} {processes} could not record everything", self.lost),
+            );
+            self.report(&path, text);
+        }
     }
 
     /// Fingerprints of different keys have nothing to do with each other.
@@ -312,8 +339,16 @@ fn list(dir: &Path) -> io::Result<Vec<PathBuf>> {
 /// So many bytes of a file `job` are read: each run adds two lines or three.
 const LONGEST_JOB: u64 = 1 << 20;
 
-/// Looks at the first line of a file `job`, and reads which programs were started; `None` where it is somebody else's.
-fn check_job(path: &Path) -> Option<Result<Vec<Started>, String>> {
+/// What runs have told in a file `job`.
+#[derive(Default)]
+struct Told {
+    started: Vec<Started>,
+    /// How many processes could not record everything.
+    lost: u64,
+}
+
+/// Looks at the first line of a file `job`, and reads what runs have told; `None` where it is somebody else's.
+fn check_job(path: &Path) -> Option<Result<Told, String>> {
     let mut bytes = Vec::new();
     let file = plain::open(path, Links::Refused);
     if let Err(error) = file.and_then(|file| file.take(LONGEST_JOB).read_to_end(&mut bytes)) {
@@ -322,10 +357,13 @@ fn check_job(path: &Path) -> Option<Result<Vec<Started>, String>> {
     let text = String::from_utf8_lossy(&bytes);
     let line = text.lines().next().unwrap_or_default().trim_end();
     if line == job::FIRST_LINE {
-        return Some(Ok(Started::all(&text)));
+        let lost = text
+            .lines()
+            .filter_map(|line| line.strip_prefix(job::LOST)?.strip_prefix('=')?.parse::<u32>().ok());
+        return Some(Ok(Told { started: Started::all(&text), lost: lost.map(u64::from).sum() }));
     }
     let (words, ours) = job::FIRST_LINE.rsplit_once(' ').unwrap_or((job::FIRST_LINE, ""));
     let version = line.strip_prefix(words)?.trim().parse().ok()?;
     let ours = ours.parse().unwrap_or(1);
-    Some(crate::version::check(version, ours..=ours).map(|()| Vec::new()))
+    Some(crate::version::check(version, ours..=ours).map(|()| Told::default()))
 }

@@ -27,15 +27,21 @@ pub struct Quiet {
 impl Quiet {
     /// The processes that a file names. The error is a sentence without a subject.
     pub fn all(path: &Path) -> Result<Vec<Quiet>, String> {
-        let bytes =
-            plain::read(path, Links::Refused, LONGEST).map_err(|error| format!("cannot be read: {error}"))?;
+        Ok(Self::all_of(
+            &plain::read(path, Links::Refused, LONGEST)
+                .map_err(|error| format!("cannot be read: {error}"))?,
+        ))
+    }
+
+    /// Those that what such a file has names.
+    pub fn all_of(bytes: &[u8]) -> Vec<Quiet> {
         let one = |begun: Begun| Quiet {
             file: begun.file.to_owned(),
             uid: begun.uid,
             rank: begun.rank,
             program: begun.program.to_owned(),
         };
-        Ok(String::from_utf8_lossy(&bytes).lines().filter_map(Begun::parse).map(one).collect())
+        String::from_utf8_lossy(bytes).lines().filter_map(Begun::parse).map(one).collect()
     }
 
     fn who(&self, boot_id: [u8; 16]) -> Option<Who> {
@@ -50,7 +56,7 @@ impl Quiet {
 pub fn is_named(path: &Path) -> bool {
     let folder = path.parent().and_then(Path::file_name).unwrap_or_default().to_string_lossy();
     let is_numbered = || !folder.is_empty() && folder.bytes().all(|byte| byte.is_ascii_digit());
-    path.file_name().is_some_and(|name| name == begun::FILE)
+    path.file_name().is_some_and(|name| begun::is_named(&name.to_string_lossy()))
         && (folder.starts_with(begun::FOLDER) || is_numbered())
 }
 

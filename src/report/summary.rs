@@ -140,6 +140,14 @@ fn judged(
 }
 
 fn unreadable(shown: &str, error: &anyhow::Error) -> Line {
+    let cause = error.root_cause().downcast_ref::<std::io::Error>();
+    if cause.is_some_and(|cause| cause.kind() == std::io::ErrorKind::NotFound) {
+        // The directory is there, and its files were.
+        return format!(
+            "recorded in {shown}, where another run reduces it; 'cupeer report {shown}' shows it"
+        )
+        .into();
+    }
     Line::bad(Mark::Error, format!("recorded in {shown}, which cannot be read: {error:#}"))
 }
 
@@ -184,13 +192,19 @@ fn own(directory: &Path, shown: &str, is_of_it: impl Fn(&cupeer_record::Process)
             return Ok(vec![too_large(size, shown).into()]);
         }
         let others = (all - job.processes.len()) as u64;
-        let report = super::read(&job, &Filter::all(&job), Keep::default(), None)?;
+        let mut report = super::read(&job, &Filter::all(&job), Keep::default(), None)?;
         let mut lines = deaths(&report);
+        // Of those that were not recorded it is not known which run they are of.
+        let quiet = quiet_ones(report.record.quiet_processes(), all).filter(|_| others > 0);
+        if others > 0 {
+            report.record.quiet.clear();
+        }
         let own = counts(&report);
+        let of_all = quiet.map_or(String::new(), |quiet| format!("; over all runs, {quiet}"));
         let sum = match others {
             0 => format!("{own}; 'cupeer report {shown}' shows them"),
             _ => format!(
-                "{own} in this run; 'cupeer report {shown}' shows them and {} of other runs",
+                "{own} in this run; 'cupeer report {shown}' shows them and {} of other runs{of_all}",
                 counted(others, "process")
             ),
         };

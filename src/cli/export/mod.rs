@@ -6,11 +6,10 @@
 mod place;
 
 use crate::args::{ExportArgs, ExportFormat};
-use crate::home;
 use crate::opened::Opened;
-use crate::output;
 use crate::pack::redact::Redaction;
 use crate::pack::{self, SUFFIX};
+use crate::{home, output, parts};
 use anyhow::{Context, Result, ensure};
 use cupeer_export::{Exported, Options, Redact, VERSION};
 use cupeer_report::text::names::counted;
@@ -24,6 +23,11 @@ use std::process::ExitCode;
 pub fn command(args: &ExportArgs) -> Result<ExitCode> {
     let ExportFormat::Parquet = args.to;
     let directory = &home::find(&args.directory)?;
+    ensure!(
+        !directory.is_dir() || parts::files_in(directory).is_empty(),
+        "'{0}' has reduced files: their calls are not there; 'cupeer report {0}' shows what was kept",
+        directory.display()
+    );
     let place = Place::prepare(&args.output, args.force)?;
     let Opened { job, symbols, .. } = &mut Opened::open(directory)?;
     let redaction = pack::redaction_of(&args.redact, directory, &job.processes)?;

@@ -53,7 +53,7 @@ pub fn kind(name: &str) -> Option<Kind> {
     if name == job::FILE {
         return Some(Kind::Job);
     }
-    if name == begun::FILE {
+    if begun::is_named(name) {
         return Some(Kind::Begun);
     }
     let kinds = [
@@ -161,6 +161,7 @@ mod tests {
         assert_eq!(kind("job"), Some(Kind::Job));
         assert_eq!(kind("0123abcd-4026531836-17-99-1.cupeer"), Some(Kind::Process));
         assert_eq!(kind("begun"), Some(Kind::Begun));
+        assert_eq!(kind("begun-17"), Some(Kind::Begun));
         assert_eq!(kind("live-0123abcd"), Some(Kind::Table));
         assert_eq!(kind("faults-0123abcd-89abcdef"), Some(Kind::Faults));
         for other in [

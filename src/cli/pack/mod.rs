@@ -85,13 +85,14 @@ fn pack(directory: &Path, output: &Path, args: &PackArgs) -> Result<ExitCode> {
         processes.push(opened.and_then(|opened| opened.map_err(problem).ok()));
     }
     ensure!(
-        processes.iter().any(Option::is_some) || parts::files_in(directory).is_empty(),
-        "the records in {} were reduced; its files with names in {} can be sent as they are",
+        parts::files_in(directory).is_empty(),
+        "records in {} were reduced; its files with names in {} can be sent as they are",
         directory.display(),
         file::SUFFIX
     );
+    let is_begun = |file: &Member| file.kind == Kind::Begun;
     ensure!(
-        processes.iter().any(Option::is_some),
+        processes.iter().any(Option::is_some) || found.files.iter().any(is_begun),
         "{} holds no record of a process{}",
         directory.display(),
         about.problems().next().map(|problem| format!(": {problem}")).unwrap_or_default()

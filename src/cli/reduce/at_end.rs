@@ -7,18 +7,26 @@ use super::write;
 use crate::output;
 use crate::parts::MOST_FAILURES;
 use anyhow::{Context, Result, bail};
-use cupeer_record::{Job, host, quiet};
+use cupeer_record::plain::{self, Links};
+use cupeer_record::quiet::{self, Quiet};
+use cupeer_record::{Job, host};
 use cupeer_report::reduced::file;
 use cupeer_report::symbols::Symbols;
 use cupeer_report::text::names::counted;
 use cupeer_spec::record::begun::{self, Folder};
 use cupeer_spec::record::job;
-use std::fs::{self, File, TryLockError};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// The most files of one host: each run in a directory may make one.
 const MOST: u32 = 10_000;
+
+/// So often one looks whether all processes have ended, while they begin and end.
+const TRIES: u32 = 20;
 
 /// Reduces what this host has recorded in a directory, and says so, or why not. A failure leaves the record as it is.
 pub fn reduce(directory: &Path) -> String {
@@ -30,24 +38,21 @@ pub fn reduce(directory: &Path) -> String {
 
 fn reduced(directory: &Path) -> Result<String> {
     let boot = host::boot_id().context("this host has no boot id")?;
-    let lock = File::open(directory.join(job::FILE)).context("the file 'job' cannot be read")?;
-    match lock.try_lock() {
-        Ok(()) => {}
-        Err(TryLockError::WouldBlock) => return Ok("another run on this host reduces the record".into()),
-        // As on file systems without locks: whoever writes the file first has it.
-        Err(TryLockError::Error(error)) => tracing::debug!("the record cannot be locked: {error}"),
+    let lock = OpenOptions::new().read(true).write(true).open(directory.join(job::FILE));
+    let lock = lock.context("the file 'job' cannot be opened")?;
+    if !hold(&lock, boot) {
+        return Ok("another run on this host reduces the record".into());
     }
-    let mut own = Job::open(directory)?;
-    own.keep_boot(boot);
+    let folder = directory.join(Folder(boot).to_string());
+    let mut tries = 0..TRIES;
+    let (own, begun) = loop {
+        if let Some(found) = ended(directory, boot, &folder)? {
+            break found;
+        }
+        tries.next().context("processes begin and end all the time; 'cupeer reduce' can do it later")?;
+    };
     if own.processes.is_empty() && own.quiet.is_empty() {
         return Ok("nothing to reduce: no process of this host has recorded anything".into());
-    }
-    let alive = own.alive();
-    let running = alive.iter().filter(|alive| **alive != Some(false)).count() + quiet::running(&own.quiet);
-    let running = running as u64;
-    if running > 0 {
-        let running = counted(running, "process");
-        bail!("{running} may still run; 'cupeer reduce' can do it later");
     }
     let mut symbols = Symbols::of_record(directory, &own.processes);
     let mut reduced = cupeer_report::reduce(&own, MOST_FAILURES, &mut symbols)?;
@@ -70,10 +75,101 @@ fn reduced(directory: &Path) -> Result<String> {
             left.push(format!("{} cannot be removed: {error}", path.display()));
         }
     }
+    begun.iter().for_each(|(path, read)| left.extend(drop_aside(path, read)));
     // Only where nothing else is in it: another run's processes may begin.
-    let folder = directory.join(Folder(boot).to_string());
-    let _ = fs::remove_file(folder.join(begun::FILE));
     let _ = fs::remove_dir(&folder);
     left.iter().for_each(|why| output::complain(why));
     Ok(format!("{processes} reduced to {} bytes in {}", bytes, path.display()))
+}
+
+/// A file that was set aside, and what was in it.
+type Aside = (PathBuf, Vec<u8>);
+
+/// What this host has recorded, where all of its processes have ended, and what says which have begun. Where some were in
+/// between, there is nothing: look again.
+fn ended(directory: &Path, boot: [u8; 16], folder: &Path) -> Result<Option<(Job, Vec<Aside>)>> {
+    let begun = set_aside(folder)?;
+    let mut quiet: Vec<Quiet> = begun.iter().flat_map(|(_, bytes)| Quiet::all_of(bytes)).collect();
+    // Before one looks who has a file: of those that have ended, none gets one any more.
+    let had_ended = quiet::running(&quiet) == 0;
+    let mut own = Job::open(directory)?;
+    own.keep_boot(boot);
+    let files = own.processes.iter().map(|process| process.path.as_path());
+    quiet::drop_shown(&mut quiet, files.chain(own.problems.iter().map(|problem| problem.path.as_path())));
+    own.quiet = quiet;
+    let running =
+        own.alive().iter().filter(|alive| **alive != Some(false)).count() + quiet::running(&own.quiet);
+    if running > 0 {
+        let running = counted(running as u64, "process");
+        bail!("{running} may still run; 'cupeer reduce' can do it later");
+    }
+    // Who has begun meanwhile may have a file among these.
+    let is_over = had_ended && !folder.join(begun::FILE).exists();
+    Ok(is_over.then_some((own, begun)))
+}
+
+/// Has others of this host wait, or go without. Each host has a place of its own in the file, which all of them may share; the
+/// lock goes with the file. Where a file system has no locks, whoever writes the reduced file first has it.
+fn hold(file: &File, boot: [u8; 16]) -> bool {
+    /// Others are waited for so long, in tenths of a second: they reduce millions of calls in that time.
+    const ATTEMPTS: u32 = 300;
+    let [a, b, c, d, ..] = boot;
+    let place = i64::from(u32::from_be_bytes([a, b, c, d]));
+    for _ in 0..ATTEMPTS {
+        // SAFETY: all zeros are such a lock.
+        let mut lock: libc::flock = unsafe { std::mem::zeroed() };
+        (lock.l_type, lock.l_whence) = (libc::F_WRLCK as i16, libc::SEEK_SET as i16);
+        (lock.l_start, lock.l_len) = (place, 1);
+        // SAFETY: the file is open, and the lock is read only.
+        if unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &raw const lock) } == 0 {
+            return true;
+        }
+        let error = io::Error::last_os_error();
+        if !matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EACCES)) {
+            tracing::debug!("the record cannot be locked: {error}");
+            return true;
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    false
+}
+
+/// Sets aside what says which processes of this host have begun: those that begin from here on write into a new file. Gives the
+/// files that were set aside, also by others that came to no end, and what is in them.
+fn set_aside(folder: &Path) -> Result<Vec<Aside>> {
+    let name = |number: u32| folder.join(format!("{}-{number}", begun::FILE));
+    let free = (1..MOST).map(name).find(|path| path.symlink_metadata().is_err());
+    let free = free.context("too much was set aside")?;
+    match fs::rename(folder.join(begun::FILE), &free) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            return Err(error).with_context(|| format!("failed to make {}", free.display()));
+        }
+        _ => {}
+    }
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+    let aside = entries
+        .filter(|path| quiet::is_named(path) && path.file_name().is_some_and(|name| name != begun::FILE));
+    let read = |path: PathBuf| {
+        let bytes = plain::read(&path, Links::Refused, quiet::LONGEST);
+        let bytes = bytes.with_context(|| format!("failed to read {}", path.display()))?;
+        Ok((path, bytes))
+    };
+    aside.map(read).collect()
+}
+
+/// Removes what was set aside, and is in the reduced file. What a process has written there since, which had opened it before,
+/// goes into the new one.
+fn drop_aside(path: &Path, read: &[u8]) -> Option<String> {
+    let drop = || {
+        let all = plain::read(path, Links::Refused, quiet::LONGEST)?;
+        if let Some(more @ [_, ..]) = all.get(read.len()..) {
+            OpenOptions::new()
+                .append(true)
+                .create(true)
+                .open(path.with_file_name(begun::FILE))?
+                .write_all(more)?;
+        }
+        fs::remove_file(path)
+    };
+    drop().err().map(|error| format!("{} cannot be removed: {error}", path.display()))
 }

@@ -182,6 +182,7 @@ pub fn command(mut args: RunArgs) -> Result<ExitCode> {
             End::Killed(signal) => end::End::Signal(signal as u8),
         };
         job.tell_end(&args.program[0], run.process, end);
+        job.tell_lost(run.record_lost);
     }
     if let Some(job) = job.as_ref().filter(|job| !job.is_inherited()) {
         summary::wait_for_the_last(&job.directory);

@@ -36,7 +36,7 @@ const JOBS: [OfJob; 8] = [
         |job, _| job.failed as f64,
     ),
     (Metric("cupeer_lost_events_total", "counter", "Events that records could not keep."), |_, of| {
-        of.iter().map(|process| process.lost as f64).sum()
+        of.iter().map(|process| process.lost).sum::<u64>() as f64
     }),
     (
         Metric(

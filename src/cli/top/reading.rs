@@ -95,7 +95,9 @@ impl Watcher {
             if !files.is_record() {
                 bail!(Error::NoRecord(path));
             }
-            jobs.insert(path.clone(), Job::new(home::shown(&path), path));
+            // By whatever names, each is looked at once.
+            let key = path.canonicalize().unwrap_or_else(|_| path.clone());
+            jobs.entry(key).or_insert_with(|| Job::new(home::shown(&path), path));
         }
         let place = if named.is_empty() { Place::Home } else { Place::Named };
         Ok(Watcher { place, jobs })
@@ -133,6 +135,8 @@ struct Files {
     tables: Vec<PathBuf>,
     /// Those that say which processes have begun.
     begun: Vec<PathBuf>,
+    /// Directories that cannot be read, and why.
+    unreadable: Vec<String>,
     has_job: bool,
 }
 
@@ -142,8 +146,12 @@ impl Files {
         let mut files = Files::default();
         for path in fs::read_dir(directory)?.map(|entry| Ok(entry?.path())).collect::<io::Result<Vec<_>>>()? {
             if !files.add(&path) && path.is_dir() {
-                let inner = fs::read_dir(&path).into_iter().flatten().flatten();
-                inner.for_each(|entry| _ = files.add(&entry.path()));
+                match fs::read_dir(&path) {
+                    Ok(inner) => inner.flatten().for_each(|entry| _ = files.add(&entry.path())),
+                    Err(error) => {
+                        files.unreadable.push(format!("{} cannot be read: {error}", path.display()))
+                    }
+                }
             }
         }
         files.processes.sort();
@@ -230,6 +238,7 @@ impl Job {
             seen.unseen.push(sentence.into());
         }
         tables(&files.tables, &mut seen);
+        seen.unseen.extend(several("directory", files.unreadable.clone()));
         quiet_ones(&files, &mut seen);
         self.learn_devices(&seen);
         Ok(Some(seen))
@@ -328,7 +337,14 @@ impl Followed {
 
 /// Says how many processes of a large job run that have no file yet.
 fn quiet_ones(files: &Files, seen: &mut OfJob) {
-    let mut all: Vec<Quiet> = files.begun.iter().filter_map(|path| Quiet::all(path).ok()).flatten().collect();
+    let (mut all, mut problems) = (Vec::new(), Vec::new());
+    for path in &files.begun {
+        match Quiet::all(path) {
+            Ok(quiet) => all.extend(quiet),
+            Err(error) => problems.push(format!("{} {error}", path.display())),
+        }
+    }
+    seen.unseen.extend(several("file", problems));
     quiet::drop_shown(&mut all, files.processes.iter().map(PathBuf::as_path));
     let running = quiet::running(&all);
     if running > 0 {

@@ -35,8 +35,20 @@ impl Directory {
         Ok(path)
     }
 
+    /// Does something in the folder of this host, which is made if it does not exist, and once more if somebody else has taken it
+    /// away meanwhile.
+    pub fn in_folder<T>(&self, mut work: impl FnMut(&Directory) -> Result<T, c_int>) -> Result<T, c_int> {
+        for _ in 0..8 {
+            match work(&self.of_host()?) {
+                Err(libc::ENOENT) => {}
+                done => return done,
+            }
+        }
+        Err(libc::ENOENT)
+    }
+
     /// The folder in it of this host, made if it does not exist.
-    pub fn of_host(&self) -> Result<Directory, c_int> {
+    fn of_host(&self) -> Result<Directory, c_int> {
         let path = self.file(Short::<24>::new(format_args!("{}", Folder(boot_id()))).text())?;
         make(&path, self.mode != OWN);
         Ok(Directory { path, mode: self.mode })

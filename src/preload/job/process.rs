@@ -46,7 +46,7 @@ pub fn stack() -> u32 {
 
 /// Says in the folder of the host that this process has begun, whose record has no name yet. Where that cannot be said, a
 /// process that shares nothing is not counted.
-pub fn announce(header: &Header, folder: &Directory) {
+pub fn announce(header: &Header, directory: &Directory) {
     let Header { boot_id, pid_ns, pid, started, image, uid, .. } = *header;
     let file = Short::<96>::new(format_args!("{}", FileName { boot_id, pid_ns, pid, started, image }));
     let program = caller::program();
@@ -55,7 +55,7 @@ pub fn announce(header: &Header, folder: &Directory) {
     let rank = Some(environment::rank()).filter(|rank| *rank != u32::MAX);
     let line = Begun { file: file.text(), uid, rank, program: name };
     let line = Short::<512>::new(format_args!("{line}\n"));
-    let _ = folder.add_line(begun::FILE, line.text().as_bytes());
+    let _ = directory.in_folder(|folder| folder.add_line(begun::FILE, line.text().as_bytes()));
 }
 
 /// Looks at what others shall know of this process, whose record begins with `header`.

@@ -200,15 +200,18 @@ fn make() {
         let directory = directory::directory()?;
         let is_large = settings::get().record.as_ref().is_some_and(|record| record.is_large);
         let is_named = !is_large || has_begun_anew();
-        let folder = if is_large { Some(directory.of_host()?) } else { None };
-        let place = folder.as_ref().unwrap_or(&directory);
-        let file = File::create(place, next, is_named)?;
+        let file = if is_large {
+            // Who reduces the record takes an empty folder away.
+            directory.in_folder(|folder| File::create(folder, next, is_named))?
+        } else {
+            File::create(&directory, next, is_named)?
+        };
         // SAFETY: the header is mapped for good.
         let header = unsafe { &*file.header };
         crate::job::process::introduce(header);
         live::attach(header, &directory);
         if !is_named {
-            crate::job::process::announce(header, place);
+            crate::job::process::announce(header, &directory);
         }
         // SAFETY: files are never freed.
         if let Some(parents) = unsafe { FILE.load(Acquire).as_ref() } {

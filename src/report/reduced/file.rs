@@ -7,7 +7,7 @@ use super::Reduced;
 use anyhow::{Context, Result, anyhow, ensure};
 use cupeer_record::plain::{self, Links};
 use flate2::Compression;
-use flate2::read::GzDecoder;
+use flate2::read::{GzDecoder, MultiGzDecoder};
 use flate2::write::GzEncoder;
 use serde::{Deserialize, Serialize};
 use std::io::{self, BufReader, BufWriter, Read, Write};
@@ -79,7 +79,8 @@ impl Reduced {
     /// From what a file has, which may have so many bytes of text.
     fn of(file: impl Read, room: u64) -> Result<Reduced> {
         let mut text = Vec::new();
-        let read = GzDecoder::new(file).take(room + 1).read_to_end(&mut text);
+        // All members of it: more than one are several files, one behind the other.
+        let read = MultiGzDecoder::new(file).take(room + 1).read_to_end(&mut text);
         read.map_err(|error| anyhow!("it is damaged, cut off, or no reduced file: {error}"))?;
         ensure!(text.len() as u64 <= room, "it has far more text than a file of this size can have");
         Self::of_text(&text)

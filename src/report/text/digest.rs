@@ -160,10 +160,13 @@ impl<'a> View<'a> {
             return self.item("", &text) + "\n";
         }
         let record = &self.report.record;
+        let is_whole = record.problems.is_empty();
         let filtered = match (record.matching, record.dropped) {
             (Some(_), _) => " with what is shown",
-            (None, true) => " with what was kept",
-            (None, false) => "",
+            (None, true) if is_whole => " with what was kept",
+            (None, true) => " with what was kept, and could be read",
+            (None, false) if is_whole => "",
+            (None, false) => " with what could be read",
         };
         let quiet = quiet_ones(record.quiet_processes(), 0).filter(|_| record.hosts.is_empty());
         if let Some(quiet) = quiet {

@@ -3,7 +3,7 @@
 //! A process of a large job has no file before it takes part in sharing (it exports, opens or enables something), and one that
 //! never does leaves none. So that it is counted all the same, each adds a line here when it begins: the name that its
 //! file has or would have, its user, its rank or `-`, and its program. What lies beside no file of that name has shared
-//! nothing.
+//! nothing. Who reduces the record sets the file aside, under its name and a number, so that others begin a new one.
 
 use super::SUFFIX;
 use core::fmt::{self, Write};
@@ -12,6 +12,14 @@ use core::fmt::{self, Write};
 pub const FOLDER: &str = "host-";
 /// The name of the file.
 pub const FILE: &str = "begun";
+
+/// Whether a file is named so, or as one that was set aside.
+pub fn is_named(name: &str) -> bool {
+    let number = name.strip_prefix(FILE).and_then(|rest| rest.strip_prefix('-'));
+    let is_number =
+        |text: &str| (1..=9).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit());
+    name == FILE || number.is_some_and(is_number)
+}
 
 /// The name of the folder of the host with a boot id.
 pub struct Folder(

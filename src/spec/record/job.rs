@@ -16,6 +16,9 @@ pub const RUN: &str = "run";
 /// and its name. Of those that made calls, their own files tell.
 pub const STARTED: &str = "started";
 
+/// A line for each run some of whose processes could not record everything: how many.
+pub const LOST: &str = "lost";
+
 /// The digits of the key in the text of the file, or in a line of it.
 pub fn key_in(text: &[u8]) -> Option<&[u8]> {
     text.split(|byte| *byte == b'\n').find_map(|line| {
