@@ -3,6 +3,7 @@
 use super::scene::{Scene, at, checked, us};
 use super::{json_of, of};
 use cupeer_record::writer::{self, About};
+use cupeer_spec::effect::Object;
 use cupeer_spec::function::FnId;
 use cupeer_spec::record::end;
 use cupeer_spec::record::live::{ended, kind};
@@ -277,8 +278,11 @@ fn of_a_ring_the_table_knows_what_is_open() {
         exporter.entry(kind::EXPORTED_MEMORY, 120, 0x14, 0xf000),
         importer.entry(kind::OPENED_MEMORY, 200, 0x11, 0x9000),
         importer.entry(kind::PEER, 150, 0, 0xc0),
+        exporter.entry(kind::exported(Object::Allocation), 130, 0x15, 0x51),
     ];
     entries[1].ended = ended::ENDED | ended::WHILE_OPEN;
+    // Who has it open holds it, too: that its exporter gave it up does no harm.
+    entries[5].ended = ended::ENDED | ended::WHILE_OPEN;
     // A memory of what ended when nobody had it open.
     (entries[2].ended, entries[2].count) = (ended::ENDED, 0);
     fresh.table(&importer.about, &entries);
@@ -291,6 +295,10 @@ fn of_a_ring_the_table_knows_what_is_open() {
     assert_eq!((&memory["exported_ns"], &memory["opens"][0]["opened_ns"]), (&at(100), &at(200)));
     assert_eq!(handle(&report, 0x12)["opens"][0]["state"], "closed");
     assert_eq!(handle(&report, 0x13)["state"], "freed while open");
+    let handles = || report["handles"].as_array().unwrap().iter();
+    let allocation =
+        handles().find(|handle| handle["fingerprint"].as_str().unwrap().ends_with("00015")).unwrap();
+    assert_eq!(allocation["state"], "exported");
     let names = report["handles"].as_array().unwrap().iter().map(|handle| &handle["fingerprint"]);
     assert!(names.into_iter().all(|name| *name != "ipc:0000000000000014"), "nothing of it is left");
     let unknown = "no process of this record exported it, as far as events were kept";

@@ -73,7 +73,9 @@ impl Ledger {
                 handle.exported(process as u32, &taken);
             }
             if let Some(export) = &mut handle.export {
-                export.freed_while_open |= entry.ended & ended::WHILE_OPEN != 0;
+                // What outlives its maker is there for whoever has it.
+                let is_freed = entry.ended & ended::WHILE_OPEN != 0 && !kind.outlives_its_maker();
+                export.freed_while_open |= is_freed;
             }
         } else {
             let import = handle.import(process as u32);
