@@ -88,6 +88,8 @@ impl Place<'_> {
         if self.word().compare_exchange(word, claimed, AcqRel, Relaxed).is_err() {
             return false;
         }
+        // Who counts in it from here on finds that it has gone. Whoever was faster has counted.
+        self.uses.store(Uses { count: 0, ended: 0 }.number(next_lap(word)), Release);
         self.key.store(0, Release);
         self.word().store(word & LAPS | state::FREE, Release);
         true
@@ -104,14 +106,14 @@ impl Place<'_> {
     }
 
     /// Changes how often the entry with this word is open, or how it has ended. Gives what that was before; `None` where
-    /// `change` gives none, or where the entry is not here any more.
+    /// `change` gives none, or where the entry is not here any more. That it was given up right after is not asked: the
+    /// change was made, and whoever takes the last opening away has to know it.
     pub fn change(&self, word: u64, change: impl Fn(Uses) -> Option<Uses>) -> Option<Uses> {
         let mut number = self.uses.load(Acquire);
         loop {
             let new = Uses::is_of(number, word).then(|| change(Uses::of(number))).flatten()?;
             match self.uses.compare_exchange(number, new.number(word), AcqRel, Acquire) {
-                // What is free keeps its lap until it is taken.
-                Ok(_) => return self.is(word).then_some(Uses::of(number)),
+                Ok(_) => return Some(Uses::of(number)),
                 Err(there) => number = there,
             }
         }
@@ -174,6 +176,30 @@ mod models {
             look(&table, 7);
             writer.join().unwrap();
             look(&table, 7);
+        });
+    }
+
+    #[test]
+    fn each_opening_is_taken_once_although_the_last_one_takes_the_entry_away() {
+        try_all(|| {
+            let table = Arc::new(Table::default());
+            let word = table.insert(10, 7, 2).expect("the place");
+            let close = move |table: &Table| {
+                let less = |uses: Uses| Some(Uses { count: uses.count.checked_sub(1)?, ..uses });
+                let before = table.place().change(word, less).expect("one of the two");
+                let is_last = before.count == 1;
+                assert!(!is_last || table.place().give_up(word, claimant(1, 10)));
+                is_last
+            };
+            let others = table.clone();
+            let other = thread::spawn(move || close(&others));
+            let own = close(&table);
+            assert!(own != other.join().unwrap());
+            // Nobody counts in what has gone, nor in what comes after it.
+            let more = |uses: Uses| Some(Uses { count: uses.count + 1, ..uses });
+            assert!(table.place().change(word, more).is_none());
+            table.insert(11, 7, 1).expect("the place");
+            assert!(table.place().change(word, more).is_none() && table.place().uses().count == 1);
         });
     }
 

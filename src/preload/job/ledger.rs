@@ -1,7 +1,7 @@
 //! Writes into the live table what a call opens and ends.
 
 use super::closed;
-use super::closing::{Closing, adding, count_in};
+use super::closing::{Closing, count_in};
 use super::importers::importers;
 use super::live;
 use super::process::{self, Identity};
@@ -163,9 +163,9 @@ pub fn after(id: FnId, args: &[u8; MOST_ARGS], result: i32, noted: &BeforeCall, 
             }
             Effect::Opens(Shared { object, by, handle }) => {
                 let (fingerprints, address) = (fingerprints(id, args, handle), number(id, args, by));
-                adding(|| opened(kind::opened(object), fingerprints, address, made));
+                opened(kind::opened(object), fingerprints, address, made);
             }
-            Effect::Enables(Named { object, by }) => adding(|| enabled(object, number(id, args, by), made)),
+            Effect::Enables(Named { object, by }) => enabled(object, number(id, args, by), made),
             Effect::Ends(_) if made.about.ended != 0 => all_ended(made.about.ended, &by),
             Effect::Ends(end) => {
                 noted.taken.iter().for_each(|fingerprint| ended(kind::exported(end.object), *fingerprint, 0));

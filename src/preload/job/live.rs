@@ -3,7 +3,6 @@
 //! No lock is held and nobody is waited for: a process may die at any instruction. Without a table, everything here
 //! does nothing.
 
-use super::closing;
 use super::directory::{self, Path, c_path};
 use super::process::pid_namespace;
 use super::reclaim::{self, Effort};
@@ -63,7 +62,6 @@ pub fn attach(header: &FileHeader, directory: &directory::Directory) {
     SEGMENTS.iter().for_each(|segment| segment.store(0, Release));
     OWNED.store(0, Relaxed);
     OTHERS.store(0, Relaxed);
-    closing::forget();
     let boot_id = header.boot_id;
     WHO.store(who(header.pid_ns, header.pid, header.started, header.image), Relaxed);
     CLAIMANT.store(claimant(header.pid_ns, header.pid), Relaxed);
@@ -493,7 +491,7 @@ pub mod tests {
     }
 
     /// Goes on as another process.
-    fn be(pid: u32) {
+    pub fn be(pid: u32) {
         super::super::process::PID_NS.store(1, Relaxed);
         WHO.store(who(1, pid, 1, 0), Relaxed);
         CLAIMANT.store(claimant(1, pid), Relaxed);
