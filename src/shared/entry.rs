@@ -180,7 +180,7 @@ mod models {
     }
 
     #[test]
-    fn each_opening_is_taken_once_although_the_last_one_takes_the_entry_away() {
+    fn nobody_counts_in_what_the_last_one_has_given_up() {
         try_all(|| {
             let table = Arc::new(Table::default());
             let word = table.insert(10, 7, 2).expect("the place");
