@@ -14,8 +14,8 @@
 //! 2. A process claims it: it replaces the word by its own [`claimant`] with [`state::CLAIMED`] and the next lap. From
 //!    here on the word names who is to blame where it stays so.
 //! 3. It fills the entry, then sets its key, then the word: its own [`who`], [`state::LIVE`].
-//! 4. To give an entry up, a process replaces the word by its own claimant with CLAIMED, then the key by 0, then the
-//!    word by the lap alone.
+//! 4. To give an entry up, a process replaces the word by its own claimant with CLAIMED, then its [`Uses`] by none with the
+//!    next lap, so that nobody counts there any more, then the key by 0, then the word by the lap alone.
 //!
 //! A reader takes the word, the entry, and the word again: where both are equal and LIVE, what it read is whole, because
 //! the lap tells one entry of a place from the next. What changes in a live entry is a single number; `count` and
