@@ -357,7 +357,7 @@ fn a_job_whose_processes_shared_nothing_can_be_packed_and_exported() {
     export.arg("export").arg(&record).args(["--to", "parquet", "-o"]).arg(temporary.path().join("x"));
     let done = support::done(&mut export);
     assert!(
-        done.status.success() && done.stderr.contains("1 processes that shared nothing"),
+        done.status.success() && done.stderr.contains("1 process shared nothing and was not recorded"),
         "{}",
         done.stderr
     );

@@ -52,4 +52,14 @@ impl Opened {
         let place = unpacked.as_ref().map_or(path, Unpacked::path);
         Ok(Opened { symbols: Symbols::of_record(place, &job.processes), job, _unpacked: unpacked })
     }
+
+    /// The same of a record of which nothing was reduced.
+    pub fn whole(path: &Path) -> Result<Opened> {
+        ensure!(
+            !path.is_dir() || parts::files_in(path).is_empty(),
+            "'{0}' has reduced files: their calls are not there; 'cupeer report {0}' shows what was kept",
+            path.display()
+        );
+        Opened::open(path)
+    }
 }

@@ -29,6 +29,7 @@ use cupeer_record::Job;
 use cupeer_report::Keep;
 use cupeer_report::filter::Filter;
 use cupeer_report::symbols::Symbols;
+use cupeer_report::text::names::quiet_ones;
 use keys::Keys;
 use parts::{Plan, Work};
 use std::collections::BTreeMap;
@@ -111,8 +112,7 @@ pub fn export(job: &Job, symbols: &mut Symbols, options: &Options, directory: &P
     let mut problems = report.record.problems.clone();
     let left_out = |what: String, count: u64| (count > 0).then(|| format!("{count} {what}"));
     problems.extend(left_out("events could not be kept when they were recorded".into(), report.record.lost));
-    let quiet = report.record.quiet_processes();
-    problems.extend(left_out("processes that shared nothing were not recorded".into(), quiet));
+    problems.extend(quiet_ones(report.record.quiet_processes(), job.processes.len()));
     let without: u64 = read.iter().map(|read| read.without_stack).sum();
     problems.extend(left_out("calls are without their stacks: there were too many".into(), without));
     if report.record.dropped {

@@ -240,7 +240,13 @@ impl Job {
         !is_faults
     }
 
-    /// Leaves out of those that have begun the ones that have files, and what is said twice.
+    /// Takes these for the processes that have begun, of which those that have files are left out.
+    pub fn set_begun(&mut self, begun: Vec<Quiet>) {
+        self.quiet = begun;
+        self.drop_shown();
+    }
+
+    /// Leaves out of those that have begun the ones that have files, which may be unreadable, and what is said twice.
     fn drop_shown(&mut self) {
         let read = self.processes.iter().map(|process| process.path.as_path());
         let unread = self.problems.iter().map(|problem| problem.path.as_path());

@@ -27,10 +27,8 @@ pub struct Quiet {
 impl Quiet {
     /// The processes that a file names. The error is a sentence without a subject.
     pub fn all(path: &Path) -> Result<Vec<Quiet>, String> {
-        Ok(Self::all_of(
-            &plain::read(path, Links::Refused, LONGEST)
-                .map_err(|error| format!("cannot be read: {error}"))?,
-        ))
+        let bytes = plain::read(path, Links::Refused, LONGEST);
+        bytes.map(|bytes| Self::all_of(&bytes)).map_err(|error| format!("cannot be read: {error}"))
     }
 
     /// Those that what such a file has names.

@@ -9,7 +9,7 @@ use crate::args::{ExportArgs, ExportFormat};
 use crate::opened::Opened;
 use crate::pack::redact::Redaction;
 use crate::pack::{self, SUFFIX};
-use crate::{home, output, parts};
+use crate::{home, output};
 use anyhow::{Context, Result, ensure};
 use cupeer_export::{Exported, Options, Redact, VERSION};
 use cupeer_report::text::names::counted;
@@ -23,13 +23,8 @@ use std::process::ExitCode;
 pub fn command(args: &ExportArgs) -> Result<ExitCode> {
     let ExportFormat::Parquet = args.to;
     let directory = &home::find(&args.directory)?;
-    ensure!(
-        !directory.is_dir() || parts::files_in(directory).is_empty(),
-        "'{0}' has reduced files: their calls are not there; 'cupeer report {0}' shows what was kept",
-        directory.display()
-    );
     let place = Place::prepare(&args.output, args.force)?;
-    let Opened { job, symbols, .. } = &mut Opened::open(directory)?;
+    let Opened { job, symbols, .. } = &mut Opened::whole(directory)?;
     let redaction = pack::redaction_of(&args.redact, directory, &job.processes)?;
     let name = match &args.job {
         Some(name) => name.clone(),

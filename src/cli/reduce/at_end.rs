@@ -38,19 +38,15 @@ pub fn reduce(directory: &Path) -> String {
 
 fn reduced(directory: &Path) -> Result<String> {
     let boot = host::boot_id().context("this host has no boot id")?;
-    let lock = OpenOptions::new().read(true).write(true).open(directory.join(job::FILE));
+    let lock = OpenOptions::new().write(true).open(directory.join(job::FILE));
     let lock = lock.context("the file 'job' cannot be opened")?;
     if !hold(&lock, boot) {
         return Ok("another run on this host reduces the record".into());
     }
     let folder = directory.join(Folder(boot).to_string());
-    let mut tries = 0..TRIES;
-    let (own, begun) = loop {
-        if let Some(found) = ended(directory, boot, &folder)? {
-            break found;
-        }
-        tries.next().context("processes begin and end all the time; 'cupeer reduce' can do it later")?;
-    };
+    let found = (0..TRIES).find_map(|_| ended(directory, boot, &folder).transpose());
+    let (own, begun) =
+        found.context("processes begin and end all the time; 'cupeer reduce' can do it later")??;
     if own.processes.is_empty() && own.quiet.is_empty() {
         return Ok("nothing to reduce: no process of this host has recorded anything".into());
     }
@@ -89,14 +85,12 @@ type Aside = (PathBuf, Vec<u8>);
 /// between, there is nothing: look again.
 fn ended(directory: &Path, boot: [u8; 16], folder: &Path) -> Result<Option<(Job, Vec<Aside>)>> {
     let begun = set_aside(folder)?;
-    let mut quiet: Vec<Quiet> = begun.iter().flat_map(|(_, bytes)| Quiet::all_of(bytes)).collect();
+    let quiet: Vec<Quiet> = begun.iter().flat_map(|(_, bytes)| Quiet::all_of(bytes)).collect();
     // Before one looks who has a file: of those that have ended, none gets one any more.
     let had_ended = quiet::running(&quiet) == 0;
     let mut own = Job::open(directory)?;
     own.keep_boot(boot);
-    let files = own.processes.iter().map(|process| process.path.as_path());
-    quiet::drop_shown(&mut quiet, files.chain(own.problems.iter().map(|problem| problem.path.as_path())));
-    own.quiet = quiet;
+    own.set_begun(quiet);
     let running =
         own.alive().iter().filter(|alive| **alive != Some(false)).count() + quiet::running(&own.quiet);
     if running > 0 {

@@ -238,8 +238,8 @@ impl Job {
             seen.unseen.push(sentence.into());
         }
         tables(&files.tables, &mut seen);
-        seen.unseen.extend(several("directory", files.unreadable.clone()));
         quiet_ones(&files, &mut seen);
+        seen.unseen.extend(several("folder", files.unreadable));
         self.learn_devices(&seen);
         Ok(Some(seen))
     }
