@@ -354,13 +354,15 @@ unsafe fn begin(file: &File, thread: *mut Thread) -> Result<(), c_int> {
         }
         // First: so many threads may be making blocks that are not there yet, as a reader must know.
         let stream = file.next_stream();
-        let (window, kind) = if file.ring.is_null() {
-            (Mapped(file.new_window()?), block::WINDOW)
+        // What one stream has left in a block of a ring must not have the numbers of the next: all are numbered in steps of a
+        // block, and each from another number within the first.
+        let (window, kind, first) = if file.ring.is_null() {
+            (Mapped(file.new_window()?), block::WINDOW, 0)
         } else {
-            (Mapped(take_ring_block(file)?), block::RING)
+            (Mapped(take_ring_block(file)?), block::RING, u64::from(stream) % SLOTS as u64)
         };
         window.shared().keep(own_tid(file));
-        enter(file, thread, window, stream, 0, kind);
+        enter(file, thread, window, stream, first, kind);
         register(file, window);
     }
     Ok(())

@@ -26,7 +26,9 @@
 //! A stream is a sequence of slots of 64 bytes ([`slot`]). One thread at a time writes to it; when that is gone,
 //! another may go on, and says so with a [`slot::THREAD`] slot. Slots are numbered through the whole stream. A
 //! block holds the slots from its header's `base` on; slot `i` of the block is there where its `seq` is the low
-//! half of `base + i`, and is the remains of an earlier lap where it is not.
+//! half of `base + i`, and is the remains of an earlier lap where it is not. Each stream of a ring begins with another
+//! number, so that this holds for the remains of other streams, too: a block's `base` is that number and a multiple of
+//! [`SLOTS`].
 //!
 //! A call is in the record before it is forwarded, as [`slot::PENDING`], and becomes [`slot::RETURNED`]
 //! afterwards. A slot's first word is written last.
