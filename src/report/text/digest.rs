@@ -164,9 +164,9 @@ impl<'a> View<'a> {
         let filtered = match (record.matching, record.dropped) {
             (Some(_), _) => " with what is shown",
             (None, true) if is_whole => " with what was kept",
-            (None, true) => " with what was kept, and could be read",
+            (None, true) => " with what was kept, as far as could be seen",
             (None, false) if is_whole => "",
-            (None, false) => " with what could be read",
+            (None, false) => " as far as could be seen",
         };
         let quiet = quiet_ones(record.quiet_processes(), 0).filter(|_| record.hosts.is_empty());
         if let Some(quiet) = quiet {
