@@ -5,7 +5,7 @@ use crate::programs::{Scene, linked, mark_of, open_job, recorded};
 use crate::support::{self, done, stdout};
 use cupeer_record::{Job, Outcome};
 use cupeer_spec::env;
-use cupeer_spec::record::{BLOCK, SLOTS, live};
+use cupeer_spec::record::{BLOCK, live};
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -135,27 +135,6 @@ fn a_ring_whose_threads_come_and_go_loses_nothing() {
     assert_eq!(job.processes[0].header.lost, 0);
     assert!(Path::new(&job.processes[0].path).metadata().unwrap().len() == 4 << 20);
     assert!(recorded(&job.processes[0]).len() > 1000);
-}
-
-/// Streams are numbered alike: what one thread has left in a block is none of the calls of the next one that has it.
-#[test]
-fn what_a_block_of_a_ring_held_before_is_nobodys_call() {
-    const BLOCKS: u64 = (1 << 20) / BLOCK as u64 - 1;
-    const FIRST: u64 = BLOCKS * SLOTS as u64 - 500;
-    for second in [5, 3000] {
-        let folder = support::temp_dir();
-        let record = folder.path().join("record");
-        let scene = Scene::new(linked("followed.c", &[])).args(&[&FIRST.to_string(), &second.to_string()]);
-        assert_eq!(stdout(recording(&scene, &record).env(env::RECORD, "ring:1M")), "done\n");
-        let job = open_job(&record);
-        let calls = recorded(&job.processes[0]);
-        let of = |stream| calls.iter().filter(move |call| call.stream == stream).filter_map(mark_of);
-        assert_eq!(of(1).collect::<Vec<_>>(), (FIRST + 1..=FIRST + second).collect::<Vec<_>>());
-        // Of the first thread, all but what was in the blocks that the second one took.
-        let taken = second.div_ceil(SLOTS as u64) * SLOTS as u64;
-        assert_eq!(of(0).next_back(), Some(FIRST));
-        assert!(of(0).count() as u64 >= FIRST - taken, "{}", of(0).count());
-    }
 }
 
 /// What it has left behind is two blocks of one stream: each goes to one thread, and the stream to one of them.
