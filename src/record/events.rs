@@ -3,6 +3,7 @@
 use crate::event::Event;
 use crate::index::Index;
 use crate::process::Process;
+use crate::read;
 use crate::reader::{Reader, Shared};
 use crate::stream::Stream;
 use cupeer_spec::record::SLOTS;
@@ -33,6 +34,10 @@ impl Events {
         let file = process.source.open()?;
         let index = Index::make(&file)?;
         let piece = (MOST_SLOTS / index.streams.len().max(1)).clamp(FEWEST, SLOTS);
+        // Who opened it while it was being made may not have seen all of its functions, which come before its arguments.
+        let is_described = !process.arguments.is_empty();
+        let now = if is_described { None } else { read::process(process.source.clone(), &process.path).ok() };
+        let process = now.as_ref().unwrap_or(process);
         let numbers = 0..process.functions.len();
         let functions = numbers.map(|number| process.function_id(number as u16)).collect();
         let readers = index.streams.iter().enumerate().map(|(place, blocks)| Reader::new(place, blocks));

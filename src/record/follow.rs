@@ -175,7 +175,7 @@ impl Follower {
 
     /// Whether [`Follower::counts`] has all calls of the process.
     pub fn is_complete(&self) -> bool {
-        let is_whole = self.rings.values().all(|ring| ring.first == 0);
+        let is_whole = self.rings.iter().all(|(stream, ring)| ring.first <= record::first_in_ring(*stream));
         self.history.is_empty() && self.header.lost == 0 && is_whole && self.overwritten() == 0
     }
 

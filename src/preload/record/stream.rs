@@ -33,7 +33,9 @@ use core::sync::atomic::{
 use cupeer_shared::block::{Block, renumber};
 use cupeer_shared::window::{SLOT, Taken, Window, Word};
 use cupeer_spec::record::slot::{self, Slot, word};
-use cupeer_spec::record::{BLOCK, BLOCK_MAGIC, BlockHeader, SLOTS, TRAILER_MAGIC, Trailer, block};
+use cupeer_spec::record::{
+    BLOCK, BLOCK_MAGIC, BlockHeader, SLOTS, TRAILER_MAGIC, Trailer, block, first_in_ring,
+};
 
 /// Added to [`Thread::kept`] where nobody writes there any more.
 const OVER: usize = 1;
@@ -354,12 +356,10 @@ unsafe fn begin(file: &File, thread: *mut Thread) -> Result<(), c_int> {
         }
         // First: so many threads may be making blocks that are not there yet, as a reader must know.
         let stream = file.next_stream();
-        // What one stream has left in a block of a ring must not have the numbers of the next: all are numbered in steps of a
-        // block, and each from another number within the first.
         let (window, kind, first) = if file.ring.is_null() {
             (Mapped(file.new_window()?), block::WINDOW, 0)
         } else {
-            (Mapped(take_ring_block(file)?), block::RING, u64::from(stream) % SLOTS as u64)
+            (Mapped(take_ring_block(file)?), block::RING, first_in_ring(stream))
         };
         window.shared().keep(own_tid(file));
         enter(file, thread, window, stream, first, kind);

@@ -3,7 +3,8 @@
 use super::Writer;
 use cupeer_spec::record::slot::Slot;
 use cupeer_spec::record::{
-    self, BLOCK, BLOCK_MAGIC, BlockHeader, META_START, SLOTS, TRAILER_MAGIC, Trailer, block, meta,
+    self, BLOCK, BLOCK_MAGIC, BlockHeader, META_START, SLOTS, TRAILER_MAGIC, Trailer, block, first_in_ring,
+    meta,
 };
 use std::fs;
 use std::io;
@@ -71,12 +72,16 @@ impl Writer {
         let stream = self.header.next_stream;
         self.header.next_stream += 1;
         let number = self.take_block()?;
-        let kind = if self.about.ring.is_some() { block::RING } else { block::WINDOW };
+        let (kind, base) = match self.about.ring {
+            Some(_) => (block::RING, first_in_ring(stream)),
+            None => (block::WINDOW, 0),
+        };
         let begun = self.about.moment(self.header.last.ticks);
         let header = BlockHeader {
             magic: BLOCK_MAGIC,
             kind,
             stream,
+            base,
             tid,
             owner: tid,
             begun,

@@ -27,8 +27,7 @@
 //! another may go on, and says so with a [`slot::THREAD`] slot. Slots are numbered through the whole stream. A
 //! block holds the slots from its header's `base` on; slot `i` of the block is there where its `seq` is the low
 //! half of `base + i`, and is the remains of an earlier lap where it is not. Each stream of a ring begins with another
-//! number, so that this holds for the remains of other streams, too: a block's `base` is that number and a multiple of
-//! [`SLOTS`].
+//! number ([`first_in_ring`]), so that this holds for the remains of other streams, too.
 //!
 //! A call is in the record before it is forwarded, as [`slot::PENDING`], and becomes [`slot::RETURNED`]
 //! afterwards. A slot's first word is written last.
@@ -70,6 +69,11 @@ pub const BLOCK: usize = 128 * 1024;
 pub const META_START: usize = 512;
 /// The slots of a block between its header and its trailer.
 pub const SLOTS: usize = BLOCK / 64 - 2;
+/// The number that a stream of a ring begins with. Its blocks begin with that and a multiple of [`SLOTS`]: none of them is
+/// numbered as one of another stream is, but after 2^32 slots or with more than [`SLOTS`] streams, and then by chance.
+pub const fn first_in_ring(stream: u32) -> u64 {
+    stream as u64 % SLOTS as u64
+}
 /// The suffix of the file of a process.
 pub const SUFFIX: &str = ".cupeer";
 

@@ -3,6 +3,8 @@
 use super::{call, which};
 use cupeer_record::writer::{About, Writer};
 use cupeer_record::{Event, Process};
+use cupeer_spec::record::{BLOCK, META_START, first_in_ring};
+use std::fs;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::thread;
 
@@ -48,8 +50,9 @@ fn read_while_written(about: About, check: impl Fn(&[Vec<u64>], u64)) {
             let mut of = [Vec::new(), Vec::new()];
             for event in process.events().unwrap() {
                 let Event::Call(call) = event else { panic!("{event:?}") };
-                assert_eq!(which(&call), call.seq);
-                of[call.stream as usize].push(call.seq);
+                let first = if about.ring.is_some() { first_in_ring(call.stream) } else { 0 };
+                assert_eq!(which(&call) + first, call.seq);
+                of[call.stream as usize].push(which(&call));
             }
             check(&of, before);
         }
@@ -74,4 +77,24 @@ fn a_ring_has_no_event_twice_and_none_that_is_torn() {
             assert!(seqs.is_sorted_by(|a, b| a < b));
         }
     });
+}
+
+#[test]
+fn who_came_too_early_knows_the_functions_all_the_same() {
+    let dir = tempfile::tempdir().unwrap();
+    let about = About { at_once: true, ..About::default() };
+    let path = dir.path().join(about.proc() + ".cupeer");
+    let mut writer = Writer::create(dir.path(), about).unwrap();
+    let stream = writer.stream(1).unwrap();
+    writer.call(stream, &call(1, 7)).unwrap();
+    drop(writer);
+    let whole = fs::read(&path).unwrap();
+    let mut begun = whole.clone();
+    begun[META_START..BLOCK].fill(0);
+    fs::write(&path, begun).unwrap();
+    let process = Process::open(&path).unwrap();
+    assert!(process.functions.is_empty());
+    fs::write(&path, whole).unwrap();
+    let Some(Event::Call(call)) = process.events().unwrap().next() else { panic!("there is a call") };
+    assert_eq!(which(&call), 7);
 }
