@@ -151,9 +151,12 @@ impl Reader {
             return self.moved(shared, noted);
         }
         let Some(end) = header.base.checked_add(SLOTS as u64) else { return };
-        self.tid = header.tid;
         let used = if is_chunk { index::used(&header) } else { SLOTS };
         let at = if self.next >= end { used } else { self.next.saturating_sub(header.base) as usize };
+        // Where the begin of it was read elsewhere, another thread may have gone on there.
+        if at == 0 {
+            self.tid = header.tid;
+        }
         self.block = Block { number, kind: header.kind, base: header.base, at, used };
         self.from = at;
     }

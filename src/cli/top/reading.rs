@@ -191,6 +191,8 @@ struct Job {
 struct Followed {
     process: Process,
     follower: Follower,
+    /// Whether it was looked at once.
+    is_new: bool,
     /// Whether it has ended, and all of it was read.
     is_over: bool,
     /// How often its devices were asked for again.
@@ -249,12 +251,16 @@ impl Job {
         self.processes.retain(|path, _| files.processes.binary_search(path).is_ok());
         let (boot_id, mut elsewhere, mut problems) = (host::boot_id(), 0, Vec::new());
         for path in &files.processes {
-            if self.processes.contains_key(path) {
+            if let Some(known) = self.processes.get_mut(path) {
+                // It may have been about to say what it is.
+                if std::mem::take(&mut known.is_new) {
+                    known.read_again();
+                }
                 continue;
             }
             let opened = Process::open(path).and_then(|process| {
                 let follower = Follower::new(&process).map_err(|error| format!("cannot be read: {error}"))?;
-                Ok(Followed { process, follower, is_over: false, asked: 0 })
+                Ok(Followed { process, follower, is_new: true, is_over: false, asked: 0 })
             });
             match opened {
                 Ok(followed) if Some(followed.process.header.boot_id) != boot_id => elsewhere += 1,
@@ -301,15 +307,20 @@ impl Job {
         for followed in self.processes.values_mut() {
             if pids.contains(&followed.process.header.pid) && followed.asked < MOST_ASKED {
                 followed.asked += 1;
-                if let Ok(process) = Process::open(&followed.process.path) {
-                    followed.process = process;
-                }
+                followed.read_again();
             }
         }
     }
 }
 
 impl Followed {
+    /// Reads again what it says of itself.
+    fn read_again(&mut self) {
+        if let Ok(process) = Process::open(&self.process.path) {
+            self.process = process;
+        }
+    }
+
     fn seen(&self, exit: Exit) -> OfProcess {
         let (process, follower) = (&self.process, &self.follower);
         let here = Clock::here(follower.header());
