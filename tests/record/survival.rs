@@ -4,7 +4,8 @@ use super::{Random, in_namespaces, only_file, recording};
 use crate::programs::{EITHER, Scene, linked, mark_of, open_job, recorded};
 use crate::support;
 use cupeer_record::{Call, Job, Outcome, Process};
-use cupeer_spec::record::Header;
+use cupeer_spec::env;
+use cupeer_spec::record::{Header, SLOTS};
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::FileExt;
@@ -12,8 +13,9 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-/// The threads of counted.c.
+/// The threads of counted.c, and how many marks their calls have.
 const THREADS: u64 = 4;
+const MARKS: u64 = 20_000;
 
 /// A number in a file that a process is writing to; 0 before it is there.
 fn number_at(file: &Path, place: u64) -> u64 {
@@ -30,11 +32,19 @@ fn until(child: &mut Child, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// Kills counted.c once at a moment that `random` chooses, and looks at what there is.
-fn kill_once(mut command: Command, counters: &Path, record: &Path, grows: bool, random: &mut Random) {
-    let mut child = command.spawn().unwrap();
+/// Kills counted.c once at a moment that `random` chooses, after less than `most` calls of a thread, and looks at what there
+/// is.
+fn kill_once(
+    mut command: Command,
+    (mode, most): (&str, u64),
+    counters: &Path,
+    record: &Path,
+    grows: bool,
+    random: &mut Random,
+) {
+    let mut child = command.env(env::RECORD, mode).spawn().unwrap();
     let returned = |thread: u64| number_at(counters, 4096 * thread + 8);
-    let calls = random.below(2500);
+    let calls = random.below(most);
     until(&mut child, || returned(0) >= calls);
     if grows {
         let place = core::mem::offset_of!(Header, next_block) as u64;
@@ -61,26 +71,43 @@ fn kill_once(mut command: Command, counters: &Path, record: &Path, grows: bool, 
     let calls = recorded(process);
     for thread in 0..THREADS {
         let tid = number_at(counters, 4096 * thread);
-        let returned = returned(thread) as usize;
+        let returned = returned(thread);
         let own: Vec<&Call> = calls.iter().filter(|call| u64::from(call.tid) == tid).collect();
+        let which = format!("thread {thread} of {}", process.path.display());
         assert!(
-            own.len() == returned || own.len() == returned + 1,
-            "thread {thread}: {returned} calls have returned, and there are {}; {}",
-            own.len(),
-            process.path.display()
+            mode != "full" || own.len() as u64 == returned || own.len() as u64 == returned + 1,
+            "{which}: {returned} calls have returned, and there are {}",
+            own.len()
         );
-        for (n, call) in own.iter().enumerate() {
-            assert_eq!(mark_of(call), Some(n as u64 % 20000), "thread {thread}: {call:?}");
-            let is_last = n == returned;
-            let is_whole = call.outcome == Outcome::Returned(0) && call.end >= call.start;
-            assert!(is_whole || is_last && call.outcome == Outcome::Pending, "thread {thread}: {call:?}");
+        let marks: Vec<u64> = own.iter().map(|call| mark_of(call).expect("a mark")).collect();
+        for (pair, mark) in own.windows(2).zip(marks.windows(2)) {
+            // In a ring the last blocks are there.
+            let is_gap = mode != "full" && pair[1].seq - pair[0].seq > SLOTS as u64;
+            assert!(is_gap || mark[1] == (mark[0] + 1) % MARKS, "{which}: {pair:?}");
         }
+        for (i, call) in own.iter().enumerate() {
+            let is_last = i + 1 == own.len() && marks[i] == returned % MARKS;
+            let is_whole = call.outcome == Outcome::Returned(0) && call.end >= call.start;
+            assert!(is_whole || is_last && call.outcome == Outcome::Pending, "{which}: {call:?}");
+        }
+        let last = marks.last().map_or(0, |last| last + 1);
+        let is_end = [returned, returned + 1].map(|end| end % MARKS).contains(&(last % MARKS));
+        assert!(
+            is_end,
+            "{which}: {returned} calls have returned, and the last one there has the mark {last}"
+        );
     }
 }
 
 /// "After SIGKILL at 100 random moments, 30 of them while the file grows, the record holds n or n+1 events a thread,
 /// none torn." The program sees its record in `written`; it is read in `read`.
-fn kill_often(times: u32, around: impl Fn(Command) -> Option<Command>, written: &Path, read: &Path) {
+fn kill_often(
+    times: u32,
+    mode: (&str, u64),
+    around: impl Fn(Command) -> Option<Command>,
+    written: &Path,
+    read: &Path,
+) {
     let folder = support::temp_dir();
     let mut random = Random::new();
     for time in 0..times {
@@ -88,20 +115,31 @@ fn kill_often(times: u32, around: impl Fn(Command) -> Option<Command>, written: 
         let scene = Scene::new(linked("counted.c", &[])).arg(&counters).arg(THREADS.to_string());
         let name = format!("record-{time}");
         let Some(command) = around(recording(&scene, &written.join(&name))) else { return };
-        kill_once(command, &counters, &read.join(&name), time % 10 < 3, &mut random);
+        kill_once(command, mode, &counters, &read.join(&name), time % 10 < 3, &mut random);
     }
+}
+
+/// How a record is made, and how many calls a thread makes at most before it is killed: in a ring, so many that all blocks
+/// were overwritten.
+const FULL: (&str, u64) = ("full", 2500);
+const RING: (&str, u64) = ("ring:4M", 60_000);
+
+#[test]
+fn killed_at_any_moment_in_a_ring() {
+    let folder = support::temp_dir();
+    kill_often(50, RING, Some, folder.path(), folder.path());
 }
 
 #[test]
 fn killed_at_any_moment() {
     let folder = support::temp_dir();
-    kill_often(100, Some, folder.path(), folder.path());
+    kill_often(100, FULL, Some, folder.path(), folder.path());
 }
 
 #[test]
 fn killed_at_any_moment_on_tmpfs() {
     match tempfile::tempdir_in("/dev/shm") {
-        Ok(folder) => kill_often(100, Some, folder.path(), folder.path()),
+        Ok(folder) => kill_often(100, FULL, Some, folder.path(), folder.path()),
         Err(error) => eprintln!("left out: /dev/shm: {error}"),
     }
 }
@@ -117,7 +155,7 @@ fn killed_at_any_moment_on_overlayfs() {
     );
     let within =
         |command: Command| in_namespaces(&["--user", "--map-root-user", "--mount"], &mount, &command);
-    kill_often(100, within, &part("merged"), &part("upper"));
+    kill_often(100, FULL, within, &part("merged"), &part("upper"));
 }
 
 /// The calls of ends.c with a mark.
