@@ -161,10 +161,13 @@ impl Follower {
         &self.header
     }
 
-    /// What was read so far. Of a ring, what was overwritten before it was read counts as calls.
+    /// What was read so far. Of a ring, what was overwritten before it was read counts as so many calls as there were among as
+    /// many slots that were read.
     pub fn counts(&self) -> Counts {
         let Counts { calls, failed } = self.tally.counts;
-        Counts { calls: calls.saturating_add(self.overwritten()), failed }
+        let read: u64 = self.rings.values().map(|ring| ring.read).sum();
+        let unread = u128::from(self.overwritten()) * u128::from(calls) / u128::from(read.max(1));
+        Counts { calls: calls.saturating_add(u64::try_from(unread).unwrap_or(u64::MAX)), failed }
     }
 
     /// What happened since the first look, of [`Follower::counts`].
@@ -175,7 +178,10 @@ impl Follower {
 
     /// Whether [`Follower::counts`] has all calls of the process.
     pub fn is_complete(&self) -> bool {
-        let is_whole = self.rings.iter().all(|(stream, ring)| ring.first <= record::first_in_ring(*stream));
+        let has_begin = self.rings.iter().all(|(stream, ring)| ring.first <= record::first_in_ring(*stream));
+        // Of a thread that is gone, all may be.
+        let has_all = self.header.mode != mode::RING || self.rings.len() >= self.header.next_stream as usize;
+        let is_whole = has_begin && has_all;
         self.history.is_empty() && self.header.lost == 0 && is_whole && self.overwritten() == 0
     }
 
@@ -245,7 +251,12 @@ impl Follower {
             return self.read_chunk(number, &header);
         }
         if !place.is(&header) {
-            if place.base != NOWHERE && self.header.mode != mode::RING {
+            if self.header.mode == mode::RING {
+                // How they ended stands nowhere any more. Whoever is in a call that he makes none within keeps his block.
+                for again in &place.again {
+                    self.tally.unreturned.remove(&(place.stream, place.number_of(again.at)));
+                }
+            } else if place.base != NOWHERE {
                 self.left.push(place.clone());
             }
             place = Place { number: place.number, ..Place::begun(&header) };

@@ -96,6 +96,7 @@ pub fn collect(job: &Job, filter: &Filter, keep: Keep) -> Result<Collected> {
             last_seen: tally.last_seen.unwrap_or(begun).max(later),
             is_full: process.header.mode == mode::FULL,
             has_lost: process.header.lost > 0,
+            has_gaps: process.has_dropped(),
             is_ended_on_purpose: !goes_on && alive != Some(true) && tally.is_ended_on_purpose,
         });
     }

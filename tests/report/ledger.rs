@@ -5,8 +5,8 @@ use super::{json_of, of};
 use cupeer_record::writer::{self, About};
 use cupeer_spec::effect::Object;
 use cupeer_spec::function::FnId;
-use cupeer_spec::record::end;
 use cupeer_spec::record::live::{ended, kind};
+use cupeer_spec::record::{SLOTS, end};
 use serde_json::{Value, json};
 
 /// The handle of a fingerprint.
@@ -306,6 +306,42 @@ fn of_a_ring_the_table_knows_what_is_open() {
     assert_eq!(report["leaks"][0]["stack"][0]["offset"], "0x111");
     let peer = report["peers"].as_array().unwrap().iter().find(|peer| peer["enabled"] == true).unwrap();
     assert_eq!(peer["to"], "GPU-20202020-2020-2020-2020-202020202020");
+}
+
+/// A thread that rests keeps what it has done, while what others have done since is overwritten.
+#[test]
+fn a_close_in_a_ring_with_gaps_may_be_that_of_a_later_opening() {
+    for has_gaps in [false, true] {
+        let scene = Scene::new();
+        let mut exporter = scene.rank(0);
+        exporter.export(100, 0x11, 0x7000).free(300, 0x7000).export(350, 0x12, 0x7000);
+        let mut importer = scene.process(About { ring: Some(8), pid: 1001, ..About::default() });
+        importer.open(200, 0x11, 0x9000);
+        let busy = importer.writer().stream(4711).unwrap();
+        if has_gaps {
+            let mut close = importer.makes(FnId::cuIpcCloseMemHandle, 250);
+            writer::set(&mut close, "dptr", &0x9000u64.to_le_bytes());
+            let again = importer.opening(360, (0x12, checked(0x12)), 0x9000);
+            let asks = importer.makes(FnId::cuDeviceCanAccessPeer, 370);
+            importer.writer().call(busy, &close).unwrap();
+            importer.writer().call(busy, &again).unwrap();
+            for _ in 0..10 * SLOTS {
+                importer.writer().call(busy, &asks).unwrap();
+            }
+        }
+        importer.close(500, 0x9000);
+        scene.table(&importer.about, &[]);
+        importer.ends();
+        exporter.ends();
+        let report = json_of(&scene, &[]);
+        let found = report["findings"].as_array().unwrap().iter();
+        let blames = found.filter(|finding| finding["rule"] == "ipc-freed-while-open").count();
+        let state = if has_gaps { "closed" } else { "freed while open" };
+        assert_eq!(
+            (blames, &handle(&report, 0x11)["opens"][0]["state"]),
+            (usize::from(!has_gaps), &json!(state))
+        );
+    }
 }
 
 #[test]

@@ -108,7 +108,7 @@ impl<'a> Handles<'a, '_, '_, '_> {
             let until = |time: &Time| match time.ended {
                 // What a fault plan keeps open the importer has given up.
                 _ if time.kept.is_some() => time.kept.unwrap_or(0),
-                Some(ended) => ended.at.unwrap_or(0),
+                Some(_) => time.closed_at(fate).unwrap_or(0),
                 None if fate.alive == Some(true) => u64::MAX,
                 None => fate.last_seen,
             };

@@ -16,6 +16,8 @@ pub struct Fate {
     pub is_full: bool,
     /// Whether some of those could not be.
     pub has_lost: bool,
+    /// Whether some of them were overwritten: those of busy threads, while what a thread has done that rests is still there.
+    pub has_gaps: bool,
     pub is_ended_on_purpose: bool,
 }
 
@@ -161,8 +163,8 @@ fn state(time: &Time, entry: &Entry, opener: &Fate, fates: &[Fate]) -> State {
         let frees = export.iter().flat_map(|export| export.ended_before.iter().chain(&export.ended));
         is_freed_for_all && frees.filter_map(|ended| ended.at).any(|at| time.opened < at && at < end)
     };
-    if let Some(ended) = time.ended {
-        let freed = ended.at.is_some_and(freed_between);
+    if time.ended.is_some() {
+        let freed = time.closed_at(opener).is_some_and(freed_between);
         return if freed { State::FreedWhileOpen } else { State::Closed };
     }
     // What a process has open that is gone was certainly open when it was last seen.
@@ -183,6 +185,12 @@ fn state(time: &Time, entry: &Entry, opener: &Fate, fates: &[Fate]) -> State {
 }
 
 impl Time {
+    /// Up to when it was certainly open, of what has an end; `None` where nobody saw that. In what was overwritten of a ring it
+    /// may have been closed before, and the close that is there be that of a later opening at its address.
+    pub fn closed_at(&self, opener: &Fate) -> Option<u64> {
+        self.ended?.at.filter(|_| !opener.has_gaps)
+    }
+
     /// Whether a fault plan keeps it from being closed, or has ended who would have closed it.
     pub fn is_kept(&self, opener: &Fate) -> bool {
         self.kept.is_some() || opener.is_ended_on_purpose

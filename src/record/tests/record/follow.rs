@@ -178,3 +178,23 @@ fn what_a_ring_overwrites_between_two_looks_counts() {
     assert!(!late.is_complete() && late.counts().calls < follower.counts().calls);
     assert_eq!(late.recent(), Counts::default());
 }
+
+#[test]
+fn what_returned_in_a_block_that_is_overwritten_is_no_call_in_progress() {
+    let dir = tempfile::tempdir().unwrap();
+    let about = About { at_once: true, ring: Some(8), ..About::default() };
+    let path = dir.path().join(about.proc() + ".cupeer");
+    let mut writer = Writer::create(dir.path(), about).unwrap();
+    let stream = writer.stream(1).unwrap();
+    let begun = writer.begin(stream, &call(1, 1)).unwrap();
+    let mut follower = Follower::new(&Process::open(&path).unwrap()).unwrap();
+    follower.look(0).unwrap();
+    assert_eq!(follower.unreturned().count(), 1);
+    writer.end(stream, begun, &call(1, 1)).unwrap();
+    for i in 0..40 * SLOTS as u64 {
+        writer.call(stream, &call(2 + i, i)).unwrap();
+    }
+    follower.look(0).unwrap();
+    assert_eq!(follower.unreturned().count(), 0);
+    assert!(!follower.is_complete() && follower.counts().calls == 1 + 40 * SLOTS as u64);
+}
