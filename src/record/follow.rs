@@ -19,6 +19,8 @@ use std::io;
 const SLOT: usize = size_of::<Slot>();
 /// How many slots of a block that is written to are read first: where these are new, so may be the rest.
 const FEW: usize = 64;
+/// So many slots that nobody has written to may stand before others that somebody has.
+const MOST_SKIPPED: usize = 16;
 /// The base of a block whose slots have moved to a chunk.
 const NOWHERE: u64 = u64::MAX;
 
@@ -60,6 +62,9 @@ pub struct Follower {
     tally: Tally,
     /// Of a ring, by stream.
     rings: HashMap<u32, Ring>,
+    /// How many slots of them are known to be overwritten, and how many calls these are taken for.
+    unread: u64,
+    estimated: u64,
     buffer: Vec<u8>,
 }
 
@@ -119,6 +124,8 @@ impl Follower {
             is_new: true,
             tally: Tally::default(),
             rings: HashMap::new(),
+            unread: 0,
+            estimated: 0,
             buffer: Vec::new(),
         })
     }
@@ -150,6 +157,7 @@ impl Follower {
         }
         self.settled = settled;
         self.ahead.retain(|number| *number >= settled);
+        self.estimate();
         if std::mem::take(&mut self.is_new) {
             self.tally.old = self.tally.counts;
         }
@@ -161,13 +169,24 @@ impl Follower {
         &self.header
     }
 
-    /// What was read so far. Of a ring, what was overwritten before it was read counts as so many calls as there were among as
-    /// many slots that were read.
+    /// What was read so far. Of a ring, what was overwritten between two looks counts as so many calls as there were until then
+    /// among as many slots that were read.
     pub fn counts(&self) -> Counts {
         let Counts { calls, failed } = self.tally.counts;
-        let read: u64 = self.rings.values().map(|ring| ring.read).sum();
-        let unread = u128::from(self.overwritten()) * u128::from(calls) / u128::from(read.max(1));
-        Counts { calls: calls.saturating_add(u64::try_from(unread).unwrap_or(u64::MAX)), failed }
+        Counts { calls: calls.saturating_add(self.estimated), failed }
+    }
+
+    /// Estimates how many calls were in what was overwritten since the last look. What was estimated before stays, so that the
+    /// counts do not become less where later calls take more slots; but for slots that are there after all.
+    fn estimate(&mut self) {
+        let (before, now) = (self.unread, self.overwritten());
+        let read = self.rings.values().map(|ring| ring.read).sum();
+        let part = |whole: u64, of: u64, all: u64| {
+            u64::try_from(u128::from(whole) * u128::from(of) / u128::from(all.max(1))).unwrap_or(u64::MAX)
+        };
+        let kept = part(self.estimated, now.min(before), before);
+        let more = part(self.tally.counts.calls, now.saturating_sub(before), read);
+        (self.unread, self.estimated) = (now, kept.saturating_add(more));
     }
 
     /// What happened since the first look, of [`Follower::counts`].
@@ -267,7 +286,7 @@ impl Follower {
             let from = place.at;
             let Some(words) = self.settle(&place, &header, from, count)? else { break };
             self.take(&mut place, from, Some(&words));
-            if place.at < (from + count).min(SLOTS) {
+            if place.at == from || place.at + MOST_SKIPPED < (from + count).min(SLOTS) {
                 break;
             }
             count = SLOTS;

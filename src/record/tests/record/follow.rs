@@ -198,3 +198,33 @@ fn what_returned_in_a_block_that_is_overwritten_is_no_call_in_progress() {
     assert_eq!(follower.unreturned().count(), 0);
     assert!(!follower.is_complete() && follower.counts().calls == 1 + 40 * SLOTS as u64);
 }
+
+#[test]
+fn what_was_counted_once_stays_counted() {
+    let dir = tempfile::tempdir().unwrap();
+    let about = About { at_once: true, ring: Some(8), ..About::default() };
+    let path = dir.path().join(about.proc() + ".cupeer");
+    let mut run = Run::new(dir.path(), about);
+    let mut follower = Follower::new(&Process::open(&path).unwrap()).unwrap();
+    let mut had = 0;
+    // Calls of one slot, of which most are overwritten; then calls that take several, all of which are read.
+    for (op, count) in [(Op::Calls(0, 1), 100), (Op::Calls(0, 1), 40 * SLOTS), (Op::Failed(0, 600), 100)] {
+        (0..count).for_each(|_| run.play(&op));
+        follower.look(0).unwrap();
+        assert_eq!(follower.counts().calls, had + count as u64);
+        had = follower.counts().calls;
+    }
+}
+
+#[test]
+fn what_stands_behind_a_skipped_slot_is_seen_at_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let about = About { at_once: true, ..About::default() };
+    let path = dir.path().join(about.proc() + ".cupeer");
+    let mut run = Run::new(dir.path(), about);
+    // As many as a look reads first, of which the last is the skipped one.
+    [Op::Calls(0, 63), Op::Skip(0), Op::Calls(0, 1)].iter().for_each(|op| run.play(op));
+    let mut follower = Follower::new(&Process::open(&path).unwrap()).unwrap();
+    follower.look(usize::MAX).unwrap();
+    assert_eq!(follower.counts().calls, 64);
+}
