@@ -1,17 +1,12 @@
 //! Interpreters that begin and end, and programs that are killed or interrupted while frames of Python are read.
 
 use super::{interpreters, program, recorded};
-use crate::support::{compile_c, done, names, plain, sim_dir, temp_dir, wait_for, with};
+use crate::support::{compile_c, done, names, plain, rounds, sim_dir, temp_dir, wait_for, with};
 use cupeer_record::Job;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
-
-/// How often each is done: `CUPEER_TEST_ROUNDS`, or few.
-fn rounds(few: u32) -> u32 {
-    std::env::var("CUPEER_TEST_ROUNDS").ok().and_then(|text| text.parse().ok()).unwrap_or(few)
-}
 
 /// A program that makes calls until it is told otherwise, once it has begun.
 fn begun(python: &Path, record: &str, arguments: &[&str]) -> (Child, BufReader<std::process::ChildStdout>) {

@@ -2,7 +2,7 @@
 
 use super::recording;
 use crate::programs::{Scene, linked, mark_of, open_job, recorded};
-use crate::support::{self, stdout};
+use crate::support::{self, rounds, stdout};
 use cupeer_record::{Call, Follower, Job, Outcome};
 use cupeer_spec::env;
 use cupeer_spec::record::{BLOCK, SLOTS, first_in_ring};
@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::process::Stdio;
 use std::time::Duration;
 
-/// Streams are numbered alike: what one thread has left in a block is none of the calls of the next one that has it.
+/// What one thread has left in a block is none of the calls of the next one that has it, although both have made as many.
 #[test]
 fn what_a_block_of_a_ring_held_before_is_nobodys_call() {
     const BLOCKS: u64 = (1 << 20) / BLOCK as u64 - 1;
@@ -150,8 +150,7 @@ fn made_by<'a>(
 
 #[test]
 fn whatever_threads_do_what_is_recorded_is_theirs() {
-    let rounds = std::env::var("CUPEER_TEST_ROUNDS").ok().and_then(|text| text.parse().ok()).unwrap_or(3);
-    for seed in 0..rounds {
+    for seed in 0..rounds(3) {
         assert_whirl("ring:1M", seed, [40, 3, 9000, 100 * (seed % 3)]);
         assert_whirl("ring:4M", seed, [60, 10, 20_000, 100 * (seed % 3)]);
         assert_whirl("full", seed, [30, 10, 5000, 100 * (seed % 3)]);

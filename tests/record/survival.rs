@@ -80,6 +80,11 @@ fn kill_once(
             own.len()
         );
         let marks: Vec<u64> = own.iter().map(|call| mark_of(call).expect("a mark")).collect();
+        assert!(
+            mode != "full" || marks.first().is_none_or(|first| *first == 0),
+            "{which}: {:?}",
+            own.first()
+        );
         for (pair, mark) in own.windows(2).zip(marks.windows(2)) {
             // In a ring the last blocks are there.
             let is_gap = mode != "full" && pair[1].seq - pair[0].seq > SLOTS as u64;

@@ -249,6 +249,11 @@ fn compile(source: &Path, before: &[&str], after: &[&str]) -> PathBuf {
     program
 }
 
+/// How often something is done that chance is to find a fault in: `CUPEER_TEST_ROUNDS`, or few.
+pub fn rounds(few: u32) -> u32 {
+    std::env::var("CUPEER_TEST_ROUNDS").ok().and_then(|text| text.parse().ok()).unwrap_or(few)
+}
+
 /// Waits until something holds that nothing tells of.
 #[track_caller]
 pub fn wait_for(what: &str, mut condition: impl FnMut() -> bool) {

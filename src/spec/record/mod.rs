@@ -69,11 +69,13 @@ pub const BLOCK: usize = 128 * 1024;
 pub const META_START: usize = 512;
 /// The slots of a block between its header and its trailer.
 pub const SLOTS: usize = BLOCK / 64 - 2;
+
 /// The number that a stream of a ring begins with. Its blocks begin with that and a multiple of [`SLOTS`]: none of them is
 /// numbered as one of another stream is, but after 2^32 slots or with more than [`SLOTS`] streams, and then by chance.
 pub const fn first_in_ring(stream: u32) -> u64 {
     stream as u64 % SLOTS as u64
 }
+
 /// The suffix of the file of a process.
 pub const SUFFIX: &str = ".cupeer";
 
