@@ -138,6 +138,27 @@ fn the_doctor_runs_a_program_and_finds_what_really_escaped() {
 }
 
 #[test]
+fn the_doctor_names_who_patched_an_entry() {
+    let driver = programs::patchable_driver().join("libcuda.so.1");
+    let patcher = programs::library("patcher.c", &["-O1"]);
+    let program = programs::linked("patched.c", &[]);
+    let doctor = |last: &[&str]| {
+        let mut command = with(&["doctor", "--driver"]);
+        command.arg(&driver).arg("--").arg(&program).args(["linked", "far", "before"]).arg(&patcher);
+        command.env("FAKE_DRIVER_LOG", "/dev/null").args(last);
+        done(&mut command).stdout.split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    let report = doctor(&["keep"]);
+    let all: Vec<&str> = of_the_driver().map(|function| function.name).collect();
+    let plain = all.iter().filter(|name| !name.starts_with("cuGetProcAddress"));
+    let names = plain.copied().collect::<Vec<_>>().join(", ");
+    let wanted = format!("patched by {}: {names}; its calls are still seen", patcher.display());
+    assert!(report.contains(&wanted), "{wanted} is missing in\n{report}");
+    // Not after it has taken its patches back.
+    assert!(!doctor(&[]).contains("patched by"));
+}
+
+#[test]
 fn the_doctor_names_what_escaped_from_a_program() {
     let line = r#"{"ts_ns":1,"pid":2,"tid":2,"escaped":{"library":"/x/liba.so","way":"RTLD_DEEPBIND"}}"#;
     let program =

@@ -5,8 +5,8 @@
 //! output, end, and what the fake driver saw with what was logged: see [`Scene::compare`].
 
 use crate::programs::{
-    Cupeer, EITHER, ESCAPES, Scene, driver, library, linked, linked_library, old_driver, program,
-    second_driver,
+    Cupeer, EITHER, ESCAPES, Outcome, Scene, driver, library, linked, linked_library, old_driver,
+    patchable_driver, program, second_driver,
 };
 use crate::support;
 use cupeer_spec::env;
@@ -94,6 +94,44 @@ fn closed_and_opened_again() {
     Scene::new(program("closed.c", &[])).compare();
     let other = old_driver().join("libcuda.so.1");
     escapes(Scene::new(program("closed.c", &[])).arg(&other), &other, "second driver");
+}
+
+// Libraries that patch functions in place.
+
+#[test]
+fn patched_in_place() {
+    // As compiled, hooks call on, or jump on to what does.
+    for patcher in ["-O1", "-O2"].map(|how| library("patcher.c", &[how])) {
+        for at in ["linked", "handle"] {
+            for (jump, when) in [("near", "before"), ("near", "after"), ("far", "before"), ("far", "after")] {
+                let scene = Scene::new(linked("patched.c", &[])).args(&[at, jump, when]).arg(&patcher);
+                let outcome = scene.libraries(patchable_driver()).compare();
+                let hooked = outcome.stdout.lines().find(|line| line.starts_with("patched: "));
+                let numbers: Vec<&str> = hooked.unwrap().split(' ').collect();
+                assert!(numbers[1] == numbers[3] && numbers[1] != "0", "{}", outcome.stdout);
+                called_by_the_program(&outcome);
+            }
+        }
+    }
+}
+
+/// A patched call comes from the program, not from the hook.
+fn called_by_the_program(outcome: &Outcome) {
+    let callers = outcome.log.lines.iter().filter_map(|line| line["caller"].as_str());
+    let hooks: Vec<&str> = callers.filter(|caller| !caller.contains("patched-")).collect();
+    assert!(hooks.is_empty(), "{hooks:?}");
+}
+
+#[test]
+fn patched_at_both_addresses() {
+    let [first, second] = ["-O1", "-O2"].map(|how| library("patcher.c", &[how]));
+    let scene =
+        Scene::new(linked("patched.c", &[])).args(&["linked", "near", "after"]).arg(first).arg(second);
+    let outcome = scene.libraries(patchable_driver()).run(Cupeer::Logging);
+    assert!(outcome.status.success(), "{outcome:#?}");
+    assert!(outcome.stdout.contains("patched: 184 called, 184 hooked"), "{}", outcome.stdout);
+    outcome.assert_log_complete();
+    called_by_the_program(&outcome);
 }
 
 // A second tool that wraps the same functions.

@@ -3,7 +3,8 @@
 //! Each symbol is a function that only jumps to its implementation. Two names that share one, such as
 //! `cuMemcpyDtoH_v2` and `cuMemcpyDtoH_v2_ptds`, thus have two addresses, as in the real driver: whoever
 //! compares what `cuGetProcAddress` returned with what `dlsym` returned finds the name that he asked for.
-//! The compiler would merge equal bodies; it leaves naked functions alone.
+//! The compiler would merge equal bodies; it leaves naked functions alone. Each begins with instructions that a patcher can
+//! move, as those of the real driver do: UCX patches its allocation functions in place.
 
 // The names and their case are cuda.h's.
 #![allow(non_snake_case)]
@@ -28,7 +29,7 @@ macro_rules! jump {
         #[cfg_attr(not(test), unsafe(no_mangle))]
         #[unsafe(naked)]
         unsafe extern "C" fn $symbol() {
-            naked_asm!("jmp {}", sym $target)
+            naked_asm!(".p2align 4", ".rept 4", "mov eax, 0", ".endr", "jmp {}", sym $target)
         }
     };
 }
@@ -39,7 +40,7 @@ macro_rules! jump {
         #[cfg_attr(not(test), unsafe(no_mangle))]
         #[unsafe(naked)]
         unsafe extern "C" fn $symbol() {
-            naked_asm!("b {}", sym $target)
+            naked_asm!(".p2align 4", ".rept 4", "mov w9, 0", ".endr", "b {}", sym $target)
         }
     };
 }

@@ -48,12 +48,30 @@ pub fn look(report: &mut Report, driver: &DriverArgs, program: &[OsString]) -> R
             report.wrong.push(past(&library, &way, &times));
         }
     }
+    for (library, functions) in patched(&text) {
+        report.fact("patched by", format!("{library}: {functions}; its calls are still seen"));
+    }
     let sentence = match report.wrong.is_empty() {
         true => "libcuda was loaded, but no watched call was seen: there was none, or it escaped cupeer",
         false => "libcuda was loaded, but no watched call was seen",
     };
     report.unclear.extend(is_unseen.then(|| sentence.to_owned()));
     Ok(())
+}
+
+/// The libraries that patched entries of ours in place, as a debugger or UCX does, with the functions.
+fn patched(log: &str) -> BTreeMap<String, String> {
+    let lines = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let found = lines.filter_map(|line| {
+        let patched = line.get("patched")?;
+        let library = match patched["library"].as_str()? {
+            "" => "an unknown library",
+            library => library,
+        };
+        let names: Vec<&str> = patched["functions"].as_array()?.iter().filter_map(Value::as_str).collect();
+        Some((library.to_owned(), names.join(", ")))
+    });
+    found.collect()
 }
 
 /// The libraries that a log names as escaped, with the way, and in how many processes.
@@ -77,5 +95,14 @@ mod tests {
         let line = r#"{"ts_ns":1,"pid":2,"tid":2,"escaped":{"library":"/x.so","way":"RTLD_DEEPBIND"}}"#;
         let found = escaped(&format!("{line}\nnot json\n{{\"function\":\"cuInit\"}}\n{line}\n"));
         assert_eq!(found, BTreeMap::from([(("/x.so".to_owned(), "RTLD_DEEPBIND".to_owned()), 2)]));
+    }
+
+    #[test]
+    fn patches_are_listed_by_library() {
+        let line = r#"{"ts_ns":1,"pid":2,"tid":2,"patched":{"library":"/u.so","functions":["cuMemFree","cuMemMap"]}}"#;
+        let unknown = r#"{"patched":{"library":"","functions":["cuMemFree"]}}"#;
+        let found = patched(&format!("{line}\nnot json\n{line}\n{unknown}\n"));
+        let expected = [("/u.so", "cuMemFree, cuMemMap"), ("an unknown library", "cuMemFree")];
+        assert_eq!(found, expected.map(|(library, names)| (library.to_owned(), names.to_owned())).into());
     }
 }

@@ -11,7 +11,7 @@ use crate::fault::inject::{self, ArgumentWords, Fault, Forward};
 use crate::job::ledger::{self, BeforeCall};
 use crate::log::{self, Call, FaultSummary};
 use crate::record::{self, Recorded};
-use crate::resolve::{driver, entries, handed_out, linked};
+use crate::resolve::{driver, entries, handed_out, linked, patched};
 use crate::settings;
 use crate::sys::arch::{ASYNCHRONOUS, Thread, forward_asynchronously, stack_height, thread};
 use crate::sys::caller::Caller;
@@ -37,6 +37,17 @@ pub struct Entered {
     /// Whether this call comes out of our own forwarding of the same function: a wrapper behind us that
     /// looked the function up. It is the same call of the program, so it is not seen again.
     again: bool,
+}
+
+impl Entered {
+    /// The same with the program's own caller, if the call came through a patch.
+    #[inline(always)]
+    fn behind_patch(mut self, id: FnId) -> Self {
+        if patched::is_patched(id) {
+            self.caller = patched::caller_behind(id, self.caller);
+        }
+        self
+    }
 }
 
 /// A type of results, of which one says that there is no such library.
@@ -173,6 +184,7 @@ pub fn run<R: ResultCode>(
         // It came here because a rule of faults names the function, and that was all; or there is nothing to see.
         return R::of(forward());
     }
+    let entered = entered.behind_patch(id);
     if IS_QUICK[id as usize] {
         return R::of(steps(id, entered, forward, &arguments, pointer, None));
     }
@@ -224,6 +236,7 @@ fn concerned(
 ) -> i32 {
     let mut words = [0; 8];
     (arguments.words)(&mut words);
+    let entered = entered.behind_patch(id);
     let call = Forward { id, words: &words, caller: entered.caller };
     let mut fault = None;
     guarded(|| fault = Fault::of(&call));

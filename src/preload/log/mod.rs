@@ -21,7 +21,7 @@ use core::sync::atomic::{
     Ordering::{Acquire, Relaxed, Release},
 };
 use cupeer_spec::duration::Duration;
-use cupeer_spec::function::FnId;
+use cupeer_spec::function::{FUNCTION_COUNT, FnId};
 use cupeer_spec::value::{Format, quoted, quoted_inside};
 use cupeer_spec::way::Way;
 
@@ -168,6 +168,25 @@ pub fn escaped(library: &[u8], way: Way) {
             Way::Unseen => f.write_str(": it was loaded, but no watched call was seen"),
             _ => write!(f, ", by {}: its calls of the driver are not seen", way.name()),
         }
+    });
+}
+
+/// Logs which of our entries a library has patched in place; the library is empty if it is unknown.
+pub fn patched(library: &[u8], functions: &[bool; FUNCTION_COUNT]) {
+    send(0, &|f, format| {
+        f.write_str(if format.json { "\"patched\":{\"library\":" } else { "patched by " })?;
+        quoted(library, 2048, f)?;
+        f.write_str(if format.json { ",\"functions\":[" } else { ":" })?;
+        let mut separator = "";
+        for id in FnId::all().filter(|id| functions[*id as usize]) {
+            let name = id.spec().name;
+            match format.json {
+                true => write!(f, "{separator}\"{name}\"")?,
+                false => write!(f, "{separator} {name}")?,
+            }
+            separator = ",";
+        }
+        f.write_str(if format.json { "]}" } else { "" })
     });
 }
 

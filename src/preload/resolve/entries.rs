@@ -4,13 +4,13 @@ use core::ffi::CStr;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use cupeer_spec::function::{FUNCTION_COUNT, FnId};
 
-/// How far behind the start of an export the address lies that look-ups hand out. Inside of the export's
-/// symbol, so that `dladdr`, debuggers and profilers name it as they name the driver's function.
-pub const LOOKED_UP: usize = 64;
-/// Where in it a linked call goes that is traced.
-pub const TRACED_EXPORT: usize = 128;
-/// Where in it a looked-up call goes that is traced.
-pub const TRACED_LOOKED_UP: usize = 192;
+/// The offset in an export of the address that look-ups hand out. It is inside the export's symbol, so that `dladdr`,
+/// debuggers, and profilers name it as they name the driver's function.
+pub const LOOKED_UP: usize = 128;
+/// The offset of the entry for linked calls that are traced.
+pub const TRACED_EXPORT: usize = 224;
+/// The offset of the entry for looked-up calls that are traced.
+pub const TRACED_LOOKED_UP: usize = 288;
 
 /// The entries that are no exports, where they are known.
 static OTHERS: [AtomicUsize; FUNCTION_COUNT] = [const { AtomicUsize::new(0) }; FUNCTION_COUNT];

@@ -6,7 +6,7 @@
 //! pointers, as cuew has it) is bound to our export instead of its own variable; its references are put
 //! back, because it would write into our code.
 
-use super::{dlsym, driver, entries, linked, traced};
+use super::{dlsym, driver, entries, linked, patched, traced};
 use crate::log::{self, status};
 use crate::sys::arch::page_size;
 use crate::sys::caller::path;
@@ -275,6 +275,7 @@ pub fn look_through_all(is_empty: bool) {
         look_through_our_namespace(&mut found, was_followed);
     }
     found.name_all();
+    patched::log_all();
     let silent = driver::followed_driver().or(elsewhere).filter(|_| is_silent && !elf::is_forked());
     if let Some(driver) = silent {
         if elf::is_of_start(&driver) && NAMED[0].hash.load(Relaxed) == 0 {

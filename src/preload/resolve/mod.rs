@@ -11,5 +11,6 @@ pub mod escapes;
 pub mod handed_out;
 pub mod linked;
 pub mod loader;
+pub mod patched;
 pub mod runtime;
 pub mod traced;

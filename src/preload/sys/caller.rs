@@ -112,6 +112,27 @@ pub fn each_frame(caller: usize, most: usize, mut found: impl FnMut(usize) -> bo
     });
 }
 
+/// Returns the frame behind a function that was put in place of ours: the return address of whoever called `hook`. The call
+/// that returns to `caller` came through it. If the hook is not on the stack, because it jumped on to a function of its library,
+/// that is the first frame outside of the library; if it jumped on to us, it is `caller`.
+pub fn behind(hook: usize, caller: usize) -> usize {
+    let is_of_library = elf::is_same_object(hook, caller) && !elf::is_of_program(hook);
+    let (mut is_next, mut outside, mut found) = (false, None, None);
+    each_frame(caller, MOST_FRAMES, |address| {
+        if is_next {
+            found = Some(address);
+            return false;
+        }
+        if outside.is_none() && !elf::is_same_object(hook, address) {
+            outside = Some(address);
+        }
+        // The instruction behind a call may belong to another function.
+        is_next = unwind::is_same_function(hook, address.wrapping_sub(1));
+        true
+    });
+    found.or(outside.filter(|_| is_of_library)).unwrap_or(caller)
+}
+
 /// The first frame outside of the runtime, above the frame that returns to `address`.
 fn behind_runtime(address: usize) -> Option<Caller> {
     let mut found = None;

@@ -304,6 +304,11 @@ pub fn at_base(base: usize) -> Option<Object> {
     find(|object| (object.base == base).then_some(*object))
 }
 
+/// Returns true if an address lies in the program itself, which is the first object.
+pub fn is_of_program(address: usize) -> bool {
+    containing(address).zip(find(|first| Some(first.base))).is_some_and(|(object, base)| object.base == base)
+}
+
 /// Whether two addresses lie in one object.
 pub fn is_same_object(a: usize, b: usize) -> bool {
     containing(a).zip(containing(b)).is_some_and(|(a, b)| a.base == b.base)

@@ -27,18 +27,48 @@ macro_rules! go_to_traced {
 }
 pub(crate) use go_to_traced;
 
-/// An export of ours, in four parts, which lie at fixed places in it: see `resolve::entries`.
+/// The instructions that a patcher may move away: 16 bytes, of a kind that UCX's decoder knows. They change only x9, which
+/// holds no argument.
+macro_rules! patchable {
+    () => {
+        ".rept 4\nmov w9, #{mark}\n.endr"
+    };
+}
+pub(crate) use patchable;
+
+/// Jumps to `$patched` if the instruction at `$at` is not [`INTACT`]. Changes x9 and x10.
+macro_rules! go_where_patched {
+    ($at:literal, $patched:literal) => {
+        concat!(
+            concat!("adr x9, ", $at, "\n"),
+            "ldr w9, [x9]\n",
+            "mov w10, #{intact} & 0xffff\n",
+            "movk w10, #{intact} >> 16, lsl #16\n",
+            concat!("cmp w9, w10\nb.ne ", $patched),
+        )
+    };
+}
+pub(crate) use go_where_patched;
+
+/// One of our exports, in four parts at fixed offsets: see `resolve::entries`.
 ///
-/// The first, for linked calls, jumps to what the route says that is kept for the caller's address, where the
-/// caller lies in its range, else asks `resolve_linked`. The second is what look-ups hand out, and
-/// jumps to the driver's function or to its traced entry. The last two are the traced entries of both: they note the caller
-/// and the function for `call`, then go on to the traced function with all arguments as they came; through [`asynchronous`]
-/// where the thread can be cancelled at any instruction. All touch only registers that no argument uses.
+/// The first part serves linked calls. It jumps to the target of the route that is kept for the caller's address, if the
+/// caller is in the route's range; otherwise it calls `resolve_linked`. The second part is the address that look-ups hand
+/// out. It jumps to the driver's function or to its traced entry. The last two parts are the traced entries of both: they
+/// store the caller and the function for `call`, then jump to the traced function with all arguments unchanged; through
+/// [`asynchronous`] if the thread can be canceled at any instruction. All parts change only registers that hold no
+/// argument.
+///
+/// The first two parts begin with instructions that a patcher can move. Without cupeer the two are one address, so a patch
+/// of one must also see the calls of the other: each part jumps to the start of the other if only the other is patched.
 macro_rules! export_entry {
     ($index:expr, $traced_export:path, $traced_looked_up:path) => {
         core::arch::naked_asm!(
             "771:",
             ".cfi_startproc",
+            $crate::entry::arch::patchable!(),
+            $crate::entry::arch::go_where_patched!("771b + {looked_up}", "774f"),
+            "773:",
             "ubfx x9, x30, #{shift}, #{bits}",
             "adrp x10, {routes} + {offset} * {each}",
             "add x10, x10, :lo12:{routes} + {offset} * {each}",
@@ -52,12 +82,22 @@ macro_rules! export_entry {
             "772:",
             "mov w17, #{index}",
             "b {resolve}",
+            "774:",
+            $crate::entry::arch::go_where_patched!("771b", "773b"),
+            "b 775f",
             ".cfi_endproc",
             ".org 771b + {looked_up}, 0",
+            "775:",
             ".cfi_startproc",
+            $crate::entry::arch::patchable!(),
+            $crate::entry::arch::go_where_patched!("771b", "777f"),
+            "776:",
             "adrp x16, {targets} + {offset}",
             "ldr x16, [x16, :lo12:{targets} + {offset}]",
             "br x16",
+            "777:",
+            $crate::entry::arch::go_where_patched!("775b", "776b"),
+            "b 771b",
             ".cfi_endproc",
             ".org 771b + {at_traced_export}, 0",
             ".cfi_startproc",
@@ -71,6 +111,8 @@ macro_rules! export_entry {
             targets = sym $crate::resolve::driver::TARGETS,
             offset = const $index * 8,
             each = const $crate::resolve::linked::ROUTES_EACH,
+            mark = const $crate::sys::arch::MARK,
+            intact = const $crate::sys::arch::INTACT,
             bits = const $crate::resolve::linked::ROUTES_EACH.ilog2(),
             shift = const $crate::resolve::linked::ROUTE_SHIFT,
             index = const $index,

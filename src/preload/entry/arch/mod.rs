@@ -6,4 +6,4 @@
 mod own;
 
 pub use own::resolve_linked;
-pub(crate) use own::{export_entry, go_to_traced};
+pub(crate) use own::{export_entry, go_to_traced, go_where_patched, patchable};

@@ -22,18 +22,44 @@ macro_rules! go_to_traced {
 }
 pub(crate) use go_to_traced;
 
-/// An export of ours, in four parts, which lie at fixed places in it: see `resolve::entries`.
+/// The instructions that a patcher may move away: 20 bytes, of a kind that even UCX's decoder knows. They change only rax,
+/// which holds no argument.
+macro_rules! patchable {
+    () => {
+        ".rept 4\nmov eax, {mark}\n.endr"
+    };
+}
+pub(crate) use patchable;
+
+/// Jumps to `$patched` if the first bytes at `$at` are not [`INTACT`]. Changes no register but the flags.
+macro_rules! go_where_patched {
+    ($at:literal, $patched:literal) => {
+        concat!(concat!("cmp dword ptr [rip + ", $at, "], {intact}\n"), concat!("jne ", $patched))
+    };
+}
+pub(crate) use go_where_patched;
+
+/// One of our exports, in four parts at fixed offsets: see `resolve::entries`.
 ///
-/// The first, for linked calls, jumps to what the route says that is kept for the caller's address, where the
-/// caller lies in its range, else asks `resolve_linked`. The second is what look-ups hand out, and
-/// jumps to the driver's function or to its traced entry. The last two are the traced entries of both: they note the caller
-/// and the function for `call`, then go on to the traced function with all arguments as they came; through [`asynchronous`]
-/// where the thread can be cancelled at any instruction. All touch only registers that no argument uses.
+/// The first part serves linked calls. It jumps to the target of the route that is kept for the caller's address, if the
+/// caller is in the route's range; otherwise it calls `resolve_linked`. The second part is the address that look-ups hand
+/// out. It jumps to the driver's function or to its traced entry. The last two parts are the traced entries of both: they
+/// store the caller and the function for `call`, then jump to the traced function with all arguments unchanged; through
+/// [`asynchronous`] if the thread can be canceled at any instruction. All parts change only registers that hold no
+/// argument.
+///
+/// The first two parts begin with instructions that a patcher can move. Without cupeer the two are one address, so a patch
+/// of one must also see the calls of the other: each part jumps to the start of the other if only the other is patched.
 macro_rules! export_entry {
     ($index:expr, $traced_export:path, $traced_looked_up:path) => {
         core::arch::naked_asm!(
+            // Some patchers write the first two bytes at once.
+            ".p2align 4",
             "771:",
             ".cfi_startproc",
+            $crate::entry::arch::patchable!(),
+            $crate::entry::arch::go_where_patched!("771b + {looked_up}", "774f"),
+            "773:",
             "mov r11, qword ptr [rsp]",
             "mov eax, r11d",
             "shr eax, {shift}",
@@ -48,10 +74,21 @@ macro_rules! export_entry {
             "push {index}",
             ".cfi_adjust_cfa_offset 8",
             "jmp {resolve}",
+            ".cfi_adjust_cfa_offset -8",
+            "774:",
+            $crate::entry::arch::go_where_patched!("771b", "773b"),
+            "jmp 775f",
             ".cfi_endproc",
             ".org 771b + {looked_up}, 0xcc",
+            "775:",
             ".cfi_startproc",
+            $crate::entry::arch::patchable!(),
+            $crate::entry::arch::go_where_patched!("771b", "777f"),
+            "776:",
             "jmp qword ptr [rip + {targets} + {offset}]",
+            "777:",
+            $crate::entry::arch::go_where_patched!("775b", "776b"),
+            "jmp 771b",
             ".cfi_endproc",
             ".org 771b + {at_traced_export}, 0xcc",
             ".cfi_startproc",
@@ -68,6 +105,8 @@ macro_rules! export_entry {
             mask = const $crate::resolve::linked::ROUTES_EACH - 1,
             shift = const $crate::resolve::linked::ROUTE_SHIFT,
             index = const $index,
+            mark = const $crate::sys::arch::MARK,
+            intact = const $crate::sys::arch::INTACT as i32,
             looked_up = const $crate::resolve::entries::LOOKED_UP,
             at_traced_export = const $crate::resolve::entries::TRACED_EXPORT,
             at_traced_looked_up = const $crate::resolve::entries::TRACED_LOOKED_UP,

@@ -134,6 +134,42 @@ pub unsafe fn by_resolver(resolver: usize) -> usize {
     }
 }
 
+/// The number that the patchable instructions of our entries load: "cu".
+pub const MARK: u32 = u16::from_le_bytes(*b"cu") as u32;
+/// The first instruction of an entry that nobody has patched: `movz w9, #MARK`.
+pub const INTACT: u32 = 0x5280_0009 | MARK << 5;
+
+/// Returns where the code at an address jumps to, in the forms that patchers write: `b`, and `ldr` of a literal, `adrp` with
+/// `add`, or `movz` with `movk`, followed by `br`. `word` reads eight bytes of memory. Returns `None` for other code, such as a
+/// breakpoint.
+pub fn jump_target(code: &[u8; 16], at: usize, word: impl Fn(usize) -> Option<usize>) -> Option<usize> {
+    let [first, second, third, fourth] = core::array::from_fn(|index| {
+        code[4 * index..].first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes))
+    });
+    let is_jump = |instruction: u32| instruction & 0xffff_fc1f == 0xd61f_0000;
+    // A field of `bits` bits from bit `from` on, as a signed number.
+    let signed = |instruction: u32, from: u32, bits: u32| {
+        ((instruction << (32 - from - bits)) as i32 >> (32 - bits)) as isize
+    };
+    if first >> 26 == 0b000101 {
+        return Some(at.wrapping_add_signed(signed(first, 0, 26) * 4));
+    }
+    if first >> 24 == 0x58 && is_jump(second) {
+        return word(at.wrapping_add_signed(signed(first, 5, 19) * 4));
+    }
+    if first & 0x9f00_0000 == 0x9000_0000 && second & 0xffc0_0000 == 0x9100_0000 && is_jump(third) {
+        let pages = signed(first, 5, 19) << 2 | (first >> 29 & 3) as isize;
+        let page = (at & !0xfff).wrapping_add_signed(pages << 12);
+        return Some(page + (second >> 10 & 0xfff) as usize);
+    }
+    if first & 0xffe0_0000 == 0xd280_0000 && is_jump(fourth) {
+        let part =
+            |instruction: u32| ((instruction >> 5 & 0xffff) as usize) << (16 * (instruction >> 21 & 3));
+        return Some(part(first) | part(second) | part(third));
+    }
+    None
+}
+
 /// What valgrind answers to a request: a sequence of instructions that do nothing, and that its own processor knows. 0
 /// without it.
 pub fn valgrind(words: &[usize; 6]) -> usize {

@@ -17,9 +17,9 @@ use cupeer_spec::record::BlockHeader;
 use super::memory::Region;
 
 pub use own::{
-    BEHIND_DESCRIPTION, COUNTER, FIRST_VERSION, LARGEST_PAGE, SAVED_NUMBERS, Saved, add, asynchronous,
-    by_resolver, forward_asynchronously, kept_by, on_stack, page_size, saved_registers, stack_height, thread,
-    thread_description, thread_pointer, ticks, valgrind,
+    BEHIND_DESCRIPTION, COUNTER, FIRST_VERSION, INTACT, LARGEST_PAGE, MARK, SAVED_NUMBERS, Saved, add,
+    asynchronous, by_resolver, forward_asynchronously, jump_target, kept_by, on_stack, page_size,
+    saved_registers, stack_height, thread, thread_description, thread_pointer, ticks, valgrind,
 };
 pub(crate) use own::{common_asm, deciding_entry};
 

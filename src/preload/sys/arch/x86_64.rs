@@ -102,6 +102,31 @@ pub unsafe fn by_resolver(resolver: usize) -> usize {
     unsafe { core::mem::transmute::<usize, unsafe extern "C" fn() -> usize>(resolver)() }
 }
 
+/// The number that the patchable instructions of our entries load: "cupe".
+pub const MARK: u32 = u32::from_le_bytes(*b"cupe");
+/// The first four bytes of an entry that nobody has patched: the opcode of `mov eax`, and three bytes of [`MARK`].
+pub const INTACT: u32 = MARK << 8 | 0xb8;
+
+/// Returns where the code at an address jumps to, in the forms that patchers write: `jmp rel32`, `jmp rel8`, `jmp *disp32(%rip)`,
+/// `mov $imm64, %reg` with `jmp *%reg`, and `push` with `ret`. `word` reads eight bytes of memory. Returns `None` for other
+/// code, such as a breakpoint.
+pub fn jump_target(code: &[u8; 16], at: usize, word: impl Fn(usize) -> Option<usize>) -> Option<usize> {
+    let four = |from: usize| code[from..].first_chunk().map_or(0, |bytes| i32::from_le_bytes(*bytes));
+    let eight = |from: usize| code[from..].first_chunk().map_or(0, |bytes| usize::from_le_bytes(*bytes));
+    match *code {
+        [0xe9, ..] => Some(at.wrapping_add(5).wrapping_add_signed(four(1) as isize)),
+        [0xeb, near, ..] => Some(at.wrapping_add(2).wrapping_add_signed(near as i8 as isize)),
+        [0xff, 0x25, ..] => word(at.wrapping_add(6).wrapping_add_signed(four(2) as isize)),
+        [0x48, 0xb8..=0xbf, _, _, _, _, _, _, _, _, 0xff, 0xe0..=0xe7, ..]
+        | [0x49, 0xb8..=0xbf, _, _, _, _, _, _, _, _, 0x41, 0xff, 0xe0..=0xe7, ..]
+        | [0x48, 0xb8..=0xbf, _, _, _, _, _, _, _, _, 0x50..=0x57, 0xc3, ..] => Some(eight(2)),
+        [0x68, _, _, _, _, 0xc7, 0x44, 0x24, 0x04, _, _, _, _, 0xc3, ..] => {
+            Some(four(1) as u32 as usize | (four(9) as u32 as usize) << 32)
+        }
+        _ => None,
+    }
+}
+
 /// What valgrind answers to a request: a sequence of instructions that do nothing, and that its own processor knows. 0
 /// without it.
 pub fn valgrind(words: &[usize; 6]) -> usize {

@@ -18,7 +18,7 @@ mod processor;
 mod row;
 mod rule;
 
-use super::{arch, stack};
+use super::{arch, elf, stack};
 use core::mem::MaybeUninit;
 use core::ops::Range;
 use eh_frame::Tables;
@@ -90,6 +90,15 @@ pub fn each_frame(caller: usize, most: usize, mut found: impl FnMut(usize) -> bo
             return;
         }
     }
+}
+
+/// Returns true if both addresses belong to one function, as the unwind information of their object has it.
+pub fn is_same_function(one: usize, other: usize) -> bool {
+    elf::unwind_table(one).filter(|table| elf::unwind_table(other) == Some(*table)).is_some_and(|table| {
+        let mut tables = Tables::at(table);
+        let first = tables.search(one);
+        first.is_some() && first == tables.search(other)
+    })
 }
 
 impl Walk {
