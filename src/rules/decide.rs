@@ -30,7 +30,7 @@ pub use world::{
 };
 
 use crate::reason::Reason;
-use crate::{Confidence, RULES, Rule};
+use crate::{Cache, Confidence, RULES, Rule};
 use cupeer_spec::effect::{self, Shared};
 use cupeer_spec::function::{Direction, FnId};
 use cupeer_spec::record::slot::{MOST_ARGS, shape};
@@ -127,6 +127,8 @@ pub struct Found<'a, O> {
     pub argument: &'static str,
     /// What it is about: the role of each, and what the world calls it.
     pub objects: &'a [(u32, O)],
+    /// The cache that alone has it open: by design.
+    pub cache: Option<&'static Cache>,
 }
 
 /// What came of asking a rule.
@@ -171,7 +173,19 @@ impl<W: World> Judge<'_, W> {
         argument: &'static str,
         objects: &[(u32, W::Object)],
     ) -> Verdict {
-        (self.report)(&Found { reason, confidence, argument, objects });
+        self.broken_for(reason, confidence, argument, objects, None)
+    }
+
+    /// The same of what others have open: of them all, a cache may be the only one.
+    fn broken_for(
+        &mut self,
+        reason: Reason,
+        confidence: Confidence,
+        argument: &'static str,
+        objects: &[(u32, W::Object)],
+        cache: Option<&'static Cache>,
+    ) -> Verdict {
+        (self.report)(&Found { reason, confidence, argument, objects, cache });
         Verdict::Broken
     }
 

@@ -6,6 +6,7 @@
 //! is known of the world, which the library (`src/preload/check/world.rs`) and the report (`src/report/findings`) tell.
 
 mod at_call;
+mod caches;
 mod causes;
 mod entries {
     pub mod driver;
@@ -18,11 +19,13 @@ mod entries {
     pub mod vmm;
 }
 pub mod decide;
+pub mod probes;
 pub mod reason;
 mod set;
 mod words;
 
 pub use at_call::ONLY_AT_THE_CALL;
+pub use caches::{CACHES, Cache, OF_OPENERS};
 pub use causes::{Cause, causes};
 pub use cupeer_spec::record::slot::finding::{Confidence, Severity};
 pub use set::{RuleSet, SetError, is_file, known_rule};
@@ -149,8 +152,13 @@ impl RuleSpec {
 
     /// The reason why a library may break it, by the library's path.
     pub fn usual_for(&self, library: &[u8]) -> Option<&'static Usual> {
-        let name = library.rsplit(|byte| *byte == b'/').next().unwrap_or(library);
-        self.usual.iter().find(|usual| name.starts_with(usual.library.as_bytes()))
+        self.usual.iter().find(|usual| is_from(library, usual.library))
+    }
+
+    /// How bad it is in a call of a library, by its path; `cache` is what alone has it open that the finding is about.
+    pub fn severity_in(&self, library: &[u8], cache: Option<&Cache>) -> Severity {
+        let is_by_design = cache.is_some() || self.usual_for(library).is_some();
+        if is_by_design { Severity::Note } else { self.severity }
     }
 
     /// What it rests on at one of its functions.
@@ -181,6 +189,19 @@ impl Rule {
     /// The rule of a name.
     pub fn of(name: &str) -> Option<Rule> {
         RULES.iter().find(|rule| rule.name == name).map(|rule| rule.id)
+    }
+}
+
+/// Whether a library, by its path, is meant by a name: its file name begins with that or, where the name ends in a slash,
+/// one of its directories has it.
+pub fn is_from(library: &[u8], name: &str) -> bool {
+    let mut parts = library.split(|byte| *byte == b'/');
+    match name.strip_suffix('/') {
+        Some(directory) => {
+            let file = parts.next_back();
+            file.is_some() && parts.any(|part| part == directory.as_bytes())
+        }
+        None => parts.next_back().is_some_and(|file| file.starts_with(name.as_bytes())),
     }
 }
 

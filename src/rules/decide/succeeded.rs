@@ -67,7 +67,7 @@ impl<W: World> Judge<'_, W> {
             let is_certain = importers.running > 0;
             let confidence = if is_certain { Confidence::Certain } else { Confidence::Inferred };
             let objects = [(role::EXPORT, before.object), (role::OPENING, importers.first.1)];
-            verdict = self.broken(reason, confidence, argument, &objects);
+            verdict = self.broken_for(reason, confidence, argument, &objects, importers.cache);
         }
         verdict
     }
@@ -179,6 +179,8 @@ impl<W: World> Judge<'_, W> {
         let is_certain = is_sure && importers.running > 0;
         let confidence = if is_certain { Confidence::Certain } else { Confidence::Inferred };
         let objects = [(role::EXPORT, export.object), (role::OPENING, importers.first.1)];
-        self.broken(reason, confidence, argument, &objects)
+        // Events are no cache's: whoever has one open waits for it.
+        let cache = importers.cache.filter(|_| kind != Object::Event);
+        self.broken_for(reason, confidence, argument, &objects, cache)
     }
 }

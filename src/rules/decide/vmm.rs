@@ -35,6 +35,11 @@ impl super::Call<'_> {
         Some(Wanted { types, device: (kind == CUmemLocation::DEVICE).then_some(id) })
     }
 
+    /// The handle types with which an allocation, or a pool, is to be created.
+    pub(crate) fn handle_types(&self) -> Option<i32> {
+        Some(self.wanted()?.types)
+    }
+
     /// The devices of its array argument that get access.
     fn devices(&self) -> impl Iterator<Item = i32> {
         let all = self.elements.chunks_exact(12).filter_map(|one| Some((number(one, 0)?, number(one, 4)?)));

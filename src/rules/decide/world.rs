@@ -1,8 +1,8 @@
 //! What is known of the world around a call: told by whoever asks for a decision.
 
 use super::{Allocation, Mapping, Pool};
-use crate::Confidence;
 use crate::reason::{Ago, Device, Process};
+use crate::{Cache, Confidence};
 use cupeer_spec::effect::Object;
 use cupeer_spec::record::live::LIBRARY;
 use cupeer_spec::value::EXPORTER;
@@ -413,8 +413,10 @@ pub struct Importers<O> {
     pub running: u64,
     /// Those of which nobody tells whether they run.
     pub unknown: u64,
-    /// One of them: one that runs, where there is any.
+    /// One of them: one that is no cache, and one that runs, where there is any.
     pub first: (Process, O),
     /// How often that one has opened it and closed it; zeros where it is not known.
     pub uses: (u64, u64),
+    /// The cache that has it open, where nobody else has.
+    pub cache: Option<&'static Cache>,
 }

@@ -295,7 +295,8 @@ pub struct Entry {
     pub monotonic: u64,
     /// How often it was opened and not closed.
     pub count: u32,
-    /// Of what was exported: [`ended`]. An entry that has ended and that nobody has open is a tombstone. In
+    /// Of what was exported: [`ended`]; of what was opened: [`opened`]. An export that has ended and that nobody has open
+    /// is a tombstone. In
     /// the file, the lap stands in bits 16 to 29; who has read an entry finds 0 there.
     pub ended: u32,
     /// The thread.
@@ -349,6 +350,12 @@ pub mod ended {
     pub const WHILE_OPEN: u32 = 2;
     /// It went with its context.
     pub const WITH_CONTEXT: u32 = 4;
+}
+
+/// How what was opened is open.
+pub mod opened {
+    /// A library opened it that is not the one in [`super::Entry::library`].
+    pub const BY_OTHERS: u32 = 8;
 }
 
 /// The bytes that are kept of a library's file name.

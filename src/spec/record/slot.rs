@@ -316,7 +316,7 @@ pub mod finding {
     }
 
     /// How bad it is that a rule is broken.
-    #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+    #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
     pub enum Severity {
         /// Worth knowing. Programs that are right do this, too.
         Note,

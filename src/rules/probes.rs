@@ -1,0 +1,216 @@
+//! **The probes**: calls that programs make to ask something, and that fail where the answer is no.
+//!
+//! The answer to a probe is expected: reports count it under "Expected failures", and nothing else tells of it. Each entry
+//! says what is asked, who may ask it, and which source does. `cuPointerGetAttribute` and `cuPointerGetAttributes` of host
+//! memory are probes, too (UCX, src/uct/cuda/cuda_copy/cuda_copy_md.c), but no such call is ever recorded.
+
+use crate::decide::Call;
+use crate::is_from;
+use cupeer_spec::function::FnId::{self, *};
+use cupeer_spec::results::Result::{self, *};
+use cupeer_spec::value::Shareable;
+
+/// One probe.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Probe {
+    /// The functions.
+    pub functions: &'static [FnId],
+    /// What they return where the answer is no.
+    pub results: &'static [Result],
+    /// Whether only an allocation with a FABRIC handle asks it.
+    pub wants_fabric: bool,
+    /// Who asks it, in the form of [`is_from`]; empty for anybody.
+    pub callers: &'static [&'static str],
+    /// What the thread has to do later to show that it only asked.
+    pub follow_up: Option<FollowUp>,
+    /// What is asked, as a clause.
+    pub why: &'static str,
+    /// Who does so: project, file and function.
+    pub sources: &'static [&'static str],
+}
+
+/// What a thread does after a probe that was answered with no.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum FollowUp {
+    /// It creates memory with another handle type.
+    OtherHandleType,
+    /// It imports another pointer into the same pool.
+    SamePool,
+}
+
+/// All probes. One that needs no follow-up comes before one that does.
+pub static PROBES: &[Probe] = &[
+    Probe {
+        functions: &[cuMemRetainAllocationHandle],
+        results: &[INVALID_VALUE],
+        why: "asks whether memory is virtual: memory of cuMemAlloc and of the host has no allocation handle",
+        sources: &[
+            "UCX src/uct/cuda/cuda_copy/cuda_copy_md.c uct_cuda_copy_detect_vmm",
+            "UCX src/uct/cuda/cuda_ipc/cuda_ipc_md.c",
+            "NCCL src/transport/p2p.cc ipcRegisterBuffer",
+            "NIXL nixlCudaMemCtxImpl::queryVmm",
+            "MSCCL++ src/core/gpu_ipc_mem.cc",
+        ],
+        ..PROBE
+    },
+    Probe {
+        functions: &[cuMemCreate],
+        results: &[NOT_PERMITTED, NOT_SUPPORTED],
+        wants_fabric: true,
+        callers: &["libuct_cuda", "libc10_cuda", "libtorch_cuda"],
+        why: "asks whether fabric handles work: the library goes on without them",
+        sources: &[
+            "UCX src/uct/cuda/cuda_copy/cuda_copy_md.c uct_cuda_copy_mem_alloc_fabric",
+            "PyTorch c10/cuda/PeerToPeerAccess.cpp isFabricSupported",
+        ],
+        ..PROBE
+    },
+    Probe {
+        functions: &[cuMemCreate],
+        results: &[NOT_PERMITTED, NOT_SUPPORTED],
+        wants_fabric: true,
+        follow_up: Some(FollowUp::OtherHandleType),
+        why: "asks whether fabric handles work: the thread then used another handle type",
+        sources: &["NCCL src/allocator.cc ncclMemAlloc"],
+        ..PROBE
+    },
+    Probe {
+        functions: &[cuCtxEnablePeerAccess],
+        results: &[PEER_ACCESS_ALREADY_ENABLED],
+        callers: &["libnccl", "libc10_cuda", "libtorch_cuda", "cupy_backends/"],
+        why: "makes sure that access is enabled, whoever enabled it",
+        sources: &[
+            "NCCL src/transport/p2p.cc p2pMap",
+            "NCCL src/transport/net.cc sendConnect",
+            "PyTorch c10/cuda/CUDACachingAllocator.cpp enablePeerAccess",
+            "PyTorch torch/csrc/cuda/CUDAPluggableAllocator.cpp enablePeerAccess",
+            "CuPy cupy_backends/cuda/api/runtime.pyx _deviceEnsurePeerAccess",
+        ],
+        ..PROBE
+    },
+    Probe {
+        functions: &[cuMemPoolImportPointer],
+        results: &[INVALID_VALUE],
+        follow_up: Some(FollowUp::SamePool),
+        why: "asks whether a pointer is of this pool: the thread then imported one that is",
+        sources: &[
+            "cuda-samples Samples/2_Concepts_and_Techniques/streamOrderedAllocationIPC/streamOrderedAllocationIPC.cu childProcess",
+        ],
+        ..PROBE
+    },
+];
+
+/// What entries leave out.
+const PROBE: Probe = Probe {
+    functions: &[],
+    results: &[],
+    wants_fabric: false,
+    callers: &[],
+    follow_up: None,
+    why: "",
+    sources: &[],
+};
+
+impl Probe {
+    /// The probe that a call that failed may be; `None` where it is none. `is_by` says whether one of some libraries made
+    /// it, in the form of [`is_from`]; it is asked only where that matters.
+    pub fn of(call: &Call, is_by: impl Fn(&[&str]) -> bool) -> Option<&'static Probe> {
+        let mut probes = PROBES.iter().filter(|probe| probe.is_asked(call));
+        probes.find(|probe| probe.callers.is_empty() || is_by(probe.callers))
+    }
+
+    /// Whether the call asks it, whoever makes it.
+    fn is_asked(&self, call: &Call) -> bool {
+        self.functions.contains(&call.function)
+            && self.results.iter().any(|known| *known as i32 == call.result)
+            && (!self.wants_fabric || call.handle_types().is_some_and(|types| types & Shareable::FABRIC != 0))
+    }
+}
+
+impl FollowUp {
+    /// What it is about: probes of one thread that have this in common have one follow-up.
+    pub fn about(self, call: &Call) -> u64 {
+        match self {
+            FollowUp::OtherHandleType => 0,
+            FollowUp::SamePool => call.argument("pool").unwrap_or(0),
+        }
+    }
+
+    /// The follow-up that a call is, if any.
+    pub fn of(call: &Call) -> Option<FollowUp> {
+        match call.function {
+            cuMemCreate => {
+                let types = call.handle_types()?;
+                let is_other = types != 0 && types & Shareable::FABRIC == 0;
+                is_other.then_some(FollowUp::OtherHandleType)
+            }
+            cuMemPoolImportPointer => (call.result == 0).then_some(FollowUp::SamePool),
+            _ => None,
+        }
+    }
+}
+
+/// Whether a library, by its path, is one of some.
+pub fn is_one_of(library: &[u8], names: &[&str]) -> bool {
+    names.iter().any(|name| is_from(library, name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cupeer_spec::record::slot::MOST_ARGS;
+
+    fn of(function: FnId, result: Result, types: i32, library: &str) -> Option<&'static Probe> {
+        let mut args = [0; MOST_ARGS];
+        if let Some((index, _)) = function.spec().argument("prop") {
+            let place = &mut args[function.spec().place(index)];
+            place[4..8].copy_from_slice(&types.to_le_bytes());
+        }
+        let call = Call { function, result: result as i32, args: &args, shape: !0, elements: &[] };
+        Probe::of(&call, |names| is_one_of(library.as_bytes(), names))
+    }
+
+    #[test]
+    fn each_has_its_words_and_its_sources() {
+        for probe in PROBES {
+            assert!(!probe.functions.is_empty() && !probe.results.is_empty() && !probe.sources.is_empty());
+            assert!(!probe.why.is_empty() && !probe.why.ends_with('.'), "{}", probe.why);
+            assert!(probe.sources.iter().all(|source| source.contains(' ') || source.contains("::")));
+            assert!(!probe.results.contains(&SUCCESS));
+        }
+    }
+
+    #[test]
+    fn some_are_anybodys_and_some_are_of_a_library() {
+        assert!(of(cuMemRetainAllocationHandle, INVALID_VALUE, 0, "/bin/app").is_some());
+        let enabled = |library| of(cuCtxEnablePeerAccess, PEER_ACCESS_ALREADY_ENABLED, 0, library);
+        let cupy = "/lib/python3/cupy_backends/cuda/api/runtime.cpython-312-x86_64-linux-gnu.so";
+        for library in ["/usr/lib/libnccl.so.2", "/x/libc10_cuda.so", "libtorch_cuda.so", cupy] {
+            assert!(enabled(library).is_some(), "{library}");
+        }
+        for library in
+            ["/bin/app", "", "/x/libnotnccl.so", "/cupy_backends_of_mine/x.so", "/bin/cupy_backends"]
+        {
+            assert!(enabled(library).is_none(), "{library}");
+        }
+    }
+
+    #[test]
+    fn the_same_code_of_another_function_and_another_code_of_the_same_are_none() {
+        assert!(of(cuMemMap, INVALID_VALUE, 0, "/bin/app").is_none());
+        assert!(of(cuMemRetainAllocationHandle, NOT_INITIALIZED, 0, "/bin/app").is_none());
+        assert!(of(cuIpcOpenMemHandle_v2, INVALID_VALUE, 0, "libuct_cuda.so.0").is_none());
+    }
+
+    #[test]
+    fn fabric_handles_are_asked_for_by_name_and_need_a_follow_up_else() {
+        let follow_up =
+            |types, library| of(cuMemCreate, NOT_PERMITTED, types, library).map(|probe| probe.follow_up);
+        let (fabric, fd) = (Shareable::FABRIC, Shareable::DESCRIPTOR);
+        assert_eq!(follow_up(fabric, "libuct_cuda.so.0"), Some(None));
+        assert_eq!(follow_up(fabric | fd, "libnccl.so.2"), Some(Some(FollowUp::OtherHandleType)));
+        assert_eq!(follow_up(fabric, "/bin/app"), Some(Some(FollowUp::OtherHandleType)));
+        assert_eq!(follow_up(fd, "/bin/app"), None);
+        assert_eq!(follow_up(fd, "libuct_cuda.so.0"), None);
+    }
+}
