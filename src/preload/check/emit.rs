@@ -2,6 +2,7 @@
 //! may stop the program.
 
 use super::c_types::{cupeer_finding, cupeer_finding_callback};
+use super::held::{self, Question};
 use super::say::{self, FindingText, SourceLine};
 use super::world::Call;
 use crate::driver::questions;
@@ -21,7 +22,7 @@ use core::sync::atomic::{
     Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
 use cupeer_rules::decide::Found;
-use cupeer_rules::{Rule, Severity};
+use cupeer_rules::{Cache, Rule, Severity};
 use cupeer_spec::env::Level;
 use cupeer_spec::question::Room;
 use cupeer_spec::record;
@@ -56,16 +57,24 @@ impl Scratch {
     }
 }
 
+/// When others than the record hear of a finding.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Heard {
+    /// At once.
+    Now,
+    /// When the process ends, unless the thread follows the call up.
+    Later(Question),
+}
+
 /// A rule is broken.
-pub fn finding(call: &Call, found: &Found<Entry>) {
-    let rule = found.reason.rule();
-    let hint = found.reason.hint();
-    told(call, rule, found.confidence, found.argument, found.objects, &found.reason, hint);
+pub fn finding(call: &Call, found: &Found<Entry>, heard: Heard) {
+    let &Found { ref reason, confidence, argument, objects, cache } = found;
+    told(call, reason.rule(), confidence, argument, objects, reason, (reason.hint(), cache), heard);
 }
 
 /// No rule is broken, and the call failed.
-pub fn explanation(call: &Call, rule: Rule, words: &dyn fmt::Display) {
-    told(call, rule, Confidence::Inferred, "", &[], words, rule.spec().hint);
+pub fn explanation(call: &Call, rule: Rule, words: &dyn fmt::Display, heard: Heard) {
+    told(call, rule, Confidence::Inferred, "", &[], words, (rule.spec().hint, None), heard);
 }
 
 /// Whether the rule says why a call failed without being broken: said whatever the level, and once for each result.
@@ -81,7 +90,8 @@ fn told(
     argument: &'static str,
     objects: &[(u32, Entry)],
     reason: &dyn fmt::Display,
-    hint: &'static str,
+    (hint, cache): (&'static str, Option<&'static Cache>),
+    heard: Heard,
 ) {
     let Some(check) = &settings::get().check else { return };
     let spec = rule.spec();
@@ -92,16 +102,17 @@ fn told(
         return;
     }
     let usual = spec.usual_for(caller.library);
-    let severity = if usual.is_some() { Severity::Note } else { spec.severity };
+    let severity = spec.severity_in(caller.library, cache);
     let (key, most) = if is_explanation(rule) {
         (u64::from(call.id as u16) << 32 | u64::from(call.result as u32), 1)
     } else {
         // Where the runtime called, whoever called that.
         (caller.library.as_ptr() as u64 ^ (caller.offset as u64) << 20, MOST_ALIKE)
     };
-    let before = count(rule, key);
+    // What is by design hides nothing that is not.
+    let before = count(rule, key ^ (severity as u64) << 48 ^ u64::from(heard != Heard::Now) << 52);
     // Whether anything was found is all that the launcher asks: it may be told once.
-    if [0, u32::MAX].contains(&before) && severity > Severity::Note {
+    if [0, u32::MAX].contains(&before) && severity > Severity::Note && heard == Heard::Now {
         status::found();
     }
     let number = call.id.spec().args.iter().position(|arg| arg.name == argument && !argument.is_empty());
@@ -109,22 +120,28 @@ fn told(
     if before >= most {
         let mut line = [0u8; 64];
         item_of(call.slot, detail::FINDING, filled(&mut line, &[&head, spec.name.as_bytes()]));
-        return stop(check, rule, &caller, None);
+        return stop(check, rule, &caller, None, heard);
     }
     Scratch::with(|scratch| {
         let Scratch { message, json, text, item, python, source } = scratch;
         let _ = write!(Tame(&mut *message), "{reason}");
         if let Some(usual) = usual {
             let _ = write!(message, "; {} does so: {}", usual.library, usual.why);
+        } else if let Some(cache) = cache {
+            let _ = write!(message, "; {}", cache.why);
         }
         let message = core::str::from_utf8(message.bytes()).unwrap_or("");
-        let hint = if usual.is_some() { "Nothing to do: that is known of this library." } else { hint };
+        let hint = match (usual, cache) {
+            (Some(_), _) => "Nothing to do: that is known of this library.",
+            (None, Some(cache)) => cache.hint,
+            (None, None) => hint,
+        };
         let is_said = match check.level {
             // What comes again at one place is in the summary.
             Level { severity: least, is_brief: true } => severity >= least && before == 0,
             Level { severity: least, is_brief: false } => severity >= least || is_explanation(rule),
         };
-        let is_heard = is_said || listener().is_some();
+        let is_heard = is_said || heard == Heard::Now && listener().is_some();
         let said = FindingText {
             call,
             rule: spec,
@@ -144,11 +161,18 @@ fn told(
             let _ = say::json(&said, json);
             let _ = json.push(b"\0");
         }
-        if is_said {
-            tell(&said, check.level.is_brief, json, text);
+        match heard {
+            Heard::Now if is_said => print(rendered(&said, check.level.is_brief, json, text)),
+            Heard::Later(question) if is_said => {
+                let words = rendered(&said, check.level.is_brief, json, text);
+                held::hold(question, severity > Severity::Note, words);
+            }
+            _ => {}
         }
-        call_back(&said, json.bytes());
-        stop(check, rule, &caller, Some(message));
+        if heard == Heard::Now {
+            call_back(&said, json.bytes());
+        }
+        stop(check, rule, &caller, Some(message), heard);
     });
 }
 
@@ -231,19 +255,35 @@ fn count(rule: Rule, key: u64) -> u32 {
     u32::MAX
 }
 
-/// Says it: in the log where there is one, else on stderr.
-fn tell(said: &FindingText, is_brief: bool, json: &Line, text: &mut Line) {
-    let is_json = settings::get().log == Some(LogForm::Json);
-    if is_json {
+/// What is said of it.
+fn rendered<'a>(said: &FindingText, is_brief: bool, json: &'a Line, text: &'a mut Line) -> &'a [u8] {
+    if settings::get().log == Some(LogForm::Json) {
         let json = json.bytes();
-        return log::finding(core::str::from_utf8(&json[..json.len().saturating_sub(1)]).unwrap_or("null"));
+        return &json[..json.len().saturating_sub(1)];
     }
     let _ = if is_brief { say::brief(said, text) } else { say::paragraph(said, text) };
-    if settings::get().log.is_some() {
-        log::finding(core::str::from_utf8(text.bytes()).unwrap_or(""));
-    } else {
-        message::paragraph(text.bytes());
+    text.bytes()
+}
+
+/// Says it: in the log where there is one, else on stderr.
+fn print(words: &[u8]) {
+    match settings::get().log {
+        Some(form) => {
+            let none = if form == LogForm::Json { "null" } else { "" };
+            log::finding(core::str::from_utf8(words).unwrap_or(none));
+        }
+        None => message::paragraph(words),
     }
+}
+
+/// The process ends: says what was held back, and is not taken back any more.
+pub fn say_held() {
+    held::each_left(|words, is_bad| {
+        if is_bad {
+            status::found();
+        }
+        print(words);
+    });
 }
 
 /// Who is told, with what is passed on. Replaced, never freed: another thread may be about to call it.
@@ -308,7 +348,10 @@ fn call_back(said: &FindingText, json: &[u8]) {
 }
 
 /// Ends the program, or stops it for a debugger, where that was asked for.
-fn stop(check: &Check, rule: Rule, caller: &Caller, message: Option<&str>) {
+fn stop(check: &Check, rule: Rule, caller: &Caller, message: Option<&str>, heard: Heard) {
+    if heard != Heard::Now {
+        return;
+    }
     let name = rule.spec().name;
     if check.abort_on.contains(rule, caller.library) {
         message::line(format_args!("aborting at {name}: {}", message.unwrap_or("once more")));

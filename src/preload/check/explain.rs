@@ -1,16 +1,16 @@
 //! Explains a call that failed without breaking a rule: what may have caused it, the likeliest first. What was ruled out is
 //! not said.
 
-use super::emit;
+use super::emit::{self, Heard};
 use super::world::Call;
 use core::fmt;
 use cupeer_rules::decide::{Verdict, World, verdict};
 use cupeer_rules::{RULES, Rule, RuleSpec, causes};
 use cupeer_spec::effect::Shared;
 
-pub fn failure(call: &Call) {
+pub fn failure(call: &Call, heard: Heard) {
     let rule = if call.is_documented() { Rule::CallFailed } else { Rule::DriverUndocumented };
-    emit::explanation(call, rule, &Explanation(call));
+    emit::explanation(call, rule, &Explanation(call), heard);
 }
 
 struct Explanation<'a>(&'a Call<'a>);

@@ -17,8 +17,8 @@ use crate::sys::{elf, environment, neighbour};
 use core::cell::Cell;
 use core::fmt::{self, Write};
 use cupeer_rules::decide::{
-    self, Allocation, Closed, ClosedBy, Ended, Ending, Export, FreedBefore, HadContext, Life, Mapping, Node,
-    Openers, Opening, Peers, Pointer, Pool, Ptrace, World,
+    self, Allocation, Closed, ClosedBy, Ended, Ending, Export, FreedBefore, HadContext, Importers, Life,
+    Mapping, Node, Openers, Opening, Peers, Pointer, Pool, Ptrace, World,
 };
 use cupeer_rules::reason::{Ago, Device, Process};
 use cupeer_spec::effect::{Effect, Object};
@@ -451,9 +451,8 @@ impl World for Call<'_> {
             let known = all.get_or_insert(Ending { handles: 0, ..one });
             known.handles += 1;
             let (before, now) = (known.importers, one.importers);
-            if (now.running > 0, now.running + now.unknown)
-                > (before.running > 0, before.running + before.unknown)
-            {
+            let worth = |of: &Importers<Entry>| (of.cache.is_none(), of.running > 0, of.running + of.unknown);
+            if worth(&now) > worth(&before) {
                 *known = Ending { handles: known.handles, ..one };
             }
         });

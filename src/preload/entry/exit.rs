@@ -2,6 +2,7 @@
 //!
 //! Whoever is killed passes here no more, and neither does a program that asks the kernel itself to end it.
 
+use crate::check;
 use crate::record;
 use crate::resolve::dlsym;
 use crate::settings;
@@ -64,6 +65,7 @@ pub unsafe extern "C" fn _Exit(status: c_int) -> ! {
 }
 
 fn leave(status: c_int, next: &AtomicUsize) -> ! {
+    check::say_held();
     record::ends(End::Returned(status as u8));
     let next = next.load(Relaxed);
     if next != 0 {

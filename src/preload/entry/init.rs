@@ -1,6 +1,7 @@
 //! What runs unasked: next to nothing when the library is loaded, and a search for escapes when it is unloaded.
 
 use super::{exit, exports};
+use crate::check;
 use crate::fault::inject;
 use crate::log::status;
 use crate::resolve::{deep, dlclose, dlerror, dlsym, dlvsym, driver, escapes, runtime};
@@ -34,6 +35,7 @@ fn at_load() {
 
 /// Names what escaped. Nothing else depends on it, because many programs end without it.
 extern "C" fn at_unload() {
+    check::say_held();
     status::ended();
     let is_heard = log::is_on() || settings::get().record.is_some();
     if is_heard && driver::is_anywhere() {

@@ -3,10 +3,11 @@
 use super::live;
 use super::process::pid_namespace;
 use crate::sys::life;
+use cupeer_rules::Cache;
 use cupeer_rules::decide::{Importers, Life};
 use cupeer_rules::reason::Process;
 use cupeer_spec::record::end::End;
-use cupeer_spec::record::live::{Entry, kind, owner};
+use cupeer_spec::record::live::{Entry, kind, library_name, opened, owner};
 use cupeer_spec::record::slot::finding::Confidence;
 
 /// The process of an entry.
@@ -41,7 +42,9 @@ pub fn has_died(entry: &Entry) -> Option<Confidence> {
 /// for when somebody may have.
 pub fn importers(export_kind: u32, fingerprint: u64) -> Option<Importers<Entry>> {
     let wanted = kind::exported_object(export_kind).map(kind::opened)?;
-    let (mut running, mut unknown, mut first) = (0, 0, None);
+    let (mut running, mut unknown) = (0, 0);
+    // With how much it is worth being told of: who is no cache, and who runs, comes first.
+    let mut first: Option<((bool, bool), Entry)> = None;
     live::each(|place| {
         if place.kind() != wanted || place.is_own() {
             return;
@@ -51,23 +54,26 @@ pub fn importers(export_kind: u32, fingerprint: u64) -> Option<Importers<Entry>>
         if entry.fingerprint != fingerprint || entry.count == 0 {
             return;
         }
-        match life_of(&entry) {
-            Life::Runs => {
-                if running == 0 {
-                    first = Some(entry);
-                }
-                running += 1;
-            }
-            Life::Unknown => {
-                first = first.or(Some(entry));
-                unknown += 1;
-            }
-            Life::Gone | Life::Silent => {}
+        let runs = match life_of(&entry) {
+            Life::Runs => true,
+            Life::Unknown => false,
+            Life::Gone | Life::Silent => return,
+        };
+        *if runs { &mut running } else { &mut unknown } += 1;
+        let worth = (cache_of(&entry).is_none(), runs);
+        if first.is_none_or(|(known, _)| known < worth) {
+            first = Some((worth, entry));
         }
     });
-    first.map(|first| {
+    first.map(|(_, first)| {
         let (opened, open) = (first.inside, u64::from(first.count));
         let uses = if opened < open { (0, 0) } else { (opened, opened - open) };
-        Importers { running, unknown, first: (process_of(&first), first), uses }
+        let cache = cache_of(&first);
+        Importers { running, unknown, first: (process_of(&first), first), uses, cache }
     })
+}
+
+/// The cache for which a process has something open; `None` where a library that has none has opened it, too.
+fn cache_of(entry: &Entry) -> Option<&'static Cache> {
+    Cache::of(library_name(&entry.library)).filter(|_| entry.ended & opened::BY_OTHERS == 0)
 }

@@ -163,7 +163,7 @@ pub fn after(id: FnId, args: &[u8; MOST_ARGS], result: i32, noted: &BeforeCall, 
             }
             Effect::Opens(Shared { object, by, handle }) => {
                 let (fingerprints, address) = (fingerprints(id, args, handle), number(id, args, by));
-                opened(kind::opened(object), fingerprints, address, made);
+                opened(id, kind::opened(object), fingerprints, address, made);
             }
             Effect::Enables(Named { object, by }) => enabled(object, number(id, args, by), made),
             Effect::Ends(_) if made.about.ended != 0 => all_ended(made.about.ended, &by),
@@ -274,11 +274,12 @@ fn owned(address: u64, fingerprint: u64, made: &CallOrigin) {
 }
 
 /// Something of another process was opened.
-fn opened(kind: u32, (fingerprint, checked): (u64, u64), address: u64, made: &CallOrigin) {
+fn opened(id: FnId, kind: u32, (fingerprint, checked): (u64, u64), address: u64, made: &CallOrigin) {
     let key = own_key(live::own(), kind, address, 0);
     // A damaged copy of a handle is the same mapping by another name where the driver checks the same bytes.
     if let Some(place) = live::find_where(key, |place| place.checked() == checked && count_in(place)) {
         place.count_opening();
+        note_library(&place, id, made.caller);
         return;
     }
     // What else is open there has ended without our seeing how; what is being closed, its closer gives up.
@@ -295,6 +296,19 @@ fn opened(kind: u32, (fingerprint, checked): (u64, u64), address: u64, made: &Ca
     if let Some(export) = kind::export_of(kind).and_then(|export| live::find(handle_key(export, fingerprint)))
     {
         export.change(|uses| Some(Uses { count: uses.count + 1, ..uses }));
+    }
+}
+
+/// Notes where rules are checked that another library than the first has opened something.
+fn note_library(place: &live::Place, id: FnId, caller: usize) {
+    // One place in the runtime calls for everybody.
+    let is_same = || place.origin().1 == caller as u64 && !Caller::at(caller).is_runtime();
+    if !is_checked() || is_same() {
+        return;
+    }
+    if place.read().is_some_and(|first| first.library != Caller::of(caller, id, true).file()) {
+        let how = spec::opened::BY_OTHERS as u16;
+        place.change(|uses| Some(Uses { ended: uses.ended | how, ..uses }));
     }
 }
 
