@@ -10,7 +10,7 @@ use crate::tables::{Call as Row, Calls, Mark, Marks};
 use anyhow::{Context, Result};
 use cupeer_record::{Call, Clock, Event, Outcome, Process};
 use cupeer_report::model::Fingerprint;
-use cupeer_report::{Stacks, handle, is_usual};
+use cupeer_report::{Stacks, handle, is_usual, why_expected};
 use cupeer_spec::function::{FnId, Library};
 use cupeer_spec::results::ResultSpec;
 use std::collections::HashMap;
@@ -201,7 +201,8 @@ impl Reading<'_> {
             peer_device: details.devices.1,
             stack,
             message: message.as_deref(),
-            is_usual: matches!(call.outcome, Outcome::Returned(result) if result != 0 && is_usual(call.function, result)),
+            is_usual: matches!(call.outcome, Outcome::Returned(result) if result != 0
+                && (is_usual(call.function, result) || why_expected(self.process, call).is_some())),
         };
         part.push(self.index as u32, row);
         self.read.calls += 1;

@@ -86,7 +86,8 @@ table! {
         stack: Maybe<Long>,
         /// What the driver said.
         message: Maybe<Text>,
-        /// Whether it failed as calls do when all is well: to switch on what is on, or to give back at exit what is gone.
+        /// Whether it failed as calls do when all is well: to switch on what is on, to give back at exit what is gone, or as
+        /// the answer to a probe that the call alone shows.
         is_usual: Flag,
     }
 }

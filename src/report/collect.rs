@@ -82,6 +82,7 @@ pub fn collect(job: &Job, filter: &Filter, keep: Keep) -> Result<Collected> {
         let tally = reading.finish();
         all.tallies.push(tally);
     }
+    all.failures.settle();
     for (index, (process, alive)) in job.processes.iter().zip(alive).enumerate() {
         // The recorder looks at the clock from time to time, also where nothing is called.
         let [begun, later] = [process.header.first, process.header.last]

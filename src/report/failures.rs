@@ -2,16 +2,18 @@
 //!
 //! What belongs here: as much as is shown. However many calls fail, the memory stays the same.
 
+use super::expected::{self, Question, Standing};
 use super::faults::{Cause, MOST_NAMES};
 use super::functions::{Functions, Number};
 use super::ledger::Site;
 use super::ledger::settle::Fate;
-use super::model::{Failure, FailureGroup, MOST_PROCS};
+use super::model::{Failure, FailureGroup, MOST_PROCS, Place};
 use super::numbered::Numbered;
 use super::places::{Places, Stack, Stacks};
 use super::runtime::MadeBy;
 use super::{results, values};
 use cupeer_record::{Call, Clock};
+use cupeer_rules::probes::PROBES;
 use std::collections::{BTreeMap, HashMap};
 
 pub struct Failures {
@@ -19,11 +21,21 @@ pub struct Failures {
     first: BTreeMap<Order, SingleFailure>,
     count: u64,
     groups: HashMap<Key, Group, foldhash::fast::RandomState>,
+    /// Those of which what comes later tells whether they are expected, by the probe, the process, and what it asked.
+    open: HashMap<(usize, Question), Open>,
     rules: Numbered,
 }
 
-/// What failures have in common that are kept as one: process, function, result, place, and whose doing they are.
-type Key = (usize, Number, i32, Stack, Cause);
+/// What failures have in common that are kept as one: process, function, result, place, whose doing they are, and the probe
+/// that they answer.
+type Key = (usize, Number, i32, Stack, Cause, Option<u8>);
+
+/// Failures that may be expected: the number of the probe, and their groups.
+type Open = (u8, Vec<(Key, Group)>);
+
+/// What failures of all processes have in common that are one row: function, result, caller, whose doing they are, and the
+/// probe that they answer.
+type Alike = (Number, i32, Place, Cause, Option<u8>);
 
 /// The order of single failures: when they began, their process, their stream and their number there.
 type Order = (u64, usize, u32, u64);
@@ -48,11 +60,21 @@ pub struct Group {
     pub site: Site,
 }
 
+impl Group {
+    fn add(&mut self, other: Group) {
+        if other.first < self.first {
+            self.site = other.site;
+        }
+        self.count += other.count;
+        (self.first, self.last) = (self.first.min(other.first), self.last.max(other.last));
+    }
+}
+
 impl Failures {
     /// None yet; of single ones, `most` are kept.
     pub fn new(most: usize) -> Self {
         let (first, groups, rules) = (BTreeMap::new(), HashMap::default(), Numbered::default());
-        Failures { most, first, count: 0, groups, rules }
+        Failures { most, first, count: 0, groups, open: HashMap::new(), rules }
     }
 
     /// Notes a call that failed, because of what a fault plan had changed where `follows_fault` says so.
@@ -64,6 +86,7 @@ impl Failures {
         result: i32,
         call: &Call,
         follows_fault: bool,
+        standing: Standing,
         clock: &Clock,
         stacks: &mut Stacks,
     ) {
@@ -78,13 +101,23 @@ impl Failures {
             true => Cause::Followed,
             false => Cause::Driver,
         };
-        let new = Group { count: 0, first: at, last: at, usual, site: Site::of(call, stack, false) };
-        let group = self.groups.entry((process, number, result, stack, cause)).or_insert(new);
-        group.count += 1;
-        if at < group.first {
-            group.site = new.site;
+        let new = Group { count: 1, first: at, last: at, usual, site: Site::of(call, stack, false) };
+        let key = |probe| (process, number, result, stack, cause, probe);
+        match standing {
+            // What follows a fault, a fault plan asked.
+            Standing::Open(probe, question) if cause == Cause::Driver => {
+                let probe = expected::number(probe);
+                let (_, open) = self.open.entry((process, question)).or_insert((probe, Vec::new()));
+                match open.iter_mut().find(|(known, _)| *known == key(None)) {
+                    Some((_, group)) => group.add(new),
+                    None => open.push((key(None), new)),
+                }
+            }
+            Standing::Expected(probe) if cause == Cause::Driver => {
+                self.group(key(Some(expected::number(probe))), new);
+            }
+            _ => self.group(key(None), new),
         }
-        (group.first, group.last) = (group.first.min(at), group.last.max(at));
         if self.first.len() >= self.most {
             if self.first.last_key_value().is_none_or(|((latest, ..), _)| *latest <= at) {
                 return;
@@ -95,6 +128,27 @@ impl Failures {
         let call = Box::new(call.clone());
         let order = (at, process, call.stream, call.seq);
         self.first.insert(order, SingleFailure { duration, number, result, stack, cause, call });
+    }
+
+    fn group(&mut self, key: Key, new: Group) {
+        self.groups.entry(key).and_modify(|group| group.add(new)).or_insert(new);
+    }
+
+    /// What a process has asked was a probe: its failures are expected. Gives the function, result and number of each group.
+    pub fn answered(&mut self, process: usize, question: Question) -> Vec<(Number, i32, u64)> {
+        let Some((probe, groups)) = self.open.remove(&(process, question)) else { return Vec::new() };
+        let answered = groups.into_iter().map(|((process, number, result, stack, cause, _), group)| {
+            self.group((process, number, result, stack, cause, Some(probe)), group);
+            (number, result, group.count)
+        });
+        answered.collect()
+    }
+
+    /// What is open now stays so: these are failures as others are.
+    pub fn settle(&mut self) {
+        for (key, group) in std::mem::take(&mut self.open).into_values().flat_map(|(_, groups)| groups) {
+            self.group(key, group);
+        }
     }
 
     /// The first ones in the order of time, and how many more there are.
@@ -135,8 +189,8 @@ impl Failures {
     /// The failures of a function that fault plans have nothing to do with, and that are no part of what programs do when
     /// all is well, with process and result.
     pub fn of(&self, number: Number) -> impl Iterator<Item = (usize, i32, &Group)> {
-        self.groups.iter().filter_map(move |((process, known, result, _, cause), group)| {
-            let is_one = *known == number && *cause == Cause::Driver && !group.usual;
+        self.groups.iter().filter_map(move |((process, known, result, _, cause, probe), group)| {
+            let is_one = *known == number && *cause == Cause::Driver && !group.usual && probe.is_none();
             is_one.then_some((*process, *result, group))
         })
     }
@@ -150,39 +204,43 @@ impl Failures {
         made_by: &MadeBy,
         places: &mut Places,
     ) -> Vec<FailureGroup> {
-        let mut joined: BTreeMap<_, (Group, Vec<usize>)> = BTreeMap::new();
-        for ((process, number, result, stack, cause), group) in &self.groups {
+        let mut joined: BTreeMap<Alike, (Group, Vec<usize>)> = BTreeMap::new();
+        for ((process, number, result, stack, cause, probe), group) in &self.groups {
             let (caller, _) = places.stack(stacks, *stack);
-            match joined.get_mut(&(*number, *result, caller.clone(), *cause)) {
+            let key = (*number, *result, caller, *cause, *probe);
+            match joined.get_mut(&key) {
                 Some((sum, processes)) => {
                     sum.count += group.count;
                     (sum.first, sum.last) = (sum.first.min(group.first), sum.last.max(group.last));
                     processes.push(*process);
                 }
-                None => drop(joined.insert((*number, *result, caller, *cause), (*group, vec![*process]))),
+                None => drop(joined.insert(key, (*group, vec![*process]))),
             }
         }
-        let row = |((number, result, caller, cause), (sum, mut processes)): (_, (Group, Vec<usize>))| {
-            let runtime = made_by.of(processes[0], sum.site.tid, sum.site.seq);
-            processes.sort_unstable();
-            processes.dedup();
-            let injected_by = if let Cause::Rule(rule) = cause { rule } else { None };
-            FailureGroup {
-                function: functions.name(number),
-                result: results::name(Functions::id(number), result),
-                count: sum.count,
-                injected: matches!(cause, Cause::Rule(_)),
-                injected_by: injected_by.map(|rule| self.rules.name(rule)),
-                follows_fault: cause == Cause::Followed,
-                first_ns: sum.first,
-                last_ns: sum.last,
-                procs: processes.iter().take(MOST_PROCS).map(|p| fates[*p].proc.clone()).collect(),
-                procs_more: processes.len().saturating_sub(MOST_PROCS) as u64,
-                runtime,
-                caller,
-                usual: sum.usual,
-            }
-        };
+        let row =
+            |((number, result, caller, cause, probe), (sum, mut processes)): (Alike, (Group, Vec<usize>))| {
+                let expected = probe.map(|probe| PROBES[usize::from(probe)].why);
+                let runtime = made_by.of(processes[0], sum.site.tid, sum.site.seq);
+                processes.sort_unstable();
+                processes.dedup();
+                let injected_by = if let Cause::Rule(rule) = cause { rule } else { None };
+                FailureGroup {
+                    function: functions.name(number),
+                    result: results::name(Functions::id(number), result),
+                    count: sum.count,
+                    injected: matches!(cause, Cause::Rule(_)),
+                    injected_by: injected_by.map(|rule| self.rules.name(rule)),
+                    follows_fault: cause == Cause::Followed,
+                    first_ns: sum.first,
+                    last_ns: sum.last,
+                    procs: processes.iter().take(MOST_PROCS).map(|p| fates[*p].proc.clone()).collect(),
+                    procs_more: processes.len().saturating_sub(MOST_PROCS) as u64,
+                    runtime,
+                    caller,
+                    usual: sum.usual || expected.is_some(),
+                    expected,
+                }
+            };
         let mut rows: Vec<FailureGroup> = joined.into_iter().map(row).collect();
         rows.sort_by_key(FailureGroup::order);
         rows

@@ -95,6 +95,17 @@ impl Functions {
         }
     }
 
+    /// So many failures of a function were answers to probes: nothing was wrong.
+    pub fn expected(&mut self, number: Number, result: i32, count: u64) {
+        let wrong = self.sums[number].as_mut().map(|sum| &mut sum.wrong);
+        wrong.into_iter().for_each(|wrong| {
+            wrong.retain_mut(|(known, all)| {
+                *all -= if *known == result { count.min(*all) } else { 0 };
+                *all > 0
+            });
+        });
+    }
+
     /// The calls of a function by process; processes that are not there have none.
     pub fn by_process(&self, number: Number) -> &[u64] {
         self.sums[number].as_ref().map_or(&[], |sum| &sum.by_process)

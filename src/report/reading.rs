@@ -5,6 +5,7 @@
 
 use super::callers::OwnCallers;
 use super::collect::Collected;
+use super::expected::{self, Question, Standing};
 use super::faults;
 use super::filter::Filter;
 use super::findings::{self, MadeCall, Sight};
@@ -25,7 +26,7 @@ use anyhow::Result;
 use cupeer_record::{Call, Clock, Event, Outcome, Process};
 use cupeer_spec::function::FnId;
 use cupeer_spec::record::slot::hit::did;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// What is known of the events of one process.
 #[derive(Default)]
@@ -72,6 +73,8 @@ pub struct Reading<'a> {
     /// Calls that have not returned, by stream and number.
     pending: HashMap<(u32, u64), Call>,
     latest: Latest,
+    /// What probes have asked that nothing has answered yet.
+    asked: HashSet<Question>,
     last_tick: u64,
     /// The last call: function, thread, begin.
     last_call: Option<(Number, u32, u64)>,
@@ -104,6 +107,7 @@ impl<'a> Reading<'a> {
             others: HashMap::new(),
             pending: HashMap::new(),
             latest: Latest::default(),
+            asked: HashSet::new(),
             last_tick: 0,
             last_call: None,
             tally: Tally::default(),
@@ -185,8 +189,14 @@ impl<'a> Reading<'a> {
             self.touched(call);
         }
         let mut follows_fault = false;
+        let mut standing = Standing::Unexpected;
         if let Some(function) = call.function {
-            let is_judged = self.judge(function, call);
+            self.answer(function, call);
+            if !call.succeeded() {
+                standing = Standing::of(self.process, function, call);
+                self.asked.extend(standing.question());
+            }
+            let is_judged = self.judge(function, call, standing);
             if self.own.concerns(function, call) {
                 // What it has open now.
                 self.follower.settle(&mut self.all.ledger, call.start);
@@ -228,7 +238,22 @@ impl<'a> Reading<'a> {
             }
         }
         if self.chooses(call) {
-            self.count(call, follows_fault, false);
+            self.count(call, follows_fault, false, standing);
+        }
+    }
+
+    /// A call may show that failures before it were answers to probes.
+    #[inline]
+    fn answer(&mut self, function: FnId, call: &Call) {
+        if self.asked.is_empty() {
+            return;
+        }
+        let answered = expected::answered(function, call).filter(|question| self.asked.remove(question));
+        if let Some(question) = answered {
+            self.all.findings.answered(self.index, question);
+            for (number, result, count) in self.all.failures.answered(self.index, question) {
+                self.all.functions.expected(number, result, count);
+            }
         }
     }
 
@@ -244,7 +269,7 @@ impl<'a> Reading<'a> {
     fn count_runtime(&mut self, Runtime { call, is_told }: &Runtime) {
         // What has not returned is counted with all of these.
         if call.outcome != Outcome::Pending && self.chooses(call) {
-            self.count(call, false, *is_told);
+            self.count(call, false, *is_told, Standing::Unexpected);
         }
     }
 
@@ -262,7 +287,7 @@ impl<'a> Reading<'a> {
     /// Notes what rules have found in a call, or looks for what the call by itself shows. Returns whether
     /// there is anything.
     #[inline]
-    fn judge(&mut self, function: FnId, call: &Call) -> bool {
+    fn judge(&mut self, function: FnId, call: &Call, standing: Standing) -> bool {
         if !findings::concerns(function, call) {
             return false;
         }
@@ -273,7 +298,8 @@ impl<'a> Reading<'a> {
         // What a fault plan has changed is not the program's fault.
         let is_own = !self.follower.follows_fault(ledger, function, call);
         let sight = is_own.then_some(Sight { follower: &self.follower, own: &self.own, ledger });
-        let made = MadeCall { index: self.index, process: self.process, function, call, at, is_chosen };
+        let made =
+            MadeCall { index: self.index, process: self.process, function, call, at, is_chosen, standing };
         findings.call(&made, sight, stacks)
     }
 
@@ -305,7 +331,7 @@ impl<'a> Reading<'a> {
 
     /// Counts a call, and where it failed and that is not told of already, its failure.
     #[inline]
-    fn count(&mut self, call: &Call, follows_fault: bool, is_told: bool) {
+    fn count(&mut self, call: &Call, follows_fault: bool, is_told: bool, standing: Standing) {
         self.tally.chosen += 1;
         let number = self.number(call);
         let end = match call.outcome {
@@ -325,7 +351,10 @@ impl<'a> Reading<'a> {
             && !is_told
         {
             let Collected { failures, stacks, .. } = &mut *self.all;
-            failures.add(self.index, number, result, call, follows_fault, &self.clock, stacks);
+            failures.add(self.index, number, result, call, follows_fault, standing, &self.clock, stacks);
+            if matches!(standing, Standing::Expected(_)) && !follows_fault {
+                self.all.functions.expected(number, result, 1);
+            }
         }
     }
 
@@ -362,10 +391,10 @@ impl<'a> Reading<'a> {
         pending.retain(|call| {
             let chosen = self.chooses(call);
             if let Some(function) = call.function {
-                self.judge(function, call);
+                self.judge(function, call, Standing::Unexpected);
             }
             if chosen {
-                self.count(call, false, false);
+                self.count(call, false, false, Standing::Unexpected);
             }
             chosen
         });

@@ -148,9 +148,9 @@ pub fn library(caller: &Place) -> &str {
     caller.library.as_deref().unwrap_or_default()
 }
 
-/// The rows by what they have in common: the rule, the calls, and what suppresses them.
+/// The rows by what they have in common: the rule, how bad it is there, the calls, and what suppresses them.
 #[derive(Default)]
-struct Joined(BTreeMap<(Rc<str>, Calls, Option<SuppressedBy>), Row>);
+struct Joined(BTreeMap<(Rc<str>, Severity, Calls, Option<SuppressedBy>), Row>);
 
 impl Extend<Row> for Joined {
     fn extend<I: IntoIterator<Item = Row>>(&mut self, rows: I) {
@@ -174,7 +174,7 @@ impl Joined {
     }
 
     fn add(&mut self, row: Row) {
-        let key = (row.finding.rule.clone(), place(&row), row.finding.suppressed_by.clone());
+        let key = (row.finding.rule.clone(), row.severity(), place(&row), row.finding.suppressed_by.clone());
         let row = match self.0.remove(&key) {
             Some(known) => known.and(row),
             None => row,

@@ -7,13 +7,14 @@
 use super::super::ledger::{Again, Current, Ended, Entry, Export, Failing, Import, Site, Time};
 use super::super::model::Object;
 use super::super::places::{Places, Stack};
+use super::found::library;
 use super::objects::{Objects, in_words};
 use super::rows::{Context, Draft, Sentence};
 use super::world::{Afterwards, Thing, Whole};
 use super::{About, Key, earlier};
 use cupeer_rules::decide::{Ending, FreedBefore, Importers};
 use cupeer_rules::reason::Reason;
-use cupeer_rules::{Confidence, Rule};
+use cupeer_rules::{Cache, Confidence, Rule};
 use cupeer_spec::effect::Object as Kind;
 use cupeer_spec::function::FnId;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -61,9 +62,14 @@ struct EndedOpen<'a> {
     by: FnId,
     at: u64,
     is_sure: bool,
-    /// Who had it open, the first one first.
+    /// Who had it open: those that are no cache first, and then the first one.
     open: Vec<(&'a Import, &'a Time)>,
+    /// The cache that alone had.
+    cache: Option<&'static Cache>,
 }
+
+/// Who had something open, and the cache that alone had.
+type OpenAt<'a> = (Vec<(&'a Import, &'a Time)>, Option<&'static Cache>);
 
 /// What a context took with it: by process, and when that began.
 type Contexts<'a> = BTreeMap<(u32, u64), Vec<EndedOpen<'a>>>;
@@ -83,14 +89,14 @@ impl<'a> Handles<'a, '_, '_, '_> {
             if site.is_judged {
                 continue;
             }
-            let open = self.open_at(entry, export, at);
+            let (open, cache) = self.open_at(entry, export, at);
             if open.is_empty() {
                 if was_closed(entry, export, at) {
                     self.revise(export.process, by, 0, site.stack, About::Call(site.tid, site.seq));
                 }
                 continue;
             }
-            let ended = EndedOpen { entry, export, ended, by, at, is_sure, open };
+            let ended = EndedOpen { entry, export, ended, by, at, is_sure, open, cache };
             if by.spec().ends_context().is_some() {
                 contexts.entry((export.process, at)).or_default().push(ended);
             } else {
@@ -99,8 +105,8 @@ impl<'a> Handles<'a, '_, '_, '_> {
         }
     }
 
-    /// Who of the others had a handle open at a time.
-    fn open_at(&self, entry: &'a Entry, export: &Export, at: u64) -> Vec<(&'a Import, &'a Time)> {
+    /// Who of the others had a handle open at a time, those that are no cache first; and the cache that alone had.
+    fn open_at(&mut self, entry: &'a Entry, export: &Export, at: u64) -> OpenAt<'a> {
         let others = entry.imports.iter().filter(|import| import.process != export.process);
         let open = others.filter_map(|import| {
             // Of what has an end that nobody saw it is not known how long it was open.
@@ -115,8 +121,20 @@ impl<'a> Handles<'a, '_, '_, '_> {
             Some((import, import.times.iter().find(|time| time.opened < at && at < until(time))?))
         });
         let mut open: Vec<_> = open.collect();
-        open.sort_by_key(|(_, time)| time.opened);
-        open
+        open.sort_by_key(|(_, time)| (self.cache_of(time).is_some(), time.opened));
+        let cache = open.first().and_then(|(_, time)| self.cache_of(time));
+        (open, cache)
+    }
+
+    /// The cache for which something was opened; `None` where a library that has none has opened it, too.
+    fn cache_of(&mut self, time: &Time) -> Option<&'static Cache> {
+        let sites = [&time.site].into_iter().chain(time.again.iter().map(|again| &again.site));
+        let mut caches = sites.map(|site| {
+            let (place, _) = self.places.stack(&self.context.all.stacks, site.stack);
+            Cache::of(library(&place).as_bytes())
+        });
+        let first = caches.next().flatten()?;
+        caches.all(|cache| cache.is_some()).then_some(first)
     }
 
     /// An address was exported anew while others had open what was exported from it before.
@@ -135,20 +153,21 @@ impl<'a> Handles<'a, '_, '_, '_> {
         let before =
             before.filter(|(other, ..)| other.fingerprint != entry.fingerprint && other.realm == entry.realm);
         let open = before.filter_map(|(other, export, ended)| {
-            let open = self.open_at(other, export, at);
-            (!open.is_empty()).then_some((*other, *export, open, *ended))
+            let (open, cache) = self.open_at(other, export, at);
+            (!open.is_empty()).then_some((*other, *export, open, cache, *ended))
         });
-        let Some((other, before, open, _)) = open.max_by_key(|(.., ended)| *ended) else { return };
+        let Some((other, before, open, cache, _)) = open.max_by_key(|(.., ended)| *ended) else { return };
         let Some((import, time)) = open.first() else { return };
         let first = (in_words(self.context.job, import.process), Thing::Opened(other, import.process, time));
         let mut world = self.world(entry, process, at, Current::default());
-        let importers = Importers { running: open.len() as u64, unknown: 0, first, uses: (0, 0) };
+        let importers = Importers { running: open.len() as u64, unknown: 0, first, uses: (0, 0), cache };
         world.freed_before = Some(FreedBefore { export: world.export_of(other, before), importers });
         let Some((sentence, things)) = decided(&world, function, 0).pop() else { return };
         let mut objects: Vec<_> = things.iter().map(|thing| self.object(*thing)).collect();
         let what = (Rule::IpcAddressReused, entry.realm, at);
         earlier::freed(self.context.all, what, &mut objects, self.objects, self.places);
-        self.drafts.push(Draft { objects, ..Draft::of(sentence, function, 0, process, site, at) });
+        let draft = Draft::of(sentence, function, 0, process, site, at).with_cache(cache);
+        self.drafts.push(Draft { objects, ..draft });
     }
 
     /// A context that took handles with it which others had open.
@@ -156,7 +175,7 @@ impl<'a> Handles<'a, '_, '_, '_> {
         // If some have ended, only these are listed.
         let any_sure = all.iter().any(|ended| ended.is_sure);
         let all: Vec<&EndedOpen> = all.iter().filter(|ended| ended.is_sure == any_sure).collect();
-        let Some(first) = all.first() else { return };
+        let Some(first) = all.iter().min_by_key(|ended| ended.cache.is_some()) else { return };
         let importers: HashSet<u32> =
             all.iter().flat_map(|ended| ended.open.iter().map(|(import, _)| import.process)).collect();
         self.while_open(first, all.len() as u64, importers.len() as u64);
@@ -164,7 +183,7 @@ impl<'a> Handles<'a, '_, '_, '_> {
 
     fn while_open(&mut self, ended: &EndedOpen<'a>, handles: u64, importers: u64) {
         let (Some(site), Some((import, time))) = (ended.ended.site, ended.open.first()) else { return };
-        let &EndedOpen { entry, export, by, at, is_sure, .. } = ended;
+        let &EndedOpen { entry, export, by, at, is_sure, cache, .. } = ended;
         let mut world = self.world(entry, export.process, at, Current::default());
         let first = (in_words(self.context.job, import.process), Thing::Opened(entry, import.process, time));
         world.ending = Some(Ending {
@@ -172,7 +191,7 @@ impl<'a> Handles<'a, '_, '_, '_> {
             export: world.export_of(entry, export),
             bytes: export.bytes.unwrap_or(0),
             handles,
-            importers: Importers { running: importers, unknown: 0, first, uses: time.uses(at) },
+            importers: Importers { running: importers, unknown: 0, first, uses: time.uses(at), cache },
             is_sure,
         });
         let Some((sentence, _)) = decided(&world, by, 0).pop() else { return };
@@ -181,7 +200,8 @@ impl<'a> Handles<'a, '_, '_, '_> {
         for (import, time) in ended.open.iter().take(MOST_OBJECTS) {
             objects.push(self.objects.opening(entry, import.process, time, self.places));
         }
-        self.drafts.push(Draft { objects, ..Draft::of(sentence, by, 0, export.process, site, at) });
+        let draft = Draft::of(sentence, by, 0, export.process, site, at).with_cache(cache);
+        self.drafts.push(Draft { objects, ..draft });
     }
 
     /// Takes back what a process had inferred.
@@ -300,11 +320,12 @@ impl<'a> Handles<'a, '_, '_, '_> {
         }
         let (handles, bytes) = (open.len() as u64, open.iter().filter_map(size).fold(0, u64::saturating_add));
         let sentence = Sentence::of(&Reason::IpcNeverClosed { handles, bytes }, Confidence::Certain, "");
+        let cache = self.cache_of(time);
         self.drafts.push(Draft {
             last: open.iter().map(|(_, time)| time.opened).max().unwrap_or(time.opened),
             count: handles,
             objects,
-            ..Draft::of(sentence, time.function, 0, process, time.site, time.opened)
+            ..Draft::of(sentence, time.function, 0, process, time.site, time.opened).with_cache(cache)
         });
     }
 }

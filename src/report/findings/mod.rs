@@ -26,12 +26,13 @@ pub use found::{Found, Member};
 pub use rows::{Context, found, rows};
 pub use world::Sight;
 
+use super::expected::{Question, Standing};
 use super::functions::Number;
 use super::ledger::Site;
 use super::numbered::Numbered;
 use super::places::{Stack, Stacks};
 use cupeer_record::{Call, Finding, Outcome, Process};
-use cupeer_rules::{Confidence, Rule, RuleSet, RuleSpec, Severity};
+use cupeer_rules::{Cache, Confidence, Rule, RuleSet, RuleSpec, Severity};
 use cupeer_spec::env;
 use cupeer_spec::function::FnId;
 use earlier::Earlier;
@@ -61,6 +62,8 @@ struct Key {
     /// `None` where the call has not returned.
     result: Option<i32>,
     stack: Stack,
+    /// How bad it is, where its process has said that.
+    severity: Option<Severity>,
     /// Of what is inferred and judged again: what it is about.
     about: Option<About>,
 }
@@ -72,6 +75,8 @@ pub enum About {
     Handle(u64),
     /// A call that ended something, by its thread and number.
     Call(u32, u64),
+    /// Calls that may turn out to have been probes.
+    Asked(Question),
 }
 
 /// Findings that are alike: how many, when the last was, and the first.
@@ -82,7 +87,6 @@ struct FindingGroup {
     site: Site,
     finding: Finding,
     driver_message: Option<Vec<u8>>,
-    by_report: bool,
     /// What its process had done to what it is about.
     earlier: Vec<Earlier>,
 }
@@ -95,6 +99,8 @@ pub struct MadeCall<'a> {
     pub at: u64,
     /// Whether the filters choose it.
     pub is_chosen: bool,
+    /// Whether it was a probe.
+    pub standing: Standing,
 }
 
 impl MadeCall<'_> {
@@ -149,6 +155,10 @@ impl Findings {
     /// Notes what was found in a call. Returns whether there is more than an explanation of its failure, or what
     /// was only inferred and is judged again.
     pub fn call(&mut self, made: &MadeCall, sight: Option<Sight>, stacks: &mut Stacks) -> bool {
+        if let Standing::Expected(_) = made.standing {
+            return false;
+        }
+        let asked = made.standing.question().map(About::Asked);
         let recorded = &made.call.details.findings;
         if recorded.is_empty() && !self.asked[made.index].is_checked {
             let Asked { is_forked, driver_knows_more, .. } = self.asked[made.index];
@@ -160,8 +170,8 @@ impl Findings {
                     rule,
                     || calls::finding(made.function, found),
                     (stacks, Some(sight)),
+                    asked,
                     None,
-                    true,
                 );
             });
             // What a success means to others is judged with them.
@@ -174,7 +184,8 @@ impl Findings {
             let about = about.filter(|_| !is_explanation(&finding.rule) && self.inferred < MOST_INFERRED);
             self.inferred += usize::from(about.is_some());
             is_judged |= about.is_none() && !is_explanation(&finding.rule);
-            self.add(made, &finding.rule, || finding.clone(), (stacks, sight), about, false);
+            let (about, said) = (asked.or(about), Some(finding.severity));
+            self.add(made, &finding.rule, || finding.clone(), (stacks, sight), about, said);
         }
         is_judged
     }
@@ -186,11 +197,19 @@ impl Findings {
     /// What a process has only inferred of something.
     fn inferred(&self, process: usize, function: FnId, result: i32, stack: Stack, about: About) -> Vec<Key> {
         let (function, result, about) = (function as Number, Some(result), Some(about));
-        let key = |rule| Key { process, rule, function, result, stack, about };
+        let key = |(rule, severity)| Key { process, rule, function, result, stack, severity, about };
         if self.inferred == 0 {
             return Vec::new();
         }
-        (0..self.names.count()).map(key).filter(|key| self.kept.contains_key(key)).collect()
+        let severities = [Severity::Error, Severity::Warning, Severity::Note].map(Some);
+        let keys = (0..self.names.count()).flat_map(|rule| severities.map(|severity| key((rule, severity))));
+        keys.filter(|key| self.kept.contains_key(key)).collect()
+    }
+
+    /// What a process has asked was a probe: what was found in its calls is taken back.
+    pub fn answered(&mut self, process: usize, question: Question) {
+        let asked = Some(About::Asked(question));
+        self.kept.retain(|key, _| (key.process, key.about) != (process, asked));
     }
 
     pub fn driver_knows_more(&mut self, process: usize) {
@@ -214,29 +233,20 @@ impl Findings {
         finding: impl FnOnce() -> Finding,
         (stacks, sight): (&mut Stacks, Option<Sight>),
         about: Option<About>,
-        by_report: bool,
+        severity: Option<Severity>,
     ) {
         let id = Rule::of(rule);
         let Some(rule) = self.names.number(rule, MOST_NAMES).filter(|_| made.is_chosen) else { return };
         let MadeCall { index, call, at, .. } = *made;
         let result = made.result();
         let (function, stack) = (made.function as Number, stacks.of(index, call));
-        let kept = self.kept.entry(Key { process: index, rule, function, result, stack, about });
+        let kept = self.kept.entry(Key { process: index, rule, function, result, stack, severity, about });
         let kept = kept.or_insert_with(|| {
             let (finding, driver_message) = (finding(), call.details.message.clone());
             let site = Site::of(call, stack, true);
             let sites = |(rule, sight)| earlier::sites(rule, made, sight, stacks);
             let earlier = id.zip(sight).map(sites).unwrap_or_default();
-            Box::new(FindingGroup {
-                count: 0,
-                last: at,
-                at,
-                site,
-                finding,
-                driver_message,
-                by_report,
-                earlier,
-            })
+            Box::new(FindingGroup { count: 0, last: at, at, site, finding, driver_message, earlier })
         });
         kept.count += 1;
         kept.last = kept.last.max(at);
@@ -266,12 +276,12 @@ impl Asked {
         }
     }
 
-    /// How bad a rule is in a call of a library; `None` where it is not asked for.
-    fn severity(&self, rule: &RuleSpec, library: &str) -> Option<Severity> {
+    /// How bad a rule is in a call of a library, where a cache alone has it open that it is about; `None` where it is not
+    /// asked for.
+    fn severity(&self, rule: &RuleSpec, library: &str, cache: Option<&Cache>) -> Option<Severity> {
         let library = library.as_bytes();
         let is_asked = self.only.as_ref().is_none_or(|only| only.contains(rule.id, library))
             && !self.ignore.contains(rule.id, library);
-        let severity = if rule.usual_for(library).is_some() { Severity::Note } else { rule.severity };
-        is_asked.then_some(severity)
+        is_asked.then(|| rule.severity_in(library, cache))
     }
 }

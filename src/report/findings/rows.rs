@@ -14,7 +14,7 @@ use super::objects::{Objects, word};
 use super::{FindingGroup, Key, descriptors, earlier, handles, ranks, space};
 use cupeer_record::Job;
 use cupeer_rules::reason::Reason;
-use cupeer_rules::{Basis, Rule, Severity};
+use cupeer_rules::{Basis, Cache, Rule, Severity};
 use cupeer_spec::function::FnId;
 use cupeer_spec::record::slot::finding::{Confidence, role};
 use std::rc::Rc;
@@ -44,6 +44,8 @@ pub struct Draft<'a> {
     pub count: u64,
     pub driver_message: Option<&'a [u8]>,
     pub objects: Vec<Object>,
+    /// The cache that alone has it open.
+    pub cache: Option<&'static Cache>,
 }
 
 impl Draft<'_> {
@@ -60,7 +62,17 @@ impl Draft<'_> {
             count: 1,
             driver_message: None,
             objects: Vec::new(),
+            cache: None,
         }
+    }
+
+    /// The same of what a cache alone has open, if any: why that is by design, and its setting.
+    pub fn with_cache(mut self, cache: Option<&'static Cache>) -> Self {
+        if let Some(cache) = cache {
+            self.sentence.message += &format!("; {}", cache.why);
+            self.sentence.hint = cache.hint.into();
+        }
+        Draft { cache, ..self }
     }
 }
 
@@ -157,8 +169,9 @@ impl Context<'_> {
             count: kept.count,
             driver_message: kept.driver_message.as_deref(),
             objects: about,
+            cache: None,
         };
-        self.row(draft, (!kept.by_report).then_some(finding.severity), places)
+        self.row(draft, key.severity, places)
     }
 
     /// A row of what the report has found; `None` where nobody asks for it.
@@ -180,7 +193,7 @@ impl Context<'_> {
         let spec = Rule::of(&sentence.rule).map(Rule::spec);
         let severity = match said {
             Some(severity) => severity,
-            None => all.findings.asked[process].severity(spec?, library(&caller))?,
+            None => all.findings.asked[process].severity(spec?, library(&caller), draft.cache)?,
         };
         let basis = spec.map(|spec| spec.basis_at(id));
         let programs: Vec<&str> =

@@ -1,6 +1,9 @@
 //! Calls: sums over functions, failures, and the places that they came from.
 
-use super::{Codes, Proc};
+use super::{
+    Codes, Proc,
+    word::{self, Word},
+};
 use crate::symbols::SourceLine;
 use schemars::JsonSchema;
 use serde::de::Error;
@@ -189,6 +192,9 @@ pub struct FailureGroup {
     pub caller: Place,
     /// Whether programs do this when all is well.
     pub usual: bool,
+    /// What the calls ask, where they are probes, whose failure is expected; null of others.
+    #[serde(default, deserialize_with = "word::read")]
+    pub expected: Option<Word>,
 }
 
 impl FailureGroup {

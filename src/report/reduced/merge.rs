@@ -168,7 +168,8 @@ fn join_allocations(all: &mut Allocations, mut other: Allocations) {
 fn add_groups(all: &mut Vec<FailureGroup>, others: Vec<FailureGroup>) {
     let key = |group: &FailureGroup| {
         let FailureGroup { function, result, caller, injected, injected_by, follows_fault, .. } = group;
-        (function.clone(), result.clone(), caller.clone(), *injected, injected_by.clone(), *follows_fault)
+        let whose = (*injected, injected_by.clone(), *follows_fault, group.expected);
+        (function.clone(), result.clone(), caller.clone(), whose)
     };
     let mut places: HashMap<_, usize> =
         all.iter().enumerate().map(|(place, group)| (key(group), place)).collect();

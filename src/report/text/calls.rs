@@ -22,7 +22,7 @@ impl View<'_> {
             groups.iter().filter(|group| group.usual && !group.injected).collect();
         let mut text = String::new();
         if !usual.is_empty() {
-            text += &self.title("Failures of calls that programs make all the same");
+            text += &self.title("Expected failures");
             text += &self.listed(usual.iter(), |group| self.item("  ", &self.group(group)));
         }
         let are_asked_for = self.all || self.report.record.filters.iter().any(|filter| filter == "--failed");
@@ -86,7 +86,11 @@ impl View<'_> {
         } else {
             format!("from {} to {}", self.at(group.first_ns), self.at(group.last_ns))
         };
-        let usual = if group.usual && !group.injected { " (as programs do)" } else { "" };
+        let usual = match group.expected {
+            Some(why) => format!(" ({})", clean(why)),
+            None if group.usual && !group.injected => " (as programs do)".into(),
+            None => String::new(),
+        };
         let whose = whose(group.injected, group.injected_by.as_deref(), group.follows_fault);
         format!(
             "{} {} = {}{usual}{whose}: {procs}, {when}, called from {}{}",

@@ -182,6 +182,11 @@ impl<'a> View<'a> {
         } else if groups.iter().all(FailureGroup::is_on_purpose) {
             text += ", none failed except because of a fault plan";
         }
+        let expected = groups.iter().filter(|group| group.usual && !group.is_on_purpose());
+        let expected: u64 = expected.map(|group| group.count).sum();
+        if expected > 0 {
+            text += &format!(", {}", counted(expected, "expected failure"));
+        }
         let is_open = |handle: &&Handle| matches!(handle.state, State::Open | State::OpenAtExit);
         match self.report.handles.iter().filter(is_open).count() {
             0 => text += &self.none_open(),

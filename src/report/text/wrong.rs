@@ -197,8 +197,13 @@ impl<'a> View<'a> {
         let things = [
             (
                 State::FreedWhileOpen,
-                &[Rule::IpcFreedWhileOpen, Rule::IpcContextEndedWhileOpen, Rule::IpcEventDestroyedWhileOpen]
-                    [..],
+                &[
+                    Rule::IpcFreedWhileOpen,
+                    Rule::IpcContextEndedWhileOpen,
+                    Rule::IpcEventDestroyedWhileOpen,
+                    Rule::PoolFreedWhileOpen,
+                    Rule::PoolDestroyedWhileOpen,
+                ][..],
                 "was freed while others had it open",
                 "were freed while others had them open",
             ),
