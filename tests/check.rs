@@ -42,3 +42,6 @@ mod vmm;
 
 // What findings say.
 mod wordings;
+
+// What is expected: answers to probes, and libraries that close late.
+mod expected;

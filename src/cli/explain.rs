@@ -115,6 +115,10 @@ fn function(f: &FnSpec) -> String {
     if !rules.is_empty() {
         text += &format!("\n{}", rules.render(width));
     }
+    let probes = rules::probes_of(f);
+    if !probes.is_empty() {
+        text += &format!("\n{}", probes.render(width));
+    }
     let causes = rules::causes_without_rule(f);
     if !causes.is_empty() {
         text += &format!("\n{}", causes.render(width));

@@ -10,7 +10,8 @@ pub use page::page;
 pub use why::{causes_without_rule, documented, why};
 
 use cupeer_report::table::{Table, wrap};
-use cupeer_rules::{Basis, RULES, RuleSpec, Scope, Severity, Status};
+use cupeer_rules::probes::{FollowUp, PROBES, Probe};
+use cupeer_rules::{Basis, CACHES, Cache, OF_OPENERS, RULES, RuleSpec, Scope, Severity, Status};
 use cupeer_spec::function::FnSpec;
 use serde_json::{Value, json};
 
@@ -30,6 +31,40 @@ pub fn of_function(function: &FnSpec) -> Table {
         table.row([rule.name.into(), rule.severity.word().into(), says(rule)]);
     }
     table
+}
+
+/// The probes of one function, whose failures are expected; empty where it has none.
+pub fn probes_of(function: &FnSpec) -> Table {
+    let mut table = Table::new(&["EXPECTED RESULT", "MADE BY", "WHY"], 3, 20).or_below();
+    let is_its = |probe: &&Probe| probe.functions.iter().any(|id| id.spec().name == function.name);
+    for probe in PROBES.iter().filter(is_its) {
+        table.row([results_of(probe), callers_of(probe), probe.why.into()]);
+    }
+    table
+}
+
+fn results_of(probe: &Probe) -> String {
+    probe.results.iter().map(|result| result.spec().short()).collect::<Vec<_>>().join(", ")
+}
+
+/// Who may make such a call, and what has to follow it.
+fn callers_of(probe: &Probe) -> String {
+    let who = match probe.callers {
+        [] => "anybody".to_owned(),
+        some => some.iter().map(|name| format!("{name}*")).collect::<Vec<_>>().join(", "),
+    };
+    match probe.follow_up {
+        None => who,
+        Some(FollowUp::OtherHandleType) => {
+            format!("{who}, if the thread then creates memory with another handle type")
+        }
+        Some(FollowUp::SamePool) => format!("{who}, if the thread then imports a pointer into the same pool"),
+    }
+}
+
+/// The caches that a rule may be broken for by design.
+fn caches_of(rule: &RuleSpec) -> impl Iterator<Item = &'static Cache> {
+    CACHES.iter().filter(|_| OF_OPENERS.contains(&rule.id))
 }
 
 fn says(rule: &RuleSpec) -> String {
@@ -59,6 +94,9 @@ fn rule_json(rule: &RuleSpec) -> Value {
         "ruled_out": some(rule.ruled_out),
         "hint": some(rule.hint),
         "usual": rule.usual.iter().map(|u| json!({"library": u.library, "why": u.why})).collect::<Vec<_>>(),
+        "caches": caches_of(rule)
+            .map(|cache| json!({"libraries": cache.libraries, "why": cache.why, "hint": cache.hint}))
+            .collect::<Vec<_>>(),
         "seen": seen(rule).collect::<Vec<_>>(),
         "checked": rule.is_checked(),
         "unchecked_because": match rule.status {
@@ -83,6 +121,11 @@ fn facts_of(rule: &RuleSpec) -> Vec<(&'static str, String)> {
     let results: Vec<String> = results.map(|spec| format!("{} ({})", spec.name(), spec.number)).collect();
     let usual: Vec<String> =
         rule.usual.iter().map(|u| format!("a note in calls of {}*: {}", u.library, u.why)).collect();
+    let caches: Vec<String> = caches_of(rule)
+        .map(|cache| {
+            format!("a note where {}* alone has it open: {}", cache.libraries.join("*, "), cache.why)
+        })
+        .collect();
     let facts = [
         ("severity", format!("{} ({})", rule.severity.word(), severity(rule.severity))),
         ("scope", format!("{} ({})", rule.scope.words(), scope(rule.scope))),
@@ -94,6 +137,7 @@ fn facts_of(rule: &RuleSpec) -> Vec<(&'static str, String)> {
         ("as a cause", rule.cause.into()),
         ("ruled out where", rule.ruled_out.into()),
         ("usual", usual.join("; ")),
+        ("by design", caches.join("; ")),
         ("seen in", seen(rule).collect::<Vec<_>>().join(", ")),
         (
             "checked",

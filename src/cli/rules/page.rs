@@ -1,7 +1,8 @@
 //! `docs/rules.md`: the rules as a page. `scripts/docs` writes it, and a test says when it is stale.
 
-use super::{facts_of, scope, severity, why};
+use super::{callers_of, facts_of, results_of, scope, severity, why};
 use crate::markdown::escaped;
+use cupeer_rules::probes::PROBES;
 use cupeer_rules::{RULES, RuleSpec, Scope, Severity};
 use cupeer_spec::results::RESULTS;
 
@@ -26,7 +27,29 @@ pub fn page() -> String {
     text += "\n## Not checked\n\n";
     text += &contents(&unchecked);
     unchecked.iter().for_each(|rule| text += &section(rule));
-    text + "\n## Why a call fails\n" + &failures()
+    text + "\n## Expected failures\n\n" + &expected() + "\n## Why a call fails\n" + &failures()
+}
+
+/// The probes, each with its sources.
+fn expected() -> String {
+    let mut text = String::from(
+        "Programs make these calls to ask something. A report counts the answer under \"Expected failures\", and \
+         nothing else mentions it.\n\n\
+         | function | result | made by | why | sources |\n| --- | --- | --- | --- | --- |\n",
+    );
+    for probe in PROBES {
+        let functions: Vec<&str> = probe.functions.iter().map(|id| id.spec().name).collect();
+        let fabric = if probe.wants_fabric { " with FABRIC" } else { "" };
+        text += &format!(
+            "| {}{fabric} | {} | {} | {} | {} |\n",
+            functions.join(", "),
+            results_of(probe),
+            escaped(&callers_of(probe)),
+            escaped(probe.why),
+            escaped(&probe.sources.join("; "))
+        );
+    }
+    text
 }
 
 fn contents(rules: &[&RuleSpec]) -> String {

@@ -9,7 +9,7 @@ rule IpcFreedWhileOpen "ipc-freed-while-open" {
     severity: Error, scope: Processes,
     rests_on: Documented("cuIpcOpenMemHandle", "Calling cuMemFree on an exported memory region before calling cuIpcCloseMemHandle in the importing context will result in undefined behavior."),
     costs: "Undefined behaviour. Driver 580 keeps the memory until the importers close it, so cudaFree returns nothing to the device, and importers go on reading old data.",
-    hint: "Close in the importers first, and make the exporter wait for them (a barrier between close and free). Caches of mappings keep memory open unasked: UCX_CUDA_IPC_CACHE=n turns UCX's cache off.",
+    hint: "Close in the importers first, and make the exporter wait for them (a barrier between close and free).",
     usual: [("libnccl", "NCCL frees its buffers when a communicator is destroyed, without waiting for the other ranks to close them; nothing uses them any more")],
     seen: "UCX#10346, DeepEP#497, UCX#3030, ompi#9051, ompi#12849",
 }
@@ -47,7 +47,7 @@ rule IpcNeverClosed "ipc-never-closed" {
     severity: Note, scope: Process,
     rests_on: Documented("cuIpcOpenMemHandle", "Memory returned from cuIpcOpenMemHandle must be freed with cuIpcCloseMemHandle."),
     costs: "Until the process ends, the exporter's memory is not returned to the device, even after cudaFree.",
-    hint: "Close it after its last use; `cupeer report --leaks` shows where it was opened. UCX_CUDA_IPC_CACHE=n turns UCX's cache off.",
+    hint: "Close it after its last use; `cupeer report --leaks` shows where it was opened.",
     seen: "UCX#3030, UCX#5124, ompi#9051, Mooncake#761, torchcomms#917",
 }
 rule IpcFallback "ipc-fallback" {

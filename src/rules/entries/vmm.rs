@@ -33,10 +33,6 @@ rule VmmFabricWithoutChannel "vmm-fabric-without-channel" {
     cause: "FABRIC was requested, and the process has no IMEX channel",
     ruled_out: "FABRIC was not requested, or the process has an IMEX channel",
     hint: "Within one machine, request POSIX_FILE_DESCRIPTOR. Between machines, set IMEX up, create /dev/nvidia-caps-imex-channels/channel0 (mknod, or NVreg_CreateImexChannel0=1), and pass it into containers. A program that can do without should try cuMemCreate, not only ask for the attribute.",
-    usual: [("libnccl", "NCCL finds out by trying whether fabric handles work"),
-            ("libuct_cuda", "UCX finds out by trying whether fabric handles work"),
-            ("libtorch_cuda", "PyTorch finds out by trying whether fabric handles work"),
-            ("libc10_cuda", "PyTorch finds out by trying whether fabric handles work")],
     seen: "mscclpp#467, DeepEP#487, Mooncake#1297",
 }
 rule VmmDescriptor "vmm-descriptor" {

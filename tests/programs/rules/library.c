@@ -12,3 +12,10 @@ int try_export(void *function, Handle *handle, unsigned long long p) {
     __asm__ volatile("" ::: "memory");
     return result;
 }
+/* Any other call. */
+int make_call(void *function, unsigned long a, unsigned long b, unsigned long c, unsigned long d);
+int make_call(void *function, unsigned long a, unsigned long b, unsigned long c, unsigned long d) {
+    int result = ((int (*)(unsigned long, unsigned long, unsigned long, unsigned long))function)(a, b, c, d);
+    __asm__ volatile("" ::: "memory");
+    return result;
+}
