@@ -17,8 +17,8 @@ static int is_checked(void) {
     return level && strcmp(level, "off");
 }
 
-enum { GRANULE = 2 << 20, MAPPINGS = 8, DESCRIPTORS = 6, TYPE_NONE = 0, TYPE_DESCRIPTOR = 1, TYPE_FABRIC = 8 };
-enum { INVALID_VALUE = 1, INVALID_DEVICE = 101, NOT_PERMITTED = 800, NOT_SUPPORTED = 801, UNKNOWN = 999 };
+enum { GRANULE = 2 << 20, MAPPINGS = 8, DESCRIPTORS = 6, TYPE_NONE = 0, TYPE_DESCRIPTOR = 1 };
+enum { INVALID_VALUE = 1, INVALID_DEVICE = 101, NOT_SUPPORTED = 801, UNKNOWN = 999 };
 typedef unsigned long long Bytes;
 
 static struct actor {

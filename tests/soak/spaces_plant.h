@@ -2,7 +2,7 @@
  * is not there, nothing is done. */
 
 enum plant {
-    EXPORT_PLAIN, EXPORT_IMPORTED, EXPORT_WINDOWS, ACCESS_NO_DEVICE, ACCESS_APART, CREATE_FABRIC, IMPORT_CLOSED, IMPORT_NUMBER,
+    EXPORT_PLAIN, EXPORT_IMPORTED, EXPORT_WINDOWS, ACCESS_NO_DEVICE, ACCESS_APART, IMPORT_CLOSED, IMPORT_NUMBER,
     IMPORT_REFUSED, IMPORT_OTHER, CREATE_ODD, RESERVE_ODD, MAP_ODD, MAP_PART, MAP_MORE, MAP_OFFSET, MAP_TWICE, FREE_IN_USE,
     UNMAP_PART, ACCESS_PART, RELEASE_MAPPED, RELEASE_GONE, NO_RULE_FREE_PART, NO_RULE_MAP_BEYOND, NO_RULE_RETAIN,
     NO_RULE_EXPORT_GONE, NO_RULE_MAP_GONE, PLANTS
@@ -144,10 +144,6 @@ static void plant(struct actor *who) {
     case FREE_IN_USE:
     case NO_RULE_FREE_PART:
     case NO_RULE_RETAIN: return place ? plant_of_places(who, form, place) : (void)0;
-    case CREATE_FABRIC:
-        what.op = CREATE, what.types = TYPE_FABRIC | below(2);
-        expect(who, what, NOT_PERMITTED, "vmm-fabric-without-channel", "cuMemCreate", CERTAINLY);
-        return;
     case CREATE_ODD:
     case RESERVE_ODD:
         what.op = form == CREATE_ODD ? CREATE : RESERVE, what.size += 512u << below(12);

@@ -35,10 +35,10 @@ pub fn of_function(function: &FnSpec) -> Table {
 
 /// The probes of one function, whose failures are expected; empty where it has none.
 pub fn probes_of(function: &FnSpec) -> Table {
-    let mut table = Table::new(&["EXPECTED RESULT", "MADE BY", "WHY"], 3, 20).or_below();
+    let mut table = Table::new(&["EXPECTED RESULT", "WHO ASKS WHAT"], 2, 30).or_below();
     let is_its = |probe: &&Probe| probe.functions.iter().any(|id| id.spec().name == function.name);
     for probe in PROBES.iter().filter(is_its) {
-        table.row([results_of(probe), callers_of(probe), probe.why.into()]);
+        table.row([results_of(probe), format!("{}: {}", callers_of(probe), probe.why)]);
     }
     table
 }
