@@ -1,4 +1,4 @@
-//! The command line: every option once, with its help. `docs/commands` is made of it.
+//! The command line: every option once, with its help. `docs/reference/commands` is made of it.
 //!
 //! What belongs here: names, shapes and help. What a value means is read where it is used.
 
@@ -171,7 +171,7 @@ pub enum ListFormat {
     Text,
     /// An array of objects; of faults one object with two of them.
     Json,
-    /// The page `docs/rules.md`, `docs/faults.md` or `docs/variables.md`.
+    /// The page `docs/reference/rules.md`, `docs/reference/plans.md` or `docs/reference/variables.md`.
     #[value(hide = true)]
     Markdown,
 }

@@ -171,7 +171,7 @@ fn functions(others: &[OtherFn]) -> Table {
     table
 }
 
-/// `docs/variables.md`: `scripts/docs` writes it, and a test says when it is stale.
+/// `docs/reference/variables.md`: `scripts/docs` writes it, and a test says when it is stale.
 fn variables_page() -> String {
     let mut text = String::from(
         "<!-- Made by scripts/docs from src/spec/env.rs. Do not edit. -->\n\

@@ -1,4 +1,4 @@
-//! The page of the tables, `docs/tables.md`, and the list of columns that only grows.
+//! The page of the tables, `docs/reference/tables.md`, and the list of columns that only grows.
 
 use crate::table::{Column, Table, VERSION, columns};
 use crate::tables::{
@@ -65,7 +65,7 @@ pub fn markdown() -> String {
     let mut text = format!(
         "<!-- Made by scripts/docs from src/export/tables.rs. Do not edit. -->\n# The tables of `cupeer export`\n\n\
          Version `{VERSION}`, which stands in each file's metadata as `cupeer.schema`. Columns may be added at the end of \
-         a table; none is ever renamed, given another type or another meaning, or removed. [Many nodes](fleet.md) has \
+         a table; none is ever renamed, given another type or another meaning, or removed. [Many nodes](../guides/fleet.md) has \
          queries.\n\n\
          | type | in Parquet | DuckDB | Spark | ClickHouse | pandas, polars |\n| --- | --- | --- | --- | --- | --- |\n\
          | text | BYTE_ARRAY (STRING) | VARCHAR | STRING | String | string |\n\
@@ -94,7 +94,7 @@ pub fn markdown() -> String {
             );
         }
     }
-    text + "\n[All pages](README.md)\n"
+    text + "\n[All pages](../README.md)\n"
 }
 
 #[cfg(test)]

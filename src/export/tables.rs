@@ -1,4 +1,4 @@
-//! The tables, each with its columns and what they mean. `docs/tables.md` is made of them.
+//! The tables, each with its columns and what they mean. `docs/reference/tables.md` is made of them.
 //!
 //! A column that was there once stays, with its name, its type and its meaning: other people's queries name it. New ones
 //! are added at the end of their table, and to `columns.txt` here; a test holds us to that.

@@ -1,5 +1,5 @@
 //! The environment variables that the preload library and the simulated driver read, with their meaning.
-//! `cupeer env` prints them, `cupeer list environment` and `docs/variables.md` document them; no other place may name one.
+//! `cupeer env` prints them, `cupeer list environment` and `docs/reference/variables.md` document them; no other place may name one.
 
 use crate::record::RING_SIZES;
 use crate::record::slot::finding::Severity;

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// A page, named from the root of the repository: `docs/see.md`.
+/// A page, named from the root of the repository: `docs/guides/hang.md`.
 pub struct Page {
     /// Its path from the root.
     pub name: PathBuf,

@@ -1,4 +1,4 @@
-//! `docs/commands`: a page for each command, made from its help. `scripts/docs` writes them, and a test here says when one
+//! `docs/reference/commands`: a page for each command, made from its help. `scripts/docs` writes them, and a test here says when one
 //! is stale.
 
 use super::Cli;
@@ -13,21 +13,31 @@ use std::path::{Path, PathBuf};
 const SHOWN_IN: &[(&str, &[&str])] = &[
     (
         "run",
-        &["see", "check", "fallbacks", "simulator", "programs", "log", "record", "variables", "large-jobs"],
+        &[
+            "guides/hang",
+            "guides/misuse",
+            "guides/fallbacks",
+            "guides/simulator",
+            "guides/launchers",
+            "guides/large-jobs",
+            "reference/log",
+            "reference/recording",
+            "reference/variables",
+        ],
     ),
-    ("env", &["programs", "variables", "links"]),
-    ("list", &["results", "rules", "faults", "variables"]),
-    ("explain", &["results"]),
-    ("report", &["see", "report", "large-jobs"]),
-    ("top", &["top"]),
-    ("ls", &["see"]),
-    ("clean", &["see"]),
-    ("pack", &["see"]),
-    ("reduce", &["large-jobs"]),
-    ("export", &["fleet"]),
-    ("release", &["fallbacks", "faults"]),
-    ("sweep", &["fallbacks"]),
-    ("doctor", &["doctor", "links", "nothing-seen"]),
+    ("env", &["guides/launchers", "reference/variables", "guides/links"]),
+    ("list", &["reference/results", "reference/rules", "reference/plans", "reference/variables"]),
+    ("explain", &["reference/results"]),
+    ("report", &["guides/hang", "reference/report", "guides/large-jobs"]),
+    ("top", &["guides/watch"]),
+    ("ls", &["guides/hang"]),
+    ("clean", &["guides/hang"]),
+    ("pack", &["guides/hang"]),
+    ("reduce", &["guides/large-jobs"]),
+    ("export", &["guides/fleet"]),
+    ("release", &["guides/fallbacks", "reference/plans"]),
+    ("sweep", &["guides/fallbacks"]),
+    ("doctor", &["guides/machine", "guides/links", "help/troubleshooting"]),
 ];
 
 /// The page of one command.
@@ -54,13 +64,13 @@ fn page(command: &Command) -> String {
 fn shown_in(command: &str) -> String {
     let pages = SHOWN_IN.iter().find(|(name, _)| *name == command).expect("a line in SHOWN_IN").1;
     let links = pages.iter().map(|page| {
-        let path = folder().with_file_name(format!("{page}.md"));
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("docs/{page}.md"));
         let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         let title = text.lines().find_map(|line| line.strip_prefix("# ")).expect("a title");
-        format!("[{title}](../{page}.md)")
+        format!("[{title}](../../{page}.md)")
     });
     let links = links.collect::<Vec<_>>().join(", ");
-    format!("\nShown in: {links}. [All pages](../README.md)\n")
+    format!("\nShown in: {links}. [All pages](../../README.md)\n")
 }
 
 fn plain(text: Option<&StyledStr>) -> String {
@@ -114,7 +124,7 @@ fn commands() -> Vec<Command> {
 }
 
 fn folder() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/commands")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/reference/commands")
 }
 
 #[test]
@@ -127,7 +137,11 @@ fn page_of_each_command_is_current() {
             fs::write(&path, &made).unwrap();
         }
         let there = fs::read_to_string(&path).unwrap_or_default();
-        assert!(there == made, "docs/commands/{}.md is stale: run scripts/docs", command.get_name());
+        assert!(
+            there == made,
+            "docs/reference/commands/{}.md is stale: run scripts/docs",
+            command.get_name()
+        );
     }
 }
 
