@@ -1,6 +1,6 @@
 //! The README and the pages of `docs` promise what there is, lead where they say, and forget nothing that scripts rely on.
 
-use crate::support::book::{Page, book, page, root};
+use crate::support::book::{Page, SIDEBAR, book, page, root};
 use crate::support::{self, current_page};
 use cupeer_spec::env::{TRACE, VARIABLES};
 use cupeer_spec::function::Group;
@@ -19,7 +19,7 @@ fn every_variable_group_and_option_is_described() {
     for variable in VARIABLES {
         assert!(variables.contains(&format!("`{}`", variable.name)), "{}", variable.name);
     }
-    let log = page("docs/reference/log.md").text;
+    let log = page("docs/reference/recording.md").text;
     for (_, name, _) in Group::ALL {
         assert!(log.contains(&format!("`@{name}`")), "@{name}");
     }
@@ -35,9 +35,9 @@ fn every_variable_group_and_option_is_described() {
 #[test]
 fn the_default_set_is_the_same_everywhere() {
     let set = FunctionSet::DEFAULT;
-    assert!(page("docs/reference/log.md").text.contains(&format!("default `{set}`")), "{set}");
+    assert!(page("docs/reference/recording.md").text.contains(&format!("default `{set}`")), "{set}");
     let trace = VARIABLES.iter().find(|variable| variable.name == TRACE).expect("it is one");
-    assert!(trace.doc.ends_with(&format!("Not set: {set}.")), "{}", trace.doc);
+    assert!(trace.doc.ends_with(&format!("Default: {set}.")), "{}", trace.doc);
     for command in ["run", "env"] {
         // Its lines are wrapped.
         let help = help(command).split_whitespace().collect::<Vec<_>>().join(" ");
@@ -61,8 +61,7 @@ fn run_with(option: &str, example: &str) -> (bool, String) {
 
 #[test]
 fn the_files_of_examples_are_read() {
-    for (option, example) in
-        [("--sim", "docs/guides/simulator.md"), ("--suppressions", "docs/guides/misuse.md")]
+    for (option, example) in [("--sim", "docs/guides/simulator.md"), ("--suppressions", "docs/guides/ci.md")]
     {
         let (is_read, said) = run_with(option, example);
         assert!(is_read, "{said}");
@@ -92,7 +91,7 @@ fn every_page_begins_with_its_title() {
 /// What people read: the book, and what stands beside the README.
 fn all_pages() -> Vec<Page> {
     let mut pages = book();
-    pages.extend(["CONTRIBUTING.md", "CHANGELOG.md"].map(page));
+    pages.extend(["CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", SIDEBAR].map(page));
     pages
 }
 
@@ -135,6 +134,16 @@ fn every_page_can_be_reached_from_the_table_of_contents() {
     let unreached: Vec<_> =
         pages.keys().filter(|name| name.starts_with("docs") && !seen.contains(*name)).collect();
     assert!(unreached.is_empty(), "no page leads to {unreached:?}");
+}
+
+#[test]
+fn the_sidebar_lists_every_page_once() {
+    let mut listed = targets(&page(SIDEBAR));
+    listed.sort();
+    let mut pages: Vec<_> = book().into_iter().map(|page| page.name).collect();
+    pages.retain(|name| name.starts_with("docs"));
+    pages.sort();
+    assert_eq!(listed, pages);
 }
 
 /// The links of a page as they are written.

@@ -9,7 +9,7 @@ use std::path::PathBuf;
   cupeer export DIR -o exports/tuesday --job tuesday --redact hosts,paths
   duckdb -c \"FROM 'exports/*/call/*/*.parquet' SELECT job, function, count(*) GROUP BY ALL\"
 
-docs/reference/tables.md describes the tables, docs/guides/fleet.md has queries. Never included: the key of the fingerprints, and values
+docs/reference/tables.md describes the tables, docs/guides/large-jobs.md has queries. Never included: the key of the fingerprints, and values
 of variables whose names sound like secrets.")]
 pub struct ExportArgs {
     /// The record: a directory, a file made by `cupeer pack`, or a name or number that `cupeer ls` lists
