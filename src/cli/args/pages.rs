@@ -62,9 +62,12 @@ fn page(command: &Command) -> String {
     let shown = || command.get_arguments().filter(|arg| !arg.is_hide_set() && arg.get_id() != "help");
     let (arguments, options): (Vec<_>, Vec<_>) = shown().partition(|arg| arg.is_positional());
     text += &table("argument", &arguments);
-    let mut headings: Vec<_> = options.iter().map(|arg| arg.get_help_heading()).collect();
-    headings.sort_by_key(|heading| heading.is_some());
-    headings.dedup();
+    let mut headings = vec![None];
+    for heading in options.iter().map(|arg| arg.get_help_heading()) {
+        if !headings.contains(&heading) {
+            headings.push(heading);
+        }
+    }
     for heading in headings {
         let of_it: Vec<_> = options.iter().copied().filter(|arg| arg.get_help_heading() == heading).collect();
         text += &heading.map(|heading| format!("\n## {heading}\n")).unwrap_or_default();
