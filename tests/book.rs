@@ -1,5 +1,7 @@
 //! The README and the pages of `docs` promise what there is, lead where they say, and forget nothing that scripts rely on.
 
+mod transcripts;
+
 use crate::support::book::{Page, SIDEBAR, book, page, root};
 use crate::support::{self, current_page};
 use cupeer_spec::env::{TRACE, VARIABLES};

@@ -69,6 +69,7 @@ static int exporter(void) {
         return 1;
     CALL(cuMemcpyDtoH_v2, (void *, CUdeviceptr, size_t), answer, memory, sizeof answer - 1);
     printf("exporter read \"%s\"\n", answer);
+    fflush(stdout);
     CALL(cuEventDestroy_v2, (CUevent), event);
     CALL(cuMemFree_v2, (CUdeviceptr), memory);
     if (is_early && (write(to_importer[1], "f", 1) != 1 || read(to_exporter[0], &done, 1) != 1)) return 1;
