@@ -1,6 +1,8 @@
 //! The README and the pages of `docs` promise what there is, lead where they say, and forget nothing that scripts rely on.
 
-use crate::support::book::{Page, book, page, root};
+mod transcripts;
+
+use crate::support::book::{Page, SIDEBAR, book, page, root};
 use crate::support::{self, current_page};
 use cupeer_spec::env::{TRACE, VARIABLES};
 use cupeer_spec::function::Group;
@@ -15,15 +17,15 @@ fn help(command: &str) -> String {
 
 #[test]
 fn every_variable_group_and_option_is_described() {
-    let variables = page("docs/variables.md").text;
+    let variables = page("docs/reference/variables.md").text;
     for variable in VARIABLES {
         assert!(variables.contains(&format!("`{}`", variable.name)), "{}", variable.name);
     }
-    let log = page("docs/log.md").text;
+    let log = page("docs/reference/recording.md").text;
     for (_, name, _) in Group::ALL {
         assert!(log.contains(&format!("`@{name}`")), "@{name}");
     }
-    let (help, run) = (help("run"), page("docs/commands/run.md").text);
+    let (help, run) = (help("run"), page("docs/reference/commands/run.md").text);
     let options: Vec<&str> = help.split_whitespace().filter(|word| word.starts_with("--")).collect();
     assert!(options.len() > 5, "{help}");
     for option in options {
@@ -35,9 +37,9 @@ fn every_variable_group_and_option_is_described() {
 #[test]
 fn the_default_set_is_the_same_everywhere() {
     let set = FunctionSet::DEFAULT;
-    assert!(page("docs/log.md").text.contains(&format!("default `{set}`")), "{set}");
+    assert!(page("docs/reference/recording.md").text.contains(&format!("default `{set}`")), "{set}");
     let trace = VARIABLES.iter().find(|variable| variable.name == TRACE).expect("it is one");
-    assert!(trace.doc.ends_with(&format!("Not set: {set}.")), "{}", trace.doc);
+    assert!(trace.doc.ends_with(&format!("Default: {set}.")), "{}", trace.doc);
     for command in ["run", "env"] {
         // Its lines are wrapped.
         let help = help(command).split_whitespace().collect::<Vec<_>>().join(" ");
@@ -61,16 +63,17 @@ fn run_with(option: &str, example: &str) -> (bool, String) {
 
 #[test]
 fn the_files_of_examples_are_read() {
-    for (option, example) in [("--sim", "docs/simulator.md"), ("--suppressions", "docs/check.md")] {
+    for (option, example) in [("--sim", "docs/guides/simulator.md"), ("--suppressions", "docs/guides/ci.md")]
+    {
         let (is_read, said) = run_with(option, example);
         assert!(is_read, "{said}");
     }
-    assert!(!run_with("--suppressions", "docs/simulator.md").0, "a machine is no suppression");
+    assert!(!run_with("--suppressions", "docs/guides/simulator.md").0, "a machine is no suppression");
 }
 
 #[test]
 fn page_of_variables_is_current() {
-    current_page("variables", "environment");
+    current_page("reference/variables", "environment");
 }
 
 #[test]
@@ -90,7 +93,7 @@ fn every_page_begins_with_its_title() {
 /// What people read: the book, and what stands beside the README.
 fn all_pages() -> Vec<Page> {
     let mut pages = book();
-    pages.extend(["CONTRIBUTING.md", "CHANGELOG.md"].map(page));
+    pages.extend(["CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", SIDEBAR].map(page));
     pages
 }
 
@@ -133,6 +136,16 @@ fn every_page_can_be_reached_from_the_table_of_contents() {
     let unreached: Vec<_> =
         pages.keys().filter(|name| name.starts_with("docs") && !seen.contains(*name)).collect();
     assert!(unreached.is_empty(), "no page leads to {unreached:?}");
+}
+
+#[test]
+fn the_sidebar_lists_every_page_once() {
+    let mut listed = targets(&page(SIDEBAR));
+    listed.sort();
+    let mut pages: Vec<_> = book().into_iter().map(|page| page.name).collect();
+    pages.retain(|name| name.starts_with("docs"));
+    pages.sort();
+    assert_eq!(listed, pages);
 }
 
 /// The links of a page as they are written.
@@ -202,14 +215,15 @@ fn slug(heading: &str) -> String {
 #[test]
 fn links_that_lead_nowhere_are_found() {
     let text = "# A `page`, and more\n## Again\n## Again\n\
-                [ok](#a-page-and-more) [ok](#again-1) [ok](../README.md) [ok](commands/run.md)\n\
+                [ok](#a-page-and-more) [ok](#again-1) [ok](../../README.md) [ok](commands/run.md)\n\
                 [ok](https://example.org/x) [`code`](rules.md#ipc-flags) `[no](link)`\n\
                 ```\n# no-heading\n[no](link)\n```\n";
-    let at = |text: &str| broken(&Page { name: "docs/x.md".into(), text: text.to_owned() });
+    let at = |text: &str| broken(&Page { name: "docs/reference/x.md".into(), text: text.to_owned() });
     assert_eq!(at(text), [""; 0]);
-    for wrong in ["#again-2", "#no-heading", "README.html", "rules.md#no-rule", "../../cupeer", "/README.md"]
+    for wrong in
+        ["#again-2", "#no-heading", "README.html", "rules.md#no-rule", "../../../cupeer", "/README.md"]
     {
         let text = format!("{text}[`a\nb`]({wrong})\n");
-        assert_eq!(at(&text), [format!("docs/x.md: ({wrong}) leads nowhere")]);
+        assert_eq!(at(&text), [format!("docs/reference/x.md: ({wrong}) leads nowhere")]);
     }
 }

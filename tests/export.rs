@@ -79,7 +79,7 @@ fn exports(record: &Path, folder: &Path) -> PathBuf {
 #[test]
 fn page_of_the_tables_is_current() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let (path, list) = (root.join("docs/tables.md"), root.join("src/export/columns.txt"));
+    let (path, list) = (root.join("docs/reference/tables.md"), root.join("src/export/columns.txt"));
     let made = page::markdown();
     if std::env::var_os("UPDATE_DOCS").is_some() {
         let new = page::list();
@@ -90,7 +90,7 @@ fn page_of_the_tables_is_current() {
         std::fs::write(&list, new).expect("the list is writable");
     }
     let there = std::fs::read_to_string(&path).unwrap_or_default();
-    assert!(there == made, "docs/tables.md is stale: run scripts/docs");
+    assert!(there == made, "docs/reference/tables.md is stale: run scripts/docs");
 }
 
 #[test]

@@ -79,7 +79,7 @@ fn explains_every_key() {
 
 #[test]
 fn page_of_faults_is_current() {
-    let page = current_page("faults", "faults");
+    let page = current_page("reference/plans", "faults");
     for key in keys() {
         assert!(page.contains(&format!("`{}`", key.form().replace('|', "\\|"))), "{}", key.name);
     }
@@ -93,7 +93,7 @@ fn blocks<'a>(page: &'a str, language: &str) -> Vec<&'a str> {
 
 #[test]
 fn every_command_of_the_page_has_a_plan_that_is_read() {
-    let page = current_page("faults", "faults");
+    let page = current_page("reference/plans", "faults");
     let commands = blocks(&page, "sh");
     assert!(commands.len() > 12, "{}", commands.len());
     for command in commands {
@@ -110,7 +110,7 @@ fn every_command_of_the_page_has_a_plan_that_is_read() {
 
 #[test]
 fn the_file_on_the_page_is_read_with_what_it_includes() {
-    let page = current_page("faults", "faults");
+    let page = current_page("reference/plans", "faults");
     let files: Vec<&str> =
         blocks(&page, "text").into_iter().filter(|block| block.contains("\nplan ")).collect();
     assert_eq!(files.len(), 1);

@@ -5,6 +5,8 @@ use crate::support::{self, Done, cupeer, done, mode, names, temp_dir, wait_for};
 use cupeer_spec::env;
 use serde_json::Value;
 use std::fs;
+use std::io::Write;
+use std::os::fd::{FromRawFd, OwnedFd};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -190,14 +192,52 @@ fn a_run_in_progress_is_listed_and_stays() {
     let cleaned = support::stdout(&mut at(folder.path(), &["clean", "--all"]));
     assert_eq!(
         cleaned,
-        format!("kept {name}, which is in progress\nremoved nothing in {}\n", home.display())
+        format!("kept {name}, which is in progress\ndeleted nothing in {}\n", home.display())
     );
     drop(running.stdin.take());
     running.wait().unwrap();
     assert_eq!(listed(folder.path()).len(), 1);
     let cleaned = support::stdout(&mut at(folder.path(), &["clean"]));
-    assert!(cleaned.starts_with(&format!("removed {name}, ")) && cleaned.lines().count() == 1, "{cleaned}");
+    assert!(cleaned.starts_with(&format!("deleted {name}, ")) && cleaned.lines().count() == 1, "{cleaned}");
     assert_eq!(names(&home), [""; 0]);
+}
+
+/// What `cupeer clean` prints to stderr and stdout when somebody types an answer on its terminal.
+fn cleaned(folder: &Path, words: &[&str], answer: &str) -> (String, String) {
+    let (mut master, mut terminal) = (0, 0);
+    // SAFETY: both descriptors are written; null asks for no name and for default settings.
+    let opened = unsafe {
+        let null = std::ptr::null_mut();
+        libc::openpty(&mut master, &mut terminal, null, std::ptr::null(), std::ptr::null())
+    };
+    assert_eq!(opened, 0);
+    // SAFETY: openpty has just opened both, and nobody else owns them.
+    let (mut master, terminal) = unsafe { (fs::File::from_raw_fd(master), OwnedFd::from_raw_fd(terminal)) };
+    master.write_all(answer.as_bytes()).unwrap();
+    let done = done(at(folder, &["clean"]).args(words).stdin(Stdio::from(terminal)));
+    assert!(done.status.success(), "{}", done.stderr);
+    (done.stderr, done.stdout)
+}
+
+#[test]
+fn cleaning_asks_on_a_terminal() {
+    let folder = temp_dir();
+    (0..2).for_each(|_| drop(run(folder.path())));
+    let name = |n: u32| format!("{}-{n}", stem());
+    let asks = format!("Delete 2 recordings, {} to {} (", name(1), name(2));
+    for answer in ["n\n", "\n", "perhaps\n"] {
+        let (asked, printed) = cleaned(folder.path(), &[], answer);
+        assert!(asked.starts_with(&asks) && asked.ends_with(")? [y/N] "), "{asked}");
+        assert_eq!(printed, "deleted nothing\n");
+        assert_eq!(listed(folder.path()).len(), 2);
+    }
+    let (asked, _) = cleaned(folder.path(), &["--keep", "1"], "y\n");
+    assert!(asked.starts_with(&format!("Delete recording {} (", name(1))), "{asked}");
+    assert_eq!(listed(folder.path()).len(), 1);
+    let (asked, printed) = cleaned(folder.path(), &["--yes"], "");
+    assert!(asked.is_empty() && printed.starts_with(&format!("deleted {}, ", name(2))), "{asked}{printed}");
+    let (asked, _) = cleaned(folder.path(), &[], "");
+    assert!(asked.is_empty(), "there is nothing to delete: {asked}");
 }
 
 #[test]

@@ -14,6 +14,9 @@ mod check;
 // The README and the pages of `docs` against what there is.
 mod book;
 
+// No text for users contains a banned phrase.
+mod words;
+
 // The command's own options, lists and messages.
 mod cli;
 

@@ -130,7 +130,7 @@ fn explains_why_a_call_returns_a_result() {
 
 #[test]
 fn page_of_rules_is_current() {
-    current_page("rules", "rules");
+    current_page("reference/rules", "rules");
 }
 
 #[test]

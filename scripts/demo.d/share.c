@@ -1,6 +1,7 @@
 // Two processes share memory and an event through CUDA IPC, across two devices with peer access: what NCCL,
 // PyTorch and UCX do at their start, in 100 lines. Uses the driver alone, so that it runs on the simulated one.
-// Exits with 0 where the importer read what the exporter wrote, and the exporter what the importer answered.
+// Exits with 0 if the importer read what the exporter wrote, and the exporter what the importer answered.
+// With the argument `early` it has a bug: the importer says that it is done before it closes the memory.
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,7 +36,7 @@ static const char *who;
 struct message {
     CUipcHandle memory, event;
 };
-static int to_importer[2], to_exporter[2];
+static int to_importer[2], to_exporter[2], is_early;
 
 static void begin(const char *name, CUdevice device) {
     who = name;
@@ -68,8 +69,10 @@ static int exporter(void) {
         return 1;
     CALL(cuMemcpyDtoH_v2, (void *, CUdeviceptr, size_t), answer, memory, sizeof answer - 1);
     printf("exporter read \"%s\"\n", answer);
+    fflush(stdout);
     CALL(cuEventDestroy_v2, (CUevent), event);
     CALL(cuMemFree_v2, (CUdeviceptr), memory);
+    if (is_early && (write(to_importer[1], "f", 1) != 1 || read(to_exporter[0], &done, 1) != 1)) return 1;
     return strcmp(answer, "hello from device 1") != 0;
 }
 
@@ -93,13 +96,16 @@ static int importer(void) {
     printf("importer read \"%s\"\n", text);
     fflush(stdout);
     CALL(cuMemcpyHtoD_v2, (CUdeviceptr, const void *, size_t), memory, "hello from device 1", 20);
-    CALL(cuIpcCloseMemHandle, (CUdeviceptr), memory);
     CALL(cuEventDestroy_v2, (CUevent), event);
+    // The exporter frees the memory when it hears that the importer is done. Wait until it has.
+    if (is_early && (write(to_exporter[1], "d", 1) != 1 || read(to_importer[0], text, 1) != 1)) return 1;
+    CALL(cuIpcCloseMemHandle, (CUdeviceptr), memory);
     if (can) CALL(cuCtxDisablePeerAccess, (CUcontext), peer);
-    return write(to_exporter[1], "d", 1) != 1 || strcmp(text, "hello from device 0") != 0;
+    return write(to_exporter[1], "d", 1) != 1 || strcmp(text + is_early, "hello from device 0" + is_early) != 0;
 }
 
-int main(void) {
+int main(int count, char **arguments) {
+    is_early = count > 1 && strcmp(arguments[1], "early") == 0;
     if (pipe(to_importer) || pipe(to_exporter)) return 1;
     int (*roles[2])(void) = {exporter, importer}, failed = 0;
     for (int i = 0; i < 2; i++)

@@ -1,6 +1,6 @@
-//! The command line: every option once, with its help. `docs/commands` is made of it.
+//! The command line: every option once, with its help. `docs/reference/commands` is made of it.
 //!
-//! What belongs here: names, shapes and help. What a value means is read where it is used.
+//! It has names, forms, and help. The code that uses a value reads its meaning.
 
 mod check;
 mod deny;
@@ -36,11 +36,11 @@ pub use release::ReleaseArgs;
 pub use sweep::{Codes, SweepArgs, SweepFormat, SweepStage};
 pub use top::{Sort, TopArgs, TopFormat};
 
-/// See what CUDA programs do with peer access and IPC memory
+/// Debug CUDA programs that share GPU memory between processes or devices
 #[derive(Parser)]
 #[command(name = "cupeer", version, max_term_width = 100)]
 pub struct Cli {
-    /// Colour what is for people: always, never, or auto, on terminals that have colours unless NO_COLOR is set
+    /// Colorize output: always, never, or auto. auto colors only terminals and honors NO_COLOR
     #[arg(
         long,
         value_name = "WHEN",
@@ -58,31 +58,31 @@ pub struct Cli {
 pub enum Command {
     /// Run a program under cupeer
     Run(RunArgs),
-    /// Print cupeer's environment, for launchers that cannot wrap the program
+    /// Print the environment of 'cupeer run', for launchers that cannot wrap the program
     Env(EnvArgs),
-    /// List what cupeer knows
+    /// List the functions, rules, results, faults, topologies, or variables that cupeer knows
     List(ListArgs),
-    /// Explain a driver function, a result code, a rule or a key of fault plans
+    /// Explain a driver function, a result code, a rule, or a key of fault plans
     Explain(ExplainArgs),
-    /// Report what a record holds
+    /// Report what the processes of a recording did, and the problems
     Report(ReportArgs),
-    /// Show what the processes of this host share, open and call, now
+    /// Show live GPU memory sharing and driver calls on this host
     Top(TopArgs),
-    /// List the records that are kept at home
+    /// List the recordings in the default directory
     Ls(LsArgs),
-    /// Remove the records that are kept at home
+    /// Delete the recordings in the default directory
     Clean(CleanArgs),
-    /// Pack a record into one file, to send to somebody
+    /// Pack a recording into one file, to send to somebody
     Pack(PackArgs),
-    /// Reduce records of a node to one small file, or such files of many nodes to one
+    /// Condense a node's recordings into one small file, or merge such files
     Reduce(ReduceArgs),
-    /// Write a record as tables, for DuckDB, Spark, ClickHouse, pandas and polars
+    /// Write a recording as tables, for DuckDB, Spark, ClickHouse, pandas, and polars
     Export(ExportArgs),
     /// Release calls held by a fault plan
     Release(ReleaseArgs),
-    /// Fail each call in turn and report how the program copes
+    /// Fail each call in turn and report how the program handles it
     Sweep(SweepArgs),
-    /// Look for problems with the driver, the libraries, the machine or a program
+    /// Check the driver, the libraries, the machine, a program, or the links between devices
     Doctor(DoctorArgs),
     /// Examine the driver in this process, for `doctor`
     #[command(hide = true)]
@@ -98,14 +98,14 @@ pub enum Command {
 /// What happens to the calls of a program: the options that `run` and `env` share.
 #[derive(Args, Default)]
 pub struct Options {
-    /// Record into DIR; all runs with the same DIR are one job. %p is the pid, %h the host, %q{VAR} a variable [default: a new record at home, which 'cupeer ls' lists]
-    #[arg(short, long, value_name = "DIR")]
+    /// Record into DIR; all runs with the same DIR are one job. %p is the pid, %h the host, %q{VAR} a variable [default: a new directory that 'cupeer ls' lists]
+    #[arg(short, long, value_name = "DIR", help_heading = "Recording")]
     pub out: Option<PathBuf>,
-    /// What the record keeps: full, ring[:SIZE] (the last SIZE of each process and everything still open), auto[:RANKS] (full up to RANKS ranks, 256 without a number; above that ring:4M, a directory a host, and no file for a process that shares nothing), or off [default: auto]
-    #[arg(long, value_name = "KEPT")]
+    /// What to record: full, ring[:SIZE] (the last SIZE bytes per process and everything still open), auto[:RANKS] (full for up to RANKS ranks, ring:4M above), or off [default: auto:256]
+    #[arg(long, value_name = "KEPT", help_heading = "Recording")]
     pub record: Option<String>,
-    /// Let DIR's group take part in the record and read it
-    #[arg(long, value_name = "WITH")]
+    /// Let the group of DIR read the recording and add to it
+    #[arg(long, value_name = "WITH", help_heading = "Recording")]
     pub share: Option<Share>,
     #[command(flatten)]
     pub check: CheckArgs,
@@ -114,35 +114,35 @@ pub struct Options {
     #[command(flatten)]
     pub deny: DenyArgs,
     /// Write a line for each call, as text or as JSON
-    #[arg(long, value_name = "FORMAT")]
+    #[arg(long, value_name = "FORMAT", help_heading = "Logging")]
     pub log: Option<LogFormat>,
     /// Append the log to FILE instead of stderr; %p is the pid, %h the host, %q{VAR} a variable
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = "Logging")]
     pub log_file: Option<PathBuf>,
     /// Log only these functions: names, patterns, @groups, ^negations, separated by commas, or all [default: ^@lookup,^@lifetime,^@query,^@vmm,^@alloc,^@copy,@export,@open]
-    #[arg(long, value_name = "SET")]
+    #[arg(long, value_name = "SET", help_heading = "Logging")]
     pub trace: Option<String>,
     /// Log only calls that did not return CUDA_SUCCESS
-    #[arg(long)]
+    #[arg(long, help_heading = "Logging")]
     pub failed: bool,
-    /// Take what the program tells NVTX as marks: each nvtxMark, and the begin and the end of each range
-    #[arg(long)]
+    /// Record NVTX marks, and the start and end of NVTX ranges, as marks
+    #[arg(long, help_heading = "Recording")]
     pub nvtx: bool,
     #[command(flatten)]
     pub driver: DriverArgs,
-    /// Explain on stderr what is decided, and why
+    /// Print what cupeer decides, and why, to stderr
     #[arg(short, long)]
     pub verbose: bool,
 }
 
-/// Which driver a program gets, where it is not the one of the machine.
+/// Which driver a program gets, if it is not the one of the machine.
 #[derive(Args, Clone, Default)]
 pub struct DriverArgs {
     /// Run on the simulated driver: nvlink:N, pcie:N, none:N, or a TOML file [default: nvlink:2]
-    #[arg(long, value_name = "TOPOLOGY", num_args = 0..=1, require_equals = true, conflicts_with = "driver")]
+    #[arg(long, help_heading = "Driver", value_name = "TOPOLOGY", num_args = 0..=1, require_equals = true, conflicts_with = "driver")]
     pub sim: Option<Option<OsString>>,
     /// Run on this driver library instead of the machine's libcuda.so.1
-    #[arg(long, value_name = "PATH")]
+    #[arg(long, help_heading = "Driver", value_name = "PATH")]
     pub driver: Option<PathBuf>,
 }
 
@@ -161,7 +161,7 @@ pub enum Share {
 pub enum LogFormat {
     /// `12:34:56.789012 [pid/tid] cuFn(a=1, out=[2]) = CUDA_SUCCESS <1.2us> /lib/x.so+0x12`
     Text,
-    /// An object a line: ts_ns pid tid seq function args result duration_ns caller injected
+    /// One object per line: ts_ns pid tid seq function args result duration_ns caller injected
     Json,
 }
 
@@ -171,40 +171,44 @@ pub enum ListFormat {
     Text,
     /// An array of objects; of faults one object with two of them.
     Json,
-    /// The page `docs/rules.md`, `docs/faults.md` or `docs/variables.md`.
+    /// The page `docs/reference/rules.md`, `docs/reference/plans.md` or `docs/reference/variables.md`.
     #[value(hide = true)]
     Markdown,
 }
 
 #[derive(Args)]
-#[command(
-    after_help = "Ends as the program ends: with its exit status, or killed by the same signal. 125 means \
-that cupeer failed, 126 that the program cannot be executed, 127 that it was not found. --error-exitcode \
-and --error-on replace the program's status when a rule was broken, --unused-exitcode when a fault plan did not do \
-what it should."
-)]
+#[command(after_help = "\
+cupeer run exits with the status of the program, or is killed by the same signal. It exits with 125 if cupeer failed, 126 if the \
+program cannot be executed, and 127 if it was not found.
+
+Examples:
+  cupeer run -- torchrun --nproc-per-node 8 train.py
+  cupeer run --check --error-exitcode 9 -- ./tests
+  cupeer run --deny-peer all -- ./program
+  cupeer run --inject 'cuIpcOpenMemHandle*:error=MAP_FAILED' -- ./program
+  cupeer run --sim=nvlink:8 --log text -- ./program")]
 pub struct RunArgs {
     #[command(flatten)]
     pub options: Options,
-    /// Exit with status N, 1 to 255, when a process of this run broke a rule of severity warning or error, or one of --error-on, unless a signal killed the program
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..), conflicts_with = "exec")]
+    /// Exit with status N (1 to 255) if the run has a finding that --error-on selects, unless a signal killed the program
+    #[arg(long, help_heading = "Exit status", value_name = "N", value_parser = clap::value_parser!(u8).range(1..), conflicts_with = "exec")]
     pub error_exitcode: Option<u8>,
-    /// What --error-exitcode counts [default: warning], also what only the report finds: rules, written as for --ignore, or error, warning or note for findings that are as severe or worse, or all; without --error-exitcode the status is 1
-    #[arg(long, value_name = "RULES", conflicts_with = "exec")]
+    /// Findings that set the exit status: rules (as for --ignore), a severity (error, warning, note: that and above), or all; with status 1 unless --error-exitcode is given [default: warning]
+    #[arg(long, help_heading = "Exit status", value_name = "RULES", conflicts_with = "exec")]
     pub error_on: Option<String>,
-    /// Leave out of the summary, and of what --error-exitcode and --error-on count, the findings that FILE names; may be repeated. What is said at a call is chosen with --ignore
-    #[arg(long, value_name = "FILE", conflicts_with = "exec")]
+    /// Ignore the findings listed in FILE, in the summary and for the exit status; repeatable. Use --ignore for messages during the run
+    #[arg(long, help_heading = "Checking", value_name = "FILE", conflicts_with = "exec")]
     pub suppressions: Vec<PathBuf>,
-    /// Exit with status N, 1 to 255, when a rule of the fault plans never fired, a denied pair of devices was never asked about or tried, or no context exceeded --peer-limit, unless a signal killed the program. A pair that an earlier one already denies does not count
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..), conflicts_with = "exec")]
+    /// Exit with status N (1 to 255) if a fault never fired, a denied pair was never queried or tried, or no context exceeded --peer-limit, unless a signal killed the program
+    #[arg(long, help_heading = "Exit status", value_name = "N", value_parser = clap::value_parser!(u8).range(1..), conflicts_with = "exec")]
     pub unused_exitcode: Option<u8>,
-    /// Say only what is wrong: errors, deaths, and findings above note; no counts
+    /// Print only problems: errors, crashed and killed processes, and findings above note
     #[arg(short, long, conflicts_with = "verbose")]
     pub quiet: bool,
-    /// At the end, put one small file in the place of what the processes of this host have recorded: see 'cupeer reduce'
-    #[arg(long, conflicts_with = "exec")]
+    /// When the run ends, replace this host's recordings with one small file (see 'cupeer reduce')
+    #[arg(long, help_heading = "Recording", conflicts_with = "exec")]
     pub reduce: bool,
-    /// Become the program (same pid) instead of waiting for it; there is no summary at the end
+    /// Become the program (same pid) instead of waiting for it; without a summary
     #[arg(long)]
     pub exec: bool,
     /// The program and its arguments
@@ -219,22 +223,23 @@ pub struct RunArgs {
 
 #[derive(Args)]
 #[command(after_help = "\
-Without --out nothing is recorded, because there is no program to name a directory after.
+Without --out, nothing is recorded, because there is no program to name a directory after.
 
+Examples:
   eval \"$(cupeer env --log text --format sh)\"
   eval \"docker run $(cupeer env --log text --format docker) IMAGE PROGRAM\"
   eval \"mpirun -np 2 $(cupeer env --log text --format mpirun) PROGRAM\"
   eval \"srun $(cupeer env --log text --format srun) PROGRAM\"
   ray job submit --runtime-env-json=\"$(cupeer env --log text --format ray)\" -- PROGRAM
 
-k8s: the env list, volumes and volumeMounts of a pod; the libraries must be on the node.")]
+k8s prints the env list, volumes, and volumeMounts of a pod; the libraries must be on the node.")]
 pub struct EnvArgs {
     #[command(flatten)]
     pub options: Options,
-    /// Print instead the settings with which NCCL, vLLM, llama.cpp, UCX and Open MPI avoid what 'cupeer doctor --p2p -o FILE' has found to be bad
+    /// Print settings with which NCCL, vLLM, llama.cpp, UCX, and Open MPI avoid the links that 'cupeer doctor --p2p -o FILE' found to be bad
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "Options")]
     pub p2p: Option<PathBuf>,
-    /// What will read the environment
+    /// Program that will read the environment
     #[arg(long, value_name = "FORMAT", required_unless_present = "p2p")]
     pub format: Option<EnvFormat>,
 }
@@ -242,73 +247,75 @@ pub struct EnvArgs {
 /// The reader for which `cupeer env` prints.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq)]
 pub enum EnvFormat {
-    /// Export lines for a POSIX shell, for `eval`.
+    /// Export lines for a POSIX shell, for eval
     Sh,
-    /// Arguments of `docker run`.
+    /// Arguments of docker run
     Docker,
-    /// YAML for a container of a pod.
+    /// YAML for a container of a pod
     K8s,
-    /// Arguments of Open MPI's `mpirun`.
+    /// Arguments of Open MPI's mpirun
     Mpirun,
-    /// An argument of Slurm's `srun`.
+    /// Argument of Slurm's srun
     Srun,
-    /// A JSON runtime environment of Ray.
+    /// JSON runtime environment of Ray
     Ray,
 }
 
 #[derive(Args)]
 pub struct ListArgs {
-    /// What to list
+    /// Topic
     pub what: Topic,
     /// Print a table or JSON
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     pub format: ListFormat,
-    /// With functions: include those of the simulated driver that are not intercepted (they have no group)
+    /// With functions: include functions of the simulated driver that cupeer does not intercept (they have no group)
     #[arg(long)]
     pub all: bool,
 }
 
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq)]
 pub enum Topic {
-    /// The driver functions that are intercepted.
+    /// Driver functions that cupeer intercepts
     Functions,
-    /// The driver's result codes.
+    /// Result codes of the driver
     Errors,
-    /// The machines that the simulated driver can show.
+    /// Machines that the simulated driver can simulate
     Topologies,
-    /// The environment variables.
+    /// Environment variables
     Environment,
-    /// The rules that are checked, and those that cannot be.
+    /// Rules that cupeer checks, and those that it cannot check
     Rules,
-    /// The keys of fault plans, and what a plan can change in each function.
+    /// Keys of fault plans, and what a plan can change in each function
     Faults,
 }
 
 #[derive(Args)]
 pub struct ExplainArgs {
-    /// A driver function, a rule, a key of fault plans, or a result code: a number, or its name with or without CUDA_ERROR_
+    /// Driver function, rule, key of fault plans, or result code (a number, or a name with or without CUDA_ERROR_)
     #[arg(allow_negative_numbers = true)]
     pub name: String,
 }
 
 #[derive(Args)]
-#[command(after_help = "  cupeer report                                  # the newest of the records at home
-  cupeer report app-12                           # the one that 'cupeer ls' lists so
-  cupeer report DIR --leaks                      # what was never closed, by where it was opened
+#[command(after_help = "\
+Examples:
+  cupeer report                                  # the newest recording
+  cupeer report app-12                           # a recording that 'cupeer ls' lists
+  cupeer report DIR --leaks                      # what was never closed, by the place that opened it
   cupeer report DIR --leaks --since-mark warm --until-mark done   # what grew between two marks
   cupeer report DIR --rank 3 --failed            # what failed on rank 3
   cupeer report DIR --format json | jq .handles
-  cupeer report DIR --format html >report.html   # one page, for a browser
+  cupeer report DIR --format html >report.html   # one file, for a browser
   cupeer report DIR --format trace >trace.json   # for ui.perfetto.dev
-  cupeer report DIR --diff OTHER                 # what differs in OTHER
+  cupeer report DIR --diff OTHER                 # how OTHER differs
   cupeer report DIR --suggest-suppressions >known.toml   # for --suppressions known.toml")]
 pub struct ReportArgs {
-    /// The record: a directory, a file made by `cupeer pack`, or a name or number that `cupeer ls` lists [default: the newest of those]; of a large job, any number of files made by `cupeer reduce`
+    /// Recording: a directory, a file of 'cupeer pack', or a name or number that 'cupeer ls' lists [default: the newest one]; or any number of files of 'cupeer reduce'
     pub dir: Vec<PathBuf>,
-    /// Print text, JSON (docs/report.schema.json), a trace for ui.perfetto.dev, SARIF 2.1.0 for code scanning, JUnit's XML for CI servers, or a page (HTML)
+    /// Form of the report
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     pub format: ReportFormat,
-    /// Show only this process: a pid, or its name in the JSON form
+    /// Show only this process: a pid, or its name in JSON
     #[arg(long, value_name = "PROCESS")]
     pub process: Option<String>,
     /// Show only these ranks: numbers and ranges, separated by commas
@@ -320,16 +327,16 @@ pub struct ReportArgs {
     /// Show only calls that did not return CUDA_SUCCESS
     #[arg(long)]
     pub failed: bool,
-    /// Show only calls from TIME on: seconds since the record began, or a time like 2025-11-21T07:43:02Z
+    /// Show only calls from TIME on: seconds since the recording began, or 2025-11-21T07:43:02Z
     #[arg(long, value_name = "TIME")]
     pub since: Option<String>,
-    /// Show only what had begun by TIME
+    /// Show only calls that began by TIME
     #[arg(long, value_name = "TIME")]
     pub until: Option<String>,
-    /// Show only calls from the first mark called NAME on (cupeer_mark); with --leaks, what was opened since
+    /// Show only calls from the first mark called NAME (cupeer_mark) on; with --leaks, what was opened since
     #[arg(long, value_name = "NAME", conflicts_with = "since")]
     pub since_mark: Option<String>,
-    /// Show only what had begun by the last mark called NAME; with --leaks, what was open then
+    /// Show only calls that began by the last mark called NAME; with --leaks, what was open then
     #[arg(long, value_name = "NAME", conflicts_with = "until")]
     pub until_mark: Option<String>,
     /// Show what was opened and never closed, by the call stack that opened it
@@ -338,47 +345,49 @@ pub struct ReportArgs {
     /// Show all rows of long tables
     #[arg(long)]
     pub all: bool,
-    /// Leave out the findings that FILE names, and say how many; JSON and SARIF have them with the entry; may be repeated
+    /// Leave out the findings listed in FILE, and print their number; JSON and SARIF keep them, with the entry; repeatable
     #[arg(long, value_name = "FILE")]
     pub suppressions: Vec<PathBuf>,
-    /// Print a file for --suppressions that names all findings above note
+    /// Print a file for --suppressions that lists all errors and warnings
     #[arg(long, conflicts_with_all = ["leaks", "diff", "format", "all"])]
     pub suggest_suppressions: bool,
-    /// Compare with another record: functions, failures, and the states of handles
+    /// Compare with another recording: functions, failures, and states of handles
     #[arg(long, value_name = "OTHER", conflicts_with = "leaks")]
     pub diff: Option<PathBuf>,
 }
 
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq)]
 pub enum ReportFormat {
-    /// Tables that fit the terminal.
+    /// Tables that fit the terminal
     Text,
-    /// One object.
+    /// One object (docs/report.schema.json)
     Json,
-    /// Chrome's trace events.
+    /// Trace events for ui.perfetto.dev
     Trace,
-    /// A log of SARIF 2.1.0.
+    /// SARIF 2.1.0, for code scanning
     Sarif,
-    /// JUnit's XML: a test case for each rule and each process.
+    /// JUnit's XML, for CI servers: a test case for each rule and each process
     Junit,
-    /// One page for a browser, which opens offline.
+    /// One HTML file, which works offline
     Html,
 }
 
 #[derive(Args)]
-#[command(after_help = "  cupeer pack DIR                       # DIR.cupeer.tar.gz, for `cupeer report`
-  cupeer pack DIR --redact hosts,paths  # with numbers in place of names
+#[command(after_help = "\
+Never included: the key of the fingerprints, and values of variables whose names suggest secrets.
+Always included: pids, devices, names of files and functions, and the texts of calls and marks.
 
-Never included: the key of the fingerprints, and values of variables whose names sound like secrets.
-Always included: pids, devices, names of files and functions, and the texts of calls and marks.")]
+Examples:
+  cupeer pack DIR                       # DIR.cupeer.tar.gz, for 'cupeer report'
+  cupeer pack DIR --redact hosts,paths  # with numbers in place of names")]
 pub struct PackArgs {
-    /// The directory of the record, its name in `cupeer ls`, or a packed record, to redact more of it
+    /// Recording: a directory, a name that 'cupeer ls' lists, or a packed file, to redact more of it
     #[arg(value_name = "DIR")]
     pub directory: PathBuf,
-    /// Write to FILE [default: DIR.cupeer.tar.gz, here]
+    /// Write to FILE [default: DIR.cupeer.tar.gz in the working directory]
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
-    /// Leave these out, separated by commas
+    /// Data to leave out, separated by commas
     #[arg(long, value_name = "WHAT", value_delimiter = ',')]
     pub redact: Vec<Redact>,
     /// Overwrite FILE if it exists
@@ -388,13 +397,13 @@ pub struct PackArgs {
 
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq)]
 pub enum Redact {
-    /// The programs' arguments
+    /// Program arguments
     Arguments,
-    /// The values of variables, except ranks and visible devices
+    /// Values of variables, except ranks and visible devices
     Environment,
-    /// The names of the recorded hosts, which are numbered instead
+    /// Names of hosts, which numbers replace
     Hosts,
-    /// Directories, which become a few digits each; names of files stay
+    /// Directories, which digits replace; names of files stay
     Paths,
     /// All of these
     All,

@@ -1,4 +1,4 @@
-//! `cupeer clean`: removes the records at home.
+//! `cupeer clean`: deletes the recordings in the default directory.
 
 use crate::args::CleanArgs;
 use crate::home::{self, Entry};
@@ -6,44 +6,62 @@ use crate::output;
 use crate::status;
 use anyhow::Result;
 use cupeer_report::moments::bytes;
+use std::io::{IsTerminal, stdin};
 use std::process::ExitCode;
 
 pub fn command(args: &CleanArgs) -> Result<ExitCode> {
     let home = home::path()?;
     let all = home::entries(&home).into_iter().filter(|entry| entry.number.is_some());
-    let (mut removed, mut freed, mut failed) = (0, 0, false);
+    let (kept, goes): (Vec<Entry>, Vec<Entry>) =
+        all.skip(args.keep).partition(|entry| keeps(entry, args.all).is_some());
     let mut text = String::new();
-    for entry in all.skip(args.keep) {
-        if let Some(why) = keeps(&entry, args.all) {
-            text += &format!("kept {}, {why}\n", entry.name);
-            continue;
-        }
+    for entry in kept {
+        text += &format!("kept {}, {}\n", entry.name, keeps(&entry, args.all).unwrap_or_default());
+    }
+    if !goes.is_empty() && !args.yes && stdin().is_terminal() && !agrees(&goes)? {
+        return output::print(&(text + "deleted nothing\n"));
+    }
+    let (mut removed, mut freed, mut failed) = (0, 0, false);
+    for entry in goes {
         match home::remove(&entry) {
             Ok(()) => {
-                text += &format!("removed {}, {}\n", entry.name, bytes(entry.bytes));
+                text += &format!("deleted {}, {}\n", entry.name, bytes(entry.bytes));
                 removed += 1;
                 freed += entry.bytes;
             }
             Err(error) => {
                 failed = true;
-                output::complain(&format!("failed to remove '{}': {error}", entry.path.display()));
+                output::complain(&format!("failed to delete '{}': {error}", entry.path.display()));
             }
         }
     }
     text += &match removed {
-        0 => format!("removed nothing in {}\n", home.display()),
+        0 => format!("deleted nothing in {}\n", home.display()),
         1 => String::new(),
-        all => format!("removed {all} records, {}\n", bytes(freed)),
+        all => format!("deleted {all} recordings, {}\n", bytes(freed)),
     };
     let printed = output::print(&text)?;
     Ok(if failed { ExitCode::from(status::OURS) } else { printed })
+}
+
+/// Asks on the terminal. Returns true if the answer is yes.
+fn agrees(goes: &[Entry]) -> Result<bool> {
+    let size = bytes(goes.iter().map(|entry| entry.bytes).sum());
+    let what = match goes {
+        [one] => format!("recording {}", one.name),
+        all => format!("{} recordings, {} to {}", all.len(), all[all.len() - 1].name, all[0].name),
+    };
+    eprint!("Delete {what} ({size})? [y/N] ");
+    let mut answer = String::new();
+    stdin().read_line(&mut answer)?;
+    Ok(["y", "yes"].contains(&answer.trim().to_lowercase().as_str()))
 }
 
 /// Why an entry is kept.
 fn keeps(entry: &Entry, all: bool) -> Option<&'static str> {
     match entry.is_running() {
         Some(true) => Some("which is in progress"),
-        None if !all => Some("which may be in progress on another host or in a container; --all removes it"),
+        None if !all => Some("which may be in progress on another host or in a container; --all deletes it"),
         _ => None,
     }
 }

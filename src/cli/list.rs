@@ -171,13 +171,13 @@ fn functions(others: &[OtherFn]) -> Table {
     table
 }
 
-/// `docs/variables.md`: `scripts/docs` writes it, and a test says when it is stale.
+/// `docs/reference/variables.md`: `scripts/docs` writes it, and a test says when it is stale.
 fn variables_page() -> String {
     let mut text = String::from(
         "<!-- Made by scripts/docs from src/spec/env.rs. Do not edit. -->\n\
          # Variables\n\n\
-         What the library and the simulated driver read when they are loaded. `cupeer run` and \
-         [`cupeer env`](commands/env.md) set them; `cupeer list environment` says the same.\n\n\
+         The library and the simulated driver read these variables when they are loaded. `cupeer run` and \
+         [`cupeer env`](commands/env.md) set them. `cupeer list environment` prints the same list.\n\n\
          | variable | value | meaning |\n| --- | --- | --- |\n",
     );
     for variable in VARIABLES {

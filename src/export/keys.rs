@@ -25,15 +25,17 @@ impl Key {
     /// The column, where all rows have a process or only some.
     pub fn column(self, is_known: bool) -> Column {
         let (name, holds, about) = match self {
-            Key::Job => ("job", Type::Text, "The job, as `--job` has named it or the record is called."),
-            Key::Host => {
-                ("host", Type::Text, "The host of the process; empty where the record does not say.")
+            Key::Job => {
+                ("job", Type::Text, "Name of the job: the value of `--job`, or the name of the recording.")
             }
-            Key::Boot => ("boot", Type::Text, "The boot id of the host: moments of one boot are ordered."),
-            Key::Proc => ("proc", Type::Text, "The process, as the report names it: unique in the job."),
-            Key::Pid => ("pid", Type::Int, "Its pid, in its own pid namespace."),
-            Key::Start => ("start_ns", Type::Long, "When its recording began."),
-            Key::Rank => ("rank", Type::Int, "Its rank in the job; null where it has none."),
+            Key::Host => {
+                ("host", Type::Text, "Host of the process; empty if the recording does not contain it.")
+            }
+            Key::Boot => ("boot", Type::Text, "Boot id of the host. Times of one boot are in order."),
+            Key::Proc => ("proc", Type::Text, "Process, as in the report; unique in the job."),
+            Key::Pid => ("pid", Type::Int, "Pid of the process, in its own pid namespace."),
+            Key::Start => ("start_ns", Type::Long, "Start of the recording of the process."),
+            Key::Rank => ("rank", Type::Int, "Rank of the process in the job; null if it has none."),
         };
         let is_optional = self == Key::Rank || self != Key::Job && !is_known;
         Column { name, holds, is_optional, is_rising: false, about }

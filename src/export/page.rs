@@ -1,4 +1,4 @@
-//! The page of the tables, `docs/tables.md`, and the list of columns that only grows.
+//! The page of the tables, `docs/reference/tables.md`, and the list of columns that only grows.
 
 use crate::table::{Column, Table, VERSION, columns};
 use crate::tables::{
@@ -64,18 +64,18 @@ pub fn list() -> String {
 pub fn markdown() -> String {
     let mut text = format!(
         "<!-- Made by scripts/docs from src/export/tables.rs. Do not edit. -->\n# The tables of `cupeer export`\n\n\
-         Version `{VERSION}`, which stands in each file's metadata as `cupeer.schema`. Columns may be added at the end of \
-         a table; none is ever renamed, given another type or another meaning, or removed. [Many nodes](fleet.md) has \
-         queries.\n\n\
-         | type | in Parquet | DuckDB | Spark | ClickHouse | pandas, polars |\n| --- | --- | --- | --- | --- | --- |\n\
+         This is version `{VERSION}`, which is `cupeer.schema` in each file's metadata. Later versions may add columns at the \
+         end of a table. They never rename or remove a column, or change its type or meaning. \
+         [Large jobs](../guides/large-jobs.md#query-a-job-with-sql) has queries.\n\n\
+         | type | in Parquet | DuckDB | Spark | ClickHouse | pandas and polars |\n| --- | --- | --- | --- | --- | --- |\n\
          | text | BYTE_ARRAY (STRING) | VARCHAR | STRING | String | string |\n\
          | int | INT32 | INTEGER | INT | Int32 | int32 |\n\
          | long | INT64 | BIGINT | BIGINT | Int64 | int64 |\n\
          | flag | BOOLEAN | BOOLEAN | BOOLEAN | Bool | bool |\n\n\
-         Columns ending in `_ns` are nanoseconds: moments of CLOCK_REALTIME since 1970, or durations. They are plain \
-         numbers because Spark reads no timestamps in nanoseconds. Counts, \
-         sizes and addresses are signed, because Spark makes decimals of unsigned ones. `node` is no column of the \
-         files: engines take it from the directories.\n"
+         Columns ending in `_ns` are nanoseconds: times of CLOCK_REALTIME since 1970, or durations. They are plain \
+         numbers, because Spark cannot read timestamps in nanoseconds. Counts, sizes, and addresses are signed, because \
+         Spark reads unsigned ones as decimals. `node` is not a column of the files: engines take it from the \
+         directories.\n"
     );
     for table in all() {
         let sorted = table.sorted_by.unwrap_or_default();
@@ -94,7 +94,7 @@ pub fn markdown() -> String {
             );
         }
     }
-    text + "\n[All pages](README.md)\n"
+    text
 }
 
 #[cfg(test)]

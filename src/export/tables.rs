@@ -1,4 +1,4 @@
-//! The tables, each with its columns and what they mean. `docs/tables.md` is made of them.
+//! The tables, each with its columns and what they mean. `docs/reference/tables.md` is made of them.
 //!
 //! A column that was there once stays, with its name, its type and its meaning: other people's queries name it. New ones
 //! are added at the end of their table, and to `columns.txt` here; a test holds us to that.
@@ -7,333 +7,333 @@ use crate::cells::{Flag, Int, Kind, Long, Maybe, Print, Rising, Text, Word};
 use crate::table::table;
 
 table! {
-    /// The processes of the job.
+    /// Processes of the job.
     Processes, Process = "process" of processes sorted by began_ns {
-        /// When its recording began, as `start_ns`.
+        /// Start of its recording, as `start_ns`.
         began_ns: Rising,
-        /// The pid of its parent.
+        /// Pid of its parent.
         ppid: Int,
-        /// The inode of its pid namespace.
+        /// Inode of its pid namespace.
         pid_ns: Long,
-        /// Its program.
+        /// Program.
         program: Text,
-        /// Its arguments, the program's name first: a JSON array of texts.
+        /// Arguments, starting with the program's name: a JSON array of strings.
         arguments: Text,
-        /// The variables of its environment that decide what CUDA programs do: a JSON object of texts.
+        /// Environment variables that decide what CUDA programs do: a JSON object of strings.
         variables: Text,
-        /// Whether all events were kept (`full`), or the last ones (`ring`).
+        /// What was recorded: all calls (`full`), or the last ones (`ring`).
         mode: Text,
-        /// Its rows in the table `call`.
+        /// Number of its rows in the table `call`.
         calls: Long,
-        /// Its rows in the table `mark`.
+        /// Number of its rows in the table `mark`.
         marks: Long,
-        /// Events that could not be kept.
+        /// Number of calls and marks that could not be recorded.
         lost: Long,
-        /// Calls that a fault plan changed, delayed, held or ended.
+        /// Number of calls that a fault plan changed, delayed, held, or ended.
         injected: Long,
-        /// How it ended: `returned`, `signal`, `died`, `executed`, `gone`, `unseen`, or that it was `running`.
+        /// How the process ended: `returned`, `signal`, `died`, `executed`, `gone`, `unseen`, or `running`.
         exit: Text,
-        /// The exit status, where it returned one.
+        /// Exit status; null if it has none.
         exit_code: Maybe<Int>,
-        /// The number of the signal that ended it, where one did.
+        /// Number of the signal that ended the process; null if none did.
         exit_signal: Maybe<Int>,
-        /// How far it could be looked at: `whole`; `running`, up to now; `ring`, its last events; `lost`, without those
-        /// that could not be kept; `cut`, what is left of its file.
+        /// How much of the process could be read: `whole`; `running`, everything up to now; `ring`, its last calls; `lost`,
+        /// without the calls that could not be recorded; `cut`, the rest of a damaged file.
         looked: Text,
-        /// What is wrong with its file.
+        /// Problem with its file; null if there is none.
         problem: Maybe<Text>,
-        /// The ways in which calls of its libraries escaped cupeer: a JSON array of texts; null where none is known.
+        /// How calls of its libraries bypassed cupeer: a JSON array of strings; null if none is known.
         escaped: Maybe<Text>,
     }
 }
 
 table! {
-    /// The calls: each one that the record has.
+    /// Recorded calls.
     Calls, Call = "call" of processes sorted by time_ns {
-        /// When it was forwarded.
+        /// Time at which the call was forwarded.
         time_ns: Rising,
-        /// How long it took; null where it has not returned.
+        /// Duration of the call; null if it has not returned.
         duration_ns: Maybe<Rising>,
-        /// The thread.
+        /// Thread that made the call.
         tid: Int,
-        /// The stream of the record that has it.
+        /// Stream of the recording that contains the call.
         stream: Int,
-        /// Its number in that stream.
+        /// Number of the call in that stream.
         seq: Rising,
-        /// The library of the function: `cuda`, `nvml` or `cudart`.
+        /// Library of the function: `cuda`, `nvml`, or `cudart`.
         library: Word,
-        /// The function.
+        /// Function that was called.
         function: Word,
-        /// How it ended: `returned`, `pending` (it has not), or `unwound` by an exception or a cancellation.
+        /// How the call ended: `returned`, `pending` (it has not), or `unwound` by an exception or a cancellation.
         outcome: Word,
-        /// The name of the result, or its number; null where it has none.
+        /// Name of the result, or its number; null if there is none.
         result: Maybe<Word>,
-        /// Whether the result came from a fault plan instead of the driver.
+        /// True if the result came from a fault plan instead of the driver.
         injected: Flag,
-        /// The rule of a fault plan that made the result, or keeps the call from returning.
+        /// Fault of a plan that set the result, or that holds the call.
         injected_by: Maybe<Text>,
-        /// What stands for the handle that it exported or opened.
+        /// Fingerprint of the handle that the call exported or opened.
         fingerprint: Maybe<Print>,
-        /// What it exported, opened, closed, made or ended: an address, an event or a handle, as the process names it.
+        /// Object that the call exported, opened, closed, created, or ended: an address, an event, or a handle of the process.
         address: Maybe<Long>,
-        /// Of how many bytes it is: the size of the allocation, or the one that was asked for.
+        /// Size of the object in bytes: of the allocation, or the size that was requested.
         bytes: Maybe<Long>,
-        /// The device of the current context, as the process numbers it; see the table `device`.
+        /// Device of the current context, numbered as in the process; see the table `device`.
         device: Maybe<Int>,
-        /// The device of the other context, where there is one.
+        /// Device of the other context; null if there is none.
         peer_device: Maybe<Int>,
-        /// Who made it: a stack of the table `stack`.
+        /// Call stack, in the table `stack`.
         stack: Maybe<Long>,
-        /// What the driver said.
+        /// Message of the driver about the call.
         message: Maybe<Text>,
-        /// Whether it failed as calls do when all is well: to switch on what is on, to give back at exit what is gone, or as
+        /// True if the failure is expected: enabling something that is enabled, releasing at exit something that is released, or
         /// the answer to a probe that the call alone shows.
         is_usual: Flag,
     }
 }
 
 table! {
-    /// The ledger: what was exported, or opened without being known, and how that stands.
+    /// Handles: everything that was exported, or opened without a known export, with its state.
     Objects, Object = "object" of anything sorted by time_ns {
-        /// When it was exported or, where nobody is known to have done that, opened first.
+        /// Time of the first export or, if no export is known, of the first open.
         time_ns: Rising,
-        /// What stands for its handle.
+        /// Fingerprint of the handle.
         fingerprint: Print,
-        /// What it is: `memory`, `event`, `allocation`, `pool` or `pool pointer`.
+        /// Kind of object: `memory`, `event`, `allocation`, `pool`, or `pool pointer`.
         kind: Text,
-        /// How it stands, in the report's words; of several openings it has the worst.
+        /// State of the handle, as in the report: the worst state of all processes that opened it.
         state: Text,
-        /// The device, by its UUID.
+        /// UUID of the device.
         device: Maybe<Text>,
-        /// The size of the allocation.
+        /// Size of the allocation in bytes.
         bytes: Maybe<Long>,
-        /// Whose memory it is.
+        /// Allocator of the memory; null if it is unknown.
         allocator: Maybe<Text>,
-        /// When it was exported first.
+        /// Time of the first export.
         exported_ns: Maybe<Long>,
-        /// How often it was exported.
+        /// Number of exports.
         exports: Long,
-        /// When its allocation was freed or released, or the event destroyed.
+        /// Time at which its allocation was freed or released, or the event destroyed.
         freed_ns: Maybe<Long>,
-        /// The function that did so.
+        /// Function that freed, released, or destroyed it.
         freed_by: Maybe<Text>,
-        /// Of a handle that nobody exported: the one that it is a damaged copy of.
+        /// Fingerprint of the handle that this one is a damaged copy of; null otherwise.
         damaged_from: Maybe<Print>,
-        /// Its rows in the table `opening`.
+        /// Number of its rows in the table `opening`.
         openings: Long,
-        /// How often opening it failed.
+        /// Number of failed calls that tried to open it.
         failed: Long,
     }
 }
 
 table! {
-    /// The openings: from where a process opened a handle to where it had closed it as often. The process is the one that
-    /// opened it.
+    /// Open handles: one row from the call that opens a handle until the process has closed it as often as it opened it. The
+    /// process is the importer.
     Openings, Opening = "opening" of processes sorted by opened_ns {
-        /// When it was opened.
+        /// Time at which it was opened.
         opened_ns: Rising,
-        /// When it was closed.
+        /// Time at which it was closed; null if it was not.
         closed_ns: Maybe<Long>,
-        /// The function that closed it.
+        /// Function that closed it.
         closed_by: Maybe<Text>,
-        /// The thread that opened it.
+        /// Thread that opened it.
         tid: Int,
-        /// What stands for the handle.
+        /// Fingerprint of the handle.
         fingerprint: Print,
-        /// What it is of.
+        /// Kind of object, as in the table `object`.
         kind: Text,
-        /// How this opening stands, in the report's words.
+        /// State of this open handle, as in the report.
         state: Text,
-        /// The device of the opener's context, by its UUID.
+        /// UUID of the device of the importer's context.
         device: Maybe<Text>,
-        /// How often it was opened in that time.
+        /// Number of times that the handle was opened in that time.
         times: Long,
-        /// How many earlier openings by the same process are left out.
+        /// Number of earlier rows of the same process that are left out.
         earlier: Long,
-        /// The size of the allocation.
+        /// Size of the allocation in bytes.
         bytes: Maybe<Long>,
-        /// Whose memory it is.
+        /// Allocator of the memory; null if it is unknown.
         allocator: Maybe<Text>,
-        /// The process that exported it, where that is known.
+        /// Process that exported it; null if it is unknown.
         exporter_proc: Maybe<Text>,
-        /// Its host.
+        /// Host of the exporter.
         exporter_host: Maybe<Text>,
-        /// Its pid.
+        /// Pid of the exporter.
         exporter_pid: Maybe<Int>,
-        /// Its rank.
+        /// Rank of the exporter.
         exporter_rank: Maybe<Int>,
-        /// The exporter's device, by its UUID.
+        /// UUID of the exporter's device.
         exporter_device: Maybe<Text>,
     }
 }
 
 table! {
-    /// The findings: all of one rule and function, with one result and from one place, over all processes. The process is
-    /// that of the first.
+    /// Findings: one row for all findings of one rule and one function, with one result and from one place, over all
+    /// processes. The process is that of the first finding.
     Findings, Finding = "finding" of processes sorted by time_ns {
-        /// When the first began.
+        /// Start of the call of the first finding.
         time_ns: Rising,
-        /// When the last began.
+        /// Start of the call of the last finding.
         last_ns: Long,
-        /// The rule: `cupeer explain RULE` says more.
+        /// Rule; `cupeer explain RULE` describes it.
         rule: Text,
-        /// `error`, `warning` or `note`.
+        /// Severity: `error`, `warning`, or `note`.
         severity: Text,
-        /// `certain`, `stale` or `inferred`.
+        /// Confidence: `certain`, `stale`, or `inferred`.
         confidence: Text,
-        /// The function.
+        /// Function that was called.
         function: Text,
-        /// The argument that it is about.
+        /// Argument that the finding is about; null if it is about none.
         argument: Maybe<Text>,
-        /// The name of the result, or its number; null where the call has not returned.
+        /// Name of the result, or its number; null if the call has not returned.
         result: Maybe<Text>,
-        /// The thread of the first.
+        /// Thread of the first finding.
         tid: Int,
-        /// The number of its call in its stream.
+        /// Number of the call of the first finding in its stream.
         seq: Long,
-        /// How many there are.
+        /// Number of findings.
         times: Long,
-        /// In how many processes.
+        /// Number of processes that have the finding.
         processes: Long,
-        /// The ranks among them: a JSON array of numbers.
+        /// Ranks that have the finding: a JSON array of numbers.
         ranks: Text,
-        /// What was found, with the values of the first.
+        /// Message, with the values of the first finding.
         message: Text,
-        /// What the rule rests on.
+        /// Source of the rule: a sentence of the documentation, or an observation.
         sentence: Maybe<Text>,
-        /// What to do.
+        /// Hint.
         hint: Text,
-        /// What the driver said about the first.
+        /// Message of the driver about the first finding.
         driver_message: Maybe<Text>,
-        /// Who made the first: a stack of the table `stack`.
+        /// Call stack of the first finding, in the table `stack`.
         stack: Maybe<Long>,
     }
 }
 
 table! {
-    /// The call stacks: a row for each frame, the caller first.
+    /// Call stacks: one row per frame, the caller first.
     Stacks, Stack = "stack" of processes sorted by stack {
-        /// The stack, unique in the job.
+        /// Number of the stack, unique in the job.
         stack: Rising,
-        /// Which frame of it, from 0.
+        /// Position of the frame in the stack, from 0.
         depth: Int,
-        /// The frame, of the table `frame`.
+        /// Number of the frame in the table `frame`.
         frame: Long,
-        /// Whether this frame made the call, as the report has it: the first one outside of the CUDA runtime.
+        /// True if the report shows this frame as the caller: the first one outside the CUDA runtime.
         is_caller: Flag,
     }
 }
 
 table! {
-    /// The frames of call stacks, each once for a host. The process is the first that has it.
+    /// Frames of call stacks, each once per host. The process is the first one that has the frame.
     Frames, Frame = "frame" of processes sorted by frame {
-        /// The frame, unique in the job.
+        /// Number of the frame, unique in the job.
         frame: Rising,
-        /// The path of the library.
+        /// Path of the library.
         library: Maybe<Text>,
-        /// Its build id in hexadecimal digits.
+        /// Build id of the library in hexadecimal digits.
         build_id: Maybe<Text>,
-        /// Where in it, or the address where the library is unknown.
+        /// Offset in the library; the address if the library is unknown.
         library_offset: Long,
-        /// The function, where symbols are at hand.
+        /// Function; null without symbols.
         function: Maybe<Text>,
-        /// The file of its source, where debugging information is at hand.
+        /// Source file; null without debugging information.
         file: Maybe<Text>,
-        /// The line there.
+        /// Line in the source file.
         line: Maybe<Int>,
-        /// The file of the line of Python that has led here.
+        /// Python file of the line that led to this frame.
         python_file: Maybe<Text>,
-        /// That line.
+        /// Line in the Python file.
         python_line: Maybe<Int>,
-        /// The function of Python.
+        /// Python function.
         python_function: Maybe<Text>,
     }
 }
 
 table! {
-    /// What programs have marked with `cupeer_mark`.
+    /// Marks that programs set with `cupeer_mark`.
     Marks, Mark = "mark" of processes sorted by time_ns {
-        /// When.
+        /// Time of the mark.
         time_ns: Rising,
-        /// The thread.
+        /// Thread that made the call.
         tid: Int,
-        /// The text.
+        /// Text of the mark.
         text: Text,
     }
 }
 
 table! {
-    /// What fault plans did: a row for each of their rules, over all processes and hosts.
+    /// Faults of fault plans: one row per fault, over all processes and hosts.
     Faults, Fault = "fault" of anything sorted by time_ns {
-        /// When it fired first, as far as the report shows that; else when the record began.
+        /// Time at which it first fired, if the report shows it; otherwise the start of the recording.
         time_ns: Rising,
-        /// The name of its plan.
+        /// Name of its plan.
         plan: Text,
-        /// Its own name, which `injected_by` refers to.
+        /// Name of the fault, which `injected_by` refers to.
         name: Text,
-        /// The rule as it was written; null of a plan that a program armed itself.
+        /// Text of the fault; null for a plan that a program armed itself.
         rule: Maybe<Text>,
-        /// Calls that met its conditions.
+        /// Number of calls that matched its conditions.
         matched: Maybe<Long>,
-        /// The calls at which it fired or, in a dry run, would have.
+        /// Number of calls at which it fired or, in a dry run, would have fired.
         fired: Long,
-        /// How many processes were under its plan.
+        /// Number of processes under its plan.
         processes: Long,
-        /// Whether this was a dry run.
+        /// True if this was a dry run.
         is_dry_run: Flag,
     }
 }
 
 table! {
-    /// The devices, as each process sees them.
+    /// Devices, as each process sees them.
     Devices, Device = "device" of processes sorted by began_ns {
-        /// When the recording of the process began, as `start_ns`.
+        /// Start of the recording of the process, as `start_ns`.
         began_ns: Rising,
-        /// Its number in the process.
+        /// Number of the device in the process.
         ordinal: Int,
-        /// Its UUID.
+        /// UUID of the device.
         uuid: Text,
-        /// Its PCI address.
+        /// PCI address of the device.
         pci: Text,
-        /// Its name.
+        /// Name of the device.
         name: Text,
     }
 }
 
 table! {
-    /// The peer matrix: what each process did from one device to another.
+    /// Pairs of devices: what each process did from one device to another.
     Pairs, Pair = "pair" of processes sorted by began_ns {
-        /// When the recording of the process began, as `start_ns`.
+        /// Start of the recording of the process, as `start_ns`.
         began_ns: Rising,
-        /// The device that accesses, by its UUID.
+        /// UUID of the device that accesses.
         from_device: Maybe<Text>,
-        /// The device whose memory is accessed.
+        /// UUID of the device whose memory is accessed.
         to_device: Maybe<Text>,
-        /// How often it asked about the two.
+        /// Number of queries about the pair.
         asked: Long,
-        /// The last answer it got; null where it did not ask.
+        /// Result of the last query; null without a query.
         can_access: Maybe<Flag>,
-        /// Whether it ever enabled access.
+        /// True if the process ever enabled access.
         enabled: Flag,
-        /// When it last did.
+        /// Time at which it last enabled access.
         enabled_ns: Maybe<Long>,
-        /// When access was disabled again.
+        /// Time at which access was disabled again.
         disabled_ns: Maybe<Long>,
-        /// How often a mapping was given access.
+        /// Number of mappings that got access.
         mappings: Long,
-        /// To how many of them it has access at the end.
+        /// Number of mappings that still have access at the end.
         mappings_now: Long,
-        /// How often asking, enabling and disabling failed.
+        /// Number of failed queries, enables, and disables.
         failed: Long,
-        /// How many of its calls about the two a fault plan answered.
+        /// Number of calls about the pair whose result a fault plan set.
         injected: Long,
-        /// How often it opened IPC memory over the two.
+        /// Number of times that the process opened IPC memory across the pair.
         opened: Long,
-        /// How often that failed.
+        /// Number of those attempts that failed.
         open_failed: Long,
-        /// How many copies went from the memory of the first device to that of the second.
+        /// Number of copies from the memory of the first device to that of the second.
         copies: Long,
-        /// Their bytes.
+        /// Bytes of these copies.
         copied_bytes: Long,
     }
 }

@@ -16,7 +16,7 @@ use std::path::Path;
 /// What is said of results to tell them apart: its version is part of the name.
 const FINGERPRINT: &str = "cupeer/v1";
 /// Where the rules are described.
-const RULES_PAGE: &str = concat!(env!("CARGO_PKG_REPOSITORY"), "/blob/main/docs/rules.md");
+const RULES_PAGE: &str = concat!(env!("CARGO_PKG_REPOSITORY"), "/blob/main/docs/reference/rules.md");
 /// Columns of texts that are no longer wrapped.
 const WIDTH: usize = 1 << 16;
 

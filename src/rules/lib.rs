@@ -1,7 +1,7 @@
 //! **The rules**: what `cupeer run --check` and `cupeer report` look for, once.
 //!
 //! What belongs here: what a rule says, what it rests on, what breaking it costs and what to do, as entries in the form of
-//! [`RuleSpec`]. `cupeer list rules`, `cupeer explain RULE`, `docs/rules.md`, the messages and the tests derive from it.
+//! [`RuleSpec`]. `cupeer list rules`, `cupeer explain RULE`, `docs/reference/rules.md`, the messages and the tests derive from it.
 //! How a rule is decided is in [`decide`], and the sentence that names the values in [`crate::reason`]. What does not: what
 //! is known of the world, which the library (`src/preload/check/world.rs`) and the report (`src/report/findings`) tell.
 

@@ -1,5 +1,5 @@
 //! The environment variables that the preload library and the simulated driver read, with their meaning.
-//! `cupeer env` prints them, `cupeer list environment` and `docs/variables.md` document them; no other place may name one.
+//! `cupeer env` prints them, `cupeer list environment` and `docs/reference/variables.md` document them; no other place may name one.
 
 use crate::record::RING_SIZES;
 use crate::record::slot::finding::Severity;
@@ -24,49 +24,49 @@ macro_rules! variables {
 }
 variables! {
     LOG "CUPEER_LOG" "text|json"
-        "Writes a line for each call. Not set: no log."
+        "Writes a line for each call. Default: no log."
     LOG_FILE "CUPEER_LOG_FILE" "PATH"
-        "The file to which lines of the log are appended. %p becomes the pid, %h the host, %q{VAR} a variable. Not set: stderr."
+        "File to which the lines of the log are appended. %p becomes the pid, %h the host, %q{VAR} a variable. Default: stderr."
     TRACE "CUPEER_TRACE" "SET"
-        "Which functions are logged: names, patterns, @groups, ^negations, separated by commas. Not set: ^@lookup,^@lifetime,^@query,^@vmm,^@alloc,^@copy,@export,@open."
+        "Functions that are logged: names, patterns, @groups, ^negations, separated by commas. Default: ^@lookup,^@lifetime,^@query,^@vmm,^@alloc,^@copy,@export,@open."
     FAILED "CUPEER_FAILED" "0|1"
-        "1 logs only calls that did not return CUDA_SUCCESS. Not set: 0."
+        "1 logs only calls that did not return CUDA_SUCCESS. Default: 0."
     OUT "CUPEER_OUT" "DIR"
-        "The directory of the record, which holds a file for each process that calls the driver. It is made if it does not exist; %p becomes the pid, %h the host, %q{VAR} a variable. Not set: no record."
+        "Directory of the recording, which contains a file for each process that calls the driver. It is created if it does not exist. %p becomes the pid, %h the host, %q{VAR} a variable. Default: no recording."
     RECORD "CUPEER_RECORD" "auto|full|ring|off"
-        "What the record keeps. full: everything. ring or ring:SIZE: the last SIZE bytes of each process (with K, M or G; 1M to 1024G; 16M without SIZE) and everything still open. auto or auto:N: full up to N ranks (256 without N; the first of WORLD_SIZE, OMPI_COMM_WORLD_SIZE, PMI_SIZE and SLURM_NTASKS that is a number), and above that ring:4M, in a directory for each host, with no file for a process that shares nothing. off: nothing. Not set: auto."
+        "What to record. full: everything. ring or ring:SIZE: the last SIZE bytes of each process (with K, M, or G; 1M to 1024G; default 16M) and everything still open. auto or auto:N: full for up to N ranks (default 256; the first of WORLD_SIZE, OMPI_COMM_WORLD_SIZE, PMI_SIZE, and SLURM_NTASKS that is a number), and above that ring:4M, in one directory per host, with no file for a process that shares nothing. off: nothing. Default: auto."
     SHARE "CUPEER_SHARE" "group"
-        "Lets the directory's group read and write the record, for processes of several users. Not set: only the user."
+        "Lets the directory's group read and write the recording, for processes of several users. Default: only the user."
     PYTHON "CUPEER_PYTHON" "0|1"
-        "0 leaves the lines of Python out of what is recorded and said of a call. Not set: 1."
+        "0 records and reports no lines of Python. Default: 1."
     CHECK "CUPEER_CHECK" "LEVEL"
-        "Checks the rules, records violations, and reports those of errors, warnings or notes and worse, a paragraph each. full is warnings, brief is warnings in a line each, and off checks nothing. Needs CUPEER_OUT. `cupeer run` sets brief where it records. Not set: off."
+        "Checks the rules, records findings, and reports errors, warnings, or notes, and those of higher severity, one paragraph each. full means warnings, brief means warnings with one line each, and off checks nothing. Needs CUPEER_OUT. `cupeer run` sets brief if it records. Default: off."
     IGNORE "CUPEER_IGNORE" "RULE[@LIBRARY],..."
-        "Rules that are not checked: names or patterns, separated by commas; with @LIBRARY, only in calls of that library. Not set: none."
+        "Rules that are not checked: names or patterns, separated by commas; with @LIBRARY, only in calls of that library. Default: none."
     ONLY "CUPEER_ONLY" "RULE[@LIBRARY],..."
-        "The only rules that are checked. Not set: all."
+        "The only rules that are checked. Default: all."
     ABORT_ON "CUPEER_ABORT_ON" "RULE[@LIBRARY],..."
-        "Rules that abort the process (SIGABRT) when they are broken, after the finding is reported. Not set: none."
+        "Rules that abort the process (SIGABRT) when they are broken, after the finding is reported. Default: none."
     STOP_ON "CUPEER_STOP_ON" "RULE[@LIBRARY],..."
-        "Rules that stop the process (SIGSTOP) when they are broken, so that a debugger can attach. Not set: none."
+        "Rules that stop the process (SIGSTOP) when they are broken, so that a debugger can attach. Default: none."
     INJECT "CUPEER_INJECT" "RULE;..."
-        "Fault plans: rules separated by semicolons or newlines, as `cupeer run --inject` takes them. Not set: no faults."
+        "Fault plan: faults separated by semicolons or newlines, as for `cupeer run --inject`. Default: no faults."
     DRY_RUN "CUPEER_DRY_RUN" "0|1"
-        "1 makes fault plans change nothing, and only record at which calls their rules would have fired. Not set: 0."
+        "1 makes fault plans change nothing, and only records at which calls they would have fired. Default: 0."
     FAULTS "CUPEER_FAULTS" "DIR"
-        "The directory in which processes count together what fault plans did. Not set: the record's directory, or without a record each process by itself."
+        "Directory in which processes share the counts of fault plans. Default: the directory of the recording; without a recording, each process counts separately."
     DENY_PEER "CUPEER_DENY_PEER" "all|A/B[:oneway],..."
-        "Pairs of devices, by UUID or PCI address, that appear unreachable. Not set: none."
+        "Pairs of devices, by UUID or PCI address, that appear unreachable. Default: none."
     PEER_LIMIT "CUPEER_PEER_LIMIT" "N"
-        "The most peers that a context can access; one more is CUDA_ERROR_TOO_MANY_PEERS. Not set: as many as the driver allows."
+        "Most peers that a context can access; one more is CUDA_ERROR_TOO_MANY_PEERS. Default: the driver's limit."
     DRIVER "CUPEER_DRIVER" "PATH"
-        "The driver for calls that have none: those of a program that neither links libcuda nor opened it. Not set: such calls return CUDA_ERROR_SHARED_OBJECT_INIT_FAILED."
+        "Driver library for calls of a program that neither links nor opens libcuda. Default: these calls return CUDA_ERROR_SHARED_OBJECT_INIT_FAILED."
     JOB "CUPEER_JOB" "32 hexadecimal digits"
-        "The key of the fingerprints that stand for IPC handles in the log; the same in all processes of a job. `cupeer run` makes a random one. Not set: all zero."
+        "Key of the fingerprints of IPC handles; the same in all processes of a job. `cupeer run` creates a random one. Default: all zero."
     STATUS "CUPEER_STATUS" "PATH"
-        "A page that `cupeer run` shares with its processes, to learn whether any of them reached the driver. Not set: none."
+        "File that `cupeer run` shares with its processes, to learn whether any of them reached the driver. Default: none."
     SIM "CUPEER_SIM" "TOPOLOGY"
-        "The machine that the simulated driver shows: nvlink:N, pcie:N, none:N, or the path of a TOML file. Not set: nvlink:2."
+        "Machine that the simulated driver simulates: nvlink:N, pcie:N, none:N, or the path of a TOML file. Default: nvlink:2."
 }
 
 /// What [`CHECK`] is where `cupeer run` records and nobody says how to check.
@@ -230,7 +230,7 @@ mod tests {
     #[test]
     fn every_variable_says_what_holds_without_it() {
         for v in VARIABLES {
-            assert!(v.name.starts_with("CUPEER_") && v.doc.contains("Not set: "), "{}", v.name);
+            assert!(v.name.starts_with("CUPEER_") && v.doc.contains("Default: "), "{}", v.name);
         }
     }
 }

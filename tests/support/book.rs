@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// A page, named from the root of the repository: `docs/see.md`.
+/// A page, named from the root of the repository: `docs/guides/hang.md`.
 pub struct Page {
     /// Its path from the root.
     pub name: PathBuf,
@@ -32,6 +32,9 @@ pub fn page(name: impl AsRef<Path>) -> Page {
     Page { name: name.as_ref().to_owned(), text }
 }
 
+/// The contents of the sidebar when the pages are built as a website. This file is not a page.
+pub const SIDEBAR: &str = "docs/SUMMARY.md";
+
 /// The README and all pages of `docs`.
 pub fn book() -> Vec<Page> {
     let mut pages = vec![page("README.md")];
@@ -41,7 +44,9 @@ pub fn book() -> Vec<Page> {
         for name in entries.map(|entry| folder.join(entry.expect("an entry").file_name())) {
             if root().join(&name).is_dir() {
                 folders.push(name);
-            } else if name.extension().is_some_and(|extension| extension == "md") {
+            } else if name.extension().is_some_and(|extension| extension == "md")
+                && name != Path::new(SIDEBAR)
+            {
                 pages.push(page(name));
             }
         }

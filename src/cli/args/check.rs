@@ -4,9 +4,9 @@ use clap::{Args, ValueEnum};
 
 #[derive(Args, Default)]
 pub struct CheckArgs {
-    /// How to report violations of the rules of 'cupeer list rules' [without LEVEL: full; without --check: brief for 'run', off for 'env']
+    /// Which rule violations to report, and in how much detail [--check alone: full; default: brief for 'run', off for 'env']
     #[arg(
-        long,
+        long, help_heading = "Checking",
         value_name = "LEVEL",
         num_args = 0..=1,
         require_equals = true,
@@ -14,33 +14,33 @@ pub struct CheckArgs {
     )]
     pub check: Option<Level>,
     /// Do not check these rules: names or patterns, separated by commas; RULE@LIBRARY applies only to calls of that library
-    #[arg(long, value_name = "RULES")]
+    #[arg(long, help_heading = "Checking", value_name = "RULES")]
     pub ignore: Option<String>,
     /// Check only these rules, written as for --ignore
-    #[arg(long, value_name = "RULES")]
+    #[arg(long, help_heading = "Checking", value_name = "RULES")]
     pub only: Option<String>,
     /// Abort a process (SIGABRT) when it breaks one of these rules
-    #[arg(long, value_name = "RULES")]
+    #[arg(long, help_heading = "Checking", value_name = "RULES")]
     pub abort_on: Option<String>,
-    /// Stop a process (SIGSTOP) when it breaks one of these rules, for a debugger
-    #[arg(long, value_name = "RULES")]
+    /// Stop a process (SIGSTOP) when it breaks one of these rules, to attach a debugger
+    #[arg(long, help_heading = "Checking", value_name = "RULES")]
     pub stop_on: Option<String>,
 }
 
-/// What is reported, and how.
+/// Which findings are reported, and how.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Level {
-    /// Warnings and errors, a line each as they happen, and what to do at the end.
+    /// Errors and warnings, one line each as they happen, and hints at the end
     Brief,
-    /// Warnings and errors in full.
+    /// Errors and warnings, in full
     Full,
-    /// In full, what makes a call fail, or has an undefined effect.
+    /// Errors, in full
     Errors,
-    /// In full, also what works today, changes nothing, or costs speed or memory.
+    /// Errors and warnings, in full
     Warnings,
-    /// In full, also what is worth knowing.
+    /// Errors, warnings, and notes, in full
     Notes,
-    /// Nothing is checked.
+    /// No checks
     Off,
 }
 

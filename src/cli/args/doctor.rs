@@ -6,28 +6,29 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 #[derive(Args)]
-#[command(
-    after_help = "  cupeer doctor                               # the driver, the machine, and this process
-  cupeer doctor -- ./program                  # and which calls of a program escape
-  cupeer doctor -o a.json                     # in each of two containers, then
-  cupeer doctor --between a.json b.json       # how their processes can share device memory
-  cupeer doctor --p2p                         # what each link between devices carries
-  cupeer doctor --p2p -o machine.toml         # the same, for --sim, --deny-peer and 'cupeer env --p2p'
+#[command(after_help = "\
+Exit status: 0 without problems, 1 with problems (bad rows of the machine do not count), 125 if cupeer failed. With --between, 1 \
+means that no sharing method is possible. With --p2p, 1 means that a link is bad or no link could be tested.
 
-Exit status: 0 if all is well, 1 if something is wrong, 125 if cupeer failed. Rows of the machine that are bad do not count as wrong; with --between, 1 means that no way of sharing is possible; with --p2p, that a link is bad, or none could be tested."
-)]
+Examples:
+  cupeer doctor                               # the driver, the machine, and this process
+  cupeer doctor -- ./program                  # and which calls of a program bypass cupeer
+  cupeer doctor -o a.json                     # in each of two containers, followed by
+  cupeer doctor --between a.json b.json       # how their processes can share device memory
+  cupeer doctor --p2p                         # what each link between devices delivers
+  cupeer doctor --p2p -o machine.toml         # the same, for --sim, --deny-peer, and 'cupeer env --p2p'")]
 pub struct DoctorArgs {
     #[command(flatten)]
     pub p2p: P2pArgs,
     #[command(flatten)]
     pub driver: DriverArgs,
-    /// Print tables or JSON (docs/doctor.schema.json; with --p2p, docs/doctor-p2p.schema.json)
+    /// Form of the output
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     pub format: DoctorFormat,
-    /// Write the JSON form to FILE, too; with --p2p, the machine as a topology, with what was found
+    /// Also write JSON to FILE; with --p2p, the machine as a topology, with the results
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
-    /// Compare what two processes have written with -o: which ways of sharing are possible between them, and what is in the way
+    /// Compare two files of -o: which sharing methods are possible between the processes, and what prevents the others
     #[arg(
         long,
         num_args = 2,
@@ -36,10 +37,10 @@ pub struct DoctorArgs {
         conflicts_with_all = ["sim", "driver", "output", "program", "p2p"]
     )]
     pub between: Vec<PathBuf>,
-    /// Explain on stderr what is decided, and why
+    /// Print what cupeer decides, and why, to stderr
     #[arg(short, long)]
     pub verbose: bool,
-    /// A program to run, to find the libraries whose calls escape cupeer
+    /// Program to run, to find the libraries whose calls bypass cupeer
     #[arg(
         trailing_var_arg = true,
         value_names = ["PROGRAM", "ARGS"],
@@ -50,9 +51,9 @@ pub struct DoctorArgs {
 
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq)]
 pub enum DoctorFormat {
-    /// Tables that fit the terminal.
+    /// Tables that fit the terminal
     Text,
-    /// One object.
+    /// One object (docs/doctor.schema.json; with --p2p, docs/doctor-p2p.schema.json)
     Json,
 }
 

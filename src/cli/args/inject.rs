@@ -5,16 +5,16 @@ use std::path::PathBuf;
 
 #[derive(Args, Default)]
 pub struct InjectArgs {
-    /// Make calls fail or wait, or end the process, as PLAN says. 'cuIpcOpenMemHandle*:error=MAP_FAILED' fails every opening; '@ipc:dev=0:when=3+:delay=5ms' delays calls about device 0, from the third of each function in each process on. May be repeated
-    #[arg(long, value_name = "PLAN")]
+    /// Make calls fail, wait, or end the process, as in 'cuIpcOpenMemHandle*:error=MAP_FAILED' or '@ipc:dev=0:when=3+:delay=5ms' ('cupeer list faults'); repeatable
+    #[arg(long, help_heading = "Faults", value_name = "PLAN")]
     pub inject: Vec<String>,
-    /// Read a plan from FILE: one rule per line, '# comment', 'include OTHER', 'plan NAME'. May be repeated
-    #[arg(long, value_name = "FILE")]
+    /// Read a plan from FILE: one fault per line, '# comment', 'include OTHER', 'plan NAME'; repeatable
+    #[arg(long, help_heading = "Faults", value_name = "FILE")]
     pub inject_file: Vec<PathBuf>,
-    /// Change nothing, but record at which calls the plans would have acted
-    #[arg(long)]
+    /// Change nothing, but record at which calls the plans would have fired
+    #[arg(long, help_heading = "Faults")]
     pub dry_run: bool,
-    /// Decide what plans leave to chance as every run with seed N does [default: random, printed]
-    #[arg(long, value_name = "N")]
+    /// Seed for random choices in fault plans [default: random, and printed]
+    #[arg(long, help_heading = "Faults", value_name = "N")]
     pub seed: Option<u64>,
 }

@@ -1,5 +1,5 @@
-//! `docs/commands`: a page for each command, made from its help. `scripts/docs` writes them, and a test here says when one
-//! is stale.
+//! `docs/reference/commands.md`, and a page for each command in the folder beside it, generated from their help.
+//! `scripts/docs` writes them, and a test here fails if one is stale.
 
 use super::Cli;
 use crate::markdown::escaped;
@@ -9,58 +9,91 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+const HEAD: &str =
+    "<!-- Made by scripts/docs from the help of the command, src/cli/args.rs. Do not edit. -->\n";
+
 /// The pages of `docs` that show a command at work.
 const SHOWN_IN: &[(&str, &[&str])] = &[
     (
         "run",
-        &["see", "check", "fallbacks", "simulator", "programs", "log", "record", "variables", "large-jobs"],
+        &[
+            "guides/hang",
+            "guides/misuse",
+            "guides/ci",
+            "guides/fallbacks",
+            "guides/simulator",
+            "guides/launchers",
+        ],
     ),
-    ("env", &["programs", "variables", "links"]),
-    ("list", &["results", "rules", "faults", "variables"]),
-    ("explain", &["results"]),
-    ("report", &["see", "report", "large-jobs"]),
-    ("top", &["top"]),
-    ("ls", &["see"]),
-    ("clean", &["see"]),
-    ("pack", &["see"]),
-    ("reduce", &["large-jobs"]),
-    ("export", &["fleet"]),
-    ("release", &["fallbacks", "faults"]),
-    ("sweep", &["fallbacks"]),
-    ("doctor", &["doctor", "links", "nothing-seen"]),
+    ("env", &["guides/launchers", "guides/machine"]),
+    ("list", &["reference/results"]),
+    ("explain", &["reference/results"]),
+    ("report", &["guides/hang", "reference/report", "guides/large-jobs"]),
+    ("top", &["guides/watch"]),
+    ("ls", &["reference/recording"]),
+    ("clean", &["reference/recording"]),
+    ("pack", &["guides/hang", "concepts/privacy"]),
+    ("reduce", &["guides/large-jobs"]),
+    ("export", &["guides/large-jobs", "reference/tables"]),
+    ("release", &["start/tutorial", "reference/plans"]),
+    ("sweep", &["guides/fallbacks"]),
+    ("doctor", &["guides/machine", "help/troubleshooting"]),
 ];
+
+/// The page that lists all commands.
+fn index(commands: &[Command]) -> String {
+    let mut text = format!(
+        "{HEAD}# Command line\n\nThe page of a command shows what its `--help` prints.\n\n\
+         | command | purpose |\n| --- | --- |\n"
+    );
+    for command in commands {
+        let (name, about) = (command.get_name(), escaped(&plain(command.get_about())));
+        text += &format!("| [cupeer {name}](commands/{name}.md) | {about} |\n");
+    }
+    text
+}
 
 /// The page of one command.
 fn page(command: &Command) -> String {
-    let mut text = format!(
-        "<!-- Made by scripts/docs from the help of the command, src/cli/args.rs. Do not edit. -->\n# cupeer {}\n\n{}.\n",
-        command.get_name(),
-        escaped(&plain(command.get_about())),
-    );
+    let mut text =
+        format!("{HEAD}# cupeer {}\n\n{}.\n", command.get_name(), escaped(&plain(command.get_about())));
     let usage = command.clone().bin_name(format!("cupeer {}", command.get_name())).render_usage().to_string();
     text += &format!("\n```text\n{}\n```\n", usage.trim_start_matches("Usage: "));
     let shown = || command.get_arguments().filter(|arg| !arg.is_hide_set() && arg.get_id() != "help");
     let (arguments, options): (Vec<_>, Vec<_>) = shown().partition(|arg| arg.is_positional());
-    for (head, args) in [("argument", arguments), ("option", options)] {
-        if !args.is_empty() {
-            text += &format!("\n| {head} | meaning |\n| --- | --- |\n");
-            args.into_iter().for_each(|arg| text += &row(arg));
+    text += &table("argument", &arguments);
+    let mut headings = vec![None];
+    for heading in options.iter().map(|arg| arg.get_help_heading()) {
+        if !headings.contains(&heading) {
+            headings.push(heading);
         }
+    }
+    for heading in headings {
+        let of_it: Vec<_> = options.iter().copied().filter(|arg| arg.get_help_heading() == heading).collect();
+        text += &heading.map(|heading| format!("\n## {heading}\n")).unwrap_or_default();
+        text += &table("option", &of_it);
     }
     text + &after(&plain(command.get_after_help())) + &shown_in(command.get_name())
 }
 
-/// Links to the pages that show it at work, by their titles, and to all.
+fn table(head: &str, args: &[&Arg]) -> String {
+    if args.is_empty() {
+        return String::new();
+    }
+    let rows: String = args.iter().map(|arg| row(arg)).collect();
+    format!("\n| {head} | meaning |\n| --- | --- |\n{rows}")
+}
+
+/// Links to the pages that show it at work, by their titles.
 fn shown_in(command: &str) -> String {
     let pages = SHOWN_IN.iter().find(|(name, _)| *name == command).expect("a line in SHOWN_IN").1;
     let links = pages.iter().map(|page| {
-        let path = folder().with_file_name(format!("{page}.md"));
+        let path = docs().join(format!("{page}.md"));
         let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         let title = text.lines().find_map(|line| line.strip_prefix("# ")).expect("a title");
-        format!("[{title}](../{page}.md)")
+        format!("[{title}](../../{page}.md)")
     });
-    let links = links.collect::<Vec<_>>().join(", ");
-    format!("\nShown in: {links}. [All pages](../README.md)\n")
+    format!("\nSee also: {}.\n", links.collect::<Vec<_>>().join(", "))
 }
 
 fn plain(text: Option<&StyledStr>) -> String {
@@ -113,28 +146,30 @@ fn commands() -> Vec<Command> {
         .collect()
 }
 
-fn folder() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/commands")
+fn docs() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("docs")
 }
 
 #[test]
 fn page_of_each_command_is_current() {
-    for command in commands() {
-        let path = folder().join(format!("{}.md", command.get_name()));
-        let made = page(&command);
+    let folder = docs().join("reference/commands");
+    let mut pages = vec![(folder.with_extension("md"), index(&commands()))];
+    pages.extend(commands().iter().map(|it| (folder.join(format!("{}.md", it.get_name())), page(it))));
+    for (path, made) in pages {
         if std::env::var_os("UPDATE_DOCS").is_some() {
-            fs::create_dir_all(folder()).unwrap();
+            fs::create_dir_all(&folder).unwrap();
             fs::write(&path, &made).unwrap();
         }
         let there = fs::read_to_string(&path).unwrap_or_default();
-        assert!(there == made, "docs/commands/{}.md is stale: run scripts/docs", command.get_name());
+        assert!(there == made, "{} is stale: run scripts/docs", path.display());
     }
 }
 
 #[test]
 fn there_are_pages_of_no_other_commands() {
-    let pages =
-        fs::read_dir(folder()).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let pages = fs::read_dir(docs().join("reference/commands"))
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap());
     let expected =
         commands().iter().map(|command| format!("{}.md", command.get_name())).collect::<BTreeSet<_>>();
     assert_eq!(pages.collect::<BTreeSet<_>>(), expected);

@@ -4,19 +4,21 @@ use clap::Args;
 use std::path::PathBuf;
 
 #[derive(Args)]
-#[command(after_help = "  cupeer run -o r --inject cuIpcCloseMemHandle:hang=gate PROGRAM &
-  cupeer release r --list    # which calls hang, and under which label
-  cupeer release r gate      # releases them, and all that would hang there later
+#[command(after_help = "\
+Exit status: 0 if LABEL is released, 1 if nothing hangs there and nothing will, 125 if cupeer failed.
 
-Exit status: 0 if LABEL is released, 1 if nothing hangs there and nothing will, 125 if cupeer failed.")]
+Examples:
+  cupeer run -o r --inject cuIpcCloseMemHandle:hang=gate PROGRAM &
+  cupeer release r --list    # which calls hang, and under which label
+  cupeer release r gate      # releases them, and all calls that would hang there later")]
 pub struct ReleaseArgs {
-    /// The directory of the record, or its name in `cupeer ls`
+    /// Recording: a directory, or a name that 'cupeer ls' lists
     #[arg(value_name = "DIR")]
     pub directory: PathBuf,
-    /// The LABEL of `hang=LABEL`; the label of a plain `hang` is hang
+    /// LABEL of 'hang=LABEL'; the label of a plain 'hang' is hang
     #[arg(required_unless_present = "list")]
     pub label: Option<String>,
-    /// List labels and the calls that hang, and release nothing
+    /// List labels and the calls that hang, without releasing them
     #[arg(long, conflicts_with = "label")]
     pub list: bool,
 }

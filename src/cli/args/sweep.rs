@@ -7,74 +7,75 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 #[derive(Args)]
-#[command(
-    after_help = "  cupeer sweep --sim -- ./client                 # fail each call once, then always, with each code
+#[command(after_help = "\
+Verdicts: same (as without faults), clean (an error status), and findings: crash, hang, wrong (output or status), leak, \
+misuse (continues as if the call had succeeded, and breaks a rule), not-repeatable.
+Leaks and wrong output are judged by comparing with the run without faults. The command that repeats a finding shows the \
+failing run, not the comparison.
+What a run leaves in /dev/shm stays there, and later runs may find it. A leak under a fixed name is therefore reported as \
+not-repeatable: see --clean-shm. If several parallel runs leave the same name, only one may be found.
+Exit status: 0 without findings, 1 with findings, 125 if cupeer failed, 130 if it was interrupted.
+
+Examples:
+  cupeer sweep --sim -- ./client                 # fail each call once, then always, with each result
   cupeer sweep --sim -j 8 --budget 20m -- pytest test_ipc.py
   cupeer sweep --compare 'grep -q passed' -- ./client
-  cupeer sweep --resume sweep-client-1           # go on after an interruption
-
-Verdicts: same (as without faults), clean (an error status), and findings: crash, hang, wrong (output or status), leak, \
-misuse (goes on as if the call had succeeded, and breaks a rule), not-repeatable.
-Leaks and wrong output are judged against the run without faults: the command that repeats one shows the failing run, not \
-the comparison.
-What a run leaves in /dev/shm stays there, and later runs may find it, so that a leak under a fixed name is reported as not-repeatable: see --clean-shm. Of several runs at once that leave the same name, only one may be found.
-Exit status: 0 without findings, 1 with findings, 125 if cupeer failed, 130 if it was interrupted."
-)]
+  cupeer sweep --resume sweep-client-1           # continue after an interruption")]
 pub struct SweepArgs {
-    /// Keep the state of the sweep, and the runs with findings, in the new directory DIR [default: sweep-PROGRAM-N, which 'cupeer ls' lists]
+    /// Keep the state, and the runs with findings, in the new directory DIR [default: sweep-PROGRAM-N, which 'cupeer ls' lists]
     #[arg(short, long, value_name = "DIR")]
     pub out: Option<PathBuf>,
-    /// Resume the sweep in DIR, or of that name in `cupeer ls`, with its program, arguments and options
+    /// Resume the sweep in DIR (or a name that 'cupeer ls' lists), with its program, arguments, and options
     #[arg(long, value_name = "DIR", conflicts_with_all = ["out", "program", "sim", "driver", "codes", "calls", "stage", "depth", "timeout", "compare", "accept", "no_check", "clean_shm"])]
     pub resume: Option<PathBuf>,
     /// Maximum parallel runs [default: CPUs divided by processes of the program]
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub jobs: Option<u16>,
-    /// Begin no run later than TIME, such as 30m, after the calls are counted; required if a sweep takes more than an hour
+    /// Start no run later than TIME, such as 30m, after the calls are counted; required if a sweep takes more than an hour
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub budget: Option<std::time::Duration>,
-    /// Treat a run that takes longer as hanging [default: ten times as long as without faults, at least 10s]
+    /// Treat a run that takes longer as a hang [default: ten times as long as without faults, at least 10s]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub timeout: Option<std::time::Duration>,
-    /// Documented codes that calls fail with
+    /// Documented results that calls fail with
     #[arg(long, value_name = "CODES", default_value = "sensible")]
     pub codes: Codes,
-    /// Functions to fail: names, patterns, @groups, ^negations, separated by commas, or all [default: ^@lookup,^@release,^@lifetime,^@query,^@alloc,^@copy, what a program can be expected to handle]
+    /// Functions to fail: names, patterns, @groups, ^negations, separated by commas, or all [default: ^@lookup,^@release,^@lifetime,^@query,^@alloc,^@copy]
     #[arg(long, value_name = "SET")]
     pub calls: Option<String>,
-    /// What becomes of a call that fails
+    /// What happens to the real call
     #[arg(long, value_name = "STAGE", default_value = "instead")]
     pub stage: SweepStage,
-    /// Maximum faults per run: with 2 or more, calls that a program makes only after a failure are failed, too
+    /// Maximum faults per run; 2 or more also fail calls that the program makes only after a failure
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=8))]
     pub depth: u8,
-    /// Judge results by a shell command instead of comparing with the output without faults: it reads the output of each run that ended well, and exits with 0 if the result is right
+    /// Shell command that reads the output of each run that exits normally, and exits with 0 if it is right [default: compare with the output without faults]
     #[arg(long, value_name = "COMMAND")]
     pub compare: Option<String>,
-    /// Begin no further run once there is a finding
+    /// Start no further run once there is a finding
     #[arg(long)]
     pub fail_fast: bool,
-    /// Verdicts not counted as findings, separated by commas
+    /// Verdicts that do not count as findings, separated by commas
     #[arg(long, value_name = "VERDICTS", value_delimiter = ',')]
     pub accept: Vec<crate::sweep::Verdict>,
     /// Do not check the rules of 'cupeer list rules' in each run
     #[arg(long)]
     pub no_check: bool,
-    /// Remove what a run leaves in /dev/shm, so that no later run finds it: files of your own that were not there before the sweep, appeared or changed during the run, and are open in no process. Runs one at a time, whatever -j says. Not for use while anything else of yours makes files there
+    /// Delete your files in /dev/shm that are new since the sweep began, appeared or changed in a run, and are not open. Implies -j 1. Do not use it while other programs of yours create files there
     #[arg(long)]
     pub clean_shm: bool,
-    /// Keep the records of all runs, not only those with findings
+    /// Keep the recordings of all runs, not only those with findings
     #[arg(long)]
     pub keep: bool,
-    /// Print text, or one JSON object
+    /// Form of the output
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     pub format: SweepFormat,
     #[command(flatten)]
     pub driver: DriverArgs,
-    /// Show only findings, and neither progress nor counts
+    /// Print only findings, without progress and counts
     #[arg(short, long, conflicts_with = "verbose")]
     pub quiet: bool,
-    /// Explain on stderr what is decided, and why
+    /// Print what cupeer decides, and why, to stderr
     #[arg(short, long)]
     pub verbose: bool,
     /// The program and its arguments
@@ -90,30 +91,30 @@ pub struct SweepArgs {
 #[derive(ValueEnum, Serialize, Deserialize, Clone, Copy, PartialEq, Eq, Default, Debug)]
 #[serde(rename_all = "kebab-case")]
 pub enum Codes {
-    /// The documented ones, except those of a driver that is not or no longer initialized.
+    /// Documented ones, except those of a driver that is not initialized or shutting down
     #[default]
     Sensible,
-    /// All documented ones.
+    /// All documented ones
     All,
-    /// Only the first sensible one.
+    /// Only the first sensible one
     One,
 }
 
 #[derive(ValueEnum, Serialize, Deserialize, Clone, Copy, PartialEq, Eq, Default, Debug)]
 #[serde(rename_all = "kebab-case")]
 pub enum SweepStage {
-    /// It is not made.
+    /// cupeer does not make it
     #[default]
     Instead,
-    /// It is made, and undone where that can be.
+    /// cupeer makes it, and undoes it if possible
     Undo,
 }
 
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SweepFormat {
-    /// Tables.
+    /// Tables
     Text,
-    /// One object.
+    /// One object
     Json,
 }
 

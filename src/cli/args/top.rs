@@ -6,65 +6,66 @@ use std::time::Duration;
 
 #[derive(Args)]
 #[command(after_help = "\
-Reads the records and live tables of this host, and nothing else: no process is attached to, and none waits for it.
+Only reads the recordings and live tables of this host: it attaches to no process, and no process waits for it.
 
-  cupeer top                                # all that runs and records at home
-  cupeer top DIR                            # what records into DIR
+Examples:
+  cupeer top                                # all running recordings in the default directory
+  cupeer top DIR                            # the recording in DIR
   cupeer top --once --format json | jq '.processes[] | select(.unreturned != [])'
   cupeer top --once --format prometheus >/var/lib/node_exporter/cupeer.prom")]
 pub struct TopArgs {
-    /// The records: directories, or names or numbers that `cupeer ls` lists [default: all at home that are in progress]
+    /// Recordings: directories, or names or numbers that 'cupeer ls' lists [default: all listed ones that are in progress]
     #[arg(value_name = "DIR")]
     pub directories: Vec<PathBuf>,
-    /// Print what there is and end, as is done where there is no terminal
+    /// Print once and exit [default without a terminal]
     #[arg(long)]
     pub once: bool,
-    /// With --once: print tables, JSON (docs/top.schema.json), or metrics in Prometheus's text format
+    /// With --once: form of the output
     #[arg(long, value_name = "FORMAT", default_value = "text", requires = "once")]
     pub format: TopFormat,
-    /// Look again after TIME; calls a second are those between two looks, also with --once
+    /// Refresh after TIME; calls per second are those between two samples, including with --once
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = interval)]
     pub interval: Duration,
     /// Sort processes by this column
     #[arg(long, value_name = "COLUMN", default_value = "state")]
     pub sort: Sort,
-    /// Sort the other way round
+    /// Reverse the order
     #[arg(long)]
     pub reverse: bool,
 }
 
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq)]
 pub enum TopFormat {
-    /// Tables that fit the terminal.
+    /// Tables that fit the terminal
     Text,
-    /// One object.
+    /// One object (docs/top.schema.json)
     Json,
-    /// Prometheus's text exposition format.
+    /// Metrics in Prometheus's text format
     Prometheus,
 }
 
 /// The columns by which processes are sorted, in the order in which a key goes through them.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Sort {
-    /// Who died first, then who hangs, the longest first.
+    /// Crashed and killed processes first, then those that hang, longest first
     State,
-    /// By rank, then by pid.
+    /// By rank, then by pid
     Rank,
-    /// By pid.
+    /// By pid
     Pid,
-    /// By program.
+    /// By program
     Program,
-    /// The most memory that it shares.
+    /// Most shared memory first
     Shared,
-    /// The most memory of its own that others hold.
+    /// Most memory that others hold first
     Held,
-    /// The most memory of others that it holds.
+    /// Most memory of others first
     Holds,
-    /// The most that it has opened and not closed.
+    /// Most open handles first
     Open,
-    /// The most calls a second.
+    /// Most calls per second first
     Calls,
-    /// The most failed calls.
+    /// Most failed calls first
     Failed,
 }
 

@@ -1,4 +1,4 @@
-//! `docs/faults.md`: the reference of fault plans. `scripts/docs` writes it, and a test says when it is stale.
+//! `docs/reference/plans.md`: the reference of fault plans. `scripts/docs` writes it, and a test says when it is stale.
 
 use super::recipes::RECIPES;
 use super::{of_kind, outputs};

@@ -1,4 +1,4 @@
-//! `docs/rules.md`: the rules as a page. `scripts/docs` writes it, and a test says when it is stale.
+//! `docs/reference/rules.md`: the rules as a page. `scripts/docs` writes it, and a test says when it is stale.
 
 use super::{callers_of, facts_of, results_of, scope, severity, why};
 use crate::markdown::escaped;

@@ -15,24 +15,23 @@ use std::collections::BTreeMap;
 #[derive(ValueEnum, Serialize, Deserialize, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
-    /// The same status and output as without faults.
+    /// Same status and output as without faults
     Same,
-    /// It ends with an error.
+    /// Exits with an error
     Clean,
-    /// The call was not made in this run.
+    /// Did not make the call in this run
     NotReached,
-    /// A signal ends it.
+    /// Is killed by a signal
     Crash,
-    /// It does not end.
+    /// Does not exit
     Hang,
-    /// It says that all is well, and the result is another.
+    /// Exits normally with a different result
     Wrong,
-    /// Something stays that is given back without faults: open in a program that goes on, or that gives back the rest, or
-    /// in /dev/shm.
+    /// Leaves something that it releases without faults: open while it continues or releases the rest, or in /dev/shm
     Leak,
-    /// It goes on as if the call had succeeded, and breaks a rule.
+    /// Continues as if the call had succeeded, and breaks a rule
     Misuse,
-    /// Two runs with the same fault get different verdicts.
+    /// Two runs with the same fault get different verdicts
     NotRepeatable,
 }
 

@@ -13,7 +13,7 @@
 //! ```
 //!
 //! The keys are in the table of `parse/keys.rs`, each with its value, meaning and an example: [`keys`] has them, and
-//! `docs/faults.md` is made of them.
+//! `docs/reference/plans.md` is made of them.
 
 mod parse;
 

@@ -113,55 +113,55 @@ fn set<T>(place: &mut T, value: Result<T>) -> Result<()> {
 keys! {
     Calls false {
         "dev" "NUMBERS" Compared(Key::Dev, conditions::devices),
-            "The device that the call is about, as the process numbers devices: the first device among the arguments, the one in a structure that is passed (of an array, any of them), or else that of the current context.",
+            "Device of the call, numbered as in the process: the first device among the arguments, the one in a structure argument (any of an array), or else that of the current context.",
             "cuIpcGetMemHandle:dev=0:error=OUT_OF_MEMORY";
         "peer" "NUMBERS" Value(conditions::peer),
-            "The other device: the second device among the arguments, that of the peer context, that of the memory to which access is granted, or that of the memory or event being opened, if its exporter is in the same record.",
+            "Other device: the second device among the arguments, that of the peer context, that of the memory to which access is granted, or that of the memory or event being opened, if its exporter is in the same recording.",
             "cuCtxEnablePeerAccess:peer=1:error=PEER_ACCESS_UNSUPPORTED";
         "ctx" "NUMBERS" Compared(Key::Ctx, |value| ranges(value, &|text| number(text, 0, u64::MAX, "0x55d0c0de"))),
-            "The current context.",
+            "Current context.",
             "cuIpcOpenMemHandle*:ctx=0x55d0c0de:delay=5ms";
         "size" "SIZES" Value(conditions::size),
-            "The size passed, of what is made, mapped, granted or ended in virtual memory; else that of the allocation that contains the address passed, or of what is opened, if its exporter is in the same record.",
+            "Size argument of a call for virtual memory; otherwise the size of the allocation that contains the address argument, or of the memory being opened, if its exporter is in the same recording.",
             "cuIpcGetMemHandle:size=1M..:error=MAP_FAILED";
         "handle" "FINGERPRINTS" Value(conditions::handle),
-            "The IPC handle passed, by its fingerprint in this job; fingerprints of another record never match; of virtual memory, the number that is passed.",
+            "IPC handle argument, by its fingerprint in this job (fingerprints of another recording never match); for virtual memory, the number of the handle.",
             "cuIpcOpenMemHandle*:handle=3f2a5c6b7d8e9f01:error=INVALID_HANDLE";
         "rank" "NUMBERS" Compared(Key::Rank, conditions::ranks),
-            "The rank of the process, as its launcher set it in the environment: RANK, SLURM_PROCID and the like.",
+            "Rank of the process, from the environment that its launcher set: RANK, SLURM_PROCID, and similar variables.",
             "@open:rank=0..3:delay=20ms";
         "local-rank" "NUMBERS" Compared(Key::LocalRank, conditions::ranks),
-            "The rank of the process on its host.",
+            "Rank of the process on its host.",
             "cuIpcGetMemHandle:local-rank=0:error=any";
         "pid" "NUMBERS" Compared(Key::Pid, conditions::pids),
-            "The pid of the process.",
+            "Pid of the process.",
             "@ipc:pid=4711:delay=5ms";
         "process" "NUMBERS" Compared(Key::Process, |value| ranges(value, &|text| number(text, 1, u64::MAX, "2"))),
-            "The position of the process, from 1, in the order in which the job's processes on this host made their first call; look-ups and queries (@lookup, @query) do not count.",
+            "Position of the process, from 1, in the order in which the job's processes on this host made their first call; look-ups and queries (@lookup, @query) do not count.",
             "cuIpcOpenMemHandle*:process=2:error=MAP_FAILED";
         "program" "GLOBS" Compared(Key::Program, conditions::file_names),
-            "The file name of the program.",
+            "File name of the program.",
             "@ipc:program=python*:delay=5ms";
         "thread" "NUMBERS|GLOBS" Value(conditions::thread),
-            "The calling thread: its tid, its name, or main for the first thread of the process.",
+            "Calling thread: its tid, its name, or main for the first thread of the process.",
             "cuIpcOpenMemHandle*:thread=main:error=MAP_FAILED";
         "caller" "GLOBS" Compared(Key::Caller, conditions::file_names),
-            "The file name of the library or program that makes the call.",
+            "File name of the library or program that makes the call.",
             "cuCtxEnablePeerAccess:caller=libnccl*:error=TOO_MANY_PEERS";
         "stack" "FINGERPRINTS" Compared(Key::Stack, conditions::fingerprints),
-            "The call stack, by its digits in a record; they are the same in every run of a program.",
+            "Call stack, by its fingerprint in a recording; it is the same in every run of a program.",
             "cuIpcOpenMemHandle*:stack=3f2a5c6b7d8e9f01:error=MAP_FAILED";
         "prev" "RESULTS" Value(conditions::prev),
-            "The result that the program got from the thread's previous call; look-ups and queries (@lookup, @query) do not count.",
+            "Result that the program got from the thread's previous call; look-ups and queries (@lookup, @query) do not count.",
             "cuIpcOpenMemHandle*:prev=MAP_FAILED:error=MAP_FAILED";
         "after" "TIME" Value(conditions::after),
-            "The process began at least this long ago.",
+            "The process started at least this long ago.",
             "cuIpcOpenMemHandle*:after=2s:error=MAP_FAILED";
         "until" "TIME" Value(conditions::until),
-            "The process began at most this long ago.",
+            "The process started at most this long ago.",
             "cuIpcOpenMemHandle*:until=1m:delay=50ms";
         "mark" "GLOBS" Compared(Key::Mark, patterns),
-            "The process has set a mark with a matching text (`cupeer_mark`); holds from then on.",
+            "The process has set a mark with a matching text (`cupeer_mark`); true from then on.",
             "cuIpcGetMemHandle:mark=epoch?2:error=OUT_OF_MEMORY";
         "site" "new|SHARE" Value(conditions::site),
             "new: the first call of each call stack in a process that meets all other conditions; SHARE: all calls of this share of the call stacks, chosen by the seed.",
@@ -175,47 +175,47 @@ keys! {
             "Each of these calls with this probability; the same calls in every run with the same seed.",
             "@ipc,^@release:p=10%:error=any";
         "seed" "N" Value(|draft, value| set(&mut draft.rule.seed, number(value, 0, u64::MAX, "7"))),
-            "Decides everything that the rule leaves to chance, in place of the run's seed.",
+            "Seed for the random choices of this fault, in place of the run's seed.",
             "@open:p=10%:seed=7:error=any";
         "times" "N" Value(|draft, value| set(&mut draft.rule.times, number(value, 1, u64::MAX, "3").map(Some))),
             "At most N times.",
             "cuIpcOpenMemHandle*:times=3:error=MAP_FAILED";
         "per" "process|thread|ctx|rank|job[/rule]" Value(counts::per),
-            "What calls are counted for: each process (the default), thread or current context of a process, or all processes of one rank or of the job on a host; each function by itself, or with /rule all functions of the rule together.",
+            "Scope of the count: each process (the default), thread, or current context of a process, or all processes of one rank or of the job on a host; each function separately, or with /rule all functions of the fault together.",
             "cuIpcOpen*:when=1:per=job/rule:error=MAP_FAILED";
     }
     Happens true {
         "error" "RESULT|any" Value(actions::error),
-            "The call fails with this result, or with one that is documented for the function, chosen by the seed.",
+            "The call fails with this result; any: with a documented one, chosen by the seed.",
             "cuIpcOpenMemHandle*:error=MAP_FAILED";
         "out" "ARGUMENT=VALUE,.." Value(actions::out),
-            "Outputs get these values if the call succeeds: a number, zero or null; a handle zero, flip/BYTE (all bits of this byte inverted) or other (another handle of its kind that the process has made or was given; if there is none it stays); of shareable handles, only descriptors change.",
+            "Outputs get these values if the call succeeds. A number: a number, zero, or null. A handle: zero, flip/BYTE (all bits of this byte inverted), or other (another handle of its kind that the process created or received; if there is none, it stays). Of shareable handles, only descriptors change.",
             "cuIpcOpenMemHandle*:out=pdptr=null";
         "delay" "TIME[~TIME]" Value(|draft, value| set(&mut draft.rule.action.delay, wait(value).map(Some))),
-            "Waits before the call; after ~, how much longer or shorter the wait may be, chosen by the seed.",
+            "Waits before the call. The time after ~ is how much longer or shorter the wait may be, chosen by the seed.",
             "@ipc:delay=5ms~1ms";
         "delay-after" "TIME[~TIME]" Value(|draft, value| set(&mut draft.rule.action.delay_after, wait(value).map(Some))),
             "Waits after the call, whether it failed or not.",
             "cuIpcGetMemHandle:delay-after=5ms";
         "hang" "[LABEL]" Optional(actions::hang),
-            "Waits before the call until `cupeer release DIR LABEL` or `cupeer_release`; without LABEL the label is hang.",
+            "Waits before the call until `cupeer release DIR LABEL` or `cupeer_release`. The default LABEL is hang.",
             "cuIpcCloseMemHandle:hang=here";
         "signal" "SIGNAL" Value(|draft, value| set(&mut draft.rule.action.signal, signals::parse(value).map(Some))),
-            "Sends the thread this signal before the call; the call goes on if the program survives it.",
+            "Sends the thread this signal before the call; the call continues if the program survives it.",
             "cuIpcOpenMemHandle*:when=2:signal=SEGV";
         "exit" "N" Value(|draft, value| set(&mut draft.rule.action.exit, number(value, 0, 255, "3").map(|n| Some(n as i32)))),
-            "Ends the process with this status in place of the call, at once, without running anything of its own.",
+            "Ends the process with this status in place of the call, immediately, without running exit handlers.",
             "cuIpcOpenMemHandle*:rank=1:exit=3";
     }
     Happens false {
         "stage" "instead|after|undo" Value(actions::stage),
-            "What becomes of the real call when there is an error=: instead (the default), it is not made; after, it is made, and its success replaced; undo, it is made, and its effect undone.",
+            "What happens to the real call with error=. instead (the default): it is not made. after: it is made, and its success replaced. undo: it is made, and its effect undone.",
             "cuIpcOpenMemHandle*:stage=undo:error=MAP_FAILED";
         "force" "" Flag(|draft| draft.force = true),
-            "Allows an error= that is not documented for the function, and one for a function that gives something back (@release, @lifetime).",
+            "Allows an error= that is not documented for the function, and one for a release function (@release, @lifetime).",
             "cuMemFree_v2:force:error=INVALID_VALUE";
         "name" "NAME" Value(clauses::name),
-            "Names the rule in log, record and report, in place of its number.",
+            "Names the fault in the log, the recording, and the report, in place of its number.",
             "cuIpcOpenMemHandle*:name=first-open:when=1:error=MAP_FAILED";
     }
 }
@@ -225,7 +225,7 @@ pub static ARGUMENT: KeySpec = KeySpec {
     name: "ARGUMENT",
     kind: KeyKind::Calls,
     value: "NUMBERS|NAMES|GLOBS",
-    doc: "Any argument passed, by its name in the header, in upper or lower case; its value by number, or by its name there with or without the prefix that such names share; a text by globs.",
+    doc: "Any argument, by its name in the header, in upper or lower case. Its value: a number, or its name in the header with or without the common prefix. A text: globs.",
     rule: "cuDeviceGetP2PAttribute:attrib=ACCESS_SUPPORTED:out=value=0",
     acts: false,
     reads: Reads::Argument,
