@@ -88,6 +88,11 @@ table! {
         message: Maybe<Text>,
         /// Whether it failed as calls do when all is well: to switch on what is on, or to give back at exit what is gone.
         is_usual: Flag,
+        /// How many calls the row stands for: this one, and those of its thread that failed in the same way after it and have no
+        /// rows of their own.
+        calls: Long,
+        /// When the last of them returned; null where it is one call.
+        calls_until_ns: Maybe<Long>,
     }
 }
 

@@ -40,6 +40,8 @@ struct SingleFailure {
 #[derive(Clone, Copy)]
 pub struct Group {
     pub count: u64,
+    /// How many of them have stacks of their own.
+    pub stacks: u64,
     /// When the first began, and the last.
     pub first: u64,
     pub last: u64,
@@ -68,8 +70,9 @@ impl Failures {
         stacks: &mut Stacks,
     ) {
         let at = clock.realtime(call.start);
+        let last = if call.times() > 1 { clock.realtime(call.last_end()) } else { at };
         let stack = stacks.of(process, call);
-        self.count += 1;
+        self.count = self.count.saturating_add(call.times());
         let usual = results::is_usual(call.function, result);
         let cause = match follows_fault {
             _ if call.injected => {
@@ -78,13 +81,15 @@ impl Failures {
             true => Cause::Followed,
             false => Cause::Driver,
         };
-        let new = Group { count: 0, first: at, last: at, usual, site: Site::of(call, stack, false) };
+        let new =
+            Group { count: 0, stacks: 0, first: at, last: at, usual, site: Site::of(call, stack, false) };
         let group = self.groups.entry((process, number, result, stack, cause)).or_insert(new);
-        group.count += 1;
+        group.count = group.count.saturating_add(call.times());
+        group.stacks += u64::from(call.has_own_stack());
         if at < group.first {
             group.site = new.site;
         }
-        (group.first, group.last) = (group.first.min(at), group.last.max(at));
+        (group.first, group.last) = (group.first.min(at), group.last.max(last));
         if self.first.len() >= self.most {
             if self.first.last_key_value().is_none_or(|((latest, ..), _)| *latest <= at) {
                 return;
@@ -107,7 +112,8 @@ impl Failures {
         places: &mut Places,
     ) -> (Vec<Failure>, u64) {
         let first = std::mem::take(&mut self.first);
-        let more = self.count - first.len() as u64;
+        let listed = first.values().map(|single| single.call.times()).fold(0, u64::saturating_add);
+        let more = self.count.saturating_sub(listed);
         let rows = first.into_iter().map(|((at, process, ..), failure)| {
             let (caller, stack) = places.stack(stacks, failure.stack);
             let message = failure.call.details.message.as_deref();
@@ -120,6 +126,7 @@ impl Failures {
                 result: results::name(failure.call.function, failure.result),
                 args: values::args(&failure.call),
                 duration_ns: failure.duration,
+                calls: failure.call.times(),
                 injected: failure.call.injected,
                 injected_by: failure.call.injected_by().map(str::to_owned),
                 follows_fault: failure.cause == Cause::Followed,
@@ -155,7 +162,8 @@ impl Failures {
             let (caller, _) = places.stack(stacks, *stack);
             match joined.get_mut(&(*number, *result, caller.clone(), *cause)) {
                 Some((sum, processes)) => {
-                    sum.count += group.count;
+                    sum.count = sum.count.saturating_add(group.count);
+                    sum.stacks = sum.stacks.saturating_add(group.stacks);
                     (sum.first, sum.last) = (sum.first.min(group.first), sum.last.max(group.last));
                     processes.push(*process);
                 }
@@ -171,6 +179,7 @@ impl Failures {
                 function: functions.name(number),
                 result: results::name(Functions::id(number), result),
                 count: sum.count,
+                stacks: sum.stacks,
                 injected: matches!(cause, Cause::Rule(_)),
                 injected_by: injected_by.map(|rule| self.rules.name(rule)),
                 follows_fault: cause == Cause::Followed,

@@ -93,6 +93,8 @@ pub struct MadeCall<'a> {
     pub function: FnId,
     pub call: &'a Call,
     pub at: u64,
+    /// When the last of the calls was that it stands for.
+    pub last: u64,
     /// Whether the filters choose it.
     pub is_chosen: bool,
 }
@@ -218,7 +220,7 @@ impl Findings {
     ) {
         let id = Rule::of(rule);
         let Some(rule) = self.names.number(rule, MOST_NAMES).filter(|_| made.is_chosen) else { return };
-        let MadeCall { index, call, at, .. } = *made;
+        let MadeCall { index, call, at, last, .. } = *made;
         let result = made.result();
         let (function, stack) = (made.function as Number, stacks.of(index, call));
         let kept = self.kept.entry(Key { process: index, rule, function, result, stack, about });
@@ -238,8 +240,8 @@ impl Findings {
                 earlier,
             })
         });
-        kept.count += 1;
-        kept.last = kept.last.max(at);
+        kept.count = kept.count.saturating_add(call.times());
+        kept.last = kept.last.max(last);
     }
 }
 
