@@ -28,7 +28,7 @@ use crate::driver::questions;
 use crate::job::{ledger, live};
 use crate::resolve::{driver, escapes};
 use crate::settings;
-use crate::sys::arch::{Thread, thread};
+use crate::sys::arch::{Thread, stack_height, thread};
 use crate::sys::every_call::{epoch, libraries_generation};
 use crate::sys::guard::guarded;
 use crate::sys::program_memory;
@@ -141,6 +141,8 @@ pub struct Recorded<'a, F: Fn(&mut Arguments, bool)> {
     /// [`slot::INJECTED`] where the program sees something else than the driver gave.
     injected: u8,
     caller: usize,
+    /// Where the stack stood.
+    height: usize,
     /// The run that it is counted in, while it is in flight there.
     run: Option<Joined>,
     stack: Stack,
@@ -271,6 +273,7 @@ impl<'a, F: Fn(&mut Arguments, bool)> Recorded<'a, F> {
             start: 0,
             injected: 0,
             caller: 0,
+            height: 0,
             run: None,
             stack: Stack::Open,
         }
@@ -322,7 +325,7 @@ impl<'a, F: Fn(&mut Arguments, bool)> Recorded<'a, F> {
         if (WEIGHTS[id as usize].shares || is_hit) && !process::show_before_call() {
             return;
         }
-        self.caller = caller;
+        (self.caller, self.height) = (caller, stack_height());
         // SAFETY: as above.
         let runs = unsafe { (*thread).runs };
         if runs >> (id as u32 % u32::BITS) & 1 != 0 && is_own && self.join(thread) {
@@ -361,7 +364,7 @@ impl<'a, F: Fn(&mut Arguments, bool)> Recorded<'a, F> {
         let mut arguments = Arguments::new(&mut args);
         (self.store)(&mut arguments, false);
         let shape = arguments.shape;
-        let passed = Passed { id: self.id, caller: self.caller, args: &args, shape };
+        let passed = Passed { id: self.id, caller: self.caller, height: self.height, args: &args, shape };
         match repeats::join(thread, &passed) {
             Join::Is(joined) => {
                 // SAFETY: only this thread uses the block.
@@ -433,8 +436,7 @@ impl<'a, F: Fn(&mut Arguments, bool)> Recorded<'a, F> {
         let weight = WEIGHTS[self.id as usize];
         let mut args = [0; MOST_ARGS];
         if let Some(run) = &mut self.run {
-            (self.store)(&mut Arguments::new(&mut args), false);
-            guarded(|| note(self.id, &args));
+            guarded(|| note(self.id, &run.args));
             run.restart(thread());
             self.start = run.start;
             return;
@@ -447,7 +449,7 @@ impl<'a, F: Fn(&mut Arguments, bool)> Recorded<'a, F> {
             args[..ARGS].copy_from_slice(&unsafe { (*self.slot).args });
         }
         guarded(|| {
-            self.take_stack(weight.frames && repeats::is_due(self.id, 0, caller));
+            self.take_stack(weight.frames && repeats::is_due(self.id, 0, (caller, self.height)));
             let has_stack = self.stack == Stack::Taken;
             if has_stack || weight.wide {
                 Detail::about(self.number, |detail| {
@@ -626,12 +628,14 @@ impl<'a, F: Fn(&mut Arguments, bool)> Recorded<'a, F> {
         let is_due = match self.stack {
             // It counts in its kind all the same.
             Stack::Taken => {
-                let _ = result != 0 && repeats::is_due(self.id, result, self.caller);
+                let _ = result != 0 && repeats::is_due(self.id, result, (self.caller, self.height));
                 false
             }
             Stack::Wanted => true,
-            Stack::Late => (weight.frames || result != 0) && repeats::is_due(self.id, result, self.caller),
-            Stack::Open => result != 0 && repeats::is_due(self.id, result, self.caller),
+            Stack::Late => {
+                (weight.frames || result != 0) && repeats::is_due(self.id, result, (self.caller, self.height))
+            }
+            Stack::Open => result != 0 && repeats::is_due(self.id, result, (self.caller, self.height)),
         };
         if is_due {
             detail.frames(self.caller);
@@ -641,7 +645,13 @@ impl<'a, F: Fn(&mut Arguments, bool)> Recorded<'a, F> {
     /// Says that it has failed, and all that there is to do for it is done: the next may be counted with it. For use in
     /// `guarded`.
     pub fn failed(&self, result: i32, args: &Stored) {
-        let passed = Passed { id: self.id, caller: self.caller, args: &args.bytes, shape: args.shape };
+        let passed = Passed {
+            id: self.id,
+            caller: self.caller,
+            height: self.height,
+            args: &args.bytes,
+            shape: args.shape,
+        };
         repeats::failed(&passed, result, self.number);
     }
 }

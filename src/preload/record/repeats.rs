@@ -3,19 +3,23 @@
 //! Two things are counted, both in the thread's own block:
 //!
 //! - The calls of a *kind*: function, result, call site. The first [`FEW`] carry their stacks; then those do whose number is a
-//!   power of two, and the first one in each block, so that a block that outlives the others has the stacks of its calls.
+//!   power of two, the first one in each block, so that a block that outlives the others has the stacks of its calls, and
+//!   any whose stack has another height than that of the last one that was taken: all calls of the runtime come from one
+//!   place. So do all of Python, where heights do not tell, either: in a process with an interpreter, each success that
+//!   carries a stack and each failure that a rule may explain has its own, because findings name its line.
 //! - The calls of a *run*: those that fail in the same way. From [`LIMIT`] on, they are counted in one slot
 //!   ([`cupeer_spec::record::slot::Run`]) behind the last one that was recorded and judged, its *example*, and nothing else
 //!   is done for them. Where a call turns out not to be of the run after all, it gets an event of its own.
 //!
 //! **What is left out is known.** A call is counted in a run only if nothing that a rule looks at may differ from the example:
 //!
-//! - It has the same thread, function, result, return address, arguments and NULL pointers. Where the example may be explained
+//! - It has the same thread, function, result, return address, height of the stack, arguments and NULL pointers. Where the example may be explained
 //!   by more than its arguments (`depends_on_more`), addresses must be the same as well; else they may differ.
 //! - Of functions that share or give back, the current context is the same.
 //! - Where it may be explained by more, the process has shared and given back nothing since the example, and the
 //!   example is younger than [`REST`]: others of the job may have.
 //! - Nobody has begun to listen to findings since the example.
+//! - In a process with a Python interpreter, no rule may explain it but by its arguments.
 //! - No rule of faults concerns it, and no rule stops the program.
 //! - Its number in the run is no power of two.
 //!
@@ -28,6 +32,7 @@ use crate::settings;
 use crate::sys::arch::{Thread, thread};
 use crate::sys::every_call::epoch;
 use crate::sys::guard::guarded;
+use crate::sys::python;
 use crate::sys::repeats::{Kind, Run as Known, coldest, find};
 use crate::sys::signals;
 use core::sync::atomic::Ordering::SeqCst;
@@ -99,6 +104,8 @@ pub struct Passed<'a> {
     pub id: FnId,
     /// Its return address.
     pub caller: usize,
+    /// Where the stack stands.
+    pub height: usize,
     pub args: &'a [u8; MOST_ARGS],
     /// What is known of each before the call.
     pub shape: u64,
@@ -114,7 +121,7 @@ fn step(hash: u64, word: u64) -> u64 {
 /// The bytes of a word that a bit each stands for.
 #[inline(always)]
 fn spread(bits: u8) -> u64 {
-    let one_each = u64::from(bits) * 0x0101_0101_0101_0101 & 0x8040_2010_0804_0201;
+    let one_each = (u64::from(bits) * 0x0101_0101_0101_0101) & 0x8040_2010_0804_0201;
     (one_each.wrapping_add(0x7f7f_7f7f_7f7f_7f7f) >> 7 & 0x0101_0101_0101_0101) * 0xff
 }
 
@@ -126,7 +133,8 @@ impl Passed<'_> {
         if telling.context {
             guarded(|| context = questions::context());
         }
-        let begin = step(step(self.id as u64 + 1, self.caller as u64), self.shape ^ context);
+        let place = step(self.caller as u64, self.height as u64);
+        let begin = step(step(self.id as u64 + 1, place), self.shape ^ context);
         let (mut any, mut exact) = (begin, !begin);
         for (i, bytes) in self.args.as_chunks().0.iter().take(telling.words).enumerate() {
             let word = u64::from_le_bytes(*bytes);
@@ -147,6 +155,8 @@ pub struct Joined {
     result: i32,
     /// When it is forwarded.
     pub start: u64,
+    /// Its arguments: to store a handle takes two fingerprints.
+    pub args: [u8; MOST_ARGS],
 }
 
 /// Whether a call is of a run.
@@ -189,7 +199,7 @@ pub fn join(thread: *mut Thread, passed: &Passed) -> Join {
     if world(is_more) != world_then || start >= due {
         return Join::Not;
     }
-    let joined = Joined { place: place as *mut Run, number, known, result, start };
+    let joined = Joined { place: place as *mut Run, number, known, result, start, args: *passed.args };
     if joined.begin(thread) { Join::Is(joined) } else { Join::Not }
 }
 
@@ -299,6 +309,9 @@ pub fn failed(passed: &Passed, result: i32, number: u64) {
         return;
     }
     let is_more = depends_on_more(id, result);
+    if is_more && has_lines() {
+        return;
+    }
     let key = passed.keys()[usize::from(is_more)];
     // SAFETY: only this thread uses the block.
     let repeats = unsafe { &mut (*thread).repeats };
@@ -346,6 +359,7 @@ pub fn failed(passed: &Passed, result: i32, number: u64) {
             // SAFETY: only this thread uses the block.
             unsafe { (*thread).runs |= 1 << (id as u32 % 32) };
         }
+        // SAFETY: only this thread uses the block, and no signal handler while signals wait.
         let repeats = unsafe { &mut (*thread).repeats };
         let place = match find(&mut repeats.runs, key) {
             Some(place) => {
@@ -360,13 +374,22 @@ pub fn failed(passed: &Passed, result: i32, number: u64) {
     });
 }
 
+/// Whether stacks have lines of Python, which the place of a call does not tell.
+fn has_lines() -> bool {
+    settings::get().python && python::native().is_some()
+}
+
 /// Whether a call of a kind is to carry its stack. `result` is that of a failure, and 0 of what is about to be forwarded.
-pub fn is_due(id: FnId, result: i32, caller: usize) -> bool {
+pub fn is_due(id: FnId, result: i32, (caller, height): (usize, usize)) -> bool {
+    // All calls of an interpreter come from one place.
+    if has_lines() && (result == 0 || depends_on_more(id, result)) {
+        return true;
+    }
     let thread = thread();
     let key = step(step(id as u64 + 1, caller as u64), result as u32 as u64) | 1;
     // SAFETY: only this thread uses the block.
     let (repeats, bias) = unsafe { (&mut (*thread).repeats, (*thread).slot_bias) };
-    let part = bias ^ (epoch() as usize) << 48;
+    let part = step(step(bias as u64, epoch()), height as u64);
     if let Some(kind) = find(&mut repeats.kinds, key) {
         (kind.count, kind.heat) = (kind.count + 1, kind.heat + 1);
         let is_due = kind.count <= FEW || kind.count.is_power_of_two() || kind.part != part;

@@ -8,8 +8,8 @@
 pub struct Kind {
     /// A hash of what they have in common; 0 where there is none.
     pub key: u64,
-    /// The part of the record to which the last stack was written.
-    pub part: usize,
+    /// What tells the part of the record to which the last stack was written, and its height.
+    pub part: u64,
     /// How many there were.
     pub count: u64,
     /// How often it was met, halved each time that another one needed room.

@@ -36,8 +36,9 @@
 //!
 //! A thread that fails many times in the same way has its calls counted in a [`slot::Run`], once they exceed a limit. A
 //! call that carries return addresses has them in the first events of its kind (thread, function, result, return
-//! address), in the first one in each block, and then in every event whose number in the kind is a power of two. Other
-//! events refer to the last one before them. So a record of version 1 has them in each event or nowhere.
+//! address), in the first one in each block, in every event whose number in the kind is a power of two, and wherever its
+//! stack has another height than the last one. Other events refer to the last one before them. A record of version 1 has
+//! them in each event or nowhere.
 //!
 //! # How to read while it is written
 //!
