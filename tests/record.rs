@@ -6,6 +6,7 @@ mod descriptors;
 mod odd;
 mod open;
 mod processes;
+mod repeats;
 mod rings;
 mod room;
 mod run;

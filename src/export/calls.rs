@@ -203,6 +203,8 @@ impl Reading<'_> {
             message: message.as_deref(),
             is_usual: matches!(call.outcome, Outcome::Returned(result) if result != 0
                 && (is_usual(call.function, result) || why_expected(self.process, call).is_some())),
+            calls: call.times() as i64,
+            calls_until_ns: details.run.map(|run| moment(self.clock.realtime(run.end))),
         };
         part.push(self.index as u32, row);
         self.read.calls += 1;

@@ -89,6 +89,11 @@ table! {
         /// True if the failure is expected: enabling something that is enabled, releasing at exit something that is released, or
         /// the answer to a probe that the call alone shows.
         is_usual: Flag,
+        /// How many calls the row stands for: this one, and those of its thread that failed in the same way after it and have no
+        /// rows of their own.
+        calls: Long,
+        /// When the last of them returned; null where it is one call.
+        calls_until_ns: Maybe<Long>,
     }
 }
 

@@ -62,8 +62,9 @@ impl Details {
     /// Adds what later ones say.
     pub(crate) fn add(&mut self, later: Details) {
         if !later.frames.is_empty() {
-            (self.frames, self.python) = (later.frames, later.python);
+            (self.frames, self.python, self.stack_of) = (later.frames, later.python, later.stack_of);
         }
+        self.run = later.run.or(self.run);
         self.elements.extend(later.elements);
         self.texts.extend(later.texts);
         if !later.arguments.is_empty() {

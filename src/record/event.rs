@@ -91,6 +91,21 @@ impl Call {
         hits.find(|hit| self.outcome == Outcome::Pending && hit.has(did::HANG | did::SIGNAL | did::EXIT))
     }
 
+    /// How many calls it stands for: itself, and those of the thread that failed in the same way after it.
+    pub fn times(&self) -> u64 {
+        1 + self.details.run.map_or(0, |run| run.calls)
+    }
+
+    /// When the last of them returned.
+    pub fn last_end(&self) -> u64 {
+        self.details.run.map_or(self.end, |run| run.end.max(self.end))
+    }
+
+    /// Whether its return addresses are its own, and not those of an earlier call of its kind.
+    pub fn has_own_stack(&self) -> bool {
+        !self.details.frames.is_empty() && self.details.stack_of.is_none()
+    }
+
     /// Whether it returned CUDA_SUCCESS.
     pub fn succeeded(&self) -> bool {
         self.outcome == Outcome::Returned(0)
@@ -114,6 +129,8 @@ static NONE: Details = Details {
     message: None,
     findings: Vec::new(),
     hits: Vec::new(),
+    run: None,
+    stack_of: None,
 };
 
 impl From<Details> for CallDetails {
@@ -170,6 +187,23 @@ pub struct Details {
     pub findings: Vec<Finding>,
     /// The rules of fault plans that fired, in the order in which they did.
     pub hits: Vec<Hit>,
+    /// Calls that failed in the same way, which have no event of their own.
+    pub run: Option<Run>,
+    /// The number of the slot of the earlier call of its kind that `frames` and `python` are of; `None` where they are its own.
+    pub stack_of: Option<u64>,
+}
+
+/// Calls that failed in the same way as the one before them. Times are ticks of the record's clock.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Run {
+    /// How many, at most [`slot::Run::MOST`].
+    pub calls: u64,
+    /// When the last of them returned.
+    pub end: u64,
+    /// How long they took together.
+    pub total: u64,
+    /// How long the longest of them took.
+    pub longest: u64,
 }
 
 /// What a stream holds.

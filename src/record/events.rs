@@ -42,7 +42,8 @@ impl Events {
         let functions = numbers.map(|number| process.function_id(number as u16)).collect();
         let readers = index.streams.iter().enumerate().map(|(place, blocks)| Reader::new(place, blocks));
         let mut streams: Vec<Stream> = readers.map(Stream::new).collect();
-        let mut shared = Shared { file, index, functions, piece, error: None };
+        let mut shared =
+            Shared { file, index, functions, version: process.header.version, piece, error: None };
         streams.iter_mut().for_each(|stream| stream.fill(&mut shared));
         let mut order = BinaryHeap::new();
         if streams.len() > 1 {

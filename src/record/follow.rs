@@ -108,6 +108,8 @@ struct Tally {
     unreturned: HashMap<(u32, u64), Unreturned>,
     /// The ends of calls that were not read yet.
     ends: HashMap<(u32, u64), i32>,
+    /// How many calls of a run were counted, with the one in flight, while its slot may change.
+    runs: HashMap<(u32, u64), Counts>,
 }
 
 impl Follower {
@@ -250,6 +252,7 @@ impl Follower {
         for again in std::mem::take(&mut place.again) {
             self.read(number, again.at, 1)?;
             self.take_again(&mut place, again, None);
+            self.tally.runs.remove(&(place.stream, place.number_of(again.at)));
         }
         let from = place.at;
         self.read(number, from, used.saturating_sub(from))?;
@@ -273,7 +276,9 @@ impl Follower {
             if self.header.mode == mode::RING {
                 // How they ended stands nowhere any more. Whoever is in a call that he makes none within keeps his block.
                 for again in &place.again {
-                    self.tally.unreturned.remove(&(place.stream, place.number_of(again.at)));
+                    let key = (place.stream, place.number_of(again.at));
+                    self.tally.unreturned.remove(&key);
+                    self.tally.runs.remove(&key);
                 }
             } else if place.base != NOWHERE {
                 self.left.push(place.clone());
@@ -334,8 +339,13 @@ impl Follower {
             // What was skipped, its thread may still write.
             let skipped = (place.at..at).map(|at| Again { at, is_counted: false });
             place.again.extend(skipped.filter(|_| words.is_some()));
-            if !self.tally.add(place, at, &slot) && words.is_some() {
-                place.again.push(Again { at, is_counted: true });
+            if !self.tally.add(place, at, &slot) {
+                if words.is_some() {
+                    place.again.push(Again { at, is_counted: true });
+                } else {
+                    // What a chunk has stays.
+                    self.tally.runs.remove(&(place.stream, place.number_of(at)));
+                }
             }
             i = at - from + slot.slots().max(1);
             place.at = (from + i).min(SLOTS);
@@ -433,15 +443,44 @@ impl Tally {
                     self.ends.insert(key, slot.result);
                 }
             }
+            slot::RUN => {
+                self.run(place, at, slot);
+                return false;
+            }
             slot::THREAD => place.tid = slot.end as u32,
             _ => {}
         }
         true
     }
 
+    /// Counts what is new of a run.
+    fn run(&mut self, place: &Place, at: usize, slot: &Slot) {
+        let (key, run) = ((place.stream, place.number_of(at)), slot::Run::of(slot));
+        let flying = run.in_flight();
+        let now = Counts { calls: run.count() + u64::from(flying.is_some()), failed: run.count() };
+        let before = self.runs.insert(key, now).unwrap_or_default();
+        self.counts.calls = self.counts.calls.saturating_sub(before.calls).saturating_add(now.calls);
+        self.counts.failed = self.counts.failed.saturating_sub(before.failed).saturating_add(now.failed);
+        match flying {
+            Some(start) => {
+                if let Some(result) = self.ends.remove(&key) {
+                    self.counts.failed += u64::from(result != 0);
+                } else {
+                    let call = Unreturned { function: slot.function(), tid: place.tid, start };
+                    self.unreturned.insert(key, call);
+                }
+            }
+            None => drop(self.unreturned.remove(&key)),
+        }
+    }
+
     /// Looks again at the slot of a call that had not returned; false where it still has not.
     fn finish(&mut self, place: &Place, at: usize, slot: &Slot) -> bool {
         let key = (place.stream, place.number_of(at));
+        if slot.state() == slot::RUN {
+            self.run(place, at, slot);
+            return false;
+        }
         let is_open = slot.state() == slot::PENDING;
         if !is_open && self.unreturned.remove(&key).is_some() {
             self.counts.failed += u64::from(slot.state() == slot::RETURNED && slot.result != 0);

@@ -29,6 +29,7 @@ pub mod process;
 pub mod quiet;
 mod read;
 mod reader;
+mod repeats;
 mod scan;
 pub mod source;
 mod stream;
@@ -36,7 +37,7 @@ mod version;
 #[cfg(feature = "writer")]
 pub mod writer;
 
-pub use event::{Call, CallDetails, Details, Event, Outcome};
+pub use event::{Call, CallDetails, Details, Event, Outcome, Run};
 pub use events::Events;
 pub use faults::{FaultFile, FaultRule};
 pub use finding::{Finding, Object};

@@ -19,6 +19,8 @@ pub(crate) struct Shared {
     pub index: Index,
     /// The functions by their numbers in the record.
     pub functions: Vec<Option<FnId>>,
+    /// The version of the format.
+    pub version: u32,
     /// How many slots are read at once.
     pub piece: usize,
     /// The first failure to read a block.
@@ -240,7 +242,9 @@ impl Reader {
 pub(crate) fn is_slot(slot: &Slot) -> bool {
     match slot.state() {
         slot::EMPTY => false,
-        slot::PENDING | slot::RETURNED | slot::UNWOUND | slot::LATE_END | slot::THREAD => slot.slots() == 1,
+        slot::PENDING | slot::RETURNED | slot::UNWOUND | slot::LATE_END | slot::THREAD | slot::RUN => {
+            slot.slots() == 1
+        }
         _ => true,
     }
 }

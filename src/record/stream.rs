@@ -2,11 +2,13 @@
 //!
 //! What belongs here: which slots count, and what belongs to which call. A call is held back until
 //! [`HELD`] more events of the stream were seen, because what is known of it may stand behind it: its details,
-//! and its end where a signal handler made calls in between.
+//! and its end where a signal handler made calls in between. The call of a run that is in flight is handed out where
+//! its time comes: the run may have begun long before.
 
 use crate::detail;
 use crate::event::{Call, CallDetails, Event, Outcome, finished};
 use crate::reader::{Reader, Shared};
+use crate::repeats::{self, Stacks};
 use cupeer_spec::record::slot::{self, Slot};
 use std::collections::VecDeque;
 
@@ -18,6 +20,9 @@ const MOST_UNFINISHED: usize = 256;
 pub(crate) struct Stream {
     reader: Reader,
     held: VecDeque<WaitingEvent>,
+    /// Calls of runs that are in flight, until their time comes.
+    flying: Vec<WaitingEvent>,
+    stacks: Stacks,
     /// Calls that were handed out as pending.
     unfinished: VecDeque<u64>,
     /// The time of the event that was handed out last.
@@ -35,6 +40,13 @@ struct WaitingEvent {
     details: CallDetails,
 }
 
+impl WaitingEvent {
+    /// When it was.
+    fn time(&self) -> u64 {
+        if self.kind == Kind::LateEnd { self.slot.end } else { self.slot.start }
+    }
+}
+
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Call,
@@ -44,15 +56,28 @@ enum Kind {
 
 impl Stream {
     pub(crate) fn new(reader: Reader) -> Stream {
-        Stream { reader, held: VecDeque::with_capacity(HELD + 2), unfinished: VecDeque::new(), time: 0 }
+        Stream {
+            reader,
+            held: VecDeque::with_capacity(HELD + 2),
+            flying: Vec::new(),
+            stacks: Stacks::default(),
+            unfinished: VecDeque::new(),
+            time: 0,
+        }
     }
 
     /// When the next event is. Those of a stream stay in the order of its slots, also where a signal handler has
     /// taken a slot between the look at the clock and the call.
     pub(crate) fn time(&self) -> Option<u64> {
-        let held = self.held.front()?;
-        let time = if held.kind == Kind::LateEnd { held.slot.end } else { held.slot.start };
+        let flying = self.first_flying().map(|(_, start)| start);
+        let time = self.held.front().map(WaitingEvent::time).into_iter().chain(flying).min()?;
         Some(time.max(self.time))
+    }
+
+    /// The call of a run that is in flight since the earliest time.
+    fn first_flying(&self) -> Option<(usize, u64)> {
+        let starts = self.flying.iter().map(WaitingEvent::time).enumerate();
+        starts.min_by_key(|(_, start)| *start)
     }
 
     /// Reads on until the next event is complete. To be called before the first one is asked for.
@@ -66,7 +91,12 @@ impl Stream {
     /// The next event.
     pub(crate) fn next(&mut self, shared: &mut Shared) -> Option<Event> {
         self.time = self.time()?;
-        let held = self.held.pop_front()?;
+        let next = self.held.front().map(WaitingEvent::time);
+        let flying = self.first_flying().filter(|(_, start)| next.is_none_or(|next| start < &next));
+        let held = match flying {
+            Some((place, _)) => self.flying.swap_remove(place),
+            None => self.held.pop_front()?,
+        };
         let event = self.event(shared, held);
         self.fill(shared);
         Some(event)
@@ -79,8 +109,9 @@ impl Stream {
                 self.held.push_back(hold(Kind::Call, number, self.reader.tid));
             }
             slot::DETAIL => {
-                let about =
-                    self.held.iter_mut().rev().find(|held| held.seq == slot.start && held.kind != Kind::Mark);
+                let (held, flying) = (self.held.iter_mut().rev(), self.flying.iter_mut());
+                let mut known = held.chain(flying);
+                let about = known.find(|held| held.seq == slot.start && held.kind != Kind::Mark);
                 let Some(held) = about else { return };
                 if let Some(bytes) = self.reader.bytes(shared, slot.slots()) {
                     held.details.read(bytes);
@@ -88,8 +119,9 @@ impl Stream {
             }
             slot::LATE_END => {
                 let late = hold(Kind::LateEnd, slot.start, self.reader.tid);
-                let call =
-                    self.held.iter_mut().rev().find(|held| held.seq == slot.start && held.kind == Kind::Call);
+                let (held, flying) = (self.held.iter_mut().rev(), self.flying.iter_mut());
+                let mut known = held.chain(flying);
+                let call = known.find(|held| held.seq == slot.start && held.kind == Kind::Call);
                 if let Some(call) = call {
                     if call.slot.state() == slot::PENDING {
                         call.slot = finished(&call.slot, &slot);
@@ -99,6 +131,7 @@ impl Stream {
                     self.held.push_back(late);
                 }
             }
+            slot::RUN => self.run(number, &slot::Run::of(&slot)),
             slot::THREAD => self.reader.tid = slot.end as u32,
             slot::MARK => {
                 let text = self.reader.bytes(shared, slot.slots()).map_or_else(Vec::new, detail::mark);
@@ -107,6 +140,35 @@ impl Stream {
                 self.held.push_back(mark);
             }
             _ => {}
+        }
+    }
+
+    /// Takes calls that failed as the one before them did.
+    fn run(&mut self, number: u64, run: &slot::Run) {
+        let is_example = |held: &&mut WaitingEvent| {
+            held.kind == Kind::Call && held.seq == run.call && repeats::is_like(&held.slot, run)
+        };
+        let tid = self.reader.tid;
+        let call =
+            |seq, slot| WaitingEvent { kind: Kind::Call, tid, seq, slot, details: CallDetails::default() };
+        let mut example = None;
+        if let Some(held) = self.held.iter_mut().rev().find(is_example) {
+            example = Some(held.slot);
+            if let Some(returned) = repeats::returned(run, &held.slot) {
+                held.details.run = Some(returned);
+            }
+        } else if let Some((slot, others)) = repeats::one_of(run) {
+            let mut one = call(run.call, slot);
+            if others.is_some() {
+                one.details.run = others;
+            }
+            self.held.push_back(one);
+        }
+        if let Some(since) = run.in_flight() {
+            if self.flying.len() == MOST_UNFINISHED {
+                self.flying.remove(0);
+            }
+            self.flying.push(call(number, repeats::in_flight(run, since, example.as_ref())));
         }
     }
 
@@ -135,6 +197,12 @@ impl Stream {
                 let number = slot.function();
                 let function = shared.functions.get(usize::from(number)).copied().flatten();
                 let (start, caller) = (slot.start, slot.caller());
+                let result = if let Outcome::Returned(result) = outcome { result } else { 0 };
+                let may_refer = !self.stacks.is_empty()
+                    && (result != 0 || function.is_some_and(|function| function.spec().carries_frames()));
+                if shared.version > 1 && (!details.frames.is_empty() || may_refer) {
+                    self.stacks.meet(function, &slot, seq, result, &mut details);
+                }
                 Event::Call(Call {
                     stream,
                     seq,

@@ -61,6 +61,15 @@ impl OwnCallers {
     }
 }
 
+impl OwnCallers {
+    /// Counts calls that failed as one did that was counted before.
+    pub fn repeat(&mut self, number: Number, result: i32, caller: u64, calls: u64, took: Option<(u64, u64)>) {
+        let Some((_, sum)) = self.0.get_mut(&(number, Some(result), caller)) else { return };
+        sum.calls = sum.calls.saturating_add(calls);
+        took.into_iter().for_each(|(total, longest)| sum.durations.add_run(calls, total, longest));
+    }
+}
+
 impl Callers {
     /// Adds those of a process that has been read.
     pub fn add(&mut self, index: usize, process: &Process, own: OwnCallers) {
@@ -76,7 +85,7 @@ impl Callers {
                 None if has_room => {
                     self.sums.insert(key, ((index, ticks, address), sum));
                 }
-                None => self.more += sum.calls,
+                None => self.more = self.more.saturating_add(sum.calls),
             }
         }
     }

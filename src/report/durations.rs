@@ -22,6 +22,14 @@ impl Durations {
         self.spread.add(ns);
     }
 
+    /// Adds so many that are only known together, and the longest of them.
+    pub fn add_run(&mut self, count: u64, total_ns: u64, longest_ns: u64) {
+        self.total_ns = self.total_ns.saturating_add(total_ns);
+        self.max_ns = self.max_ns.max(longest_ns);
+        // Each counts as their mean.
+        let _ = self.spread.0.record_n(total_ns / count.max(1), count);
+    }
+
     /// Adds all of others.
     pub fn merge(&mut self, other: &Durations) {
         self.total_ns = self.total_ns.saturating_add(other.total_ns);

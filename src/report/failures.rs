@@ -52,6 +52,8 @@ struct SingleFailure {
 #[derive(Clone, Copy)]
 pub struct Group {
     pub count: u64,
+    /// How many of them have stacks of their own.
+    pub stacks: u64,
     /// When the first began, and the last.
     pub first: u64,
     pub last: u64,
@@ -65,7 +67,8 @@ impl Group {
         if other.first < self.first {
             self.site = other.site;
         }
-        self.count += other.count;
+        self.count = self.count.saturating_add(other.count);
+        self.stacks = self.stacks.saturating_add(other.stacks);
         (self.first, self.last) = (self.first.min(other.first), self.last.max(other.last));
     }
 }
@@ -91,8 +94,9 @@ impl Failures {
         stacks: &mut Stacks,
     ) {
         let at = clock.realtime(call.start);
+        let last = if call.times() > 1 { clock.realtime(call.last_end()) } else { at };
         let stack = stacks.of(process, call);
-        self.count += 1;
+        self.count = self.count.saturating_add(call.times());
         let usual = results::is_usual(call.function, result);
         let cause = match follows_fault {
             _ if call.injected => {
@@ -101,7 +105,9 @@ impl Failures {
             true => Cause::Followed,
             false => Cause::Driver,
         };
-        let new = Group { count: 1, first: at, last: at, usual, site: Site::of(call, stack, false) };
+        let site = Site::of(call, stack, false);
+        let stacks = u64::from(call.has_own_stack());
+        let new = Group { count: call.times(), stacks, first: at, last, usual, site };
         let key = |probe| (process, number, result, stack, cause, probe);
         match standing {
             // What follows a fault, a fault plan asked.
@@ -161,7 +167,8 @@ impl Failures {
         places: &mut Places,
     ) -> (Vec<Failure>, u64) {
         let first = std::mem::take(&mut self.first);
-        let more = self.count - first.len() as u64;
+        let listed = first.values().map(|single| single.call.times()).fold(0, u64::saturating_add);
+        let more = self.count.saturating_sub(listed);
         let rows = first.into_iter().map(|((at, process, ..), failure)| {
             let (caller, stack) = places.stack(stacks, failure.stack);
             let message = failure.call.details.message.as_deref();
@@ -174,6 +181,7 @@ impl Failures {
                 result: results::name(failure.call.function, failure.result),
                 args: values::args(&failure.call),
                 duration_ns: failure.duration,
+                calls: failure.call.times(),
                 injected: failure.call.injected,
                 injected_by: failure.call.injected_by().map(str::to_owned),
                 follows_fault: failure.cause == Cause::Followed,
@@ -210,7 +218,8 @@ impl Failures {
             let key = (*number, *result, caller, *cause, *probe);
             match joined.get_mut(&key) {
                 Some((sum, processes)) => {
-                    sum.count += group.count;
+                    sum.count = sum.count.saturating_add(group.count);
+                    sum.stacks = sum.stacks.saturating_add(group.stacks);
                     (sum.first, sum.last) = (sum.first.min(group.first), sum.last.max(group.last));
                     processes.push(*process);
                 }
@@ -228,6 +237,7 @@ impl Failures {
                     function: functions.name(number),
                     result: results::name(Functions::id(number), result),
                     count: sum.count,
+                    stacks: sum.stacks,
                     injected: matches!(cause, Cause::Rule(_)),
                     injected_by: injected_by.map(|rule| self.rules.name(rule)),
                     follows_fault: cause == Cause::Followed,

@@ -106,6 +106,28 @@ impl Functions {
         });
     }
 
+    /// Counts calls that failed as one did that was counted before. `took` is how long they took together, and the longest.
+    pub fn repeat(
+        &mut self,
+        number: Number,
+        process: usize,
+        result: i32,
+        calls: u64,
+        took: Option<(u64, u64)>,
+        is_told: bool,
+    ) {
+        let Some(sum) = &mut self.sums[number] else { return };
+        sum.calls = sum.calls.saturating_add(calls);
+        if let Some(own) = sum.by_process.get_mut(process) {
+            *own = own.saturating_add(calls);
+        }
+        took.into_iter().for_each(|(total, longest)| sum.durations.add_run(calls, total, longest));
+        results::count(&mut sum.failures, result, calls);
+        if !is_told && !Self::id(number).is_some_and(|id| id.spec().is_over(result)) {
+            results::count(&mut sum.wrong, result, calls);
+        }
+    }
+
     /// The calls of a function by process; processes that are not there have none.
     pub fn by_process(&self, number: Number) -> &[u64] {
         self.sums[number].as_ref().map_or(&[], |sum| &sum.by_process)

@@ -120,7 +120,7 @@ impl Peers {
             return;
         }
         if result != 0 {
-            results::count(&mut sum.failed, result, 1);
+            results::count(&mut sum.failed, result, call.times());
         }
         let context = call.details.context;
         if let Some(access) = spec.enables() {
@@ -132,7 +132,7 @@ impl Peers {
         } else if spec.disables().is_some() && result == 0 {
             sum.disabled = Some(at);
         } else if let Some(question) = spec.asks() {
-            sum.asked += 1;
+            sum.asked = sum.asked.saturating_add(call.times());
             let is_chosen = |(choice, reach)| ordinal(choice) == Some(reach);
             let asks_reach = question.subject == Subject::Reach || question.choice.is_some_and(is_chosen);
             let answer = ordinal(question.answer).filter(|_| result == 0 && asks_reach);

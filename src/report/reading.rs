@@ -32,6 +32,8 @@ use std::collections::{HashMap, HashSet};
 #[derive(Default)]
 pub struct Tally {
     pub events: u64,
+    /// How many calls have none, because they failed as the one before them did.
+    pub repeated: u64,
     /// How many of them the filters choose.
     pub chosen: u64,
     /// Calls that a fault plan changed, held or ended.
@@ -167,6 +169,7 @@ impl<'a> Reading<'a> {
     #[inline]
     fn begin(&mut self, call: &Call) {
         self.tally.events += 1;
+        self.tally.repeated = self.tally.repeated.saturating_add(call.times() - 1);
         self.last_tick = self.last_tick.max(call.start);
         self.last_call = Some((self.number(call), call.tid, call.start));
         if is_runtime(call.function) {
@@ -176,7 +179,7 @@ impl<'a> Reading<'a> {
 
     #[inline]
     fn end(&mut self, call: &Call) {
-        self.last_tick = self.last_tick.max(call.end);
+        self.last_tick = self.last_tick.max(call.last_end());
         if is_runtime(call.function) {
             // What happens in it, the driver's calls tell. While those may come, it is not counted.
             if !self.latest.end(call) {
@@ -298,8 +301,8 @@ impl<'a> Reading<'a> {
         // What a fault plan has changed is not the program's fault.
         let is_own = !self.follower.follows_fault(ledger, function, call);
         let sight = is_own.then_some(Sight { follower: &self.follower, own: &self.own, ledger });
-        let made =
-            MadeCall { index: self.index, process: self.process, function, call, at, is_chosen, standing };
+        let last = if call.times() > 1 { self.clock.realtime(call.last_end()) } else { at };
+        let made = MadeCall { index: self.index, process: self.process, function, call, at, last, is_chosen, standing };
         findings.call(&made, sight, stacks)
     }
 
@@ -315,11 +318,12 @@ impl<'a> Reading<'a> {
         };
         let stack = follow::keeps_stack(function, call).then(|| self.all.stacks.of(self.index, call));
         let follows_fault = self.follower.follows_fault(&self.all.ledger, function, call);
+        let last = if call.times() > 1 { self.clock.realtime(call.last_end()) } else { at };
         self.follower.call(
             &mut self.all.ledger,
             function,
             call,
-            CallFacts { at, uuid, bytes, stack, is_judged },
+            CallFacts { at, last, uuid, bytes, stack, is_judged },
         );
         follows_fault
     }
@@ -346,6 +350,14 @@ impl<'a> Reading<'a> {
         if let Some(callers) = &mut self.callers {
             callers.count(number, end, call.caller, call.start);
         }
+        if let (Some(run), Outcome::Returned(result)) = (call.details.run, call.outcome) {
+            let between = |ticks: u64| self.clock.between(call.start, call.start.saturating_add(ticks));
+            let took = self.keeps_durations.then(|| (between(run.total), between(run.longest)));
+            self.all.functions.repeat(number, self.index, result, run.calls, took, is_told);
+            if let Some(callers) = &mut self.callers {
+                callers.repeat(number, result, call.caller, run.calls, took);
+            }
+        }
         if let Outcome::Returned(result) = call.outcome
             && result != 0
             && !is_told
@@ -353,7 +365,7 @@ impl<'a> Reading<'a> {
             let Collected { failures, stacks, .. } = &mut *self.all;
             failures.add(self.index, number, result, call, follows_fault, standing, &self.clock, stacks);
             if matches!(standing, Standing::Expected(_)) && !follows_fault {
-                self.all.functions.expected(number, result, 1);
+                self.all.functions.expected(number, result, call.times());
             }
         }
     }

@@ -13,7 +13,7 @@ pub fn name(function: Option<FnId>, result: i32) -> String {
 
 pub fn count(counts: &mut Vec<(i32, u64)>, result: i32, times: u64) {
     match counts.iter_mut().find(|(known, _)| *known == result) {
-        Some((_, count)) => *count += times,
+        Some((_, count)) => *count = count.saturating_add(times),
         None => {
             if counts.capacity() == 0 {
                 counts.reserve_exact(1);

@@ -142,6 +142,20 @@ pub enum Verdict {
     Unknown,
 }
 
+/// Whether what explains a failure depends on more than the function, the result, and arguments that are no addresses: then
+/// what is said of one such call need not hold for the next.
+pub fn depends_on_more(function: FnId, result: i32) -> bool {
+    const OF_ARGUMENTS: [Rule; 5] = [
+        Rule::NullArgument,
+        Rule::PeerAttributeUnknown,
+        Rule::PeerFlags,
+        Rule::IpcFlags,
+        Rule::DriverShuttingDown,
+    ];
+    let mut rules = RULES.iter().filter(|rule| rule.explains(function, result));
+    rules.any(|rule| !OF_ARGUMENTS.contains(&rule.id))
+}
+
 /// Looks at a call, and hands over what is found. Says whether anything was.
 pub fn look<W: World>(call: &Call, world: &W, report: &mut dyn FnMut(&Found<W::Object>)) -> bool {
     let mut judge = Judge { call, world, report };

@@ -80,6 +80,11 @@ impl RuleSet {
         Ok(RuleSet(items))
     }
 
+    /// Whether it has no rule.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Whether it has a rule for calls of a library, named by its path.
     pub fn contains(&self, rule: Rule, library: &[u8]) -> bool {
         self.0.iter().any(|item| {

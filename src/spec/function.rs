@@ -408,6 +408,11 @@ impl FnSpec {
         self.is_in(Group::Export) || self.is_in(Group::Open) || self.is_in(Group::Enable)
     }
 
+    /// Whether a call carries return addresses even where it succeeds.
+    pub const fn carries_frames(&self) -> bool {
+        self.is_in(Group::Lifetime) || self.shares() || self.is_virtual() || self.is_of_pools()
+    }
+
     /// Whether a call changes what the process has, or copies, or is one of the runtime's, which do: where it is recorded, it
     /// is looked at more closely, before and after it.
     pub const fn is_weighty(&self) -> bool {
@@ -492,6 +497,35 @@ impl FnSpec {
         let sizes = |arguments: &[ArgSpec]| arguments.iter().map(|arg| arg.stored).sum();
         let at: usize = sizes(&self.args[..argument.min(self.args.len())]);
         at..at + self.args.get(argument).map_or(0, |arg| arg.stored)
+    }
+
+    /// Which bytes of those that the arguments have in a record are of addresses on a device, which programs pass in any
+    /// number: a bit for each byte, the first one's the lowest.
+    pub const fn addresses(&self) -> u64 {
+        const fn is_address(name: &str) -> bool {
+            let (name, wanted) = (name.as_bytes(), b"CUdeviceptr");
+            let mut i = 0;
+            while i < wanted.len() && i < name.len() {
+                if name[name.len() - 1 - i] != wanted[wanted.len() - 1 - i] {
+                    return false;
+                }
+                i += 1;
+            }
+            i == wanted.len()
+        }
+        let (mut bytes, mut at, mut index) = (0, 0, 0);
+        while index < self.args.len() {
+            let arg = &self.args[index];
+            let mut byte = 0;
+            while byte < arg.stored {
+                if matches!(arg.direction, Direction::In) && is_address(arg.type_name) && at < 64 {
+                    bytes |= 1 << at;
+                }
+                (byte, at) = (byte + 1, at + 1);
+            }
+            index += 1;
+        }
+        bytes
     }
 
     /// How many bytes the arguments have in a record.

@@ -51,7 +51,7 @@ impl OfProcess {
             let mut slots = 1;
             if slot.seq() == number as u32 {
                 match slot.state() {
-                    slot::PENDING | slot::RETURNED | slot::UNWOUND | slot::LATE_END => {
+                    slot::PENDING | slot::RETURNED | slot::UNWOUND | slot::LATE_END | slot::RUN => {
                         self.add(slot.caller())
                     }
                     slot::DETAIL => {

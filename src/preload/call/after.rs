@@ -56,9 +56,7 @@ pub fn follow<F: Fn(&mut Arguments, bool)>(record: &Recorded<F>, call: &Answered
     }
     let (mut elements, mut about) = (Elements::default(), DriverFacts::default());
     record.add(|detail| {
-        if result != 0 {
-            record.add_frames(caller, detail);
-        }
+        record.add_rest(result, &args.bytes, detail);
         (call.more)(detail);
         elements = detail.array();
         let note = &mut |tag, bytes: &[u8]| detail.item(tag, 0, bytes);
@@ -116,6 +114,14 @@ pub fn follow<F: Fn(&mut Arguments, bool)>(record: &Recorded<F>, call: &Answered
             before,
             &CallOrigin { caller, start: record.start(), head, about },
         );
+    }
+    let changes =
+        id.spec().shares() || id.spec().gives_back() || id.spec().is_virtual() || id.spec().changes_pools();
+    if effect == 0 && changes {
+        record::world_changed();
+    }
+    if result != 0 && fault.is_none() {
+        record.failed(result, &args);
     }
     record::note_time();
 }

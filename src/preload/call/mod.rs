@@ -8,7 +8,7 @@ mod after;
 
 use crate::driver::log::DriverLog;
 use crate::fault::inject::{self, ArgumentWords, Fault, Forward};
-use crate::job::ledger::{self, BeforeCall};
+use crate::job::ledger::{self, BeforeCall, CallOrigin};
 use crate::log::{self, Call, FaultSummary};
 use crate::record::{self, Recorded};
 use crate::resolve::{driver, entries, handed_out, linked, patched};
@@ -264,7 +264,7 @@ fn steps(
     let mut logged = settings.is_logged(id) || is_hit && settings.log.is_some();
     let mut record = Recorded::new(id, &arguments.store);
     if settings.is_recorded(id) || is_hit && settings.record.is_some() {
-        record.begin(caller, is_hit);
+        record.begin(caller, is_hit, fault.is_none());
     }
     let before = record.is_weighty().then(|| weigh(&mut record, caller));
     // What is not in the record is not judged, either: freeing what nobody shares.
@@ -290,6 +290,9 @@ fn steps(
     let succeeded = result == 0;
     let has_more = record.finish(result, succeeded);
     let fault = fault.map(|fault| &*fault);
+    if let Some(before) = before.as_ref().filter(|before| record.was_counted() && before.takes_out()) {
+        put_back(&record, caller, result, before);
+    }
     if !logged && !has_more && pointer.is_none() && fault.is_none() {
         return result;
     }
@@ -342,6 +345,19 @@ fn weigh<F: Fn(&mut record::Arguments, bool)>(record: &mut Recorded<F>, caller: 
     let mut before = BeforeCall::default();
     record.weigh(caller, |id, args| before = ledger::before(id, args));
     before
+}
+
+/// Puts back into the live table what was taken out of it before a call that has failed as many before it did.
+#[cold]
+#[inline(never)]
+fn put_back<F: Fn(&mut record::Arguments, bool)>(
+    record: &Recorded<F>,
+    caller: usize,
+    result: i32,
+    before: &BeforeCall,
+) {
+    let origin = CallOrigin { caller, start: record.start(), ..CallOrigin::default() };
+    guarded(|| ledger::after(record.id(), &record.arguments(false).bytes, result, before, &origin));
 }
 
 /// What rules of faults do before a call: the result in place of it, where there is one.

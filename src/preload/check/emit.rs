@@ -301,6 +301,7 @@ pub fn listen(callback: cupeer_finding_callback, data: *mut c_void) -> bool {
     if callback.is_some() {
         // Whoever listens from now on has heard of none.
         count_anew();
+        crate::record::listened();
     }
     // SAFETY: listeners are never freed.
     let known = unsafe { LISTENER.load(Acquire).as_ref() };

@@ -38,6 +38,11 @@ impl BeforeCall {
         !matches!(self.closing, Closing::Nothing) || !live::is_on()
     }
 
+    /// Whether something of it was taken out of the table, or marked there.
+    pub fn takes_out(&self) -> bool {
+        self.taken.is_some() || !matches!(self.closing, Closing::Nothing)
+    }
+
     /// Whether it closes what is open no more after it.
     pub fn is_closing_the_last(&self) -> bool {
         matches!(self.closing, Closing::Last(_))

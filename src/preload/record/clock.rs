@@ -32,6 +32,17 @@ pub fn moment() -> Moment {
     Moment { ticks, monotonic, realtime: system_clock::realtime() }
 }
 
+/// When so many nanoseconds will have passed, about, on the clock of the record.
+pub fn after(nanoseconds: u64) -> u64 {
+    let now = moment();
+    // SAFETY: the header is mapped for good, and nobody writes its first moment any more.
+    let first = process::current().map_or(now, |process| unsafe { (*process.header).first });
+    let (ticks, time) =
+        (now.ticks.saturating_sub(first.ticks), now.monotonic.saturating_sub(first.monotonic));
+    let rate = u128::from(ticks.max(1)) * u128::from(nanoseconds) / u128::from(time.max(1));
+    now.ticks.saturating_add(u64::try_from(rate).unwrap_or(u64::MAX / 2)).min(u64::MAX - 1)
+}
+
 /// Keeps this moment in the process's file, for the speed of the clock: where the time that is known of has grown by an
 /// eighth, so that it is rare.
 pub fn note() {

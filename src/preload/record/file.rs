@@ -185,8 +185,12 @@ impl File {
         let word = |block: *mut u8, slot: usize| unsafe {
             AtomicU64::from_ptr(block.add((1 + slot) * size_of::<Slot>()).cast()).load(Relaxed)
         };
-        let is_call = |word: u64| matches!(word as u8 & !slot::INJECTED, slot::PENDING..=slot::UNWOUND);
-        let calls = |block| (0..SLOTS).filter(|slot| is_call(word(block, *slot))).count() as u64;
+        let calls_of = |block: *mut u8, slot: usize| match word(block, slot) as u8 & !slot::INJECTED {
+            slot::PENDING..=slot::UNWOUND => 1,
+            slot::RUN => word(block.wrapping_add(core::mem::offset_of!(slot::Run, calls)), slot) >> 1,
+            _ => 0,
+        };
+        let calls = |block| (0..SLOTS).map(|slot| calls_of(block, slot)).sum::<u64>();
         let used = self.last_block().min(self.ring_blocks - 1);
         let older = self.last_block() - used;
         (1..=used).map(|number| calls(block(number))).sum::<u64>() + older * SLOTS as u64

@@ -16,16 +16,19 @@ pub mod file;
 mod functions_of_python;
 mod libraries;
 pub mod process;
+mod repeats;
 mod stream;
 
 pub use detail::{Detail, Elements, item_of};
 pub use process::attach;
+pub use repeats::{listened, world_changed};
 
+use self::repeats::{Join, Joined, Left, Passed};
 use crate::driver::questions;
 use crate::job::{ledger, live};
 use crate::resolve::{driver, escapes};
 use crate::settings;
-use crate::sys::arch::{Thread, thread};
+use crate::sys::arch::{Thread, stack_height, thread};
 use crate::sys::every_call::{epoch, libraries_generation};
 use crate::sys::guard::guarded;
 use crate::sys::program_memory;
@@ -137,6 +140,24 @@ pub struct Recorded<'a, F: Fn(&mut Arguments, bool)> {
     start: u64,
     /// [`slot::INJECTED`] where the program sees something else than the driver gave.
     injected: u8,
+    caller: usize,
+    /// Where the stack stood.
+    height: usize,
+    /// The run that it is counted in, while it is in flight there.
+    run: Option<Joined>,
+    stack: Stack,
+}
+
+/// Whether a call has its stack in the record.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stack {
+    /// Not yet. It gets one where its kind is due for one.
+    Open,
+    /// Not yet. It gets one in any case.
+    Wanted,
+    Taken,
+    /// Neither that nor what is to be said of it before it is forwarded: it was in flight in a run.
+    Late,
 }
 
 /// What there is to do for a function beyond its slot.
@@ -166,10 +187,7 @@ static WEIGHTS: [Weight; FUNCTION_COUNT] = {
         let (function, args) = (&FUNCTIONS[i], FUNCTIONS[i].args);
         weights[i].counts = function.is_weighty();
         weights[i].shares = function.shares();
-        weights[i].frames = function.is_in(Group::Lifetime)
-            || function.shares()
-            || function.is_virtual()
-            || function.is_of_pools();
+        weights[i].frames = function.carries_frames();
         weights[i].wide = function.is_wide();
         weights[i].rarely =
             function.ends_often() || function.is_in(Group::Copy) || matches!(function.library, Library::Nvml);
@@ -245,13 +263,26 @@ impl<'a, F: Fn(&mut Arguments, bool)> Recorded<'a, F> {
     /// A call that is not in the record. `store` puts its arguments; it is told whether the call has succeeded.
     #[inline(always)]
     pub fn new(id: FnId, store: &'a F) -> Self {
-        Recorded { id, store, slot: ptr::null_mut(), word: 0, number: 0, epoch: 0, start: 0, injected: 0 }
+        Recorded {
+            id,
+            store,
+            slot: ptr::null_mut(),
+            word: 0,
+            number: 0,
+            epoch: 0,
+            start: 0,
+            injected: 0,
+            caller: 0,
+            height: 0,
+            run: None,
+            stack: Stack::Open,
+        }
     }
 
     /// Whether it is in the record, and has not returned.
     #[inline(always)]
     pub fn has_begun(&self) -> bool {
-        !self.slot.is_null()
+        !self.slot.is_null() || self.run.is_some()
     }
 
     /// Whether it is in the record, also after it has returned.
@@ -273,9 +304,10 @@ impl<'a, F: Fn(&mut Arguments, bool)> Recorded<'a, F> {
         item_of(self.number, slot::detail::HIT, &bytes[..32 + length]);
     }
 
-    /// Puts it into the record. `is_hit` says that it is one even where it ends nothing that is shared.
+    /// Puts it into the record. `is_hit` says that it is one even where it ends nothing that is shared, and `is_own` that
+    /// nobody but the program has to do with it.
     #[inline(always)]
-    pub fn begin(&mut self, caller: usize, is_hit: bool) {
+    pub fn begin(&mut self, caller: usize, is_hit: bool, is_own: bool) {
         let (thread, id) = (thread(), self.id);
         // SAFETY: only this thread uses the block.
         let own = || unsafe { (*thread).epoch };
@@ -292,6 +324,15 @@ impl<'a, F: Fn(&mut Arguments, bool)> Recorded<'a, F> {
         }
         if (WEIGHTS[id as usize].shares || is_hit) && !process::show_before_call() {
             return;
+        }
+        (self.caller, self.height) = (caller, stack_height());
+        // SAFETY: as above.
+        let runs = unsafe { (*thread).runs };
+        if runs >> (id as u32 % u32::BITS) & 1 != 0 && is_own && self.join(thread) {
+            return;
+        }
+        if is_hit {
+            self.stack = Stack::Wanted;
         }
         know(caller);
         let Some(taken) = stream::take(thread, 1) else { return };
@@ -316,6 +357,69 @@ impl<'a, F: Fn(&mut Arguments, bool)> Recorded<'a, F> {
         }
     }
 
+    /// Has it counted in a run, where it is as the calls of one.
+    #[inline(never)]
+    fn join(&mut self, thread: *mut Thread) -> bool {
+        let mut args = [0; MOST_ARGS];
+        let mut arguments = Arguments::new(&mut args);
+        (self.store)(&mut arguments, false);
+        let shape = arguments.shape;
+        let passed = Passed { id: self.id, caller: self.caller, height: self.height, args: &args, shape };
+        match repeats::join(thread, &passed) {
+            Join::Is(joined) => {
+                // SAFETY: only this thread uses the block.
+                self.epoch = unsafe { (*thread).epoch };
+                (self.number, self.start) = (joined.number, joined.start);
+                self.run = Some(joined);
+                true
+            }
+            Join::Example => {
+                self.stack = Stack::Wanted;
+                false
+            }
+            Join::Not => false,
+        }
+    }
+
+    /// The end of a call that was in flight in a run. Says whether there is more to say about it: it did something else.
+    #[cold]
+    #[inline(never)]
+    fn end_of_run(&mut self, run: Joined, result: i32, succeeded: bool) -> bool {
+        let (thread, end) = (thread(), clock::now());
+        match run.end(thread, result, end) {
+            Left::Counted => return false,
+            Left::Gone { is_alike } => {
+                self.finish_late(result, succeeded, end);
+                if is_alike {
+                    return false;
+                }
+            }
+            Left::Apart => {
+                self.number = 0;
+                let Some(taken) = stream::take(thread, 1) else { return false };
+                let slot = taken.place as *mut Slot;
+                // SAFETY: the slot lies in this thread's window, and nobody else was given it.
+                unsafe {
+                    let mut arguments = Arguments::new(&mut (*slot).args);
+                    (self.store)(&mut arguments, succeeded);
+                    (*slot).caller = self.caller as u64 & ADDRESS | arguments.shape;
+                    ((*slot).start, (*slot).end, (*slot).result) = (run.start, end, result);
+                    stream::publish(slot, word(slot::RETURNED, 1, self.id as u16, taken.number as u32));
+                }
+                stream::filled(thread, taken.before);
+                self.number = taken.number;
+            }
+        }
+        self.stack = Stack::Late;
+        let weight = WEIGHTS[self.id as usize];
+        weight.counts || weight.more || !succeeded
+    }
+
+    /// Whether it was counted in a run, and nothing else was done for it.
+    pub fn was_counted(&self) -> bool {
+        self.caller != 0 && self.word == 0 && self.number != 0 && self.stack != Stack::Late
+    }
+
     /// Adds between which devices it copies.
     #[cold]
     #[inline(never)]
@@ -331,6 +435,12 @@ impl<'a, F: Fn(&mut Arguments, bool)> Recorded<'a, F> {
     pub fn weigh(&mut self, caller: usize, note: impl FnOnce(FnId, &[u8; MOST_ARGS])) {
         let weight = WEIGHTS[self.id as usize];
         let mut args = [0; MOST_ARGS];
+        if let Some(run) = &mut self.run {
+            guarded(|| note(self.id, &run.args));
+            run.restart(thread());
+            self.start = run.start;
+            return;
+        }
         if weight.wide {
             (self.store)(&mut Arguments::new(&mut args), false);
         } else {
@@ -339,12 +449,14 @@ impl<'a, F: Fn(&mut Arguments, bool)> Recorded<'a, F> {
             args[..ARGS].copy_from_slice(&unsafe { (*self.slot).args });
         }
         guarded(|| {
-            if weight.frames || weight.wide {
+            self.take_stack(weight.frames && repeats::is_due(self.id, 0, (caller, self.height)));
+            let has_stack = self.stack == Stack::Taken;
+            if has_stack || weight.wide {
                 Detail::about(self.number, |detail| {
                     if weight.wide {
                         detail.item(slot::detail::ARGUMENTS, 0, &args[..self.id.spec().stored()]);
                     }
-                    if weight.frames {
+                    if has_stack {
                         detail.frames(caller);
                     }
                 });
@@ -352,6 +464,13 @@ impl<'a, F: Fn(&mut Arguments, bool)> Recorded<'a, F> {
             note(self.id, &args);
         });
         self.restart();
+    }
+
+    /// Notes that the stack is taken, where its kind is due for it or it is wanted.
+    fn take_stack(&mut self, is_due: bool) {
+        if is_due || self.stack == Stack::Wanted && WEIGHTS[self.id as usize].frames {
+            self.stack = Stack::Taken;
+        }
     }
 
     /// What was done up to here is not the call's time.
@@ -371,7 +490,8 @@ impl<'a, F: Fn(&mut Arguments, bool)> Recorded<'a, F> {
     #[inline(always)]
     pub fn finish(&mut self, result: i32, succeeded: bool) -> bool {
         if self.slot.is_null() {
-            return false;
+            let run = self.run.take().filter(|_| self.epoch == epoch());
+            return run.is_some_and(|run| self.end_of_run(run, result, succeeded));
         }
         let end = clock::now();
         // A child that was forked in the call has another record.
@@ -416,8 +536,11 @@ impl<'a, F: Fn(&mut Arguments, bool)> Recorded<'a, F> {
     /// An exception or a cancellation goes through the call.
     #[cold]
     #[inline(never)]
-    fn unwound(&self) {
+    fn unwound(&mut self) {
         let (thread, end) = (thread(), clock::now());
+        if let Some(run) = self.run.take() {
+            return self.unwound_of_run(run, end);
+        }
         let before = stream::fill(thread);
         if self.is_there() {
             // SAFETY: the slot is this call's.
@@ -427,6 +550,22 @@ impl<'a, F: Fn(&mut Arguments, bool)> Recorded<'a, F> {
             }
         }
         stream::filled(thread, before);
+    }
+
+    fn unwound_of_run(&mut self, run: Joined, end: u64) {
+        if self.epoch != epoch() || !matches!(run.leave(thread()), Left::Apart) {
+            return;
+        }
+        let mut args = [0; ARGS];
+        let mut arguments = Arguments::new(&mut args);
+        (self.store)(&mut arguments, false);
+        let shape = arguments.shape;
+        guarded(|| {
+            stream::append(slot::UNWOUND, self.id as u16, |slot| {
+                (slot.start, slot.end, slot.result) = (run.start, end, 0);
+                (slot.args, slot.caller) = (args, self.caller as u64 & ADDRESS | shape);
+            });
+        });
     }
 
     /// The end of a call that has lost its slot.
@@ -457,6 +596,10 @@ impl<'a, F: Fn(&mut Arguments, bool)> Recorded<'a, F> {
         self.start
     }
 
+    pub fn id(&self) -> FnId {
+        self.id
+    }
+
     pub fn number(&self) -> u64 {
         self.number
     }
@@ -475,11 +618,41 @@ impl<'a, F: Fn(&mut Arguments, bool)> Recorded<'a, F> {
         Detail::about(self.number, make);
     }
 
-    /// Adds the frames of one that has failed, where it has none yet.
-    pub fn add_frames(&self, caller: usize, detail: &mut Detail) {
-        if !WEIGHTS[self.id as usize].frames {
-            detail.frames(caller);
+    /// Adds what was left out before the call: its stack, where its kind is due for one and it has none yet, and arguments for
+    /// which the slot has no room.
+    pub fn add_rest(&self, result: i32, args: &[u8; MOST_ARGS], detail: &mut Detail) {
+        let weight = WEIGHTS[self.id as usize];
+        if self.stack == Stack::Late && weight.wide {
+            detail.item(slot::detail::ARGUMENTS, 0, &args[..self.id.spec().stored()]);
         }
+        let is_due = match self.stack {
+            // It counts in its kind all the same.
+            Stack::Taken => {
+                let _ = result != 0 && repeats::is_due(self.id, result, (self.caller, self.height));
+                false
+            }
+            Stack::Wanted => true,
+            Stack::Late => {
+                (weight.frames || result != 0) && repeats::is_due(self.id, result, (self.caller, self.height))
+            }
+            Stack::Open => result != 0 && repeats::is_due(self.id, result, (self.caller, self.height)),
+        };
+        if is_due {
+            detail.frames(self.caller);
+        }
+    }
+
+    /// Says that it has failed, and all that there is to do for it is done: the next may be counted with it. For use in
+    /// `guarded`.
+    pub fn failed(&self, result: i32, args: &Stored) {
+        let passed = Passed {
+            id: self.id,
+            caller: self.caller,
+            height: self.height,
+            args: &args.bytes,
+            shape: args.shape,
+        };
+        repeats::failed(&passed, result, self.number);
     }
 }
 

@@ -534,9 +534,16 @@ unsafe fn empty(file: &File, thread: *mut Thread, has_no_room: Option<c_int>) ->
 ///
 /// How many slots there are.
 unsafe fn calls(slots: *const Slot, used: usize) -> u64 {
-    // SAFETY: as promised.
-    let is_call = |i: &usize| matches!(unsafe { (*slots.add(*i)).state() }, slot::PENDING..=slot::UNWOUND);
-    (0..used).filter(is_call).count() as u64
+    let calls = |i: usize| {
+        // SAFETY: as promised.
+        let slot = unsafe { *slots.add(i) };
+        match slot.state() {
+            slot::PENDING..=slot::UNWOUND => 1,
+            slot::RUN => slot::Run::of(&slot).count(),
+            _ => 0,
+        }
+    };
+    (0..used).map(calls).sum()
 }
 
 /// Puts slots other than a call's into this thread's stream: `fill` fills the first. For use in `guarded`.

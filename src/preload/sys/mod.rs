@@ -25,6 +25,7 @@ pub mod pages;
 pub mod process;
 pub mod program_memory;
 pub mod python;
+pub mod repeats;
 pub mod shareable;
 pub mod signals;
 pub mod stack;

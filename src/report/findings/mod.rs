@@ -97,6 +97,8 @@ pub struct MadeCall<'a> {
     pub function: FnId,
     pub call: &'a Call,
     pub at: u64,
+    /// When the last of the calls was that it stands for.
+    pub last: u64,
     /// Whether the filters choose it.
     pub is_chosen: bool,
     /// Whether it was a probe.
@@ -237,7 +239,7 @@ impl Findings {
     ) {
         let id = Rule::of(rule);
         let Some(rule) = self.names.number(rule, MOST_NAMES).filter(|_| made.is_chosen) else { return };
-        let MadeCall { index, call, at, .. } = *made;
+        let MadeCall { index, call, at, last, .. } = *made;
         let result = made.result();
         let (function, stack) = (made.function as Number, stacks.of(index, call));
         let kept = self.kept.entry(Key { process: index, rule, function, result, stack, severity, about });
@@ -248,8 +250,8 @@ impl Findings {
             let earlier = id.zip(sight).map(sites).unwrap_or_default();
             Box::new(FindingGroup { count: 0, last: at, at, site, finding, driver_message, earlier })
         });
-        kept.count += 1;
-        kept.last = kept.last.max(at);
+        kept.count = kept.count.saturating_add(call.times());
+        kept.last = kept.last.max(last);
     }
 }
 

@@ -167,6 +167,19 @@ impl Reading<'_> {
         let has_failed = matches!(call.outcome, Outcome::Returned(result) if result != 0);
         row.calls.0[bin] = row.calls.0[bin].saturating_add(1);
         row.failed.0[bin] = row.failed.0[bin].saturating_add(u32::from(has_failed));
+        if call.times() > 1 {
+            let until = clock.realtime(call.last_end()).saturating_sub(self.began);
+            let last = ((until / self.width_ns) as usize).clamp(bin, self.bins - 1);
+            // When each of them was is not known: they are spread.
+            let (bins, calls) = ((last - bin + 1) as u64, call.times() - 1);
+            for (i, bin) in (bin..=last).enumerate() {
+                let more = u32::try_from(calls / bins + u64::from((i as u64) < calls % bins));
+                let more = more.unwrap_or(u32::MAX);
+                row.calls.0[bin] = row.calls.0[bin].saturating_add(more);
+                row.failed.0[bin] = row.failed.0[bin].saturating_add(more);
+            }
+            row.until_ns = row.until_ns.max(until);
+        }
         let took = clock.between(call.start, call.end);
         row.until_ns = row.until_ns.max(at.saturating_add(took));
         if longest.len() >= self.most && longest.peek().is_some_and(|Reverse(least)| took <= least.0) {

@@ -54,6 +54,8 @@ impl OwnHandle {
 /// What a follower needs to know of a call beside the call.
 pub struct CallFacts {
     pub at: u64,
+    /// When the last of the calls was that it stands for.
+    pub last: u64,
     /// The device of its context.
     pub uuid: Option<Uuid>,
     /// Of an allocation that is exported, its size; the device is the one on which it lies.
@@ -194,9 +196,9 @@ impl Follower {
                     function,
                     site: Site::of(call, stack, seen.is_judged),
                     at: seen.at,
-                    last: seen.at,
+                    last: seen.last,
                     result,
-                    count: 1,
+                    count: call.times(),
                     is_injected: call.injected || ledger.damage.has(handle.0),
                     message: call.details.message.as_deref().map(Box::from),
                     current: Current { context: call.details.context, device: call.details.devices.0 },

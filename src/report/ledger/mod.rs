@@ -357,13 +357,13 @@ impl Import {
         if !failing.is_injected {
             self.last_unasked = self.last_unasked.max(Some(failing.at));
         }
-        results::count(&mut self.failed, failing.result, 1);
+        results::count(&mut self.failed, failing.result, failing.count);
         let key = |failing: &Failing| {
             (failing.result, failing.site.stack, failing.site.is_judged, failing.is_injected)
         };
         let alike = |known: &&mut Failing| key(known) == key(&failing);
         if let Some(known) = self.failing.iter_mut().find(alike) {
-            known.count += 1;
+            known.count = known.count.saturating_add(failing.count);
             known.last = known.last.max(failing.last);
         } else if self.failing.len() < MOST_TIMES {
             reserve_one(&mut self.failing);

@@ -137,6 +137,10 @@ pub struct Failure {
     pub args: serde_json::Map<String, serde_json::Value>,
     /// How long it took.
     pub duration_ns: u64,
+    /// How many calls it stands for: itself, and those of its thread that failed in the same way after it and have no event of
+    /// their own.
+    #[serde(default = "one")]
+    pub calls: u64,
     /// Whether the result came from a fault plan instead of the driver.
     pub injected: bool,
     /// The name of the fault plan's rule that made it; null also where the record does not say.
@@ -152,6 +156,10 @@ pub struct Failure {
     pub caller: Place,
     /// The caller, who called that, and so on.
     pub stack: Vec<Place>,
+}
+
+fn one() -> u64 {
+    1
 }
 
 /// A call of the runtime in which others were made.
@@ -172,6 +180,10 @@ pub struct FailureGroup {
     pub result: String,
     /// How many.
     pub count: u64,
+    /// How many of them have a call stack of their own. The others were like one of these, of the same thread and with the
+    /// same function, result, and return address.
+    #[serde(default)]
+    pub stacks: u64,
     /// Whether the results came from a fault plan instead of the driver.
     pub injected: bool,
     /// The name of the fault plan's rule that made them; null also where the record does not say.

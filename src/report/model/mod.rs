@@ -145,6 +145,9 @@ pub struct Record {
     pub hosts: Vec<String>,
     /// Events that were read.
     pub events: u64,
+    /// Calls that have no event of their own, because they failed in the same way as one before them, which counts them.
+    #[serde(default)]
+    pub repeated: u64,
     /// Events that could not be kept.
     pub lost: u64,
     /// The programs that `cupeer run` started and that made no call themselves, as a shell does.

@@ -42,6 +42,9 @@ pub struct Process {
     pub mode: Word,
     /// Events that were read.
     pub events: u64,
+    /// Calls that have no event of their own, because they failed in the same way as one before them, which counts them.
+    #[serde(default)]
+    pub repeated: u64,
     /// Calls that a fault plan changed, delayed, held or ended.
     pub injected: u64,
     /// Events that could not be kept.

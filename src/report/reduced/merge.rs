@@ -115,6 +115,7 @@ fn join_records(all: &mut Record, other: Record) {
     }
     all.dropped |= other.dropped;
     all.events = all.events.saturating_add(other.events);
+    all.repeated = all.repeated.saturating_add(other.repeated);
     all.lost = all.lost.saturating_add(other.lost);
     all.started.extend(other.started);
     all.add_quiet(other.quiet);
@@ -180,6 +181,7 @@ fn add_groups(all: &mut Vec<FailureGroup>, others: Vec<FailureGroup>) {
             continue;
         };
         known.count = known.count.saturating_add(group.count);
+        known.stacks = known.stacks.saturating_add(group.stacks);
         known.first_ns = known.first_ns.min(group.first_ns);
         known.last_ns = known.last_ns.max(group.last_ns);
         known.procs.extend(group.procs);

@@ -43,8 +43,8 @@ impl View<'_> {
                 }
             }
         }
-        let shown = self.report.failures.len().min(self.most) as u64;
-        match total - shown.min(total) {
+        let shown = self.report.failures.iter().take(self.most).map(|failure| failure.calls.max(1));
+        match total.saturating_sub(shown.fold(0, u64::saturating_add)) {
             0 => text,
             more => format!("{text}... {} more; --all shows them\n", number(more)),
         }
@@ -91,9 +91,15 @@ impl View<'_> {
             None if group.usual && !group.injected => " (as programs do)".into(),
             None => String::new(),
         };
+        // Of a few calls, each has its stack.
+        let stacks = match group.stacks {
+            0 => String::new(),
+            stacks if stacks == group.count => String::new(),
+            stacks => format!(", stacks of {} of {} calls", number(stacks), number(group.count)),
+        };
         let whose = whose(group.injected, group.injected_by.as_deref(), group.follows_fault);
         format!(
-            "{} {} = {}{usual}{whose}: {procs}, {when}, called from {}{}",
+            "{} {} = {}{usual}{whose}: {procs}, {when}, called from {}{}{stacks}",
             number(group.count),
             clean(&group.function),
             group.result,
@@ -108,13 +114,17 @@ impl View<'_> {
             failure.driver_message.as_deref().map(|text| format!("; the driver says: {}", clean(text)));
         let runtime = in_runtime(failure.runtime.as_ref());
         let call = format!(
-            "{} {}({}) = {} <{}>{injected}{runtime}{}",
+            "{} {}({}) = {} <{}>{injected}{runtime}{}{}",
             self.names.process(&failure.proc),
             clean(&failure.function),
             clean(&values::text(&failure.args)),
             failure.result,
             duration(failure.duration_ns),
-            message.unwrap_or_default()
+            message.unwrap_or_default(),
+            match failure.calls {
+                0 | 1 => String::new(),
+                calls => format!("; and {} times more in the same way", number(calls - 1)),
+            }
         );
         self.item(&format!("{}  ", self.at(failure.time_ns)), &call)
     }

@@ -62,6 +62,12 @@ impl View<'_> {
     fn events(&self) -> String {
         let record = &self.report.record;
         let all = format!("{}{}", record.last(), number(record.events));
+        let all = match record.repeated {
+            0 => all,
+            more => {
+                format!("{all}, and {} that only repeat a failure and are counted", counted(more, "call"))
+            }
+        };
         match record.matching {
             None => all,
             Some(0) => format!("no call matches the filters; there are {all} events"),

@@ -188,6 +188,13 @@ impl<W: Write> Trace<'_, W> {
             Outcome::Pending => Value::from("has not returned"),
         };
         args.insert("result".into(), result);
+        if let Some(run) = call.details.run {
+            let until = current.clock.realtime(run.end);
+            args.insert("calls".into(), call.times().into());
+            args.insert("calls_until_ns".into(), until.into());
+            let total = current.clock.between(call.start, call.start.saturating_add(run.total));
+            args.insert("calls_took_ns".into(), total.into());
+        }
         if call.injected {
             args.insert("injected".into(), true.into());
         }

@@ -32,6 +32,14 @@
 //! A call is in the record before it is forwarded, as [`slot::PENDING`], and becomes [`slot::RETURNED`]
 //! afterwards. A slot's first word is written last.
 //!
+//! # What comes again and again
+//!
+//! A thread that fails many times in the same way has its calls counted in a [`slot::Run`], once they exceed a limit. A
+//! call that carries return addresses has them in the first events of its kind (thread, function, result, return
+//! address), in the first one in each block, in every event whose number in the kind is a power of two, and wherever its
+//! stack has another height than the last one. Other events refer to the last one before them. A record of version 1 has
+//! them in each event or nowhere.
+//!
 //! # How to read while it is written
 //!
 //! Look for all blocks first, and again for those behind the first that was not there or not whole: a window whose
@@ -59,7 +67,7 @@ pub mod slot;
 /// What the file of a process begins with.
 pub const MAGIC: [u8; 8] = *b"cupeer\0R";
 /// The version of the format.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// The oldest version that is read: at least the one before.
 pub const OLDEST: u32 = 1;
 /// The bytes of a block. A thread that has filled one takes some microseconds to go on in the next; with so many

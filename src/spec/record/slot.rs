@@ -18,6 +18,8 @@ pub const DETAIL: u8 = 5;
 pub const THREAD: u8 = 6;
 /// A mark that the program has set: `start` is when. From byte 16 on lies a [`detail::TEXT`].
 pub const MARK: u8 = 7;
+/// Calls that did the same as the call before them: see [`Run`].
+pub const RUN: u8 = 8;
 /// Added to the state: the result was not the driver's but a fault of our making.
 pub const INJECTED: u8 = 0x80;
 
@@ -106,6 +108,67 @@ impl Slot {
         self.caller >> shape::shift(argument) & 3
     }
 }
+
+/// Calls of one thread that failed exactly as the call whose slot precedes this one: the same function, result, return address,
+/// current context where that matters, and arguments; addresses may differ where no rule looks at them. The thread
+/// updates the slot in place with each further call.
+///
+/// The one that is in flight has the number of this slot, where a [`LATE_END`] or a [`DETAIL`] is about it.
+#[repr(C)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Run {
+    /// [`RUN`], 1 slot, the function, `seq`. Written after all else when the run begins.
+    pub word: u64,
+    /// The number of the slot of the call that they are like.
+    pub call: u64,
+    /// When the last of them returned.
+    pub end: u64,
+    /// The return address.
+    pub caller: u64,
+    /// Twice their number, and 1 more where another one is in flight. Written after all else when one returns.
+    pub calls: u64,
+    /// The sum of their durations, in ticks.
+    pub total: u64,
+    /// When the one in flight was forwarded.
+    pub since: u64,
+    /// The longest duration, in ticks.
+    pub longest: u32,
+    /// What they returned.
+    pub result: i32,
+}
+
+impl Run {
+    /// The most calls of a run: the thread begins another one long before.
+    pub const MOST: u64 = 1 << 32;
+
+    /// The slot as a run. Any bytes are one.
+    pub fn of(slot: &Slot) -> Run {
+        let word = |at: usize| u64::from_le_bytes(core::array::from_fn(|i| slot.args[at + i]));
+        Run {
+            word: slot.word,
+            call: slot.start,
+            end: slot.end,
+            caller: slot.caller(),
+            calls: word(0),
+            total: word(8),
+            since: word(16),
+            longest: u32::from_le_bytes(core::array::from_fn(|i| slot.args[24 + i])),
+            result: slot.result,
+        }
+    }
+
+    /// How many calls have returned, at most [`Run::MOST`].
+    pub fn count(&self) -> u64 {
+        (self.calls >> 1).min(Run::MOST)
+    }
+
+    /// When the call in flight was forwarded.
+    pub fn in_flight(&self) -> Option<u64> {
+        (self.calls & 1 != 0).then_some(self.since)
+    }
+}
+
+const _: () = assert!(size_of::<Run>() == size_of::<Slot>() && core::mem::offset_of!(Run, calls) == 32);
 
 /// The items of a [`DETAIL`]: a byte that says what it is, a byte with the number of the argument that it is
 /// about, two bytes with its length, and so many bytes; the next item begins at the next multiple of 4. A zero

@@ -15,6 +15,7 @@ use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use cupeer_spec::record::BlockHeader;
 
 use super::memory::Region;
+use super::repeats::Repeats;
 
 pub use own::{
     BEHIND_DESCRIPTION, COUNTER, FIRST_VERSION, INTACT, LARGEST_PAGE, MARK, SAVED_NUMBERS, Saved, add,
@@ -58,8 +59,8 @@ pub struct Thread {
     pub turn: usize,
     /// The state of the libraries then.
     pub known_generation: u32,
-    /// Whether the thread is going through the objects of the process: see `elf`.
-    pub iterating: u32,
+    /// A bit for each function that has a run, by its number modulo 32: see `record::repeats`.
+    pub runs: u32,
     /// Where what the driver logs about the call that it is in is kept; null where it is not. See `driver::log`.
     pub driver_messages: *mut c_void,
     /// What the last call that was looked at for a rule of faults returned, behind a bit that says that there was one, and
@@ -70,6 +71,8 @@ pub struct Thread {
     pub kept: usize,
     /// Where its collections lie while it makes some: see `memory`.
     pub region: *mut Region,
+    /// Whether the thread is going through the objects of the process: see `elf`.
+    pub iterating: usize,
     /// What a thread that can be cancelled at any instruction forwards to next: see [`asynchronous`].
     pub target: usize,
     /// Where its own stack lies: see `stack`.
@@ -78,6 +81,8 @@ pub struct Thread {
     pub aside: (usize, usize),
     /// The last context that was seen current, and the record in which it was: see `driver::questions`.
     pub context: (u64, u64),
+    /// What it does again and again: see `record::repeats`.
+    pub repeats: Repeats,
     /// What `dlerror` shall say in place of our marker: see `resolve::dlerror`.
     pub dlerror: [c_char; 800],
 }
@@ -86,7 +91,7 @@ pub struct Thread {
 pub const ENTERED_OFFSET: usize = core::mem::offset_of!(Thread, entered);
 /// The bit of [`Thread::entered`] that says that the call came through [`asynchronous`].
 pub const ASYNCHRONOUS: u32 = 1 << 31;
-const _: () = assert!(core::mem::offset_of!(Thread, caller) == 0 && size_of::<Thread>() == 1024);
+const _: () = assert!(core::mem::offset_of!(Thread, caller) == 0 && size_of::<Thread>() == 2576);
 
 // Rust's own thread locals cost a call of __tls_get_addr and may allocate on first use; this block is part
 // of the thread's initial memory, because the library is preloaded. A recorded call touches two of its cache lines.
@@ -97,8 +102,8 @@ global_asm!(
     ".type cupeer_thread,@object",
     ".balign 64",
     "cupeer_thread:",
-    ".zero 1024",
-    ".size cupeer_thread, 1024",
+    ".zero 2576",
+    ".size cupeer_thread, 2576",
     ".text",
 );
 

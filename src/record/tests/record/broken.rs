@@ -35,7 +35,8 @@ fn read_all(bytes: Vec<u8>) -> Result<(), TestCaseError> {
     let mut follower = Follower::new(&process).expect("memory can be read");
     for _ in 0..2 {
         while follower.look(1).is_ok() && follower.behind() > 0 {}
-        prop_assert!(follower.unreturned().count() <= slots && follower.counts().failed <= slots as u64);
+        let most = slots as u64 * (1 + slot::Run::MOST);
+        prop_assert!(follower.unreturned().count() <= slots && follower.counts().failed <= most);
     }
     Ok(())
 }

@@ -98,6 +98,8 @@ fn details_belong_to_their_call() {
         message: Some(b"no such thing".to_vec()),
         findings: Vec::new(),
         hits: Vec::new(),
+        run: None,
+        stack_of: None,
     };
     let with = writer::call(cupeer_spec::function::FnId::cuIpcCloseMemHandle, 5, 9);
     let with =

@@ -69,7 +69,7 @@ fn what_is_wrong_with_a_file_is_a_problem() {
     };
     write("1.cupeer", b"");
     write("2.cupeer", b"nothing of ours, whatever its name");
-    write("3.cupeer", &changed(8, 2));
+    write("3.cupeer", &changed(8, 3));
     write("4.cupeer", &good[..100]);
     write("5.cupeer", &changed(12, 1));
     write("6.cupeer", &[0; BLOCK]);
@@ -88,7 +88,7 @@ fn what_is_wrong_with_a_file_is_a_problem() {
         [
             "is empty",
             "is not the record of a process",
-            "was written by a newer cupeer (format 2; this one reads 1)",
+            "was written by a newer cupeer (format 3; this one reads 1 to 2)",
             "is cut off in its first block",
             "has blocks of 131073 bytes instead of 131072",
             "was created, but never written to",

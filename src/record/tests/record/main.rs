@@ -8,6 +8,7 @@ mod follow;
 mod growing;
 mod job;
 mod random;
+mod repeats;
 mod ring;
 
 use cupeer_record::writer::{self, About, Writer};

@@ -60,6 +60,8 @@ fn details() -> impl Strategy<Value = Details> {
                 message,
                 findings,
                 hits,
+                run: None,
+                stack_of: None,
             },
         )
 }

@@ -1,0 +1,105 @@
+//! What calls have from others before them in their stream: the stack of an earlier one of their kind, and the run that
+//! counts them.
+
+use crate::event::{Details, Run};
+use cupeer_spec::function::FnId;
+use cupeer_spec::record::slot::{self, ARGS, Line, Slot, shape, word};
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+
+/// The most kinds of a stream whose stacks are remembered. Programs have some dozens.
+const MOST: usize = 1 << 12;
+
+/// What calls have in common that have one stack: the number of the function, the result, the return address.
+type Kind = (u16, Option<i32>, u64);
+
+struct Stack {
+    /// The number of the slot of the call that has it.
+    of: u64,
+    frames: Vec<u64>,
+    python: Vec<Line>,
+}
+
+/// The last stack of each kind.
+#[derive(Default)]
+pub(crate) struct Stacks(HashMap<Kind, Stack>);
+
+impl Stacks {
+    /// Remembers the stack of a call, or gives it that of an earlier one. `result` is 0 where it has not returned.
+    pub fn meet(
+        &mut self,
+        function: Option<FnId>,
+        slot: &Slot,
+        number: u64,
+        result: i32,
+        details: &mut Details,
+    ) {
+        let carries = function.is_some_and(|function| function.spec().carries_frames());
+        let (number_of_function, caller) = (slot.function(), slot.caller());
+        // What carries a stack in any case, has it taken before its result is known.
+        let kinds = [Some(result), None].map(|result| (number_of_function, result, caller));
+        let kinds = &kinds[..if carries { 2 } else { 1 }];
+        if details.frames.is_empty() {
+            if let Some(stack) = kinds.iter().find_map(|kind| self.0.get(kind)) {
+                (details.frames, details.python) = (stack.frames.clone(), stack.python.clone());
+                details.stack_of = Some(stack.of);
+            }
+            return;
+        }
+        for kind in kinds {
+            let stack =
+                || Stack { of: number, frames: details.frames.clone(), python: details.python.clone() };
+            let has_room = self.0.len() < MOST;
+            match self.0.entry(*kind) {
+                Entry::Occupied(mut known) => *known.get_mut() = stack(),
+                Entry::Vacant(place) if has_room => drop(place.insert(stack())),
+                Entry::Vacant(_) => {}
+            }
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+/// The calls of a run that have returned, as far as that can be: `example` is the call that they are like.
+pub(crate) fn returned(run: &slot::Run, example: &Slot) -> Option<Run> {
+    let calls = Some(run.count()).filter(|calls| *calls > 0)?;
+    let end = run.end.max(example.end.max(example.start));
+    // Calls of one thread that do not contain each other.
+    let total = run.total.min(end - example.start);
+    Some(Run { calls, end, total, longest: u64::from(run.longest).min(total) })
+}
+
+/// Whether a call is what a run is like.
+pub(crate) fn is_like(example: &Slot, run: &slot::Run) -> bool {
+    let of_run = Slot { word: run.word, ..*example };
+    example.state() == slot::RETURNED
+        && (example.function(), example.result, example.caller())
+            == (of_run.function(), run.result, run.caller)
+}
+
+/// Where the call that a run is like was overwritten: one of the others.
+pub(crate) fn one_of(run: &slot::Run) -> Option<(Slot, Option<Run>)> {
+    let calls = Some(run.count()).filter(|calls| *calls > 0)?;
+    let start = run.end.saturating_sub(run.total);
+    let of_run = unknown(run, slot::RETURNED, start);
+    let slot = Slot { end: start + run.total.min(run.end) / calls, result: run.result, ..of_run };
+    let others = slot::Run { calls: (calls - 1) << 1, ..*run };
+    Some((slot, returned(&others, &slot)))
+}
+
+/// The call of a run that is in flight.
+pub(crate) fn in_flight(run: &slot::Run, since: u64, example: Option<&Slot>) -> Slot {
+    let pending = unknown(run, slot::PENDING, since);
+    let like = |example: &Slot| Slot { args: example.args, caller: example.caller, ..pending };
+    example.map_or(pending, like)
+}
+
+/// A call of a run of which no argument is known.
+fn unknown(run: &slot::Run, state: u8, start: u64) -> Slot {
+    let of = Slot { word: run.word, start, end: 0, caller: 0, args: [0; ARGS], result: 0 };
+    let shapes = (0..8).map(|index| shape::UNREAD << shape::shift(index)).fold(0, |all, one| all | one);
+    Slot { word: word(state, 1, of.function(), of.seq()), caller: run.caller | shapes, ..of }
+}
