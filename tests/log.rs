@@ -404,6 +404,21 @@ fn a_limit_on_the_size_of_files_does_not_kill() {
     assert!(stderr.lines().count() <= 1, "{stderr}");
 }
 
+/// The number of a standard stream that a program has closed is free for its next file.
+#[test]
+fn closed_standard_streams_stay_closed() {
+    let folder = support::temp_dir();
+    let log = folder.path().join("log");
+    let scene = Scene::new(linked("stderr_closed.c", &[])).env(env::LOG, "json").env(env::LOG_FILE, &log);
+    let mut command = scene.command(Cupeer::Off, folder.path());
+    command.env_remove("FAKE_DRIVER_LOG");
+    let (status, stdout, _) = finish(command);
+    assert!(status.success(), "{status:?} {stdout}");
+    assert_eq!(stdout, "0: closed\n2: closed\nopened as 0 and 2\n");
+    let log = Log::parse(&fs::read_to_string(&log).unwrap());
+    assert_eq!(log.calls.len(), 2);
+}
+
 /// A daemon closes every descriptor and opens its own files under the same numbers.
 #[test]
 fn a_programs_own_files_are_never_written_to() {

@@ -45,6 +45,10 @@ mod effects;
 #[path = "report/findings.rs"]
 mod findings;
 
+// Records that lack calls.
+#[path = "report/lossy.rs"]
+mod lossy;
+
 // What fault plans did.
 #[path = "report/faults.rs"]
 mod faults;

@@ -281,10 +281,14 @@ impl Job {
         self.processes.retain(|_| i.next().is_none_or(|i| !copies.contains(&i)));
     }
 
+    /// Whether processes are missing from the record, as runs have seen it.
+    pub fn lacks_processes(&self) -> bool {
+        self.lost > self.processes.iter().filter(|process| process.header.lost > 0).count() as u64
+    }
+
     /// Who could not even make a file cannot say so in it.
     fn count_lost(&mut self) {
-        let told = self.processes.iter().filter(|process| process.header.lost > 0).count() as u64;
-        if self.lost > told {
+        if self.lacks_processes() {
             let processes = if self.lost == 1 { "process" } else { "processes" };
             let (path, text) = (
                 self.dir.join(job::FILE),

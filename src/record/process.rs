@@ -175,6 +175,12 @@ impl Process {
         self.header.mode == mode::RING && self.header.next_block > self.header.ring_blocks
     }
 
+    /// Whether calls that it made are missing, or what they returned: nothing is known from what its record does not have.
+    /// What a ring has overwritten is not missing.
+    pub fn has_losses(&self) -> bool {
+        self.header.lost > 0 || self.header.ended_by != 0 || self.problem.is_some()
+    }
+
     /// That its file ends before the process did, and why, where it does: a sentence without a subject.
     pub fn ends_early(&self) -> Option<String> {
         let why = || io::Error::from_raw_os_error(self.header.ended_by as i32);

@@ -3,7 +3,7 @@
 
 use super::collect::Collected;
 use super::filter::Filter;
-use super::functions::Number;
+use super::functions::{Functions, Number};
 use super::model::{
     Device, Escaped, Exit, ExitKind, LastCall, Ordinal, Pending, Process, Quiet, Record, Started, Unknown,
     Uuid,
@@ -11,6 +11,7 @@ use super::model::{
 use super::places::{Nameless, Names, Places};
 use super::reading::Tally;
 use super::reduced::Reduced;
+use super::text::names::counted;
 use super::{faults, findings, leaks, values};
 use cupeer_record::{self as record, Call, Job};
 use cupeer_spec::record::{meta, mode};
@@ -106,6 +107,7 @@ fn whole(job: &Job, all: &Collected, filter: &Filter, began_ns: u64, ended_ns: u
         problems.extend(tally.problem.iter().map(|problem| format!("{path} {problem}")));
         problems.extend(process.text(meta::MISSING).map(|missing| format!("{path}: {missing}")));
         problems.extend(process.ends_early().map(|how| format!("{path} {how}")));
+        problems.extend(unknown_ends(tally, &all.functions).map(|which| format!("{path} {which}")));
     }
     for table in job.tables.iter().filter(|table| table.refused > 0) {
         let text = "had no room for some of what was open";
@@ -136,6 +138,14 @@ fn whole(job: &Job, all: &Collected, filter: &Filter, began_ns: u64, ended_ns: u
     };
     record.add_quiet(quiet(job));
     record
+}
+
+/// That some calls have no end in a record that lacks calls: a sentence without a subject.
+fn unknown_ends(tally: &Tally, functions: &Functions) -> Option<String> {
+    let (number, tid) = tally.unknown_ends.first()?;
+    let calls = counted(tally.unknown_ends.len() as u64, "call");
+    let first = functions.name(*number);
+    Some(format!("does not show whether {calls} returned, the first of them {first} in thread {tid}"))
 }
 
 /// The processes that have no file.

@@ -53,7 +53,7 @@ impl OwnCallers {
         let (result, ns) = match end {
             End::Returned(result, ns) => (Some(result), ns),
             // How long it took says nothing.
-            End::Pending | End::Unwound => (None, None),
+            End::Pending | End::Unknown | End::Unwound => (None, None),
         };
         let (_, sum) = self.0.entry((number, result, caller)).or_insert_with(|| (ticks, Sum::default()));
         sum.calls += 1;

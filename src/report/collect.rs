@@ -23,6 +23,7 @@ use super::virtual_memory::VirtualMemory;
 use crate::Keep;
 use anyhow::{Context, Result};
 use cupeer_record::{Job, Process};
+use cupeer_rules::Scope;
 use cupeer_spec::record::live::kind;
 use cupeer_spec::record::mode;
 use std::collections::HashMap;
@@ -47,6 +48,8 @@ pub struct Collected {
     pub fates: Vec<Fate>,
     /// Where their fingerprints mean the same.
     pub realms: Vec<Realm>,
+    /// Whether some processes have no record.
+    pub lacks_processes: bool,
     /// What they may have made memory with.
     pub allocators: Allocators,
 }
@@ -70,6 +73,7 @@ pub fn collect(job: &Job, filter: &Filter, keep: Keep) -> Result<Collected> {
         tallies: Vec::new(),
         fates: Vec::new(),
         realms: realms(job),
+        lacks_processes: job.lacks_processes(),
         allocators: Allocators::new(&job.processes),
     };
     // Before their calls are read: what has ended now has written all of them, and its end.
@@ -96,7 +100,7 @@ pub fn collect(job: &Job, filter: &Filter, keep: Keep) -> Result<Collected> {
             alive: if goes_on { Some(true) } else { alive },
             last_seen: tally.last_seen.unwrap_or(begun).max(later),
             is_full: process.header.mode == mode::FULL,
-            has_lost: process.header.lost > 0,
+            has_lost: process.has_losses() || tally.problem.is_some(),
             has_gaps: process.has_dropped(),
             is_ended_on_purpose: !goes_on && alive != Some(true) && tally.is_ended_on_purpose,
         });
@@ -138,7 +142,20 @@ impl Collected {
     /// something without a trace.
     pub fn knows_all(&self, realm: Realm) -> bool {
         let of_realm = self.fates.iter().zip(&self.realms).filter(|(_, its)| **its == realm);
-        of_realm.into_iter().all(|(fate, _)| fate.is_full && !fate.has_lost)
+        !self.lacks_processes && of_realm.into_iter().all(|(fate, _)| fate.is_full && !fate.has_lost)
+    }
+
+    /// Whether calls are missing from the record on which a rule may rest in a call of these processes.
+    pub fn lacks_calls(&self, scope: Scope, processes: &[usize]) -> bool {
+        let is_of_realm = |other: usize| processes.iter().any(|its| self.realms[*its] == self.realms[other]);
+        match scope {
+            Scope::Call => false,
+            Scope::Process => processes.iter().any(|process| self.fates[*process].has_lost),
+            Scope::Processes => {
+                self.lacks_processes
+                    || (0..self.fates.len()).any(|other| self.fates[other].has_lost && is_of_realm(other))
+            }
+        }
     }
 
     fn add_tables(&mut self, job: &Job) {

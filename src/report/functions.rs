@@ -37,6 +37,8 @@ struct Sum {
 pub enum End {
     /// It has not.
     Pending,
+    /// It may have, and the record lacks what would say so.
+    Unknown,
     /// An exception went through it.
     Unwound,
     /// With a result, after so many nanoseconds, where that is asked for.
@@ -80,6 +82,7 @@ impl Functions {
         sum.injected += u64::from(injected);
         match end {
             End::Pending => sum.pending += 1,
+            End::Unknown => {}
             End::Unwound => sum.unwound += 1,
             End::Returned(result, ns) => {
                 ns.into_iter().for_each(|ns| sum.durations.add(ns));

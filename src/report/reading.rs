@@ -45,6 +45,8 @@ pub struct Tally {
     pub last_call: Option<(Number, u32, u64)>,
     /// The calls that have not returned, the oldest first.
     pub pending: Vec<(Number, Call)>,
+    /// The calls that may have returned, because what would say so may be missing, the oldest first.
+    pub unknown_ends: Vec<(Number, u32)>,
     /// What was wrong with its file: a sentence without a subject.
     pub problem: Option<String>,
     /// Whether there are events after the end of the time that is asked for.
@@ -328,6 +330,15 @@ impl<'a> Reading<'a> {
         follows_fault
     }
 
+    /// Whether the end of a call that has none may be missing. What a fault plan has stopped did not return.
+    fn may_have_returned(&self, call: &Call) -> bool {
+        self.lacks_calls() && call.stopped_by().is_none()
+    }
+
+    fn lacks_calls(&self) -> bool {
+        self.process.has_losses() || self.tally.problem.is_some()
+    }
+
     #[inline]
     fn chooses(&self, call: &Call) -> bool {
         self.is_chosen && (self.chooses_all || self.filter.call(call, self.clock.realtime(call.start)))
@@ -339,6 +350,7 @@ impl<'a> Reading<'a> {
         self.tally.chosen += 1;
         let number = self.number(call);
         let end = match call.outcome {
+            Outcome::Pending if self.may_have_returned(call) => End::Unknown,
             Outcome::Pending => End::Pending,
             Outcome::Unwound => End::Unwound,
             Outcome::Returned(result) => {
@@ -386,7 +398,8 @@ impl<'a> Reading<'a> {
         latest.iter().for_each(|runtime| self.count_runtime(runtime));
         self.follower.settle(&mut self.all.ledger, u64::MAX);
         self.space.settle(u64::MAX);
-        for call in self.pending.values() {
+        let lacks_calls = self.lacks_calls();
+        for call in self.pending.values().filter(|call| !lacks_calls || call.stopped_by().is_some()) {
             if let Some(function) = call.function.filter(|function| function.spec().binds().is_some()) {
                 let site = Site::of(call, self.all.stacks.of(self.index, call), false);
                 let at = self.clock.realtime(call.start);
@@ -408,7 +421,12 @@ impl<'a> Reading<'a> {
             if chosen {
                 self.count(call, false, false, Standing::Unexpected);
             }
-            chosen
+            let is_unknown = self.may_have_returned(call);
+            if chosen && is_unknown {
+                let number = self.number(call);
+                self.tally.unknown_ends.push((number, call.tid));
+            }
+            chosen && !is_unknown
         });
         // What waits in a call of the driver is told of there.
         let is_told = |call: &Call| {

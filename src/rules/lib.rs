@@ -172,6 +172,20 @@ impl RuleSpec {
         }
     }
 
+    /// Whether a call that nobody saw could have kept it from being broken: what decides it is not in the call, and not an
+    /// earlier one that nothing undoes.
+    pub fn rests_on_history(&self) -> bool {
+        let is_decided_by_one_call = matches!(
+            self.id,
+            Rule::UsedAfterFork
+                | Rule::IpcOpenInExportingProcess
+                | Rule::IpcHandleKind
+                | Rule::IpcDeviceHidden
+                | Rule::IpcDevicesApart
+        );
+        self.scope != Scope::Call && !is_decided_by_one_call
+    }
+
     /// Whether breaking it makes a function return a result.
     pub fn explains(&self, function: FnId, result: i32) -> bool {
         self.functions.contains(&function)

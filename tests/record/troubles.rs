@@ -1,7 +1,7 @@
 //! Where the record cannot be written, the program goes on, one message says so, and what is lost is counted.
 
 use super::{in_namespaces, recording, take_environment};
-use crate::programs::{Scene, library, linked, recorded};
+use crate::programs::{Scene, library, linked, program, recorded};
 use crate::support::{self, Done};
 use cupeer_record::Job;
 use cupeer_spec::env;
@@ -72,6 +72,35 @@ fn on_a_full_disk() {
         assert!(kib < 6000 || done.stderr.is_empty());
     }
     assert!(complaints > 10, "{complaints}");
+}
+
+/// A right program is not blamed for what its record lacks.
+#[test]
+fn nobody_is_blamed_on_a_full_disk() {
+    let mut lossy = 0;
+    for kib in [1500, 2200, 3000] {
+        let folder = support::temp_dir();
+        let disk = folder.path().join("disk");
+        std::fs::create_dir(&disk).unwrap();
+        let mut command = support::cupeer();
+        command
+            .args(["run", "--sim=nvlink:2", "--check", "--error-exitcode=9", "--out"])
+            .arg(disk.join("record"));
+        command
+            .arg("--")
+            .arg(program("rounds.c", &["-DLINKED", support::sim_library().to_str().unwrap()]))
+            .arg("2500");
+        let mount = format!("mount -t tmpfs -o size={kib}k tmpfs {}", disk.display());
+        let Some(mut command) = in_namespaces(&["--user", "--map-root-user", "--mount"], &mount, &command)
+        else {
+            return;
+        };
+        let Done { status, stdout, stderr } = support::done(&mut command);
+        assert!(status.success() && stdout == "done\n", "{kib} KiB: {status}\n{stdout}{stderr}");
+        assert!(!stderr.contains("while") && !stderr.contains("did not return"), "{kib} KiB: {stderr}");
+        lossy += u32::from(stderr.contains("events lost"));
+    }
+    assert!(lossy > 0, "the disk was full at least once");
 }
 
 #[test]

@@ -134,7 +134,11 @@ fn gone(report: &Report, run: &Run) -> u64 {
     if is_whole {
         return 0;
     }
-    let is_counted = |finding: &&Finding| finding.severity != Severity::Note.word();
+    // One that the report does not rely on any more is there all the same.
+    let is_counted = |finding: &&Finding| {
+        let rule = Rule::of(&finding.rule).map(|rule| rule.spec().severity);
+        finding.severity != Severity::Note.word() || rule.is_some_and(|severity| severity > Severity::Note)
+    };
     let kept: u64 = report.findings.iter().filter(is_counted).map(|finding| finding.count).sum();
     u64::from(run.findings.unwrap_or(0)).saturating_sub(kept)
 }

@@ -102,7 +102,12 @@ fn told(
         return;
     }
     let usual = spec.usual_for(caller.library);
-    let severity = spec.severity_in(caller.library, cache);
+    // What was not recorded is not followed, either, by this process or by others.
+    let lacks_calls = spec.rests_on_history() && (crate::record::has_losses() || status::is_record_lost());
+    let (severity, confidence) = match lacks_calls {
+        true => (Severity::Note, Confidence::Inferred),
+        false => (spec.severity_in(caller.library, cache), confidence),
+    };
     let (key, most) = if is_explanation(rule) {
         (u64::from(call.id as u16) << 32 | u64::from(call.result as u32), 1)
     } else {

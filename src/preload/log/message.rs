@@ -4,7 +4,7 @@
 use crate::settings;
 use crate::sys::files;
 use crate::sys::line::{LONGEST, Line, Tame};
-use core::ffi::{CStr, c_int};
+use core::ffi::c_int;
 use core::fmt::{self, Write};
 use core::ptr;
 use core::sync::atomic::{
@@ -45,15 +45,47 @@ impl fmt::Display for Text<'_> {
     }
 }
 
-/// What an errno means.
+/// What an errno means, in the words of libc: asked itself, it would take the locks of translations.
 pub struct Reason(pub c_int);
 
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        let mut reason = [0u8; 128];
-        // SAFETY: writes at most that many bytes, with a NUL.
-        unsafe { libc::strerror_r(self.0, reason.as_mut_ptr().cast(), reason.len()) };
-        Text(CStr::from_bytes_until_nul(&reason).unwrap_or_default().to_bytes()).fmt(f)
+        f.write_str(match self.0 {
+            libc::EPERM => "Operation not permitted",
+            libc::ENOENT => "No such file or directory",
+            libc::EINTR => "Interrupted system call",
+            libc::EIO => "Input/output error",
+            libc::ENXIO => "No such device or address",
+            libc::EBADF => "Bad file descriptor",
+            libc::EAGAIN => "Resource temporarily unavailable",
+            libc::ENOMEM => "Cannot allocate memory",
+            libc::EACCES => "Permission denied",
+            libc::EBUSY => "Device or resource busy",
+            libc::EEXIST => "File exists",
+            libc::EXDEV => "Invalid cross-device link",
+            libc::ENODEV => "No such device",
+            libc::ENOTDIR => "Not a directory",
+            libc::EISDIR => "Is a directory",
+            libc::EINVAL => "Invalid argument",
+            libc::ENFILE => "Too many open files in system",
+            libc::EMFILE => "Too many open files",
+            libc::ETXTBSY => "Text file busy",
+            libc::EFBIG => "File too large",
+            libc::ENOSPC => "No space left on device",
+            libc::ESPIPE => "Illegal seek",
+            libc::EROFS => "Read-only file system",
+            libc::EMLINK => "Too many links",
+            libc::EPIPE => "Broken pipe",
+            libc::ENAMETOOLONG => "File name too long",
+            libc::ENOSYS => "Function not implemented",
+            libc::ELOOP => "Too many levels of symbolic links",
+            libc::EOVERFLOW => "Value too large for defined data type",
+            libc::EOPNOTSUPP => "Operation not supported",
+            libc::ETIMEDOUT => "Connection timed out",
+            libc::ESTALE => "Stale file handle",
+            libc::EDQUOT => "Disk quota exceeded",
+            other => return write!(f, "error {other}"),
+        })
     }
 }
 

@@ -95,7 +95,9 @@ fn current(pid: u32) -> Result<Option<&'static Sink>, c_int> {
 
 /// Opens the log. `None` where it goes to stderr and that is closed.
 fn open(pid: u32) -> Result<Option<Sink>, c_int> {
-    let (low, owner) = match &settings::get().log_file {
+    // Where stderr is closed, a file that is opened has its number.
+    let log_file = &settings::get().log_file;
+    let (low, owner) = match log_file {
         Some(path) => {
             let mut place = [0; PATH_MAX];
             expand(path, pid, &mut place).ok_or(libc::ENAMETOOLONG)?;
@@ -110,7 +112,7 @@ fn open(pid: u32) -> Result<Option<Sink>, c_int> {
     };
     let file = files::duplicate_high(low);
     let error = errno();
-    if low != libc::STDERR_FILENO {
+    if log_file.is_some() {
         // SAFETY: opened above.
         unsafe { libc::close(low) };
     }

@@ -107,6 +107,13 @@ pub fn record_lost() {
     count(|status| &status.record_lost);
 }
 
+/// Whether a process of this run lost its record, or a part of it.
+pub fn is_record_lost() -> bool {
+    let mut is_lost = false;
+    with(|status| is_lost = status.record_lost.load(Relaxed) > 0);
+    is_lost
+}
+
 /// Counts a finding that is a warning or an error. Not on the way of a call that is right: it costs some system
 /// calls.
 pub fn found() {

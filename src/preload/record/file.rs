@@ -313,6 +313,12 @@ impl File {
         unsafe { AtomicU64::from_ptr(&raw mut (*self.header).lost) }.fetch_add(events, Relaxed);
     }
 
+    /// Whether events could not be kept.
+    pub fn has_losses(&self) -> bool {
+        // SAFETY: the header is mapped for good, and the field is aligned and only used as an atomic.
+        unsafe { AtomicU64::from_ptr(&raw mut (*self.header).lost) }.load(Relaxed) > 0
+    }
+
     /// Maps a new block at the end of the file.
     pub fn new_block(&self) -> Result<*mut u8, c_int> {
         self.new_block_at(ptr::null_mut())

@@ -705,6 +705,11 @@ pub fn ends(end: End) {
     }
 }
 
+/// Whether calls of this process are missing from its record.
+pub fn has_losses() -> bool {
+    process::current().is_some_and(file::File::has_losses)
+}
+
 /// Keeps this moment, for the speed of the clock.
 pub fn note_time() {
     clock::note();

@@ -158,7 +158,7 @@ pub fn open_again(object: &Object) -> *mut c_void {
 /// The same by its path.
 pub fn open_loaded(path: &CStr) -> *mut c_void {
     // SAFETY: the path ends in NUL; RTLD_NOLOAD loads nothing.
-    unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) }
+    elf::while_nobody_forks(|| unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) })
 }
 
 /// A function of a library, in the table or not: `Some(0)` where it lacks it, `None` while it is not loaded.

@@ -81,14 +81,13 @@ static FORKING: AtomicBool = AtomicBool::new(false);
 /// whose thread holds what the others wait for.
 const PATIENCE: u32 = 10_000;
 
-/// Goes through the objects while no thread forks: a child would inherit the loader's lock, which glibc does not
+/// Uses the loader while no thread forks: a child would inherit the loader's lock, which glibc does not
 /// take away from the thread that held it.
-fn while_nobody_forks(work: impl FnOnce() -> c_int) {
+pub fn while_nobody_forks<T>(work: impl FnOnce() -> T) -> T {
     let thread = thread();
     // SAFETY: only this thread uses the block.
     if unsafe { core::mem::replace(&mut (*thread).iterating, 1) } == 1 {
-        work();
-        return;
+        return work();
     }
     ITERATING.fetch_add(1, SeqCst);
     for _ in 0..PATIENCE {
@@ -100,10 +99,11 @@ fn while_nobody_forks(work: impl FnOnce() -> c_int) {
         unsafe { libc::sched_yield() };
         ITERATING.fetch_add(1, SeqCst);
     }
-    work();
+    let done = work();
     ITERATING.fetch_sub(1, SeqCst);
     // SAFETY: as above.
     unsafe { (*thread).iterating = 0 };
+    done
 }
 
 /// Whether this process was forked, and has executed no program since.

@@ -114,8 +114,9 @@ impl Opened {
             }
             let high = files::duplicate_high(low);
             if high < 0 {
-                // As low as it is, it does.
-                return Ok(opened);
+                // As low as it is, it does; but what the program writes to a standard stream that it has closed must not come
+                // here.
+                return if low > libc::STDERR_FILENO { Ok(opened) } else { Err(libc::EMFILE) };
             }
             let moved = Opened { descriptor: high, about };
             if moved.is_unchanged() {

@@ -115,6 +115,8 @@ impl<'a> Handles<'a, '_, '_, '_> {
                 // What a fault plan keeps open the importer has given up.
                 _ if time.kept.is_some() => time.kept.unwrap_or(0),
                 Some(_) => time.closed_at(fate).unwrap_or(0),
+                // The call that closed it may be missing.
+                None if fate.has_lost => 0,
                 None if fate.alive == Some(true) => u64::MAX,
                 None => fate.last_seen,
             };
@@ -378,7 +380,7 @@ fn never_closed<'a>(context: &Context<'a>, entry: &'a Entry, unclosed: &mut Uncl
     for import in &entry.imports {
         let Some(time) = import.times.last().filter(|time| time.ended.is_none()) else { continue };
         let fate = &context.all.fates[import.process as usize];
-        let is_left = fate.alive == Some(false) && !time.is_kept(fate);
+        let is_left = fate.alive == Some(false) && !fate.has_lost && !time.is_kept(fate);
         if is_left && !context.all.findings.has(Rule::IpcNeverClosed, import.process as usize) {
             unclosed.entry((import.process, time.site.stack)).or_default().push((entry, time));
         }

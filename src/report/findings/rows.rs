@@ -19,6 +19,9 @@ use cupeer_spec::function::FnId;
 use cupeer_spec::record::slot::finding::{Confidence, role};
 use std::rc::Rc;
 
+/// What a finding says that a missing call might contradict.
+const LACKS_CALLS: &str = "; the record lacks calls, and one of them may show that this is not so";
+
 /// What findings follow from.
 pub struct Context<'a> {
     pub job: &'a Job,
@@ -195,6 +198,12 @@ impl Context<'_> {
             Some(severity) => severity,
             None => all.findings.asked[process].severity(spec?, library(&caller), draft.cache)?,
         };
+        let lacks_calls =
+            spec.is_some_and(|spec| spec.rests_on_history() && all.lacks_calls(spec.scope, &processes));
+        let (severity, confidence) = match lacks_calls {
+            true => (Severity::Note, Confidence::Inferred),
+            false => (severity, sentence.confidence),
+        };
         let basis = spec.map(|spec| spec.basis_at(id));
         let programs: Vec<&str> =
             processes.iter().map(|process| self.job.processes[*process].program()).collect();
@@ -203,7 +212,7 @@ impl Context<'_> {
         let finding = Finding {
             rule: sentence.rule,
             severity: severity.word(),
-            confidence: sentence.confidence.word(),
+            confidence: confidence.word(),
             function: all.functions.name(function),
             argument: sentence.argument,
             result: draft.result.map(|result| results::name(id, result)),
@@ -216,7 +225,11 @@ impl Context<'_> {
             procs: Vec::new(),
             procs_more: 0,
             ranks: Vec::new(),
-            message: sentence.message,
+            message: if lacks_calls && !sentence.message.is_empty() {
+                sentence.message + LACKS_CALLS
+            } else {
+                sentence.message
+            },
             sentence: basis.map(Basis::sentence),
             source: basis.map(Basis::source),
             hint: sentence.hint,

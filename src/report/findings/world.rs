@@ -40,6 +40,11 @@ pub fn uuid(process: &Process, ordinal: i32) -> [u8; 16] {
     process.device(ordinal).map_or([0; 16], |device| device.uuid)
 }
 
+/// Whether a record has all calls of its process.
+fn is_whole(process: &Process) -> bool {
+    process.header.mode == mode::FULL && !process.has_losses()
+}
+
 /// How many devices a process sees, as far as is known.
 fn device_count(process: &Process) -> Option<i32> {
     process.devices.iter().map(|device| device.ordinal + 1).max()
@@ -140,9 +145,8 @@ impl World for AtCall<'_, '_> {
     }
 
     fn knows_all(&self) -> bool {
-        let header = &self.made.process.header;
         // Of what is opened, others know.
-        header.mode == mode::FULL && header.lost == 0 && self.made.function.spec().opens().is_none()
+        is_whole(self.made.process) && self.made.function.spec().opens().is_none()
     }
     fn opening(&self, object: Object, address: u64) -> Option<Opening<()>> {
         let opened = &self.sight.follower.opened;
@@ -183,8 +187,7 @@ impl World for AtCall<'_, '_> {
         self.sight.own.space.known().multicast_granularity()
     }
     fn knows_space(&self) -> bool {
-        let header = &self.made.process.header;
-        header.mode == mode::FULL && header.lost == 0 && !self.sight.own.space.known().has_lost()
+        is_whole(self.made.process) && !self.sight.own.space.known().has_lost()
     }
 
     fn pool(&self, handle: u64) -> Option<Pool> {
@@ -194,8 +197,7 @@ impl World for AtCall<'_, '_> {
         self.sight.own.pools.known().open(pool)
     }
     fn knows_pools(&self) -> bool {
-        let header = &self.made.process.header;
-        header.mode == mode::FULL && header.lost == 0 && !self.sight.own.pools.known().has_lost()
+        is_whole(self.made.process) && !self.sight.own.pools.known().has_lost()
     }
 
     fn memory(&self) -> Option<(u64, u64)> {

@@ -14,7 +14,7 @@ pub struct Fate {
     pub last_seen: u64,
     /// Whether all of its events were to be kept.
     pub is_full: bool,
-    /// Whether some of those could not be.
+    /// Whether some of them, or what they returned, could not be kept or read.
     pub has_lost: bool,
     /// Whether some of them were overwritten: those of busy threads, while what a thread has done that rests is still there.
     pub has_gaps: bool,
@@ -167,6 +167,10 @@ fn state(time: &Time, entry: &Entry, opener: &Fate, fates: &[Fate]) -> State {
         let freed = time.closed_at(opener).is_some_and(freed_between);
         return if freed { State::FreedWhileOpen } else { State::Closed };
     }
+    // The call that closed it may be missing.
+    if opener.has_lost {
+        return if time.is_kept(opener) { State::OpenOnPurpose } else { State::Open };
+    }
     // What a process has open that is gone was certainly open when it was last seen.
     let until = if opener.alive == Some(true) { u64::MAX } else { opener.last_seen };
     if freed_between(time.kept.map_or(until, |kept| kept.min(until))) {
@@ -188,7 +192,7 @@ impl Time {
     /// Up to when it was certainly open, of what has an end; `None` where nobody saw that. In what was overwritten of a ring it
     /// may have been closed before, and the close that is there be that of a later opening at its address.
     pub fn closed_at(&self, opener: &Fate) -> Option<u64> {
-        self.ended?.at.filter(|_| !opener.has_gaps)
+        self.ended?.at.filter(|_| !opener.has_gaps && !opener.has_lost)
     }
 
     /// Whether a fault plan keeps it from being closed, or has ended who would have closed it.
@@ -198,12 +202,14 @@ impl Time {
 }
 
 impl Ledger {
-    /// What was opened and not closed, and no fault plan is to blame for that.
+    /// What was opened and not closed, and no fault plan is to blame for that. If calls of the opener are missing, one of them
+    /// may have closed it.
     pub fn each_open(&self, fates: &[Fate]) -> impl Iterator<Item = (&Entry, &Import, &Time)> {
         self.handles.iter().flat_map(move |entry| {
             let last = entry.imports.iter().filter_map(|import| Some((import, import.times.last()?)));
             let open = last.filter(|(import, time)| {
-                time.ended.is_none() && !time.is_kept(&fates[import.process as usize])
+                let fate = &fates[import.process as usize];
+                time.ended.is_none() && !fate.has_lost && !time.is_kept(fate)
             });
             open.map(move |(import, time)| (entry, import, time))
         })

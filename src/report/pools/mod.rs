@@ -176,8 +176,9 @@ impl Held {
         let pool = pool.and_then(|pool| self.by_handle.get(&pool).copied());
         let (Some(pool), Some(address)) = (pool, address) else { return };
         self.pools[pool].pointers_imported += 1;
-        if self.pointers.insert(address, pool).is_none() {
-            self.pools[pool].pointers += 1;
-        }
+        // If the record lacks the call that freed it, the address can belong to another pool by now.
+        let before = self.pointers.insert(address, pool);
+        before.into_iter().for_each(|before| self.pools[before].pointers -= 1);
+        self.pools[pool].pointers += 1;
     }
 }

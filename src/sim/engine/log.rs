@@ -7,8 +7,11 @@
 use super::answer::{Answer, Failure, fail};
 use cupeer_spec::results::Result as Code;
 use std::collections::VecDeque;
-use std::ffi::{OsStr, OsString};
+use std::ffi::{OsStr, OsString, c_int};
+use std::fs::File;
 use std::io::Write;
+use std::mem::ManuallyDrop;
+use std::os::fd::FromRawFd;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// How many lines are kept for `dump`.
@@ -103,22 +106,16 @@ fn retry() -> Result<MutexGuard<'static, Log>, ()> {
 
 /// `[time][thread][source][level]`.
 fn prefix() -> String {
-    // SAFETY: all-zero is a value of these plain structures, and the calls fill them.
+    // SAFETY: all-zero is a value of the plain structure, which the call fills; pthread_self has no preconditions.
     let (now, thread) = unsafe {
         let mut now: libc::timespec = core::mem::zeroed();
         libc::clock_gettime(libc::CLOCK_REALTIME, &mut now);
-        let mut local: libc::tm = core::mem::zeroed();
-        libc::localtime_r(&now.tv_sec, &mut local);
-        let time = format!(
-            "{:02}:{:02}:{:02}.{:03}",
-            local.tm_hour,
-            local.tm_min,
-            local.tm_sec,
-            now.tv_nsec / 1_000_000
-        );
-        (time, libc::pthread_self())
+        (now, libc::pthread_self())
     };
-    format!("[{now}][{thread}][CUDA][E]")
+    // UTC. For local time libc takes a lock, and a child that another thread forks meanwhile would find it taken for ever.
+    let (second, milli) = (now.tv_sec.rem_euclid(24 * 60 * 60), now.tv_nsec / 1_000_000);
+    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
+    format!("[{hour:02}:{minute:02}:{second:02}.{milli:03}][{thread}][CUDA][E]")
 }
 
 /// Where lines go, as the environment said when the first function was called.
@@ -132,13 +129,20 @@ fn to_file(line: &str) {
     let Some(path) = file() else { return };
     let text = format!("{line}\n");
     // What cannot be written is lost: the call fails for its own reason.
+    // Standard streams without the locks of Rust's, which a child of fork may find taken for ever.
     let _ = if path == "stdout" {
-        std::io::stdout().write_all(text.as_bytes())
+        standard(libc::STDOUT_FILENO, &text)
     } else if path == "stderr" {
-        std::io::stderr().write_all(text.as_bytes())
+        standard(libc::STDERR_FILENO, &text)
     } else {
         append(path, &text)
     };
+}
+
+pub(crate) fn standard(number: c_int, text: &str) -> std::io::Result<()> {
+    // SAFETY: the descriptor is only written to, and not closed with the value, whatever is under it.
+    let mut file = ManuallyDrop::new(unsafe { File::from_raw_fd(number) });
+    file.write_all(text.as_bytes())
 }
 
 /// Writes at the end of a file, which is made where there is none.

@@ -8,6 +8,7 @@ use super::events::Events;
 use super::exports::Exports;
 use super::graphs::Graphs;
 use super::imports::Imports;
+use super::log;
 use super::memory::Memory;
 use super::modules::Modules;
 use super::queue::{self, Queue};
@@ -142,6 +143,8 @@ pub(crate) fn initialize() -> Answer {
     })?;
     let variable = std::env::var_os("CUDA_VISIBLE_DEVICES");
     let devices = visible(&machine, variable.as_ref().map(|v| v.to_str().unwrap_or("?")))?;
+    // Asked before there can be a child of fork that would wait for another thread's answer.
+    log::file();
     MARK.get_or_init(mark);
     NODE.get_or_init(|| Backing::create(c"nvidia-sim", 0));
     PROCESS.store(std::process::id(), Ordering::Relaxed);
@@ -155,8 +158,7 @@ pub(crate) fn initialize() -> Answer {
 
 /// Says something on standard error.
 pub(crate) fn complain(error: &str) {
-    use std::io::Write;
-    let _ = std::io::stderr().write_all(format!("cupeer: simulated driver: {error}\n").as_bytes());
+    let _ = log::standard(libc::STDERR_FILENO, &format!("cupeer: simulated driver: {error}\n"));
 }
 
 fn mark() -> Option<&'static AtomicU32> {
