@@ -304,7 +304,16 @@ impl<'a> Reading<'a> {
         let is_own = !self.follower.follows_fault(ledger, function, call);
         let sight = is_own.then_some(Sight { follower: &self.follower, own: &self.own, ledger });
         let last = if call.times() > 1 { self.clock.realtime(call.last_end()) } else { at };
-        let made = MadeCall { index: self.index, process: self.process, function, call, at, last, is_chosen, standing };
+        let made = MadeCall {
+            index: self.index,
+            process: self.process,
+            function,
+            call,
+            at,
+            last,
+            is_chosen,
+            standing,
+        };
         findings.call(&made, sight, stacks)
     }
 

@@ -9,7 +9,8 @@ use cupeer_spec::results::Result;
 use serde_json::{Value, json};
 
 /// How a record comes to lack calls.
-const LOSSES: [(&str, fn(&mut Actor)); 2] = [
+type Loss = (&'static str, fn(&mut Actor));
+const LOSSES: [Loss; 2] = [
     ("counted", |actor| actor.writer().header(|header| header.lost = 1).unwrap()),
     ("full disk", |actor| actor.writer().header(|header| header.ended_by = libc::ENOSPC as u32).unwrap()),
 ];
