@@ -436,7 +436,11 @@ impl<'a, F: Fn(&mut Arguments, bool)> Recorded<'a, F> {
         let weight = WEIGHTS[self.id as usize];
         let mut args = [0; MOST_ARGS];
         if let Some(run) = &mut self.run {
-            guarded(|| note(self.id, &run.args));
+            match run.args() {
+                Some(known) => args = known,
+                None => (self.store)(&mut Arguments::new(&mut args), false),
+            }
+            guarded(|| note(self.id, &args));
             run.restart(thread());
             self.start = run.start;
             return;

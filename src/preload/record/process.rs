@@ -165,6 +165,8 @@ fn join(file: &File) {
             ((*thread).window, (*thread).kept) = (ptr::null_mut(), 0);
             // Nor does the record know the library of its last call.
             (*thread).known = (0, 0);
+            // What it remembers may be taken by another thread of this process: its owner is one of the parent's.
+            ((*thread).repeats, (*thread).runs) = (ptr::null_mut(), 0);
             (*thread).epoch = file.epoch;
         }
     });

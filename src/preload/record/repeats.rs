@@ -33,7 +33,7 @@ use crate::sys::arch::{Thread, thread};
 use crate::sys::every_call::epoch;
 use crate::sys::guard::guarded;
 use crate::sys::python;
-use crate::sys::repeats::{Kind, Run as Known, coldest, find};
+use crate::sys::repeats::{self, Kind, Run as Known, coldest, find};
 use crate::sys::signals;
 use core::sync::atomic::Ordering::SeqCst;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed, Ordering::Release, compiler_fence};
@@ -155,8 +155,6 @@ pub struct Joined {
     result: i32,
     /// When it is forwarded.
     pub start: u64,
-    /// Its arguments: to store a handle takes two fingerprints.
-    pub args: [u8; MOST_ARGS],
 }
 
 /// Whether a call is of a run.
@@ -173,7 +171,10 @@ pub fn join(thread: *mut Thread, passed: &Passed) -> Join {
     let keys = passed.keys();
     // SAFETY: only this thread uses the block; what its signal handlers replace meanwhile, `turn` tells.
     let (repeats, turn) = unsafe {
-        let repeats = &raw mut (*thread).repeats;
+        let repeats = (*thread).repeats;
+        if repeats.is_null() {
+            return Join::Not;
+        }
         (repeats, &raw const (*repeats).turn)
     };
     // SAFETY: as above.
@@ -184,8 +185,10 @@ pub fn join(thread: *mut Thread, passed: &Passed) -> Join {
     let known = keys.iter().find_map(|key| find(runs, *key).map(core::ptr::from_mut));
     let Some(known) = known else { return Join::Not };
     // SAFETY: as above.
-    let Known { place, number, epoch: epoch_then, world: world_then, due, count, result, .. } =
-        unsafe { known.read_volatile() };
+    let (place, number, epoch_then, world_then, due, count, result) = unsafe {
+        let Known { place, number, epoch, world, due, count, result, .. } = &*known;
+        (*place, *number, *epoch, *world, *due, *count, *result)
+    };
     compiler_fence(SeqCst);
     // SAFETY: as above.
     if unsafe { turn.read_volatile() } != before || place == 0 || epoch_then != epoch() {
@@ -199,8 +202,13 @@ pub fn join(thread: *mut Thread, passed: &Passed) -> Join {
     if world(is_more) != world_then || start >= due {
         return Join::Not;
     }
-    let joined = Joined { place: place as *mut Run, number, known, result, start, args: *passed.args };
-    if joined.begin(thread) { Join::Is(joined) } else { Join::Not }
+    let joined = Joined { place: place as *mut Run, number, known, result, start };
+    if !joined.begin(thread) {
+        return Join::Not;
+    }
+    // SAFETY: as above.
+    unsafe { (*known).args = *passed.args };
+    Join::Is(joined)
 }
 
 impl Joined {
@@ -229,6 +237,13 @@ impl Joined {
             }
         });
         is_there && is_first
+    }
+
+    /// The arguments of the call: to store a handle takes two fingerprints. `None` where the entry was replaced.
+    pub fn args(&self) -> Option<[u8; MOST_ARGS]> {
+        // SAFETY: only this thread uses the block; nobody else has a call of this run in flight.
+        let (number, args) = unsafe { ((*self.known).number, (*self.known).args) };
+        (number == self.number).then_some(args)
     }
 
     /// What was done up to now is not the call's time.
@@ -313,8 +328,7 @@ pub fn failed(passed: &Passed, result: i32, number: u64) {
         return;
     }
     let key = passed.keys()[usize::from(is_more)];
-    // SAFETY: only this thread uses the block.
-    let repeats = unsafe { &mut (*thread).repeats };
+    let Some(repeats) = repeats::of(thread) else { return };
     let known = find(&mut repeats.runs, key).filter(|known| known.result == result);
     let count = known.map_or(1, |known| {
         (known.count, known.heat) = (known.count + 1, known.heat.saturating_add(1));
@@ -334,6 +348,7 @@ pub fn failed(passed: &Passed, result: i32, number: u64) {
             count,
             result,
             heat: 1,
+            args: [0; MOST_ARGS],
         };
         if count >= LIMIT {
             let Some(taken) = stream::take(thread, 1) else { return };
@@ -359,8 +374,7 @@ pub fn failed(passed: &Passed, result: i32, number: u64) {
             // SAFETY: only this thread uses the block.
             unsafe { (*thread).runs |= 1 << (id as u32 % 32) };
         }
-        // SAFETY: only this thread uses the block, and no signal handler while signals wait.
-        let repeats = unsafe { &mut (*thread).repeats };
+        let Some(repeats) = repeats::of(thread) else { return };
         let place = match find(&mut repeats.runs, key) {
             Some(place) => {
                 known.heat = place.heat;
@@ -387,8 +401,9 @@ pub fn is_due(id: FnId, result: i32, (caller, height): (usize, usize)) -> bool {
     }
     let thread = thread();
     let key = step(step(id as u64 + 1, caller as u64), result as u32 as u64) | 1;
+    let Some(repeats) = repeats::of(thread) else { return true };
     // SAFETY: only this thread uses the block.
-    let (repeats, bias) = unsafe { (&mut (*thread).repeats, (*thread).slot_bias) };
+    let bias = unsafe { (*thread).slot_bias };
     let part = step(step(bias as u64, epoch()), height as u64);
     if let Some(kind) = find(&mut repeats.kinds, key) {
         (kind.count, kind.heat) = (kind.count + 1, kind.heat + 1);

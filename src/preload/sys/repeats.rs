@@ -1,7 +1,18 @@
 //! What a thread remembers of the calls that it makes again and again. All zero is empty. `record::repeats` has what it means.
 //!
+//! It is beside the thread's block, which is part of its stack: threads may have little of that.
+//!
 //! Only the thread and its signal handlers use this. A handler comes in between any two instructions: counts may lose one
 //! for it, and an entry is replaced only while signals wait.
+
+use super::arch::Thread;
+use super::files::errno;
+use super::{pages, signals};
+use core::ptr;
+use core::sync::atomic::{
+    AtomicPtr, AtomicU32, AtomicUsize,
+    Ordering::{AcqRel, Acquire, Relaxed, Release},
+};
 
 /// Calls of one function and result from one place.
 #[repr(C)]
@@ -35,6 +46,8 @@ pub struct Run {
     pub result: i32,
     /// How often it was met, as above.
     pub heat: u32,
+    /// The arguments of the one that is in flight.
+    pub args: [u8; 64],
 }
 
 /// Both, of a thread: in sets, in each of which anything with the same low bits of its hash may stand.
@@ -48,6 +61,62 @@ pub struct Repeats {
 
 pub const SETS: usize = 4;
 pub const WAYS: usize = 4;
+
+/// The most threads that remember at once; others do without.
+const THREADS: usize = 4096;
+
+/// What a thread has, and the thread's number.
+struct Shelf {
+    owner: AtomicU32,
+    repeats: AtomicPtr<Repeats>,
+}
+
+static SHELVES: [Shelf; THREADS] =
+    [const { Shelf { owner: AtomicU32::new(0), repeats: AtomicPtr::new(ptr::null_mut()) } }; THREADS];
+
+/// What this thread has; `None` where there is no more for anybody. Nothing of a thread that is gone is left in it.
+pub fn of(thread: *mut Thread) -> Option<&'static mut Repeats> {
+    // SAFETY: only this thread uses the block, and what it points to is this thread's, and never unmapped.
+    unsafe {
+        if (*thread).repeats.is_null() {
+            (*thread).repeats = signals::held_back(take)?;
+        }
+        Some(&mut *(*thread).repeats)
+    }
+}
+
+/// Takes what nobody has, or who has it is gone.
+#[cold]
+#[inline(never)]
+fn take() -> Option<*mut Repeats> {
+    /// How many are looked at for one whose thread is gone.
+    const LOOKS: usize = 16;
+    static COUNT: AtomicUsize = AtomicUsize::new(0);
+    static START: AtomicUsize = AtomicUsize::new(0);
+    // SAFETY: neither has preconditions.
+    let (process, own) = unsafe { (libc::getpid(), libc::syscall(libc::SYS_gettid) as u32) };
+    // SAFETY: signal 0 is sent to nobody.
+    let is_gone =
+        |tid: u32| unsafe { libc::syscall(libc::SYS_tgkill, process, tid, 0) } != 0 && errno() == libc::ESRCH;
+    let count = COUNT.load(Relaxed).min(THREADS);
+    let start = START.fetch_add(LOOKS, Relaxed);
+    for i in 0..count.min(LOOKS) {
+        let shelf = &SHELVES[start.wrapping_add(i) % count];
+        let (old, repeats) = (shelf.owner.load(Relaxed), shelf.repeats.load(Acquire));
+        let is_free = !repeats.is_null() && is_gone(old);
+        if is_free && shelf.owner.compare_exchange(old, own, AcqRel, Relaxed).is_ok() {
+            // SAFETY: taken above; all zero is one.
+            unsafe { ptr::write_bytes(repeats, 0, 1) };
+            return Some(repeats);
+        }
+    }
+    let shelf = SHELVES
+        .get(COUNT.fetch_update(Relaxed, Relaxed, |count| (count < THREADS).then_some(count + 1)).ok()?)?;
+    let repeats = pages::new(size_of::<Repeats>(), 0).ok()?.cast::<Repeats>();
+    shelf.owner.store(own, Relaxed);
+    shelf.repeats.store(repeats, Release);
+    Some(repeats)
+}
 
 /// What has room where something else may stand.
 pub trait Entry {

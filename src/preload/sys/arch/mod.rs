@@ -82,7 +82,7 @@ pub struct Thread {
     /// The last context that was seen current, and the record in which it was: see `driver::questions`.
     pub context: (u64, u64),
     /// What it does again and again: see `record::repeats`.
-    pub repeats: Repeats,
+    pub repeats: *mut Repeats,
     /// What `dlerror` shall say in place of our marker: see `resolve::dlerror`.
     pub dlerror: [c_char; 800],
 }
@@ -91,7 +91,7 @@ pub struct Thread {
 pub const ENTERED_OFFSET: usize = core::mem::offset_of!(Thread, entered);
 /// The bit of [`Thread::entered`] that says that the call came through [`asynchronous`].
 pub const ASYNCHRONOUS: u32 = 1 << 31;
-const _: () = assert!(core::mem::offset_of!(Thread, caller) == 0 && size_of::<Thread>() == 2576);
+const _: () = assert!(core::mem::offset_of!(Thread, caller) == 0 && size_of::<Thread>() == 1040);
 
 // Rust's own thread locals cost a call of __tls_get_addr and may allocate on first use; this block is part
 // of the thread's initial memory, because the library is preloaded. A recorded call touches two of its cache lines.
@@ -102,8 +102,8 @@ global_asm!(
     ".type cupeer_thread,@object",
     ".balign 64",
     "cupeer_thread:",
-    ".zero 2576",
-    ".size cupeer_thread, 2576",
+    ".zero 1040",
+    ".size cupeer_thread, 1040",
     ".text",
 );
 
