@@ -362,7 +362,8 @@ fn files_that_are_no_reports_are_refused_with_their_names() {
         fs::write(at(name), text).unwrap();
     }
     fs::write(at("newer"), good.replace("cupeer-doctor/1", "cupeer-doctor/2")).unwrap();
-    let lines = good[..good.len() / 2].lines().count();
+    // Where the cut ends a line, the next one is the one that is missing.
+    let lines = good[..good.len() / 2].split('\n').count();
     for (name, sentence) in [
         ("empty", "it is empty; 'cupeer doctor -o FILE' writes one".to_owned()),
         ("cut", format!("it ends early, in line {lines}: it was cut, or is still being written")),

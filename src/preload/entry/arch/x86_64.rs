@@ -1,8 +1,8 @@
 //! x86-64: the caller's address lies on the stack, and rax, r10 and r11 hold no argument.
 
-#[cfg(doc)]
-use crate::sys::arch::asynchronous;
 use crate::sys::arch::{DEFERRED, common_asm, pthread_setcanceltype};
+#[cfg(doc)]
+use crate::sys::arch::{INTACT, asynchronous};
 
 /// Notes the caller and the function, then goes on to a traced function.
 macro_rules! go_to_traced {

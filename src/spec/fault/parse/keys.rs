@@ -225,7 +225,7 @@ pub static ARGUMENT: KeySpec = KeySpec {
     name: "ARGUMENT",
     kind: KeyKind::Calls,
     value: "NUMBERS|NAMES|GLOBS",
-    doc: "Any argument, by its name in the header, in upper or lower case. Its value: a number, or its name in the header with or without the common prefix. A text: globs.",
+    doc: "Any argument, by its name in the header, in upper or lower case: a number, its name in the header with or without the common prefix, or globs for a text.",
     rule: "cuDeviceGetP2PAttribute:attrib=ACCESS_SUPPORTED:out=value=0",
     acts: false,
     reads: Reads::Argument,
