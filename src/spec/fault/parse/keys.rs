@@ -189,16 +189,16 @@ keys! {
             "The call fails with this result; any: with a documented one, chosen by the seed.",
             "cuIpcOpenMemHandle*:error=MAP_FAILED";
         "out" "ARGUMENT=VALUE,.." Value(actions::out),
-            "Outputs get these values if the call succeeds. A number: a number, zero, or null. A handle: zero, flip/BYTE (all bits of this byte inverted), or other (another handle of its kind that the process created or received; if there is none, it stays). Of shareable handles, only descriptors change.",
+            "Outputs get these values if the call succeeds: for a number, a number, zero, or null; for a handle, zero, flip/BYTE (all bits of this byte inverted), or other (another handle of its kind that the process created or received; if there is none, it stays); of shareable handles, only descriptors change.",
             "cuIpcOpenMemHandle*:out=pdptr=null";
         "delay" "TIME[~TIME]" Value(|draft, value| set(&mut draft.rule.action.delay, wait(value).map(Some))),
-            "Waits before the call. The time after ~ is how much longer or shorter the wait may be, chosen by the seed.",
+            "Waits before the call; the time after ~ is how much longer or shorter the wait may be, chosen by the seed.",
             "@ipc:delay=5ms~1ms";
         "delay-after" "TIME[~TIME]" Value(|draft, value| set(&mut draft.rule.action.delay_after, wait(value).map(Some))),
             "Waits after the call, whether it failed or not.",
             "cuIpcGetMemHandle:delay-after=5ms";
         "hang" "[LABEL]" Optional(actions::hang),
-            "Waits before the call until `cupeer release DIR LABEL` or `cupeer_release`. The default LABEL is hang.",
+            "Waits before the call until `cupeer release DIR LABEL` or `cupeer_release`; the default LABEL is hang.",
             "cuIpcCloseMemHandle:hang=here";
         "signal" "SIGNAL" Value(|draft, value| set(&mut draft.rule.action.signal, signals::parse(value).map(Some))),
             "Sends the thread this signal before the call; the call continues if the program survives it.",
@@ -209,7 +209,7 @@ keys! {
     }
     Happens false {
         "stage" "instead|after|undo" Value(actions::stage),
-            "What happens to the real call with error=. instead (the default): it is not made. after: it is made, and its success replaced. undo: it is made, and its effect undone.",
+            "What happens to the real call with error=: with instead (the default) it is not made; with after it is made, and its success replaced; with undo it is made, and its effect undone.",
             "cuIpcOpenMemHandle*:stage=undo:error=MAP_FAILED";
         "force" "" Flag(|draft| draft.force = true),
             "Allows an error= that is not documented for the function, and one for a release function (@release, @lifetime).",
