@@ -44,7 +44,8 @@ impl Entered {
     #[inline(always)]
     fn behind_patch(mut self, id: FnId) -> Self {
         if patched::is_patched(id) {
-            self.caller = patched::caller_behind(id, self.caller);
+            let caller = self.caller;
+            guarded(|| self.caller = patched::caller_behind(id, caller));
         }
         self
     }

@@ -12,6 +12,7 @@ use crate::record::item_of;
 use crate::settings::{self, Check, LogForm};
 use crate::sys::caller::Caller;
 use crate::sys::every_call::epoch;
+use crate::sys::guard::guarded;
 use crate::sys::line::{Line, Tame};
 use crate::sys::{arena, pages};
 use core::ffi::{CStr, c_void};
@@ -284,10 +285,12 @@ fn print(words: &[u8]) {
 /// The process ends: says what was held back, and is not taken back any more.
 pub fn say_held() {
     held::each_left(|words, is_bad| {
-        if is_bad {
-            status::found();
-        }
-        print(words);
+        guarded(|| {
+            if is_bad {
+                status::found();
+            }
+            print(words);
+        });
     });
 }
 

@@ -629,17 +629,16 @@ impl<'a, F: Fn(&mut Arguments, bool)> Recorded<'a, F> {
         if self.stack == Stack::Late && weight.wide {
             detail.item(slot::detail::ARGUMENTS, 0, &args[..self.id.spec().stored()]);
         }
+        let due = |carries: bool| carries && repeats::is_due(self.id, result, (self.caller, self.height));
         let is_due = match self.stack {
-            // It counts in its kind all the same.
+            // The call still counts in its kind.
             Stack::Taken => {
-                let _ = result != 0 && repeats::is_due(self.id, result, (self.caller, self.height));
+                due(result != 0);
                 false
             }
             Stack::Wanted => true,
-            Stack::Late => {
-                (weight.frames || result != 0) && repeats::is_due(self.id, result, (self.caller, self.height))
-            }
-            Stack::Open => result != 0 && repeats::is_due(self.id, result, (self.caller, self.height)),
+            Stack::Late => due(weight.frames || result != 0),
+            Stack::Open => due(result != 0),
         };
         if is_due {
             detail.frames(self.caller);

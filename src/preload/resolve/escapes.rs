@@ -275,7 +275,9 @@ pub fn look_through_all(is_empty: bool) {
         look_through_our_namespace(&mut found, was_followed);
     }
     found.name_all();
-    patched::log_all();
+    if log::is_on() {
+        patched::log_all();
+    }
     let silent = driver::followed_driver().or(elsewhere).filter(|_| is_silent && !elf::is_forked());
     if let Some(driver) = silent {
         if elf::is_of_start(&driver) && NAMED[0].hash.load(Relaxed) == 0 {
