@@ -72,7 +72,11 @@ impl Terminal {
     fn shows(&self, text: &str) {
         let start = Instant::now();
         while !self.text().contains(text) {
-            assert!(start.elapsed() < crate::support::PATIENCE, "waited in vain for: {text}\n{}", self.text());
+            assert!(
+                start.elapsed() < crate::support::PATIENCE,
+                "waited in vain for: {text}\n{}",
+                self.text()
+            );
             std::thread::sleep(Duration::from_millis(5));
         }
     }
