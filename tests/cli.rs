@@ -10,6 +10,7 @@ use serde_json::Value;
 use std::fs;
 use std::io::Read;
 use std::process::Stdio;
+use std::sync::OnceLock;
 
 #[test]
 fn wrong_command_lines_are_one_line_and_125() {
@@ -524,16 +525,18 @@ fn explains_no_more_than_it_knows() {
 }
 
 /// The options that make every variable, with values that every format has to quote.
-const HARD: &[&str] = &[
-    "--log",
-    "json",
-    "--log-file",
-    "/tmp/it's \"$HOME\" %p",
-    "--trace",
-    "@ipc,cuIpc*,^*Event*",
-    "--failed",
-    "--sim=pcie:3",
-];
+fn hard() -> Vec<&'static str> {
+    let log = LOG.get_or_init(|| {
+        // Beside the libraries: the mount of a directory above them would also show them.
+        let directory = install().with_file_name("job's log");
+        fs::create_dir_all(&directory).unwrap();
+        directory.join("it's \"$HOME\" %p").into_os_string().into_string().unwrap()
+    });
+    let options = ["--log", "json", "--log-file", log, "--trace", "@ipc,cuIpc*,^*Event*"];
+    [&options[..], &["--failed", "--sim=pcie:3"]].concat()
+}
+
+static LOG: OnceLock<String> = OnceLock::new();
 
 /// What `cupeer run` sets, as `env -0` shows it to a program.
 fn set_by_run(options: &[&str], before: &[(&str, &str)]) -> Vec<String> {
@@ -554,11 +557,11 @@ const KEY: (&str, &str) = ("CUPEER_JOB", "0123456789abcdef0123456789abcdef");
 #[test]
 fn settings_for_a_shell_are_those_of_run() {
     for before in [&[KEY][..], &[KEY, ("LD_LIBRARY_PATH", "/a b:/c"), ("LD_PRELOAD", "")]] {
-        let text = stdout(with(&["env", "--format", "sh"]).args(HARD).envs(before.iter().copied()));
+        let text = stdout(with(&["env", "--format", "sh"]).args(hard()).envs(before.iter().copied()));
         // Twice, since a profile may be read twice.
         let line = format!("set -eu; {text}{text} exec env -0");
         let shown = stdout(plain("sh").arg("-c").arg(line).envs(before.iter().copied()));
-        assert_eq!(ours(&shown), set_by_run(HARD, before));
+        assert_eq!(ours(&shown), set_by_run(&hard(), before));
     }
 }
 
@@ -572,9 +575,9 @@ fn words(format: &str, options: &[&str]) -> Vec<String> {
 
 #[test]
 fn settings_for_docker_and_mpirun_survive_the_shell() {
-    let expected = set_by_run(HARD, &[KEY]);
+    let expected = set_by_run(&hard(), &[KEY]);
     for (format, option) in [("docker", "-e"), ("mpirun", "-x")] {
-        let words = words(format, HARD);
+        let words = words(format, &hard());
         let mut set: Vec<String> =
             words.chunks(2).filter(|pair| pair[0] == option).map(|pair| pair[1].clone()).collect();
         set.sort();
@@ -582,7 +585,7 @@ fn settings_for_docker_and_mpirun_survive_the_shell() {
         if format == "docker" {
             let lib = install().join("lib/cupeer");
             let mount = format!("{0}:{0}:ro", lib.display());
-            let log = "/tmp:/tmp".to_owned();
+            let log = format!("{0}:{0}", lib.ancestors().nth(3).unwrap().join("job's log").display());
             assert_eq!(words[words.len() - 4..], ["-v".to_owned(), mount, "-v".to_owned(), log]);
         }
     }
@@ -634,7 +637,7 @@ fn settings_for_srun_keep_commas_together() {
 
 #[test]
 fn settings_for_ray_and_kubernetes_are_their_formats() {
-    let options = [&["env"], HARD, &["--format"]].concat();
+    let options = [&["env"], &hard()[..], &["--format"]].concat();
     let text = stdout(with(&options).arg("ray").env(KEY.0, KEY.1));
     let ray: Value = serde_json::from_str(&text).unwrap();
     let mut set: Vec<String> = ray["env_vars"]
@@ -644,10 +647,14 @@ fn settings_for_ray_and_kubernetes_are_their_formats() {
         .map(|(name, value)| format!("{name}={}", value.as_str().unwrap()))
         .collect();
     set.sort();
-    assert_eq!(set, set_by_run(HARD, &[KEY]));
+    assert_eq!(set, set_by_run(&hard(), &[KEY]));
 
     let text = stdout(with(&options).arg("k8s").env(KEY.0, KEY.1));
-    let lib = serde_json::to_string(install().join("lib/cupeer").to_str().unwrap()).unwrap();
+    let quoted = |path: &str| serde_json::to_string(path).unwrap();
+    let lib = quoted(install().join("lib/cupeer").to_str().unwrap());
+    let log = LOG.get().unwrap();
+    let (directory, _) = log.rsplit_once('/').unwrap();
+    let (directory, log) = (quoted(directory), quoted(log));
     assert_lines(
         &text,
         &format!(
@@ -655,7 +662,7 @@ fn settings_for_ray_and_kubernetes_are_their_formats() {
 - name: CUPEER_LOG
   value: "json"
 - name: CUPEER_LOG_FILE
-  value: "/tmp/it's \"$HOME\" %p"
+  value: {log}
 - name: CUPEER_TRACE
   value: "@ipc,cuIpc*,^*Event*"
 - name: CUPEER_FAILED
@@ -675,7 +682,7 @@ volumeMounts:
   mountPath: {lib}
   readOnly: true
 - name: cupeer-1
-  mountPath: "/tmp"
+  mountPath: {directory}
   readOnly: false
 # These belong to the pod, not to the container:
 volumes:
@@ -684,7 +691,7 @@ volumes:
     path: {lib}
 - name: cupeer-1
   hostPath:
-    path: "/tmp"
+    path: {directory}
 "#,
             KEY.1,
             preload_library().display(),

@@ -176,7 +176,7 @@ fn functions_are_named_outside_of_the_table_only_where_contributors_are_told_why
     assert_eq!(nvml.collect::<Vec<_>>(), found["src/preload/fault/deny/nvml.rs"]);
 }
 
-/// Builds the command and the libraries once more, in a directory of their own, with two functions more: `scripts/test` runs
+/// Builds the command and the libraries once more, in a directory of their own, with two functions more: `scripts/test --all` runs
 /// it. That takes minutes the first time, and then as long as what has changed.
 #[test]
 #[ignore = "builds the workspace once more"]

@@ -16,7 +16,7 @@ use std::process::Command;
 fn installed(name: &str) -> Option<PathBuf> {
     let found = std::env::split_paths(&std::env::var_os("PATH")?).map(|d| d.join(name)).find(|p| p.is_file());
     if found.is_none() {
-        eprintln!("left out: {name} is not installed");
+        left_out!("{name} is not installed");
     }
     found
 }
@@ -191,7 +191,7 @@ fn gdb() {
     let (without, with) = (scene.run(Cupeer::Absent), scene.run(Cupeer::Logging));
     assert!(without.status.success() && with.status.success());
     if !without.stdout.contains("exited normally") {
-        eprintln!("left out: gdb may not trace here: {}", without.stderr);
+        left_out!("gdb may not trace here: {}", without.stderr);
         return;
     }
     assert!(with.stdout.contains("done\n") && with.stdout.contains("exited normally"), "{with:#?}");
@@ -208,7 +208,7 @@ fn runtime(name: &str) -> Option<PathBuf> {
     // It may be a script for the linker that names the real one.
     let found = path.is_absolute().then(|| fs::canonicalize(&path).ok()).flatten();
     if found.is_none() {
-        eprintln!("left out: no {name}");
+        left_out!("no {name}");
     }
     found
 }
@@ -225,7 +225,7 @@ fn sanitized(flag: &str, name: &str, first: bool) {
         let scene = if first { scene.preload_before(runtime.clone()) } else { scene };
         let runs = || (0..4).map(|_| scene.run(Cupeer::Absent));
         if let Some(failed) = runs().find(|run| !run.status.success()) {
-            eprintln!("left out: {flag} does not run here: {}", failed.stderr);
+            left_out!("{flag} does not run here: {}", failed.stderr);
             return;
         }
         let without = scene.run(Cupeer::Absent);
@@ -271,7 +271,7 @@ fn under_valgrind(options: &[&str]) {
         };
         let without = run(Cupeer::Absent, false);
         if !without.2.is_empty() {
-            eprintln!("left out: {options:?} has reports without cupeer: {}", without.2);
+            left_out!("{options:?} has reports without cupeer: {}", without.2);
             continue;
         }
         for cupeer in [Cupeer::Logging, Cupeer::Recording] {

@@ -23,7 +23,7 @@ const NOBODY: u32 = 65534;
 fn is_given_away(path: &Path) -> bool {
     let given = lchown(path, Some(NOBODY), Some(NOBODY));
     if given.is_err() {
-        eprintln!("left out: {} cannot be given to another user, because this is not root", path.display());
+        left_out!("{} cannot be given to another user, because this is not root", path.display());
     }
     given.is_ok()
 }

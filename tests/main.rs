@@ -1,6 +1,7 @@
 //! The integration tests: one binary, a topic a file.
 
 // What all of them use: the installed command and libraries, C programs, directories.
+#[macro_use]
 mod support;
 
 // The C programs of `tests/programs`, and the driver that keeps account of its calls.

@@ -71,7 +71,7 @@ fn text_has_colours_where_they_are_asked_for_and_nothing_else_changes() {
 #[test]
 fn a_terminal_has_colours_unless_its_user_has_none() {
     if done(support::plain("sh").args(["-c", "command -v script"])).stdout.is_empty() {
-        return eprintln!("left out: there is no script(1) here");
+        return left_out!("there is no script(1) here");
     }
     let folder = temp_dir();
     done(&mut run(folder.path(), &[]));

@@ -110,7 +110,7 @@ fn an_interpreter_within_another_has_its_own() {
             command.arg(&python).arg(program("python_within.py"));
         });
         if ended.stdout.starts_with("left out") {
-            eprintln!("{}: {}", python.display(), ended.stdout);
+            left_out!("{}: {}", python.display(), ended.stdout);
             continue;
         }
         let inner = |frames: &Vec<Frame>| -> Vec<(u32, String)> {

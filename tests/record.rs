@@ -40,7 +40,7 @@ fn in_namespaces(flags: &[&str], prepare: &str, command: &Command) -> Option<Com
     };
     let allowed = wrapped("true", &mut std::iter::empty()).output();
     if !allowed.as_ref().is_ok_and(|output| output.status.success()) {
-        eprintln!("left out: {flags:?} {prepare}: {allowed:?}");
+        left_out!("{flags:?} {prepare}: {allowed:?}");
         return None;
     }
     let mut whole = wrapped(command.get_program().to_str().unwrap(), &mut command.get_args());

@@ -119,7 +119,7 @@ fn json_of(scene: &Scene, options: &[&str]) -> Value {
 fn official(name: &str) -> Option<PathBuf> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/schemas").join(name);
     if !path.exists() {
-        println!("left out: target/schemas/{name} is not there; scripts/schemas fetches it");
+        left_out!("target/schemas/{name} is not there; scripts/schemas fetches it");
         return None;
     }
     Some(path)

@@ -32,8 +32,30 @@ fn conformance() -> PathBuf {
     let key = format!("-DSOURCES={}", key.finish());
     let mut args = vec![key.as_str()];
     args.extend(sources.iter().map(|path| path.to_str().expect("UTF-8")));
-    args.push("-ldl");
+    args.extend(["-fstack-protector-all", "-ldl"]);
     compile_c("conformance/main.c", &args)
+}
+
+/// A driver may take the length -1 as unsigned, and most GPUs have longer names than the one of the recording.
+#[test]
+fn the_cases_have_room_for_what_a_driver_writes_beyond_the_length() {
+    let text = r#"
+        #include <string.h>
+        int cuDeviceGetName(char *name, unsigned length, int device) {
+            (void)device, (void)length;
+            memcpy(name, "NVIDIA H100 80GB HBM3", 22);
+            return 0;
+        }"#;
+    let sim = sim_library();
+    let library = ["-shared", "-fPIC", "-Wl,--no-as-needed", sim.to_str().expect("UTF-8")];
+    let driver = compile_text("long_name", text, &library);
+    for group in ["name.empty", "name.negative"] {
+        let mut command = plain(conformance());
+        command.arg("--driver").arg(&driver).args(["--only", group]).env("CUPEER_SIM", "nvlink:2");
+        command.env("LD_LIBRARY_PATH", sim_dir());
+        let answers = stdout(&mut command);
+        assert!(answers.contains("\"result\":\"CUDA_SUCCESS\""), "{answers}");
+    }
 }
 
 #[test]

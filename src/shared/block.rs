@@ -67,7 +67,7 @@ pub fn renumber(write: impl FnOnce()) {
     fence(Release);
 }
 
-#[cfg(all(test, loom))]
+#[cfg(all(test, feature = "loom"))]
 mod models {
     use super::*;
     use crate::atomic::AtomicU64;

@@ -120,7 +120,7 @@ impl Place<'_> {
     }
 }
 
-#[cfg(all(test, loom))]
+#[cfg(all(test, feature = "loom"))]
 mod models {
     use super::*;
     use crate::model::try_all;

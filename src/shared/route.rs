@@ -18,7 +18,7 @@ pub struct Closings {
 
 impl Closings {
     /// None so far.
-    #[cfg(not(loom))]
+    #[cfg(not(feature = "loom"))]
     pub const fn new() -> Self {
         Closings { steps: AtomicU64::new(0), under_way: AtomicUsize::new(0) }
     }
@@ -70,7 +70,7 @@ pub fn aim(target: &AtomicUsize, is_traced: impl Fn() -> bool, traced: usize, re
     }
 }
 
-#[cfg(all(test, loom))]
+#[cfg(all(test, feature = "loom"))]
 mod models {
     use super::*;
     use crate::atomic::{AtomicBool, Ordering::Release};

@@ -11,7 +11,7 @@ pub struct Users(AtomicU32);
 
 impl Users {
     /// None so far.
-    #[cfg(not(loom))]
+    #[cfg(not(feature = "loom"))]
     pub const fn new() -> Self {
         Users(AtomicU32::new(0))
     }
@@ -42,7 +42,7 @@ pub fn end<'a>(all: impl Iterator<Item = &'a Users>) {
     all.for_each(|users| _ = users.0.fetch_sub(1, Release));
 }
 
-#[cfg(all(test, loom))]
+#[cfg(all(test, feature = "loom"))]
 mod models {
     use super::*;
     use crate::atomic::{AtomicBool, Ordering::Relaxed};

@@ -120,5 +120,5 @@ impl<W: Word, const SLOTS: usize> Window<W, SLOTS> {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(feature = "loom")))]
 mod tests;

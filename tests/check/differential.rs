@@ -4,7 +4,7 @@
 //! What belongs here: runs with a check and without it, and their packed records. What a single rule says is tested
 //! elsewhere.
 
-use super::scenes::{How, Scene, cannot, for_each, program, report, scenes};
+use super::scenes::{How, cannot, for_each, program, report, scenes};
 use crate::support::{compile_c, cupeer, done, stdout, temp_dir};
 use cupeer_rules::{ONLY_AT_THE_CALL, Rule};
 use serde_json::Value;
@@ -27,24 +27,28 @@ fn findings(report: &Value) -> Findings {
     .collect()
 }
 
-/// Runs with a check and without it; what the record of the second says must be what that of the first says, and what it
-/// says when it is packed. Returns what is not so, and what the first record says.
-fn compare(run: impl Fn(&[&str], &Path) -> Command) -> Option<(Vec<String>, Value)> {
+/// Runs with a check and without it, and compares. Returns what differs, and the report of the first run.
+fn run_both(run: impl Fn(&[&str], &Path) -> Command) -> (Vec<String>, Value) {
     let folder = temp_dir();
-    let [at_the_call, afterwards, packed] =
-        ["checked", "plain", "packed"].map(|name| folder.path().join(name));
-    for (options, record) in [("--check=notes", &at_the_call), ("--record=full", &afterwards)] {
-        let done = done(&mut run(&[options], record));
-        if cannot(&done) {
-            return None;
-        }
-        assert!(done.status.success(), "{options}: {}{}", done.stdout, done.stderr);
-    }
+    let record = folder.path().join("checked");
+    let done = done(&mut run(&["--check=notes"], &record));
+    assert!(done.status.success(), "{}{}", done.stdout, done.stderr);
+    let at_the_call = report(&record);
+    (compare(&at_the_call, run), at_the_call)
+}
+
+/// Runs without a check; what the record says must be what the report of a run with a check says, and what it says when it
+/// is packed. Returns what is not so.
+fn compare(at_the_call: &Value, run: impl Fn(&[&str], &Path) -> Command) -> Vec<String> {
+    let folder = temp_dir();
+    let [afterwards, packed] = ["plain", "packed"].map(|name| folder.path().join(name));
+    let done = done(&mut run(&["--record=full"], &afterwards));
+    assert!(done.status.success(), "{}{}", done.stdout, done.stderr);
     stdout(cupeer().arg("pack").arg(&afterwards).arg("-o").arg(&packed));
-    let reports = [&at_the_call, &afterwards, &packed].map(|record| report(record));
-    let mut said: Vec<String> = reports.iter().flat_map(contradictions).collect();
-    let [checked, plain, packed] = reports.each_ref().map(findings);
-    let [at_the_call, ..] = reports;
+    let [afterwards, packed] = [&afterwards, &packed].map(|record| report(record));
+    let reports = [at_the_call, &afterwards, &packed];
+    let mut said: Vec<String> = reports.iter().flat_map(|report| contradictions(report)).collect();
+    let [checked, plain, packed] = reports.map(findings);
     let keys: BTreeSet<_> = checked.keys().chain(plain.keys()).collect();
     let nothing = (0, Vec::new());
     for key in keys {
@@ -71,7 +75,7 @@ fn compare(run: impl Fn(&[&str], &Path) -> Command) -> Option<(Vec<String>, Valu
     if packed != plain {
         said.push(format!("packed: {packed:#?}\nnot packed: {plain:#?}"));
     }
-    Some((said, at_the_call))
+    said
 }
 
 /// Findings that say the opposite of what the same report says of their handle.
@@ -93,10 +97,13 @@ pub fn contradictions(report: &Value) -> Vec<String> {
 
 #[test]
 fn every_scene_is_judged_alike_at_the_call_and_afterwards() {
-    let scenes: Vec<Scene> = scenes();
-    for_each(&scenes, |scene| {
-        let compared = compare(|options, record| scene.under(How::Bad, options, record));
-        compared.map_or(Vec::new(), |(said, _)| said)
+    for_each(scenes(), |scene| {
+        let checked = scene.outcome_checked(How::Bad);
+        if cannot(&checked.done) {
+            return Vec::new();
+        }
+        assert!(checked.done.status.success(), "{}{}", checked.done.stdout, checked.done.stderr);
+        compare(&checked.report, |options, record| scene.under(How::Bad, options, record))
     });
     println!("what only a call can tell:");
     ONLY_AT_THE_CALL.iter().for_each(|(rule, what)| println!("  {}: {what}", rule.spec().name));
@@ -116,7 +123,7 @@ fn random_schedules_are_judged_alike_at_the_call_and_afterwards() {
             command.arg(&program).args([&seed.to_string(), "50", "planted", &IN_A_JOB.to_string()]);
             command
         };
-        let (said, report) = compare(run).expect("it needs no namespaces");
+        let (said, report) = run_both(run);
         assert!(said.is_empty(), "seeds from {seed} on:\n{}", said.join("\n"));
         findings(&report).values().map(|(count, _)| count).sum::<u64>()
     };
@@ -140,7 +147,7 @@ fn what_many_processes_open_after_a_free_is_judged_alike_at_the_call_and_afterwa
         command.arg(&program).arg(ROUNDS.to_string());
         command
     };
-    let (said, report) = compare(run).expect("it needs no namespaces");
+    let (said, report) = run_both(run);
     assert!(said.is_empty(), "{}", said.join("\n"));
     // Each is opened after its free by the three that had it open, and once more at the end.
     let expected = [(Rule::IpcOpenAfterFree, RANKS * ROUNDS * 4), (Rule::IpcUnknownHandle, RANKS)];

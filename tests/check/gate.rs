@@ -1,13 +1,9 @@
 //! The status of a run by what was found: `--error-exitcode`, `--error-on` and `--suppressions`; and the annotations of it.
 
-use super::scenes::{How, Scene, scenes};
+use super::scenes::{How, scene};
 use crate::support::{self, Done, cupeer, done, temp_dir};
 use std::fs;
 use std::path::Path;
-
-fn scene(name: &str) -> Scene {
-    scenes().into_iter().find(|scene| scene.name == name).expect("a line of the table")
-}
 
 fn run_into(record: &Path, name: &str, how: How, options: &[&str]) -> Done {
     done(&mut scene(name).under(how, options, record))

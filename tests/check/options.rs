@@ -1,15 +1,11 @@
 //! The options of `cupeer run --check`: which findings are said, and what else is done about them.
 
-use super::scenes::{How, Scene, scenes};
+use super::scenes::{How, scene};
 use crate::support::{Done, done, temp_dir, wait_for};
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::ExitStatusExt;
 use std::process::Stdio;
-
-fn scene(name: &str) -> Scene {
-    scenes().into_iter().find(|scene| scene.name == name).expect("a line of the table")
-}
 
 fn run(name: &str, how: How, options: &[&str]) -> Done {
     let folder = temp_dir();

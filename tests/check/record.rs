@@ -23,9 +23,9 @@ fn certain(checked: &Checked) -> BTreeSet<&str> {
 
 #[test]
 fn what_ends_while_others_have_it_open_stands_in_the_record() {
-    let of_lifetimes: Vec<Scene> = scenes().into_iter().filter(|scene| scene.program == "lifetime").collect();
+    let of_lifetimes: Vec<&Scene> = scenes().iter().filter(|scene| scene.program == "lifetime").collect();
     assert!(of_lifetimes.len() > 10);
-    for_each(&of_lifetimes, |scene| {
+    for_each(of_lifetimes, |scene| {
         let mut said = Vec::new();
         for options in [&["--check=off"][..], &["--check=off", "--record", "ring:1M"]] {
             let (bad, good) = (recorded(scene, How::Bad, options), recorded(scene, How::Good, options));

@@ -49,11 +49,10 @@ fn the_programs_find_the_libraries_of_this_build() {
 /// Without a check: the programs break what they claim to break.
 #[test]
 fn the_wrong_programs_meet_the_result_of_the_table_and_the_right_ones_success() {
-    for_each(&scenes(), |scene| {
-        let bad = done(&mut scene.alone(How::Bad));
-        let good = done(&mut scene.alone(How::Good));
+    for_each(scenes(), |scene| {
+        let [bad, good] = [How::Bad, How::Good].map(|how| scene.outcome_alone(how));
         let mut said = Vec::new();
-        for (done, what) in [(&bad, "bad"), (&good, "good")] {
+        for (done, what) in [(bad, "bad"), (good, "good")] {
             if !done.status.success() && !cannot(done) {
                 said.push(format!("{what}: {}\n{}{}", done.status, done.stdout, done.stderr));
             }
@@ -118,12 +117,11 @@ fn wrong_about_bad(scene: &Scene, checked: &Checked) -> Vec<String> {
 
 #[test]
 fn the_wrong_programs_yield_their_rule_and_the_right_ones_nothing() {
-    for_each(&scenes(), |scene| {
+    for_each(scenes(), |scene| {
         let mut said = Vec::new();
         for how in [How::Bad, How::Good] {
-            let alone = done(&mut scene.alone(how));
-            let checked = scene.checked(how, &[]);
-            if cannot(&alone) {
+            let (alone, checked) = (scene.outcome_alone(how), scene.outcome_checked(how));
+            if cannot(alone) {
                 continue;
             }
             let same =
@@ -134,7 +132,7 @@ fn the_wrong_programs_yield_their_rule_and_the_right_ones_nothing() {
                     "{how:?}: it is another program under cupeer: {status} {stdout:?}\n{stderr}"
                 ));
             } else if how == How::Bad {
-                said.extend(wrong_about_bad(scene, &checked));
+                said.extend(wrong_about_bad(scene, checked));
                 said.extend(too_long(&checked.done.stderr));
             } else if !checked.findings().is_empty() {
                 said.push(format!("good: found {:?}: {:#?}", checked.rules(), checked.findings()));

@@ -31,7 +31,7 @@ pub struct Play {
 }
 
 /// A line of the table.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Scene {
     /// What is played: a rule, and behind a slash another way to break it.
     play: Play,
@@ -43,6 +43,22 @@ pub struct Scene {
     pub result: &'static str,
     /// Another rule that breaks with it.
     pub also: Option<Rule>,
+    /// What both programs did without cupeer, each run once for all tests.
+    alone: [OnceLock<Done>; 2],
+    /// The same with the check.
+    checked: [OnceLock<Checked>; 2],
+}
+
+impl Scene {
+    /// What a program of the scene does without cupeer.
+    pub fn outcome_alone(&self, how: How) -> &Done {
+        self.alone[how as usize].get_or_init(|| done(&mut self.alone(how)))
+    }
+
+    /// What a program of the scene does under `cupeer run --check=notes`.
+    pub fn outcome_checked(&self, how: How) -> &Checked {
+        self.checked[how as usize].get_or_init(|| self.checked(how, &[]))
+    }
 }
 
 impl Deref for Scene {
@@ -54,12 +70,18 @@ impl Deref for Scene {
 }
 
 /// All scenes.
-pub fn scenes() -> Vec<Scene> {
+pub fn scenes() -> &'static [Scene] {
+    static ALL: OnceLock<Vec<Scene>> = OnceLock::new();
     let lines = TABLE.lines().filter(|line| !line.starts_with('#') && !line.is_empty());
-    lines.map(scene).collect()
+    ALL.get_or_init(|| lines.map(parse).collect())
 }
 
-fn scene(line: &'static str) -> Scene {
+/// The scene of a name.
+pub fn scene(name: &str) -> &'static Scene {
+    scenes().iter().find(|scene| scene.name == name).expect("a line of the table")
+}
+
+fn parse(line: &'static str) -> Scene {
     let fields: Vec<&str> = line.split('|').map(str::trim).collect();
     let [name, program, machine, function, result, also, _] = fields[..] else {
         panic!("seven fields: {line}")
@@ -71,6 +93,8 @@ fn scene(line: &'static str) -> Scene {
         function,
         result: name_of(result),
         also: (!also.is_empty()).then(|| rule(also)),
+        alone: Default::default(),
+        checked: Default::default(),
     }
 }
 
@@ -94,6 +118,7 @@ pub enum How {
 }
 
 /// A program under `cupeer run --check`.
+#[derive(Debug)]
 pub struct Checked {
     /// What it wrote and how it ended.
     pub done: Done,
@@ -181,7 +206,7 @@ pub fn report(record: &Path) -> Value {
 pub fn cannot(done: &Done) -> bool {
     let is_so = done.status.code() == Some(CANNOT);
     if is_so {
-        println!("not played, namespaces cannot be made here: {}", done.stderr.trim());
+        left_out!("namespaces cannot be made here: {}", done.stderr.trim());
     }
     is_so
 }
@@ -248,7 +273,11 @@ fn forwarded(driver: &[u8]) -> Vec<String> {
 }
 
 /// Does something for each scene, on a few threads, and fails with all that failed: a sentence each.
-pub fn for_each(wanted: &[Scene], what: impl Fn(&Scene) -> Vec<String> + Sync) {
+pub fn for_each(
+    wanted: impl IntoIterator<Item = &'static Scene>,
+    what: impl Fn(&'static Scene) -> Vec<String> + Sync,
+) {
+    let wanted: Vec<&Scene> = wanted.into_iter().collect();
     let next = Mutex::new(wanted.iter());
     let failures = Mutex::new(Vec::new());
     let take = || next.lock().expect("no panic").next();

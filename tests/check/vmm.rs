@@ -1,14 +1,13 @@
 //! What is said of virtual memory and pools: the values that their rules name, at the call and afterwards.
 
-use super::scenes::{How, report, scenes};
+use super::scenes::{How, report, scene};
 use crate::support::{done, temp_dir};
 use serde_json::Value;
 
 /// What is said of the wrong program of a scene, where rules are checked and where they are not: each message, and how
 /// sure it is.
 fn said(name: &str) -> [(String, String); 2] {
-    let scenes = scenes();
-    let scene = scenes.iter().find(|scene| scene.name == name).expect("a scene");
+    let scene = scene(name);
     ["--check=notes", "--check=off"].map(|option| {
         let folder = temp_dir();
         let record = folder.path().join("record");

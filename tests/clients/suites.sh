@@ -65,7 +65,7 @@ print(*[p['manifest_path'] for p in json.load(sys.stdin)['packages'] if p['name'
     # They link the driver, and look for CUDA where its header is.
     mkdir -p "$work/cuda/include" "$work/cuda/lib64"
     touch "$work/cuda/include/cuda.h"
-    ln -sf "$PWD/target/debug/libcupeer_sim.so" "$work/cuda/lib64/libcuda.so"
+    ln -sf "$sim" "$work/cuda/lib64/libcuda.so"
     local tests
     tests=$(cd "$home-$version" && CUDA_PATH=$work/cuda CUDA_LIBRARY_PATH=$work/cuda CARGO_TARGET_DIR=$work/crates/target \
         cargo test --quiet --no-run --message-format=json "$@" 2>"$home/log" | python3 -c "import json, sys

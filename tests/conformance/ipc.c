@@ -141,6 +141,7 @@ static void garbage(void) {
 
 struct message {
     Handle memory, event, small;
+    pid_t exporter;
 };
 static struct pair pipes;
 static char text[16];
@@ -313,8 +314,9 @@ static void importer(void) {
     CASE("xopen.hold2", cuIpcOpenMemHandle_v2(&a, m.small, 1), 0);
     CASE("xopenevent.hold2", cuIpcOpenEventHandle(&event, m.event), 0);
     send_to(pipes.from[1], &c, 1); // the exporter exits
+    // Its end of the pipe is closed before the driver takes back what it has, and its parent waits for all of that.
     while (read(pipes.to[0], &c, 1) > 0) {}
-    usleep(500000);
+    while (!kill(m.exporter, 0)) usleep(1000);
     CASE("ximport.read.after_exporter_exit", read_text(a), "\"v\":\"%.5s\"", text);
     CASE("xopen.again.after_exporter_exit", cuIpcOpenMemHandle_v2(&b, m.small, 1), "\"same\":%d", a == b);
     close_if_open(&b);
@@ -330,6 +332,7 @@ static void exporter(void) {
     cuCtxSetCurrent(c0);
     struct message m;
     memset(&m, 0, sizeof m);
+    m.exporter = getpid();
     CUdeviceptr p, small, fresh;
     cuMemAlloc_v2(&p, 4 << 20);
     cuMemAlloc_v2(&small, 256);

@@ -23,14 +23,15 @@ void *driver;
 CUcontext c0, c1;
 int devices;
 
-static char said[1024]; // what the driver said since the last line, as JSON
+static char said[4096]; // what the driver said since the last line, as JSON
+enum { KEPT = 1024 };   // how much of it recordings have; each of the last bytes may become several
 
 // Keeps what the driver says, with ADDRESS for hexadecimal numbers.
 static void listen(void *data, int level, char *text, size_t length) {
     (void)data, (void)level;
     const char *end = text + length;
     size_t at = strlen(said);
-    if (at + 2 * (size_t)(end - text) + 8 > sizeof said) return;
+    if (at + 2 * (size_t)(end - text) + 8 > KEPT) return;
     at += sprintf(said + at, "%s\"", at ? "," : "");
     while (text < end && *text) {
         if (!strncmp(text, "0x", 2)) {

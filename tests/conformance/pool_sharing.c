@@ -9,6 +9,7 @@ static void exporter(void) {
     PoolProperties p = on(0, DESCRIPTOR), q = on(0, 0);
     CUmemoryPool pool = NULL, plain = NULL, standard = NULL;
     int fd = -1, other = -1;
+    char any[64];
     CASE("mempool.create.fd", cuMemPoolCreate(&pool, &p), 0);
     CASE("mempool.create.none", cuMemPoolCreate(&plain, &q), 0);
     CASE("mempool.export.ok", cuMemPoolExportToShareableHandle(&fd, pool, DESCRIPTOR, 0), "\"fd_ok\":%d", fd >= 0);
@@ -16,7 +17,7 @@ static void exporter(void) {
     cuDeviceGetDefaultMemPool(&standard, 0);
     CASE("mempool.export.default", cuMemPoolExportToShareableHandle(&other, standard, DESCRIPTOR, 0), 0);
     CASE("mempool.export.flags1", cuMemPoolExportToShareableHandle(&other, pool, DESCRIPTOR, 1), 0);
-    CASE("mempool.export.wrongtype", cuMemPoolExportToShareableHandle(&other, pool, FABRIC, 0), 0);
+    CASE("mempool.export.wrongtype", cuMemPoolExportToShareableHandle(any, pool, FABRIC, 0), 0);
     CUdeviceptr d = 0, of_plain = 0, legacy = 0;
     CASE("mempool.alloc", cuMemAllocFromPoolAsync(&d, MIB, pool, 0), 0);
     cuStreamSynchronize(0);

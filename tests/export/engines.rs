@@ -15,14 +15,14 @@ const PACKAGES: &str = "target/engines";
 /// Whether an engine can be had; says what is missing.
 fn has(module: &str) -> bool {
     if !Path::new(ROOT).join(PACKAGES).join(module).exists() {
-        println!("left out: {PACKAGES}/{module} is not there; scripts/engines fetches it");
+        left_out!("{PACKAGES}/{module} is not there; scripts/engines fetches it");
         return false;
     }
     let java =
         || std::env::var_os("JAVA_HOME").map_or("java".into(), |home| PathBuf::from(home).join("bin/java"));
     let runs = |java: &Path| plain(java).arg("-version").output().is_ok_and(|ended| ended.status.success());
     if module == SPARK && !runs(&java()) {
-        println!("left out: Spark, because there is no Java");
+        left_out!("Spark, because there is no Java");
         return false;
     }
     true

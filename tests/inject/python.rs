@@ -10,7 +10,7 @@ pub fn has(module: &str) -> bool {
     let found = plain("python3").args(["-c", &format!("import {module}")]).output();
     let is_there = found.is_ok_and(|output| output.status.success());
     if !is_there {
-        eprintln!("left out: there is no python3 with {module} on this machine");
+        left_out!("there is no python3 with {module} on this machine");
     }
     is_there
 }

@@ -107,7 +107,9 @@ fn each_way_to_fail_has_its_verdict() {
         ("flaky", file.as_str(), "not-repeatable", "crash (killed by SIGABRT), then same (status 0)"),
     ] {
         let folder = temp_dir();
-        let options = ["--timeout", "3s", "--codes", "one", "-j1"];
+        // What ends by itself has all the time that it needs.
+        let patience = if verdict == "hang" { "10s" } else { "120s" };
+        let options = ["--timeout", patience, "--codes", "one", "-j1"];
         let swept = sweep(folder.path(), &options, &careless(), &[how, file]);
         remove_shared(&prefix);
         assert_eq!(swept.verdicts_on("cuDeviceCanAccessPeer"), [verdict], "{how}: {:#}", swept.json);
@@ -579,7 +581,7 @@ fn a_forgotten_check_or_clean_up_is_found() {
             scope.spawn(|| {
                 while let Some((number, line)) = tried.get(next.fetch_add(1, Relaxed)) {
                     let folder = temp_dir();
-                    let options = ["-j2", "--fail-fast", "--timeout", "3s"];
+                    let options = ["-j2", "--fail-fast", "--timeout", "30s"];
                     let swept = sweep(folder.path(), &options, &client(Some(*number)), &[]);
                     match swept.status {
                         Some(1) => {}

@@ -25,8 +25,6 @@ use std::time::{Duration, Instant};
 pub const ESCAPES: u64 = 50_000;
 /// Marks from here on may be in the log or not, but at most once. The same as in table.h.
 pub const EITHER: u64 = 60_000;
-/// How long a program may run; one that hangs fails its test.
-const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A program that links no driver.
 #[track_caller]
@@ -340,7 +338,7 @@ pub fn finish(mut command: Command) -> (ExitStatus, String, String) {
     let status = loop {
         match child.try_wait().unwrap() {
             Some(status) => break status,
-            None if started.elapsed() > PATIENCE => {
+            None if started.elapsed() > support::PATIENCE => {
                 child.kill().unwrap();
                 child.wait().unwrap();
                 panic!("{command:?} hangs; it printed {}{}", read_all(&mut out), read_all(&mut err));

@@ -1,14 +1,11 @@
-"""Makes calls that fail, without an end or COUNT times, from frames that come and go, in two threads; prints how many it has
-made. Meanwhile each signal that may come makes one, too."""
+"""Makes calls that fail until SIGUSR2 comes, from frames that come and go, in two threads. Each SIGUSR1 makes one, too."""
 import ctypes
 import signal
-import sys
 import threading
 
 cuda = ctypes.CDLL("libcuda.so.1")
 handle = (ctypes.c_char * 64)()
-left = int(sys.argv[1]) if len(sys.argv) > 1 else 1 << 60
-handled = 0
+is_over = threading.Event()
 
 
 def one():
@@ -25,22 +22,16 @@ def produced(count):
         yield deep(depth % 11)
 
 
-def on(count):
-    made = 0
-    while made < count:
-        made += sum(1 for _ in produced(50))
+def on():
+    while not is_over.is_set():
+        sum(1 for _ in produced(50))
 
 
-def handle_signal(*_):
-    global handled
-    handled += 1
-    deep(3)
-
-
-signal.signal(signal.SIGUSR1, handle_signal)
+signal.signal(signal.SIGUSR1, lambda *_: deep(3))
+signal.signal(signal.SIGUSR2, lambda *_: is_over.set())
 print("begun", flush=True)
-thread = threading.Thread(target=on, args=(left,))
+thread = threading.Thread(target=on)
 thread.start()
-on(left)
+on()
 thread.join()
 print("done", flush=True)

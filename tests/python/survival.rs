@@ -9,15 +9,10 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 /// A program that makes calls until it is told otherwise, once it has begun.
-fn begun(python: &Path, record: &str, arguments: &[&str]) -> (Child, BufReader<std::process::ChildStdout>) {
+fn begun(python: &Path, record: &str) -> (Child, BufReader<std::process::ChildStdout>) {
     let run = ["run", "--sim", "--check=off", "--record=ring:1M", "-o", record, "--"];
     let mut command: Command = with(&run);
-    command
-        .arg(python)
-        .arg(program("python_on.py"))
-        .args(arguments)
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null());
+    command.arg(python).arg(program("python_on.py")).stdout(Stdio::piped()).stderr(Stdio::null());
     let mut child = command.spawn().expect("it runs");
     let mut lines = BufReader::new(child.stdout.take().expect("a pipe"));
     let mut line = String::new();
@@ -40,7 +35,7 @@ fn who_is_killed_leaves_whole_frames() {
     for round in 0..rounds(6) {
         let folder = temp_dir();
         let record = folder.path().join("record");
-        let (mut child, _) = begun(python, &record.display().to_string(), &[]);
+        let (mut child, _) = begun(python, &record.display().to_string());
         wait_for("a record", || {
             record.exists() && names(&record).iter().any(|name| name.ends_with(".cupeer"))
         });
@@ -70,15 +65,15 @@ fn signals_change_nothing() {
     for python in interpreters() {
         let folder = temp_dir();
         let record = folder.path().join("record").display().to_string();
-        let (mut child, mut lines) = begun(&python, &record, &["4000"]);
+        let (mut child, mut lines) = begun(&python, &record);
         let process = inner(&child);
         for round in 0..rounds(100) {
-            // SAFETY: a child of a child, which is not waited for before it has ended.
-            if unsafe { libc::kill(process, libc::SIGUSR1) } != 0 {
-                break;
-            }
+            // SAFETY: a child of a child, which makes calls until the other signal comes.
+            assert_eq!(unsafe { libc::kill(process, libc::SIGUSR1) }, 0);
             std::thread::sleep(Duration::from_micros(u64::from(round * 977 % 3000)));
         }
+        // SAFETY: as before.
+        assert_eq!(unsafe { libc::kill(process, libc::SIGUSR2) }, 0);
         let mut line = String::new();
         lines.read_line(&mut line).expect("a line");
         assert_eq!(line, "done\n", "{}", python.display());
@@ -86,7 +81,10 @@ fn signals_change_nothing() {
         for frames in recorded(Path::new(&record), "cuIpcGetMemHandle") {
             let functions: Vec<&str> = frames.iter().map(|(_, _, name)| name.as_str()).collect();
             assert_eq!(functions.first(), Some(&"one"), "{}", python.display());
-            assert!(["<module>", "_bootstrap"].contains(functions.last().expect("one")), "{functions:?}");
+            // Handlers within handlers make stacks longer than what is kept.
+            let is_cut = functions.len() == 24;
+            let ends = ["<module>", "_bootstrap"];
+            assert!(is_cut || ends.contains(functions.last().expect("one")), "{functions:?}");
         }
     }
 }
@@ -111,7 +109,7 @@ fn an_interpreter_may_end_at_any_time() {
         let mut alone = plain(&program);
         alone.args(arguments).env("PYTHONHOME", home).env("LD_LIBRARY_PATH", sim_dir());
         if !alone.output().expect("it runs").status.success() {
-            eprintln!("left out: {} does not survive its own end", python.display());
+            left_out!("{} does not survive its own end", python.display());
             continue;
         }
         had += 1;
@@ -130,6 +128,6 @@ fn an_interpreter_may_end_at_any_time() {
         );
     }
     if had == 0 {
-        eprintln!("left out: no interpreter of this machine is a shared library");
+        left_out!("no interpreter of this machine is a shared library");
     }
 }

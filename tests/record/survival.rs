@@ -145,7 +145,7 @@ fn killed_at_any_moment() {
 fn killed_at_any_moment_on_tmpfs() {
     match tempfile::tempdir_in("/dev/shm") {
         Ok(folder) => kill_often(100, FULL, Some, folder.path(), folder.path()),
-        Err(error) => eprintln!("left out: /dev/shm: {error}"),
+        Err(error) => left_out!("/dev/shm: {error}"),
     }
 }
 

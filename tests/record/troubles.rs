@@ -12,7 +12,7 @@ use std::process::Command;
 const CALLS: u64 = 3000;
 
 fn troubled(how: &str, argument: &Path) -> Scene {
-    Scene::new(linked("troubled.c", &[])).args(&[how, &CALLS.to_string()]).arg(argument)
+    Scene::new(linked("troubled.c", &["-ldl"])).args(&[how, &CALLS.to_string()]).arg(argument)
 }
 
 /// The program ended as it does without cupeer, and there is no more than one message.

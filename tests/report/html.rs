@@ -335,7 +335,7 @@ fn browser() -> Option<PathBuf> {
 #[track_caller]
 fn drawn(page: &str, name: &str) -> Option<String> {
     let Some(browser) = browser() else {
-        println!("left out: no chromium to open the page in");
+        left_out!("no chromium to open the page in");
         return None;
     };
     let folder = support::temp_dir();

@@ -10,7 +10,7 @@ use std::fs;
 fn processes_of_two_pid_namespaces_share_unless_their_pids_are_equal() {
     let played = played("namespaces", "nvlink:2", &[]);
     if played.status.code() == Some(77) {
-        println!("not played, namespaces cannot be made here");
+        left_out!("namespaces cannot be made here");
         return;
     }
     assert!(played.status.success(), "{}{}", played.stdout, played.stderr);

@@ -11,6 +11,7 @@ use std::collections::hash_map::DefaultHasher;
 use std::ffi::OsStr;
 use std::fs;
 use std::hash::{Hash, Hasher};
+use std::io::Write;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -136,20 +137,24 @@ pub fn plain(program: impl AsRef<OsStr>) -> Command {
     clean(Command::new(program))
 }
 
-/// Programs that wait for these signals would wait for ever where whoever started the tests has them ignored, as `nohup` and
-/// `&` in scripts do: that is inherited.
-fn heed_signals() {
-    static ONCE: std::sync::Once = std::sync::Once::new();
-    ONCE.call_once(|| {
-        for signal in [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT] {
-            // SAFETY: no handler of the tests' own is replaced.
-            unsafe { libc::signal(signal, libc::SIG_DFL) };
-        }
-    });
+/// Restores signals that the tests' parent ignores or blocks, as `nohup` and `&` in scripts do. Programs would inherit that,
+/// and wait forever for a signal.
+extern "C" fn restore_signals() {
+    for signal in 1..32 {
+        // SAFETY: it runs before `main`, so it replaces no handler. SIGKILL and SIGSTOP are refused, which does no harm.
+        unsafe { libc::signal(signal, libc::SIG_DFL) };
+    }
+    // SAFETY: a set of zeros is an empty set; null asks for no old mask.
+    unsafe { libc::sigprocmask(libc::SIG_SETMASK, &std::mem::zeroed(), std::ptr::null_mut()) };
 }
 
+/// Runs before `main`, because any test may start programs first.
+#[used]
+// SAFETY: the section holds pointers to functions that the loader calls once; this one needs nothing of what Rust sets up.
+#[unsafe(link_section = ".init_array")]
+static RESTORE_SIGNALS: extern "C" fn() = restore_signals;
+
 fn clean(mut command: Command) -> Command {
-    heed_signals();
     for (name, _) in std::env::vars_os() {
         let bytes = name.as_encoded_bytes();
         if [&b"CUPEER_"[..], b"CUDA_", b"LD_"].iter().any(|prefix| bytes.starts_with(prefix)) {
@@ -249,17 +254,32 @@ fn compile(source: &Path, before: &[&str], after: &[&str]) -> PathBuf {
     program
 }
 
+/// Reports what a test does not check on this machine, and why.
+macro_rules! left_out {
+    ($($what:tt)*) => { $crate::support::write_left_out(&format!($($what)*)) };
+}
+
+/// Writes a line that libtest does not capture, for the list at the end of `scripts/test`.
+pub fn write_left_out(what: &str) {
+    let what = what.split_whitespace().collect::<Vec<_>>().join(" ");
+    let test = std::thread::current().name().map_or(String::new(), |name| format!("{name}: "));
+    let _ = std::io::stderr().write_all(format!("left out: {test}{what}\n").as_bytes());
+}
+
 /// How often something is done that chance is to find a fault in: `CUPEER_TEST_ROUNDS`, or few.
 pub fn rounds(few: u32) -> u32 {
     std::env::var("CUPEER_TEST_ROUNDS").ok().and_then(|text| text.parse().ok()).unwrap_or(few)
 }
+
+/// When something that must happen counts as a hang, however slow the machine is.
+pub const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Waits until something holds that nothing tells of.
 #[track_caller]
 pub fn wait_for(what: &str, mut condition: impl FnMut() -> bool) {
     let start = Instant::now();
     while !condition() {
-        assert!(start.elapsed() < Duration::from_secs(20), "waited in vain for: {what}");
+        assert!(start.elapsed() < PATIENCE, "waited in vain for: {what}");
         std::thread::sleep(Duration::from_millis(5));
     }
 }

@@ -12,9 +12,6 @@ use std::process::{Child, ExitStatus};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// How long something may take to stand on the screen.
-const PATIENCE: Duration = Duration::from_secs(20);
-
 /// A terminal with a program in it.
 struct Terminal {
     ours: File,
@@ -75,7 +72,11 @@ impl Terminal {
     fn shows(&self, text: &str) {
         let start = Instant::now();
         while !self.text().contains(text) {
-            assert!(start.elapsed() < PATIENCE, "waited in vain for: {text}\n{}", self.text());
+            assert!(
+                start.elapsed() < crate::support::PATIENCE,
+                "waited in vain for: {text}\n{}",
+                self.text()
+            );
             std::thread::sleep(Duration::from_millis(5));
         }
     }
