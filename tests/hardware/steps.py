@@ -1,0 +1,280 @@
+"""One program that shares GPU memory, with its steps timed: `steps.py NAME`.
+
+Prints lines of "step NAME TIME RESULT": the microseconds of a median step (nccl-tests: of all sizes together), and what the
+program computed. Ends with status 77 and a reason where the machine lacks the program.
+
+UCX and NIXL are those of PATH or of the Python packages libucx and nixl_cu13; nccl-tests are those of PATH or of the
+folder $NCCL_TESTS.
+"""
+
+import hashlib
+import importlib.util
+import os
+import re
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+
+os.environ.setdefault("NCCL_NVLS_ENABLE", "0")
+MISSING = 77
+
+
+def missing(what):
+    print(what, file=sys.stderr)
+    sys.exit(MISSING)
+
+
+def digest(tensor):
+    return hashlib.sha256(tensor.detach().float().cpu().numpy().tobytes()).hexdigest()[:12]
+
+
+def timed(steps, step, before=3):
+    """Runs `step` and returns the median of its times in microseconds."""
+    import torch
+
+    times = []
+    for number in range(before + steps):
+        torch.cuda.synchronize()
+        begun = time.perf_counter()
+        step()
+        torch.cuda.synchronize()
+        if number >= before:
+            times.append((time.perf_counter() - begun) * 1e6)
+    return statistics.median(times)
+
+
+def tell(figure, microseconds, result):
+    print(f"step {figure} {microseconds:.2f} {result}", flush=True)
+
+
+# UCX: two processes, each on a device of its own that sees the other's.
+
+
+def perftest():
+    found = shutil.which("ucx_perftest")
+    package = importlib.util.find_spec("libucx")
+    if not found and package:
+        found = os.path.join(list(package.submodule_search_locations)[0], "bin/ucx_perftest")
+    return found or missing("there is no ucx_perftest on PATH, and no Python package libucx")
+
+
+def ucx(test, size, count):
+    """Sends messages from one device to the other's process."""
+    command = [perftest(), "-m", "cuda", "-t", test, "-s", str(size), "-n", str(count), "-w", "1000", "-f"]
+    port = str(20000 + os.getpid() % 20000)
+    environment = {"UCX_LOG_LEVEL": "error", **os.environ}
+    first, second = (os.environ.get("CUDA_VISIBLE_DEVICES", "0,1").split(",") * 2)[:2]
+    server = subprocess.Popen(
+        [*command, "-p", port], env={**environment, "CUDA_VISIBLE_DEVICES": f"{first},{second}"}, stdout=subprocess.DEVNULL
+    )
+    # The client tries again until the server listens.
+    for _ in range(200):
+        client = subprocess.run(
+            [*command, "-p", port, "localhost"],
+            env={**environment, "CUDA_VISIBLE_DEVICES": f"{second},{first}"},
+            capture_output=True,
+            text=True,
+        )
+        if client.returncode == 0 or "onnect" not in client.stderr + client.stdout:
+            break
+        time.sleep(0.1)
+    server.wait()
+    rows = [line.split() for line in client.stdout.splitlines() if re.match(r"(\[.*\])?\s*(Final:)?\s*\d+\s", line)]
+    if client.returncode or server.returncode or not rows:
+        sys.exit(f"ucx_perftest: {client.returncode}, {server.returncode}\n{client.stdout}{client.stderr}")
+    # Count; 50th percentile, average, and overall time in microseconds; bandwidths; rates.
+    tell(test, float(rows[-1][-5]), f"{rows[-1][-8]} messages")
+
+
+# NIXL: one agent reads many blocks of the other's memory.
+
+
+def nixl(blocks=1024, block=16384, steps=20):
+    import multiprocessing
+
+    if not importlib.util.find_spec("nixl_cu13"):
+        missing("there is no Python package nixl_cu13")
+    here, there = multiprocessing.get_context("spawn").Pipe()
+    target = multiprocessing.get_context("spawn").Process(target=nixl_target, args=(there, blocks, block))
+    target.start()
+    agent, tensors = nixl_agent("reader", 0, blocks, block, fill=0)
+    metadata, remote = here.recv()
+    name = agent.add_remote_agent(metadata)
+    local = agent.get_xfer_descs(tensors)
+    handle = agent.initialize_xfer("READ", local, agent.deserialize_descs(remote), name)
+
+    def step():
+        state = agent.transfer(handle)
+        while state == "PROC":
+            state = agent.check_xfer_state(handle)
+        if state != "DONE":
+            sys.exit(f"the transfer ended as {state}")
+
+    took = timed(steps, step)
+    result = digest(tensors[-1])
+    agent.release_xfer_handle(handle)
+    here.send("done")
+    target.join()
+    tell("read", took, result)
+
+
+def nixl_agent(name, device, blocks, block, fill):
+    import torch
+    from nixl_cu13 import nixl_agent as Agent, nixl_agent_config as Config
+
+    torch.cuda.set_device(device)
+    agent = Agent(name, Config(backends=["UCX"]))
+    memory = torch.full((blocks, block), fill, dtype=torch.uint8, device=f"cuda:{device}")
+    agent.register_memory([memory])
+    return agent, list(memory)
+
+
+def nixl_target(pipe, blocks, block):
+    import torch
+
+    device = 1 % torch.cuda.device_count()
+    agent, tensors = nixl_agent("target", device, blocks, block, fill=7)
+    pipe.send((agent.get_agent_metadata(), agent.get_serialized_descs(agent.get_xfer_descs(tensors))))
+    pipe.recv()
+
+
+# nccl-tests: one process with a thread a device.
+
+
+def nccl_tests(name):
+    folder = os.environ.get("NCCL_TESTS")
+    program = shutil.which(name) or (folder and shutil.which(name, path=folder))
+    if not program:
+        missing(f"there is no {name} on PATH or in $NCCL_TESTS")
+    import torch
+
+    count = str(torch.cuda.device_count())
+    run = subprocess.run(
+        [program, "-t", count, "-g", "1", "-b", "8", "-e", "64M", "-f", "8", "-n", "200", "-w", "20"],
+        capture_output=True,
+        text=True,
+    )
+    rows = [line.split() for line in run.stdout.splitlines() if re.match(r"\s*\d+\s+\d+\s+\w", line)]
+    if run.returncode or not rows:
+        sys.exit(f"{name}: {run.returncode}\n{run.stdout}{run.stderr}")
+    tell(name, sum(float(row[5]) for row in rows), f"{len(rows)} sizes, wrong: {' '.join(row[8] for row in rows)}")
+
+
+# PyTorch: one process a device.
+
+
+def ranks(function):
+    import torch
+
+    torch.multiprocessing.spawn(rank, args=(torch.cuda.device_count(), function), nprocs=torch.cuda.device_count())
+
+
+def rank(number, count, function):
+    import torch
+
+    os.environ.update(
+        RANK=str(number),
+        WORLD_SIZE=str(count),
+        LOCAL_RANK=str(number),
+        MASTER_ADDR="127.0.0.1",
+        MASTER_PORT=str(20000 + os.getppid() % 20000),
+    )
+    torch.manual_seed(1)
+    torch.cuda.set_device(number)
+    globals()[function](number, count)
+
+
+def training(number, count):
+    import torch
+    from torch.distributed.fsdp import fully_shard
+
+    torch.distributed.init_process_group("nccl", device_id=torch.device("cuda", number))
+    collectives(number, count)
+    train("ddp", number, torch.nn.parallel.DistributedDataParallel(layers(), device_ids=[number]))
+    model = layers()
+    for layer in model:
+        fully_shard(layer)
+    train("fsdp", number, fully_shard(model))
+    torch.distributed.destroy_process_group()
+
+
+def collectives(number, count):
+    import torch
+    import torch.distributed as distributed
+
+    data, other = (torch.full((4 << 20,), float(number + 1), device="cuda") for _ in range(2))
+
+    def step():
+        distributed.all_reduce(data)
+        data.div_(count)
+        distributed.all_to_all_single(other, data)
+        pair = [
+            distributed.P2POp(distributed.isend, other, (number + 1) % count),
+            distributed.P2POp(distributed.irecv, data, (number - 1) % count),
+        ]
+        for work in distributed.batch_isend_irecv(pair):
+            work.wait()
+
+    took = timed(100, step, before=10)
+    if number == 0:
+        tell("collectives", took, digest(data))
+
+
+def layers():
+    import torch
+
+    return torch.nn.Sequential(*[torch.nn.Linear(2048, 2048) for _ in range(8)]).cuda()
+
+
+def train(figure, number, model):
+    import torch
+
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    inputs = torch.randn(64, 2048, device="cuda", generator=torch.Generator("cuda").manual_seed(number))
+
+    def step():
+        optimizer.zero_grad()
+        step.loss = model(inputs).square().mean()
+        step.loss.backward()
+        optimizer.step()
+
+    took = timed(100, step, before=10)
+    if number == 0:
+        tell(figure, took, f"loss {step.loss.item():.6f}")
+
+
+def rpc(number, count):
+    import torch
+    import torch.distributed.rpc as remote
+
+    options = remote.TensorPipeRpcBackendOptions()
+    for peer in range(count):
+        if peer != number:
+            options.set_device_map(f"worker{peer}", {number: peer})
+    remote.init_rpc(f"worker{number}", rank=number, world_size=count, rpc_backend_options=options)
+    if number == 0:
+        data = torch.ones(1 << 16, device="cuda:0")
+
+        def step():
+            step.sum = remote.rpc_sync("worker1", torch.add, args=(data, data))
+
+        took = timed(500, step, before=20)
+        tell("rpc", took, digest(step.sum))
+    remote.shutdown()
+
+
+PROGRAMS = {
+    "ucx": lambda: (ucx("tag_lat", 8, 20000), ucx("tag_bw", 8 << 20, 200)),
+    "nixl": nixl,
+    "nixl-no-ipc": lambda: (os.environ.update(UCX_TLS="^cuda_ipc"), nixl(steps=10)),
+    "nccl-tests": lambda: [nccl_tests(name) for name in ("all_reduce_perf", "alltoall_perf", "sendrecv_perf")],
+    "rpc": lambda: ranks("rpc"),
+    "training": lambda: ranks("training"),
+}
+
+if __name__ == "__main__":
+    if len(sys.argv) != 2 or sys.argv[1] not in PROGRAMS:
+        sys.exit(f"usage: steps.py {'|'.join(PROGRAMS)}")
+    PROGRAMS[sys.argv[1]]()
