@@ -3,7 +3,7 @@
 //! Every byte that is written through a mapping was allocated before, because a write to a hole on a full disk
 //! is a SIGBUS. What cannot be had is an errno, and costs only events.
 
-use super::clock;
+use super::{clock, stream};
 use crate::job::directory::{Directory, Path, c_path};
 use crate::log::{message, status};
 use crate::settings::{self, key};
@@ -23,7 +23,6 @@ use core::sync::atomic::{
 };
 use cupeer_spec::proc::{Stat, StatPath};
 use cupeer_spec::record::end::End;
-use cupeer_spec::record::slot::{self, Slot};
 use cupeer_spec::record::{self, BLOCK, BlockHeader, FileName, Header, MAGIC, SLOTS, VERSION, mode};
 
 /// The most windows whose threads are looked after, so that others can go on with them.
@@ -180,17 +179,8 @@ impl File {
     /// How many calls a ring holds, and has held.
     pub fn calls_in_ring(&self) -> u64 {
         let block = |number: u64| self.ring.wrapping_add(number as usize * BLOCK);
-        // SAFETY: blocks of the ring, which is mapped for good; other threads write to them, so that the words are read as
-        // atomics.
-        let word = |block: *mut u8, slot: usize| unsafe {
-            AtomicU64::from_ptr(block.add((1 + slot) * size_of::<Slot>()).cast()).load(Relaxed)
-        };
-        let calls_of = |block: *mut u8, slot: usize| match word(block, slot) as u8 & !slot::INJECTED {
-            slot::PENDING..=slot::UNWOUND => 1,
-            slot::RUN => word(block.wrapping_add(core::mem::offset_of!(slot::Run, calls)), slot) >> 1,
-            _ => 0,
-        };
-        let calls = |block| (0..SLOTS).map(|slot| calls_of(block, slot)).sum::<u64>();
+        // SAFETY: blocks of the ring, which is mapped for good.
+        let calls = |block| unsafe { stream::calls(block, SLOTS) };
         let used = self.last_block().min(self.ring_blocks - 1);
         let older = self.last_block() - used;
         (1..=used).map(|number| calls(block(number))).sum::<u64>() + older * SLOTS as u64

@@ -517,7 +517,7 @@ unsafe fn empty(file: &File, thread: *mut Thread, has_no_room: Option<c_int>) ->
         };
         let result = has_no_room.map_or_else(append, Err);
         if let Err(error) = result {
-            file.lose(calls(slots.cast(), used));
+            file.lose(calls(window.0.cast(), used));
             file.complain(error);
         }
         ((*window.0).tid, (*window.0).begun) = (tid(), clock::moment());
@@ -528,22 +528,34 @@ unsafe fn empty(file: &File, thread: *mut Thread, has_no_room: Option<c_int>) ->
     Ok(())
 }
 
-/// How many calls there are among slots.
+/// How many calls there are in the first `room` slots of a block. The slots that an event takes after its first hold what it says,
+/// which can look like a call.
 ///
 /// # Safety
 ///
-/// How many slots there are.
-unsafe fn calls(slots: *const Slot, used: usize) -> u64 {
-    let calls = |i: usize| {
-        // SAFETY: as promised.
-        let slot = unsafe { *slots.add(i) };
-        match slot.state() {
-            slot::PENDING..=slot::UNWOUND => 1,
-            slot::RUN => slot::Run::of(&slot).count(),
-            _ => 0,
-        }
+/// The block is mapped, and has that many slots. Its thread may write to it.
+pub unsafe fn calls(block: *mut u8, room: usize) -> u64 {
+    let base = Mapped(block.cast()).base().load(Relaxed);
+    // SAFETY: as promised; words are aligned, and read as atomics.
+    let word = |slot: usize, at: usize| unsafe {
+        AtomicU64::from_ptr(block.add((1 + slot) * SLOT + at).cast()).load(Relaxed)
     };
-    (0..used).map(calls).sum()
+    let (mut slot, mut calls) = (0, 0);
+    while slot < room {
+        let first = word(slot, 0);
+        if (first >> 32) as u32 != (base + slot as u64) as u32 {
+            // Of an earlier lap, or not written yet.
+            slot += 1;
+            continue;
+        }
+        calls += match first as u8 & !slot::INJECTED {
+            slot::PENDING..=slot::UNWOUND => 1,
+            slot::RUN => word(slot, core::mem::offset_of!(slot::Run, calls)) >> 1,
+            _ => 0,
+        };
+        slot += usize::from((first >> 8) as u8).max(1);
+    }
+    calls
 }
 
 /// Puts slots other than a call's into this thread's stream: `fill` fills the first. For use in `guarded`.
@@ -571,3 +583,6 @@ pub fn append_slots(state: u8, function: u16, slots: usize, fill: impl FnOnce(*m
     filled(thread, taken.before);
     true
 }
+
+#[cfg(test)]
+mod tests;
