@@ -41,6 +41,17 @@ fn run(command: &mut Command, what: &str) -> Done {
     done
 }
 
+/// Where threads run, the kernel enlarges the table of descriptors only after a grace period.
+#[test]
+fn no_call_enlarges_the_table_of_descriptors() {
+    let folder = support::temp_dir();
+    let scene = Scene::new(linked("descriptor_table.c", &[]));
+    let done = support::done(&mut recording(&scene, folder.path()));
+    let sizes: Vec<u32> = done.stdout.split_whitespace().map(|size| size.parse().unwrap()).collect();
+    assert!(sizes.len() == 2 && sizes[0] == sizes[1], "{}{}", done.stdout, done.stderr);
+    assert_eq!(Job::open(folder.path()).unwrap().processes.len(), 1);
+}
+
 /// "Full disk: a message, no crash, no SIGBUS, no lost program." A copy of what is there is made in the end.
 #[test]
 fn on_a_full_disk() {

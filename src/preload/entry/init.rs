@@ -7,10 +7,10 @@ use crate::log::status;
 use crate::resolve::{deep, dlclose, dlerror, dlsym, dlvsym, driver, escapes, runtime};
 use crate::sys::elf;
 use crate::sys::guard::guarded;
-use crate::sys::{arch, stack};
+use crate::sys::{arch, files, stack};
 use crate::{log, record, settings};
 
-/// Takes a look round while nobody else runs, without a system call. Calls that come earlier find what they
+/// Takes a look round while nobody else runs, with a few system calls at most. Calls that come earlier find what they
 /// need themselves.
 #[ctor::ctor(unsafe)]
 fn at_load() {
@@ -31,6 +31,10 @@ fn at_load() {
     deep::begin();
     exit::begin();
     status::loaded();
+    let settings = settings::get();
+    if settings.record.is_some() || settings.log.is_some() {
+        files::make_room();
+    }
 }
 
 /// Names what escaped. Nothing else depends on it, because many programs end without it.

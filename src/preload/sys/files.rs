@@ -8,11 +8,14 @@ use super::signals::{bit, change_mask};
 use core::ffi::{CStr, c_int};
 use core::fmt::{self, Write};
 use core::ptr;
-use core::sync::atomic::{AtomicI32, Ordering::Relaxed};
+use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use cupeer_spec::placeholders::{Piece, pieces};
 
 /// Descriptors of ours are at least this high: programs close and reuse the low numbers.
 pub const HIGH: c_int = 900;
+
+/// How many numbers in a row their copies get in turn.
+const COPIES: c_int = 64;
 
 /// Calls `found` with the names in a directory, until it returns true; those that are no UTF-8 are left out.
 pub fn each_name(directory: &CStr, mut found: impl FnMut(&str) -> bool) {
@@ -40,8 +43,8 @@ pub fn each_name(directory: &CStr, mut found: impl FnMut(&str) -> bool) {
 /// A copy of a descriptor, far up where the limit allows it; negative where there is none. Each time under another number:
 /// who sees its file there before and after something that was done with it knows that it was there meanwhile.
 pub fn duplicate_high(low: c_int) -> c_int {
-    static NEXT: AtomicI32 = AtomicI32::new(0);
-    let lowest = HIGH + (NEXT.fetch_add(1, Relaxed) & 63);
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let lowest = HIGH + (NEXT.fetch_add(1, Relaxed) % COPIES as u32) as c_int;
     // SAFETY: copies a descriptor to a free number.
     let file = unsafe { libc::fcntl(low, libc::F_DUPFD_CLOEXEC, lowest) };
     if file >= 0 {
@@ -50,6 +53,17 @@ pub fn duplicate_high(low: c_int) -> c_int {
     // The limit may be low: the first free number then.
     // SAFETY: as above.
     unsafe { libc::fcntl(low, libc::F_DUPFD_CLOEXEC, 3) }
+}
+
+/// Makes room among the descriptors for those of ours. A process with several threads would wait for it in the kernel, on a busy
+/// machine for seconds: to enlarge the table of descriptors takes a grace period of RCU then.
+pub fn make_room() {
+    // SAFETY: the path ends in NUL; each descriptor is closed once, and nobody else knows its number.
+    unsafe {
+        let low = libc::open(c"/".as_ptr(), libc::O_PATH | libc::O_CLOEXEC);
+        let high = libc::fcntl(low, libc::F_DUPFD_CLOEXEC, HIGH + COPIES);
+        [low, high].into_iter().filter(|file| *file >= 0).for_each(|file| _ = libc::close(file));
+    }
 }
 
 /// What file a descriptor is: device and inode.
