@@ -3,7 +3,7 @@
 //! Every byte that is written through a mapping was allocated before, because a write to a hole on a full disk
 //! is a SIGBUS. What cannot be had is an errno, and costs only events.
 
-use super::clock;
+use super::{clock, early};
 use crate::job::directory::{Directory, Path, c_path};
 use crate::log::{message, status};
 use crate::settings::{self, key};
@@ -214,11 +214,8 @@ impl File {
             file.map(0, BLOCK)?
         };
         let header = mapped.cast::<Header>();
-        let mut source = [0; 32];
-        let path_of_source = c"/sys/devices/system/clocksource/clocksource0/current_clocksource";
-        let length = files::read(path_of_source, &mut source).unwrap_or(0);
-        let clock = clock::choose(&source[..length]);
-        let first = clock::moment();
+        let clock = clock::choose();
+        let (now, early) = (clock::moment(), early::first());
         let key = key::get();
         // SAFETY: mapped above, long enough, and nobody else's yet. getppid and getuid have no preconditions.
         unsafe {
@@ -235,8 +232,8 @@ impl File {
                 started: identity.started,
                 image,
                 uid: libc::getuid(),
-                first,
-                last: first,
+                first: early.unwrap_or(now),
+                last: now,
                 next_block: 1,
                 ring_blocks,
                 lost: 0,

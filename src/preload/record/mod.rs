@@ -12,6 +12,7 @@
 pub mod about;
 pub mod clock;
 pub mod detail;
+mod early;
 pub mod file;
 mod functions_of_python;
 mod libraries;
@@ -718,9 +719,17 @@ pub fn note_time() {
     clock::note();
 }
 
-/// Puts a mark of the program's into the record. Says whether there is one.
+/// Puts a mark of the program's into the record, or keeps it for one that has not begun. Says whether it could.
 pub fn mark(text: &[u8]) -> bool {
-    has_record() && detail::mark(text)
+    if has_record() {
+        return detail::mark(text);
+    }
+    let is_kept = process::may_begin() && early::keep(text);
+    // Begun meanwhile by another thread, which has looked for marks already.
+    if is_kept && process::current().is_some() {
+        process::attach();
+    }
+    is_kept
 }
 
 /// Gives the record of a process of a large job its name: there is something to tell of it, although it shares nothing.
