@@ -262,6 +262,9 @@ fn page() -> Result<&'static AtomicU64, i32> {
 fn give_up(error: i32) {
     static SAID: AtomicBool = AtomicBool::new(false);
     status::record_lost();
+    if !is_passing(error) {
+        status::unrecorded();
+    }
     if SAID.swap(true, Relaxed) {
         return;
     }
