@@ -191,9 +191,11 @@ impl Job {
         };
         let told = plain::open_with(&path, Links::Refused, fs::OpenOptions::new().read(true).write(true))
             .and_then(|file| {
-                let mut magic = [0; MAGIC.len()];
-                file.read_exact_at(&mut magic, 0)?;
+                let (mut magic, mut told) = ([0; MAGIC.len()], [0; 4]);
                 let at = offset_of!(Header, end) as u64;
+                file.read_exact_at(&mut magic, 0)?;
+                file.read_exact_at(&mut told, at)?;
+                let end = end.seen_of(End::of(u32::from_le_bytes(told)));
                 if magic == MAGIC { file.write_all_at(&end.word().to_le_bytes(), at) } else { Ok(()) }
             });
         if let Err(error) = told {

@@ -296,12 +296,16 @@ impl File {
 
     /// Says how the process ends, where it is this one: a child of vfork has our memory, and an end of its own.
     pub fn ends(&self, end: End) {
-        // SAFETY: the header is mapped for good, and its number does not change; getpid has no preconditions.
-        let is_ours = unsafe { (*self.header).pid == libc::getpid() as u32 };
-        if is_ours {
+        if self.is_own() {
             // SAFETY: as above; the field is aligned, and used only as an atomic.
             unsafe { AtomicU32::from_ptr(&raw mut (*self.header).end) }.store(end.word(), Relaxed);
         }
+    }
+
+    /// Whether it is this process's: a child of vfork has its parent's memory.
+    pub fn is_own(&self) -> bool {
+        // SAFETY: the header is mapped for good, and its number does not change; getpid has no preconditions.
+        unsafe { (*self.header).pid == libc::getpid() as u32 }
     }
 
     /// Counts events that could not be kept.

@@ -709,6 +709,19 @@ pub fn ends(end: End) {
     }
 }
 
+/// Whether this process has a record: a child of vfork only shares the memory of one that has.
+pub fn is_own() -> bool {
+    process::current().is_some_and(file::File::is_own)
+}
+
+/// Says in the record that this process is about to become another program.
+pub fn becomes(program: &[u8]) {
+    if let Some(file) = process::current().filter(|file| file.is_own()) {
+        about::becomes(file, program);
+        file.ends(End::Executed);
+    }
+}
+
 /// Whether calls of this process are missing from its record.
 pub fn has_losses() -> bool {
     process::current().is_some_and(file::File::has_losses)
