@@ -185,12 +185,13 @@ impl File {
         let word = |block: *mut u8, slot: usize| unsafe {
             AtomicU64::from_ptr(block.add((1 + slot) * size_of::<Slot>()).cast()).load(Relaxed)
         };
-        let calls_of = |block: *mut u8, slot: usize| match word(block, slot) as u8 & !slot::INJECTED {
-            slot::PENDING..=slot::UNWOUND => 1,
-            slot::RUN => word(block.wrapping_add(core::mem::offset_of!(slot::Run, calls)), slot) >> 1,
-            _ => 0,
+        let run = core::mem::offset_of!(slot::Run, calls);
+        let calls = |block: *mut u8| {
+            // SAFETY: as above; the field is aligned.
+            let base = unsafe { AtomicU64::from_ptr(&raw mut (*block.cast::<BlockHeader>()).base) };
+            let of_run = |slot| word(block.wrapping_add(run), slot);
+            slot::calls(base.load(Relaxed), SLOTS, |slot| word(block, slot), of_run)
         };
-        let calls = |block| (0..SLOTS).map(|slot| calls_of(block, slot)).sum::<u64>();
         let used = self.last_block().min(self.ring_blocks - 1);
         let older = self.last_block() - used;
         (1..=used).map(|number| calls(block(number))).sum::<u64>() + older * SLOTS as u64

@@ -517,7 +517,7 @@ unsafe fn empty(file: &File, thread: *mut Thread, has_no_room: Option<c_int>) ->
         };
         let result = has_no_room.map_or_else(append, Err);
         if let Err(error) = result {
-            file.lose(calls(slots.cast(), used));
+            file.lose(calls(window, used));
             file.complain(error);
         }
         ((*window.0).tid, (*window.0).begun) = (tid(), clock::moment());
@@ -528,22 +528,12 @@ unsafe fn empty(file: &File, thread: *mut Thread, has_no_room: Option<c_int>) ->
     Ok(())
 }
 
-/// How many calls there are among slots.
-///
-/// # Safety
-///
-/// How many slots there are.
-unsafe fn calls(slots: *const Slot, used: usize) -> u64 {
-    let calls = |i: usize| {
-        // SAFETY: as promised.
-        let slot = unsafe { *slots.add(i) };
-        match slot.state() {
-            slot::PENDING..=slot::UNWOUND => 1,
-            slot::RUN => slot::Run::of(&slot).count(),
-            _ => 0,
-        }
-    };
-    (0..used).map(calls).sum()
+/// How many calls there are in a window that is this thread's, among so many slots.
+unsafe fn calls(window: Mapped, used: usize) -> u64 {
+    let slots = window.0.wrapping_add(1).cast::<Slot>();
+    // SAFETY: as promised, and inside of it.
+    let slot = |at: usize| unsafe { *slots.add(at) };
+    slot::calls(window.base().load(Relaxed), used, |at| slot(at).word, |at| slot::Run::of(&slot(at)).calls)
 }
 
 /// Puts slots other than a call's into this thread's stream: `fill` fills the first. For use in `guarded`.

@@ -109,6 +109,28 @@ impl Slot {
     }
 }
 
+/// How many calls there are among `count` slots, of which the first has the number `base` in its stream. `word` gives the first
+/// word of a slot, and `of_run` its [`Run::calls`]. What lies behind the first slot of a [`DETAIL`] or a [`MARK`] is no slot, and
+/// neither is what has another number, whatever its bytes look like.
+pub fn calls(base: u64, count: usize, word: impl Fn(usize) -> u64, of_run: impl Fn(usize) -> u64) -> u64 {
+    let (mut calls, mut at) = (0u64, 0);
+    while at < count {
+        let first = word(at);
+        let (state, slots) = (first as u8 & !INJECTED, usize::from((first >> 8) as u8));
+        if (first >> 32) as u32 != base.wrapping_add(at as u64) as u32 {
+            at += 1;
+            continue;
+        }
+        calls = calls.saturating_add(match (state, slots) {
+            (PENDING..=UNWOUND, 1) => 1,
+            (RUN, 1) => (of_run(at) >> 1).min(Run::MOST),
+            _ => 0,
+        });
+        at += slots.max(1);
+    }
+    calls
+}
+
 /// Calls of one thread that failed exactly as the call whose slot precedes this one: the same function, result, return address,
 /// current context where that matters, and arguments; addresses may differ where no rule looks at them. The thread
 /// updates the slot in place with each further call.
@@ -539,5 +561,32 @@ pub mod finding {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_of_details_and_of_earlier_laps_are_not_calls() {
+        let words = [
+            word(RETURNED, 1, 7, 100),
+            // Its second and third slot hold what looks like a call, and like one with the right number.
+            word(DETAIL, 3, 7, 101),
+            word(RETURNED, 1, 7, 5),
+            word(RETURNED, 1, 7, 103),
+            word(RETURNED | INJECTED, 1, 7, 104),
+            // Taken and not written to since an earlier lap.
+            word(RETURNED, 1, 7, 55),
+            word(RUN, 1, 7, 106),
+            word(PENDING, 1, 7, 107),
+            word(LATE_END, 1, 7, 108),
+            word(MARK, 2, 0, 109),
+            word(UNWOUND, 1, 7, 110),
+            word(UNWOUND, 1, 7, 111),
+        ];
+        let counted = calls(100, words.len(), |at| words[at], |_| 2 * 40 + 1);
+        assert_eq!(counted, 1 + 1 + 40 + 1 + 1);
     }
 }
