@@ -15,6 +15,7 @@ pub fn program() -> PathBuf {
 
 /// What is said of a program that ends so.
 struct Told {
+    status: Option<i32>,
     /// What the launcher said.
     summary: String,
     /// The text of the report.
@@ -48,8 +49,8 @@ fn page(record: &Path, exits: &[Exit]) -> String {
             (RETURNED, Some(code), _) => format!(" exit status {code} "),
             (RETURNED, None, _) => " returned ".to_owned(),
             ("signal", _, Some(_)) => " was killed by SIG".to_owned(),
-            ("died", ..) => " ended without returning ".to_owned(),
-            ("executed", ..) => " became another program ".to_owned(),
+            ("died", ..) => " was killed or called exit_group ".to_owned(),
+            ("executed", ..) => " became ".to_owned(),
             ("running", ..) => " runs ".to_owned(),
             other => panic!("{other:?}"),
         };
@@ -61,7 +62,22 @@ fn page(record: &Path, exits: &[Exit]) -> String {
 }
 
 fn told(words: &[&str], status: Option<i32>) -> Told {
+    let (told, _) = told_in(&temp_dir(), words);
+    assert_eq!(told.status, status, "{words:?}: {}", told.summary);
+    told
+}
+
+/// The same, with the row of the first process; any status will do where none is given.
+fn told_with_json(words: &[&str], status: Option<i32>) -> (Told, Value) {
     let folder = temp_dir();
+    let (told, record) = told_in(&folder, words);
+    assert!(status.is_none() || told.status == status, "{words:?}: {}", told.summary);
+    let json = done(with(&["report", "--format", "json"]).arg(record)).stdout;
+    let json: Value = serde_json::from_str(&json).expect("JSON");
+    (told, json["processes"][0].clone())
+}
+
+fn told_in(folder: &tempfile::TempDir, words: &[&str]) -> (Told, PathBuf) {
     let record = folder.path().join("record");
     let mut command = cupeer();
     command
@@ -71,10 +87,9 @@ fn told(words: &[&str], status: Option<i32>) -> Told {
         .arg(program())
         .args(words);
     let ended = done(&mut command);
-    assert_eq!(ended.status.code(), status, "{words:?}: {}", ended.stderr);
     let (report, exits) = report(&record);
     let page = page(&record, &exits);
-    Told { summary: ended.stderr, report, page, exits }
+    (Told { status: ended.status.code(), summary: ended.stderr, report, page, exits }, record)
 }
 
 const RETURNED: &str = "returned";
@@ -145,39 +160,76 @@ fn a_signal_is_told_first_and_by_its_name() {
 }
 
 #[test]
-fn children_are_told_of_as_far_as_they_tell_themselves() {
-    for (words, exit) in [
-        (&["child", "return", "0"][..], (RETURNED, Some(0))),
-        (&["child", "exit", "3"], (RETURNED, Some(3))),
-        (&["child", "_exit", "5"], (RETURNED, Some(5))),
-        (&["child", "quick_exit", "4"], (RETURNED, None)),
-        (&["child", "signal", "9"], ("died", None)),
-        (&["child", "abort"], ("died", None)),
-        (&["child", "system-call", "0"], ("died", None)),
-        (&["child", "child", "signal", "11"], ("died", None)),
-        (&["child", "child", "exit", "2"], (RETURNED, Some(2))),
+fn children_are_told_of_as_far_as_they_and_who_waits_for_them_know() {
+    const DIED: &str = "was killed or called exit_group";
+    for (words, exit, how) in [
+        (&["child", "return", "0"][..], (RETURNED, Some(0), None), None),
+        (&["child", "exit", "3"], (RETURNED, Some(3), None), None),
+        (&["child", "_exit", "5"], (RETURNED, Some(5), None), None),
+        (&["child", "quick_exit", "4"], (RETURNED, None, None), None),
+        (&["child", "signal", "9"], ("signal", None, Some(9)), Some("was killed by SIGKILL")),
+        (&["child", "abort"], ("signal", None, Some(6)), Some("was killed by SIGABRT")),
+        (&["child", "system-call", "0"], ("died", None, None), Some(DIED)),
+        (&["child", "child", "signal", "11"], ("signal", None, Some(11)), Some("was killed by SIGSEGV")),
+        (&["child", "child", "exit", "2"], (RETURNED, Some(2), None), None),
+        (&["child", "exec-fails", "15"], ("signal", None, Some(15)), Some("was killed by SIGTERM")),
     ] {
         let told = told(words, Some(0));
-        assert_eq!(told.exits, [(exit.0.to_owned(), exit.1, None)], "{words:?}");
-        let is_dead = exit.0 == "died";
+        assert_eq!(told.exits, [(exit.0.to_owned(), exit.1, exit.2)], "{words:?}");
         let first = told.summary.lines().next().unwrap_or_default();
-        assert_eq!(first.ends_with(" ended without returning"), is_dead, "{words:?}: {}", told.summary);
-        let is_well = matches!(exit.1, Some(0) | None) && !is_dead;
-        assert_eq!(told.report.contains("Nothing is wrong"), is_well, "{words:?}: {}", told.report);
-        assert_eq!(told.page.contains("Nothing is wrong"), is_well, "{words:?}: {}", told.page);
-        assert_eq!(
-            told.page.contains("ended without returning; its last call was"),
-            is_dead,
-            "{}",
-            told.page
-        );
-        assert_eq!(
-            told.report.contains("ended without returning; its last call was"),
-            is_dead,
-            "{}",
-            told.report
-        );
+        let (report, page) = (unwrapped(&told.report), &told.page);
+        let is_well = matches!(exit.1, Some(0) | None) && how.is_none();
+        assert_eq!(report.contains("Nothing is wrong"), is_well, "{words:?}: {report}");
+        assert_eq!(page.contains("Nothing is wrong"), is_well, "{words:?}: {page}");
+        if let Some(how) = how {
+            assert!(first.ends_with(how), "{words:?}: {first}");
+            assert!(report.contains(&format!("{how}; its last call was")), "{words:?}: {report}");
+            assert!(page.contains(&format!("{how}; its last call was")), "{words:?}: {page}");
+        }
     }
+}
+
+/// What ended by `_exit` did nothing that is done at an exit.
+#[test]
+fn an_immediate_exit_is_told_from_a_return() {
+    for (way, immediate) in [("_exit", true), ("_Exit", true), ("exit", false), ("return", false)] {
+        for words in [&[way, "5"][..], &["child", way, "5"]] {
+            let (told, json) = told_with_json(words, None);
+            assert_eq!(json["exit"]["code"], 5, "{words:?}");
+            assert_eq!(json["exit"]["immediate"] == true, immediate, "{words:?}: {json}");
+            assert_eq!(told.page.contains("exit status 5 by _exit"), immediate, "{words:?}: {}", told.page);
+        }
+    }
+}
+
+/// A process that becomes another program has not ended, and its record says which program that is.
+#[test]
+fn a_process_that_becomes_another_program_is_told_with_that() {
+    for (way, program) in [
+        ("exec-other", "/bin/true"),
+        ("execvp", "true"),
+        ("execlp", "sh"),
+        ("execle", "/bin/sh"),
+        ("execve", "/bin/true"),
+        ("fexecve", "file descriptor "),
+    ] {
+        let (told, json) = told_with_json(&["child", way], Some(0));
+        let became = json["became"].as_str().unwrap_or_default();
+        assert!(became.starts_with(program), "{way}: {json}");
+        assert_eq!(told.exits, [("executed".to_owned(), None, None)], "{way}");
+        assert!(told.report.contains(WELL), "{way}: {}", told.report);
+        assert!(told.page.contains(&format!(" became {became} ")), "{way}: {}", told.page);
+        // The run knows how the program ended that its own process became.
+        let (told, json) = told_with_json(&[way], Some(0));
+        assert_eq!(told.exits, [(RETURNED.to_owned(), Some(0), None)], "{way}");
+        assert_eq!(json["became"], became, "{way}");
+    }
+    let (told, json) = told_with_json(&["child", "exec-killed"], Some(0));
+    assert_eq!((&json["became"], &json["exit"]["signal"]), (&"/bin/sh".into(), &9.into()), "{}", told.report);
+    let report = unwrapped(&told.report);
+    assert!(report.contains("became /bin/sh: was killed by SIGKILL; its last call was"), "{report}");
+    let (_, json) = told_with_json(&["exec-fails", "15"], None);
+    assert_eq!((&json["became"], &json["exit"]["signal"]), (&Value::Null, &15.into()));
 }
 
 /// A shell makes no call, so that it has no file of its own in the record.
@@ -238,9 +290,9 @@ fn what_an_exporter_left_open_elsewhere_is_told_with_its_death() {
     let ended = done(&mut command);
     assert_eq!(ended.status.code(), Some(0), "{}", ended.stderr);
     let (text, exits) = report(&record);
-    assert!(exits.contains(&("died".to_owned(), None, None)), "{exits:?}");
+    assert!(exits.contains(&("signal".to_owned(), None, Some(9))), "{exits:?}");
     let text = unwrapped(&text);
-    assert!(text.contains("ended without returning; its last call was cuIpcGetMemHandle at"), "{text}");
+    assert!(text.contains("; its last call was cuIpcGetMemHandle at"), "{text}");
     assert!(text.contains("; never closed elsewhere: ipc:"), "{text}");
 }
 
@@ -257,7 +309,7 @@ fn a_run_that_joins_a_record_sums_up_its_own_processes() {
     assert_eq!(first, "cupeer: 1 process, 1 call, 0 failed; 'cupeer report record' shows them\n");
     let second = run(&["child", "abort"]);
     let (death, counts) = second.split_once('\n').unwrap();
-    assert!(death.ends_with(" ended without returning"), "{second}");
+    assert!(death.ends_with(" was killed by SIGABRT"), "{second}");
     let wanted = "cupeer: 1 process, 1 call, 0 failed in this run; 'cupeer report record' shows them and 1 process of \
                   other runs\n";
     assert_eq!(counts, wanted);

@@ -1,6 +1,6 @@
 //! What programs tell NVTX, as marks.
 
-use crate::programs::program;
+use crate::programs::{linked, program};
 use crate::support::{self, cupeer, done, temp_dir};
 use serde_json::Value;
 use std::process::Command;
@@ -47,6 +47,40 @@ fn marks_and_the_begins_and_ends_of_ranges_are_marks() {
     ];
     let wanted = [&begins.concat()[..], &ends.concat()].concat();
     assert_eq!(marks(&report), wanted[..wanted.len() - 1]);
+}
+
+/// The record begins with the first recorded call, and what was marked before is in it.
+#[test]
+fn marks_before_the_first_call_are_kept() {
+    for (count, left_out) in [(6, false), (300, true)] {
+        let folder = temp_dir();
+        let record = folder.path().join("record");
+        let mut command = cupeer();
+        command.args(["run", "-q", "--sim=nvlink:4", "--record=full", "--out"]).arg(&record).arg("--");
+        assert_eq!(
+            support::stdout(command.arg(linked("early.c", &["-ldl"])).arg(count.to_string())),
+            format!("{count}\n")
+        );
+        let report = |options: &[&str]| {
+            let text =
+                support::stdout(cupeer().arg("report").arg(&record).args(["--format", "json"]).args(options));
+            serde_json::from_str::<Value>(&text).expect("JSON")
+        };
+        let all = report(&[]);
+        let first = if left_out { count - 128 } else { 0 };
+        let mut wanted: Vec<String> =
+            (first..count).map(|i| format!("early {i}")).chain(["late".into()]).collect();
+        if left_out {
+            wanted.insert(0, "... earlier marks are left out".into());
+        }
+        assert_eq!(marks(&all), wanted);
+        let times: Vec<u64> =
+            all["marks"].as_array().unwrap().iter().map(|mark| mark["time_ns"].as_u64().unwrap()).collect();
+        assert!(times.is_sorted() && times[0] >= all["record"]["began_ns"].as_u64().unwrap(), "{times:?}");
+        assert_eq!(all["processes"].as_array().unwrap().len(), 1, "the child has no record");
+        assert_eq!(report(&["--since-mark", &wanted[0]])["record"]["matching"], 1);
+        assert_eq!(report(&["--until-mark", &format!("early {}", count - 1)])["record"]["matching"], 0);
+    }
 }
 
 #[test]

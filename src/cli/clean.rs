@@ -24,8 +24,11 @@ pub fn command(args: &CleanArgs) -> Result<ExitCode> {
     let (mut removed, mut freed, mut failed) = (0, 0, false);
     for entry in goes {
         match home::remove(&entry) {
-            Ok(()) => {
-                text += &format!("deleted {}, {}\n", entry.name, bytes(entry.bytes));
+            Ok(is_whole) => {
+                let (size, place) = (bytes(entry.bytes), entry.path.display());
+                let rest =
+                    if is_whole { String::new() } else { format!("; files of others stay in {place}") };
+                text += &format!("deleted {}, {size}{rest}\n", entry.name);
                 removed += 1;
                 freed += entry.bytes;
             }

@@ -2,11 +2,11 @@
 //! be a driver. Reads what it needs and no more: programs are large.
 
 use cupeer_record::plain::{self, Links};
+use cupeer_report::symbols::limited::{Limited, MOST_OF_SYMBOLS};
 use object::LittleEndian as LE;
 use object::elf::{self, FileHeader64};
 use object::read::elf::{FileHeader, ProgramHeader, Sym};
-use object::read::{ReadCache, ReadRef, Result};
-use std::fs::File;
+use object::read::{ReadRef, Result};
 use std::io;
 use std::path::Path;
 
@@ -17,7 +17,7 @@ const NATIVE: elf::Machine = elf::EM_X86_64;
 const NATIVE: elf::Machine = elf::EM_AARCH64;
 
 pub struct Elf {
-    data: ReadCache<File>,
+    data: Limited,
     /// The machine that it is for; `None` of a file that is not one of 64 bits, the lowest byte first.
     machine: Option<elf::Machine>,
 }
@@ -25,7 +25,7 @@ pub struct Elf {
 impl Elf {
     /// Opens a file; `None` where it is no ELF file at all.
     pub fn open(path: &Path) -> io::Result<Option<Elf>> {
-        let data = ReadCache::new(plain::open(path, Links::Followed)?);
+        let data = Limited::new(plain::open(path, Links::Followed)?, MOST_OF_SYMBOLS);
         if (&data).read_bytes_at(0, 4) != Ok(&elf::ELFMAG) {
             return Ok(None);
         }

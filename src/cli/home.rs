@@ -4,6 +4,7 @@
 //! written to, is [`entry`]'s; which ones go is [`prune`]'s.
 
 mod entry;
+mod ours;
 mod prune;
 
 pub use entry::{Entry, Kind, entries, records};

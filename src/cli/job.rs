@@ -9,10 +9,12 @@ pub use file::{is_own, own_key, random, read};
 
 use crate::args::{Options, Share};
 use crate::home;
+use crate::output;
 use crate::settings::inherited;
 use anyhow::{Context, Result, anyhow, bail};
 use cupeer_record::plain::{self, Links};
 use cupeer_record::{Started, host, launcher};
+use cupeer_report::text::names::counted;
 use cupeer_spec::env::{self, RecordMode};
 use cupeer_spec::placeholders::{AFTER, Piece, pieces};
 use cupeer_spec::record::begun::Folder;
@@ -122,10 +124,17 @@ impl Job {
 
     /// Adds lines to the file that all take part in.
     fn add(&self, lines: &str) {
+        // Who may not write there may still record.
+        let _ = self.try_to_add(lines);
+    }
+
+    fn try_to_add(&self, lines: &str) -> std::io::Result<()> {
+        if lines.is_empty() {
+            return Ok(());
+        }
         let file = self.directory.join(job::FILE);
         let file = plain::open_with(&file, Links::Refused, fs::OpenOptions::new().append(true));
-        // Who may not write there may still record.
-        let _ = file.and_then(|mut file| file.write_all(lines.as_bytes()));
+        file.and_then(|mut file| file.write_all(lines.as_bytes()))
     }
 
     /// Whether we made the job, and no other run has joined it.
@@ -182,9 +191,11 @@ impl Job {
         };
         let told = plain::open_with(&path, Links::Refused, fs::OpenOptions::new().read(true).write(true))
             .and_then(|file| {
-                let mut magic = [0; MAGIC.len()];
-                file.read_exact_at(&mut magic, 0)?;
+                let (mut magic, mut told) = ([0; MAGIC.len()], [0; 4]);
                 let at = offset_of!(Header, end) as u64;
+                file.read_exact_at(&mut magic, 0)?;
+                file.read_exact_at(&mut told, at)?;
+                let end = end.seen_of(End::of(u32::from_le_bytes(told)));
                 if magic == MAGIC { file.write_all_at(&end.word().to_le_bytes(), at) } else { Ok(()) }
             });
         if let Err(error) = told {
@@ -192,10 +203,17 @@ impl Job {
         }
     }
 
-    /// Says in the record how many processes of a run could not record everything: those that have no file cannot.
-    pub fn tell_lost(&self, processes: u32) {
-        if processes > 0 {
-            self.add(&format!("{}={processes}\n", job::LOST));
+    /// Says in the record how many processes of a run could not record everything, and how many of these have no record:
+    /// they cannot say so themselves.
+    pub fn tell_lost(&self, lost: u32, missing: u32) {
+        let line =
+            |name, processes| if processes > 0 { format!("{name}={processes}\n") } else { String::new() };
+        let lines = line(job::LOST, lost) + &line(job::MISSING, missing);
+        if let Err(error) = self.try_to_add(&lines) {
+            let which = counted(lost.into(), "process");
+            output::complain(&format!(
+                "cannot note in the record that {which} could not record everything: {error}"
+            ));
         }
     }
 

@@ -36,6 +36,8 @@ pub struct Job {
     pub problems: Vec<Problem>,
     /// How many processes could not record everything, as runs have seen it.
     lost: u64,
+    /// How many of them have no record.
+    missing: u64,
     /// Clocks by boot and kind.
     clocks: HashMap<([u8; 16], u32), Clock>,
 }
@@ -116,6 +118,7 @@ impl Job {
             quiet: Vec::new(),
             problems: Vec::new(),
             lost: 0,
+            missing: 0,
             clocks: HashMap::new(),
         };
         let entries = list(dir).map_err(|error| Error::Unreadable(dir.to_path_buf(), error))?;
@@ -227,6 +230,7 @@ impl Job {
                 Some(answer) => answer.map(|told| {
                     self.started.extend(told.started);
                     self.lost = self.lost.saturating_add(told.lost);
+                    self.missing = self.missing.saturating_add(told.missing);
                     None
                 }),
                 None => return false,
@@ -283,18 +287,26 @@ impl Job {
 
     /// Whether processes are missing from the record, as runs have seen it.
     pub fn lacks_processes(&self) -> bool {
-        self.lost > self.processes.iter().filter(|process| process.header.lost > 0).count() as u64
+        self.missing > 0 || self.lost_untold() > 0
+    }
+
+    /// How many processes could not record everything, beside those that have no record, of which none says so itself.
+    fn lost_untold(&self) -> u64 {
+        let told = self.processes.iter().filter(|process| process.header.lost > 0).count() as u64;
+        let lost = self.lost.saturating_sub(self.missing);
+        if lost > told { lost } else { 0 }
     }
 
     /// Who could not even make a file cannot say so in it.
     fn count_lost(&mut self) {
-        if self.lacks_processes() {
-            let processes = if self.lost == 1 { "process" } else { "processes" };
-            let (path, text) = (
-                self.dir.join(job::FILE),
-                format!("says that {} {processes} could not record everything", self.lost),
-            );
-            self.report(&path, text);
+        let path = self.dir.join(job::FILE);
+        for (count, what) in
+            [(self.missing, "recorded nothing"), (self.lost_untold(), "could not record everything")]
+        {
+            let processes = if count == 1 { "process" } else { "processes" };
+            if count > 0 {
+                self.report(&path, format!("says that {count} {processes} {what}"));
+            }
         }
     }
 
@@ -355,6 +367,8 @@ struct Told {
     started: Vec<Started>,
     /// How many processes could not record everything.
     lost: u64,
+    /// How many of them have no record.
+    missing: u64,
 }
 
 /// Looks at the first line of a file `job`, and reads what runs have told; `None` where it is somebody else's.
@@ -367,10 +381,14 @@ fn check_job(path: &Path) -> Option<Result<Told, String>> {
     let text = String::from_utf8_lossy(&bytes);
     let line = text.lines().next().unwrap_or_default().trim_end();
     if line == job::FIRST_LINE {
-        let lost = text
-            .lines()
-            .filter_map(|line| line.strip_prefix(job::LOST)?.strip_prefix('=')?.parse::<u32>().ok());
-        return Some(Ok(Told { started: Started::all(&text), lost: lost.map(u64::from).sum() }));
+        let sum = |name: &str| {
+            let counts = text
+                .lines()
+                .filter_map(|line| line.strip_prefix(name)?.strip_prefix('=')?.parse::<u32>().ok());
+            counts.map(u64::from).sum()
+        };
+        let (lost, missing) = (sum(job::LOST), sum(job::MISSING));
+        return Some(Ok(Told { started: Started::all(&text), lost, missing }));
     }
     let (words, ours) = job::FIRST_LINE.rsplit_once(' ').unwrap_or((job::FIRST_LINE, ""));
     let version = line.strip_prefix(words)?.trim().parse().ok()?;

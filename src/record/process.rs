@@ -7,7 +7,7 @@ use crate::source::Source;
 use cupeer_spec::function::FnId;
 use cupeer_spec::rank::Ranks;
 use cupeer_spec::record::end::End;
-use cupeer_spec::record::{Header, Moment, mode};
+use cupeer_spec::record::{Header, Moment, meta, mode};
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -145,6 +145,12 @@ impl Process {
     /// The path of its program; empty where the record does not say.
     pub fn program(&self) -> &str {
         self.text("program").unwrap_or_default()
+    }
+
+    /// Which program it was last about to become, and when, on the record's clock.
+    pub fn became(&self) -> Option<(u64, &str)> {
+        let (ticks, program) = self.text(meta::BECAME)?.split_once(' ')?;
+        Some((ticks.parse().ok()?, program))
     }
 
     /// The library that an address lay in at a time on the record's clock. A library that was noticed only later

@@ -13,7 +13,8 @@ use super::reading::Tally;
 use super::reduced::Reduced;
 use super::text::names::counted;
 use super::{faults, findings, leaks, values};
-use cupeer_record::{self as record, Call, Job};
+use cupeer_record::{self as record, Call, Clock, Job};
+use cupeer_spec::record::end::End;
 use cupeer_spec::record::{meta, mode};
 use std::collections::BTreeMap;
 use std::time::SystemTime;
@@ -170,7 +171,8 @@ fn processes(job: &Job, all: &Collected, places: &mut Places, ended: u64) -> Vec
         let header = &process.header;
         let boot_id = boot_text(&header.boot_id);
         let mut unknown = Unknown::new();
-        let exit = Exit::of(all.fates[index].alive, process.end(), are_others[index]);
+        let (end, became) = became(process, tally, job.clock(process));
+        let exit = Exit::of(all.fates[index].alive, end, are_others[index]);
         let is_here = own_boot == Some(header.boot_id);
         let mut lacks = |name, is_unknown, why| {
             if is_unknown {
@@ -210,6 +212,7 @@ fn processes(job: &Job, all: &Collected, places: &mut Places, ended: u64) -> Vec
             injected: tally.injected,
             lost: header.lost,
             exit,
+            became,
             began_ns: began_at(job, process),
             last_call: tally.last_call.map(|(number, tid, at_ns)| LastCall {
                 function: all.functions.name(number),
@@ -222,6 +225,20 @@ fn processes(job: &Job, all: &Collected, places: &mut Places, ended: u64) -> Vec
         }
     });
     rows.collect()
+}
+
+/// How a process ended, and which program it became: if it made a call later, it failed to.
+pub fn became(process: &record::Process, tally: &Tally, clock: Clock) -> (End, Option<String>) {
+    let end = process.end();
+    let itself = match end {
+        End::Executed => End::Unseen,
+        End::ExecutedReturned(status) => End::Returned(status),
+        End::ExecutedSignal(signal) => End::Signal(signal),
+        _ => return (end, None),
+    };
+    let Some((ticks, program)) = process.became() else { return (end, None) };
+    let went_on = tally.last_seen.is_some_and(|seen| seen > clock.realtime(ticks));
+    if went_on { (itself, None) } else { (end, Some(program.to_owned())) }
 }
 
 /// The variables that a record has. None that may be a secret, whoever wrote the record.

@@ -4,6 +4,7 @@
 //! [`super::reading`]. Nothing here grows with the number of events.
 
 use super::allocator::Allocators;
+use super::assemble::became;
 use super::callers::Callers;
 use super::failures::Failures;
 use super::faults::Fired;
@@ -24,6 +25,7 @@ use crate::Keep;
 use anyhow::{Context, Result};
 use cupeer_record::{Job, Process};
 use cupeer_rules::Scope;
+use cupeer_spec::record::end::End;
 use cupeer_spec::record::live::kind;
 use cupeer_spec::record::mode;
 use std::collections::HashMap;
@@ -95,6 +97,9 @@ pub fn collect(job: &Job, filter: &Filter, keep: Keep) -> Result<Collected> {
         // What is asked for may be a time at which it still ran.
         let goes_on = tally.goes_on || !filter.is_past(later);
         let later = filter.until().map_or(later, |until| later.min(until));
+        // Its pid may live on as that of another program.
+        let (end, _) = became(process, tally, job.clock(process));
+        let alive = if end == End::Executed { Some(false) } else { alive };
         all.fates.push(Fate {
             proc: process.proc.as_str().into(),
             alive: if goes_on { Some(true) } else { alive },

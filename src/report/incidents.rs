@@ -22,7 +22,7 @@ pub struct Kind {
 /// A process died.
 pub const DIED: Kind = Kind {
     id: "process-died",
-    says: "A process was killed by a signal, or ended without returning.",
+    says: "A process was killed by a signal, or ended by a system call of its own.",
     hint: "Its last call, or the one that it died in, shows how far it came; a core dump or a debugger shows the rest.",
     severity: Severity::Error,
 };

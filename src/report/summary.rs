@@ -343,7 +343,7 @@ fn pending(report: &Report) -> Vec<String> {
     lines
 }
 
-/// The processes that were killed, or ended without returning: what comes first is a death.
+/// The processes that were killed, or ended by a system call of their own: what comes first is a death.
 fn deaths(report: &Report) -> Vec<Line> {
     let dead = report.processes.iter().filter_map(|process| Some((process, death(process)?)));
     let dead: Vec<(&Process, String)> = dead.collect();

@@ -23,6 +23,8 @@ pub struct Status {
     pub log_lost: AtomicU32,
     /// Processes that lost their record, or a part of it.
     pub record_lost: AtomicU32,
+    /// Those of them that have no record at all.
+    pub unrecorded: AtomicU32,
     /// Findings that are warnings or errors.
     pub findings: AtomicU32,
     /// Processes that had a driver of which no watched call was seen.

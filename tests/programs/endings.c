@@ -1,5 +1,7 @@
 /* Reaches the driver and then ends in the way that it is asked for. With "child" or "grandchild" in front, a child does so,
  * or a child of a child, and this process returns 0 when it has ended. */
+#define _GNU_SOURCE
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -72,6 +74,22 @@ static int end(char **arguments)
         execv("/proc/self/exe", arguments);
     } else if (!strcmp(way, "exec-other")) {
         execl("/bin/true", "true", (char *)NULL);
+    } else if (!strcmp(way, "execvp")) {
+        execvp("true", (char *[]){"true", NULL});
+    } else if (!strcmp(way, "execlp")) {
+        execlp("sh", "sh", "-c", "test $# = 9", "0", "1", "2", "3", "4", "5", "6", "7", "8", "9", (char *)NULL);
+    } else if (!strcmp(way, "execle")) {
+        execle("/bin/sh", "sh", "-c", "test \"$A\" = b", (char *)NULL, (char *[]){"A=b", NULL});
+    } else if (!strcmp(way, "execve")) {
+        execve("/bin/true", (char *[]){"true", NULL}, environ);
+    } else if (!strcmp(way, "fexecve")) {
+        fexecve(open("/bin/true", O_RDONLY | O_CLOEXEC), (char *[]){"true", NULL}, environ);
+    } else if (!strcmp(way, "exec-killed")) {
+        execl("/bin/sh", "sh", "-c", "kill -9 $$", (char *)NULL);
+    } else if (!strcmp(way, "exec-fails")) {
+        execl("/nowhere", "nowhere", (char *)NULL);
+        reach();
+        kill(getpid(), number);
     } else if (!strcmp(way, "live-on")) {
         /* The parent does not wait for it. It ends when the file is there that the next argument names. */
         close(0);

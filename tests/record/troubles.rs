@@ -114,6 +114,28 @@ fn nobody_is_blamed_on_a_full_disk() {
     assert!(lossy > 0, "the disk was full at least once");
 }
 
+/// What a run knew to be missing is in its record.
+#[test]
+fn where_there_are_no_inodes_the_record_says_who_is_missing() {
+    let folder = support::temp_dir();
+    let disk = folder.path().join("disk");
+    std::fs::create_dir(&disk).unwrap();
+    let mut run = Command::new("sh");
+    run.args(["-c", "$CUPEER run --sim=nvlink:2 --out $DISK/r -- $PROGRAM 4; $CUPEER report $DISK/r", "sh"]);
+    run.env("CUPEER", support::cupeer().get_program()).env("DISK", &disk);
+    run.env("PROGRAM", program("rounds.c", &["-DLINKED", support::sim_library().to_str().unwrap()]));
+    // For the root, the directory, its two files, and one process.
+    let mount = format!("mount -t tmpfs -o size=9m,nr_inodes=5 tmpfs {}", disk.display());
+    let Some(mut command) = in_namespaces(&["--user", "--map-root-user", "--mount"], &mount, &run) else {
+        return;
+    };
+    let Done { stdout, stderr, .. } = support::done(&mut command);
+    assert!(stderr.contains("1 process could not record everything"), "{stdout}{stderr}");
+    assert!(stdout.starts_with("done\nNothing is wrong as far as could be seen"), "{stdout}");
+    let text = stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(text.contains("says that 1 process recorded nothing"), "{stdout}");
+}
+
 #[test]
 fn where_nothing_can_be_made() {
     let folder = support::temp_dir();

@@ -44,7 +44,10 @@ fn killed() -> Scene {
 fn a_death_is_the_first_line_and_what_followed_comes_after_it() {
     let text = of(&killed(), &[]);
     let lines = digest(&text);
-    assert_eq!(lines[0], "rank 5 ended without returning in cuIpcOpenEventHandle at 0.064000", "{text}");
+    assert_eq!(
+        lines[0], "rank 5 was killed or called exit_group in cuIpcOpenEventHandle at 0.064000",
+        "{text}"
+    );
     assert!(lines.len() <= 8, "{lines:#?}");
     assert!(lines[1].starts_with("error ipc-exporter-gone in rank 6: "), "{lines:#?}");
     assert!(lines.iter().any(|line| line.starts_with("more: cupeer report ")), "{lines:#?}");
@@ -71,7 +74,7 @@ fn of_a_rank_that_is_asked_for_its_death_is_told_and_of_another_nothing() {
     let text = of(&scene, &["--rank", "5"]);
     assert_eq!(
         digest(&text)[0],
-        "rank 5 ended without returning in cuIpcOpenEventHandle at 0.064000",
+        "rank 5 was killed or called exit_group in cuIpcOpenEventHandle at 0.064000",
         "{text}"
     );
     assert!(!text.contains("more: cupeer report"), "that is what is shown: {text}");

@@ -283,7 +283,7 @@ fn a_record_of_which_everything_is_wrong_is_of_the_form() {
     assert!(outcome(&suite, "ipc-damaged-handle").starts_with("failed: "));
     assert!(
         outcome(&suite, "rank 3")
-            .starts_with("failed: rank 3 ended without returning in cuIpcOpenEventHandle")
+            .starts_with("failed: rank 3 was killed or called exit_group in cuIpcOpenEventHandle")
     );
     assert!(suite.get("name") == "cupeer cupeer-run-1" && suite.get("hostname") == "alpha");
     assert_eq!(suite.get("timestamp"), "2023-11-14T22:13:20Z");

@@ -64,6 +64,25 @@ fn two_processes_share_memory_and_an_event() {
     assert_eq!(report["findings"], json!([]));
 }
 
+/// Counters of two processors are read a little out of order: an opening ends after the close of what it has returned began.
+#[test]
+fn a_close_that_begins_before_its_opening_ended_closes_it() {
+    let scene = Scene::new();
+    let (mut exporter, mut importer) = (scene.gone(0), scene.gone(1));
+    let mut export = exporter.exporting(100, 0x11, 0x7000);
+    export.end = us(500) + 20;
+    exporter.add(&export);
+    let mut open = importer.opening(200, (0x11, checked(0x11)), 0x9000);
+    open.end = us(300) + 20;
+    importer.add(&open).close(300, 0x9000).ends();
+    exporter.free(500, 0x7000).ends();
+    let report = json_of(&scene, &[]);
+    let memory = handle(&report, 0x11);
+    assert_eq!((&memory["state"], &memory["freed_ns"]), (&json!("closed"), &at(500)));
+    assert_eq!(memory["opens"][0]["closed_ns"], at(300));
+    assert_eq!(report["findings"], json!([]));
+}
+
 #[test]
 fn a_handle_that_is_opened_twice_is_closed_by_the_second_closing() {
     let scene = Scene::new();

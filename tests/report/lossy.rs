@@ -8,9 +8,10 @@ use cupeer_spec::function::FnId;
 use cupeer_spec::results::Result;
 use serde_json::{Value, json};
 
+type Lose = fn(&mut Actor);
+
 /// How a record comes to lack calls.
-type Loss = (&'static str, fn(&mut Actor));
-const LOSSES: [Loss; 2] = [
+const LOSSES: [(&str, Lose); 2] = [
     ("counted", |actor| actor.writer().header(|header| header.lost = 1).unwrap()),
     ("full disk", |actor| actor.writer().header(|header| header.ended_by = libc::ENOSPC as u32).unwrap()),
 ];
@@ -23,7 +24,7 @@ fn sure(report: &Value) -> Vec<String> {
 }
 
 /// An event and memory that an importer opened, and closed in calls that are missing.
-fn shared(lose: Option<fn(&mut Actor)>) -> Value {
+fn shared(lose: Option<Lose>) -> Value {
     let scene = Scene::new();
     let (mut exporter, mut importer) = (scene.gone(0), scene.gone(1));
     exporter.export(100, 0x11, 0x7000).export_event(120, 0x22, 0xe0).export(130, 0x33, 0x8000);
@@ -58,7 +59,7 @@ fn nobody_is_blamed_with_certainty_where_calls_are_missing() {
 /// A failure is a fact, and its cause a guess where another call may have changed it.
 #[test]
 fn causes_of_failures_are_notes_where_calls_are_missing() {
-    let report = |lose: Option<fn(&mut Actor)>| {
+    let report = |lose: Option<Lose>| {
         let scene = Scene::new();
         let mut importer = scene.gone(1);
         importer.open(200, 0x11, 0x9000).close(300, 0x9000);
@@ -90,7 +91,7 @@ fn causes_of_failures_are_notes_where_calls_are_missing() {
 /// What would say that a call returned may be missing.
 #[test]
 fn calls_are_not_said_to_hang_where_their_ends_may_be_missing() {
-    let scene = |lose: Option<fn(&mut Actor)>| {
+    let scene = |lose: Option<Lose>| {
         let scene = Scene::new();
         let mut actor = scene.gone(0);
         let call = actor.makes(FnId::cuMemFree_v2, 200);
@@ -138,4 +139,32 @@ fn pointers_change_pools_where_the_call_that_freed_them_is_missing() {
     let pools = json_of(&scene, &[])["pools"].clone();
     let open: Vec<&Value> = pools.as_array().unwrap().iter().map(|pool| &pool["pointers"]).collect();
     assert_eq!(open, [0, 0], "{pools:#}");
+}
+
+/// A process without a record is missing, also where another one that lost calls says so itself.
+#[test]
+fn what_a_run_knew_to_be_missing_is_in_the_record() {
+    for told in ["lost=1\nmissing=1\n", "lost=2\nmissing=1\n", "lost=1\n"] {
+        let scene = Scene::new();
+        let mut actor = scene.gone(0);
+        actor.export(100, 0x11, 0x7000);
+        if told != "lost=1\n" {
+            actor.writer().header(|header| header.lost = 1).unwrap();
+        }
+        actor.fail_to_open(200, (0x55, 0x55), Result::INVALID_VALUE as i32);
+        actor.ends();
+        let job = scene.dir().join("job");
+        let text = std::fs::read_to_string(&job).unwrap();
+        std::fs::write(&job, text + told).unwrap();
+        // Not compared with reduced files: each host tells of its own.
+        let report: Value = serde_json::from_str(&of(&scene, &["--format", "json"])).unwrap();
+        let problems = report["record"]["problems"].to_string();
+        let what = if told.contains("missing") {
+            "says that 1 process recorded nothing"
+        } else {
+            "could not record everything"
+        };
+        assert!(problems.contains(what), "{told}: {problems}");
+        assert_eq!(sure(&report), [""; 0], "{told}");
+    }
 }

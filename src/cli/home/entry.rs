@@ -52,6 +52,12 @@ pub fn records(home: &Path) -> Vec<(String, PathBuf)> {
 }
 
 impl Entry {
+    #[cfg(test)]
+    pub fn at(path: &Path, kind: Kind) -> Entry {
+        let (name, changed) = (String::new(), SystemTime::UNIX_EPOCH);
+        Entry { name, path: path.to_owned(), kind, number: None, bytes: 0, changed }
+    }
+
     fn of(home: &Path, name: String) -> Option<Entry> {
         let path = home.join(&name);
         let about = path.symlink_metadata().ok().filter(|about| about.is_dir() && about.uid() == user())?;

@@ -1,9 +1,6 @@
 //! What is removed at home: the oldest records beyond a number and a size.
 
-use super::{Entry, entries, path};
-use crate::sweep;
-use cupeer_spec::record::job::FILE;
-use std::fs;
+use super::{Entry, Kind, entries, ours, path};
 use std::io;
 use std::path::Path;
 
@@ -18,14 +15,20 @@ pub fn prune(new: Option<&Path>) {
     let Ok(home) = path() else { return };
     for (entry, removed) in prune_to(entries(&home), new, KEPT, MOST_KEPT) {
         match removed {
-            Ok(()) => tracing::debug!("removed the old record {}", entry.path.display()),
+            Ok(true) => tracing::debug!("removed the old record {}", entry.path.display()),
+            Ok(false) => tracing::debug!("files of others stay in {}", entry.path.display()),
             Err(error) => tracing::debug!("failed to remove {}: {error}", entry.path.display()),
         }
     }
 }
 
 /// The same, of these entries, for other limits; what was removed.
-fn prune_to(entries: Vec<Entry>, new: Option<&Path>, kept: usize, most: u64) -> Vec<(Entry, io::Result<()>)> {
+fn prune_to(
+    entries: Vec<Entry>,
+    new: Option<&Path>,
+    kept: usize,
+    most: u64,
+) -> Vec<(Entry, io::Result<bool>)> {
     let named_by_us: Vec<Entry> = entries.into_iter().filter(|entry| entry.number.is_some()).collect();
     let mut count = named_by_us.len();
     let mut bytes: u64 = named_by_us.iter().map(|entry| entry.bytes).sum();
@@ -45,39 +48,20 @@ fn prune_to(entries: Vec<Entry>, new: Option<&Path>, kept: usize, most: u64) -> 
     removed
 }
 
-/// Removes an entry. What says that it is cupeer's goes last, so that the rest of one that was interrupted is known.
-pub fn remove(entry: &Entry) -> io::Result<()> {
-    let marks = [FILE, sweep::FILE];
-    let is_mark = |name: &std::ffi::OsStr| marks.iter().any(|mark| name == *mark);
-    let inners = match fs::read_dir(&entry.path) {
-        Err(error) => return missing(error),
-        Ok(inners) => inners,
-    };
-    for inner in inners.flatten().filter(|inner| !is_mark(&inner.file_name())) {
-        let path = inner.path();
-        // Neither follows a link.
-        let gone = path.symlink_metadata().and_then(|about| match about.is_dir() {
-            true => fs::remove_dir_all(&path),
-            false => fs::remove_file(&path),
-        });
-        gone.or_else(missing)?;
+/// Removes what cupeer wrote of an entry. Returns whether nothing is left: what somebody else put there stays.
+pub fn remove(entry: &Entry) -> io::Result<bool> {
+    match entry.kind {
+        Kind::Record => ours::remove_record(&entry.path),
+        Kind::Sweep => ours::remove_sweep(&entry.path),
     }
-    for mark in marks {
-        fs::remove_file(entry.path.join(mark)).or_else(missing)?;
-    }
-    fs::remove_dir(&entry.path).or_else(missing)
-}
-
-/// Another run may remove the same.
-fn missing(error: io::Error) -> io::Result<()> {
-    if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::home::Kind;
     use cupeer_record::launcher;
+    use cupeer_spec::record::job::FILE;
+    use std::fs;
     use std::path::PathBuf;
 
     /// A record of a run that has ended, with a file of so many bytes.
@@ -85,7 +69,7 @@ mod tests {
         let path = home.join(name);
         fs::create_dir(&path).unwrap();
         fs::write(path.join(FILE), format!("cupeer job 1\nkey={}\n", "0".repeat(32))).unwrap();
-        fs::write(path.join("release-x"), vec![1; bytes]).unwrap();
+        fs::write(path.join("a510ee21-1-2-3.cupeer"), vec![0; bytes]).unwrap();
         path
     }
 
@@ -153,7 +137,63 @@ mod tests {
         let path = record(home.path(), "app-1", 10);
         std::os::unix::fs::symlink(folder.path(), path.join("vllm-cache")).unwrap();
         let all = entries(home.path());
-        remove(&all[0]).unwrap();
-        assert!(!path.exists() && folder.path().join("thesis.tex").exists());
+        assert!(!remove(&all[0]).unwrap());
+        assert!(path.join("vllm-cache").exists() && folder.path().join("thesis.tex").exists());
+        assert!(names(home.path()).is_empty(), "it is no record any more");
+    }
+
+    /// By name and content: a name that begins as cupeer's is not enough.
+    #[test]
+    fn only_what_cupeer_wrote_goes() {
+        let home = tempfile::tempdir().unwrap();
+        let path = record(home.path(), "app-1", 10);
+        let theirs = [
+            "host-a510ee21/thesis.tex",
+            "host-a510ee21/b510ee21-1-2-3.cupeer",
+            "host-notes/thesis.tex",
+            "live-notes",
+            "live-a510ee21",
+            "faults-of-mine",
+            "release-notes",
+            ".vimrc",
+            "notes.cupeer",
+            "mine.cupeer.json.gz",
+            "c510ee21-1-2-3.cupeer",
+        ];
+        let ours = [
+            ("host-a510ee21/begun", "a510ee21-1-2-3.cupeer 0 - app\n"),
+            ("host-a510ee21/a510ee21-1-2-3.cupeer", "cupeer\0R"),
+            ("live-b510ee21", "cupeer\0L"),
+            ("faults-a510ee21-1", "cupeer\0F"),
+            ("release-a", ""),
+            (".new-12-ab3", ""),
+            ("vllm-cache/torch/x", "x"),
+        ];
+        for (name, text) in theirs.iter().map(|name| (*name, "mine")).chain(ours) {
+            fs::create_dir_all(path.join(name).parent().unwrap()).unwrap();
+            fs::write(path.join(name), text).unwrap();
+        }
+        let sweep = home.path().join("sweep-app-2");
+        fs::create_dir_all(sweep.join("trial-1/record")).unwrap();
+        fs::create_dir_all(sweep.join("trial-mine")).unwrap();
+        fs::write(sweep.join("trial-1/record").join(FILE), "cupeer job 1\n").unwrap();
+        for name in
+            [crate::sweep::FILE, "trial-1/stdout", "trial-1/notes", "trial-mine/thesis.tex", "thesis.tex"]
+        {
+            fs::write(sweep.join(name), "").unwrap();
+        }
+        let entry = |path: &Path, kind| Entry::at(path, kind);
+        assert!(!remove(&entry(&path, Kind::Record)).unwrap());
+        assert!(!remove(&entry(&sweep, Kind::Sweep)).unwrap());
+        let left: Vec<&str> = theirs.into_iter().filter(|name| path.join(name).exists()).collect();
+        assert_eq!(left, theirs);
+        let left: Vec<&str> =
+            ours.iter().map(|(name, _)| *name).filter(|name| path.join(name).exists()).collect();
+        assert_eq!(left, [""; 0]);
+        assert!(!path.join(FILE).exists() && !sweep.join(crate::sweep::FILE).exists());
+        assert!(!sweep.join("trial-1/record").exists() && !sweep.join("trial-1/stdout").exists());
+        for name in ["trial-1/notes", "trial-mine/thesis.tex", "thesis.tex"] {
+            assert!(sweep.join(name).exists(), "{name}");
+        }
     }
 }

@@ -176,6 +176,7 @@ mod tests {
             reached: 1,
             findings,
             record_lost: 0,
+            unrecorded: 0,
             notes: Vec::new(),
             unreached: Vec::new(),
             unseen: 0,

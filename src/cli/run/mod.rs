@@ -101,6 +101,8 @@ pub struct Run {
     pub findings: Option<u32>,
     /// How many processes could not record everything.
     pub record_lost: u32,
+    /// How many of them have no record.
+    pub unrecorded: u32,
     /// Where the preload library did not take effect, a sentence each.
     pub notes: Vec<String>,
     /// Why no process reached the driver, a sentence each. A cupeer within this one has its own page: only where nothing was
@@ -182,7 +184,7 @@ pub fn command(mut args: RunArgs) -> Result<ExitCode> {
             End::Killed(signal) => end::End::Signal(signal as u8),
         };
         job.tell_end(&args.program[0], run.process, end);
-        job.tell_lost(run.record_lost);
+        job.tell_lost(run.record_lost, run.unrecorded);
     }
     if let Some(job) = job.as_ref().filter(|job| !job.is_inherited()) {
         summary::wait_for_the_last(&job.directory);
@@ -321,6 +323,7 @@ fn watched(program: &[OsString], mut environment: Environment, driver: Option<&C
         reached: reached.unwrap_or(0),
         findings: told(|status| &status.findings),
         record_lost,
+        unrecorded: told(|status| &status.unrecorded).unwrap_or(0),
         notes,
         unreached,
         unseen: told(|status| &status.unseen).unwrap_or(0),

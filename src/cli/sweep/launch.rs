@@ -63,9 +63,9 @@ impl Ran {
     }
 }
 
-const RECORD: &str = "record";
-const STDOUT: &str = "stdout";
-const STDERR: &str = "stderr";
+pub const RECORD: &str = "record";
+pub const STDOUT: &str = "stdout";
+pub const STDERR: &str = "stderr";
 
 pub struct Launcher {
     pub plan: Plan,

@@ -25,6 +25,7 @@ mod trial;
 mod trials;
 mod verdict;
 
+pub use launch::{RECORD, STDERR, STDOUT};
 pub use outcome::Outcome;
 pub use state::{FILE, is_in_progress, is_sweep, progress};
 pub use table::counted;

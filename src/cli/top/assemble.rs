@@ -98,7 +98,7 @@ impl Rows {
                 let rank = (entry.rank != u32::MAX).then_some(entry.rank);
                 let proc = format!("{}-{}-{}", entry.pid_ns, entry.pid, entry.started);
                 let who = Who { job: job.name.clone(), rank, pid: entry.pid, proc };
-                let unseen = Exit { kind: ExitKind::Unseen, code: None, signal: None };
+                let unseen = Exit { kind: ExitKind::Unseen, code: None, signal: None, immediate: false };
                 rows.processes.push(empty(who, String::new(), unseen));
                 rows.processes.len() - 1
             });

@@ -16,7 +16,7 @@ type OfDevice = (Metric, fn(&Device) -> u64);
 const JOBS: [OfJob; 8] = [
     (Metric("cupeer_processes_running", "gauge", "Processes that run, by job."), |job, _| job.running as f64),
     (
-        Metric("cupeer_processes_died", "gauge", "Processes that were killed or ended without returning."),
+        Metric("cupeer_processes_died", "gauge", "Processes that were killed or called exit_group."),
         |job, _| job.died as f64,
     ),
     (

@@ -38,7 +38,7 @@ fn process(rank: u32) -> OfProcess {
         program: "/opt/train/bin/trainer".into(),
         rank: Some(rank),
         devices: vec![device(0), device(1)],
-        exit: Exit { kind: ExitKind::Running, code: None, signal: None },
+        exit: Exit { kind: ExitKind::Running, code: None, signal: None, immediate: false },
         counts: Counts { calls, failed: 0 },
         recent: Counts { calls: 10, failed: 0 },
         is_complete: true,
@@ -80,7 +80,7 @@ fn troubled(count: u32) -> Document {
         ("cuIpcOpenMemHandle_v2".into(), 4002, Some(12_345_000_000)),
         ("cuCtxSynchronize".into(), 4090, Some(90_000)),
     ];
-    job.processes[1].exit = Exit { kind: ExitKind::Signal, code: None, signal: Some(9) };
+    job.processes[1].exit = Exit { kind: ExitKind::Signal, code: None, signal: Some(9), immediate: false };
     job.processes[3].counts.failed = 3;
     job.processes[3].is_complete = false;
     for (i, process) in job.processes.iter_mut().enumerate() {

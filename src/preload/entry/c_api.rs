@@ -16,7 +16,9 @@ pub extern "C" fn cupeer_version() -> *const c_char {
 
 /// Writes `text` into the log and the record, to mark a place in them.
 ///
-/// Returns 1 if it was written to either, 0 if there is neither or it cannot be written, and -1 if `text` is NULL.
+/// Before the first recorded call of the process the record has not begun; the last 128 marks are kept for it until then.
+///
+/// Returns 1 if it was written to either or is kept, 0 if there is neither or it cannot be written, and -1 if `text` is NULL.
 ///
 /// # Safety
 ///

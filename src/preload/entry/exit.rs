@@ -66,7 +66,7 @@ pub unsafe extern "C" fn _Exit(status: c_int) -> ! {
 
 fn leave(status: c_int, next: &AtomicUsize) -> ! {
     check::say_held();
-    record::ends(End::Returned(status as u8));
+    record::ends(End::Left(status as u8));
     let next = next.load(Relaxed);
     if next != 0 {
         // SAFETY: the address of a function of this name, which has this type.

@@ -1,6 +1,6 @@
 //! What runs unasked: next to nothing when the library is loaded, and a search for escapes when it is unloaded.
 
-use super::{exit, exports};
+use super::{exec, exit, exports, wait};
 use crate::check;
 use crate::fault::inject;
 use crate::log::status;
@@ -30,6 +30,8 @@ fn at_load() {
     runtime::look();
     deep::begin();
     exit::begin();
+    exec::begin();
+    wait::begin();
     status::loaded();
     let settings = settings::get();
     if settings.record.is_some() || settings.log.is_some() {

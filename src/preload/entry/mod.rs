@@ -3,7 +3,9 @@
 
 mod arch;
 pub mod c_api;
+pub mod exec;
 pub mod exit;
 mod exports;
 mod init;
 mod nvtx;
+pub mod wait;

@@ -114,13 +114,18 @@ pub fn c_path(path: &Path) -> &CStr {
 /// The directory of this process's record.
 pub fn directory() -> Result<Directory, c_int> {
     let record = settings::get().record.as_ref().ok_or(libc::ENOENT)?;
-    let pid = process::owner();
-    let mut path = [0; PATH_MAX];
-    files::expand(&record.directory, pid, &mut path).ok_or(libc::ENAMETOOLONG)?;
-    let directory = Directory { path, mode: if record.shared { 0o660 } else { OWN } };
-    make(&path, record.shared);
+    let directory = named().ok_or(libc::ENAMETOOLONG)?;
+    make(&directory.path, record.shared);
     share_key(&directory)?;
     Ok(directory)
+}
+
+/// The same, whether or not it is there; `None` where none is asked for, or its path is too long.
+pub fn named() -> Option<Directory> {
+    let record = settings::get().record.as_ref()?;
+    let mut path = [0; PATH_MAX];
+    files::expand(&record.directory, process::owner(), &mut path)?;
+    Some(Directory { path, mode: if record.shared { 0o660 } else { OWN } })
 }
 
 /// The mode of files that are only for the user.

@@ -34,7 +34,13 @@ pub fn has_died(entry: &Entry) -> Option<Confidence> {
         End::Signal(_) => Some(Confidence::Certain),
         // It may have become another program, which has ended well since.
         End::Unseen => Some(Confidence::Inferred),
-        End::Returned(_) | End::ReturnedSomething | End::Untold => None,
+        End::ExecutedSignal(_)
+        | End::ExecutedReturned(_)
+        | End::Executed
+        | End::Returned(_)
+        | End::Left(_)
+        | End::ReturnedSomething
+        | End::Untold => None,
     }
 }
 

@@ -5,6 +5,7 @@
 pub mod closed;
 mod closing;
 pub mod directory;
+pub mod ended_child;
 pub mod importers;
 pub mod ledger;
 pub mod live;

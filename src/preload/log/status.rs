@@ -107,6 +107,11 @@ pub fn record_lost() {
     count(|status| &status.record_lost);
 }
 
+/// Counts a process that goes without a record.
+pub fn unrecorded() {
+    count(|status| &status.unrecorded);
+}
+
 /// Whether a process of this run lost its record, or a part of it.
 pub fn is_record_lost() -> bool {
     let mut is_lost = false;

@@ -86,6 +86,12 @@ fn text(file: &File, name: &str, value: &[u8]) {
     entry(file, meta::TEXT, &[name.as_bytes(), b"\0", value]);
 }
 
+/// Says which program the process is about to become, and when.
+pub fn becomes(file: &File, program: &[u8]) {
+    let now = Short::<24>::new(format_args!("{} ", clock::now()));
+    entry(file, meta::TEXT, &[meta::BECAME.as_bytes(), b"\0", now.text().as_bytes(), program]);
+}
+
 /// Describes the part of a library that a call came from.
 pub fn library(object: &Object, part: &Range<usize>) {
     let Some(file) = process::current() else { return };

@@ -5,6 +5,7 @@ use super::process;
 use crate::sys::arch;
 use crate::sys::clock as system_clock;
 use crate::sys::every_call::EVERY_CALL;
+use crate::sys::files;
 use crate::sys::lock::Lock;
 use core::mem::offset_of;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -16,8 +17,12 @@ pub fn now() -> u64 {
     if EVERY_CALL.by_counter.load(Relaxed) { arch::ticks() } else { system_clock::now() }
 }
 
-/// Chooses the clock, and says which.
-pub fn choose(source: &[u8]) -> u32 {
+/// Chooses the clock as the kernel has chosen its own, and says which.
+pub fn choose() -> u32 {
+    let mut source = [0; 32];
+    let path = c"/sys/devices/system/clocksource/clocksource0/current_clocksource";
+    let length = files::read(path, &mut source).unwrap_or(0);
+    let source = &source[..length];
     let by_counter = source.trim_ascii_end() == arch::COUNTER;
     EVERY_CALL.by_counter.store(by_counter, Relaxed);
     if by_counter { clock::COUNTER } else { clock::MONOTONIC }

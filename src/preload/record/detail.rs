@@ -30,7 +30,15 @@ impl Detail {
         detail.append(slot::DETAIL, number);
     }
 
-    fn append(&self, state: u8, start: u64) -> bool {
+    /// A text of the program's own.
+    pub fn of_text(text: &[u8]) -> Detail {
+        let mut detail = Detail { bytes: [0; ROOM], length: 0 };
+        detail.item(detail::TEXT, 0, text);
+        detail
+    }
+
+    /// Puts it into the thread's stream where it is not empty. Says whether it could.
+    pub fn append(&self, state: u8, start: u64) -> bool {
         if self.length == 0 {
             return true;
         }
@@ -164,7 +172,5 @@ pub fn item_of(number: u64, tag: u8, bytes: &[u8]) {
 
 /// Puts a mark into the thread's stream.
 pub fn mark(text: &[u8]) -> bool {
-    let mut detail = Detail { bytes: [0; ROOM], length: 0 };
-    detail.item(detail::TEXT, 0, text);
-    detail.append(slot::MARK, clock::now())
+    Detail::of_text(text).append(slot::MARK, clock::now())
 }

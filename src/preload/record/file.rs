@@ -3,7 +3,7 @@
 //! Every byte that is written through a mapping was allocated before, because a write to a hole on a full disk
 //! is a SIGBUS. What cannot be had is an errno, and costs only events.
 
-use super::{clock, stream};
+use super::{clock, early, stream};
 use crate::job::directory::{Directory, Path, c_path};
 use crate::log::{message, status};
 use crate::settings::{self, key};
@@ -204,11 +204,8 @@ impl File {
             file.map(0, BLOCK)?
         };
         let header = mapped.cast::<Header>();
-        let mut source = [0; 32];
-        let path_of_source = c"/sys/devices/system/clocksource/clocksource0/current_clocksource";
-        let length = files::read(path_of_source, &mut source).unwrap_or(0);
-        let clock = clock::choose(&source[..length]);
-        let first = clock::moment();
+        let clock = clock::choose();
+        let (now, early) = (clock::moment(), early::first());
         let key = key::get();
         // SAFETY: mapped above, long enough, and nobody else's yet. getppid and getuid have no preconditions.
         unsafe {
@@ -225,8 +222,8 @@ impl File {
                 started: identity.started,
                 image,
                 uid: libc::getuid(),
-                first,
-                last: first,
+                first: early.unwrap_or(now),
+                last: now,
                 next_block: 1,
                 ring_blocks,
                 lost: 0,
@@ -289,12 +286,16 @@ impl File {
 
     /// Says how the process ends, where it is this one: a child of vfork has our memory, and an end of its own.
     pub fn ends(&self, end: End) {
-        // SAFETY: the header is mapped for good, and its number does not change; getpid has no preconditions.
-        let is_ours = unsafe { (*self.header).pid == libc::getpid() as u32 };
-        if is_ours {
+        if self.is_own() {
             // SAFETY: as above; the field is aligned, and used only as an atomic.
             unsafe { AtomicU32::from_ptr(&raw mut (*self.header).end) }.store(end.word(), Relaxed);
         }
+    }
+
+    /// Whether it is this process's: a child of vfork has its parent's memory.
+    pub fn is_own(&self) -> bool {
+        // SAFETY: the header is mapped for good, and its number does not change; getpid has no preconditions.
+        unsafe { (*self.header).pid == libc::getpid() as u32 }
     }
 
     /// Counts events that could not be kept.

@@ -12,6 +12,7 @@
 pub mod about;
 pub mod clock;
 pub mod detail;
+mod early;
 pub mod file;
 mod functions_of_python;
 mod libraries;
@@ -708,6 +709,19 @@ pub fn ends(end: End) {
     }
 }
 
+/// Whether this process has a record: a child of vfork only shares the memory of one that has.
+pub fn is_own() -> bool {
+    process::current().is_some_and(file::File::is_own)
+}
+
+/// Says in the record that this process is about to become another program.
+pub fn becomes(program: &[u8]) {
+    if let Some(file) = process::current().filter(|file| file.is_own()) {
+        about::becomes(file, program);
+        file.ends(End::Executed);
+    }
+}
+
 /// Whether calls of this process are missing from its record.
 pub fn has_losses() -> bool {
     process::current().is_some_and(file::File::has_losses)
@@ -718,9 +732,17 @@ pub fn note_time() {
     clock::note();
 }
 
-/// Puts a mark of the program's into the record. Says whether there is one.
+/// Puts a mark of the program's into the record, or keeps it for one that has not begun. Says whether it could.
 pub fn mark(text: &[u8]) -> bool {
-    has_record() && detail::mark(text)
+    if has_record() {
+        return detail::mark(text);
+    }
+    let is_kept = process::may_begin() && early::keep(text);
+    // Begun meanwhile by another thread, which has looked for marks already.
+    if is_kept && process::current().is_some() {
+        process::attach();
+    }
+    is_kept
 }
 
 /// Gives the record of a process of a large job its name: there is something to tell of it, although it shares nothing.

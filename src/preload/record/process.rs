@@ -4,8 +4,8 @@
 //! copy; where both differ, the thread has no window in this record yet. A child of vfork shares our memory, and
 //! counts as us.
 
-use super::about;
 use super::file::{File, REST};
+use super::{about, early};
 use crate::job::{directory, live};
 use crate::log::{message, status};
 use crate::settings;
@@ -30,6 +30,11 @@ static FILE: AtomicPtr<File> = AtomicPtr::new(ptr::null_mut());
 pub fn current() -> Option<&'static File> {
     // SAFETY: files are never freed.
     has_record().then(|| unsafe { FILE.load(Acquire).as_ref() }).flatten()
+}
+
+/// Whether a record is asked for and may still begin.
+pub fn may_begin() -> bool {
+    settings::get().record.is_some() && epoch() == 0
 }
 
 /// When the next attempt is due to make a record after one has failed for want of something that may come back, on the
@@ -128,6 +133,7 @@ pub fn attach() -> bool {
         }
         if let Some(file) = current() {
             join(file);
+            early::flush();
             return true;
         }
         if system_clock::now() < RESTS_UNTIL.load(Relaxed) {
@@ -256,6 +262,9 @@ fn page() -> Result<&'static AtomicU64, i32> {
 fn give_up(error: i32) {
     static SAID: AtomicBool = AtomicBool::new(false);
     status::record_lost();
+    if !is_passing(error) {
+        status::unrecorded();
+    }
     if SAID.swap(true, Relaxed) {
         return;
     }

@@ -154,7 +154,7 @@ impl Page<'_> {
                 ExitKind::Running => self.since(self.report.record.ended_ns),
                 _ => row.until_ns,
             },
-            how: endings::how(process.exit),
+            how: endings::ended(process),
             state: self.state(process),
         };
         all.map(row).collect()
@@ -169,7 +169,7 @@ impl Page<'_> {
         for (place, process) in self.report.processes.iter().enumerate().filter(|_| is_many) {
             let state = self.state(process);
             if matches!(state, Fate::Running | Fate::Ended) && !told.contains(&*process.proc) {
-                alike.entry((state, endings::how(process.exit), &process.program)).or_default().push(place);
+                alike.entry((state, endings::ended(process), &process.program)).or_default().push(place);
             }
         }
         let all = alike.into_values().filter(|group| group.len() >= FEWEST_ALIKE);

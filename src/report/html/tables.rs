@@ -34,7 +34,7 @@ impl Page<'_> {
                 text(&process.host),
                 ordered(self.brief.names.pid(process), process.pid.into()),
                 text(program(process)),
-                text(endings::how(process.exit)),
+                text(endings::ended(process)),
                 count(process.events),
                 process.last_call.as_ref().map_or_else(none, |call| self.at(call.at_ns)),
                 process.last_call.as_ref().map_or_else(none, |call| text(&*call.function)),

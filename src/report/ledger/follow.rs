@@ -4,7 +4,9 @@
 //! Calls come in the order in which they began. What a call takes (a handle, a mapping) it has when it returns;
 //! what it gives up it no longer has when it begins. So calls that take wait until one comes that began after
 //! they had returned, and calls that give up count at once: an address that one thread closes and another gets
-//! anew in the meantime stays apart.
+//! anew in the meantime stays apart. What a call gives up although nobody has it was taken by one that waits: processors do not
+//! read their counters in the order of the program, so that the end of the one can be later than the begin of the other, which
+//! another thread makes with what the first has returned.
 
 use super::super::faults::is_done_all_the_same;
 use super::super::model::Uuid;
@@ -241,6 +243,9 @@ impl Follower {
     }
 
     fn close(&mut self, ledger: &mut Ledger, kind: Object, address: u64, done: Ended, for_good: bool) {
+        if !self.opened.contains_key(&(kind, address)) {
+            self.take_late(ledger, (kind, address), false);
+        }
         if let Occupied(held) = self.opened.entry((kind, address)) {
             let is_over = held.get().import(ledger).close(done, for_good);
             // Each import of an allocation has a handle of its own, and that is gone.
@@ -251,6 +256,9 @@ impl Follower {
     }
 
     fn end(&mut self, ledger: &mut Ledger, kind: Object, address: u64, done: Ended) {
+        if !self.exported.contains_key(&(kind, address)) {
+            self.take_late(ledger, (kind, address), true);
+        }
         for held in self.exported.remove(&(kind, address)).into_iter().flatten() {
             ledger.handles[held.handle as usize].end(done);
         }

@@ -57,6 +57,16 @@ impl Follower {
         }
     }
 
+    /// Takes what waits of a place that a call gives up, although nothing is there yet.
+    pub(super) fn take_late(&mut self, ledger: &mut Ledger, place: (Object, u64), exported: bool) {
+        let is_it =
+            |(_, taken): &(u64, Taken)| (taken.kind, taken.address) == place && taken.exported == exported;
+        if let Some(index) = self.waiting.iter().position(is_it) {
+            let (_, taken) = self.waiting.swap_remove(index);
+            self.take(ledger, taken);
+        }
+    }
+
     fn take(&mut self, ledger: &mut Ledger, taken: Taken) {
         let number = ledger.number(self.realm, taken.kind, taken.handle);
         let place = (taken.kind, taken.address);

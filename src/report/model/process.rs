@@ -51,6 +51,9 @@ pub struct Process {
     pub lost: u64,
     /// How it ended, or that it runs.
     pub exit: Exit,
+    /// The program that it became, where it executed one in its own place: it ended as `exit` says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub became: Option<String>,
     /// When its recording began.
     pub began_ns: u64,
     /// Its last call.
@@ -74,6 +77,9 @@ pub struct Exit {
     pub code: Option<u8>,
     /// The number of the signal that ended it, where one did.
     pub signal: Option<u8>,
+    /// Whether `_exit` ended it: nothing was done that is done at an exit.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub immediate: bool,
 }
 
 /// The ways in which a process ends.
@@ -86,9 +92,9 @@ pub enum ExitKind {
     Returned,
     /// A signal ended it.
     Signal,
-    /// It ended without returning, and nobody saw how: it was killed, or became a program that did not reach the driver.
+    /// It was killed, or ended by a system call of its own, and nobody saw how.
     Died,
-    /// It became another program, of which there is a record as well.
+    /// It became another program.
     Executed,
     /// It has ended, and its record does not say how: an older version made it.
     Gone,
@@ -99,13 +105,19 @@ pub enum ExitKind {
 impl Exit {
     /// From whether it runs, what its record says of its end, and whether it has become another program.
     pub fn of(alive: Option<bool>, end: End, is_another: bool) -> Exit {
-        let of = |kind| Exit { kind, code: None, signal: None };
+        let of = |kind| Exit { kind, code: None, signal: None, immediate: false };
         match (alive, end) {
             (Some(true), _) => of(ExitKind::Running),
             _ if is_another => of(ExitKind::Executed),
-            (_, End::Returned(code)) => Exit { code: Some(code), ..of(ExitKind::Returned) },
+            (_, End::Executed) => of(ExitKind::Executed),
+            (_, End::Returned(code) | End::ExecutedReturned(code)) => {
+                Exit { code: Some(code), ..of(ExitKind::Returned) }
+            }
+            (_, End::Left(code)) => Exit { code: Some(code), immediate: true, ..of(ExitKind::Returned) },
             (_, End::ReturnedSomething) => of(ExitKind::Returned),
-            (_, End::Signal(signal)) => Exit { signal: Some(signal), ..of(ExitKind::Signal) },
+            (_, End::Signal(signal) | End::ExecutedSignal(signal)) => {
+                Exit { signal: Some(signal), ..of(ExitKind::Signal) }
+            }
             (Some(false), End::Unseen) => of(ExitKind::Died),
             (Some(false), End::Untold) => of(ExitKind::Gone),
             (None, End::Unseen | End::Untold) => of(ExitKind::Unseen),

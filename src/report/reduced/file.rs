@@ -45,15 +45,20 @@ pub fn is_named(path: &Path) -> bool {
     path.as_os_str().as_encoded_bytes().ends_with(SUFFIX.as_bytes())
 }
 
-/// Whether a file is one, by its name or by how it begins.
-pub fn is_one(path: &Path) -> bool {
+/// Whether a file begins as one.
+pub fn is_written(path: &Path) -> bool {
     let begins = || {
         let mut begin = [0; BEGIN.len()];
         let mut text = GzDecoder::new(plain::open(path, Links::Followed).ok()?);
         text.read_exact(&mut begin).ok()?;
         Some(begin == *BEGIN)
     };
-    path.is_file() && (is_named(path) || begins() == Some(true))
+    begins() == Some(true)
+}
+
+/// Whether a file is one, by its name or by how it begins.
+pub fn is_one(path: &Path) -> bool {
+    path.is_file() && (is_named(path) || is_written(path))
 }
 
 impl Reduced {

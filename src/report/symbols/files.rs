@@ -7,10 +7,10 @@
 //! without a build id counts only on the host of the record, and where it is older than the record.
 
 use super::is_libc;
+use super::limited::{Limited, MOST_OF_HEADERS};
 use super::lines::{Lines, MOST_BYTES, Without};
 use super::table::{self, Table, Unusable};
 use object::Object;
-use object::read::ReadCache;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
@@ -143,7 +143,7 @@ impl Files {
 
     /// The file with what several files have in common (`.gnu_debugaltlink`), which `dwz` has taken out of this one.
     fn shared(&self, file: &File, path: &Path) -> Option<File> {
-        let link = |elf: &object::File<'_, &ReadCache<File>>| {
+        let link = |elf: &object::File<'_, &Limited>| {
             let (name, build_id) = elf.gnu_debugaltlink().ok()??;
             Some((name.to_vec(), build_id.to_vec()))
         };
@@ -157,7 +157,7 @@ impl Files {
 }
 
 /// Asks an ELF file.
-fn in_elf<T>(file: &File, ask: impl FnOnce(&object::File<'_, &ReadCache<File>>) -> Option<T>) -> Option<T> {
-    let data = ReadCache::new(file.try_clone().ok()?);
+fn in_elf<T>(file: &File, ask: impl FnOnce(&object::File<'_, &Limited>) -> Option<T>) -> Option<T> {
+    let data = Limited::new(file.try_clone().ok()?, MOST_OF_HEADERS);
     ask(&object::File::parse(&data).ok()?)
 }

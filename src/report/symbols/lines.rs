@@ -6,11 +6,12 @@
 //! Sections are read, not mapped, because truncating a mapped file would kill us. Those of the largest libraries have
 //! gigabytes, most of which no address leads to: beyond a limit, only the units that are asked for are read ([`super::units`]).
 
+use super::limited::{Limited, MOST_OF_HEADERS};
 use super::units::Units;
 use super::{LONGEST_NAME, demangle, short};
 use addr2line::{Context, Location};
 use gimli::{Dwarf, EndianArcSlice, LittleEndian, SectionId};
-use object::read::{CompressedData, CompressedFileRange, CompressionFormat, ReadCache};
+use object::read::{CompressedData, CompressedFileRange, CompressionFormat};
 use object::{Object, ObjectSection};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -85,7 +86,7 @@ pub struct Sections<'a> {
 impl<'a> Sections<'a> {
     /// Finds the debugging information of a file.
     pub fn of(file: &'a File) -> Result<Sections<'a>, Without> {
-        let data = ReadCache::new(file.try_clone().map_err(unreadable)?);
+        let data = Limited::new(file.try_clone().map_err(unreadable)?, MOST_OF_HEADERS);
         let elf = object::File::parse(&data).map_err(unreadable)?;
         let mut all = Vec::new();
         for id in NEEDED {
@@ -102,9 +103,13 @@ impl<'a> Sections<'a> {
         self.bytes_of(|_| true)
     }
 
-    /// How much there is of some sections.
+    /// How much there is of some sections, in the file or when it is decompressed.
     pub fn bytes_of(&self, which: impl Fn(SectionId) -> bool) -> u64 {
-        let sizes = self.all.iter().filter(|(id, _)| which(*id)).map(|(_, range)| range.uncompressed_size);
+        let sizes = self
+            .all
+            .iter()
+            .filter(|(id, _)| which(*id))
+            .map(|(_, range)| range.uncompressed_size.max(range.compressed_size));
         sizes.fold(0, u64::saturating_add)
     }
 

@@ -6,6 +6,7 @@
 
 mod demangle;
 mod files;
+pub mod limited;
 mod lines;
 mod packed;
 mod short;

@@ -4,10 +4,10 @@
 //! million functions and a hundred megabytes of names: names are read when they are asked for. Files are read, not
 //! mapped, because truncating a mapped file would kill us.
 
+use super::limited::{Limited, MOST_OF_HEADERS, MOST_OF_SYMBOLS};
 use cupeer_record::plain::{self, Links};
 use object::LittleEndian;
 use object::elf::{self, FileHeader64};
-use object::read::ReadCache;
 use object::read::elf::{FileHeader, ProgramHeader, SectionHeader, Sym};
 use std::fmt;
 use std::fs::File;
@@ -72,7 +72,7 @@ pub fn open(path: &Path, build_id: &[u8], older_than: Option<SystemTime>) -> Res
     if older_than.is_some_and(|time| SystemTime::UNIX_EPOCH + put >= time) {
         return Err(Unusable::Changed);
     }
-    let data = ReadCache::new(file.try_clone().map_err(unreadable)?);
+    let data = Limited::new(file.try_clone().map_err(unreadable)?, MOST_OF_HEADERS);
     let header = Elf::parse(&data)?;
     if header.endian()? != LE {
         return Err(Unusable::NotElf);
@@ -113,7 +113,7 @@ impl Table {
     /// Reads the functions of a file that [`open`] has opened.
     pub fn read(file: &File) -> Result<Table, Unusable> {
         let unreadable = |error: std::io::Error| Unusable::Unreadable(error.to_string());
-        let data = ReadCache::new(file.try_clone().map_err(unreadable)?);
+        let data = Limited::new(file.try_clone().map_err(unreadable)?, MOST_OF_SYMBOLS);
         let header = Elf::parse(&data)?;
         let mut table = Table { symbols: Vec::new(), names: Vec::new(), is_whole: false };
         let sections = header.sections(LE, &data)?;
@@ -223,10 +223,7 @@ fn rank(binding: elf::SymbolBind) -> u8 {
 }
 
 /// The build id of a file. Files that hold nothing but symbols keep only their sections.
-fn build_id_of<'data>(
-    header: &'data Elf,
-    data: &'data ReadCache<File>,
-) -> Result<Option<&'data [u8]>, Unusable> {
+fn build_id_of<'data>(header: &'data Elf, data: &'data Limited) -> Result<Option<&'data [u8]>, Unusable> {
     let sections = header.section_headers(LE, data)?.iter().map(|section| section.notes(LE, data));
     let segments = header.program_headers(LE, data)?.iter().map(|segment| segment.notes(LE, data));
     for mut notes in sections.chain(segments).filter_map(|notes| notes.ok()?) {

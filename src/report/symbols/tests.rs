@@ -1,6 +1,7 @@
 //! What is named, and what must not be.
 
 mod lines;
+mod sizes;
 
 use super::{PackedSymbols, SourceLine, Symbol, Symbols};
 use cupeer_record::Library;

@@ -30,12 +30,15 @@ pub fn ending(exit: Exit) -> String {
 /// How a process ended, in words.
 pub fn how(exit: Exit) -> String {
     match exit {
+        Exit { kind: ExitKind::Returned, code: Some(code), immediate: true, .. } => {
+            format!("exit status {code} by _exit")
+        }
         Exit { kind: ExitKind::Returned, code: Some(code), .. } => format!("exit status {code}"),
         Exit { kind: ExitKind::Returned, .. } => "returned".into(),
         Exit { kind: ExitKind::Signal, signal, .. } => {
             format!("was killed by {}", signal_name(signal.unwrap_or(0).into()))
         }
-        Exit { kind: ExitKind::Died, .. } => "ended without returning".into(),
+        Exit { kind: ExitKind::Died, .. } => "was killed or called exit_group".into(),
         Exit { kind: ExitKind::Running, .. } => "runs".into(),
         Exit { kind: ExitKind::Executed, .. } => "became another program".into(),
         Exit { kind: ExitKind::Gone, .. } => "has ended, nobody saw how".into(),
@@ -43,10 +46,23 @@ pub fn how(exit: Exit) -> String {
     }
 }
 
+/// How a process ended, in words, with the program that it became.
+pub fn ended(process: &Process) -> String {
+    match (&process.became, process.exit.kind) {
+        (None, _) => how(process.exit),
+        (Some(program), ExitKind::Executed) => format!("became {}", clean(program)),
+        (Some(program), _) => format!("became {}: {}", clean(program), how(process.exit)),
+    }
+}
+
 /// How a process died; `None` where it returned, runs, or that is not known.
 pub fn death(process: &Process) -> Option<String> {
     // Who ends so because of a fault plan, does what was asked for.
-    if process.is_stopped_on_purpose() { None } else { killed(process.exit) }
+    if process.is_stopped_on_purpose() || killed(process.exit).is_none() {
+        None
+    } else {
+        Some(ended(process))
+    }
 }
 
 fn killed(exit: Exit) -> Option<String> {

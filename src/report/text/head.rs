@@ -110,7 +110,7 @@ fn state(process: &Process) -> (u8, &'static str) {
         Exit { kind: ExitKind::Returned, code: Some(1..), .. } => (2, "ended with a failure"),
         Exit { kind: ExitKind::Returned | ExitKind::Executed | ExitKind::Gone, .. } => (1, "ended"),
         Exit { kind: ExitKind::Signal, .. } => (3, "killed by a signal"),
-        Exit { kind: ExitKind::Died, .. } => (4, "ended without returning"),
+        Exit { kind: ExitKind::Died, .. } => (4, "killed, or called exit_group"),
         Exit { kind: ExitKind::Unseen, .. } => (5, "which may still run or have ended"),
     }
 }

@@ -16,6 +16,14 @@ pub enum End {
     ReturnedSomething,
     /// This signal ended it.
     Signal(u8),
+    /// `_exit` ended it with this exit status, without what `exit` does first.
+    Left(u8),
+    /// It was about to become another program. If it made a call later, it did not.
+    Executed,
+    /// The program that it became returned this exit status.
+    ExecutedReturned(u8),
+    /// This signal ended the program that it became.
+    ExecutedSignal(u8),
 }
 
 /// What a new record has in the field.
@@ -23,6 +31,11 @@ pub const UNSEEN: u32 = 1 << 8;
 const RETURNED: u32 = 2 << 8;
 const RETURNED_SOMETHING: u32 = 3 << 8;
 const SIGNAL: u32 = 4 << 8;
+const LEFT: u32 = 5 << 8;
+/// What [`End::Executed`] has in the field.
+pub const EXECUTED: u32 = 6 << 8;
+const EXECUTED_RETURNED: u32 = 7 << 8;
+const EXECUTED_SIGNAL: u32 = 8 << 8;
 
 impl End {
     /// What stands in the field.
@@ -33,6 +46,21 @@ impl End {
             End::Returned(status) => RETURNED | status as u32,
             End::ReturnedSomething => RETURNED_SOMETHING,
             End::Signal(signal) => SIGNAL | signal as u32,
+            End::Left(status) => LEFT | status as u32,
+            End::Executed => EXECUTED,
+            End::ExecutedReturned(status) => EXECUTED_RETURNED | status as u32,
+            End::ExecutedSignal(signal) => EXECUTED_SIGNAL | signal as u32,
+        }
+    }
+
+    /// This end, as somebody has seen it from outside, of a process whose record says `told`.
+    pub const fn seen_of(self, told: End) -> End {
+        match (told, self) {
+            // Nobody can see that from outside.
+            (End::Left(status), End::Returned(seen)) if status == seen => told,
+            (End::Executed, End::Returned(status)) => End::ExecutedReturned(status),
+            (End::Executed, End::Signal(signal)) => End::ExecutedSignal(signal),
+            _ => self,
         }
     }
 
@@ -44,6 +72,10 @@ impl End {
             RETURNED => End::Returned(low),
             RETURNED_SOMETHING => End::ReturnedSomething,
             SIGNAL => End::Signal(low),
+            LEFT => End::Left(low),
+            EXECUTED => End::Executed,
+            EXECUTED_RETURNED => End::ExecutedReturned(low),
+            EXECUTED_SIGNAL => End::ExecutedSignal(low),
             _ => End::Unseen,
         }
     }
@@ -62,9 +94,21 @@ mod tests {
             End::Returned(255),
             End::ReturnedSomething,
             End::Signal(9),
+            End::Left(3),
+            End::Executed,
+            End::ExecutedReturned(1),
+            End::ExecutedSignal(15),
         ] {
             assert_eq!(End::of(end.word()), end);
         }
         assert_eq!(End::of(77 << 8), End::Unseen);
+    }
+
+    #[test]
+    fn what_only_the_process_knows_is_kept() {
+        assert_eq!(End::Returned(3).seen_of(End::Left(3)), End::Left(3));
+        assert_eq!(End::Signal(9).seen_of(End::Left(3)), End::Signal(9), "killed while it left");
+        assert_eq!(End::Returned(3).seen_of(End::Executed), End::ExecutedReturned(3));
+        assert_eq!(End::Returned(3).seen_of(End::Unseen), End::Returned(3));
     }
 }

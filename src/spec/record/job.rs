@@ -19,6 +19,9 @@ pub const STARTED: &str = "started";
 /// A line for each run some of whose processes could not record everything: how many.
 pub const LOST: &str = "lost";
 
+/// The same for those of them that have no record.
+pub const MISSING: &str = "missing";
+
 /// The digits of the key in the text of the file, or in a line of it.
 pub fn key_in(text: &[u8]) -> Option<&[u8]> {
     text.split(|byte| *byte == b'\n').find_map(|line| {

@@ -31,6 +31,8 @@ pub const INITIALIZED_BY: &str = "initialized-by";
 pub const DEVICES_FROM: &str = "devices-from";
 /// The name of a sentence: what of the process could not be recorded, and why.
 pub const MISSING: &str = "missing";
+/// The name of a text: when the process was about to become another program, on the record's clock, and which.
+pub const BECAME: &str = "became";
 /// An argument of the program, in order.
 pub const ARGUMENT: u16 = 2;
 /// A variable of the environment, `NAME=value`: those that decide what CUDA programs do.

@@ -393,6 +393,26 @@ pub unsafe extern "C" fn forward_asynchronously() {
     )
 }
 
+/// Calls `note(first argument, second argument)`, then jumps to the address that it gives, with all arguments as they were: those
+/// of functions with variable arguments as well.
+macro_rules! noting_entry {
+    ($note:path) => {
+        core::arch::naked_asm!(
+            ".cfi_startproc",
+            $crate::sys::arch::common_asm!(begin_frame),
+            $crate::sys::arch::common_asm!(push_arguments),
+            "bl {note}",
+            "mov x16, x0",
+            $crate::sys::arch::common_asm!(load_arguments),
+            $crate::sys::arch::common_asm!(leave_frame),
+            "br x16",
+            ".cfi_endproc",
+            note = sym $note,
+        )
+    };
+}
+pub(crate) use noting_entry;
+
 /// Calls `decide(handle, name, return address, third argument)`, then either jumps to the address in its first word with
 /// everything as the caller left it, so that the real function sees the real caller, or, where that is
 /// null, returns its second word. The thread cannot be cancelled in there: see [`asynchronous`].

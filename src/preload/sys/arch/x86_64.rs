@@ -303,6 +303,29 @@ pub unsafe extern "C" fn forward_asynchronously() {
     )
 }
 
+/// Calls `note(first argument, second argument)`, then jumps to the address that it gives, with all arguments as they were: those
+/// of functions with variable arguments as well.
+macro_rules! noting_entry {
+    ($note:path) => {
+        core::arch::naked_asm!(
+            ".cfi_startproc",
+            $crate::sys::arch::common_asm!(begin_frame),
+            $crate::sys::arch::common_asm!(push_arguments),
+            "call {note}",
+            "mov r11, rax",
+            $crate::sys::arch::common_asm!(load_arguments),
+            // None of them are in vector registers.
+            "xor eax, eax",
+            "leave",
+            ".cfi_def_cfa rsp, 8",
+            "jmp r11",
+            ".cfi_endproc",
+            note = sym $note,
+        )
+    };
+}
+pub(crate) use noting_entry;
+
 /// Calls `decide(handle, name, return address, third argument)`, then either jumps to the address in its first word with
 /// everything as the caller left it, so that the real function sees the real caller, or, where that is
 /// null, returns its second word. The thread cannot be cancelled in there: see [`asynchronous`].

@@ -1,0 +1,135 @@
+//! The end of children that a signal killed: they cannot say so in their records, and who waits for them learns the signal.
+
+use crate::job::ended_child;
+use crate::resolve::dlsym;
+use crate::settings;
+use crate::sys::guard::guarded;
+use core::ffi::{c_int, c_void};
+use core::ptr;
+use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use libc::{id_t, idtype_t, pid_t, siginfo_t};
+
+static WAIT: AtomicUsize = AtomicUsize::new(0);
+static WAITPID: AtomicUsize = AtomicUsize::new(0);
+static WAIT3: AtomicUsize = AtomicUsize::new(0);
+static WAIT4: AtomicUsize = AtomicUsize::new(0);
+static WAITID: AtomicUsize = AtomicUsize::new(0);
+
+/// Finds the next definitions.
+pub fn begin() {
+    for (name, place) in [
+        (c"wait", &WAIT),
+        (c"waitpid", &WAITPID),
+        (c"wait3", &WAIT3),
+        (c"wait4", &WAIT4),
+        (c"waitid", &WAITID),
+    ] {
+        place.store(dlsym::real(libc::RTLD_NEXT, name), Relaxed);
+    }
+}
+
+/// The next definition of a function.
+macro_rules! next {
+    ($place:expr, $type:ty, $missing:expr) => {
+        match $place.load(Relaxed) {
+            0 => return $missing,
+            // SAFETY: the address of a function of this name, which has this type.
+            address => unsafe { core::mem::transmute::<usize, $type>(address) },
+        }
+    };
+}
+
+/// Calls `work` with a place for a status, which is the program's own where it has one, and notes what came of it.
+fn noting(status: *mut c_int, work: impl FnOnce(*mut c_int) -> pid_t) -> pid_t {
+    let mut own = 0;
+    let place = if status.is_null() { &raw mut own } else { status };
+    let pid = work(place);
+    if pid > 0 {
+        // SAFETY: the call has written there.
+        let status = unsafe { place.read_unaligned() };
+        if libc::WIFSIGNALED(status) {
+            note(pid, libc::WTERMSIG(status));
+        }
+    }
+    pid
+}
+
+#[cold]
+fn note(pid: pid_t, signal: c_int) {
+    if settings::get().record.is_some() {
+        guarded(|| ended_child::killed(pid as u32, signal as u8));
+    }
+}
+
+/// The libc function, interposed.
+///
+/// # Safety
+///
+/// That of libc's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn wait(status: *mut c_int) -> pid_t {
+    let next = next!(WAIT, extern "C-unwind" fn(*mut c_int) -> pid_t, -1);
+    noting(status, |status| next(status))
+}
+
+/// The libc function, interposed.
+///
+/// # Safety
+///
+/// That of libc's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn waitpid(pid: pid_t, status: *mut c_int, options: c_int) -> pid_t {
+    let next = next!(WAITPID, extern "C-unwind" fn(pid_t, *mut c_int, c_int) -> pid_t, -1);
+    noting(status, |status| next(pid, status, options))
+}
+
+/// The libc function, interposed.
+///
+/// # Safety
+///
+/// That of libc's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn wait3(status: *mut c_int, options: c_int, usage: *mut c_void) -> pid_t {
+    let next = next!(WAIT3, extern "C-unwind" fn(*mut c_int, c_int, *mut c_void) -> pid_t, -1);
+    noting(status, |status| next(status, options, usage))
+}
+
+/// The libc function, interposed.
+///
+/// # Safety
+///
+/// That of libc's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn wait4(
+    pid: pid_t,
+    status: *mut c_int,
+    options: c_int,
+    usage: *mut c_void,
+) -> pid_t {
+    let next = next!(WAIT4, extern "C-unwind" fn(pid_t, *mut c_int, c_int, *mut c_void) -> pid_t, -1);
+    noting(status, |status| next(pid, status, options, usage))
+}
+
+/// The libc function, interposed.
+///
+/// # Safety
+///
+/// That of libc's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn waitid(
+    kind: idtype_t,
+    id: id_t,
+    about: *mut siginfo_t,
+    options: c_int,
+) -> c_int {
+    let next = next!(WAITID, extern "C-unwind" fn(idtype_t, id_t, *mut siginfo_t, c_int) -> c_int, -1);
+    let result = next(kind, id, about, options);
+    // SAFETY: after success, what is not null has been filled.
+    if let (0, Some(about)) = (result, unsafe { ptr::NonNull::new(about).map(|about| about.as_ref()) })
+        && matches!(about.si_code, libc::CLD_KILLED | libc::CLD_DUMPED)
+    {
+        // SAFETY: of a child's end, both are filled.
+        note(unsafe { about.si_pid() }, unsafe { about.si_status() });
+    }
+    result
+}

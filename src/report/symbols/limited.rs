@@ -1,0 +1,50 @@
+//! An ELF file of which only so much is read: its headers can claim any size, also one that a sparse file has without taking a
+//! byte of the disk.
+
+use object::read::{ReadCache, ReadRef};
+use std::cell::Cell;
+use std::fs::File;
+use std::ops::Range;
+
+/// The most bytes that are read of headers, notes and links to other files.
+pub const MOST_OF_HEADERS: u64 = 16 << 20;
+
+/// The most bytes that are read for a symbol table: ten million symbols.
+pub const MOST_OF_SYMBOLS: u64 = 256 << 20;
+
+/// The file. What would be read beyond the limit cannot be read.
+pub struct Limited {
+    data: ReadCache<File>,
+    left: Cell<u64>,
+}
+
+impl Limited {
+    /// With so many bytes to read.
+    pub fn new(file: File, most: u64) -> Limited {
+        Limited { data: ReadCache::new(file), left: Cell::new(most) }
+    }
+
+    /// Takes bytes that are about to be read from those that may be.
+    fn take(&self, bytes: u64) -> Result<(), ()> {
+        self.left.set(self.left.get().checked_sub(bytes).ok_or(())?);
+        Ok(())
+    }
+}
+
+impl<'a> ReadRef<'a> for &'a Limited {
+    fn len(self) -> Result<u64, ()> {
+        (&self.data).len()
+    }
+
+    fn read_bytes_at(self, offset: u64, size: u64) -> Result<&'a [u8], ()> {
+        // Before there is memory for it.
+        self.take(size)?;
+        (&self.data).read_bytes_at(offset, size)
+    }
+
+    fn read_bytes_at_until(self, range: Range<u64>, delimiter: u8) -> Result<&'a [u8], ()> {
+        let bytes = (&self.data).read_bytes_at_until(range, delimiter)?;
+        self.take(bytes.len() as u64)?;
+        Ok(bytes)
+    }
+}
