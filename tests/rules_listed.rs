@@ -129,15 +129,10 @@ fn explains_why_a_call_returns_a_result() {
 }
 
 #[test]
-fn page_of_rules_is_current() {
-    current_page("reference/rules", "rules");
-}
-
-#[test]
 fn other_lists_have_no_page() {
     refused(
         &["list", "errors", "--format", "markdown"],
-        "--format markdown works only with 'environment', 'rules' and 'faults'",
+        "--format markdown works only with 'environment' and 'faults'",
     );
 }
 
