@@ -78,7 +78,7 @@ fn told(words: &[&str], status: Option<i32>) -> Told {
 }
 
 const RETURNED: &str = "returned";
-const WELL: &str = "Nothing is wrong: all calls returned, none failed, no handle is open.";
+const WELL: &str = "Nothing is wrong: all calls returned, none failed, and no handles are open.";
 
 #[test]
 fn what_returns_is_told_with_its_status() {
@@ -104,9 +104,9 @@ fn what_returns_is_told_with_its_status() {
             assert!(told.report.contains(WELL), "{words:?}: {}", told.report);
             assert!(told.page.contains(WELL), "{words:?}: {}", told.page);
         } else {
-            let wanted = format!("What is wrong\n- 1 process ended with a failure\n  exit status {status}: ");
+            let wanted = format!("Problems\n- 1 process exited with an error\n  exit status {status}: ");
             assert!(told.report.contains(&wanted), "{words:?}: {}", told.report);
-            let wanted = format!("What is wrong 1 process ended with a failure exit status {status}: ");
+            let wanted = format!("Problems 1 process exited with an error exit status {status}: ");
             assert!(told.page.contains(&wanted), "{words:?}: {}", told.page);
         }
         assert!(told.summary.starts_with("cupeer: 1 process, "), "{words:?}: {}", told.summary);
@@ -135,7 +135,7 @@ fn a_signal_is_told_first_and_by_its_name() {
             first.starts_with("cupeer: process ") && first.ends_with(&format!(" was killed by {name}")),
             "{first}"
         );
-        let wrong = told.report.split_once("\nWhat is wrong\n").expect("something is wrong").1;
+        let wrong = told.report.split_once("\nProblems\n").expect("something is wrong").1;
         assert!(wrong.starts_with("- 1 process did not return\n"), "{wrong}");
         assert!(wrong.contains(&format!("was killed by {name}; its last call was")), "{wrong}");
         assert!(told.report.contains("1 killed by a signal") && !told.report.contains("Nothing is wrong"));
@@ -184,8 +184,8 @@ fn children_are_told_of_as_far_as_they_tell_themselves() {
 #[test]
 fn what_was_started_and_made_no_call_is_told_where_it_fails() {
     for (script, status, wanted) in [
-        ("\"$0\" return 0; exit 3", Some(3), Some("sh, which made no call itself, returned 3")),
-        ("\"$0\" return 0; kill -9 $$", None, Some("sh, which made no call itself, was killed by SIGKILL")),
+        ("\"$0\" return 0; exit 3", Some(3), Some("sh returned 3 (it made no call itself)")),
+        ("\"$0\" return 0; kill -9 $$", None, Some("sh was killed by SIGKILL (it made no call itself)")),
         ("\"$0\" return 0; exit 0", Some(0), None),
     ] {
         let folder = temp_dir();
@@ -198,7 +198,7 @@ fn what_was_started_and_made_no_call_is_told_where_it_fails() {
         assert_eq!(exits, [(RETURNED.to_owned(), Some(0), None)], "{script}");
         let text = unwrapped(&text);
         assert_eq!(text.starts_with(WELL), wanted.is_none(), "{text}");
-        let wanted = wanted.map(|wanted| format!("1 started program ended with a failure: {wanted}"));
+        let wanted = wanted.map(|wanted| format!("1 launched program exited with an error: {wanted}"));
         assert!(wanted.is_none_or(|wanted| text.starts_with(&wanted)), "{text}");
     }
 }

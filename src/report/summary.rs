@@ -375,7 +375,10 @@ fn blind(report: &Report) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     let unseen: BTreeMap<&Proc, String> = report.unseen().collect();
     for (proc, why) in unseen.iter().take(MOST_LINES) {
-        lines.push(format!("  libcuda was loaded in {}, but no watched call was seen: {why}", who(proc)));
+        lines.push(format!(
+            "  libcuda was loaded in {}, but cupeer saw no call that it records: {why}",
+            who(proc)
+        ));
     }
     more(&mut lines, unseen.len(), "process", "like that");
     let past: BTreeSet<String> = report

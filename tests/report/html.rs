@@ -162,7 +162,7 @@ fn a_page_says_what_the_text_says_and_asks_for_nothing() {
     for line in lines.lines() {
         assert!(shown.contains(&unwrapped(line)), "{line}\n{shown}");
     }
-    let wrong = rest.split_once("\nWhat is wrong\n").expect("something is").1.split("\n\n").next().unwrap();
+    let wrong = rest.split_once("\nProblems\n").expect("something is").1.split("\n\n").next().unwrap();
     for paragraph in wrong.split("\n- ") {
         let sentence = unwrapped(paragraph.split('\n').next().unwrap().trim_start_matches("- "));
         assert!(shown.contains(&sentence), "{sentence}\n{shown}");

@@ -5,7 +5,7 @@ use super::case;
 /// What is said of FABRIC without a channel.
 const NO_CHANNEL: [&str; 3] = [
     "can read no IMEX channel",
-    "what the device's attribute says does not tell that",
+    "the device's attribute does not show this",
     "request POSIX_FILE_DESCRIPTOR",
 ];
 
@@ -36,7 +36,7 @@ fn d3_a_descriptor_that_may_not_be_taken_is_never_imported() {
 #[test]
 fn flashinfer_4089_what_could_not_be_taken_is_imported() {
     let wanted = [
-        "error vmm-descriptor: osHandle is -1, which is no descriptor: the call that was to get one failed",
+        "error vmm-descriptor: osHandle is -1, which is not a file descriptor: the call that should have returned one failed",
         "sendmsg with SCM_RIGHTS",
         "CAP_SYS_PTRACE in containers",
     ];
@@ -84,7 +84,10 @@ fn e8_ranks_whose_devices_do_not_reach_each_other() {
 
 #[test]
 fn vllm_36651_what_sleeps_is_put_to_sleep() {
-    let wanted = ["error vmm-released-twice: 0x", "was released as often as it was created or retained"];
+    let wanted = [
+        "error vmm-released-twice: 0x",
+        "is released once too often; it has already been released as often as it was created or retained",
+    ];
     case("cases_spaces", "vllm#36651-sleep", "nvlink:2", &["vmm-released-twice"], &wanted);
 }
 
