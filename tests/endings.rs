@@ -198,7 +198,7 @@ fn what_was_started_and_made_no_call_is_told_where_it_fails() {
         assert_eq!(exits, [(RETURNED.to_owned(), Some(0), None)], "{script}");
         let text = unwrapped(&text);
         assert_eq!(text.starts_with(WELL), wanted.is_none(), "{text}");
-        let wanted = wanted.map(|wanted| format!("1 launched program exited with an error: {wanted}"));
+        let wanted = wanted.map(|wanted| format!("1 launched program failed: {wanted}"));
         assert!(wanted.is_none_or(|wanted| text.starts_with(&wanted)), "{text}");
     }
 }
@@ -221,7 +221,11 @@ fn who_lives_on_is_running_and_then_told() {
     assert_eq!(ended.status.code(), Some(0), "{}", ended.stderr);
     let (text, exits) = report(&record);
     assert_eq!(exits, [("running".to_owned(), None, None)], "{text}");
-    assert!(ended.stderr.lines().nth(1).is_some_and(|line| line.ends_with(") lives on")), "{}", ended.stderr);
+    assert!(
+        ended.stderr.lines().nth(1).is_some_and(|line| line.ends_with(") is still running")),
+        "{}",
+        ended.stderr
+    );
     assert!(text.contains("Nothing is wrong so far: "), "{text}");
     assert!(page(&record, &exits).contains("Nothing is wrong so far: "), "{text}");
     fs::write(&word, "").unwrap();

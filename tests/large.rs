@@ -169,7 +169,10 @@ fn one_that_was_killed_is_told_where_its_launcher_saw_it() {
     run(&record, 257, "killed", &[]);
     assert_eq!(files(&folder(&record)).len(), 0);
     let text = stdout(cupeer().arg("report").arg(&record));
-    let said = format!("{}, which made no call itself or shared nothing, was killed by SIGKILL", name());
+    let said = format!(
+        "1 launched program failed: {} was killed by SIGKILL (it made no call itself or shared nothing)",
+        name()
+    );
     assert!(in_a_line(&text).contains(&said), "{text}");
 }
 

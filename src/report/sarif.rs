@@ -67,7 +67,7 @@ fn rule(rule: &RuleSpec) -> Value {
     if let Status::Unchecked(why) = rule.status {
         help.push(format!("It is not checked: {why}."));
     }
-    help.push(format!("It rests on: {}: \"{}\"", rule.basis.source(), rule.basis.sentence()));
+    help.push(format!("Source: {}: \"{}\"", rule.basis.source(), rule.basis.sentence()));
     if !rule.seen.is_empty() {
         help.push(format!("Seen in: {}.", rule.seen));
     }

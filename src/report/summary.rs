@@ -281,8 +281,11 @@ fn about(report: &Report, shown: &str, symbols: &mut Symbols) -> Vec<Line> {
 fn living(report: &Report) -> Vec<String> {
     let is_running = |process: &&Process| process.exit.kind == ExitKind::Running;
     let living: Vec<&Process> = report.processes.iter().filter(is_running).collect();
-    let mut lines: Vec<String> =
-        living.iter().take(MOST_LINES).map(|process| format!("  {} lives on", named(process))).collect();
+    let mut lines: Vec<String> = living
+        .iter()
+        .take(MOST_LINES)
+        .map(|process| format!("  {} is still running", named(process)))
+        .collect();
     more(&mut lines, living.len(), "process", "like that");
     lines
 }

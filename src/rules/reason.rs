@@ -280,7 +280,11 @@ impl Display for Reason<'_> {
                 Count(processes, "process")
             ),
             Reason::IpcMemoryKind { address, kind, handle_types, because } => {
-                write!(f, "cuIpcGetMemHandle cannot export {address:#x}, which is {}", kind.words())?;
+                let (what, from) = kind.words().split_once(" (").unwrap_or((kind.words(), ""));
+                write!(f, "cuIpcGetMemHandle cannot export {address:#x}, which is {what}")?;
+                if !from.is_empty() {
+                    write!(f, "; it comes from {}", from.trim_end_matches(')'))?;
+                }
                 if matches!(kind, MemoryKind::Virtual | MemoryKind::Pool) {
                     write!(f, ", with handle types {}", HandleTypes(handle_types))?;
                 }
@@ -313,7 +317,7 @@ impl Display for Reason<'_> {
             }
             Reason::IpcOpenInExportingProcess { handle, pid, address, ago, is_event } => write!(
                 f,
-                "{handle} was exported by this process ({pid}), but only other processes can open it; the export{} was of {} {address:#x}",
+                "{handle} is opened in the process that exported it ({pid}); a handle is for other processes; the export{} was of {} {address:#x}",
                 When(ago),
                 if is_event { "event" } else { "memory at" }
             ),
@@ -430,7 +434,7 @@ impl Display for Reason<'_> {
             }
             Reason::IpcOffsetNotAdded { handle, offset, owner } => write!(
                 f,
-                "{handle} of {owner} was exported from a pointer {offset} bytes into its allocation; this call returned the start of the allocation, so the importer must add {offset} bytes"
+                "{handle} of {owner} points {offset} bytes into its allocation; this call returned the start of the allocation, so the importer must add {offset} bytes"
             ),
             Reason::IpcDeviceOrder { ordinal, here, there, owner } => {
                 write!(f, "device {ordinal} is ")?;
@@ -603,10 +607,10 @@ impl Display for Reason<'_> {
                 if is_imported { "imported" } else { "created" }
             ),
             Reason::MulticastUnsupported { device: Some(device) } => {
-                write!(f, "{device} has no multicast (CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED is 0)")
+                write!(f, "{device} does not support multicast; CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED is 0")
             }
             Reason::MulticastUnsupported { device: None } => {
-                f.write_str("a device has no multicast, as CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED says")
+                f.write_str("a device does not support multicast; CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED is 0")
             }
             Reason::MulticastGranularity { name, value, granularity } => write!(
                 f,
@@ -657,7 +661,7 @@ impl Display for Reason<'_> {
                 match fault {
                     PoolFault::Types(types) => write!(f, "was created with handle types {}", HandleTypes(types)),
                     PoolFault::Imported => f.write_str("was imported; an import cannot be exported again"),
-                    PoolFault::Default => f.write_str("is the default pool of a device, which cannot be exported"),
+                    PoolFault::Default => f.write_str("is the default one of a device; default pools cannot be exported"),
                     PoolFault::Destroyed => f.write_str("is destroyed"),
                 }
             }
@@ -776,7 +780,7 @@ mod tests {
                     handle_types: 9,
                     because: Some("PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"),
                 },
-                "cuIpcGetMemHandle cannot export 0x10, which is virtual memory (cuMemCreate, cuMemMap), with handle types POSIX_FILE_DESCRIPTOR and FABRIC; the cause is PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
+                "cuIpcGetMemHandle cannot export 0x10, which is virtual memory; it comes from cuMemCreate, cuMemMap, with handle types POSIX_FILE_DESCRIPTOR and FABRIC; the cause is PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
             ),
             (
                 Reason::IpcFreedWhileOpen {

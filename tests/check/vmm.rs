@@ -72,7 +72,7 @@ fn what_only_a_call_can_tell_is_inferred_afterwards() {
     assert_eq!((&now, sure.as_str(), guessed.as_str()), (&later, "certain", "inferred"));
     let [(now, sure), (later, guessed)] = said("vmm-fabric-without-channel");
     assert!(now.contains("can read no IMEX channel"), "{now}");
-    assert!(later.starts_with("requestedHandleTypes has FABRIC, which fails so where"), "{later}");
+    assert!(later.starts_with("requestedHandleTypes has FABRIC, which fails this way if"), "{later}");
     assert_eq!((sure.as_str(), guessed.as_str()), ("certain", "inferred"));
 }
 
@@ -100,7 +100,9 @@ fn a_number_in_place_of_a_descriptor_is_traced_to_its_exporter() {
     );
     assert_eq!((sure.as_str(), guessed.as_str()), ("certain", "inferred"));
     assert!(
-        said("vmm-descriptor/refused")[0].0.starts_with("osHandle is -1, which is no descriptor: the call")
+        said("vmm-descriptor/refused")[0]
+            .0
+            .starts_with("osHandle is -1, which is not a file descriptor: the call")
     );
 }
 
@@ -115,7 +117,7 @@ fn the_sentences_about_multicast_objects_have_the_values_of_the_process() {
     let more = both("multicast-device/more");
     assert!(
         more.starts_with(
-            "the multicast object was made for 1 device, which this process has added; device 1 ("
+            "the multicast object was created for 1 device, which this process has already added; device 1 ("
         ),
         "{more}"
     );
@@ -124,8 +126,7 @@ fn the_sentences_about_multicast_objects_have_the_values_of_the_process() {
     assert_eq!(both("multicast-memory/address"), foreign);
     let other = both("multicast-memory/named");
     assert!(
-        other.starts_with("the memory is to be bound for device 1 (GPU-")
-            && other.contains("lies on device 0 ("),
+        other.starts_with("the memory is bound for device 1 (GPU-") && other.contains("is on device 0 ("),
         "{other}"
     );
     assert!(both("multicast-handle-type").ends_with(" but the multicast object has handle types"));
@@ -142,13 +143,13 @@ fn the_sentences_about_pools_have_the_values_of_the_process() {
     let but = "handleType is POSIX_FILE_DESCRIPTOR, but the pool ";
     for (scene, what) in [
         ("pool-handle-type", "was created with handle types NONE"),
-        ("pool-handle-type/default", "is the default pool of a device, which cannot be exported"),
+        ("pool-handle-type/default", "is the default one of a device; default pools cannot be exported"),
         ("pool-handle-type/imported", "was imported; an import cannot be exported again"),
         ("pool-handle-type/destroyed", "is destroyed"),
     ] {
         assert_eq!(both(scene), format!("{but}{what}"));
     }
-    assert!(both("pool-wrong-pool/own").starts_with("pool 0x is this process's own;"));
+    assert!(both("pool-wrong-pool/own").starts_with("pool 0x belongs to this process;"));
     assert_eq!(both("pool-import-in-use"), "1 pointer of the imported pool 0x is not freed");
     let [(now, _), (later, _)] = said("pool-freed-while-open");
     assert!([now, later].iter().all(|said| said.contains(" (4 MiB) was freed while ptr:")));

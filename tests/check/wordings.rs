@@ -190,8 +190,8 @@ const WORDINGS: &[Wording] = &[
         name: "interior",
         machine: "nvlink:2",
         rule: "ipc-offset-not-added",
-        checked: "probably, ipc:* of process {exporter} was exported from a pointer 4096 bytes into its allocation; this call returned the start of the allocation, so the importer must add 4096 bytes",
-        plain: "probably, ipc:* of process {exporter} was exported from a pointer 4096 bytes into its allocation; this call returned the start of the allocation, so the importer must add 4096 bytes",
+        checked: "probably, ipc:* of process {exporter} points 4096 bytes into its allocation; this call returned the start of the allocation, so the importer must add 4096 bytes",
+        plain: "probably, ipc:* of process {exporter} points 4096 bytes into its allocation; this call returned the start of the allocation, so the importer must add 4096 bytes",
     },
     Wording {
         name: "fails-with-map-failed",

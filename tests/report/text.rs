@@ -271,14 +271,14 @@ fn many_devices_make_a_picture() {
     let text = of(&scene, &["--function", "^cuMem*"]);
     let picture: String = text
         .lines()
-        .skip_while(|line| !line.starts_with("Who can"))
+        .skip_while(|line| !line.starts_with("Access between devices"))
         .take(10)
         .map(|l| format!("{l}\n"))
         .collect();
     support::assert_lines(
         &picture,
         "\
-Who can access whom (e enabled, y can, n cannot; o opened over IPC, ! failed)
+Access between devices (e enabled, y can, n cannot; o opened over IPC, ! failed)
                  0   1   2   3   4   5   6   7
 0 GPU-10101010       e   e   e   e   e   e   n
 1 GPU-20202020  eo       e   e   e   e   e   n

@@ -378,7 +378,7 @@ fn notes(
     let notes = seen.bypassed;
     if reached != Some(0) {
         if let Some(obstacle) = obstacle {
-            tracing::debug!("{obstacle}; its children reached the driver all the same");
+            tracing::debug!("{obstacle}; its children reached the driver anyway");
         }
         return (notes, Vec::new());
     }

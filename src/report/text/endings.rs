@@ -143,7 +143,7 @@ impl<'a> View<'a> {
         };
         let started = record.started.iter().filter(|_| !record.in_part);
         let items: Vec<String> = started.filter_map(item).collect();
-        let thing = Thing::of((items.len() as u64, "launched program"), "exited with an error", items)?;
+        let thing = Thing::of((items.len() as u64, "launched program"), "failed", items)?;
         // A launcher passes on how its ranks ended.
         let is_passed_on = !self.all_deaths().is_empty() || !self.all_failing_ends().is_empty();
         Some(if is_passed_on { thing.in_short(String::new()) } else { thing })

@@ -12,8 +12,8 @@ const NO_CHANNEL: [&str; 3] = [
 #[test]
 fn a1_an_expandable_segment_in_custom_all_reduce() {
     let wanted = [
-        "error ipc-memory-kind: cuIpcGetMemHandle never exports virtual memory (cuMemCreate, cuMemMap)",
-        "is such, with handle types POSIX_FILE_DESCRIPTOR",
+        "error ipc-memory-kind: cuIpcGetMemHandle cannot export",
+        "which is virtual memory; it comes from cuMemCreate, cuMemMap, with handle types POSIX_FILE_DESCRIPTOR",
         "the cause is PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
     ];
     case("cases_spaces", "A1", "nvlink:2", &["ipc-memory-kind"], &wanted);
@@ -78,7 +78,7 @@ fn e7_a_pool_that_peer_access_does_not_open() {
 #[test]
 fn e8_ranks_whose_devices_do_not_reach_each_other() {
     let wanted =
-        ["error vmm-unreachable-device: ", "cannot reach", "Ask cuDeviceCanAccessPeer for each device"];
+        ["error vmm-unreachable-device: ", "cannot reach", "Call cuDeviceCanAccessPeer for each device"];
     case("cases_spaces", "E8", "none:2", &["vmm-unreachable-device"], &wanted);
 }
 
@@ -93,7 +93,8 @@ fn vllm_36651_what_sleeps_is_put_to_sleep() {
 
 #[test]
 fn vllm_36651_what_is_awake_is_woken() {
-    let wanted = ["error vmm-mapped-twice: 4 MiB at 0x", "waking an allocator that is awake maps twice"];
+    let wanted =
+        ["error vmm-mapped-twice: 4 MiB at 0x", "Waking an allocator that is already awake maps twice"];
     case("cases_spaces", "vllm#36651-wake", "nvlink:2", &["vmm-mapped-twice"], &wanted);
 }
 
