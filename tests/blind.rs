@@ -40,7 +40,7 @@ fn recording(folder: &Path) -> Command {
     command
 }
 
-const NONE_SEEN: &str = "but no watched call was seen";
+const NONE_SEEN: &str = "but cupeer saw no call that it records";
 
 #[test]
 fn a_record_that_is_empty_although_the_driver_was_loaded_says_so() {
@@ -59,7 +59,7 @@ fn a_record_that_is_empty_although_the_driver_was_loaded_says_so() {
 
     let doctor = done(with(&["doctor", "--sim", "--"]).arg(&walker));
     assert!(doctor.status.success(), "{}", doctor.stdout);
-    let sentence = "\nUnclear:\n- libcuda was loaded, but no watched call was seen";
+    let sentence = "\nUnclear:\n- libcuda was loaded, but cupeer saw no call that it records";
     assert!(doctor.stdout.contains(sentence), "{}", doctor.stdout);
     assert!(!doctor.stdout.contains("Nothing is wrong"), "{}", doctor.stdout);
 }

@@ -216,7 +216,7 @@ fn slug(heading: &str) -> String {
 fn links_that_lead_nowhere_are_found() {
     let text = "# A `page`, and more\n## Again\n## Again\n\
                 [ok](#a-page-and-more) [ok](#again-1) [ok](../../README.md) [ok](commands/run.md)\n\
-                [ok](https://example.org/x) [`code`](rules.md#ipc-flags) `[no](link)`\n\
+                [ok](https://example.org/x) [`code`](rules/ipc.md#ipc-flags) `[no](link)`\n\
                 ```\n# no-heading\n[no](link)\n```\n";
     let at = |text: &str| broken(&Page { name: "docs/reference/x.md".into(), text: text.to_owned() });
     assert_eq!(at(text), [""; 0]);

@@ -93,7 +93,7 @@ fn told_in(folder: &tempfile::TempDir, words: &[&str]) -> (Told, PathBuf) {
 }
 
 const RETURNED: &str = "returned";
-const WELL: &str = "Nothing is wrong: all calls returned, none failed, no handle is open.";
+const WELL: &str = "Nothing is wrong: all calls returned, none failed, and no handles are open.";
 
 #[test]
 fn what_returns_is_told_with_its_status() {
@@ -119,9 +119,9 @@ fn what_returns_is_told_with_its_status() {
             assert!(told.report.contains(WELL), "{words:?}: {}", told.report);
             assert!(told.page.contains(WELL), "{words:?}: {}", told.page);
         } else {
-            let wanted = format!("What is wrong\n- 1 process ended with a failure\n  exit status {status}: ");
+            let wanted = format!("Problems\n- 1 process exited with an error\n  exit status {status}: ");
             assert!(told.report.contains(&wanted), "{words:?}: {}", told.report);
-            let wanted = format!("What is wrong 1 process ended with a failure exit status {status}: ");
+            let wanted = format!("Problems 1 process exited with an error exit status {status}: ");
             assert!(told.page.contains(&wanted), "{words:?}: {}", told.page);
         }
         assert!(told.summary.starts_with("cupeer: 1 process, "), "{words:?}: {}", told.summary);
@@ -150,7 +150,7 @@ fn a_signal_is_told_first_and_by_its_name() {
             first.starts_with("cupeer: process ") && first.ends_with(&format!(" was killed by {name}")),
             "{first}"
         );
-        let wrong = told.report.split_once("\nWhat is wrong\n").expect("something is wrong").1;
+        let wrong = told.report.split_once("\nProblems\n").expect("something is wrong").1;
         assert!(wrong.starts_with("- 1 process did not return\n"), "{wrong}");
         assert!(wrong.contains(&format!("was killed by {name}; its last call was")), "{wrong}");
         assert!(told.report.contains("1 killed by a signal") && !told.report.contains("Nothing is wrong"));
@@ -236,8 +236,8 @@ fn a_process_that_becomes_another_program_is_told_with_that() {
 #[test]
 fn what_was_started_and_made_no_call_is_told_where_it_fails() {
     for (script, status, wanted) in [
-        ("\"$0\" return 0; exit 3", Some(3), Some("sh, which made no call itself, returned 3")),
-        ("\"$0\" return 0; kill -9 $$", None, Some("sh, which made no call itself, was killed by SIGKILL")),
+        ("\"$0\" return 0; exit 3", Some(3), Some("sh returned 3 (it made no call itself)")),
+        ("\"$0\" return 0; kill -9 $$", None, Some("sh was killed by SIGKILL (it made no call itself)")),
         ("\"$0\" return 0; exit 0", Some(0), None),
     ] {
         let folder = temp_dir();
@@ -250,7 +250,7 @@ fn what_was_started_and_made_no_call_is_told_where_it_fails() {
         assert_eq!(exits, [(RETURNED.to_owned(), Some(0), None)], "{script}");
         let text = unwrapped(&text);
         assert_eq!(text.starts_with(WELL), wanted.is_none(), "{text}");
-        let wanted = wanted.map(|wanted| format!("1 started program ended with a failure: {wanted}"));
+        let wanted = wanted.map(|wanted| format!("1 launched program failed: {wanted}"));
         assert!(wanted.is_none_or(|wanted| text.starts_with(&wanted)), "{text}");
     }
 }
@@ -273,7 +273,11 @@ fn who_lives_on_is_running_and_then_told() {
     assert_eq!(ended.status.code(), Some(0), "{}", ended.stderr);
     let (text, exits) = report(&record);
     assert_eq!(exits, [("running".to_owned(), None, None)], "{text}");
-    assert!(ended.stderr.lines().nth(1).is_some_and(|line| line.ends_with(") lives on")), "{}", ended.stderr);
+    assert!(
+        ended.stderr.lines().nth(1).is_some_and(|line| line.ends_with(") is still running")),
+        "{}",
+        ended.stderr
+    );
     assert!(text.contains("Nothing is wrong so far: "), "{text}");
     assert!(page(&record, &exits).contains("Nothing is wrong so far: "), "{text}");
     fs::write(&word, "").unwrap();

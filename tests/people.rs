@@ -5,7 +5,7 @@ use cupeer_spec::env;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-const BOLD: &str = "\x1b[1mWhat is wrong\x1b[0m\n";
+const BOLD: &str = "\x1b[1mProblems\x1b[0m\n";
 const RED: &str = "\x1b[31m";
 
 fn program() -> PathBuf {
@@ -47,7 +47,7 @@ fn text_has_colours_where_they_are_asked_for_and_nothing_else_changes() {
         support::stdout(command.envs(variables.iter().copied()))
     };
     let plain = report(&[], &[]);
-    assert!(plain.contains("\nWhat is wrong\n- error ipc-devices-apart") && !plain.contains('\x1b'));
+    assert!(plain.contains("\nProblems\n- error ipc-devices-apart") && !plain.contains('\x1b'));
     let colored = report(&["--color", "always"], &[]);
     assert!(
         colored.contains(BOLD) && colored.contains("- \x1b[31merror\x1b[0m ipc-devices-apart"),

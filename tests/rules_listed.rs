@@ -1,9 +1,7 @@
 //! The rules as the command lists and explains them, their page, and the options that choose them. That they find what
 //! they are for is tested elsewhere.
 
-use crate::support::{
-    assert_lines, current_page, done, plain, preload_library, refused, sim_dir, stdout, temp_dir, with,
-};
+use crate::support::{assert_lines, done, plain, preload_library, refused, sim_dir, stdout, temp_dir, with};
 use cupeer_rules::{RULES, Rule};
 use cupeer_spec::env;
 use cupeer_spec::status::Status;
@@ -67,24 +65,21 @@ ipc-flags
 The Flags of cuIpcOpenMemHandle must be CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS,
 which is 1.
 
-severity         error (the call fails because of it, or its effect is
-                 undefined)
-scope            call (decided by the call, and by the driver's answers to
-                 questions about its arguments)
-functions        cuIpcOpenMemHandle, cuIpcOpenMemHandle_v2
-results          CUDA_ERROR_INVALID_VALUE (1)
-rests on         documentation of cuIpcOpenMemHandle: \"Flags - Flags for this
-                 operation. Must be specified as
-                 CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS\"
-costs            With an even number the call fails with
-                 CUDA_ERROR_INVALID_VALUE; an odd one other than 1 is accepted
-                 by today's drivers.
-what to do       Pass CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS
-                 (cudaIpcMemLazyEnablePeerAccess), also between processes on one
-                 device.
-as a cause       Flags is not 1
-ruled out where  Flags is 1
-checked          yes
+Fix           Pass CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS
+              (cudaIpcMemLazyEnablePeerAccess), even between processes on one
+              device.
+Source        documentation of cuIpcOpenMemHandle: \"Flags - Flags for this
+              operation. Must be specified as
+              CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS\"
+Effect        An even number makes the call fail with CUDA_ERROR_INVALID_VALUE.
+              Current drivers accept odd numbers other than 1.
+Severity      error (the call fails because of it, or its effect is undefined)
+Scope         call (decided from the call, and from driver queries about its
+              arguments)
+Functions     cuIpcOpenMemHandle, cuIpcOpenMemHandle_v2
+Results       CUDA_ERROR_INVALID_VALUE (1)
+Cause         Flags is not 1
+Ruled out if  Flags is 1
 ",
     );
     for rule in RULES {
@@ -129,15 +124,10 @@ fn explains_why_a_call_returns_a_result() {
 }
 
 #[test]
-fn page_of_rules_is_current() {
-    current_page("reference/rules", "rules");
-}
-
-#[test]
 fn other_lists_have_no_page() {
     refused(
         &["list", "errors", "--format", "markdown"],
-        "--format markdown works only with 'environment', 'rules' and 'faults'",
+        "--format markdown works only with 'environment' and 'faults'",
     );
 }
 

@@ -171,7 +171,7 @@ pub enum ListFormat {
     Text,
     /// An array of objects; of faults one object with two of them.
     Json,
-    /// The page `docs/reference/rules.md`, `docs/reference/plans.md` or `docs/reference/variables.md`.
+    /// The page `docs/reference/plans.md` or `docs/reference/variables.md`.
     #[value(hide = true)]
     Markdown,
 }

@@ -110,7 +110,7 @@ pub fn find(named: &Path) -> Result<PathBuf> {
         names(&home).filter(|name| number(name).is_some_and(|number| number.to_string() == first)).collect();
     match &mut of_number[..] {
         [] if named.components().count() == 1 => bail!(
-            "there is no '{}' here, and no record of that name at home ('cupeer ls' lists those)",
+            "there is no '{}' here, and no recording of that name ('cupeer ls' lists them)",
             named.display()
         ),
         [] => Ok(named.to_owned()),

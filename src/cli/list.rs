@@ -21,11 +21,10 @@ pub fn command(args: &ListArgs) -> Result<ExitCode> {
     }
     let others = if args.all { others::by_name() } else { Vec::new() };
     match (args.format, args.what) {
-        (ListFormat::Markdown, Topic::Rules) => return output::print(&rules::page()),
         (ListFormat::Markdown, Topic::Faults) => return output::print(&faults::page()),
         (ListFormat::Markdown, Topic::Environment) => return output::print(&variables_page()),
         (ListFormat::Markdown, _) => {
-            bail!("--format markdown works only with 'environment', 'rules' and 'faults'")
+            bail!("--format markdown works only with 'environment' and 'faults'")
         }
         _ => {}
     }

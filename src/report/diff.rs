@@ -275,7 +275,7 @@ impl Diff {
                 ]
             })
         };
-        let alike = ["function is alike", "functions are alike"];
+        let alike = ["function does not differ", "functions do not differ"];
         section("Functions that differ", table, page, &self.functions, cells, alike)
     }
 

@@ -18,8 +18,9 @@ pub fn why_unknown(report: &Report, rule: &RuleSpec) -> Option<String> {
 pub fn reservations(report: &Report) -> Vec<String> {
     let record = &report.record;
     let unseen = report.unseen().map(|(_, why)| why);
-    let mut all: Vec<String> =
-        unseen.map(|why| format!("libcuda was loaded, but no watched call was seen: {why}")).collect();
+    let mut all: Vec<String> = unseen
+        .map(|why| format!("libcuda was loaded, but cupeer saw no call that it records: {why}"))
+        .collect();
     all.extend(report.past().map(Escaped::sentence));
     all.extend(record.problems.iter().map(|problem| format!("the record is incomplete: {}", clean(problem))));
     let lost = counted(record.lost, "event");

@@ -16,7 +16,7 @@ use std::path::Path;
 /// What is said of results to tell them apart: its version is part of the name.
 const FINGERPRINT: &str = "cupeer/v1";
 /// Where the rules are described.
-const RULES_PAGE: &str = concat!(env!("CARGO_PKG_REPOSITORY"), "/blob/main/docs/reference/rules.md");
+const RULES_PAGES: &str = concat!(env!("CARGO_PKG_REPOSITORY"), "/blob/main/docs/reference/rules");
 /// Columns of texts that are no longer wrapped.
 const WIDTH: usize = 1 << 16;
 
@@ -67,7 +67,7 @@ fn rule(rule: &RuleSpec) -> Value {
     if let Status::Unchecked(why) = rule.status {
         help.push(format!("It is not checked: {why}."));
     }
-    help.push(format!("It rests on: {}: \"{}\"", rule.basis.source(), rule.basis.sentence()));
+    help.push(format!("Source: {}: \"{}\"", rule.basis.source(), rule.basis.sentence()));
     if !rule.seen.is_empty() {
         help.push(format!("Seen in: {}.", rule.seen));
     }
@@ -77,7 +77,7 @@ fn rule(rule: &RuleSpec) -> Value {
         "shortDescription": { "text": rule.says },
         "fullDescription": { "text": format!("{} {}", rule.says, rule.costs) },
         "help": { "text": help.join("\n") },
-        "helpUri": format!("{RULES_PAGE}#{}", rule.name),
+        "helpUri": format!("{RULES_PAGES}/{}.md#{}", rule.family().name, rule.name),
         "defaultConfiguration": { "enabled": rule.is_checked(), "level": rule.severity.word() },
     })
 }

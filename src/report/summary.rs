@@ -281,8 +281,11 @@ fn about(report: &Report, shown: &str, symbols: &mut Symbols) -> Vec<Line> {
 fn living(report: &Report) -> Vec<String> {
     let is_running = |process: &&Process| process.exit.kind == ExitKind::Running;
     let living: Vec<&Process> = report.processes.iter().filter(is_running).collect();
-    let mut lines: Vec<String> =
-        living.iter().take(MOST_LINES).map(|process| format!("  {} lives on", named(process))).collect();
+    let mut lines: Vec<String> = living
+        .iter()
+        .take(MOST_LINES)
+        .map(|process| format!("  {} is still running", named(process)))
+        .collect();
     more(&mut lines, living.len(), "process", "like that");
     lines
 }
@@ -375,7 +378,10 @@ fn blind(report: &Report) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     let unseen: BTreeMap<&Proc, String> = report.unseen().collect();
     for (proc, why) in unseen.iter().take(MOST_LINES) {
-        lines.push(format!("  libcuda was loaded in {}, but no watched call was seen: {why}", who(proc)));
+        lines.push(format!(
+            "  libcuda was loaded in {}, but cupeer saw no call that it records: {why}",
+            who(proc)
+        ));
     }
     more(&mut lines, unseen.len(), "process", "like that");
     let past: BTreeSet<String> = report

@@ -51,7 +51,7 @@ static CAUSES: &[Cause] = &[
     cause(
         OPEN,
         &[MAP_FAILED, OUT_OF_MEMORY],
-        "the address space or the BAR of the device has no room for the mapping",
+        "the mapping does not fit into the address space or the BAR of the device",
     ),
     cause(
         OPEN,
@@ -84,7 +84,7 @@ static CAUSES: &[Cause] = &[
     cause(
         &[cuIpcGetEventHandle],
         &[OUT_OF_MEMORY, MAP_FAILED],
-        "the process has exported as many events as the driver has room for (about 30,000 were seen)",
+        "the process has reached the driver's limit of exported events (about 30,000 were observed)",
     ),
     cause(&[cuIpcGetMemHandle], &[OUT_OF_MEMORY, MAP_FAILED], "the driver has no resources left for exports"),
     cause(
@@ -105,18 +105,18 @@ static CAUSES: &[Cause] = &[
     cause(
         &[cuMemMap, cuMemExportToShareableHandle, cuMemGetAllocationPropertiesFromHandle],
         &[INVALID_VALUE],
-        "the handle has been released, and nothing is mapped with it any more",
+        "the handle was released, and no mapping of it is left",
     ),
-    cause(&[cuMemMap], &[INVALID_VALUE], "the range does not lie in one reservation (cuMemAddressReserve)"),
+    cause(&[cuMemMap], &[INVALID_VALUE], "the range is not in one reservation (cuMemAddressReserve)"),
     cause(
         &[cuMemAddressFree],
         &[INVALID_VALUE],
-        "the range is no reservation as it was made: it has been freed already, or its address or its size differ",
+        "the range is not a reservation: it was already freed, or its address or size differs",
     ),
     cause(
         &[cuMemAddressReserve],
         &[OUT_OF_MEMORY],
-        "no addresses are left, of which there may be 128 TiB: the report has what is RESERVED beside what is MAPPED",
+        "no addresses are left (there can be 128 TiB); the report shows RESERVED beside MAPPED",
     ),
     cause(&[cuMemRetainAllocationHandle], &[INVALID_VALUE], "nothing is mapped at this address"),
     cause(&[cuMemSetAccess], &[INVALID_VALUE], "nothing is mapped in a part of the range"),

@@ -1,13 +1,14 @@
 //! **The rules**: what `cupeer run --check` and `cupeer report` look for, once.
 //!
 //! What belongs here: what a rule says, what it rests on, what breaking it costs and what to do, as entries in the form of
-//! [`RuleSpec`]. `cupeer list rules`, `cupeer explain RULE`, `docs/reference/rules.md`, the messages and the tests derive from it.
+//! [`RuleSpec`]. `cupeer list rules`, `cupeer explain RULE`, `docs/reference/rules`, the messages and the tests derive from it.
 //! How a rule is decided is in [`decide`], and the sentence that names the values in [`crate::reason`]. What does not: what
 //! is known of the world, which the library (`src/preload/check/world.rs`) and the report (`src/report/findings`) tell.
 
 mod at_call;
 mod caches;
 mod causes;
+mod family;
 mod entries {
     pub mod driver;
     pub mod ipc;
@@ -28,6 +29,7 @@ pub use at_call::ONLY_AT_THE_CALL;
 pub use caches::{CACHES, Cache, OF_OPENERS};
 pub use causes::{Cause, causes};
 pub use cupeer_spec::record::slot::finding::{Confidence, Severity};
+pub use family::{FAMILIES, Family};
 pub use set::{RuleSet, SetError, is_file, known_rule};
 pub use words::meaning;
 

@@ -78,7 +78,7 @@ pub static PROBES: &[Probe] = &[
         functions: &[cuCtxEnablePeerAccess],
         results: &[PEER_ACCESS_ALREADY_ENABLED],
         callers: &["libnccl", "libc10_cuda", "libtorch_cuda", "cupy_backends/"],
-        why: "makes sure that access is enabled, whoever enabled it",
+        why: "makes sure that access is enabled, no matter which library enabled it",
         sources: &[
             "NCCL src/transport/p2p.cc p2pMap",
             "NCCL src/transport/net.cc sendConnect",

@@ -189,16 +189,16 @@ impl Display for Reason<'_> {
         match *self {
             Reason::UsedAfterFork { pid, parent: Some(parent) } => write!(
                 f,
-                "process {pid} was forked from process {parent} after {parent} had initialised CUDA; it does not work in such a child"
+                "process {pid} was forked from process {parent} after {parent} initialized CUDA; CUDA does not work in a child forked after initialization"
             ),
             Reason::UsedAfterFork { pid, parent: None } => write!(
                 f,
-                "process {pid} was forked from one that had initialised CUDA; it does not work in such a child"
+                "process {pid} was forked from one that initialized CUDA; CUDA does not work in a child forked after initialization"
             ),
             Reason::NotInitialized { is_forked } => {
                 f.write_str("this process has not called cuInit, or cuInit failed")?;
                 if is_forked {
-                    f.write_str("; it was forked, and if its parent had called cuInit before, CUDA does not work in it")?;
+                    f.write_str("; it was forked, and CUDA does not work in it if its parent called cuInit before the fork")?;
                 }
                 Ok(())
             }
@@ -206,21 +206,21 @@ impl Display for Reason<'_> {
                 "the process is ending and the driver has already shut down; the call comes from a destructor or an exit handler that ran after the driver's own",
             ),
             Reason::ContextDestroyed { context } => {
-                write!(f, "the current context {context:#x} has been destroyed or reset")
+                write!(f, "the current context {context:#x} was destroyed or reset")
             }
             Reason::NoCurrentContext { tid, had } => {
                 write!(f, "thread {tid} has no current CUDA context")?;
                 match had {
                     HadContext::Here { context, is_ended: false, .. } => {
-                        write!(f, ": {context:#x}, which it had before, was destroyed or popped")
+                        write!(f, ": {context:#x}, its previous context, was destroyed or popped")
                     }
                     HadContext::Here { context, has_closed, .. } => {
-                        write!(f, ": {context:#x}, which it had before, was destroyed or reset")?;
-                        f.write_str(if has_closed { "; that has also closed what was open in it" } else { "" })
+                        write!(f, ": {context:#x}, its previous context, was destroyed or reset")?;
+                        f.write_str(if has_closed { "; this also closed the handles that were open in it" } else { "" })
                     }
                     HadContext::InOtherThread => f.write_str("; another thread of this process had one"),
                     HadContext::Primary(device) => {
-                        write!(f, "; the primary context of device {device} is there, but not current here")
+                        write!(f, "; the primary context of device {device} exists, but is not current here")
                     }
                     HadContext::Unknown => Ok(()),
                 }
@@ -234,7 +234,7 @@ impl Display for Reason<'_> {
                 visible.map_or(Ok(()), |visible| write!(f, " (CUDA_VISIBLE_DEVICES={visible})"))
             }
             Reason::PeerSameDevice { device, context: None, .. } => {
-                write!(f, "both devices are {device}; a link is between two")
+                write!(f, "both devices are {device}, but a link connects two different devices")
             }
             Reason::PeerSameDevice { device, context: Some(context), is_current: true } => write!(
                 f,
@@ -256,11 +256,11 @@ impl Display for Reason<'_> {
             Reason::PeerFlags { flags } => write!(f, "Flags must be 0 (is {flags})"),
             Reason::PeerContextInvalid { context: 0 } => f.write_str("peerContext is NULL"),
             Reason::PeerContextInvalid { context } => {
-                write!(f, "peerContext {context:#x} has been destroyed, reset or released")
+                write!(f, "peerContext {context:#x} was destroyed, reset, or released")
             }
             Reason::PeerAlreadyEnabled { from, to, ago } => write!(
                 f,
-                "access from {from} to {to} is enabled already; this process enabled it{}, and the call changed nothing",
+                "access from {from} to {to} is already enabled; this process enabled it{}, and the call changed nothing",
                 When(ago)
             ),
             Reason::PeerNotEnabled { from, to, reverse } => {
@@ -271,16 +271,20 @@ impl Display for Reason<'_> {
                 write!(f, "cuDeviceCanAccessPeer is 0 from {from} to {to}")
             }
             Reason::PeerLimit { device, known: 0, .. } => {
-                write!(f, "{device} has as many peers as it has room for")
+                write!(f, "{device} has reached its limit of peers")
             }
             Reason::PeerLimit { device, known, processes } => write!(
                 f,
-                "{device} has as many peers as it has room for; this job has enabled {} of them, in {}",
+                "{device} has reached its limit of peers; this job has enabled {} of them, in {}",
                 known,
                 Count(processes, "process")
             ),
             Reason::IpcMemoryKind { address, kind, handle_types, because } => {
-                write!(f, "cuIpcGetMemHandle never exports {}; {address:#x} is such", kind.words())?;
+                let (what, from) = kind.words().split_once(" (").unwrap_or((kind.words(), ""));
+                write!(f, "cuIpcGetMemHandle cannot export {address:#x}, which is {what}")?;
+                if !from.is_empty() {
+                    write!(f, "; it comes from {}", from.trim_end_matches(')'))?;
+                }
                 if matches!(kind, MemoryKind::Virtual | MemoryKind::Pool) {
                     write!(f, ", with handle types {}", HandleTypes(handle_types))?;
                 }
@@ -289,7 +293,7 @@ impl Display for Reason<'_> {
             Reason::IpcPointerUnknown { address: 0 } => f.write_str("dptr is NULL"),
             Reason::IpcPointerUnknown { address } => write!(
                 f,
-                "{address:#x} lies in no allocation that the driver knows; it was freed, lies past the end of one, or is memory of malloc"
+                "{address:#x} is not in any allocation that the driver knows; it was freed, is past the end of an allocation, or came from malloc"
             ),
             Reason::IpcReexport { address, is_event, owner } => {
                 let what = if is_event { "event " } else { "" };
@@ -299,7 +303,7 @@ impl Display for Reason<'_> {
             }
             Reason::IpcInteriorPointer { address, base, bytes } => write!(
                 f,
-                "{address:#x} lies {} bytes into an allocation of {} that begins at {base:#x}; the handle is that of the whole allocation, which is right where the importer adds {0} bytes",
+                "{address:#x} is {} bytes into the {} allocation at {base:#x}; the handle refers to the whole allocation, so the importer must add {0} bytes",
                 address.wrapping_sub(base),
                 Bytes(bytes)
             ),
@@ -313,14 +317,14 @@ impl Display for Reason<'_> {
             }
             Reason::IpcOpenInExportingProcess { handle, pid, address, ago, is_event } => write!(
                 f,
-                "{handle} was exported by this same process ({pid}); it did so{}, for {} {address:#x}, and a handle is for other processes",
+                "{handle} is opened in the process that exported it ({pid}); a handle is for other processes; the export{} was of {} {address:#x}",
                 When(ago),
                 if is_event { "event" } else { "memory at" }
             ),
             Reason::IpcEqualPids { pid, own_ns, other_ns } => {
                 write!(
                     f,
-                    "the exporter's pid in the handle is {pid}, which is also the pid of this process; that is in pid namespace {own_ns}"
+                    "the exporter's pid in the handle is {pid}, which is also the pid of this process; this process is in pid namespace {own_ns}"
                 )?;
                 match other_ns {
                     Some(ns) => write!(f, "; the exporter is in pid namespace {ns}, and ")?,
@@ -346,7 +350,7 @@ impl Display for Reason<'_> {
                 write!(f, "{owner}, which exported {handle}, has exited")
             }
             Reason::IpcExporterDied { handle, owner } => {
-                write!(f, "{owner}, which exported {handle}, ended without returning; this process had it open still")
+                write!(f, "{owner}, which exported {handle}, ended without returning; this process still had it open")
             }
             Reason::IpcSecondContext { context, other, device, owner } => write!(
                 f,
@@ -357,24 +361,24 @@ impl Display for Reason<'_> {
             }
             Reason::IpcAlreadyMapped { handle, address: None } => write!(
                 f,
-                "as far as was seen, {handle} is not open in this process; another thread may be opening it at this moment, or cupeer does not see all calls"
+                "the driver reports {handle} as open in this process, but cupeer saw no call that opened it; another thread may be opening it right now, or calls bypass cupeer"
             ),
             Reason::IpcSecondLibrary { handle, first, second, count } => write!(
                 f,
-                "{handle} is now open {}, and not by one library; first it was {first}, this time {second}",
+                "{handle} is now open {}, by different libraries; {first} opened it first, {second} this time",
                 Count(u64::from(count), "time")
             ),
             Reason::IpcDeviceHidden { to, node } => write!(
                 f,
-                "the memory lies on {to}, but this process has no access to {node}; a device cgroup or the container leaves that GPU out"
+                "the memory is on {to}, but this process has no access to {node}; a device cgroup or the container excludes that GPU"
             ),
             Reason::IpcDeviceUnseen { to, sees: (count, [first, second]) } => {
-                write!(f, "this process may not use {to}, where the memory lies; it sees ")?;
+                write!(f, "this process may not use {to}, where the memory is; it sees ")?;
                 let uuid = |f: &mut Formatter, uuid: [u8; 16]| short_uuid(&uuid, f);
                 match count {
                     1 => {
-                        uuid(f, first)?;
-                        f.write_str(" alone")
+                        f.write_str("only ")?;
+                        uuid(f, first)
                     }
                     2 => {
                         uuid(f, first)?;
@@ -393,14 +397,14 @@ impl Display for Reason<'_> {
                 })
             }
             Reason::IpcDamagedHandle { handle, original, owner, is_opened, cut } => {
-                write!(f, "{handle} is a damaged copy of {original}; {owner} exported that")?;
+                write!(f, "{handle} is a damaged copy of {original}; {owner} exported the original")?;
                 if let Some(length) = cut {
                     write!(f, "; {}", Cut(length))?;
                 }
-                f.write_str(if is_opened { "; the driver opened it all the same" } else { "" })
+                f.write_str(if is_opened { "; the driver opened it anyway" } else { "" })
             }
             Reason::IpcUnknownHandle { flaw: HandleFlaw::Zero, .. } => {
-                f.write_str("all 64 bytes of the handle are 0: nobody has filled it in")
+                f.write_str("all 64 bytes of the handle are 0; no process filled it in")
             }
             Reason::IpcUnknownHandle { flaw: HandleFlaw::Cut(length), .. } => Cut(length).fmt(f),
             Reason::IpcUnknownHandle { handle, flaw: HandleFlaw::Shifted { owner, by }, .. } => write!(
@@ -430,7 +434,7 @@ impl Display for Reason<'_> {
             }
             Reason::IpcOffsetNotAdded { handle, offset, owner } => write!(
                 f,
-                "{handle} of {owner} is of a pointer {offset} bytes into its memory; this call returned the allocation's start, which is right where the importer adds {offset} bytes"
+                "{handle} of {owner} points {offset} bytes into its allocation; this call returned the start of the allocation, so the importer must add {offset} bytes"
             ),
             Reason::IpcDeviceOrder { ordinal, here, there, owner } => {
                 write!(f, "device {ordinal} is ")?;
@@ -439,12 +443,12 @@ impl Display for Reason<'_> {
                 short_uuid(&there, f)?;
                 write!(
                     f,
-                    " in {owner}; that exported the memory, and this process opened it on its own device {ordinal}, so each access goes from one GPU to the other"
+                    " in {owner}; that process exported the memory, and this process opened it on its own device {ordinal}, so each access goes from one GPU to the other"
                 )
             }
             Reason::IpcClosedTwice { address, ago, handle, with_context: true, by } => write!(
                 f,
-                "{address:#x} ({handle}) is already closed; it went with its context, which was destroyed or reset{}{}",
+                "{address:#x} ({handle}) is already closed; it was closed with its context, which was destroyed or reset{}{}",
                 When(ago),
                 By(by)
             ),
@@ -457,7 +461,7 @@ impl Display for Reason<'_> {
             Reason::IpcCloseAddress { address: 0, .. } => f.write_str("dptr is NULL"),
             Reason::IpcCloseAddress { address, inside: Some(base), .. } => write!(
                 f,
-                "{address:#x} lies {} bytes into what cuIpcOpenMemHandle returned; close {base:#x}",
+                "{address:#x} lies {} bytes past the address that cuIpcOpenMemHandle returned; close {base:#x}",
                 address.wrapping_sub(base)
             ),
             Reason::IpcCloseAddress { address, is_own: true, .. } => {
@@ -479,39 +483,39 @@ impl Display for Reason<'_> {
                 if let (opened, closed @ 1..) = uses {
                     write!(f, "; {first} opened it {} and closed it {}", Times(opened), Times(closed))?;
                 }
-                f.write_str("; what is read there from now on is undefined")
+                f.write_str("; reads from it are now undefined")
             }
             Reason::PoolFreedWhileOpen { address, bytes, handle, importers, first } => {
                 freed(address, bytes, handle, (importers, first), f)?;
-                f.write_str("; what is read there from now on is undefined")
+                f.write_str("; reads from it are now undefined")
             }
             Reason::IpcContextEndedWhileOpen { what, handles: 1, importers, first, address, handle, kind } => {
                 let how = if kind == Object::Event { "destroyed event" } else { "freed" };
-                write!(f, "{what} {how} {address:#x}, open in ")?;
+                write!(f, "{what} {how} {address:#x}, still open in ")?;
                 others(importers, first, f)?;
-                write!(f, "; there it is {handle}")
+                write!(f, "; its handle is {handle}")
             }
             Reason::IpcContextEndedWhileOpen { what, handles, importers, first, .. } => {
-                write!(f, "{what} ended what {} name, open in ", Count(handles, "handle"))?;
+                write!(f, "{what} freed the memory or events behind {}, still open in ", Count(handles, "handle"))?;
                 others(importers, first, f)
             }
             Reason::IpcEventDestroyedWhileOpen { event, handle, importers, first } => {
                 write!(f, "event {event:#x} was destroyed while open in ")?;
                 others(importers, first, f)?;
-                write!(f, "; there it is {handle}")
+                write!(f, "; its handle is {handle}")
             }
             Reason::IpcAddressReused { address, handle, before, importers, first } => {
-                write!(f, "{address:#x} is exported again; what was freed there is still open in ")?;
+                write!(f, "{address:#x} is exported again while its freed allocation is still open in ")?;
                 others(importers, first, f)?;
-                write!(f, "; that is {before}, and this {handle}: an importer that caches by address reads the wrong memory")
+                write!(f, "; the old handle is {before}, the new one {handle}: an importer that caches by address reads the wrong memory")
             }
             Reason::IpcNeverClosed { handles, bytes } => {
-                write!(f, "the process ends with {} open", Count(handles, "handle"))?;
+                write!(f, "the process exits with {} open", Count(handles, "handle"))?;
                 if bytes > 0 { write!(f, ", {} of other processes' memory", Bytes(bytes)) } else { Ok(()) }
             }
             Reason::IpcFallback { from, to, failed, code } => write!(
                 f,
-                "{} from {from} to {to} failed ({code}), and the program went on without a mapping between the two",
+                "{} from {from} to {to} failed ({code}), and the program continued without a mapping between the two",
                 Count(failed, "open")
             ),
             Reason::VmmHandleType { wanted, types: Some(types) } => write!(
@@ -522,7 +526,7 @@ impl Display for Reason<'_> {
             ),
             Reason::VmmHandleType { wanted, types: None } => write!(
                 f,
-                "handleType is {}, but the allocation was imported; what was imported cannot be exported again",
+                "handleType is {}, but the allocation was imported; an import cannot be exported again",
                 HandleTypes(wanted)
             ),
             Reason::VmmNoSuchDevice { device, count: 1 } => {
@@ -532,22 +536,22 @@ impl Display for Reason<'_> {
                 write!(f, "desc names device {device}, but this process sees devices 0 to {}", count - 1)
             }
             Reason::VmmUnreachableDevice { from, to: Some(to) } => {
-                write!(f, "{from} cannot reach {to}, where the memory lies")
+                write!(f, "{from} cannot reach {to}, where the memory is")
             }
             Reason::VmmUnreachableDevice { from, to: None } => {
-                write!(f, "{from} cannot reach the device where the memory lies")
+                write!(f, "{from} cannot reach the device where the memory is")
             }
             Reason::VmmSomeUnreachable { count } => {
-                write!(f, "one of {} in desc cannot reach the device where the memory lies", Count(count, "device"))
+                write!(f, "one of {} in desc cannot reach the device where the memory is", Count(count, "device"))
             }
             Reason::VmmFabricWithoutChannel { is_known: true } => f.write_str(
-                "requestedHandleTypes has FABRIC, but this process can read no IMEX channel; there is no /dev/nvidia-caps-imex-channels/channel* that it may open; what the device's attribute says does not tell that",
+                "requestedHandleTypes has FABRIC, but this process can read no IMEX channel; there is no /dev/nvidia-caps-imex-channels/channel* that it can open; the device's attribute does not show this",
             ),
             Reason::VmmFabricWithoutChannel { is_known: false } => f.write_str(
-                "requestedHandleTypes has FABRIC, which fails so where the process can read no /dev/nvidia-caps-imex-channels/channel*",
+                "requestedHandleTypes has FABRIC, which fails this way if the process can read no /dev/nvidia-caps-imex-channels/channel*",
             ),
             Reason::VmmDescriptor { fd, ptrace, .. } if fd < 0 => {
-                write!(f, "osHandle is {fd}, which is no descriptor: the call that was to get one failed")?;
+                write!(f, "osHandle is {fd}, which is not a file descriptor: the call that should have returned one failed")?;
                 match ptrace {
                     Some(Ptrace { scope: 1.., is_capable: false, .. }) => write!(
                         f,
@@ -560,18 +564,18 @@ impl Display for Reason<'_> {
             Reason::VmmDescriptor { fd, is_open, owner, .. } => {
                 match is_open {
                     Some(false) => write!(f, "osHandle is {fd}, and this process has no descriptor {fd}")?,
-                    Some(true) => write!(f, "descriptor {fd} of this process is no exported memory")?,
-                    None => write!(f, "osHandle is {fd}, which is no descriptor of exported memory in this process")?,
+                    Some(true) => write!(f, "descriptor {fd} of this process is not exported memory")?,
+                    None => write!(f, "osHandle is {fd}, which is not a descriptor of exported memory in this process")?,
                 }
                 owner.map_or(Ok(()), |owner| {
                     write!(f, "; {owner} exported memory as its descriptor {fd}, a number that means nothing in another process")
                 })
             }
             Reason::VmmGranularity { name: "size", value, granularity } => {
-                write!(f, "size is {value}, which is no multiple of the granularity ({})", Bytes(granularity))
+                write!(f, "size is {value}, which is not a multiple of the granularity ({})", Bytes(granularity))
             }
             Reason::VmmGranularity { name, value, granularity } => {
-                write!(f, "{name} is {value:#x}, which is no multiple of the granularity ({})", Bytes(granularity))
+                write!(f, "{name} is {value:#x}, which is not a multiple of the granularity ({})", Bytes(granularity))
             }
             Reason::VmmPartialMapping { offset: 0, size, whole } => {
                 write!(f, "size is {}", Bytes(size))?;
@@ -579,11 +583,11 @@ impl Display for Reason<'_> {
                     Some(whole) => write!(f, ", but the allocation has {}", Bytes(whole))?,
                     None => f.write_str(", but the allocation has another size")?,
                 }
-                f.write_str(", and is mapped as a whole or not at all")
+                f.write_str(", and must be mapped as a whole")
             }
             Reason::VmmPartialMapping { offset, .. } => write!(f, "offset is {offset}, and must be 0"),
             Reason::VmmMappedTwice { start, size, mapped, bytes } => {
-                write!(f, "{} at {start:#x} overlap what is mapped there: {} at {mapped:#x}", Bytes(size), Bytes(bytes))
+                write!(f, "{} at {start:#x} overlap an existing mapping: {} at {mapped:#x}", Bytes(size), Bytes(bytes))
             }
             Reason::VmmReservationInUse { start, size, mapped, bytes } => write!(
                 f,
@@ -599,18 +603,18 @@ impl Display for Reason<'_> {
             ),
             Reason::VmmReleasedTwice { handle, is_imported } => write!(
                 f,
-                "{handle:#x} was released as often as it was {} or retained",
+                "{handle:#x} is released once too often; it has already been released as often as it was {} or retained",
                 if is_imported { "imported" } else { "created" }
             ),
             Reason::MulticastUnsupported { device: Some(device) } => {
-                write!(f, "{device} has no multicast (CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED is 0)")
+                write!(f, "{device} does not support multicast; CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED is 0")
             }
             Reason::MulticastUnsupported { device: None } => {
-                f.write_str("a device has no multicast, as CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED says")
+                f.write_str("a device does not support multicast; CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED is 0")
             }
             Reason::MulticastGranularity { name, value, granularity } => write!(
                 f,
-                "{name} is {value}, and no multiple of {}, the granularity of multicast objects",
+                "{name} is {value}, which is not a multiple of {}, the granularity of multicast objects",
                 Bytes(granularity)
             ),
             Reason::MulticastDevice { device, wanted: None } => {
@@ -618,14 +622,14 @@ impl Display for Reason<'_> {
             }
             Reason::MulticastDevice { device, wanted: Some(wanted) } => write!(
                 f,
-                "the multicast object was made for {}, which this process has added; {device} is one more",
+                "the multicast object was created for {}, which this process has already added; {device} is one too many",
                 Count(u64::from(wanted), "device")
             ),
             Reason::MulticastMemory { device } => {
-                write!(f, "the memory lies on {device}, which is not in the multicast object; this process has not added it")
+                write!(f, "the memory is on {device}, which is not in the multicast object; this process has not added it")
             }
             Reason::MulticastOtherMemory { device, home } => {
-                write!(f, "the memory is to be bound for {device}, but lies on {home}")
+                write!(f, "the memory is bound for {device}, but is on {home}")
             }
             Reason::MulticastIncomplete { added, wanted } => write!(
                 f,
@@ -655,23 +659,23 @@ impl Display for Reason<'_> {
             Reason::PoolHandleType { wanted, fault } => {
                 write!(f, "handleType is {}, but the pool ", HandleTypes(wanted))?;
                 match fault {
-                    PoolFault::Types(types) => write!(f, "was made with handle types {}", HandleTypes(types)),
-                    PoolFault::Imported => f.write_str("was imported; what was imported cannot be exported again"),
-                    PoolFault::Default => f.write_str("is the default one of a device; that has no handle"),
+                    PoolFault::Types(types) => write!(f, "was created with handle types {}", HandleTypes(types)),
+                    PoolFault::Imported => f.write_str("was imported; an import cannot be exported again"),
+                    PoolFault::Default => f.write_str("is the default one of a device; default pools cannot be exported"),
                     PoolFault::Destroyed => f.write_str("is destroyed"),
                 }
             }
             Reason::PoolPointer { address, fault } => match fault {
-                PointerFault::NoPool => write!(f, "{address:#x} is no memory of a pool"),
-                PointerFault::Imported => write!(f, "{address:#x} was imported; what was imported cannot be exported again"),
+                PointerFault::NoPool => write!(f, "{address:#x} is not memory of a pool"),
+                PointerFault::Imported => write!(f, "{address:#x} was imported; an import cannot be exported again"),
                 PointerFault::NotExported { pool } => {
                     write!(f, "{address:#x} is memory of pool {pool:#x}, which this process has not exported")
                 }
-                PointerFault::Inside => write!(f, "{address:#x} lies inside of an allocation"),
+                PointerFault::Inside => write!(f, "{address:#x} is inside an allocation, not at its start"),
             },
             Reason::PoolNotImported { pool, is_destroyed: true } => write!(f, "pool {pool:#x} is destroyed"),
             Reason::PoolNotImported { pool, is_destroyed: false } => {
-                write!(f, "pool {pool:#x} is this process's own; pointers are imported into a pool that was imported")
+                write!(f, "pool {pool:#x} belongs to this process; pointers can only be imported into an imported pool")
             }
             Reason::PoolWrongPool { pool, of_pool, of_pointer } => {
                 write!(f, "pool {pool:#x} was imported from {of_pool}, but {of_pointer} exported the pointer")
@@ -688,7 +692,7 @@ impl Display for Reason<'_> {
             }
             Reason::FdLeak { descriptors, is_export } => write!(
                 f,
-                "{descriptors} descriptors were {} under {descriptors} different numbers: the numbers of closed ones would have come back",
+                "{descriptors} descriptors were {}, each under a different number; closed descriptors would have had their numbers reused",
                 if is_export { "exported" } else { "imported" }
             ),
             Reason::RanksWaitForDescriptor { waiting, missing, senders, least, most } => {
@@ -706,11 +710,11 @@ impl Display for Reason<'_> {
             ),
             Reason::DriverContradictsEnable { from, to } => write!(
                 f,
-                "access from {from} to {to} was enabled; the driver answered CUDA_SUCCESS once more, instead of CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED"
+                "access from {from} to {to} was enabled; the driver returned CUDA_SUCCESS once more, instead of CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED"
             ),
             Reason::DriverContradictsClose { address } => write!(
                 f,
-                "{address:#x} had been closed as often as it was opened; the driver answered CUDA_SUCCESS once more"
+                "{address:#x} had been closed as often as it was opened; the driver returned CUDA_SUCCESS once more"
             ),
         }
     }
@@ -767,7 +771,7 @@ mod tests {
             (Reason::IpcFlags { flags: 0, is_taken: false }, "Flags must be 1 (is 0)"),
             (
                 Reason::IpcInteriorPointer { address: 0x7f0000080000, base: 0x7f0000000000, bytes: 2 << 20 },
-                "0x7f0000080000 lies 524288 bytes into an allocation of 2 MiB that begins at 0x7f0000000000; the handle is that of the whole allocation, which is right where the importer adds 524288 bytes",
+                "0x7f0000080000 is 524288 bytes into the 2 MiB allocation at 0x7f0000000000; the handle refers to the whole allocation, so the importer must add 524288 bytes",
             ),
             (
                 Reason::IpcMemoryKind {
@@ -776,7 +780,7 @@ mod tests {
                     handle_types: 9,
                     because: Some("PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"),
                 },
-                "cuIpcGetMemHandle never exports virtual memory (cuMemCreate, cuMemMap); 0x10 is such, with handle types POSIX_FILE_DESCRIPTOR and FABRIC; the cause is PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
+                "cuIpcGetMemHandle cannot export 0x10, which is virtual memory; it comes from cuMemCreate, cuMemMap, with handle types POSIX_FILE_DESCRIPTOR and FABRIC; the cause is PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
             ),
             (
                 Reason::IpcFreedWhileOpen {
@@ -787,7 +791,7 @@ mod tests {
                     first: P,
                     uses: (0, 0),
                 },
-                "0x10 (512 bytes) was freed while ipc:0000000000000001 is open in process 4711 (rank 3) and 2 more processes; what is read there from now on is undefined",
+                "0x10 (512 bytes) was freed while ipc:0000000000000001 is open in process 4711 (rank 3) and 2 more processes; reads from it are now undefined",
             ),
             (
                 Reason::PeerUnreachable { from: device, to: Device { ordinal: -1, uuid } },

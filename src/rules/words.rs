@@ -4,7 +4,7 @@
 static MEANINGS: &[(&str, &str)] = &[
     (
         "Failed to allocate physical memory",
-        "also said of memory that was freed or is gone with its exporter; memory is not exhausted",
+        "the driver also prints this for memory that was freed, or whose exporter exited; memory is not exhausted",
     ),
     (
         "Failed to open/create interprocess memory file",
@@ -17,7 +17,7 @@ static MEANINGS: &[(&str, &str)] = &[
     ),
     (
         "User passed invalid device pointer",
-        "said of a pointer that was freed or closed, or that was never device memory",
+        "the driver prints this for a pointer that was freed or closed, or that was never device memory",
     ),
 ];
 

@@ -40,8 +40,11 @@ fn case(program: &'static str, name: &'static str, machine: &'static str, rules:
 
 #[test]
 fn a3_memory_of_a_pool_in_a_library_that_shares_by_handles() {
-    let wanted =
-        ["memory of a pool (cuMemAllocAsync, cudaMallocAsync)", "handle types NONE", "with cudaMalloc"];
+    let wanted = [
+        "memory of a pool; it comes from cuMemAllocAsync, cudaMallocAsync",
+        "handle types NONE",
+        "with cudaMalloc",
+    ];
     case("cases_alone", "A3", "nvlink:2", &["ipc-memory-kind"], &wanted);
 }
 
@@ -53,23 +56,23 @@ fn a4_an_export_that_nobody_looked_at() {
 
 #[test]
 fn a5_managed_memory() {
-    let wanted = ["managed memory (cuMemAllocManaged)", "cannot be shared between processes"];
+    let wanted = ["managed memory; it comes from cuMemAllocManaged", "cannot be shared between processes"];
     case("cases_alone", "A5", "nvlink:2", &["ipc-memory-kind"], &wanted);
 }
 
 #[test]
 fn a7_a_tensor_inside_a_block_whose_offset_is_lost() {
     let wanted = [
-        "1536 bytes into an allocation of 4 MiB",
+        "1536 bytes into the 4 MiB allocation",
         "send the offset with the handle",
-        "returned the allocation's start",
+        "returned the start of the allocation",
     ];
     case("cases_shared", "A7", "nvlink:2", &["ipc-interior-pointer", "ipc-offset-not-added"], &wanted);
 }
 
 #[test]
 fn a8_two_arrays_with_one_handle() {
-    let wanted = ["512 bytes into", "the handle is that of the whole allocation"];
+    let wanted = ["512 bytes into", "the handle refers to the whole allocation"];
     case("cases_alone", "A8", "nvlink:2", &["ipc-interior-pointer"], &wanted);
 }
 
@@ -81,7 +84,7 @@ fn a10_a_library_that_tries_on_purpose() {
 
 #[test]
 fn b1_a_rank_that_sends_to_itself() {
-    let wanted = ["exported by this same process", "use the pointer or the event itself"];
+    let wanted = ["is opened in the process that exported it", "use the pointer or the event itself"];
     case("cases_alone", "B1", "nvlink:2", &["ipc-open-in-exporting-process"], &wanted);
 }
 
@@ -93,7 +96,7 @@ fn b3_mapped_already() {
 
 #[test]
 fn b4_a_helper_thread_that_opens_without_a_context() {
-    let wanted = ["the primary context of device 0 is there, but not current here", "cudaSetDevice"];
+    let wanted = ["the primary context of device 0 exists, but is not current here", "cudaSetDevice"];
     case("cases_shared", "B4-open", "nvlink:2", &["no-current-context"], &wanted);
 }
 
@@ -135,13 +138,13 @@ fn b9_a_client_and_a_server_that_count_devices_differently() {
 
 #[test]
 fn c1_freed_before_the_others_closed() {
-    let wanted = ["was freed while", "and one more process", "Close in the importers first"];
+    let wanted = ["was freed while", "and one more process", "Close the handle in the importers first"];
     case("cases_life", "C1", "nvlink:2", &["ipc-freed-while-open"], &wanted);
 }
 
 #[test]
 fn c2_never_closed() {
-    let wanted = ["ends with 8 handles open", "32 MiB of other processes' memory"];
+    let wanted = ["exits with 8 handles open", "32 MiB of other processes' memory"];
     case("cases_life", "C2", "nvlink:2", &["ipc-never-closed"], &wanted);
 }
 
@@ -153,7 +156,7 @@ fn c3_closed_once_a_piece() {
 
 #[test]
 fn c5_closed_after_the_driver() {
-    let wanted = ["has already shut down", "Harmless at exit"];
+    let wanted = ["has already shut down", "This is harmless at exit"];
     case("cases_life", "C5", "answers nvlink:2", &["driver-shutting-down", "ipc-never-closed"], &wanted);
 }
 
@@ -215,13 +218,13 @@ fn e1_one_gpu_for_each_rank() {
 
 #[test]
 fn e2_more_peers_than_there_is_room_for() {
-    let wanted = ["has as many peers as it has room for", "enabled 8 of them"];
+    let wanted = ["has reached its limit of peers", "enabled 8 of them"];
     case("cases_alone", "E2", "pcie:10", &["peer-limit"], &wanted);
 }
 
 #[test]
 fn e3_enabled_by_two_parts_of_a_program() {
-    let wanted = ["is enabled already", "Treat it as success"];
+    let wanted = ["is already enabled", "Treat this result as success"];
     case("cases_alone", "E3", "nvlink:2", &["peer-already-enabled"], &wanted);
 }
 

@@ -45,7 +45,7 @@ fn the_sentences_have_the_values_of_the_process() {
     );
     assert_eq!(
         both("vmm-handle-type/imported"),
-        "handleType is POSIX_FILE_DESCRIPTOR, but the allocation was imported; what was imported cannot be exported again"
+        "handleType is POSIX_FILE_DESCRIPTOR, but the allocation was imported; an import cannot be exported again"
     );
     assert_eq!(
         both("vmm-unreachable-device/none"),
@@ -53,37 +53,36 @@ fn the_sentences_have_the_values_of_the_process() {
     );
     assert_eq!(
         both("vmm-partial-mapping"),
-        "size is 2 MiB, but the allocation has 4 MiB, and is mapped as a whole or not at all"
+        "size is 2 MiB, but the allocation has 4 MiB, and must be mapped as a whole"
     );
     assert_eq!(both("vmm-partial-mapping/offset"), "offset is 2097152, and must be 0");
-    assert!(both("vmm-mapped-twice").contains(" overlap what is mapped there: 4 MiB at 0x"));
+    assert!(both("vmm-mapped-twice").contains(" overlap an existing mapping: 4 MiB at 0x"));
     assert!(both("vmm-reservation-in-use").contains(", 4 MiB are still mapped at 0x"));
     assert!(both("vmm-part-of-mapping").starts_with("2 MiB at 0x"));
-    assert!(both("vmm-released-twice").ends_with(" was released as often as it was created or retained"));
+    assert!(both("vmm-released-twice").ends_with(
+        " is released once too often; it has already been released as often as it was created or retained"
+    ));
     assert!(both("vmm-no-access").starts_with("4 MiB mapped at 0x"));
 }
 
 #[test]
 fn what_only_a_call_can_tell_is_inferred_afterwards() {
     let [(now, sure), (later, guessed)] = said("vmm-unreachable-device");
-    assert!(now.starts_with("device 1 (GPU-") && now.ends_with("), where the memory lies"), "{now}");
+    assert!(now.starts_with("device 1 (GPU-") && now.ends_with("), where the memory is"), "{now}");
     assert_eq!((&now, sure.as_str(), guessed.as_str()), (&later, "certain", "inferred"));
     let [(now, sure), (later, guessed)] = said("vmm-fabric-without-channel");
     assert!(now.contains("can read no IMEX channel"), "{now}");
-    assert!(later.starts_with("requestedHandleTypes has FABRIC, which fails so where"), "{later}");
+    assert!(later.starts_with("requestedHandleTypes has FABRIC, which fails this way if"), "{later}");
     assert_eq!((sure.as_str(), guessed.as_str()), ("certain", "inferred"));
 }
 
 #[test]
 fn what_an_importer_is_not_told_is_not_made_up() {
     let [(now, sure), (later, _)] = said("vmm-partial-mapping/imported");
-    assert_eq!(
-        now,
-        "size is 2 MiB, but the allocation has another size, and is mapped as a whole or not at all"
-    );
+    assert_eq!(now, "size is 2 MiB, but the allocation has another size, and must be mapped as a whole");
     assert_eq!((&now, sure.as_str()), (&later, "certain"));
     let [(now, sure), (later, _)] = said("vmm-unreachable-device/several");
-    assert_eq!(now, "one of 2 devices in desc cannot reach the device where the memory lies");
+    assert_eq!(now, "one of 2 devices in desc cannot reach the device where the memory is");
     assert_eq!((&now, sure.as_str()), (&later, "inferred"));
 }
 
@@ -96,10 +95,14 @@ fn a_number_in_place_of_a_descriptor_is_traced_to_its_exporter() {
     );
     assert!(now.contains(&format!("this process has no descriptor {number}; process ")), "{now}");
     assert!(now.ends_with(&ending), "{now}");
-    assert!(later.starts_with(&format!("osHandle is {number}, which is no descriptor of exported memory")));
+    assert!(
+        later.starts_with(&format!("osHandle is {number}, which is not a descriptor of exported memory"))
+    );
     assert_eq!((sure.as_str(), guessed.as_str()), ("certain", "inferred"));
     assert!(
-        said("vmm-descriptor/refused")[0].0.starts_with("osHandle is -1, which is no descriptor: the call")
+        said("vmm-descriptor/refused")[0]
+            .0
+            .starts_with("osHandle is -1, which is not a file descriptor: the call")
     );
 }
 
@@ -107,30 +110,29 @@ fn a_number_in_place_of_a_descriptor_is_traced_to_its_exporter() {
 fn the_sentences_about_multicast_objects_have_the_values_of_the_process() {
     assert_eq!(
         both("multicast-granularity"),
-        "size is 4198400, and no multiple of 2 MiB, the granularity of multicast objects"
+        "size is 4198400, which is not a multiple of 2 MiB, the granularity of multicast objects"
     );
     let twice = both("multicast-device");
     assert!(twice.starts_with("this process has added device 0 (GPU-"), "{twice}");
     let more = both("multicast-device/more");
     assert!(
         more.starts_with(
-            "the multicast object was made for 1 device, which this process has added; device 1 ("
+            "the multicast object was created for 1 device, which this process has already added; device 1 ("
         ),
         "{more}"
     );
     let foreign = both("multicast-memory");
-    assert!(foreign.starts_with("the memory lies on device 1 (GPU-"), "{foreign}");
+    assert!(foreign.starts_with("the memory is on device 1 (GPU-"), "{foreign}");
     assert_eq!(both("multicast-memory/address"), foreign);
     let other = both("multicast-memory/named");
     assert!(
-        other.starts_with("the memory is to be bound for device 1 (GPU-")
-            && other.contains("lies on device 0 ("),
+        other.starts_with("the memory is bound for device 1 (GPU-") && other.contains("is on device 0 ("),
         "{other}"
     );
     assert!(both("multicast-handle-type").ends_with(" but the multicast object has handle types"));
     let [(now, sure), (later, guessed)] = said("multicast-unsupported");
     assert!(
-        now.starts_with("device 0 (GPU-") && later.starts_with("a device has no multicast"),
+        now.starts_with("device 0 (GPU-") && later.starts_with("a device does not support multicast"),
         "{now} {later}"
     );
     assert_eq!((sure.as_str(), guessed.as_str()), ("certain", "inferred"));
@@ -140,14 +142,14 @@ fn the_sentences_about_multicast_objects_have_the_values_of_the_process() {
 fn the_sentences_about_pools_have_the_values_of_the_process() {
     let but = "handleType is POSIX_FILE_DESCRIPTOR, but the pool ";
     for (scene, what) in [
-        ("pool-handle-type", "was made with handle types NONE"),
-        ("pool-handle-type/default", "is the default one of a device; that has no handle"),
-        ("pool-handle-type/imported", "was imported; what was imported cannot be exported again"),
+        ("pool-handle-type", "was created with handle types NONE"),
+        ("pool-handle-type/default", "is the default one of a device; default pools cannot be exported"),
+        ("pool-handle-type/imported", "was imported; an import cannot be exported again"),
         ("pool-handle-type/destroyed", "is destroyed"),
     ] {
         assert_eq!(both(scene), format!("{but}{what}"));
     }
-    assert!(both("pool-wrong-pool/own").starts_with("pool 0x is this process's own;"));
+    assert!(both("pool-wrong-pool/own").starts_with("pool 0x belongs to this process;"));
     assert_eq!(both("pool-import-in-use"), "1 pointer of the imported pool 0x is not freed");
     let [(now, _), (later, _)] = said("pool-freed-while-open");
     assert!([now, later].iter().all(|said| said.contains(" (4 MiB) was freed while ptr:")));

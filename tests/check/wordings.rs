@@ -29,43 +29,43 @@ const WORDINGS: &[Wording] = &[
         name: "fork-initialised",
         machine: "nvlink:2",
         rule: "used-after-fork",
-        checked: "probably, process {child} was forked from process {parent} after {parent} had initialised CUDA; it does not work in such a child",
-        plain: "probably, process {child} was forked from process {parent} after {parent} had initialised CUDA; it does not work in such a child",
+        checked: "probably, process {child} was forked from process {parent} after {parent} initialized CUDA; CUDA does not work in a child forked after initialization",
+        plain: "probably, process {child} was forked from process {parent} after {parent} initialized CUDA; CUDA does not work in a child forked after initialization",
     },
     Wording {
         name: "fork-twice",
         machine: "nvlink:2",
         rule: "used-after-fork",
-        checked: "probably, process {child} was forked from one that had initialised CUDA; it does not work in such a child",
-        plain: "probably, process {child} was forked from one that had initialised CUDA; it does not work in such a child",
+        checked: "probably, process {child} was forked from one that initialized CUDA; CUDA does not work in a child forked after initialization",
+        plain: "probably, process {child} was forked from one that initialized CUDA; CUDA does not work in a child forked after initialization",
     },
     Wording {
         name: "fork-uninitialised",
         machine: "nvlink:2",
         rule: "not-initialized",
-        checked: "this process has not called cuInit, or cuInit failed; it was forked, and if its parent had called cuInit before, CUDA does not work in it",
-        plain: "probably, this process has not called cuInit, or cuInit failed; it was forked, and if its parent had called cuInit before, CUDA does not work in it",
+        checked: "this process has not called cuInit, or cuInit failed; it was forked, and CUDA does not work in it if its parent called cuInit before the fork",
+        plain: "probably, this process has not called cuInit, or cuInit failed; it was forked, and CUDA does not work in it if its parent called cuInit before the fork",
     },
     Wording {
         name: "context-with-openings",
         machine: "nvlink:2",
         rule: "no-current-context",
-        checked: "thread {thread} has no current CUDA context: 0x*, which it had before, was destroyed or reset; that has also closed what was open in it",
-        plain: "thread {thread} has no current CUDA context: 0x*, which it had before, was destroyed or reset; that has also closed what was open in it",
+        checked: "thread {thread} has no current CUDA context: 0x*, its previous context, was destroyed or reset; this also closed the handles that were open in it",
+        plain: "thread {thread} has no current CUDA context: 0x*, its previous context, was destroyed or reset; this also closed the handles that were open in it",
     },
     Wording {
         name: "context-without-openings",
         machine: "nvlink:2",
         rule: "no-current-context",
-        checked: "thread {thread} has no current CUDA context: 0x*, which it had before, was destroyed or reset",
-        plain: "thread {thread} has no current CUDA context: 0x*, which it had before, was destroyed or reset",
+        checked: "thread {thread} has no current CUDA context: 0x*, its previous context, was destroyed or reset",
+        plain: "thread {thread} has no current CUDA context: 0x*, its previous context, was destroyed or reset",
     },
     Wording {
         name: "context-popped",
         machine: "nvlink:2",
         rule: "no-current-context",
-        checked: "thread {thread} has no current CUDA context: 0x*, which it had before, was destroyed or popped",
-        plain: "thread {thread} has no current CUDA context: 0x*, which it had before, was destroyed or popped",
+        checked: "thread {thread} has no current CUDA context: 0x*, its previous context, was destroyed or popped",
+        plain: "thread {thread} has no current CUDA context: 0x*, its previous context, was destroyed or popped",
     },
     Wording {
         name: "context-of-other-thread",
@@ -78,7 +78,7 @@ const WORDINGS: &[Wording] = &[
         name: "context-never-set",
         machine: "nvlink:2",
         rule: "no-current-context",
-        checked: "thread {thread} has no current CUDA context; the primary context of device 0 is there, but not current here",
+        checked: "thread {thread} has no current CUDA context; the primary context of device 0 exists, but is not current here",
         plain: "thread {thread} has no current CUDA context",
     },
     Wording {
@@ -92,8 +92,8 @@ const WORDINGS: &[Wording] = &[
         name: "closed-with-context",
         machine: "nvlink:2",
         rule: "ipc-closed-twice",
-        checked: "0x* (ipc:*) is already closed; it went with its context, which was destroyed or reset * * ago, in thread {closer} from wordings*+0x*",
-        plain: "0x* (ipc:*) is already closed; it went with its context, which was destroyed or reset * * ago, in thread {closer} from wordings*+0x*",
+        checked: "0x* (ipc:*) is already closed; it was closed with its context, which was destroyed or reset * * ago, in thread {closer} from wordings*+0x*",
+        plain: "0x* (ipc:*) is already closed; it was closed with its context, which was destroyed or reset * * ago, in thread {closer} from wordings*+0x*",
     },
     Wording {
         name: "cut-8",
@@ -120,7 +120,7 @@ const WORDINGS: &[Wording] = &[
         name: "cut-24",
         machine: "nvlink:2",
         rule: "ipc-damaged-handle",
-        checked: "probably, ipc:* is a damaged copy of ipc:*; process {exporter} exported that; all but the first {left} bytes of the handle are 0: it was cut, as strcpy and ctypes' c_char arrays do",
+        checked: "probably, ipc:* is a damaged copy of ipc:*; process {exporter} exported the original; all but the first {left} bytes of the handle are 0: it was cut, as strcpy and ctypes' c_char arrays do",
         plain: "",
     },
     Wording {
@@ -155,8 +155,8 @@ const WORDINGS: &[Wording] = &[
         name: "freed-opened-twice",
         machine: "nvlink:2",
         rule: "ipc-freed-while-open",
-        checked: "0x* (4 MiB) was freed while ipc:* is open in process {importer}; process {importer} opened it 2 times and closed it once; what is read there from now on is undefined",
-        plain: "0x* (4 MiB) was freed while ipc:* is open in process {importer}; process {importer} opened it 2 times and closed it once; what is read there from now on is undefined",
+        checked: "0x* (4 MiB) was freed while ipc:* is open in process {importer}; process {importer} opened it 2 times and closed it once; reads from it are now undefined",
+        plain: "0x* (4 MiB) was freed while ipc:* is open in process {importer}; process {importer} opened it 2 times and closed it once; reads from it are now undefined",
     },
     Wording {
         name: "close-elsewhere",
@@ -169,35 +169,35 @@ const WORDINGS: &[Wording] = &[
         name: "reset-with-one",
         machine: "nvlink:2",
         rule: "ipc-context-ended-while-open",
-        checked: "cuDevicePrimaryCtxReset_v2 freed 0x*, open in process {importer}; there it is ipc:*",
-        plain: "cuDevicePrimaryCtxReset_v2 freed 0x*, open in process {importer}; there it is ipc:*",
+        checked: "cuDevicePrimaryCtxReset_v2 freed 0x*, still open in process {importer}; its handle is ipc:*",
+        plain: "cuDevicePrimaryCtxReset_v2 freed 0x*, still open in process {importer}; its handle is ipc:*",
     },
     Wording {
         name: "destroy-with-event",
         machine: "nvlink:2",
         rule: "ipc-context-ended-while-open",
-        checked: "cuCtxDestroy_v2 destroyed event 0x*, open in process {importer}; there it is ipc:*",
-        plain: "cuCtxDestroy_v2 destroyed event 0x*, open in process {importer}; there it is ipc:*",
+        checked: "cuCtxDestroy_v2 destroyed event 0x*, still open in process {importer}; its handle is ipc:*",
+        plain: "cuCtxDestroy_v2 destroyed event 0x*, still open in process {importer}; its handle is ipc:*",
     },
     Wording {
         name: "interior",
         machine: "nvlink:2",
         rule: "ipc-interior-pointer",
-        checked: "0x* lies 4096 bytes into an allocation of 4 MiB that begins at 0x*; the handle is that of the whole allocation, which is right where the importer adds 4096 bytes",
-        plain: "0x* lies 4096 bytes into an allocation of 4 MiB that begins at 0x*; the handle is that of the whole allocation, which is right where the importer adds 4096 bytes",
+        checked: "0x* is 4096 bytes into the 4 MiB allocation at 0x*; the handle refers to the whole allocation, so the importer must add 4096 bytes",
+        plain: "0x* is 4096 bytes into the 4 MiB allocation at 0x*; the handle refers to the whole allocation, so the importer must add 4096 bytes",
     },
     Wording {
         name: "interior",
         machine: "nvlink:2",
         rule: "ipc-offset-not-added",
-        checked: "probably, ipc:* of process {exporter} is of a pointer 4096 bytes into its memory; this call returned the allocation's start, which is right where the importer adds 4096 bytes",
-        plain: "probably, ipc:* of process {exporter} is of a pointer 4096 bytes into its memory; this call returned the allocation's start, which is right where the importer adds 4096 bytes",
+        checked: "probably, ipc:* of process {exporter} points 4096 bytes into its allocation; this call returned the start of the allocation, so the importer must add 4096 bytes",
+        plain: "probably, ipc:* of process {exporter} points 4096 bytes into its allocation; this call returned the start of the allocation, so the importer must add 4096 bytes",
     },
     Wording {
         name: "fails-with-map-failed",
         machine: "answers nvlink:2",
         rule: "call-failed",
-        checked: "cuIpcOpenMemHandle_v2 returned CUDA_ERROR_MAP_FAILED; most likely the address space or the BAR of the device has no room for the mapping",
+        checked: "cuIpcOpenMemHandle_v2 returned CUDA_ERROR_MAP_FAILED; most likely the mapping does not fit into the address space or the BAR of the device",
         plain: "",
     },
     Wording {
@@ -211,29 +211,29 @@ const WORDINGS: &[Wording] = &[
         name: "hidden-from-one",
         machine: "answers nvlink:4",
         rule: "ipc-device-hidden",
-        checked: "probably, this process may not use GPU-*, where the memory lies; it sees GPU-* alone",
+        checked: "probably, this process may not use GPU-*, where the memory is; it sees only GPU-*",
         plain: "",
     },
     Wording {
         name: "hidden-from-two",
         machine: "answers nvlink:4",
         rule: "ipc-device-hidden",
-        checked: "probably, this process may not use GPU-*, where the memory lies; it sees GPU-* and GPU-*",
+        checked: "probably, this process may not use GPU-*, where the memory is; it sees GPU-* and GPU-*",
         plain: "",
     },
     Wording {
         name: "hidden-from-three",
         machine: "answers nvlink:4",
         rule: "ipc-device-hidden",
-        checked: "probably, this process may not use GPU-*, where the memory lies; it sees 3 others",
+        checked: "probably, this process may not use GPU-*, where the memory is; it sees 3 others",
         plain: "",
     },
     Wording {
         name: "address-reused",
         machine: "nvlink:2",
         rule: "ipc-address-reused",
-        checked: "0x* is exported again; what was freed there is still open in process {importer}; that is ipc:*, and this ipc:*: an importer that caches by address reads the wrong memory",
-        plain: "0x* is exported again; what was freed there is still open in process {importer}; that is ipc:*, and this ipc:*: an importer that caches by address reads the wrong memory",
+        checked: "0x* is exported again while its freed allocation is still open in process {importer}; the old handle is ipc:*, the new one ipc:*: an importer that caches by address reads the wrong memory",
+        plain: "0x* is exported again while its freed allocation is still open in process {importer}; the old handle is ipc:*, the new one ipc:*: an importer that caches by address reads the wrong memory",
     },
 ];
 
@@ -343,7 +343,7 @@ fn page(record: &Path) -> String {
 }
 
 const OUTSIDE: &str =
-    "1 handle comes from a process outside this record; start both with the same -o DIR to see it whole";
+    "1 handle comes from a process outside this recording; start both with the same -o DIR to see all of it";
 
 #[test]
 fn a_handle_of_another_record_is_told_in_the_report() {
@@ -356,7 +356,7 @@ fn a_handle_of_another_record_is_told_in_the_report() {
     // Beside something that is wrong, too.
     given("take-and-close-twice", &["--record=full"], ["exporter-2", "closing"], folder.path());
     let closing = words(&page(&at("closing")));
-    assert!(closing.contains("What is wrong") && closing.contains(OUTSIDE), "{closing}");
+    assert!(closing.contains("Problems") && closing.contains(OUTSIDE), "{closing}");
     // Not where a filter may have left the exporter out.
     let filtered = support::stdout(cupeer().arg("report").arg(at("importer")).arg("--failed"));
     assert!(!words(&filtered).contains("outside this record"), "{filtered}");

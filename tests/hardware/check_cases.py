@@ -35,7 +35,7 @@ def is_there(module):
 
 
 def wrong_findings(expected, findings):
-    """What is wrong with what was found. Notes of the software itself are no matter."""
+    """Problems with what was found. Notes of the software itself are no matter."""
     wrong = []
     found = {f"{finding['rule']} {finding['severity']}" for finding in findings}
     if expected not in found:

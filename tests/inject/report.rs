@@ -182,7 +182,7 @@ fn what_hangs_is_listed_and_released() {
     });
     let text = done(with(&["report", "r"]).current_dir(folder.path())).stdout;
     let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(words.contains("- 1 call has not returned because a fault plan said so"), "{text}");
+    assert!(words.contains("- 1 call has not returned (held by a fault plan)"), "{text}");
     assert!(words.contains("`cupeer release r gate` ends it"), "{text}");
 
     let other = release(&["door"]);

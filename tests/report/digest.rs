@@ -79,7 +79,7 @@ fn of_a_rank_that_is_asked_for_its_death_is_told_and_of_another_nothing() {
     );
     assert!(!text.contains("more: cupeer report"), "that is what is shown: {text}");
     let text = of(&scene, &["--rank", "6"]);
-    assert!(digest(&text).contains(&"1 process ended with a failure: exit status 1: rank 6"), "{text}");
+    assert!(digest(&text).contains(&"1 process exited with an error: exit status 1: rank 6"), "{text}");
     let text = of(&scene, &["--rank", "3"]);
     assert!(text.starts_with("Nothing is wrong with what is shown: "), "{text}");
 }
@@ -88,7 +88,7 @@ fn of_a_rank_that_is_asked_for_its_death_is_told_and_of_another_nothing() {
 fn what_is_wrong_is_in_the_digest_also_where_filters_leave_out_the_rest() {
     let scene = killed();
     let text = of(&scene, &["--function", "cuIpcGetMemHandle"]);
-    let wrong = text.split_once("\nWhat is wrong\n").map(|(_, rest)| rest.lines().next().expect("a line"));
+    let wrong = text.split_once("\nProblems\n").map(|(_, rest)| rest.lines().next().expect("a line"));
     let first = digest(&text)[0];
     assert_eq!(first.starts_with("Nothing is wrong"), wrong.is_none(), "{text}");
     assert!(!first.is_empty(), "{text}");
@@ -107,7 +107,7 @@ fn a_rank_that_calls_one_function_more_often_is_told_in_a_line() {
     let text = support::stdout(support::cupeer().arg("report").arg(scene.dir()).env("COLUMNS", "120"));
     assert_eq!(
         digest(&text)[0],
-        "rank 3 deviates from the others in how often it calls cuDeviceCanAccessPeer: rank 3 made 8, the others 1"
+        "rank 3 makes a different number of calls than the other ranks: cuDeviceCanAccessPeer: rank 3 made 8, the others 1"
     );
 }
 

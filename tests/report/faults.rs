@@ -42,7 +42,7 @@ fn assert_nobody_is_blamed(scene: &Scene) -> Value {
     let report = json_of(scene, &[]);
     assert_eq!((&report["findings"], &report["leaks"]), (&json!([]), &json!([])), "{report:#}");
     let text = of(scene, &[]);
-    assert!(!text.contains("What is wrong") && text.contains("Nothing is wrong"), "{text}");
+    assert!(!text.contains("Problems") && text.contains("Nothing is wrong"), "{text}");
     report
 }
 
@@ -182,8 +182,8 @@ fn failures_that_a_rule_made_are_counted_apart() {
     assert_eq!((&peer["injected"], &peer["unmapped_since_failure"]), (&json!(3), &json!(false)));
     let text = of(&scene, &[]);
     for line in [
-        "Nothing is wrong: all calls returned, none failed except because of a fault\nplan, no handle is open.",
-        "- 3 calls failed because a fault plan said so\n",
+        "Nothing is wrong: all calls returned, none failed except because of a fault\nplan, and no handles are open.",
+        "- 3 calls failed (injected)\n",
         "inject/1        3      3  cuIpcOpenMemHandle*:error=MAP_FAILED\n",
         "inject/2        1      0  cuMemFree:when=5:delay=1s (never fired; counted in\n                          each process)\n",
     ] {
@@ -221,7 +221,7 @@ fn a_mapping_whose_closing_failed_on_purpose_is_no_leak() {
     assert_eq!(report["handles"][0]["state"], "open on purpose");
     assert_eq!(report["handles"][0]["opens"][0]["state"], "open on purpose");
     assert!(of(&scene, &[]).contains("- 1 handle is open, which a fault plan kept from being closed\n"));
-    assert!(of(&scene, &["--leaks"]).contains("Nothing is open."));
+    assert!(of(&scene, &["--leaks"]).contains("No handles are open."));
 
     let scene = two(|importer| {
         importer.open(200, 0x11, 0x9000);
@@ -272,7 +272,7 @@ fn a_damaged_handle_is_nobodys_fault() {
     let failure = &report["failures"][0];
     assert_eq!((&failure["injected"], &failure["follows_fault"]), (&json!(false), &json!(true)));
     let text = of(&scene, &[]);
-    assert!(text.contains("- 1 call failed because of what a fault plan had changed\n"), "{text}");
+    assert!(text.contains("- 1 call failed because a fault plan had changed their input\n"), "{text}");
     assert!(text.contains("- 1 handle is damaged by a fault plan\n"), "{text}");
 
     // Where no list has it, the call that gave it says as much.
@@ -306,7 +306,7 @@ fn what_hangs_on_purpose_says_how_it_is_released() {
     let pending = &report["processes"][0]["pending"][0];
     assert_eq!((&pending["injected_by"], &pending["release"]), (&json!("inject/1"), &json!("gate")));
     let text = of(&scene, &[]).split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(text.contains("- 1 call has not returned because a fault plan said so"), "{text}");
+    assert!(text.contains("- 1 call has not returned (held by a fault plan)"), "{text}");
     assert!(text.contains("cupeer-run-1 gate` ends it"), "{text}");
 }
 
@@ -501,7 +501,7 @@ fn what_the_driver_refuses_that_a_plan_had_changed_is_nobodys_fault() {
     let report = assert_nobody_is_blamed(&scene);
     assert_eq!(report["failure_groups"][0]["follows_fault"], true);
     let text = of(&scene, &[]);
-    assert!(text.contains("- 1 call failed because of what a fault plan had changed\n"), "{text}");
+    assert!(text.contains("- 1 call failed because a fault plan had changed their input\n"), "{text}");
     let told = of(&scene, &["--failed"]);
     assert!(told.contains("> (of what a fault plan had CHANGED)"), "{told}");
 
@@ -536,5 +536,5 @@ fn a_failure_that_a_plan_may_have_caused_is_told_with_what_is_well() {
     let text = of(&scene, &[]);
     let first = text.split_once("\n\n").expect("a digest").0.replace('\n', " ");
     assert!(first.starts_with("Nothing is wrong: "), "{text}");
-    assert!(first.contains(" 1 process ended with a failure, and a fault plan changed calls."), "{text}");
+    assert!(first.contains(" 1 process exited with an error while a fault plan was active."), "{text}");
 }

@@ -162,7 +162,7 @@ fn a_page_says_what_the_text_says_and_asks_for_nothing() {
     for line in lines.lines() {
         assert!(shown.contains(&unwrapped(line)), "{line}\n{shown}");
     }
-    let wrong = rest.split_once("\nWhat is wrong\n").expect("something is").1.split("\n\n").next().unwrap();
+    let wrong = rest.split_once("\nProblems\n").expect("something is").1.split("\n\n").next().unwrap();
     for paragraph in wrong.split("\n- ") {
         let sentence = unwrapped(paragraph.split('\n').next().unwrap().trim_start_matches("- "));
         assert!(shown.contains(&sentence), "{sentence}\n{shown}");
@@ -242,7 +242,7 @@ fn of_64_ranks_and_100_000_calls_the_page_is_below_5_mb() {
     let folded = format!("{},{} more are folded", &folded[..folded.len() - 3], &folded[folded.len() - 3..]);
     let shown = read(&page);
     assert!(shown.contains(&folded), "{folded}");
-    assert!(shown.contains(" handles are folded into rows of those that are alike"));
+    assert!(shown.contains(" handles are grouped into rows of similar handles"));
     let members: Vec<u64> =
         numbers["groups"][0][1].as_array().unwrap().iter().map(|n| n.as_u64().unwrap()).collect();
     assert!(members.len() > 50 && [37, 38, 63].iter().all(|wrong| !members.contains(wrong)), "{members:?}");

@@ -141,7 +141,7 @@ fn memory_is_kept_alive_by_who_imported_it() {
     );
     assert_eq!((&handle["bytes"], &handle["device"]), (&json!(2 * GIB), &json!(DEVICES[1])));
     assert_eq!((&handle["exporter"], &handle["freed_ns"]), (&json!(procs[0]), &at(300)));
-    assert_eq!(handle["state"], "closed", "it is mapped, and no handle is open");
+    assert_eq!(handle["state"], "closed", "it is mapped, and no handles are open");
     let text = wide(&scene, &[]);
     let sentence = "- 2GiB of GPU-20202020 (1 allocation) is held by rank 1, which imported it from rank 0, \
                     released at 0.000300\n";

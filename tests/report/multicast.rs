@@ -89,7 +89,7 @@ fn who_waits_for_devices_that_nobody_adds_is_said() {
     let mut command = support::cupeer();
     let text = support::stdout(command.arg("report").arg(scene.dir()).env("COLUMNS", "200"));
     assert!(text.contains("\nMulticast objects\n"), "{text}");
-    let said = "have not come back from binding memory: 2 of 3 devices were added to the multicast object";
+    let said = "have not returned from binding memory: 2 of 3 devices were added to the multicast object";
     assert!(text.contains(said), "{text}");
 }
 

@@ -171,7 +171,7 @@ fn what_is_wrong_with_the_command_line_is_one_sentence() {
         assert!(output.stdout.is_empty());
     };
     refused(&[], &format!("there is no record in {nothing}/cupeer; name one: cupeer report DIR"));
-    refused(&["r"], "there is no 'r' here, and no record of that name at home ('cupeer ls' lists those)");
+    refused(&["r"], "there is no 'r' here, and no recording of that name ('cupeer ls' lists them)");
     std::fs::write(empty.path().join("x.c"), "int main;").unwrap();
     refused(
         &["x.c"],

@@ -98,7 +98,7 @@ fn the_text_leaves_them_out_and_says_how_many() {
     );
     let text = of(&scene, &[&options[0], &options[1]]);
     assert!(!text.contains("ipc-flags") && !text.contains("ipc-equal-pids"), "{text}");
-    assert!(!text.contains("What is wrong"), "failures that findings explain are theirs: {text}");
+    assert!(!text.contains("Problems"), "failures that findings explain are theirs: {text}");
     assert!(text.starts_with("Nothing but what is suppressed is wrong: all calls returned"), "{text}");
     let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
     let path = &options[1];

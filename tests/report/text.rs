@@ -83,7 +83,7 @@ fn leaks_stand_alone_by_the_stack_that_opened_them() {
     assert_eq!(json_of(&scene, &["--leaks"])["leaks"][0]["times"], 3);
     let scene = Scene::new();
     scene.gone(0).ask(100, 1).ends();
-    assert!(of(&scene, &["--leaks"]).ends_with("\nNothing is open.\n"));
+    assert!(of(&scene, &["--leaks"]).ends_with("\nNo handles are open.\n"));
 }
 
 #[test]
@@ -132,7 +132,7 @@ fn numbers_of_a_ring_that_dropped_events_are_those_of_its_last_ones() {
         assert_eq!(text.contains("\nevents     the last "), last, "{text}");
         assert_eq!(text.starts_with("Nothing is wrong: "), !last, "{text}");
         assert_eq!(text.starts_with("Nothing is wrong with what was kept: "), last, "{text}");
-        assert_eq!(text.contains("Older calls are gone"), last, "{text}");
+        assert_eq!(text.contains("The ring no longer contains older calls"), last, "{text}");
         let text = of(&scene, &["--function", "cuDevice*"]);
         assert_eq!(text.contains(" of the last "), last, "{text}");
         assert_eq!(json_of(&scene, &[])["record"]["dropped"], last);
@@ -271,14 +271,14 @@ fn many_devices_make_a_picture() {
     let text = of(&scene, &["--function", "^cuMem*"]);
     let picture: String = text
         .lines()
-        .skip_while(|line| !line.starts_with("Who can"))
+        .skip_while(|line| !line.starts_with("Access between devices"))
         .take(10)
         .map(|l| format!("{l}\n"))
         .collect();
     support::assert_lines(
         &picture,
         "\
-Who can access whom (e enabled, y can, n cannot; o opened over IPC, ! failed)
+Access between devices (e enabled, y can, n cannot; o opened over IPC, ! failed)
                  0   1   2   3   4   5   6   7
 0 GPU-10101010       e   e   e   e   e   e   n
 1 GPU-20202020  eo       e   e   e   e   e   n

@@ -52,8 +52,10 @@ pub fn look(report: &mut Report, driver: &DriverArgs, program: &[OsString]) -> R
         report.fact("patched by", format!("{library}: {functions}; its calls are still seen"));
     }
     let sentence = match report.wrong.is_empty() {
-        true => "libcuda was loaded, but no watched call was seen: there was none, or it escaped cupeer",
-        false => "libcuda was loaded, but no watched call was seen",
+        true => {
+            "libcuda was loaded, but cupeer saw no call that it records: there was none, or it escaped cupeer"
+        }
+        false => "libcuda was loaded, but cupeer saw no call that it records",
     };
     report.unclear.extend(is_unseen.then(|| sentence.to_owned()));
     Ok(())

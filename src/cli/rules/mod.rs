@@ -1,12 +1,16 @@
 //! The rules in the words of `cupeer list` and `cupeer explain`.
 //!
-//! What belongs here: how a rule, and why calls return a result, are shown. What does not: the rules themselves, and
-//! every word about a single one (`cupeer_rules`).
+//! It formats rules and the causes of results. The rules themselves, and every word about a single one, are in
+//! `cupeer_rules`.
 
+#[cfg(test)]
 mod page;
+#[cfg(test)]
+mod scenes;
+#[cfg(test)]
+mod threads;
 mod why;
 
-pub use page::page;
 pub use why::{causes_without_rule, documented, why};
 
 use cupeer_report::table::{Table, wrap};
@@ -108,46 +112,50 @@ fn rule_json(rule: &RuleSpec) -> Value {
 
 pub fn explain(rule: &RuleSpec, width: usize) -> String {
     let mut facts = Table::new(&["", ""], 2, 30).or_below();
-    for (name, text) in facts_of(rule) {
-        facts.row([name.into(), text]);
+    for Fact { name, text, meaning } in facts_of(rule) {
+        facts.row([name.into(), if meaning.is_empty() { text } else { format!("{text} ({meaning})") }]);
     }
     let says = wrap(rule.says, width).join("\n");
     format!("{}\n\n{says}\n\n{}", rule.name, facts.render(width).trim_start())
 }
 
-/// What is known of a rule, each with the name that it is shown under.
-fn facts_of(rule: &RuleSpec) -> Vec<(&'static str, String)> {
+/// A fact about a rule.
+struct Fact {
+    /// Label under which it is shown.
+    name: &'static str,
+    text: String,
+    /// Meaning of the text, which the page explains once for all rules; empty if it needs none.
+    meaning: &'static str,
+}
+
+/// Returns the facts about a rule in the order in which they are shown. A fact that is not known is left out.
+fn facts_of(rule: &RuleSpec) -> Vec<Fact> {
     let results = rule.results.iter().map(|result| result.spec());
     let results: Vec<String> = results.map(|spec| format!("{} ({})", spec.name(), spec.number)).collect();
     let usual: Vec<String> =
         rule.usual.iter().map(|u| format!("a note in calls of {}*: {}", u.library, u.why)).collect();
-    let caches: Vec<String> = caches_of(rule)
-        .map(|cache| {
-            format!("a note where {}* alone has it open: {}", cache.libraries.join("*, "), cache.why)
-        })
-        .collect();
+    let fact = |name, text: String| Fact { name, text, meaning: "" };
     let facts = [
-        ("severity", format!("{} ({})", rule.severity.word(), severity(rule.severity))),
-        ("scope", format!("{} ({})", rule.scope.words(), scope(rule.scope))),
-        ("functions", functions(rule).join(", ")),
-        ("results", results.join(", ")),
-        ("rests on", basis(&rule.basis)),
-        ("costs", rule.costs.into()),
-        ("what to do", rule.hint.into()),
-        ("as a cause", rule.cause.into()),
-        ("ruled out where", rule.ruled_out.into()),
-        ("usual", usual.join("; ")),
-        ("by design", caches.join("; ")),
-        ("seen in", seen(rule).collect::<Vec<_>>().join(", ")),
-        (
-            "checked",
+        fact("Fix", rule.hint.into()),
+        fact("Source", basis(&rule.basis)),
+        fact("Effect", rule.costs.into()),
+        Fact { name: "Severity", text: rule.severity.word().into(), meaning: severity(rule.severity) },
+        Fact { name: "Scope", text: rule.scope.words().into(), meaning: scope(rule.scope) },
+        fact("Functions", functions(rule).join(", ")),
+        fact("Results", results.join(", ")),
+        fact("Cause", rule.cause.into()),
+        fact("Ruled out if", rule.ruled_out.into()),
+        fact("Exceptions", usual.join("; ")),
+        fact("Seen in", seen(rule).collect::<Vec<_>>().join(", ")),
+        fact(
+            "Not checked",
             match rule.status {
-                Status::Checked => "yes".into(),
-                Status::Unchecked(reason) => format!("no: {reason}"),
+                Status::Checked => String::new(),
+                Status::Unchecked(reason) => format!("{reason}."),
             },
         ),
     ];
-    facts.into_iter().filter(|(_, text)| !text.is_empty()).collect()
+    facts.into_iter().filter(|fact| !fact.text.is_empty()).collect()
 }
 
 fn functions(rule: &RuleSpec) -> Vec<&'static str> {
@@ -160,21 +168,21 @@ fn seen(rule: &RuleSpec) -> impl Iterator<Item = &'static str> {
 
 fn severity(severity: Severity) -> &'static str {
     match severity {
-        Severity::Note => "worth knowing; correct programs do this, too",
-        Severity::Warning => "it works today, changes nothing, or costs speed or memory",
+        Severity::Note => "for information; correct programs do this, too",
+        Severity::Warning => "it works today, has no effect, or costs speed or memory",
         Severity::Error => "the call fails because of it, or its effect is undefined",
     }
 }
 
 fn scope(scope: Scope) -> &'static str {
     match scope {
-        Scope::Call => "decided by the call, and by the driver's answers to questions about its arguments",
-        Scope::Process => "decided also by what the process did before",
-        Scope::Processes => "decided also by what other processes of the job did",
+        Scope::Call => "decided from the call, and from driver queries about its arguments",
+        Scope::Process => "also decided from what the process did before",
+        Scope::Processes => "also decided from what other processes of the job did",
     }
 }
 
-/// What a rule rests on, with where that is from.
+/// Returns the source of a rule, with its sentence.
 fn basis(basis: &Basis) -> String {
     match basis {
         Basis::Documented(function, sentence) => format!("documentation of {function}: \"{sentence}\""),
@@ -206,10 +214,14 @@ mod tests {
 
     #[test]
     fn what_is_not_known_has_no_line() {
-        let names = |rule: Rule| facts_of(rule.spec()).into_iter().map(|(name, _)| name).collect::<Vec<_>>();
+        let names = |rule: Rule| facts_of(rule.spec()).into_iter().map(|fact| fact.name).collect::<Vec<_>>();
         assert!(
-            names(Rule::IpcFlags).contains(&"ruled out where") && !names(Rule::IpcFlags).contains(&"seen in")
+            names(Rule::IpcFlags).contains(&"Ruled out if") && !names(Rule::IpcFlags).contains(&"Seen in")
         );
-        assert!(!names(Rule::PoolAccess).contains(&"functions"));
+        assert!(
+            !names(Rule::PoolAccess).contains(&"Functions")
+                && names(Rule::PoolAccess).contains(&"Not checked")
+        );
+        assert_eq!(names(Rule::IpcFlags)[0], "Fix");
     }
 }

@@ -126,7 +126,7 @@ impl Run {
         // Others that called have nobody to be said of: programs have such helpers.
         let unseen = self.is_unseen().then(|| {
             let processes = counted(self.unseen.into(), "process");
-            format!("libcuda was loaded in {processes}, but no watched call was seen; {hint}")
+            format!("libcuda was loaded in {processes}, but cupeer saw no call that it records; {hint}")
         });
         let escaped = (self.escaped > 0 && unseen.is_none())
             .then(|| format!("calls of {} escaped cupeer; {hint}", counted(self.escaped.into(), "library")));
@@ -381,7 +381,7 @@ fn notes(
     let notes = seen.bypassed;
     if reached != Some(0) {
         if let Some(obstacle) = obstacle {
-            tracing::debug!("{obstacle}; its children reached the driver all the same");
+            tracing::debug!("{obstacle}; its children reached the driver anyway");
         }
         return (notes, Vec::new());
     }

@@ -152,7 +152,7 @@ impl Look {
             (Some(driver), true) => {
                 let driver = driver.display();
                 let sentence =
-                    format!("process {pid} ({comm}) loaded {driver}, but no watched call was seen");
+                    format!("process {pid} ({comm}) loaded {driver}, but cupeer saw no call that it records");
                 self.loaded.entry(pid).or_insert(sentence);
             }
             (None, false) if !maps.is_empty() => self.without(pid, &comm, &maps),

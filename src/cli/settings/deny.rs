@@ -21,8 +21,8 @@ use tempfile::TempDir;
 const VLLM_CACHE_ROOT: &str = "VLLM_CACHE_ROOT";
 
 /// What no mask of ours reaches.
-const UNMASKED: &str = "denied pairs: not masked are copies between devices (cuMemcpyPeer), which the driver \
-stages, imported memory pools without a record, and what tools read from sysfs; links to a switch are hidden altogether";
+const UNMASKED: &str = "denied pairs: --deny-peer does not block copies between devices (cuMemcpyPeer; the driver \
+stages them), imported memory pools when nothing is recorded, or what tools read from sysfs; links to a switch are hidden entirely";
 
 pub fn unmasked(environment: &Environment) -> Option<&'static str> {
     environment.get(env::DENY_PEER).filter(|pairs| !pairs.is_empty()).map(|_| UNMASKED)

@@ -137,7 +137,10 @@ fn nothing(document: &Document, view: &View) -> String {
         return format!("no process is called '{}'; Esc shows all", view.filter);
     }
     match document.jobs.is_empty() {
-        true => "nothing that records at home runs; 'cupeer top DIR' looks at other records".into(),
+        true => {
+            "no recording in the default directory is in progress; 'cupeer top DIR' shows another recording"
+                .into()
+        }
         false => "no process has reached the driver yet".into(),
     }
 }

@@ -476,7 +476,7 @@ pub fn is_ready(id: FnId, result: i32) -> bool {
     is_asked && (result == 0 || !is_off() && !has_described() && current().0 == 0)
 }
 
-/// Describes the devices of the process, once: after a call has succeeded, the driver is initialised.
+/// Describes the devices of the process, once: after a call has succeeded, the driver is initialized.
 pub fn describe_devices(tell: fn(Description)) {
     let epoch = epoch();
     if EVERY_CALL.described.load(Acquire) == epoch || EVERY_CALL.described.swap(epoch, Release) == epoch {

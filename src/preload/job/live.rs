@@ -70,7 +70,7 @@ pub fn attach(header: &FileHeader, directory: &directory::Directory) {
     let Ok(path) = directory.file(name.text()) else { return };
     if settings::get().check.is_some() && directory::is_remote(&directory.path) {
         message::once(format_args!(
-            "the record lies on a network file system, where processes cannot share memory: rules across \
+            "the recording is on a network file system, where processes cannot share memory: rules across \
              processes are checked by 'cupeer report' afterwards, not here"
         ));
         return;

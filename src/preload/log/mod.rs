@@ -165,7 +165,7 @@ pub fn escaped(library: &[u8], way: Way) {
         quoted(library, 2048, f)?;
         match way {
             _ if format.json => write!(f, ",\"way\":\"{}\"}}", way.name()),
-            Way::Unseen => f.write_str(": it was loaded, but no watched call was seen"),
+            Way::Unseen => f.write_str(": it was loaded, but cupeer saw no call that it records"),
             _ => write!(f, ", by {}: its calls of the driver are not seen", way.name()),
         }
     });

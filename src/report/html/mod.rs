@@ -45,7 +45,7 @@ const SCRIPTS: [&str; 5] = [
 /// The sections, with what leads to them.
 const SECTIONS: [(&str, &str); 7] = [
     ("timeline", "Timeline"),
-    ("wrong", "What is wrong"),
+    ("wrong", "Problems"),
     ("processes", "Processes"),
     ("devices", "Devices"),
     ("handles", "Handles"),

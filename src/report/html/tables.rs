@@ -93,7 +93,7 @@ impl Page<'_> {
                 (table_of("all-devices", "Devices", &DEVICES, self.report.devices.iter().map(|device| self.brief.device_row(device).to_vec())))
                 div.beside {
                     figure hidden[!has_pairs] { figcaption { (matrix::TITLE) } (picture("pairs", "Matrix of devices; the table of pairs has it in words")) }
-                    figure hidden[!has_opens] { figcaption { "Whose handles were opened by whom, and how often" } (picture("openings", "Matrix of exporters and openers; the ledger has it in words")) }
+                    figure hidden[!has_opens] { figcaption { "Handles by exporter and importer, with how often they were opened" } (picture("openings", "Matrix of exporters and importers; the table of handles has the same as text")) }
                     figure.whole hidden[self.report.devices.is_empty()] { figcaption { "Where processes are, and how their devices are linked" } (picture("links", "Processes on their devices, with links between devices")) }
                 }
                 (table_of("all-pairs", "Pairs of devices", &PAIRS, self.brief.pair_rows().into_iter()))
@@ -105,7 +105,7 @@ impl Page<'_> {
         let row = |(place, line): (usize, &super::ledger::Line)| {
             let handle = line.handle;
             let alike =
-                if line.alike > 0 { format!(" and {} alike", number(line.alike)) } else { String::new() };
+                if line.alike > 0 { format!(" and {} similar", number(line.alike)) } else { String::new() };
             Row {
                 id: format!("h{place}"),
                 class: self.class_of(handle),
@@ -146,7 +146,7 @@ impl Page<'_> {
             section #handles {
                 h2 { (title) }
                 @if lines.is_empty() { p { "None." } } @else {
-                    @if folded > 0 { p.hint { (number(folded)) " handles are folded into rows of those that are alike" } }
+                    @if folded > 0 { p.hint { (number(folded)) " handles are grouped into rows of similar handles" } }
                     figure { figcaption { "From export to close " span #lived {} } (picture("lives", "Lives of the handles of the ledger, in its order")) }
                     p.tools { input #which type="search" placeholder="Search the ledger" aria-label="Search the ledger"; }
                     (table.show())

@@ -75,8 +75,8 @@ impl Page<'_> {
         let noted = self.numbered(is_noted);
         html! {
             section #wrong {
-                h2 { "What is wrong" }
-                @if deaths.is_empty() && told.is_empty() && things.is_empty() { p { "Nothing was found; the first lines say how far that is known." } }
+                h2 { "Problems" }
+                @if deaths.is_empty() && told.is_empty() && things.is_empty() { p { "No problems found. The summary above lists what was not checked." } }
                 @if let Some(died) = self.brief.died() {
                     article class="card error" {
                         h3 { (died.what) }
@@ -96,7 +96,7 @@ impl Page<'_> {
                 @for line in self.brief.outside().lines() { p { (line) } }
                 @if !noted.is_empty() {
                     details.notes {
-                        summary { h3 { "Notes: worth knowing, and no reason to worry (" (noted.len()) ")" } }
+                        summary { h3 { "Notes (informational) (" (noted.len()) ")" } }
                         @for (number, finding) in noted.iter().take(MOST) { (self.finding(*number, finding, false)) }
                         (left_out(noted.len()))
                     }

@@ -67,7 +67,7 @@ impl View<'_> {
         }
         let line = |library: &Unnamed| clean(&format!("{}: {}", library.library, library.reason));
         let list = self.listed(unnamed.iter(), |library| self.item("  ", &line(library)));
-        self.title("Without names of functions") + &list
+        self.title("Libraries without symbols") + &list
     }
 
     /// In which processes failures were.
@@ -164,7 +164,7 @@ impl View<'_> {
     pub fn leaks(&self) -> String {
         let leaks = &self.report.leaks;
         if leaks.is_empty() {
-            return "\nNothing is open.\n".to_owned();
+            return "\nNo handles are open.\n".to_owned();
         }
         let list = self.listed(leaks.iter(), |leak| self.leak(leak) + &self.stack(&leak.stack));
         self.title("Opened and not closed, by the call stack that opened it") + &list

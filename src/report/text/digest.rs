@@ -77,7 +77,7 @@ impl<'a> View<'a> {
         }
         if self.report.record.lost > 0 {
             let lost = counted(self.report.record.lost, "event");
-            lines.push(rest(format!("{lost} could not be kept: more may be wrong")));
+            lines.push(rest(format!("{lost} could not be recorded: there may be more problems")));
         }
         let things = wrong.iter().filter(|thing| !thing.in_short.is_empty());
         lines.extend(things.map(|thing| rest(thing.in_short.clone())));
@@ -156,7 +156,8 @@ impl<'a> View<'a> {
         let unseen: Vec<(&Proc, String)> = self.report.unseen().collect();
         if let Some((_, why)) = unseen.first() {
             let processes = self.names.processes(unseen.iter().map(|(proc, _)| &***proc));
-            let text = format!("libcuda was loaded in {processes}, but no watched call was seen: {why}.");
+            let text =
+                format!("libcuda was loaded in {processes}, but cupeer saw no call that it records: {why}.");
             return self.item("", &text) + "\n";
         }
         let record = &self.report.record;
@@ -200,13 +201,13 @@ impl<'a> View<'a> {
         if failing > 0 {
             // Else that would be wrong.
             let ended = counted(failing, "process");
-            text += &format!(" {ended} ended with a failure, and a fault plan changed calls.");
+            text += &format!(" {ended} exited with an error while a fault plan was active.");
         }
         if record.dropped {
-            text += " Older calls are gone from the ring, and what was found at them.";
+            text += " The ring no longer contains older calls and their findings.";
         }
         if record.quiet_processes() > 0 {
-            text += " How the processes fared that shared nothing is not known.";
+            text += " Processes that shared nothing were not recorded, so how they ended is unknown.";
         }
         self.item("", &text) + &self.outside() + &self.unchecked() + "\n"
     }
@@ -235,10 +236,10 @@ impl<'a> View<'a> {
     fn none_open(&self) -> String {
         let is_freed = |handle: &&Handle| handle.state == State::FreedWhileOpen;
         match self.report.handles.iter().filter(is_freed).count() as u64 {
-            0 => ", no handle is open".into(),
-            1 => ", no handle is open; 1 handle was freed while open elsewhere, as a note says".into(),
+            0 => ", and no handles are open".into(),
+            1 => ", and no handles are open; 1 handle was freed while still open in another process (see Notes)".into(),
             freed => format!(
-                ", no handle is open; {} handles were freed while open elsewhere, as a note says",
+                ", and no handles are open; {} handles were freed while still open in another process (see Notes)",
                 number(freed)
             ),
         }
@@ -249,8 +250,8 @@ impl<'a> View<'a> {
         let Some((how_far, rules)) = looked::only_at_the_call(self.report) else { return String::new() };
         let named = rules[..rules.len().min(MOST_RULES)].join(", ");
         let text = match rules.len().saturating_sub(MOST_RULES) {
-            0 => format!("Not wholly looked for without --check{how_far}: {named}."),
-            more => format!("Not wholly looked for without --check{how_far}: {named} and {more} more rules."),
+            0 => format!("Only partly checked without --check{how_far}: {named}."),
+            more => format!("Only partly checked without --check{how_far}: {named} and {more} more rules."),
         };
         self.item("", &text)
     }

@@ -41,8 +41,8 @@ pub fn how(exit: Exit) -> String {
         Exit { kind: ExitKind::Died, .. } => "was killed or called exit_group".into(),
         Exit { kind: ExitKind::Running, .. } => "runs".into(),
         Exit { kind: ExitKind::Executed, .. } => "became another program".into(),
-        Exit { kind: ExitKind::Gone, .. } => "has ended, nobody saw how".into(),
-        Exit { kind: ExitKind::Unseen, .. } => "may still run or have ended".into(),
+        Exit { kind: ExitKind::Gone, .. } => "ended in an unknown way".into(),
+        Exit { kind: ExitKind::Unseen, .. } => "may still be running, or may have ended".into(),
     }
 }
 
@@ -139,7 +139,7 @@ impl<'a> View<'a> {
             format!("exit status {code}: {}", self.names.processes(procs.into_iter()))
         };
         let items: Vec<String> = by_code.into_iter().map(item).collect();
-        Thing::of((count, "process"), "ended with a failure", items)
+        Thing::of((count, "process"), "exited with an error", items)
     }
 
     /// The programs that were started, made no call, and ended badly.
@@ -155,11 +155,11 @@ impl<'a> View<'a> {
                 true => "made no call itself",
                 false => "made no call itself or shared nothing",
             };
-            Some(format!("{}, which {which}, {how}", clean(&started.program)))
+            Some(format!("{} {how} (it {which})", clean(&started.program)))
         };
         let started = record.started.iter().filter(|_| !record.in_part);
         let items: Vec<String> = started.filter_map(item).collect();
-        let thing = Thing::of((items.len() as u64, "started program"), "ended with a failure", items)?;
+        let thing = Thing::of((items.len() as u64, "launched program"), "failed", items)?;
         // A launcher passes on how its ranks ended.
         let is_passed_on = !self.all_deaths().is_empty() || !self.all_failing_ends().is_empty();
         Some(if is_passed_on { thing.in_short(String::new()) } else { thing })

@@ -93,8 +93,8 @@ impl View<'_> {
             let items: Vec<String> = groups.iter().map(|group| self.group(group)).collect();
             self.things((count, "call"), what, items)
         };
-        thing("failed because a fault plan said so", |group| group.injected)
-            + &thing("failed because of what a fault plan had changed", |group| group.follows_fault)
+        thing("failed (injected)", |group| group.injected)
+            + &thing("failed because a fault plan had changed their input", |group| group.follows_fault)
     }
 
     /// The calls that do not return because a plan said so.
@@ -114,7 +114,7 @@ impl View<'_> {
         };
         let items: Vec<String> = stopped.iter().map(item).collect();
         let have = if items.len() == 1 { "has" } else { "have" };
-        let what = format!("{have} not returned because a fault plan said so");
+        let what = format!("{have} not returned (held by a fault plan)");
         self.things((items.len() as u64, "call"), &what, items)
     }
 

@@ -41,7 +41,7 @@ impl View<'_> {
             0 => String::new(),
             more => format!("... {more} more; --all shows them\n"),
         };
-        self.title("Notes: worth knowing, and no reason to worry") + &text + &more
+        self.title("Notes (informational)") + &text + &more
     }
 
     /// A finding in a paragraph.

@@ -30,7 +30,10 @@ impl View<'_> {
         if record.lost > 0 {
             text += &self.item(
                 "LOST       ",
-                &format!("{} could not be kept: what follows lacks them", counted(record.lost, "event")),
+                &format!(
+                    "{} could not be recorded, and are missing from this report",
+                    counted(record.lost, "event")
+                ),
             );
         }
         if let Some(quiet) = self.quiet() {
@@ -107,11 +110,11 @@ impl View<'_> {
 fn state(process: &Process) -> (u8, &'static str) {
     match process.exit {
         Exit { kind: ExitKind::Running, .. } => (0, "running"),
-        Exit { kind: ExitKind::Returned, code: Some(1..), .. } => (2, "ended with a failure"),
+        Exit { kind: ExitKind::Returned, code: Some(1..), .. } => (2, "exited with an error"),
         Exit { kind: ExitKind::Returned | ExitKind::Executed | ExitKind::Gone, .. } => (1, "ended"),
         Exit { kind: ExitKind::Signal, .. } => (3, "killed by a signal"),
         Exit { kind: ExitKind::Died, .. } => (4, "killed, or called exit_group"),
-        Exit { kind: ExitKind::Unseen, .. } => (5, "which may still run or have ended"),
+        Exit { kind: ExitKind::Unseen, .. } => (5, "which may still be running, or may have ended"),
     }
 }
 

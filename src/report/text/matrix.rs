@@ -9,7 +9,7 @@ use super::View;
 /// The fewest devices for which there is a picture: of fewer, the table says it all.
 const FEWEST: usize = 3;
 /// What it shows, with what the letters mean.
-pub const TITLE: &str = "Who can access whom (e enabled, y can, n cannot; o opened over IPC, ! failed)";
+pub const TITLE: &str = "Access between devices (e enabled, y can, n cannot; o opened over IPC, ! failed)";
 /// The columns of a cell.
 const CELL: usize = 4;
 

@@ -104,7 +104,7 @@ impl View<'_> {
         let who = self.named(&row.waiting);
         let has = if row.waiting.len() == 1 { "has" } else { "have" };
         format!(
-            "{who} {has} not come back from binding memory: {} devices were added to the multicast object",
+            "{who} {has} not returned from binding memory: {} devices were added to the multicast object",
             joined(row)
         )
     }

@@ -24,9 +24,9 @@ impl View<'_> {
         };
         let text = match self.report.handles.iter().filter(is_of_ipc).filter(is_strange).count() as u64 {
             0 => return String::new(),
-            1 => "1 handle comes from a process outside this record; start both with the same -o DIR to see it whole".into(),
+            1 => "1 handle comes from a process outside this recording; start both with the same -o DIR to see all of it".into(),
             count => format!(
-                "{} come from processes outside this record; start all with the same -o DIR to see them whole",
+                "{} come from processes outside this recording; start all with the same -o DIR to see all of them",
                 counted(count, "handle")
             ),
         };

@@ -71,7 +71,7 @@ impl<'a> View<'a> {
     pub fn wrong(&self, wrong: &[Thing]) -> String {
         let things: String = wrong.iter().map(|thing| self.shown(thing)).collect();
         let text = self.deaths() + &self.findings() + &things;
-        if text.is_empty() { text } else { self.title("What is wrong") + &text + &self.outside() }
+        if text.is_empty() { text } else { self.title("Problems") + &text + &self.outside() }
     }
 
     /// Things of one kind, as [`Thing::of`] takes them; nothing, where there are none.
@@ -284,7 +284,7 @@ impl<'a> View<'a> {
         };
         let items: Vec<String> = self.report.peers.iter().filter(unmapped).map(item).collect();
         let have = if items.len() == 1 { "has" } else { "have" };
-        let what = format!("of devices tried IPC, failed, and {have} had no mapping since");
+        let what = format!("of devices {have} had no IPC mapping since an open failed");
         // The digest has the failures.
         Thing::of((items.len() as u64, "pair"), &what, items).map(|thing| thing.in_short(String::new()))
     }
@@ -336,13 +336,12 @@ impl<'a> View<'a> {
         if items.is_empty() {
             return None;
         }
-        let (deviate, they) =
-            if who.len() == 1 { ("deviates", "it calls") } else { ("deviate", "they call") };
+        let make = if who.len() == 1 { "makes" } else { "make" };
         let who = ranks(who.into_iter());
-        let what = format!("{who} {deviate} from the others in how often {they}");
+        let what = format!("{who} {make} a different number of calls than the other ranks");
         let in_short = match &items[..] {
-            [one] => format!("{what} {one}"),
-            _ => format!("{what} {}", counted(items.len() as u64, "function")),
+            [one] => format!("{what}: {one}"),
+            _ => format!("{what}: {}", counted(items.len() as u64, "function")),
         };
         Some(Thing::new(what, items).in_short(in_short))
     }

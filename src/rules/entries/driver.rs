@@ -9,18 +9,18 @@ rule DriverUndocumented "driver-undocumented-result" {
                 cuCtxDisablePeerAccess, cuIpcGetMemHandle, cuIpcOpenMemHandle, cuIpcOpenMemHandle_v2,
                 cuIpcCloseMemHandle, cuIpcGetEventHandle, cuIpcOpenEventHandle],
     severity: Note, scope: Call,
-    rests_on: Practice("Code that handles only the documented results takes a wrong turn at any other."),
+    rests_on: Practice("Code that handles only the documented results misbehaves at any other."),
     costs: "Nothing by itself: it is the driver's deviation, not the program's.",
-    hint: "Handle every other result as a failure of the call, not as impossible.",
+    hint: "Treat any undocumented result as an ordinary failure.",
     seen: "dask-cuda#639, cuda-api-wrappers#513",
 }
 rule DriverContradicts "driver-contradicts-state" {
-    says: "A driver's answer should agree with its earlier answers.",
+    says: "A driver's result should agree with its earlier results.",
     functions: [cuCtxEnablePeerAccess, cuIpcCloseMemHandle],
     severity: Note, scope: Process,
     rests_on: Documented("cuCtxEnablePeerAccess", "Returns CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED if direct access of peerContext from the current context has already been enabled."),
-    costs: "Nothing by itself: the driver deviates, or cupeer has missed a call.",
-    hint: "Check whether `cupeer report` names libraries whose calls escape; if not, tell the maker of this driver.",
+    costs: "Nothing by itself: the driver deviates, or cupeer missed a call.",
+    hint: "Check whether `cupeer report` lists libraries whose calls bypass cupeer. If not, report the problem to the driver's vendor.",
 }
 rule CallFailed "call-failed" {
     says: "A call failed although no rule is broken.",
@@ -28,9 +28,9 @@ rule CallFailed "call-failed" {
                 cuCtxDisablePeerAccess, cuIpcGetMemHandle, cuIpcOpenMemHandle, cuIpcOpenMemHandle_v2,
                 cuIpcCloseMemHandle, cuIpcGetEventHandle, cuIpcOpenEventHandle],
     severity: Note, scope: Call,
-    rests_on: Practice("As far as can be seen, no rule is broken: the finding lists the causes that were not ruled out, the likeliest first."),
+    rests_on: Practice("As far as cupeer can see, no rule is broken. The finding lists the causes that were not ruled out, the most likely first."),
     costs: "The call's result.",
-    hint: "Go through the causes in order; `cupeer explain` of the result lists all, with the rules among them.",
+    hint: "Check the causes in order. `cupeer explain` of the result lists all of them, including the rules.",
 }
     } };
 }

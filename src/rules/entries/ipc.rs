@@ -8,22 +8,22 @@ rule IpcMemoryKind "ipc-memory-kind" {
     functions: [cuIpcGetMemHandle], results: [INVALID_VALUE],
     severity: Error, scope: Call,
     rests_on: Documented("cuIpcGetMemHandle", "Takes a pointer to the base of an existing device memory allocation created with cuMemAlloc and exports it for use in another process."),
-    costs: "The call fails with CUDA_ERROR_INVALID_VALUE; programs that exit when the check fails die without another word.",
+    costs: "The call fails with CUDA_ERROR_INVALID_VALUE; programs that exit when the check fails print nothing else.",
     cause: "cuIpcGetMemHandle cannot export this kind of memory",
     ruled_out: "the memory comes from cuMemAlloc",
-    hint: "Allocate memory that you share by legacy handles with cudaMalloc or cuMemAlloc; share memory of cuMemCreate by cuMemExportToShareableHandle, and that of a pool by cuMemPoolExportToShareableHandle.",
-    usual: [("libuct_cuda", "UCX tries to export whatever it is given, and uses another transport if that fails"),
-            ("libnccl", "NCCL tries one export to find out whether legacy handles work, and goes on without them")],
+    hint: "Allocate memory that you share by legacy handles with cudaMalloc or cuMemAlloc. Share memory of cuMemCreate with cuMemExportToShareableHandle, and memory of a pool with cuMemPoolExportToShareableHandle.",
+    usual: [("libuct_cuda", "UCX tries to export any memory that it gets, and uses another transport if the export fails"),
+            ("libnccl", "NCCL tries one export to find out whether legacy handles work, and continues without them")],
     seen: "vllm#42609, UCX#7110, sglang#27593, cudarc#521, ompi#6799, tesseract-core#727",
 }
 rule IpcPointerUnknown "ipc-pointer-unknown" {
-    says: "An exported pointer must lie in an allocation that the driver knows.",
+    says: "An exported pointer must be in an allocation that the driver knows.",
     functions: [cuIpcGetMemHandle], results: [INVALID_VALUE],
     severity: Error, scope: Call,
     rests_on: Documented("cuIpcGetMemHandle", "dptr - Base pointer to previously allocated device memory"),
-    cause: "the pointer lies in no allocation",
-    ruled_out: "the pointer lies in an allocation that the driver knows",
-    hint: "The memory was freed, or was never device memory: check what became of this pointer before the call (host memory of malloc has no handle).",
+    cause: "the pointer is not in any allocation",
+    ruled_out: "the pointer is in an allocation that the driver knows",
+    hint: "Check whether this pointer was freed before the call, and whether it is device memory. Host memory from malloc has no handle.",
 }
 rule IpcReexport "ipc-reexport" {
     says: "Only the process that allocated memory, or created an event, can export it.",
@@ -33,7 +33,7 @@ rule IpcReexport "ipc-reexport" {
     costs: "The call fails with CUDA_ERROR_INVALID_VALUE or CUDA_ERROR_INVALID_HANDLE.",
     cause: "it belongs to another process and cannot be exported again",
     ruled_out: "it does not belong to another process",
-    hint: "Pass on the 64 bytes that the first process exported: any number of processes may open them.",
+    hint: "Pass on the 64 bytes that the first process exported. Any number of processes can open them.",
 }
 rule IpcInteriorPointer "ipc-interior-pointer" {
     says: "An exported pointer should be the start of its allocation.",
@@ -41,7 +41,7 @@ rule IpcInteriorPointer "ipc-interior-pointer" {
     severity: Note, scope: Call,
     rests_on: Documented("cuIpcGetMemHandle", "dptr - Base pointer to previously allocated device memory"),
     costs: "The call succeeds, but the importer gets the start of the allocation: without the offset it reads and writes other data.",
-    hint: "Nothing to do where the importer adds the offset. Else export the allocation's start (see cuMemGetAddressRange), send the offset with the handle, and add it to what the importer's cuIpcOpenMemHandle returns.",
+    hint: "If the importer adds the offset, ignore this. Otherwise, export the start of the allocation (see cuMemGetAddressRange), send the offset with the handle, and add it to the pointer that cuIpcOpenMemHandle returns in the importer.",
     usual: [("libuct_cuda", "UCX sends the start of the allocation along, and its importers add the offset"),
             ("libnccl", "NCCL sends the offset along")],
     seen: "Mooncake#1622, tensorpipe#248, Fuser#3799, UCX#11724, cutorch#580, cupy#9436",
@@ -53,7 +53,7 @@ rule IpcEventFlags "ipc-event-flags" {
     rests_on: Documented("cuIpcGetEventHandle", "This event must have been created with the CU_EVENT_INTERPROCESS and CU_EVENT_DISABLE_TIMING flags set."),
     cause: "the event was not created for other processes",
     ruled_out: "the driver does not reject the event for its flags",
-    hint: "Create it with cuEventCreate(&event, CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING); torch.cuda.Event takes interprocess=True.",
+    hint: "Create the event with cuEventCreate(&event, CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING). torch.cuda.Event takes interprocess=True.",
     seen: "cuda-python#1145",
 }
 rule IpcFlags "ipc-flags" {
@@ -61,19 +61,19 @@ rule IpcFlags "ipc-flags" {
     functions: [cuIpcOpenMemHandle, cuIpcOpenMemHandle_v2], results: [INVALID_VALUE],
     severity: Error, scope: Call,
     rests_on: Documented("cuIpcOpenMemHandle", "Flags - Flags for this operation. Must be specified as CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS"),
-    costs: "With an even number the call fails with CUDA_ERROR_INVALID_VALUE; an odd one other than 1 is accepted by today's drivers.",
+    costs: "An even number makes the call fail with CUDA_ERROR_INVALID_VALUE. Current drivers accept odd numbers other than 1.",
     cause: "Flags is not 1",
     ruled_out: "Flags is 1",
-    hint: "Pass CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS (cudaIpcMemLazyEnablePeerAccess), also between processes on one device.",
+    hint: "Pass CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS (cudaIpcMemLazyEnablePeerAccess), even between processes on one device.",
 }
 rule IpcOpenInExportingProcess "ipc-open-in-exporting-process" {
-    says: "A handle must be opened in another process than the one that exported it.",
+    says: "A handle must be opened in a different process than the one that exported it.",
     functions: [cuIpcOpenMemHandle, cuIpcOpenMemHandle_v2, cuIpcOpenEventHandle], results: [INVALID_CONTEXT],
     severity: Error, scope: Process,
     rests_on: Documented("cuIpcOpenMemHandle", "Opens an interprocess memory handle exported from another process and returns a device pointer usable in the local process."),
     cause: "this process exported the handle itself",
     ruled_out: "this process has not exported these bytes",
-    hint: "Within one process, use the pointer or the event itself; between devices, with cuCtxEnablePeerAccess.",
+    hint: "Within one process, use the pointer or the event itself. Between devices, also call cuCtxEnablePeerAccess.",
     seen: "UCX#11226, UCX#11603, pytorch#15974, hip#2880",
 }
 rule IpcEqualPids "ipc-equal-pids" {
@@ -83,7 +83,7 @@ rule IpcEqualPids "ipc-equal-pids" {
     rests_on: Observed("Processes of different pid namespaces can share memory as long as their pids are different numbers; with equal pids the opening returns CUDA_ERROR_INVALID_CONTEXT, as in the exporting process."),
     cause: "the exporter, in another pid namespace, has the pid of this process",
     ruled_out: "the pid in the handle is not that of this process",
-    hint: "Containers start their program as pid 1: share one pid namespace (docker run --pid=container:NAME or --pid=host, hostPID or shareProcessNamespace in Kubernetes), so that the pids differ. An init in each container (docker run --init) does not help: the programs then have equal pids again.",
+    hint: "Share one pid namespace (docker run --pid=container:NAME or --pid=host, hostPID or shareProcessNamespace in Kubernetes), so that the pids differ. Containers start their program as pid 1. An init in each container (docker run --init) does not help, because the programs then have equal pids again.",
     seen: "vllm#55906, UCX#11512, NCCL#360",
 }
 rule IpcHandleKind "ipc-handle-kind" {
@@ -94,7 +94,7 @@ rule IpcHandleKind "ipc-handle-kind" {
     costs: "The call fails with CUDA_ERROR_INVALID_VALUE or CUDA_ERROR_MAP_FAILED.",
     cause: "the handle is of the other kind",
     ruled_out: "nobody under cupeer exported these bytes as the other kind",
-    hint: "Both kinds are 64 bytes: check the order in which exporter and importer write and read them.",
+    hint: "Check the order in which the exporter writes the handles and the importer reads them. Both kinds are 64 bytes.",
 }
 rule IpcOpenAfterFree "ipc-open-after-free" {
     says: "A handle must be opened before its exporter frees or destroys what it names.",
@@ -105,20 +105,20 @@ rule IpcOpenAfterFree "ipc-open-after-free" {
     costs: "The call fails; its result and the driver's message point elsewhere.",
     cause: "the exporter had freed or destroyed it",
     ruled_out: "no process under cupeer has freed what these bytes name",
-    hint: "Keep the allocation until the importer has opened, used and closed it: wait for the importer before cudaFree. A handle is not valid for new memory at the same address.",
+    hint: "Keep the allocation until the importer has opened, used, and closed it: wait for the importer before cudaFree. A handle is not valid for new memory at the same address.",
     seen: "UCX#2738, mscclpp#764",
 }
 rule IpcExporterGone "ipc-exporter-gone" {
-    says: "The exporter must live as long as somebody opens or uses its memory.",
+    says: "The exporter must keep running as long as another process opens or uses its memory.",
     functions: [cuIpcOpenMemHandle, cuIpcOpenMemHandle_v2, cuIpcOpenEventHandle, cuIpcCloseMemHandle],
     results: [INVALID_HANDLE, NOT_PERMITTED, INVALID_VALUE, MAP_FAILED],
     only_shows: [cuIpcCloseMemHandle],
     severity: Error, scope: Processes,
     rests_on: Observed("After the exporter has exited, cuIpcOpenMemHandle returns CUDA_ERROR_INVALID_HANDLE, and the driver says \"Failed to allocate physical memory\"."),
-    costs: "An open fails; the memory is gone with its process. Whoever has it open waits for somebody who will not answer.",
+    costs: "An open fails, because the memory was freed with its process. A process that has it open may wait for an exporter that will not answer.",
     cause: "the exporter has exited",
     ruled_out: "the exporter runs",
-    hint: "Make the exporter wait until its importers have closed; find out why it ended: its output may have an error.",
+    hint: "Make the exporter wait until its importers have closed. If it crashed, its output may contain the error.",
     seen: "Vox-Fusion#6, vllm#5528, vllm#49238",
 }
 rule IpcSecondContext "ipc-second-context" {
@@ -129,18 +129,18 @@ rule IpcSecondContext "ipc-second-context" {
     costs: "The call fails with CUDA_ERROR_INVALID_HANDLE.",
     cause: "another context of this device has memory of that exporter open",
     ruled_out: "no other context of this process has memory of that exporter open",
-    hint: "Open in the primary context (cudaSetDevice, cuDevicePrimaryCtxRetain), as the CUDA runtime and most libraries do, not in a second one made by cuCtxCreate.",
+    hint: "Open in the primary context (cudaSetDevice, cuDevicePrimaryCtxRetain), as the CUDA runtime and most libraries do, not in a second context of cuCtxCreate.",
     seen: "UCX#3192, UCX#6560, mscclpp#165, quda#1114",
 }
 rule IpcAlreadyMapped "ipc-already-mapped" {
     says: "All users of a handle in a process should share one mapping.",
     functions: [cuIpcOpenMemHandle, cuIpcOpenMemHandle_v2], results: [ALREADY_MAPPED],
     severity: Error, scope: Process,
-    rests_on: Practice("Drivers before CUDA 11.2 answer CUDA_ERROR_ALREADY_MAPPED if a handle is already open; newer ones count its openings, but were seen to answer so when two threads open one handle at the same time."),
+    rests_on: Practice("Drivers before CUDA 11.2 return CUDA_ERROR_ALREADY_MAPPED if a handle is already open. Newer ones count how often it is open, but were observed to return this result when two threads open one handle at the same time."),
     costs: "The call fails with CUDA_ERROR_ALREADY_MAPPED, which the documentation does not list.",
     cause: "this process already has the same memory open, or opens it in two threads at once",
     ruled_out: "this process does not have it open",
-    hint: "Let all users in a process share one pointer and close it when the last is done; if two threads may open at once, put a lock around the opening.",
+    hint: "Let all users in a process share one pointer, and close it when the last one is done. If two threads can open a handle at the same time, take a lock around cuIpcOpenMemHandle.",
     seen: "UCX#3192, UCX#4599, UCX#11216, mscclpp#165, quda#1114",
 }
 rule IpcSecondLibrary "ipc-second-library" {
@@ -149,7 +149,7 @@ rule IpcSecondLibrary "ipc-second-library" {
     severity: Note, scope: Process,
     rests_on: Documented("cuIpcOpenMemHandle", "If the memory handle has already been opened by the current context, the reference count on the handle is incremented by 1 and the existing device pointer is returned."),
     costs: "Both get the same pointer; the memory stays mapped until both have closed it.",
-    hint: "Nothing to do as long as each closes as often as it opened; before CUDA 11.2 the second opening failed.",
+    hint: "If each library closes the handle as often as it opened it, ignore this. Before CUDA 11.2, the second cuIpcOpenMemHandle failed.",
     seen: "quda#1114, mscclpp#165",
 }
 rule IpcDeviceHidden "ipc-device-hidden" {
@@ -161,7 +161,7 @@ rule IpcDeviceHidden "ipc-device-hidden" {
     costs: "The call fails with CUDA_ERROR_INVALID_VALUE or another code.",
     cause: "this process may not use the exporter's device",
     ruled_out: "this process sees the exporter's device, or may use it",
-    hint: "Give every rank all GPUs of the node (srun --gpus-per-node with --gpu-bind=none, docker run --gpus all), and choose with CUDA_VISIBLE_DEVICES.",
+    hint: "Give every rank all GPUs of the node (srun --gpus-per-node with --gpu-bind=none, docker run --gpus all), and select devices with CUDA_VISIBLE_DEVICES.",
     seen: "ompi#11949, triton#6872, NCCL#1647",
 }
 rule IpcDevicesApart "ipc-devices-apart" {
@@ -173,23 +173,23 @@ rule IpcDevicesApart "ipc-devices-apart" {
     costs: "The call fails, mostly with CUDA_ERROR_PEER_ACCESS_UNSUPPORTED, which the documentation does not list for it.",
     cause: "the current device cannot reach the exporter's device",
     ruled_out: "the current device can reach the exporter's device",
-    hint: "Ask cuDeviceCanAccessPeer about the two devices before exchanging handles, and go through host memory if it says 0 (NCCL_P2P_DISABLE=1); or open with the exporter's own device current.",
+    hint: "Call cuDeviceCanAccessPeer for the two devices before you exchange handles, and use host memory if it returns 0 (NCCL_P2P_DISABLE=1). Or open the handle with the exporter's own device current.",
     seen: "dask-cuda#639, ray_lightning#24, TensorRT-LLM#1498, TensorRT-LLM#16899, vllm#4233",
 }
 rule IpcDamagedHandle "ipc-damaged-handle" {
-    says: "The 64 bytes of a handle must arrive as they were exported.",
+    says: "The 64 bytes of a handle must arrive unchanged.",
     functions: [cuIpcOpenMemHandle, cuIpcOpenMemHandle_v2, cuIpcOpenEventHandle],
     results: [INVALID_VALUE, INVALID_HANDLE, MAP_FAILED, NOT_PERMITTED],
     severity: Error, scope: Processes,
-    rests_on: Observed("The driver checks some of the 64 bytes; if others are changed, it opens the handle all the same, or returns CUDA_ERROR_INVALID_VALUE."),
+    rests_on: Observed("The driver checks some of the 64 bytes. If others are changed, it opens the handle anyway, or returns CUDA_ERROR_INVALID_VALUE."),
     costs: "The call fails, or maps memory other than what was exported.",
     cause: "the bytes were changed on their way",
-    ruled_out: "the bytes are as they were exported",
-    hint: "Send all 64 bytes as they are: a text, a NUL-terminated copy (strcpy, c_char_p) or a structure of another size loses some.",
+    ruled_out: "the bytes are unchanged since the export",
+    hint: "Send all 64 bytes unchanged. Do not treat the handle as text (strcpy and c_char_p stop at the first NUL), and use a structure of exactly that size.",
     seen: "vllm's ctypes declaration of 128 bytes",
 }
 rule IpcUnknownHandle "ipc-unknown-handle" {
-    says: "The bytes that are opened must be a handle that somebody exported.",
+    says: "The bytes that are opened must be a handle that a process exported.",
     functions: [cuIpcOpenMemHandle, cuIpcOpenMemHandle_v2, cuIpcOpenEventHandle],
     results: [INVALID_VALUE, INVALID_HANDLE, MAP_FAILED, NOT_PERMITTED],
     severity: Error, scope: Processes,
@@ -206,7 +206,7 @@ rule IpcOffsetNotAdded "ipc-offset-not-added" {
     severity: Note, scope: Processes,
     rests_on: Observed("cuIpcGetMemHandle of a pointer inside an allocation returns the handle of the allocation; cuIpcOpenMemHandle returns its start."),
     costs: "Without the offset the importer reads and writes other data, and nothing fails.",
-    hint: "Nothing to do where the importer adds the exporter's offset to the pointer that this call returned; which addresses it uses is not seen.",
+    hint: "If the importer adds the exporter's offset to the pointer that this call returned, ignore this. cupeer cannot see which addresses it uses.",
     seen: "Mooncake#1622, tensorpipe#248, Fuser#3799",
 }
 rule IpcDeviceOrder "ipc-device-order" {
@@ -226,7 +226,7 @@ rule IpcClosedTwice "ipc-closed-twice" {
     costs: "The call fails with CUDA_ERROR_INVALID_VALUE; one close too many, while another part of the process has it open, unmaps that part's memory.",
     cause: "this process had already closed it",
     ruled_out: "this process has not closed such an address",
-    hint: "Close once per successful opening; a cache of mappings with several users needs a count of its own.",
+    hint: "Close once per successful cuIpcOpenMemHandle. A cache of mappings with several users needs its own count.",
     seen: "UCX#4410, UCX#4431, ucx-py#315",
 }
 rule IpcCloseAddress "ipc-close-address" {
@@ -237,7 +237,7 @@ rule IpcCloseAddress "ipc-close-address" {
     costs: "The call fails with CUDA_ERROR_INVALID_VALUE, and what was opened stays open.",
     cause: "cuIpcOpenMemHandle did not return this pointer",
     ruled_out: "cuIpcOpenMemHandle returned this pointer",
-    hint: "Keep the pointer that cuIpcOpenMemHandle returned, and close that, without an offset; free this process's own memory with cuMemFree.",
+    hint: "Close the pointer that cuIpcOpenMemHandle returned, without an offset. Free this process's own memory with cuMemFree.",
 }
 rule IpcFreeImport "ipc-free-import" {
     says: "Memory of another process must be closed, not freed.",
@@ -247,7 +247,7 @@ rule IpcFreeImport "ipc-free-import" {
     costs: "The call fails with CUDA_ERROR_INVALID_VALUE, and the memory stays mapped.",
     cause: "the memory belongs to another process",
     ruled_out: "it does not belong to another process",
-    hint: "Call cuIpcCloseMemHandle (cudaIpcCloseMemHandle).",
+    hint: "Call cuIpcCloseMemHandle (cudaIpcCloseMemHandle) instead.",
 }
     } };
 }

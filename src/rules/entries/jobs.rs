@@ -8,19 +8,19 @@ rule IpcFreedWhileOpen "ipc-freed-while-open" {
     functions: [cuMemFree, cuMemFree_v2, cuMemFreeAsync, cuMemFreeAsync_ptsz],
     severity: Error, scope: Processes,
     rests_on: Documented("cuIpcOpenMemHandle", "Calling cuMemFree on an exported memory region before calling cuIpcCloseMemHandle in the importing context will result in undefined behavior."),
-    costs: "Undefined behaviour. Driver 580 keeps the memory until the importers close it, so cudaFree returns nothing to the device, and importers go on reading old data.",
-    hint: "Close in the importers first, and make the exporter wait for them (a barrier between close and free).",
-    usual: [("libnccl", "NCCL frees its buffers when a communicator is destroyed, without waiting for the other ranks to close them; nothing uses them any more")],
+    costs: "Undefined behavior. Driver 580 keeps the memory until the importers close it, so cudaFree returns nothing to the device, and importers continue to read old data.",
+    hint: "Close the handle in the importers first, and make the exporter wait for them (a barrier between close and free).",
+    usual: [("libnccl", "NCCL frees its buffers when a communicator is destroyed, without waiting for the other ranks to close them; no rank uses them any more")],
     seen: "UCX#10346, DeepEP#497, UCX#3030, ompi#9051, ompi#12849",
 }
 rule IpcContextEndedWhileOpen "ipc-context-ended-while-open" {
-    says: "Destroy, reset or release a context only after all importers have closed what was exported from it.",
+    says: "Destroy, reset, or release a context only after all importers have closed what was exported from it.",
     functions: [cuCtxDestroy, cuCtxDestroy_v2, cuCtxDetach, cuDevicePrimaryCtxReset, cuDevicePrimaryCtxReset_v2,
                 cuDevicePrimaryCtxRelease, cuDevicePrimaryCtxRelease_v2],
     severity: Error, scope: Processes,
     rests_on: Documented("cuCtxDestroy", "These resources also include memory allocations by cuMemAlloc(), cuMemAllocHost(), cuMemAllocManaged() and cuMemAllocPitch()."),
-    costs: "Undefined behaviour, as when memory is freed while others have it open.",
-    hint: "Close in the importers first, and make the exporter wait for them before it destroys or resets the context (cudaDeviceReset does).",
+    costs: "Undefined behavior, as when memory is freed while other processes have it open.",
+    hint: "Close the handles in the importers first, and make the exporter wait for them before it destroys or resets the context (as cudaDeviceReset does).",
     seen: "DeepEP#497",
 }
 rule IpcEventDestroyedWhileOpen "ipc-event-destroyed-while-open" {
@@ -28,7 +28,7 @@ rule IpcEventDestroyedWhileOpen "ipc-event-destroyed-while-open" {
     functions: [cuEventDestroy, cuEventDestroy_v2],
     severity: Error, scope: Processes,
     rests_on: Documented("cuIpcGetEventHandle", "Performing operations on the imported event after the exported event has been freed with cuEventDestroy will result in undefined behavior."),
-    costs: "Undefined behaviour if an importer records, waits for or queries its event afterwards: a wait may never end, or not wait at all.",
+    costs: "Undefined behavior if an importer records, waits for, or queries its event afterwards: a wait may never end, or return immediately.",
     hint: "Make the exporter wait until the importers have destroyed their events.",
     seen: "pytorch#15937",
 }
@@ -37,8 +37,8 @@ rule IpcAddressReused "ipc-address-reused" {
     functions: [cuIpcGetMemHandle],
     severity: Warning, scope: Processes,
     rests_on: Documented("cuIpcGetMemHandle", "If a region of memory is freed with cuMemFree and a subsequent call to cuMemAlloc returns memory with the same device address, cuIpcGetMemHandle will return a unique handle for the new memory."),
-    costs: "Nothing by itself. An importer that recognises a mapping by the exporter's address goes on with the freed allocation in place of the new one.",
-    hint: "Close in the importers before the exporter frees. In a cache of mappings, compare handles, or CU_POINTER_ATTRIBUTE_BUFFER_ID, not addresses.",
+    costs: "Nothing by itself. An importer that recognizes a mapping by the exporter's address continues to use the freed allocation in place of the new one.",
+    hint: "Close the handle in the importers before the exporter frees the memory. In a cache of mappings, compare handles or CU_POINTER_ATTRIBUTE_BUFFER_ID, not addresses.",
     seen: "UCX#2738",
 }
 rule IpcNeverClosed "ipc-never-closed" {
@@ -47,16 +47,16 @@ rule IpcNeverClosed "ipc-never-closed" {
     severity: Note, scope: Process,
     rests_on: Documented("cuIpcOpenMemHandle", "Memory returned from cuIpcOpenMemHandle must be freed with cuIpcCloseMemHandle."),
     costs: "Until the process ends, the exporter's memory is not returned to the device, even after cudaFree.",
-    hint: "Close it after its last use; `cupeer report --leaks` shows where it was opened.",
+    hint: "Close the handle after its last use. `cupeer report --leaks` shows where it was opened.",
     seen: "UCX#3030, UCX#5124, ompi#9051, Mooncake#761, torchcomms#917",
 }
 rule IpcFallback "ipc-fallback" {
     says: "A failure of IPC between two devices should not go unnoticed.",
     functions: [cuIpcOpenMemHandle, cuIpcOpenMemHandle_v2],
     severity: Note, scope: Processes,
-    rests_on: Practice("Libraries log a failed open at a level that nobody reads, and go on over TCP or host memory, ten to six hundred times slower."),
-    costs: "Speed: the data goes another way.",
-    hint: "Find out why the openings failed: see the findings and failures of the report.",
+    rests_on: Practice("Libraries log a failed open at a level that is rarely read, and continue over TCP or host memory, ten to six hundred times slower."),
+    costs: "Speed: the data takes a slower path.",
+    hint: "Find out why cuIpcOpenMemHandle failed: see the findings and failures in the report.",
     seen: "vllm#55906, UCX#11548, nixl#1754",
 }
 rule FdLeak "fd-leak" {
@@ -66,27 +66,27 @@ rule FdLeak "fd-leak" {
     severity: Note, scope: Process,
     rests_on: Practice("Each descriptor is a reference to its memory."),
     costs: "Each descriptor keeps its memory, and the process runs out of descriptors (EMFILE).",
-    hint: "Close the descriptor after sending it, and in the importer after cuMemImportFromShareableHandle: the handle that was imported keeps the memory.",
+    hint: "Close the descriptor after sending it, and in the importer after cuMemImportFromShareableHandle: the imported handle keeps the memory.",
     seen: "UCX#11753",
 }
 rule RanksWaitForDescriptor "ranks-wait-for-descriptor" {
     says: "Each rank of a job should send the descriptors that the others wait for.",
     functions: [cuMemExportToShareableHandle, cuMemPoolExportToShareableHandle],
     severity: Warning, scope: Processes,
-    rests_on: Practice("Ranks exchange descriptors over sockets without a limit of time: where one of them never sends its own, the others wait in recvmsg for good."),
+    rests_on: Practice("Ranks exchange descriptors over sockets without a timeout. If one of them never sends its own, the others wait in recvmsg forever."),
     costs: "A hang, in ranks that did nothing wrong.",
-    hint: "See what the rank that exported less did last, and whether it still runs; give the exchange a limit of time (SO_RCVTIMEO), and let ranks say that they failed.",
+    hint: "Check the last call of the rank that exported fewer descriptors, and whether it is still running. Set a timeout on the exchange (SO_RCVTIMEO), and have ranks report their own failures.",
     seen: "sglang#36943",
 }
 rule RanksDiffer "ranks-differ" {
-    says: "The ranks of a job should decide alike.",
+    says: "The ranks of a job should make the same decisions.",
     functions: [cuCtxEnablePeerAccess, cuIpcGetMemHandle, cuIpcOpenMemHandle, cuIpcOpenMemHandle_v2, cuIpcGetEventHandle,
                 cuIpcOpenEventHandle, cuMemCreate, cuMemSetAccess, cuMemExportToShareableHandle,
                 cuMemImportFromShareableHandle],
     severity: Warning, scope: Processes,
-    rests_on: Practice("One rank falls back because a call of its own failed, the others do not, and the job hangs or fails in another place."),
+    rests_on: Practice("One rank falls back because one of its calls failed, the others do not, and the job hangs or fails in another place."),
     costs: "A hang or a failure elsewhere, in a rank that did nothing wrong.",
-    hint: "See the failing rank's own finding; let ranks exchange whether they succeeded before they choose a way.",
+    hint: "See the finding of the failing rank. Let ranks exchange whether they succeeded before they choose a method.",
     seen: "NCCL#2190, NCCL#842",
 }
     } };

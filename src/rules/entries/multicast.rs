@@ -4,13 +4,13 @@ macro_rules! multicast_rules {
     ($next:ident $($rest:ident)* ; $($before:tt)*) => { $next! { $($rest)* ; $($before)*
 
 rule MulticastUnsupported "multicast-unsupported" {
-    says: "Multicast objects must be made, and joined, only by devices that have multicast.",
+    says: "Multicast objects must be created only for, and joined only by, devices that support multicast.",
     functions: [cuMulticastCreate, cuMulticastAddDevice], results: [NOT_SUPPORTED],
     severity: Error, scope: Call,
     rests_on: Documented("cuMulticastCreate", "Support for multicast on a specific device can be queried using the device attribute CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED"),
-    cause: "a device has no multicast",
-    ruled_out: "all devices of this process have multicast",
-    hint: "Ask cuDeviceGetAttribute for CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED of each device first, and do without where one answers 0: it takes NVSwitches, and a Fabric Manager that runs.",
+    cause: "a device does not support multicast",
+    ruled_out: "all devices of this process support multicast",
+    hint: "Query CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED of each device first (cuDeviceGetAttribute), and do not use multicast if one returns 0. Multicast needs NVSwitches and a running Fabric Manager.",
     seen: "NCCL#1788",
 }
 rule MulticastGranularity "multicast-granularity" {
@@ -19,48 +19,48 @@ rule MulticastGranularity "multicast-granularity" {
     results: [INVALID_VALUE],
     severity: Error, scope: Call,
     rests_on: Documented("cuMulticastCreate", "This size must be a multiple of the value returned by cuMulticastGetGranularity with the flag CU_MULTICAST_GRANULARITY_MINIMUM."),
-    cause: "a size or an offset is no multiple of the granularity",
+    cause: "a size or an offset is not a multiple of the granularity",
     ruled_out: "sizes and offsets are multiples of the granularity",
-    hint: "Round sizes and offsets up to a multiple of what cuMulticastGetGranularity returns for the same properties, and allocate memory that is to be bound of such sizes.",
+    hint: "Round sizes and offsets up to a multiple of the granularity that cuMulticastGetGranularity returns for the same properties. Allocate the bound memory in these sizes.",
 }
 rule MulticastDevice "multicast-device" {
-    says: "A device must be added to a multicast object once, and no more devices than it was made for.",
+    says: "A device must be added to a multicast object once, and no more devices than the object was created for.",
     functions: [cuMulticastAddDevice], results: [INVALID_VALUE, ILLEGAL_STATE],
     severity: Error, scope: Process,
     rests_on: Documented("cuMulticastAddDevice", "The association of the device to the multicast object is permanent during the life time of the multicast object."),
-    costs: "The call fails; with a device that is missing in place of the one that was added twice, all who bind memory wait for ever.",
+    costs: "The call fails; if another device is missing because this one was added twice, every process that binds memory waits forever.",
     cause: "the device was added already, or the object has all its devices",
     ruled_out: "this process has not added the device, and the object is not known to have all its devices",
-    hint: "Each process adds the devices that it drives, once; numDevices of cuMulticastCreate is the number of all of them together.",
+    hint: "In each process, add the devices that it uses once. Set numDevices of cuMulticastCreate to the number of devices of all processes together.",
 }
 rule MulticastMemory "multicast-memory" {
-    says: "Memory must be bound to a multicast object that its device was added to.",
+    says: "Memory must be bound only to a multicast object that its device was added to.",
     functions: [cuMulticastBindMem, cuMulticastBindMem_v2, cuMulticastBindAddr, cuMulticastBindAddr_v2],
     results: [INVALID_DEVICE, INVALID_VALUE],
     severity: Error, scope: Process,
     rests_on: Documented("cuMulticastBindMem", "The memory allocation must have been created on one of the devices that was added to the multicast team via cuMulticastAddDevice."),
     costs: "The call fails, with CUDA_ERROR_INVALID_DEVICE or CUDA_ERROR_INVALID_VALUE.",
-    cause: "the memory lies on a device that was not added",
-    ruled_out: "the device of the memory was added, or it is not known on which device the memory lies",
+    cause: "the memory is on a device that was not added",
+    ruled_out: "the device of the memory was added, or the device of the memory is unknown",
     hint: "Add the device with cuMulticastAddDevice in the process that binds, or bind memory of a device that was added.",
 }
 rule MulticastHandleType "multicast-handle-type" {
-    says: "Only memory that can be exported must be bound to a multicast object that can be, or was imported.",
+    says: "Only exportable memory must be bound to a multicast object that is exportable or imported.",
     functions: [cuMulticastBindMem, cuMulticastBindMem_v2, cuMulticastBindAddr, cuMulticastBindAddr_v2],
     results: [INVALID_VALUE],
     severity: Error, scope: Process,
     rests_on: Documented("cuMulticastBindMem", "Externally shareable as well as imported multicast objects can be bound only to externally shareable memory."),
     cause: "the memory was created without handle types",
     ruled_out: "the memory has handle types, or the object has none",
-    hint: "Set requestedHandleTypes in the CUmemAllocationProp of cuMemCreate to the handle types of the multicast object, also where the memory itself is never exported.",
+    hint: "Set requestedHandleTypes in the CUmemAllocationProp of cuMemCreate to the handle types of the multicast object, even if the memory itself is never exported.",
 }
 rule MulticastIncomplete "multicast-incomplete" {
-    says: "All devices must be added to a multicast object before anybody can go on who binds memory to it.",
+    says: "All devices must be added to a multicast object before a process binds memory to it.",
     functions: [cuMulticastBindMem, cuMulticastBindMem_v2, cuMulticastBindAddr, cuMulticastBindAddr_v2],
     severity: Warning, scope: Processes,
     rests_on: Documented("cuMulticastAddDevice", "Any calls to cuMulticastBindMem, cuMulticastBindMem_v2, cuMulticastBindAddr, or cuMulticastBindAddr_v2 will block until all devices have been added."),
-    costs: "The call waits for ever, without a message, and so does everybody who waits for its process.",
-    hint: "Have all processes tell each other that cuMulticastAddDevice succeeded before the first one binds, and release the object where one failed; numDevices of cuMulticastCreate must be the number of devices that are added.",
+    costs: "The call waits forever, without a message, and so does every process that waits for this one.",
+    hint: "Let all processes confirm that cuMulticastAddDevice succeeded before the first one binds, and release the object if one failed. numDevices of cuMulticastCreate must be the number of devices that are added.",
     seen: "torchcomms#2773, NCCL#1672",
 }
     } };

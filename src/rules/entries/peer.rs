@@ -4,7 +4,7 @@ macro_rules! peer_rules {
     ($next:ident $($rest:ident)* $(; $($before:tt)*)?) => { $next! { $($rest)* ; $($($before)*)?
 
 rule UsedAfterFork "used-after-fork" {
-    says: "A forked child must not use the driver if its parent initialised it before the fork.",
+    says: "A forked child must not use the driver if its parent initialized the driver before the fork.",
     functions: [cuDeviceCanAccessPeer, cuDeviceGetP2PAttribute, cuDeviceGetP2PAtomicCapabilities, cuCtxEnablePeerAccess,
                 cuCtxDisablePeerAccess, cuIpcGetMemHandle, cuIpcOpenMemHandle, cuIpcOpenMemHandle_v2,
                 cuIpcCloseMemHandle, cuIpcGetEventHandle, cuIpcOpenEventHandle],
@@ -12,8 +12,8 @@ rule UsedAfterFork "used-after-fork" {
     severity: Error, scope: Process,
     rests_on: Observed("In a child forked after cuInit, all calls return CUDA_ERROR_NOT_INITIALIZED, even cuInit."),
     costs: "Every call of the child fails with CUDA_ERROR_NOT_INITIALIZED.",
-    cause: "the process was forked from one that had initialised the driver",
-    ruled_out: "its parent had not initialised the driver before it forked",
+    cause: "the process was forked from one that had initialized the driver",
+    ruled_out: "its parent had not initialized the driver before the fork",
     hint: "Start the child before the first CUDA call, or with spawn (multiprocessing.set_start_method(\"spawn\")) or exec.",
     seen: "pytorch#40403, pytorch#1494",
 }
@@ -26,8 +26,8 @@ rule NotInitialized "not-initialized" {
     severity: Error, scope: Call,
     rests_on: Documented("cuInit", "Initializes the driver API and must be called before any other function from the driver API in the current process."),
     cause: "cuInit was not called, or failed",
-    ruled_out: "the driver is initialised",
-    hint: "Call cuInit(0) first, and check its result; the CUDA runtime does so at its first call.",
+    ruled_out: "the driver is initialized",
+    hint: "Call cuInit(0) first, and check its result. The CUDA runtime calls it at its first call.",
 }
 rule DriverShuttingDown "driver-shutting-down" {
     says: "Close what you opened before the driver shuts down.",
@@ -38,9 +38,9 @@ rule DriverShuttingDown "driver-shutting-down" {
     severity: Note, scope: Call,
     rests_on: Documented("CUDA_ERROR_DEINITIALIZED", "This indicates that the CUDA driver is in the process of shutting down."),
     costs: "The call does nothing; the driver releases everything itself.",
-    cause: "the process is ending, and the driver has shut down before this call",
+    cause: "the process is exiting, and the driver shut down before this call",
     ruled_out: "the driver is running",
-    hint: "Harmless at exit: a destructor of a static object ran after the driver's own. Close before main returns, or ignore this result there.",
+    hint: "This is harmless at exit: a destructor of a static object ran after the driver's own. Close before main returns, or ignore this result at exit.",
     seen: "ompi#3244, UCX#11275",
 }
 rule ContextDestroyed "context-destroyed" {
@@ -50,9 +50,9 @@ rule ContextDestroyed "context-destroyed" {
     results: [CONTEXT_IS_DESTROYED],
     severity: Error, scope: Call,
     rests_on: Documented("CUDA_ERROR_CONTEXT_IS_DESTROYED", "This error indicates that the context current to the calling thread has been destroyed using cuCtxDestroy, or is a primary context which has not yet been initialized."),
-    cause: "the current context has been destroyed or reset",
-    ruled_out: "the driver answers questions about the current context",
-    hint: "Another thread destroyed or reset it: make a living context current (cuDevicePrimaryCtxRetain, cuCtxSetCurrent) before the call.",
+    cause: "the current context was destroyed or reset",
+    ruled_out: "the driver answers queries about the current context",
+    hint: "Find the thread that destroyed or reset the context. Make a valid context current (cuDevicePrimaryCtxRetain, cuCtxSetCurrent) before the call.",
 }
 rule NoCurrentContext "no-current-context" {
     says: "The calling thread must have a current context.",
@@ -63,7 +63,7 @@ rule NoCurrentContext "no-current-context" {
     rests_on: Documented("CUDA_ERROR_INVALID_CONTEXT", "This most frequently indicates that there is no context bound to the current thread."),
     cause: "no context is current in this thread",
     ruled_out: "a context is current in this thread",
-    hint: "The current context is per thread: in this thread, call cuDevicePrimaryCtxRetain and cuCtxSetCurrent (or cudaSetDevice, from CUDA 12 on) before the call.",
+    hint: "Call cuDevicePrimaryCtxRetain and cuCtxSetCurrent (or cudaSetDevice, from CUDA 12 on) in this thread before the call. The current context is per thread.",
     seen: "DALI#4817, UCX#10618, LMCache#5169, cuda-python#1145",
 }
 rule NullArgument "null-argument" {
@@ -75,7 +75,7 @@ rule NullArgument "null-argument" {
     rests_on: Documented("CUDA_ERROR_INVALID_VALUE", "This indicates that one or more of the parameters passed to the API call is not within an acceptable range of values."),
     cause: "a pointer argument is NULL",
     ruled_out: "no pointer argument is NULL",
-    hint: "Pass the address of a variable; an event or allocation that is NULL was never created: check the result of the call that should have created it.",
+    hint: "Pass the address of a variable. If an event or an allocation is NULL, it was never created: check the result of the call that should have created it.",
 }
 rule DeviceOutOfRange "device-out-of-range" {
     says: "A device must be a number from 0 to one less than cuDeviceGetCount returns.",
@@ -85,7 +85,7 @@ rule DeviceOutOfRange "device-out-of-range" {
     rests_on: Documented("CUDA_ERROR_INVALID_DEVICE", "This indicates that the device ordinal supplied by the user does not correspond to a valid CUDA device or that the action requested is invalid for the specified device."),
     cause: "this process does not see one of the devices",
     ruled_out: "this process sees both devices",
-    hint: "CUDA_VISIBLE_DEVICES renumbers the devices of each process from 0: an index of nvidia-smi, or of another process, is not one of this process. Exchange UUIDs.",
+    hint: "Exchange UUIDs instead of device numbers. CUDA_VISIBLE_DEVICES renumbers the devices of each process from 0, so an index from nvidia-smi or from another process can mean a different device here.",
     seen: "vllm#4233, tensorpipe#412, Mooncake#3678",
 }
 rule PeerSameDevice "peer-same-device" {
@@ -97,7 +97,7 @@ rule PeerSameDevice "peer-same-device" {
     costs: "The call fails; a device needs no access to itself.",
     cause: "both sides are the same device",
     ruled_out: "the two sides are different devices",
-    hint: "Make the context that should gain access current first (cudaSetDevice, cuCtxSetCurrent), and pass the other device's context; skip the pair of a device with itself.",
+    hint: "Make the context that should get access current first (cudaSetDevice, cuCtxSetCurrent), and pass the context of the other device. Skip the pair of a device with itself.",
     seen: "pycuda#71",
 }
 rule PeerAttributeUnknown "peer-attribute-unknown" {
@@ -134,8 +134,8 @@ rule PeerContextInvalid "peer-context-invalid" {
     rests_on: Documented("cuCtxEnablePeerAccess", "Returns CUDA_ERROR_INVALID_CONTEXT if there is no current context, peerContext is not a valid context, or if the current context is peerContext."),
     costs: "The call fails with CUDA_ERROR_INVALID_CONTEXT or CUDA_ERROR_CONTEXT_IS_DESTROYED; drivers crash on a pointer that is not a context at all.",
     cause: "peerContext is not a context, or has been destroyed",
-    ruled_out: "peerContext is a living context",
-    hint: "Retain the peer's primary context (cuDevicePrimaryCtxRetain), and keep it, before passing it; a reset or the last release destroys it.",
+    ruled_out: "peerContext is a valid context",
+    hint: "Retain the peer's primary context (cuDevicePrimaryCtxRetain) before you pass it, and keep it. A reset or the last release destroys it.",
 }
 rule PeerAlreadyEnabled "peer-already-enabled" {
     says: "Enable access to a peer context once.",
@@ -145,7 +145,7 @@ rule PeerAlreadyEnabled "peer-already-enabled" {
     costs: "Nothing: access is enabled. In the CUDA runtime it remains the last error until cudaGetLastError reads it, so a later check of a kernel launch reports it.",
     cause: "access to this context was enabled before",
     ruled_out: "access to this context had not been enabled",
-    hint: "Treat it as success; with the CUDA runtime, call cudaGetLastError() once afterwards. Libraries enable access in each other's contexts: NCCL, PyTorch and UCX all expect this result.",
+    hint: "Treat this result as success. With the CUDA runtime, call cudaGetLastError() once afterwards. Libraries enable access in each other's contexts: NCCL, PyTorch, and UCX all expect this result.",
     seen: "cutorch#112, llama.cpp#5347, owl#184, CUDA.jl#2457, torchcomms#2399",
 }
 rule PeerNotEnabled "peer-not-enabled" {
@@ -156,7 +156,7 @@ rule PeerNotEnabled "peer-not-enabled" {
     costs: "The call fails with CUDA_ERROR_PEER_ACCESS_NOT_ENABLED and changes nothing.",
     cause: "access from the current context to peerContext is not enabled",
     ruled_out: "access from the current context to peerContext is enabled",
-    hint: "Access is one-way, and belongs to the current context: disable it once, with the same context current as when it was enabled.",
+    hint: "Disable access once, with the same context current as when it was enabled. Access is one-way, and belongs to the current context.",
     seen: "llama.cpp#10152",
 }
 rule PeerUnreachable "peer-unreachable" {
@@ -167,17 +167,17 @@ rule PeerUnreachable "peer-unreachable" {
     costs: "The call fails with CUDA_ERROR_PEER_ACCESS_UNSUPPORTED; copies between the devices go through the host.",
     cause: "the driver says that the device of the current context cannot reach that of peerContext",
     ruled_out: "cuDeviceCanAccessPeer is 1 for the two devices",
-    hint: "Ask cuDeviceCanAccessPeer in this direction first, and copy through the host if it says 0; `nvidia-smi topo -p2p r` shows all pairs.",
+    hint: "Call cuDeviceCanAccessPeer in this direction first, and copy through the host if it returns 0. `nvidia-smi topo -p2p r` shows all pairs.",
     seen: "horovod#785, ray#17909, llama.cpp#3230",
 }
 rule PeerLimit "peer-limit" {
-    says: "A device cannot have more peers than its hardware has room for, counted over all processes.",
+    says: "A device must not have more peers than its hardware allows, counted over all processes.",
     functions: [cuCtxEnablePeerAccess, cuIpcOpenMemHandle, cuIpcOpenMemHandle_v2], results: [TOO_MANY_PEERS],
     severity: Error, scope: Processes,
     rests_on: Documented("cuCtxEnablePeerAccess", "Returns CUDA_ERROR_TOO_MANY_PEERS if direct peer access is not possible because hardware resources required for peer access have been exhausted."),
-    cause: "the device has as many peers as it can have",
+    cause: "the device has reached its limit of peers",
     ruled_out: "the driver does not say so",
-    hint: "Without NVSwitch a device has at most eight peers, over all processes and libraries: give each process fewer devices with CUDA_VISIBLE_DEVICES, or enable access only for the pairs that are used.",
+    hint: "Give each process fewer devices with CUDA_VISIBLE_DEVICES, or enable access only for the pairs that are used. Without NVSwitch, a device has at most eight peers, over all processes and libraries.",
     seen: "llama.cpp#21883, NCCL#51, pytorch#25019, tensorflow#42039",
 }
     } };

@@ -9,9 +9,9 @@ rule IpcCloseInFlight "ipc-close-in-flight" {
     severity: Error, scope: Process,
     rests_on: Practice("Copies fail, or read what is mapped there next, if another thread or stream is still using the mapping."),
     costs: "Failing copies, or wrong data.",
-    hint: "Synchronise the streams that use it first.",
+    hint: "Synchronize the streams that use the memory first.",
     seen: "UCX#4599, UCX#11744",
-    unchecked: "which work uses which memory depends on copies and kernels, whose calls are not seen",
+    unchecked: "which work uses which memory depends on copies and kernels, which cupeer does not see",
 }
 rule PeerOneWay "peer-one-way" {
     says: "Access must be enabled in each direction that is used.",
@@ -21,7 +21,7 @@ rule PeerOneWay "peer-one-way" {
     costs: "Kernels fail with CUDA_ERROR_ILLEGAL_ADDRESS.",
     hint: "Enable access in the other direction, too; the peer matrix of the report shows both.",
     seen: "NCCL#1507, candle#3525",
-    unchecked: "many programs need only one direction, and which ones are used depends on kernels, which are not seen",
+    unchecked: "many programs need only one direction, and which ones are used depends on kernels, which cupeer does not see",
 }
 rule PeerNeverEnabled "peer-never-enabled" {
     says: "Devices that can reach each other should have access enabled before memory is copied between them.",
@@ -49,15 +49,15 @@ rule PoolAccess "pool-access" {
     rests_on: Practice("Memory of cuMemAllocAsync ignores cuCtxEnablePeerAccess."),
     costs: "Kernels on the other device fail.",
     seen: "tensorflow#47480, CUDA.jl#3166, rmm#1753",
-    unchecked: "which device uses memory of a pool depends on kernels, which are not seen; the report says which devices got access to each pool",
+    unchecked: "which device uses memory of a pool depends on kernels, which cupeer does not see; the report shows which devices got access to each pool",
 }
 rule FabricLifetime "fabric-lifetime" {
-    says: "Memory must live until all its fabric handles have been imported: such a handle holds no reference.",
+    says: "Memory must exist until all its fabric handles have been imported: a fabric handle holds no reference.",
     severity: Error, scope: Processes,
     rests_on: Practice("cuMemRelease right after the export frees the memory under the importer."),
     costs: "The import fails.",
     seen: "mscclpp#764",
-    unchecked: "who else holds the memory, by a mapping or a descriptor, other processes know, and a fabric handle that was imported too late has not been seen on a machine of ours",
+    unchecked: "only other processes know which of them hold the memory by a mapping or a descriptor, and a fabric handle that was imported too late has not been observed on our machines",
 }
     } };
 }

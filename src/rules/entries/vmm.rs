@@ -10,18 +10,18 @@ rule VmmHandleType "vmm-handle-type" {
     rests_on: Documented("cuMemExportToShareableHandle", "The implementation of what this handle is and how it can be transferred is defined by the requested handle type in handleType"),
     cause: "the allocation was not created with this handle type",
     ruled_out: "the allocation was created with this handle type",
-    hint: "Set requestedHandleTypes in the CUmemAllocationProp of cuMemCreate. An importer passes on the descriptor or fabric handle that it got: any number of processes may import it.",
+    hint: "Set requestedHandleTypes in the CUmemAllocationProp of cuMemCreate. An importer can pass on the descriptor or fabric handle that it received: any number of processes can import it.",
     seen: "UCX#11548",
 }
 rule VmmUnreachableDevice "vmm-unreachable-device" {
-    says: "Access must be given only to devices that can reach the device where the memory lies.",
+    says: "Access must be given only to devices that can reach the device where the memory is.",
     functions: [cuMemSetAccess], results: [INVALID_DEVICE, INVALID_VALUE],
     severity: Error, scope: Process,
-    rests_on: Observed("Where a device cannot reach the memory's, cuMemSetAccess returns CUDA_ERROR_INVALID_DEVICE, invalid device ordinal, and CUDA_ERROR_INVALID_VALUE where the process does not see the device; no device gets access then."),
-    costs: "The call fails for all devices that it names; the result speaks of an ordinal that is valid.",
-    cause: "a device in desc has no path to the one where the memory lies",
+    rests_on: Observed("If a device cannot reach the memory's device, cuMemSetAccess returns CUDA_ERROR_INVALID_DEVICE (invalid device ordinal), or CUDA_ERROR_INVALID_VALUE if the process does not see the device. No device gets access then."),
+    costs: "The call fails for all devices in desc. The result names an invalid ordinal, although the ordinal is valid.",
+    cause: "a device in desc has no path to the one where the memory is",
     ruled_out: "this process sees all devices in desc, and no path is missing",
-    hint: "Ask cuDeviceCanAccessPeer for each device before naming it, and leave out those for which it is 0; their data has to go through host memory.",
+    hint: "Call cuDeviceCanAccessPeer for each device first, and leave out those for which it returns 0. Their data must go through host memory.",
     seen: "HAMi#2760, pytorch#174030",
 }
 rule VmmFabricWithoutChannel "vmm-fabric-without-channel" {
@@ -32,18 +32,18 @@ rule VmmFabricWithoutChannel "vmm-fabric-without-channel" {
     costs: "The allocation fails, although CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED may be 1.",
     cause: "FABRIC was requested, and the process has no IMEX channel",
     ruled_out: "FABRIC was not requested, or the process has an IMEX channel",
-    hint: "Within one machine, request POSIX_FILE_DESCRIPTOR. Between machines, set IMEX up, create /dev/nvidia-caps-imex-channels/channel0 (mknod, or NVreg_CreateImexChannel0=1), and pass it into containers. A program that can do without should try cuMemCreate, not only ask for the attribute.",
+    hint: "Within one machine, request POSIX_FILE_DESCRIPTOR. Between machines, set IMEX up, create /dev/nvidia-caps-imex-channels/channel0 (mknod, or NVreg_CreateImexChannel0=1), and pass it into containers. A program that can do without fabric handles should try cuMemCreate, not only query the attribute.",
     seen: "mscclpp#467, DeepEP#487, Mooncake#1297",
 }
 rule VmmDescriptor "vmm-descriptor" {
     says: "A descriptor of exported memory must reach the importer as a descriptor, by SCM_RIGHTS or pidfd_getfd, and be open when it is imported.",
     functions: [cuMemImportFromShareableHandle], results: [UNKNOWN, INVALID_VALUE],
     severity: Error, scope: Processes,
-    rests_on: Observed("cuMemImportFromShareableHandle of a number that is no descriptor of exported memory in the calling process returns CUDA_ERROR_UNKNOWN."),
-    costs: "The import fails with CUDA_ERROR_UNKNOWN, which the documentation does not list; where the number is another shared allocation's, that one is imported.",
-    cause: "osHandle is no open descriptor of exported memory",
+    rests_on: Observed("cuMemImportFromShareableHandle of a number that is not a descriptor of exported memory in the calling process returns CUDA_ERROR_UNKNOWN."),
+    costs: "The import fails with CUDA_ERROR_UNKNOWN, which the documentation does not list. If the number is the descriptor of a different shared allocation, that allocation is imported.",
+    cause: "osHandle is not an open descriptor of exported memory",
     ruled_out: "osHandle is a descriptor that was exported in this job",
-    hint: "The number of a descriptor means nothing in another process: send the descriptor itself over a Unix socket (sendmsg with SCM_RIGHTS), or take it with pidfd_getfd, which needs the right to trace the exporter (CAP_SYS_PTRACE in containers, prctl(PR_SET_PTRACER) under ptrace_scope 1). Check what came back, and close it only after the import.",
+    hint: "Send the descriptor itself over a Unix socket (sendmsg with SCM_RIGHTS), or take it with pidfd_getfd, which needs the right to trace the exporter (CAP_SYS_PTRACE in containers, prctl(PR_SET_PTRACER) under ptrace_scope 1). The number of a descriptor means nothing in another process. Check the returned descriptor, and close it only after the import.",
     seen: "pytorch#165685, pytorch#179220, UCX#11978, flashinfer#4089",
 }
 rule VmmGranularity "vmm-granularity" {
@@ -51,18 +51,18 @@ rule VmmGranularity "vmm-granularity" {
     functions: [cuMemAddressReserve, cuMemCreate, cuMemMap], results: [INVALID_VALUE],
     severity: Error, scope: Call,
     rests_on: Documented("cuMemMap", "Both ptr, size, and offset must be a multiple of the value given via cuMemGetAllocationGranularity with the CU_MEM_ALLOC_GRANULARITY_MINIMUM flag."),
-    cause: "a size or an address is no multiple of the granularity",
+    cause: "a size or an address is not a multiple of the granularity",
     ruled_out: "sizes and addresses are multiples of the granularity",
-    hint: "Round sizes up to a multiple of what cuMemGetAllocationGranularity returns for the same properties.",
+    hint: "Round sizes up to a multiple of the granularity that cuMemGetAllocationGranularity returns for the same properties.",
 }
 rule VmmPartialMapping "vmm-partial-mapping" {
     says: "An allocation must be mapped as a whole: offset 0, and its own size.",
     functions: [cuMemMap], results: [NOT_SUPPORTED],
     severity: Error, scope: Process,
     rests_on: Documented("cuMemMap", "Offset into the memory represented by handle from which to start mapping. Note: currently must be zero."),
-    cause: "a part of the allocation was to be mapped",
-    ruled_out: "the whole allocation was to be mapped",
-    hint: "Make an allocation of each size that you map; an importer gets the size from its exporter, rounded as that has rounded it.",
+    cause: "the call maps only a part of the allocation",
+    ruled_out: "the call maps the whole allocation",
+    hint: "Create a separate allocation for each part that you map. An importer must use the size of its exporter, with the same rounding.",
 }
 rule VmmMappedTwice "vmm-mapped-twice" {
     says: "Memory must be mapped where nothing is mapped.",
@@ -71,56 +71,56 @@ rule VmmMappedTwice "vmm-mapped-twice" {
     rests_on: Documented("cuMemMap", "cuMemMap can only create mappings on VA range reservations that are not currently mapped."),
     cause: "something is mapped at these addresses",
     ruled_out: "nothing is known to be mapped at these addresses",
-    hint: "Unmap what is there first (cuMemUnmap); waking an allocator that is awake maps twice.",
+    hint: "Unmap the existing mapping first (cuMemUnmap). Waking an allocator that is already awake maps twice.",
     seen: "vllm#36651",
 }
 rule VmmReservationInUse "vmm-reservation-in-use" {
-    says: "Addresses must be given back only when nothing is mapped there.",
+    says: "A reservation must be freed only when nothing is mapped in it.",
     functions: [cuMemAddressFree], results: [INVALID_VALUE],
     severity: Error, scope: Process,
     rests_on: Observed("cuMemAddressFree of a range with a mapping returns CUDA_ERROR_INVALID_VALUE, and the driver says \"Address range contains existing mapping\"."),
     costs: "The call fails, and addresses and memory stay in use.",
     cause: "something is still mapped in the range",
     ruled_out: "nothing is known to be mapped in the range",
-    hint: "Call cuMemUnmap for all that is mapped in the reservation, then cuMemAddressFree.",
+    hint: "Call cuMemUnmap for every mapping in the reservation before cuMemAddressFree.",
     seen: "pytorch#186213",
 }
 rule VmmPartOfMapping "vmm-part-of-mapping" {
-    says: "A mapping must be unmapped, and given access to, as a whole.",
+    says: "A mapping must be unmapped, and made accessible, as a whole.",
     functions: [cuMemUnmap, cuMemSetAccess], results: [INVALID_VALUE],
     severity: Error, scope: Process,
     rests_on: Documented("cuMemUnmap", "In other words, cuMemUnmap cannot unmap a sub-range of an address range mapped by cuMemCreate / cuMemMap."),
     cause: "the range cuts a mapping",
-    ruled_out: "the range cuts no mapping that is known",
-    hint: "Begin and end the range where mappings begin and end; what is to be unmapped or shared in parts has to be allocated and mapped in such parts.",
+    ruled_out: "the range cuts no known mapping",
+    hint: "Start and end the range on mapping boundaries. To unmap or share parts separately, allocate and map them separately.",
     seen: "xla#41075",
 }
 rule VmmReleasedTwice "vmm-released-twice" {
-    says: "A handle must be released as often as it was created, imported or retained, and not once more.",
+    says: "A handle must be released exactly as often as it was created, imported, or retained.",
     functions: [cuMemRelease], results: [INVALID_VALUE],
     severity: Error, scope: Process,
     rests_on: Documented("cuMemRelease", "If handle is not a valid handle the behavior is undefined."),
-    costs: "CUDA_ERROR_INVALID_VALUE while the memory is still mapped; else the driver crashes, or releases what has the same handle now.",
+    costs: "The call returns CUDA_ERROR_INVALID_VALUE if the memory is still mapped. Otherwise the driver crashes, or releases an allocation that has the same handle now.",
     cause: "the handle has been released as often as it was obtained",
     ruled_out: "the handle is not known to have been released so often",
-    hint: "Release a handle once after cuMemMap, and forget it; the mapping keeps the memory. What cuMemRetainAllocationHandle returns has to be released once more.",
+    hint: "Release a handle once after cuMemMap, and do not use it again; the mapping keeps the memory. Release a handle from cuMemRetainAllocationHandle once more.",
 }
 rule VmmNoAccess "vmm-no-access" {
     says: "Mapped memory should be made accessible to a device.",
     functions: [cuMemMap],
     severity: Note, scope: Process,
     rests_on: Documented("cuMemMap", "Please note calling cuMemMap does not make the address accessible, the caller needs to update accessibility of a contiguous mapped VA range by calling cuMemSetAccess."),
-    costs: "Nobody can use the memory: copies fail with CUDA_ERROR_INVALID_VALUE, kernels with CUDA_ERROR_ILLEGAL_ADDRESS.",
-    hint: "Call cuMemSetAccess after each cuMemMap: a new mapping has no access, also where the addresses had some before.",
+    costs: "No device can use the memory: copies fail with CUDA_ERROR_INVALID_VALUE, kernels with CUDA_ERROR_ILLEGAL_ADDRESS.",
+    hint: "Call cuMemSetAccess after each cuMemMap. A new mapping has no access, even if the addresses had access before.",
     seen: "pytorch#174030",
 }
 rule VmmAccess "vmm-access" {
     says: "Mapped memory should be made accessible to each device that uses it: cuCtxEnablePeerAccess does not do that.",
     functions: [cuMemMap],
     severity: Note, scope: Process,
-    rests_on: Practice("Memory of cuMemMap is accessible to the devices that cuMemSetAccess named, whatever peer access is enabled. Only kernels tell which device uses it; they are not seen."),
+    rests_on: Practice("Memory of cuMemMap is accessible to the devices that cuMemSetAccess named, whatever peer access is enabled. Only kernels show which device uses it, and cupeer does not see them."),
     costs: "Kernels of the other device hang or fault, and no call fails.",
-    hint: "Name each device that uses the memory in desc of cuMemSetAccess, in one call or in several. If only its own device uses it, nothing is wrong.",
+    hint: "List each device that uses the memory in desc of cuMemSetAccess, in one call or in several. If only its own device uses it, ignore this.",
     seen: "xla#41075",
 }
     } };

@@ -193,16 +193,16 @@ impl MemoryKind {
     pub fn hint(self) -> &'static str {
         match self {
             MemoryKind::Virtual => {
-                "Share it by cuMemExportToShareableHandle, or allocate shared memory with cudaMalloc."
+                "Share the memory with cuMemExportToShareableHandle, or allocate shared memory with cudaMalloc."
             }
             MemoryKind::Pool => {
-                "Allocate shared memory with cudaMalloc or cuMemAlloc; or make a pool with a handle type (cuMemPoolCreate) and share it by cuMemPoolExportToShareableHandle and cuMemPoolExportPointer."
+                "Allocate shared memory with cudaMalloc or cuMemAlloc. Or create a pool with a handle type (cuMemPoolCreate), and share it with cuMemPoolExportToShareableHandle and cuMemPoolExportPointer."
             }
             MemoryKind::Managed => {
-                "Managed memory cannot be shared between processes: copy it to memory of cudaMalloc, and share that."
+                "Copy the data to memory from cudaMalloc, and share that. Managed memory cannot be shared between processes."
             }
             MemoryKind::Host => {
-                "Share host memory between processes by shm_open or mmap, and register it in each (cuMemHostRegister)."
+                "Share host memory between processes with shm_open or mmap, and register it in each process (cuMemHostRegister)."
             }
             MemoryKind::Other => Rule::IpcMemoryKind.spec().hint,
         }

@@ -5,15 +5,15 @@ use super::case;
 /// What is said of FABRIC without a channel.
 const NO_CHANNEL: [&str; 3] = [
     "can read no IMEX channel",
-    "what the device's attribute says does not tell that",
+    "the device's attribute does not show this",
     "request POSIX_FILE_DESCRIPTOR",
 ];
 
 #[test]
 fn a1_an_expandable_segment_in_custom_all_reduce() {
     let wanted = [
-        "error ipc-memory-kind: cuIpcGetMemHandle never exports virtual memory (cuMemCreate, cuMemMap)",
-        "is such, with handle types POSIX_FILE_DESCRIPTOR",
+        "error ipc-memory-kind: cuIpcGetMemHandle cannot export",
+        "which is virtual memory; it comes from cuMemCreate, cuMemMap, with handle types POSIX_FILE_DESCRIPTOR",
         "the cause is PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
     ];
     case("cases_spaces", "A1", "nvlink:2", &["ipc-memory-kind"], &wanted);
@@ -36,7 +36,7 @@ fn d3_a_descriptor_that_may_not_be_taken_is_never_imported() {
 #[test]
 fn flashinfer_4089_what_could_not_be_taken_is_imported() {
     let wanted = [
-        "error vmm-descriptor: osHandle is -1, which is no descriptor: the call that was to get one failed",
+        "error vmm-descriptor: osHandle is -1, which is not a file descriptor: the call that should have returned one failed",
         "sendmsg with SCM_RIGHTS",
         "CAP_SYS_PTRACE in containers",
     ];
@@ -78,19 +78,23 @@ fn e7_a_pool_that_peer_access_does_not_open() {
 #[test]
 fn e8_ranks_whose_devices_do_not_reach_each_other() {
     let wanted =
-        ["error vmm-unreachable-device: ", "cannot reach", "Ask cuDeviceCanAccessPeer for each device"];
+        ["error vmm-unreachable-device: ", "cannot reach", "Call cuDeviceCanAccessPeer for each device"];
     case("cases_spaces", "E8", "none:2", &["vmm-unreachable-device"], &wanted);
 }
 
 #[test]
 fn vllm_36651_what_sleeps_is_put_to_sleep() {
-    let wanted = ["error vmm-released-twice: 0x", "was released as often as it was created or retained"];
+    let wanted = [
+        "error vmm-released-twice: 0x",
+        "is released once too often; it has already been released as often as it was created or retained",
+    ];
     case("cases_spaces", "vllm#36651-sleep", "nvlink:2", &["vmm-released-twice"], &wanted);
 }
 
 #[test]
 fn vllm_36651_what_is_awake_is_woken() {
-    let wanted = ["error vmm-mapped-twice: 4 MiB at 0x", "waking an allocator that is awake maps twice"];
+    let wanted =
+        ["error vmm-mapped-twice: 4 MiB at 0x", "Waking an allocator that is already awake maps twice"];
     case("cases_spaces", "vllm#36651-wake", "nvlink:2", &["vmm-mapped-twice"], &wanted);
 }
 

@@ -88,8 +88,11 @@ fn parameters(system: &System) -> Fact {
     if !keys.is_empty() {
         told.push(format!("RegistryDwords={keys}"));
     }
-    let told =
-        if told.is_empty() { "none that changes who reaches whom".to_owned() } else { told.join(", ") };
+    let told = if told.is_empty() {
+        "none that changes which devices reach each other".to_owned()
+    } else {
+        told.join(", ")
+    };
     if value("NvLinkDisable").is_some_and(|value| value != "0") {
         return Fact::bad(
             NAME,

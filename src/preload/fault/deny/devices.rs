@@ -27,7 +27,7 @@ fn keep<T: Sync + 'static>(place: &AtomicPtr<T>, value: T) {
     }
 }
 
-/// A device of this process; unknown where it is invalid, and before the driver is initialised.
+/// A device of this process; unknown where it is invalid, and before the driver is initialized.
 pub fn of_ordinal(ordinal: i32) -> Identity {
     let Some(place) = usize::try_from(ordinal).ok().and_then(|ordinal| ORDINALS.get(ordinal)) else {
         return Identity::default();

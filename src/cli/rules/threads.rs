@@ -1,0 +1,65 @@
+//! Links to the threads in which users met a violation of a rule.
+
+/// The repositories of the projects whose threads the rules name.
+const REPOSITORIES: &[(&str, &str)] = &[
+    ("CUDA.jl", "JuliaGPU/CUDA.jl"),
+    ("DALI", "NVIDIA/DALI"),
+    ("DeepEP", "deepseek-ai/DeepEP"),
+    ("Fuser", "NVIDIA/Fuser"),
+    ("HAMi", "Project-HAMi/HAMi"),
+    ("LMCache", "LMCache/LMCache"),
+    ("Mooncake", "kvcache-ai/Mooncake"),
+    ("NCCL", "NVIDIA/nccl"),
+    ("TensorRT-LLM", "NVIDIA/TensorRT-LLM"),
+    ("UCX", "openucx/ucx"),
+    ("Vox-Fusion", "zju3dv/Vox-Fusion"),
+    ("alpaka", "alpaka-group/alpaka"),
+    ("candle", "huggingface/candle"),
+    ("cuda-api-wrappers", "eyalroz/cuda-api-wrappers"),
+    ("cuda-python", "NVIDIA/cuda-python"),
+    ("cudarc", "coreylowman/cudarc"),
+    ("cupy", "cupy/cupy"),
+    ("cutorch", "torch/cutorch"),
+    ("dask-cuda", "rapidsai/dask-cuda"),
+    ("flashinfer", "flashinfer-ai/flashinfer"),
+    ("hip", "ROCm/hip"),
+    ("horovod", "horovod/horovod"),
+    ("llama.cpp", "ggml-org/llama.cpp"),
+    ("mscclpp", "microsoft/mscclpp"),
+    ("nixl", "ai-dynamo/nixl"),
+    ("ompi", "open-mpi/ompi"),
+    ("owl", "owl-project/owl"),
+    ("pycuda", "inducer/pycuda"),
+    ("pytorch", "pytorch/pytorch"),
+    ("quda", "lattice/quda"),
+    ("ray", "ray-project/ray"),
+    ("ray_lightning", "ray-project/ray_lightning"),
+    ("rmm", "rapidsai/rmm"),
+    ("sglang", "sgl-project/sglang"),
+    ("tensorflow", "tensorflow/tensorflow"),
+    ("tensorpipe", "pytorch/tensorpipe"),
+    ("tesseract-core", "pasteurlabs/tesseract-core"),
+    ("torchcomms", "meta-pytorch/torchcomms"),
+    ("triton", "triton-inference-server/server"),
+    ("ucx-py", "rapidsai/ucx-py"),
+    ("vllm", "vllm-project/vllm"),
+    ("xla", "openxla/xla"),
+];
+
+/// Returns the address of a thread such as `NCCL#360`; `None` if it is not a thread, or of an unknown project.
+pub fn url(thread: &str) -> Option<String> {
+    let (project, number) = thread.split_once('#')?;
+    let (_, repository) = REPOSITORIES.iter().find(|(name, _)| *name == project)?;
+    number.parse::<u32>().ok().map(|number| format!("https://github.com/{repository}/issues/{number}"))
+}
+
+#[test]
+fn every_thread_of_a_rule_has_an_address() {
+    for rule in cupeer_rules::RULES {
+        for thread in super::seen(rule).filter(|thread| thread.contains('#')) {
+            assert!(url(thread).is_some(), "{}: {thread}", rule.name);
+        }
+    }
+    assert_eq!(url("NCCL#360").unwrap(), "https://github.com/NVIDIA/nccl/issues/360");
+    assert!(url("NCCL").is_none() && url("nobody#1").is_none() && url("NCCL#x").is_none());
+}

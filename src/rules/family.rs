@@ -1,0 +1,33 @@
+//! The families of the rules, by which the pages group them. A rule's family follows from its name.
+
+use crate::RuleSpec;
+
+/// A group of rules about one kind of sharing.
+#[derive(PartialEq, Eq, Debug)]
+pub struct Family {
+    /// The name of its page.
+    pub name: &'static str,
+    /// The title of its page.
+    pub title: &'static str,
+    /// What the names of its rules begin with.
+    prefixes: &'static [&'static str],
+}
+
+/// All families. Rules that begin like none of the others belong to the first.
+pub static FAMILIES: &[Family] = &[
+    Family { name: "general", title: "Rules for every call", prefixes: &[] },
+    Family { name: "peer", title: "Rules for peer access", prefixes: &["peer-"] },
+    Family { name: "ipc", title: "Rules for legacy IPC", prefixes: &["ipc-"] },
+    Family { name: "vmm", title: "Rules for virtual memory", prefixes: &["vmm-", "fabric-"] },
+    Family { name: "multicast", title: "Rules for multicast objects", prefixes: &["multicast-"] },
+    Family { name: "pools", title: "Rules for memory pools", prefixes: &["pool-"] },
+    Family { name: "jobs", title: "Rules for jobs", prefixes: &["ranks-", "fd-"] },
+];
+
+impl RuleSpec {
+    /// Returns the family of the rule.
+    pub fn family(&self) -> &'static Family {
+        let has = |family: &&Family| family.prefixes.iter().any(|prefix| self.name.starts_with(prefix));
+        FAMILIES.iter().find(has).unwrap_or(&FAMILIES[0])
+    }
+}
