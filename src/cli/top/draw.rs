@@ -138,7 +138,7 @@ fn nothing(document: &Document, view: &View) -> String {
     }
     match document.jobs.is_empty() {
         true => {
-            "no recording in the default directory is in progress; 'cupeer top DIR' shows another recording"
+            "no recording in the default directory is in progress; try 'cupeer top DIR'"
                 .into()
         }
         false => "no process has reached the driver yet".into(),

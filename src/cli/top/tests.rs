@@ -270,7 +270,7 @@ fn an_empty_host_says_so() {
     let text = shown(&Document::default(), &View::new(Sort::State, false), 80, 24);
     assert!(text.starts_with("cupeer top  no job: 0 processes run"), "{text}");
     assert!(
-        text.contains("\nno recording in the default directory is in progress; 'cupeer top DIR' shows another recording\n"),
+        text.contains("\nno recording in the default directory is in progress; try 'cupeer top DIR'\n"),
         "{text}"
     );
 }
