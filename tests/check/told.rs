@@ -118,7 +118,7 @@ fn on_a_network_file_system_the_report_alone_knows_of_others() {
     let near = told("remote", "good", &["--check"], &here);
     assert!(near.stderr.contains("error ipc-open-in-exporting-process:"), "{}", near.stderr);
     let far = told("remote", "bad", &["--check"], &there);
-    assert_eq!(far.stderr.matches("the record lies on a network file system").count(), 1, "{}", far.stderr);
+    assert_eq!(far.stderr.matches("the recording is on a network file system").count(), 1, "{}", far.stderr);
     assert!(!far.stderr.contains("hint: Within one process"), "{}", far.stderr);
     // What the call alone decides is said all the same.
     assert!(far.stderr.contains("error ipc-flags:"), "{}", far.stderr);

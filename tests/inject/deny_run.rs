@@ -8,9 +8,9 @@ use std::process::Command;
 const FIRST: &str = "GPU-c09ee200-5130-4d0e-b00d-000000000000";
 const SECOND: &str = "GPU-c09ee200-5130-4d0e-b00d-000000000001";
 const FOURTH: &str = "GPU-c09ee200-5130-4d0e-b00d-000000000003";
-const UNMASKED: &str = "cupeer: denied pairs: not masked are copies between devices (cuMemcpyPeer), which the \
-driver stages, imported memory pools without a record, and what tools read from sysfs; links to a switch are hidden \
-altogether\n";
+const UNMASKED: &str = "cupeer: denied pairs: --deny-peer does not block copies between devices (cuMemcpyPeer; the driver \
+stages them), imported memory pools when nothing is recorded, or what tools read from sysfs; links to a switch are hidden \
+entirely\n";
 
 /// What `env` sets `variable` to.
 fn variable(command: &mut Command, variable: &str) -> Option<String> {
