@@ -137,10 +137,7 @@ fn nothing(document: &Document, view: &View) -> String {
         return format!("no process is called '{}'; Esc shows all", view.filter);
     }
     match document.jobs.is_empty() {
-        true => {
-            "no recording in the default directory is in progress; try 'cupeer top DIR'"
-                .into()
-        }
+        true => "no recording in the default directory is in progress; try 'cupeer top DIR'".into(),
         false => "no process has reached the driver yet".into(),
     }
 }
