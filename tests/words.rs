@@ -3,7 +3,7 @@
 use crate::support::book::{Page, book, page, root};
 use crate::support::cupeer;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 const SECTION: &str = "\n### Banned phrases\n";
 
@@ -71,23 +71,73 @@ fn literals(text: &str) -> String {
 
 #[test]
 fn no_message_has_a_banned_phrase() {
-    let (banned, mut files, mut all) = (banned(), 0, Vec::new());
-    let mut folders = ["rules", "report", "cli", "preload", "record", "export"]
-        .map(|it| root().join("src").join(it))
-        .to_vec();
+    let banned = banned();
+    let sources = sources(&["rules", "report", "cli", "preload", "record", "export"]);
+    assert!(sources.len() > 300, "{}", sources.len());
+    let mut all = Vec::new();
+    for (path, text) in sources {
+        let found = found(&literals(&text), &banned);
+        all.extend(found.into_iter().map(|phrase| format!("{}: {phrase}", path.display())));
+    }
+    assert!(all.is_empty(), "{}", all.join("\n"));
+}
+
+/// The source files of these folders of `src`, without tests.
+fn sources(folders: &[&str]) -> Vec<(PathBuf, String)> {
+    let mut folders: Vec<PathBuf> = folders.iter().map(|it| root().join("src").join(it)).collect();
+    let mut sources = Vec::new();
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
             if entry.is_dir() {
                 folders.push(entry);
             } else if entry.extension().is_some_and(|extension| extension == "rs") && !is_test(&entry) {
-                files += 1;
-                let found = found(&literals(&fs::read_to_string(&entry).unwrap()), &banned);
-                all.extend(found.into_iter().map(|phrase| format!("{}: {phrase}", entry.display())));
+                let text = fs::read_to_string(&entry).unwrap();
+                sources.push((entry, text));
             }
         }
     }
-    assert!(files > 300, "{files}");
+    sources
+}
+
+/// Words that start a sentence without a noun or a verb that names the module's subject.
+const HEADLESS: [&str; 10] =
+    ["What", "Who", "Whose", "Whoever", "Whether", "Which", "Where", "How", "When", "From"];
+
+/// What is wrong with the comment at the start of a module.
+fn wrong_head(text: &str, banned: &[String]) -> Option<String> {
+    let lines = text.lines().map_while(|line| line.strip_prefix("//!"));
+    let head = lines.map(str::trim).collect::<Vec<_>>().join("\n");
+    let Some(first) = head.split_whitespace().next() else { return Some("no comment at its start".into()) };
+    if HEADLESS.contains(&first) {
+        return Some(format!("its comment starts with \"{first}\", not with a noun or a verb"));
+    }
+    let paragraphs = head.split('\n').filter(|line| line.starts_with("What belongs here"));
+    let found = found(&head, banned);
+    let paragraph = paragraphs.map(|_| "what belongs here").next();
+    found.first().copied().or(paragraph).map(|phrase| format!("its comment has \"{phrase}\""))
+}
+
+#[test]
+fn each_module_begins_with_what_it_tracks_or_does() {
+    let banned = banned();
+    let sources = sources(&["preload", "record", "report", "rules"]);
+    assert!(sources.len() > 250, "{}", sources.len());
+    let wrong = |(path, text): (PathBuf, String)| {
+        Some(format!("{}: {}", path.display(), wrong_head(&text, &banned)?))
+    };
+    let all: Vec<String> = sources.into_iter().filter_map(wrong).collect();
     assert!(all.is_empty(), "{}", all.join("\n"));
+}
+
+#[test]
+fn a_poor_comment_at_the_start_of_a_module_is_found() {
+    let banned = ["for ever".to_owned()];
+    let wrong = |text: &str| wrong_head(text, &banned).is_some();
+    assert!(!wrong("//! Tracks handles.\n\nmod a;\n//! What is this?"));
+    assert!(wrong("mod a;"));
+    assert!(wrong("//! What is open.\n"));
+    assert!(wrong("//! Handles.\n//!\n//! What belongs here: handles.\n"));
+    assert!(wrong("//! Handles, kept for\n//! ever.\n"));
 }
 
 #[test]

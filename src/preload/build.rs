@@ -1,4 +1,4 @@
-//! How the library is linked.
+//! Sets how the library is linked.
 
 fn main() {
     // Our own references to our exports must not find another library's function of the same name.

@@ -1,35 +1,34 @@
-//! libcupeer.so: stands between a CUDA program and its driver.
+//! libcupeer.so: the library that is preloaded between a CUDA program and its driver.
 //!
 //! The life of a call:
 //!
-//! 1. A program reaches us through an export (`entry::exports`), or through a pointer that a look-up gave it in
-//!    place of the driver's (`resolve::dlsym`, `resolve::handed_out`).
-//! 2. Where nothing is switched on for the function, the entry is one load and one jump: to the next
-//!    definition for a linked call (`resolve::linked`), to the driver for a looked-up one
-//!    (`resolve::driver`).
-//! 3. Otherwise `call` runs the steps: what a fault plan or a denied pair makes of the call (`fault`), record it
-//!    (`record`), forward it with no lock held, finish the record, and where the call has weight ask the driver (`driver`),
-//!    judge (`check`) and tell the job (`job`); then log it (`log`).
+//! 1. A program reaches us through an export (`entry::exports`), or through a pointer that a lookup returned in place
+//!    of the driver's (`resolve::dlsym`, `resolve::handed_out`).
+//! 2. If nothing is switched on for the function, the entry is one load and one jump: to the next definition for a
+//!    linked call (`resolve::linked`), to the driver for a looked-up one (`resolve::driver`).
+//! 3. Otherwise, `call` runs the steps: apply fault plans and denied pairs (`fault`), record the call (`record`),
+//!    forward it with no lock held, and finish the record. If the call matters to others, it also queries the driver
+//!    (`driver`), judges the call (`check`), and tells the job (`job`). Then it logs the call (`log`).
 //!
-//! The rooms, from the ground up. Each imports only those named before it, which `tests/rooms.rs` holds us to:
+//! The modules, from the lowest layer up. Each imports only those listed before it; `tests/rooms.rs` checks this:
 //!
 //! - `sys`: the process and its system, as a guest may use them.
-//! - `settings`: what the environment asks for.
-//! - `log`: what is said: lines of the log, messages on stderr, the page of the launcher.
-//! - `resolve`: which function a call goes to next, and which address a look-up gets.
-//! - `driver`: what the driver says, when it is asked and of its own accord.
-//! - `job`: what the processes of a job share: the directory, and what is open now.
-//! - `record`: what the process leaves behind of its calls.
-//! - `fault`: what may change what the program sees.
+//! - `settings`: the settings from the environment.
+//! - `log`: the output: lines of the log, messages on stderr, the page of the launcher.
+//! - `resolve`: the function that a call goes to next, and the address that a lookup returns.
+//! - `driver`: driver queries and the driver's own log.
+//! - `job`: the state that the processes of a job share: the directory, and what is open now.
+//! - `record`: the record of the process's calls.
+//! - `fault`: the steps that may change what the program sees.
 //! - `check`: the rules, at the call.
-//! - `call`: one call on its way: the order of all steps.
-//! - `entry`: how the program and the loader reach us.
+//! - `call`: the path of one call: the order of all steps.
+//! - `entry`: the ways in which the program and the loader reach us.
 //!
-//! We are guests. No panic leaves us; a failure of ours forwards the call. There is no thread, no file
-//! and no output in a process that never meets a driver.
+//! We are guests. No panic leaves the library; if we fail, the call is forwarded. A process that never reaches a
+//! driver gets no thread, no file, and no output from us.
 //!
-//! What belongs in this crate: what must run inside the program. What does not: the table and the words
-//! (`cupeer-spec`), and everything that can be done from outside (the command).
+//! This crate contains only code that must run inside the program. The table and the words are in `cupeer-spec`;
+//! everything that can run outside is in the command.
 
 #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
 compile_error!("libcupeer.so is written for Linux with glibc; its processors stand in src/preload/sys/arch");

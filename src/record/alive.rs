@@ -1,4 +1,4 @@
-//! Whether processes of a record run on this host.
+//! Finds out whether processes of a record run on this host.
 
 use crate::host;
 use cupeer_spec::proc;

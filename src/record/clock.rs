@@ -1,7 +1,7 @@
-//! From ticks to nanoseconds.
+//! Converts ticks to nanoseconds.
 //!
-//! What belongs here: how fast the ticks of a boot run, from moments that may be wrong. The time stamp counter says
-//! nothing of its speed; what two moments far apart say is good to a part in a million.
+//! The speed of a boot's ticks is computed from moments that may be wrong. The time stamp counter does not tell its
+//! speed; two moments far apart give it to one part in a million.
 
 use crate::process::Process;
 use cupeer_spec::record::{Header, Moment, clock};

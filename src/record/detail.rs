@@ -1,4 +1,4 @@
-//! From the items of a detail to [`Details`].
+//! Reads the items of a detail into [`Details`].
 
 use crate::event::Details;
 use crate::finding::{self, Finding};

@@ -1,4 +1,4 @@
-//! What a record consists of, once it is read.
+//! The contents of a record after it was read.
 
 use crate::finding::Finding;
 use crate::hit::Hit;

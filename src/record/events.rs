@@ -1,4 +1,4 @@
-//! The events of a process, in the order of time.
+//! The events of a process, ordered by time.
 
 use crate::event::Event;
 use crate::index::Index;

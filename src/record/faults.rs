@@ -1,4 +1,4 @@
-//! What fault plans have done: the files `faults-BOOT-PLAN`, of which each has one plan on one host.
+//! The counts of fault plans: the files `faults-BOOT-PLAN`, one per plan and host.
 
 use crate::source::Source;
 use cupeer_spec::record::{self, faults};

@@ -1,7 +1,6 @@
-//! What rules have found in a call: from the items of its details.
+//! Reads the findings of a call from the items of its details.
 //!
-//! What belongs here: what a record says. What a rule is stands in `cupeer_rules`; one that this version does
-//! not know keeps its name.
+//! A rule that this version does not know keeps its name; `cupeer_rules` defines the rules.
 
 use cupeer_spec::record::slot::detail::MOST_FRAMES;
 use cupeer_spec::record::slot::finding::Severity;

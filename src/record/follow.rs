@@ -1,9 +1,8 @@
-//! The file of a process that is read on while the process writes to it: how many calls it made, how many failed, and
-//! which have not returned.
+//! Follows the file of a process while the process writes to it: how many calls it made, how many failed, and which
+//! have not returned.
 //!
-//! What belongs here: which slots are new since the last look. Nothing is read twice but the calls that had not returned
-//! and the heads of blocks that are written to, so that a look costs what happened since the last one. What calls mean
-//! and in which order they were is [`crate::events`]'.
+//! Only new slots are read, plus the calls that had not returned and the headers of blocks that are being written. So
+//! an update costs as much as happened since the last one. [`crate::events`] interprets and orders calls.
 
 use crate::index;
 use crate::process::Process;

@@ -1,4 +1,4 @@
-//! What rules of fault plans did to a call: from the items of its details.
+//! Reads which faults of a plan acted on a call from the items of its details.
 
 use cupeer_spec::record::slot::hit::{self as spec, did};
 

@@ -1,4 +1,4 @@
-//! Which host this is, as headers of records name theirs.
+//! The identity of this host, as the headers of records contain it.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;

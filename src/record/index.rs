@@ -1,6 +1,6 @@
-//! Which blocks the streams of a process have.
+//! The index of the blocks of each stream of a process.
 //!
-//! What belongs here: the order of blocks, in 4 bytes a block, because a record may be larger than the memory.
+//! It takes 4 bytes per block, because a record may be larger than the memory.
 
 use crate::scan;
 use crate::source::Opened;

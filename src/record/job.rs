@@ -1,7 +1,7 @@
 //! A job: the records of all its processes.
 //!
-//! What belongs here: what is found in a directory, and what is wrong with it. One file that cannot be read is a
-//! problem to tell of; only a directory without any record is an error.
+//! It lists what a directory contains, and the problems with it. A file that cannot be read is a problem; only a
+//! directory without any record is an error.
 
 use crate::alive;
 use crate::faults::{self, FaultFile, FaultRule};

@@ -1,5 +1,6 @@
-//! The launchers of a job's runs, as lines [`RUN`] of its file `job` name them: as long as one runs, its run is in progress,
-//! whether it has reached the driver or not. One that became its program has the same pid and the same start.
+//! The launchers of a job's runs, as lines [`RUN`] of its file `job` name them. While a launcher runs, its run is in
+//! progress, whether or not it has reached the driver. A launcher that became its program has the same pid and the
+//! same start time.
 
 use crate::alive::{Host, Who};
 use crate::host;

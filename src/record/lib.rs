@@ -1,14 +1,13 @@
-//! Reads the record of a job: the directory that libcupeer.so writes to, in the format of
-//! [`cupeer_spec::record`].
+//! Reads the recording of a job: the directory that libcupeer.so writes, in the format of [`cupeer_spec::record`].
 //!
-//! What belongs here: from bytes to calls in the order of time, and nothing that trusts those bytes. What does
-//! not: what calls mean together (the command's report).
+//! It turns bytes into calls ordered by time, and trusts none of those bytes: a damaged file gives fewer events or an
+//! error, never a panic. The meaning of calls together is up to `cupeer-report`.
 //!
-//! # The way of the bytes
+//! # From bytes to events
 //!
-//! [`source`] gives bytes, of a file or of memory. [`scan`] goes over the heads of all blocks, [`read`] makes a
-//! [`process::Process`] of them, and [`job`] all processes of a directory. When events are asked for, [`index`]
-//! says which blocks a stream has, [`stream`] reads one after the other, and [`events`] merges the streams.
+//! [`source`] supplies bytes, of a file or of memory. [`scan`] goes over the headers of all blocks, [`read`] builds a
+//! [`process::Process`] from them, and [`job`] collects all processes of a directory. When events are requested,
+//! [`index`] lists the blocks of a stream, [`stream`] reads one after the other, and [`events`] merges the streams.
 
 pub mod alive;
 pub mod clock;

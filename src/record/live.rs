@@ -1,4 +1,4 @@
-//! The live tables: what is open on a host.
+//! Reads the live tables: what is open on a host.
 
 use crate::source::{Opened, Source};
 use cupeer_spec::record::{self, live, live::state};

@@ -1,8 +1,8 @@
-//! Plain files, in directories where others may put theirs.
+//! Plain files, in directories where other users may create theirs.
 //!
-//! What belongs here: opening without waiting, making without following a link, and how much is read. A named pipe
-//! would be waited for, a device or a file of holes would be read until the memory is full, and a link leads to where
-//! somebody else wants it.
+//! Opening never waits, creating never follows a link, and the amount that is read has a limit. A named pipe would
+//! block, a device or a sparse file would be read until the memory is full, and a link leads to a place that another
+//! user chose.
 
 use std::fs::{File, FileType, OpenOptions};
 use std::io::{self, Error, ErrorKind, Read};

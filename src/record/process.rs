@@ -1,4 +1,4 @@
-//! One process: who it was. Its calls are in [`crate::events`].
+//! One process: its identity. Its calls are in [`crate::events`].
 
 use crate::alive;
 use crate::events::Events;

@@ -1,5 +1,5 @@
-//! The processes of a large job that have no file, because they have shared nothing: what the file `begun` of a host says of
-//! those that began, without those that have files.
+//! The processes of a large job that have no file because they shared nothing: those that the file `begun` of a host
+//! lists, without those that have files.
 
 use crate::alive::{Host, Who};
 use crate::host;

@@ -1,4 +1,4 @@
-//! From the bytes of a file to what they say of its process.
+//! Reads the bytes of a file into facts about its process.
 
 use crate::process::{Device, Library, Process, PythonFunction};
 use crate::scan;

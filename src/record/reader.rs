@@ -1,6 +1,4 @@
-//! The slots of one stream, in the order of their numbers, each once.
-//!
-//! What belongs here: the way through the blocks, and the reading of blocks that are being written to.
+//! Reads the slots of one stream in the order of their numbers, each once, including blocks that are being written.
 
 use crate::index::{self, Blocks, Index};
 use crate::scan;

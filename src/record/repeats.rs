@@ -1,5 +1,5 @@
-//! What calls have from others before them in their stream: the stack of an earlier one of their kind, and the run that
-//! counts them.
+//! Resolves what calls share with earlier calls of their stream: the stack of an earlier call of their kind, and the
+//! run that counts them.
 
 use crate::event::{Details, Run};
 use cupeer_spec::function::FnId;

@@ -1,4 +1,4 @@
-//! The heads of all blocks of a process's file, one after the other.
+//! Scans the headers of all blocks of a process's file, in order.
 
 use crate::source::Opened;
 use cupeer_spec::record::{self, BLOCK, BLOCK_MAGIC, BlockHeader, SLOTS, TRAILER_MAGIC, Trailer, block};

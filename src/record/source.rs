@@ -1,7 +1,7 @@
-//! Where bytes come from: a file, or memory.
+//! The source of bytes: a file or memory.
 //!
-//! What belongs here: reading at a place, as far as there is something to read. Files are read and never mapped,
-//! because a mapped file that somebody truncates kills the reader.
+//! A read at a position returns as many bytes as exist. Files are read and never mapped, because truncating a mapped
+//! file kills the reader.
 
 use crate::plain::{self, Links};
 use std::fs::File;

@@ -1,9 +1,9 @@
-//! One stream: from the slots of its blocks to events.
+//! One stream: builds events from the slots of its blocks.
 //!
-//! What belongs here: which slots count, and what belongs to which call. A call is held back until
-//! [`HELD`] more events of the stream were seen, because what is known of it may stand behind it: its details,
-//! and its end where a signal handler made calls in between. The call of a run that is in flight is handed out where
-//! its time comes: the run may have begun long before.
+//! It decides which slots count, and which slots belong to which call. A call is held back until [`HELD`] more events
+//! of the stream were read, because its details, and its end if a signal handler made calls in between, may follow
+//! later. The call of a run that is in progress is returned at the time of its start, because the run may have begun
+//! long before.
 
 use crate::detail;
 use crate::event::{Call, CallDetails, Event, Outcome, finished};

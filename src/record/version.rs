@@ -1,4 +1,4 @@
-//! Which versions of a format are read.
+//! The versions of a format that this crate reads.
 
 use std::ops::RangeInclusive;
 

@@ -1,11 +1,10 @@
-//! Whose memory something is: which allocator made it, as far as the record tells.
+//! The allocator of memory, as far as the recording tells.
 //!
-//! What belongs here: what follows from the libraries that exported memory, and from what kind it is of. What does not: what
-//! kinds of memory there are, which the driver says. Nothing is asked of symbols, so that it is known for every handle, also
-//! of stripped libraries.
+//! It follows from the library that exported the memory and from the kind of the memory. No symbols are used, so it is
+//! known for every handle, including those of stripped libraries.
 //!
-//! A name is certain where the library that exported has no other memory of that kind to export, and probable where others
-//! may have handed it the memory. Where neither holds, there is none.
+//! A name is certain if the library that exported has no other memory of that kind to export, and probable if other
+//! code may have passed it the memory. Otherwise, there is no name.
 
 use super::ledger::Entry;
 use super::model::{Allocator, Certainty};

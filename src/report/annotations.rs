@@ -1,7 +1,7 @@
-//! The workflow commands of GitHub Actions: a line that its runner shows as an annotation of the job.
+//! Writes workflow commands of GitHub Actions, which its runner shows as annotations of the job.
 //!
-//! `::error title=TITLE,file=FILE,line=LINE::MESSAGE`, as "Workflow commands for GitHub Actions" describes it, for each finding above note that
-//! counts, and each death.
+//! Each finding above note that counts, and each process that ended abnormally, is one line: `::error
+//! title=TITLE,file=FILE,line=LINE::MESSAGE`, as "Workflow commands for GitHub Actions" describes it.
 
 use super::incidents::{self, DIED};
 use super::model::{Place, Report};

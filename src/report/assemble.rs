@@ -1,5 +1,5 @@
-//! From what has been read to what it says: the rows about the record, its processes and its devices, and all others in
-//! their places. What all processes together tell follows from these, in [`super::reduced`].
+//! Builds the rows about the recording, its processes, and its devices, and puts all other rows in their places. Facts
+//! about all processes together follow from these in [`super::reduced`].
 
 use super::collect::Collected;
 use super::filter::Filter;

@@ -1,8 +1,8 @@
-//! Calls by function, result and caller: how many, and how long they took.
+//! Sums of calls by function, result, and caller: counts and durations.
 //!
-//! What belongs here: sums that need memory for each caller, and not for each process that has it: a process's are put together
-//! with those of others as soon as it has been read. The caller is the place that the driver was called from; of a program
-//! that uses the runtime as a shared library, that lies in the runtime.
+//! The memory is proportional to the number of callers, not to callers times processes: the sums of a process are
+//! merged as soon as it has been read. The caller is the place that called the driver; in a program that uses the
+//! runtime as a shared library, that place is in the runtime.
 
 use super::durations::Durations;
 use super::functions::{End, Functions, Number};

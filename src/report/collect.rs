@@ -1,7 +1,6 @@
-//! From a record to a report: reads the events of one process after the other.
+//! Collects a recording: reads the events of one process after the other, and adds the tables of what is open.
 //!
-//! What belongs here: what is read, and what the tables of what is open add. The reading of one process is in
-//! [`super::reading`]. Nothing here grows with the number of events.
+//! [`super::reading`] reads one process. Nothing here grows with the number of events.
 
 use super::allocator::Allocators;
 use super::assemble::became;

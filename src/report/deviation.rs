@@ -1,8 +1,8 @@
-//! Which ranks do something else than the others.
+//! Finds the ranks that behave differently from the others.
 //!
-//! Most collective programs do the same on all ranks, or on all but a few. A rank deviates where it has another
-//! count than more than half of the ranks, which agree. Where no such majority is, it deviates where it is far
-//! from the median: more than three times as far as ranks usually are, and more than a tenth of the median.
+//! Most collective programs do the same on all ranks, or on all but a few. A rank deviates if its count differs from
+//! that of a majority of ranks that agree. Without such a majority, it deviates if it is far from the median: more
+//! than three times the usual distance, and more than a tenth of the median.
 
 use super::model::{Deviation, Ranks};
 use std::collections::BTreeMap;

@@ -1,7 +1,7 @@
-//! Two reports compared: by function, by failure, by rule, by fault, and by how the handles stand.
+//! Compares two reports: by function, by failure, by rule, by fault, and by the state of handles.
 //!
-//! What belongs here: what is counted in both. Processes and handles of different runs have nothing in common that
-//! could be compared one by one.
+//! It compares counts that both have. Processes and handles of different runs have nothing in common that could be
+//! compared one by one.
 
 use super::model::{Fault, Finding, Function, Handle, Report, SEVERITIES, State};
 use super::moments::{bytes, duration, number};

@@ -1,5 +1,5 @@
-//! How long calls took, in little memory: quantiles are right to a hundredth, however many there are, and those of several
-//! processes can be put together.
+//! Quantiles of durations in constant memory: exact to one percent, however many there are, and mergeable across
+//! processes.
 
 use hdrhistogram::Histogram;
 use serde::de::Error;

@@ -1,7 +1,7 @@
-//! Failures that are expected: the answers to probes.
+//! Expected failures: the results of probes.
 //!
-//! A probe is known at the call, or by what its thread did afterwards. Until that has come it is an open [`Question`], by
-//! which failures and findings are kept apart; what no follow-up came for is a failure as any other.
+//! A probe is known at the call, or from what its thread did next. Until then it is an open [`Question`], and its
+//! failures and findings are kept apart. Without the expected follow-up, it is an ordinary failure.
 
 use super::findings::judged;
 use cupeer_record::{Call, Library, Outcome, Process};

@@ -1,6 +1,6 @@
-//! The calls that failed: the first ones one by one, and all of them by function, result and caller.
+//! The failed calls: the first ones one by one, and all of them by function, result, and caller.
 //!
-//! What belongs here: as much as is shown. However many calls fail, the memory stays the same.
+//! The memory is constant, however many calls fail.
 
 use super::expected::{self, Question, Standing};
 use super::faults::{Cause, MOST_NAMES};

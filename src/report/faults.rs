@@ -1,7 +1,7 @@
-//! Fault plans: what each rule did, and which calls are as they are because of it.
+//! Fault plans: what each fault did, and which calls it changed.
 //!
-//! What belongs here: what the files of counters say, and the names of rules that calls carry. What failed because a
-//! fault plan said so is nobody's fault: everything else in a report leaves it out.
+//! It reads the files of counters, and the faults that calls name. Nobody is to blame for an injected failure, so
+//! everything else in a report omits it.
 
 use super::functions::Functions;
 use super::hits::{At, FirstHits};

@@ -1,7 +1,7 @@
-//! Which processes and calls a report is about.
+//! Selects the processes and calls that a report covers.
 //!
-//! What a handle or a pair of devices is follows from calls of all processes, and from earlier ones. So all are
-//! read up to the end of the time that is asked for, and the filters choose what is counted and shown.
+//! The state of a handle or of a pair of devices follows from calls of all processes, and from earlier calls. So all
+//! calls up to the end of the selected time are read, and the filters select what is counted and shown.
 
 use super::marks::Moments;
 use super::model::{Allocations, Proc, Report};

@@ -1,6 +1,6 @@
-//! The functions: how often each was called, how that ended, and how long it took.
+//! Sums by function: how often each was called, its results, and its durations.
 //!
-//! What belongs here: sums that need the same memory however many calls there are.
+//! The memory is constant, however many calls there are.
 
 use super::deviation;
 use super::durations::Durations;

@@ -1,6 +1,6 @@
-//! The calls at which rules of fault plans fired: the first of each rule.
+//! The calls at which faults fired: the first ones of each fault.
 //!
-//! What belongs here: as many as are shown. However often a rule fires, the memory stays the same.
+//! It keeps as many as are shown, however often a fault fires.
 
 use super::functions::{Functions, Number};
 use super::ledger::settle::Fate;

@@ -1,7 +1,8 @@
-//! What went wrong in a record that no rule names: deaths, failures as exit statuses, calls that failed or did not return.
+//! Incidents: problems in a recording that no rule covers: abnormal exits, exit statuses other than 0, and calls that
+//! failed or did not return.
 //!
-//! What belongs here: what these are called where other tools read them, beside the rules' names, and which there are. What
-//! does not: how they are found; the text of the report has the same.
+//! It lists the incidents, and their names for tools that read them beside the rules' names. The text report finds and
+//! shows the same incidents.
 
 use super::model::{Place, Process};
 use super::text::View;

@@ -1,7 +1,7 @@
-//! JUnit's XML: a report as test runners and CI servers read it.
+//! The report as JUnit XML, for test runners and CI servers.
 //!
-//! A record is a test suite; each rule and each process is a test case. A rule has passed where it was looked for and no finding
-//! is more than a note. What was not looked for, or not wholly, is skipped, with the reason.
+//! A recording is a test suite; each rule and each process is a test case. A rule passes if it was checked and has no
+//! finding above a note. A rule that was not checked, or only in part, is skipped, with the reason.
 
 use super::incidents::{DIED, FAILED};
 use super::looked;

@@ -1,6 +1,6 @@
-//! Findings of one kind together: a rule that one function breaks, over all processes and callers.
+//! Groups findings of one kind: a rule that one function breaks, over all processes and callers.
 //!
-//! For where a line a kind has to do: the summary after a run, and the digest of the report.
+//! The summary after a run and the summary of the report have one line per kind.
 
 use super::findings::is_explanation;
 use super::model::{Finding, Report};

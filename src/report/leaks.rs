@@ -1,4 +1,4 @@
-//! What was never closed, by the place that opened it.
+//! Handles that were never closed, by the place that opened them.
 
 use super::collect::Collected;
 use super::filter::Filter;

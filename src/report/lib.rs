@@ -1,11 +1,11 @@
-//! What a record says, as a model, and that as text, as a trace, or compared with another.
+//! The report of a recording: as a model, as text, HTML, or a trace, and compared with another report.
 //!
-//! What belongs here: everything that follows from a record. What does not: where a record comes from (a directory, a
-//! packed file), and arguments and output of a command. A report is made in three steps. [`collect`] reads the events
-//! and passes them to [`functions`], [`failures`], [`findings`], [`ledger`], [`virtual_memory`] and [`peers`]; nothing
-//! there grows with the number of events. [`assemble`] makes the rows of [`model`] from it, which are serialised as they
-//! are. [`text`] and [`html`] show them, [`sarif`] and [`junit`] tell other tools of them, [`diff`] compares them, and [`trace`] reads the record a second time. [`symbols`] names
-//! addresses.
+//! Everything that follows from a recording is here. The source of a recording (a directory, a packed file), and
+//! arguments and output, are up to the command. A report is built in three steps. [`collect`] reads the events and
+//! passes them to [`functions`], [`failures`], [`findings`], [`ledger`], [`virtual_memory`], and [`peers`]; nothing
+//! there grows with the number of events. [`assemble`] builds the rows of [`model`], which are serialized unchanged.
+//! [`text`] and [`html`] show them, [`sarif`] and [`junit`] write them for other tools, [`diff`] compares them, and
+//! [`trace`] reads the recording a second time. [`symbols`] names addresses.
 
 mod allocator;
 pub mod annotations;

@@ -1,4 +1,5 @@
-//! How far a rule was looked for: that nothing was found means something only where somebody looked.
+//! Tracks how far each rule was checked, because the absence of findings means something only for rules that were
+//! checked.
 
 use super::model::{Escaped, Process, Report};
 use super::text::names::{clean, counted};

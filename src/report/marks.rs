@@ -1,4 +1,4 @@
-//! The marks that programs have left in the record with `cupeer_mark`.
+//! The marks that programs set with `cupeer_mark`.
 
 use super::filter::Filter;
 use super::ledger::settle::Fate;

@@ -1,6 +1,6 @@
-//! Moments and durations: how people write them, and how they read them.
+//! Writes and reads moments and durations in the form for people.
 //!
-//! What belongs here: text, and nothing that knows of records. A moment is nanoseconds of CLOCK_REALTIME.
+//! It handles text, and knows nothing of recordings. A moment is nanoseconds of CLOCK_REALTIME.
 
 use anyhow::{Context, Result, bail};
 use cupeer_spec::duration::Duration;

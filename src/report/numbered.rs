@@ -1,4 +1,4 @@
-//! Names of rules, each kept once: what is counted by them has their numbers.
+//! Names of rules, each kept once and referred to by number.
 
 use std::collections::HashMap;
 use std::rc::Rc;

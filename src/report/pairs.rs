@@ -1,7 +1,6 @@
-//! Pairs of devices, over all processes: the table, the picture and the page's matrix show the same ones.
+//! Pairs of devices over all processes. The table, the text chart, and the matrix of the page show the same pairs.
 //!
-//! What belongs here: which pairs there are, in which order, and whose rows are theirs. What the rows say comes from
-//! `peers`; how it is drawn, each drawer knows.
+//! It selects and orders the pairs and their rows. The contents of the rows come from `peers`.
 
 use super::model::{Peer, Report, Uuid};
 use std::collections::{BTreeMap, BTreeSet};

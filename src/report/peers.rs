@@ -1,6 +1,5 @@
-//! The peer matrix: what each process asked about pairs of devices, which access it enabled, and what IPC did.
-//!
-//! What belongs here: a sum for each process and pair of devices.
+//! The peer matrix: for each process and pair of devices, a sum of its queries, of the access that it enabled, and of
+//! IPC.
 
 use super::ledger::Ledger;
 use super::ledger::settle::Fate;

@@ -1,7 +1,7 @@
-//! From addresses in processes to places in libraries.
+//! Maps addresses in processes to places in libraries.
 //!
-//! What belongs here: the stacks of calls, each kept once however many calls have it, and what they are called
-//! when the report is made. What does not: how symbols are found, which is handed in.
+//! It keeps the stacks of calls, each once however many calls have it, and their names when the report is built. The
+//! caller supplies the function that finds symbols.
 
 use super::model::Place;
 use crate::symbols::{LONGEST_NAME, SourceLine, Symbol, Symbols, short};

@@ -1,7 +1,6 @@
-//! The reading of one process: each event goes to the parts that it concerns.
+//! Reads one process: passes each event to the modules that it concerns.
 //!
-//! What belongs here: which call has ended, and what receives it. Calls that have not returned are remembered until
-//! their end comes, and nothing else is.
+//! It tracks which calls have ended. Only calls that have not returned are remembered, until their end comes.
 
 use super::callers::OwnCallers;
 use super::collect::Collected;

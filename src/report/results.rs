@@ -1,4 +1,4 @@
-//! Results of calls: their names, their counts, and which of them are no reason to worry.
+//! Results of calls: their names, their counts, and which of them are harmless.
 
 use super::model::Codes;
 use cupeer_spec::function::{FnId, Library};

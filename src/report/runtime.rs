@@ -1,8 +1,8 @@
-//! Calls of the runtime, as parents of the driver's calls that were made in them.
+//! Calls of the CUDA runtime, as parents of the driver calls that were made in them.
 //!
-//! What belongs here: which call was made in which. The two are of one thread, the one lasted while the other did, and the
-//! runtime made it. What is
-//! known of a driver's call by its own record stays with it. No more is kept than [`MOST`] calls.
+//! A driver call belongs to a runtime call if both are of one thread, the runtime call lasted while the driver call
+//! did, and the runtime made the driver call. The record of the driver call stays unchanged. No more than [`MOST`]
+//! calls are kept.
 
 use super::model::RuntimeCall;
 use super::results;

@@ -1,8 +1,8 @@
-//! SARIF 2.1.0: a report as code scanners and reviews read it.
+//! The report as SARIF 2.1.0, for code scanners and reviews.
 //!
-//! One run: the rules of `src/rules`, and beside them the kinds of [`incidents`], under names of their own; a result for each
-//! finding and each incident. What was not looked for are notifications. A result's fingerprint stays the same over runs:
-//! nothing of a process, an address or a time is in it.
+//! It has one run: the rules of `src/rules` and the kinds of [`incidents`] under names of their own, and one result
+//! per finding and incident. Rules that were not checked are notifications. The fingerprint of a result stays the same
+//! between runs: it contains no process, address, or time.
 
 use super::incidents::{self, DIED, Incident, KINDS};
 use super::looked;

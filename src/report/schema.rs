@@ -1,4 +1,4 @@
-//! The schema of what `cupeer report --format json` prints, as the types say it: their fields, and the comments on them.
+//! The schema of the output of `cupeer report --format json`, from the types: their fields, and the comments on them.
 
 use crate::diff::Diff;
 use crate::model::Report;

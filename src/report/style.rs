@@ -1,7 +1,7 @@
-//! How text is marked for a terminal: what is bad stands out.
+//! Marks for text on a terminal, which make problems stand out.
 //!
-//! What belongs here: which marks there are. Whether a terminal gets them is the command's. A mark goes around text that is
-//! wrapped and as wide as it is to be, so that no width is disturbed.
+//! The command decides whether a terminal gets the marks. A mark is put around text that is already wrapped and
+//! padded, so that it changes no width.
 
 /// What a text is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -1,5 +1,5 @@
-//! The summary after a run that made its own record: how much was called, what failed, what hangs, what was left open,
-//! and where the record is. It takes a few lines; the report has the rest.
+//! The summary after a run that made its own recording: how many calls it made, which failed or hang, what was left
+//! open, and where the recording is. It has a few lines; the report has the details.
 
 pub mod faults;
 mod found;

@@ -1,18 +1,18 @@
-//! Suppressions: findings that somebody knows of, and does not want to hear of again.
+//! Suppressions: findings that a user knows and wants to ignore.
 //!
-//! What belongs here: the file, and which findings an entry means; a file that means those of a record is [`suggest`]'s. What
-//! does not: what becomes of a finding that is suppressed. It stays in the report, with the entry, and counts for nothing.
+//! It reads the file, and decides which findings an entry matches; [`suggest`] writes a file that matches the findings
+//! of a recording. A suppressed finding stays in the report, with the entry, and does not count.
 //!
 //! ```toml
 //! [[suppression]]
 //! rule = "ipc-never-closed"   # a name or a pattern, as for --ignore
-//! library = "libnccl.so*"     # who calls: the name of its file; with a slash, its path
+//! library = "libnccl.so*"     # the calling library: the name of its file; with a slash, its path
 //! caller = "ncclCommDestroy"  # a function on the call stack, or LIBRARY+0xOFFSET
 //! program = "train*"          # the name of its file; with a slash, its path
 //! reason = "NCCL leaves them to the end of the process"
 //! ```
 //!
-//! All are patterns, and all but `rule` may be left out.
+//! All are patterns, and all except `rule` are optional.
 
 pub mod suggest;
 

@@ -1,4 +1,5 @@
-//! Text for terminals, without anything that a terminal would obey: what records, packs and programs say is anybody's text.
+//! Removes everything from text that a terminal would obey, because the text of recordings, packs, and programs is
+//! untrusted.
 
 use crate::style::mark_at;
 use cupeer_spec::value::is_wild;

@@ -1,4 +1,4 @@
-//! The arguments of a call as JSON and as text, as the log prints them.
+//! The arguments of a call as JSON and as text, in the form of the log.
 
 use cupeer_record::Call;
 use cupeer_spec::effect::Object;

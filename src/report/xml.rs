@@ -1,4 +1,4 @@
-//! XML elements, and how they are written: what texts and values hold is escaped, and what XML cannot have is replaced.
+//! Writes XML elements: texts and values are escaped, and characters that XML cannot contain are replaced.
 
 use super::terminal::clean_lines;
 

@@ -1,4 +1,4 @@
-//! What only a call can tell.
+//! The rules that only the call itself can decide, and the facts that they need.
 
 use super::{Rule, RuleSpec};
 

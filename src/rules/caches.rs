@@ -1,8 +1,8 @@
-//! **The caches**: libraries that keep open what they opened until its address comes again.
+//! Libraries that cache mappings: they keep memory open until its address comes again.
 //!
-//! The documentation wants memory closed before its exporter frees it. These libraries close later by design, and do not
-//! use what they have open once it was freed. What a rule finds for that reason alone is a note, which names the setting
-//! that turns the cache off. The same in anybody else's code is as bad as the rule says.
+//! The documentation wants memory closed before its exporter frees it. These libraries close later by design, and do
+//! not use freed memory that they have open. A finding with only that cause is a note that names the setting that
+//! turns the cache off. The same behavior in any other code has the full severity of the rule.
 
 use crate::{Rule, is_from};
 

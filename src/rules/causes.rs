@@ -1,4 +1,4 @@
-//! Why calls fail for reasons that no rule decides: what a result means for this call in practice.
+//! The causes of failures that no rule decides: what a result means for a call in practice.
 
 use cupeer_spec::function::FnId::{self, *};
 use cupeer_spec::results::Result::{self, *};

@@ -1,13 +1,12 @@
-//! **The one decider**: which rule a call breaks, as a function of the call and of what is known of the world.
+//! The decisions: which rule a call breaks, as a function of the call and of the known facts about the world.
 //!
-//! What belongs here: the decisions, each once, for whoever asks: the library at the call, out of the live table and
-//! the driver, and the report afterwards, out of the record. What is known they tell as a [`World`]; where one of them
-//! cannot tell, its answer is `None`, and no rule is broken for it. How sure a finding is follows from what was known.
-//! What does not: where the answers come from, and what becomes of a finding. Nothing here allocates, because it runs
-//! inside other people's programs.
+//! Each decision exists once, for the library at the call, with facts from the live table and the driver, and for the
+//! report afterwards, with facts from the record. Both supply the facts as a [`World`]. A fact that is unknown is
+//! `None`, and breaks no rule. The confidence of a finding follows from what was known.
 //!
-//! Calls that failed are asked about in `arguments`, `handles`, `pointers`, `peers`, `vmm`, `multicast` and `pool_calls`, in the order of the rules:
-//! the first one that is broken explains the failure. Calls that succeeded are looked at in `succeeded`.
+//! Failed calls are decided in `arguments`, `handles`, `pointers`, `peers`, `vmm`, `multicast`, and `pool_calls`, in
+//! the order of the rules: the first broken rule explains the failure. Successful calls are decided in `succeeded`.
+//! Nothing here allocates, because it runs inside other people's programs.
 
 mod arguments;
 mod handles;

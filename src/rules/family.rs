@@ -1,4 +1,4 @@
-//! The families of the rules, by which the pages group them. A rule's family follows from its name.
+//! The families by which the pages group the rules. The family of a rule follows from its name.
 
 use crate::RuleSpec;
 

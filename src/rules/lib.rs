@@ -1,9 +1,9 @@
-//! **The rules**: what `cupeer run --check` and `cupeer report` look for, once.
+//! The rules that `cupeer run --check` and `cupeer report` check.
 //!
-//! What belongs here: what a rule says, what it rests on, what breaking it costs and what to do, as entries in the form of
-//! [`RuleSpec`]. `cupeer list rules`, `cupeer explain RULE`, `docs/reference/rules`, the messages and the tests derive from it.
-//! How a rule is decided is in [`decide`], and the sentence that names the values in [`crate::reason`]. What does not: what
-//! is known of the world, which the library (`src/preload/check/world.rs`) and the report (`src/report/findings`) tell.
+//! Each rule is one entry in the form of [`RuleSpec`]: its text, source, effect, and fix. `cupeer list rules`, `cupeer
+//! explain RULE`, `docs/reference/rules`, the messages, and the tests derive from it. [`decide`] contains the
+//! decisions, and [`crate::reason`] the sentences with the values. The facts about the world come from the library
+//! (`src/preload/check/world.rs`) and the report (`src/report/findings`).
 
 mod at_call;
 mod caches;

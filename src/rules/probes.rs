@@ -1,8 +1,9 @@
-//! **The probes**: calls that programs make to ask something, and that fail where the answer is no.
+//! Probes: calls that programs make to find out something, and that fail if the answer is no.
 //!
-//! The answer to a probe is expected: reports count it under "Expected failures", and nothing else tells of it. Each entry
-//! says what is asked, who may ask it, and which source does. `cuPointerGetAttribute` and `cuPointerGetAttributes` of host
-//! memory are probes, too (UCX, src/uct/cuda/cuda_copy/cuda_copy_md.c), but no such call is ever recorded.
+//! The failure of a probe is expected: reports count it under "Expected failures", and it appears nowhere else. Each
+//! entry has the purpose of the probe, the callers that may use it, and the source code that does.
+//! `cuPointerGetAttribute` and `cuPointerGetAttributes` of host memory are probes too (UCX,
+//! src/uct/cuda/cuda_copy/cuda_copy_md.c), but such calls are never recorded.
 
 use crate::decide::Call;
 use crate::is_from;

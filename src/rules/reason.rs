@@ -1,7 +1,7 @@
-//! What was found, as a sentence with its values: shared by the process in which it is found and by the report.
+//! The sentence of a finding with its values, shared by the process that finds it and by the report.
 //!
-//! What belongs here: the words. What does not: how it is found out, and what a rule rests on ([`crate::RuleSpec`]).
-//! Nothing here allocates, because it runs inside other people's programs.
+//! The decisions are in [`crate::decide`], and the sources of the rules in [`crate::RuleSpec`]. Nothing here
+//! allocates, because it runs inside other people's programs.
 
 mod values;
 

@@ -1,4 +1,4 @@
-//! The words that choose rules: `ipc-flags,ipc-freed-*@libnccl*`.
+//! The patterns that select rules: `ipc-flags,ipc-freed-*@libnccl*`.
 
 use super::{RULES, Rule, Status};
 use core::fmt;

@@ -1,4 +1,4 @@
-//! What the driver's own words mean where they mislead.
+//! Explanations of the driver's own messages that are misleading.
 
 /// What is said, and what it means.
 static MEANINGS: &[(&str, &str)] = &[

@@ -1,5 +1,5 @@
-//! What follows when the driver has answered a call that opens or ends something, has failed, or has more to it than its
-//! slot holds: ask the driver, excuse, judge, tell the job, note the time.
+//! The steps after the driver returned, for calls that open or end something, that failed, or whose slot has details
+//! elsewhere: query the driver, look for excuses, judge the call, tell the job, and note the time.
 
 use crate::check;
 use crate::driver::pools;

@@ -1,8 +1,8 @@
-//! The way of one call through the library. [`steps`] has the order: what a fault plan or a denied pair makes of it, record,
-//! forward, finish the record, replace a function that is handed out, the steps of `after` where there is more to the call,
-//! log.
+//! The path of one call through the library. [`steps`] defines the order: apply fault plans and denied pairs, record
+//! the call, forward it, finish the record, replace functions that are handed out, run the steps of `after` if the
+//! call needs them, and log.
 //!
-//! What belongs here: the order of the steps, and the guard against re-entry. What does not: how any step is done.
+//! This module owns the order of the steps and the guard against reentry. Each step is implemented elsewhere.
 
 mod after;
 

@@ -1,4 +1,4 @@
-//! What a function of the program receives a finding, as `cupeer.h` has it.
+//! The finding that a program's own function receives, laid out as in `cupeer.h`.
 
 use core::ffi::{c_char, c_int, c_void};
 

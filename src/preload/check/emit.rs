@@ -1,5 +1,4 @@
-//! What becomes of a finding: it is filtered, counted, recorded, reported, passed to the program's own function, and
-//! may stop the program.
+//! Filters, counts, records, and reports a finding, passes it to the program's own function, and may stop the program.
 
 use super::c_types::{cupeer_finding, cupeer_finding_callback};
 use super::held::{self, Question};

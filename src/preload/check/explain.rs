@@ -1,5 +1,5 @@
-//! Explains a call that failed without breaking a rule: what may have caused it, the likeliest first. What was ruled out is
-//! not said.
+//! Explains a call that failed without breaking a rule: the possible causes, the most likely first. Causes that were
+//! ruled out are omitted.
 
 use super::emit::{self, Heard};
 use super::world::Call;

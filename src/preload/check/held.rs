@@ -1,7 +1,7 @@
-//! Findings that wait: the calls may have been probes, and what their thread does next tells.
+//! Findings that are held back because their calls may have been probes, until the next calls of their thread decide.
 //!
-//! The record has them at once. They are said when the process ends, unless a follow-up came: a call that a program only
-//! tried is no news, and one that it tried in vain is not lost.
+//! The record has these findings at once. cupeer prints them when the process ends, unless a follow-up call showed
+//! that the program expected the failure.
 
 use core::cell::UnsafeCell;
 use core::sync::atomic::{

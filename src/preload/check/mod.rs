@@ -1,14 +1,14 @@
-//! The rules, decided at the call: after the driver has answered, in the thread that called.
+//! Checks the rules at the call: after the driver returned, in the thread that called.
 //!
-//! What belongs here: what is known at the call (`world`, and `space` of virtual memory), and what becomes of a finding (`emit` and `say`), or of a
-//! failure that breaks no rule (`explain`). What does not: what a rule is, every word of it, and how it is decided, which
-//! is in `cupeer_rules`.
+//! `world` and `space` provide the facts that are known at the call. `emit` and `say` handle findings, and `explain`
+//! handles failures that break no rule. The rules, their texts, and their decisions are in `cupeer_rules`.
 //!
-//! The answer to a probe is no failure. Where only what the thread does next shows that it was one, the finding goes into the
-//! record, and is held back from everybody else (`held`); the report, which knows what came next, keeps it or takes it back.
+//! The failure of a probe is not a finding. If only the next calls of the thread can show that a call was a probe, its
+//! finding goes into the record, and `held` keeps it from everybody else. The report knows the later calls, and keeps
+//! or drops the finding.
 //!
-//! Nothing here changes what the program sees. A successful call is examined only if it exports, opens, enables or ends
-//! something.
+//! Invariants: nothing here changes what the program sees. A successful call is examined only if it exports, opens,
+//! enables, or ends something.
 
 pub mod c_types;
 mod emit;

@@ -1,4 +1,4 @@
-//! A finding as a paragraph for people, and as JSON with all of its keys.
+//! Writes a finding as a paragraph for people, and as JSON with all of its keys.
 
 use super::emit::is_explanation;
 use super::world::{Call, device_of};

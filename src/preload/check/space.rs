@@ -1,5 +1,5 @@
-//! What this process has of virtual memory, for the rules about it: as much as there is room for, and only where rules are
-//! checked.
+//! Tracks the virtual memory of this process for the rules about it, up to a fixed number of entries, and only if
+//! rules are checked.
 
 use crate::sys::book::Book;
 use crate::sys::files::{self, each_name};

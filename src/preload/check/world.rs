@@ -1,5 +1,5 @@
-//! What is known of a call and of the processes that share with it: from the call itself, the driver, the live table
-//! and the system.
+//! The facts about a call and about the processes that share with it, from the call itself, the driver, the live
+//! table, and the system.
 
 use super::space;
 use crate::driver::contexts;

@@ -1,5 +1,5 @@
-//! Which context each thread had, and which have ended, as far as calls have shown it: so that a thread without one can be
-//! told where it went.
+//! Tracks which context was current in each thread and which contexts ended, as calls show it, so that a finding can
+//! tell a thread without a context where it went.
 
 use crate::sys::arch::thread;
 use crate::sys::every_call::epoch;

@@ -1,5 +1,5 @@
 //! The driver log: drivers from CUDA 12.9 on explain errors to a registered function, in the thread of the call and
-//! before it returns. Older ones have none.
+//! before it returns. Older drivers have none.
 
 use crate::resolve::driver;
 use crate::sys::arch::{Thread, thread};

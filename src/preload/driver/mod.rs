@@ -1,7 +1,7 @@
-//! What the driver and the system say when they are asked (`questions`, `nodes`), and what the driver logs of its own accord
-//! (`log`); and what it does not say, the program's calls do (`pools`, `contexts`).
+//! Facts about the driver: driver queries (`questions`, `nodes`), the driver's own log (`log`), and facts that only
+//! the program's calls show (`pools`, `contexts`).
 //!
-//! What does not belong here: which function of the driver a call goes to, which is `resolve`.
+//! `resolve` decides which function of the driver a call goes to.
 
 pub mod contexts;
 pub mod log;

@@ -1,4 +1,4 @@
-//! The device nodes of the host's GPUs, as far as the kernel module lists them, and whether this process may use them.
+//! The device nodes of the host's GPUs that the kernel module lists, and whether this process may use them.
 
 use crate::sys::files::{self, each_name};
 use crate::sys::line::Short;

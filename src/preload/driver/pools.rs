@@ -1,5 +1,5 @@
-//! What this process has of memory pools, as its own calls tell: as much as there is room for. The driver does not say on
-//! which device a pool is.
+//! Tracks the memory pools of this process from its own calls, up to a fixed number, because the driver does not
+//! return the device of a pool.
 
 use super::questions;
 use crate::sys::book::Book;

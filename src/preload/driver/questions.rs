@@ -1,5 +1,6 @@
-//! Questions: what only the driver knows is asked after a call of the program's own, in the thread that made it,
-//! without creating a context or changing anything.
+//! Driver queries: facts that only the driver knows, queried after a call of the program, in the thread that made it.
+//!
+//! A query never creates a context and never changes anything.
 
 use super::{contexts, pools};
 use crate::resolve::driver;

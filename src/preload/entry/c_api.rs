@@ -1,5 +1,5 @@
-//! The functions that programs may call on purpose. The header `cupeer.h` is made from this file and `check::c_types`.
-//! Find them with dlsym: if the library is not preloaded, they do not exist.
+//! The functions that programs may call themselves. `scripts/header` generates `cupeer.h` from this file and
+//! `check::c_types`. Programs find the functions with dlsym, because they exist only if the library is preloaded.
 
 use crate::check::c_types::cupeer_finding_callback;
 use crate::fault::inject;

@@ -1,6 +1,7 @@
-//! What the process becomes: the program that it executes in its own place goes into the record.
+//! Records that the process executes another program in its place.
 //!
-//! Nothing is known of whether that succeeds. If it fails, the program goes on, and its next call or its end says so.
+//! Whether it succeeds is unknown at that point. If it fails, the process continues, and its next call or its end
+//! shows that.
 
 use crate::sys::arch::noting_entry;
 use crate::sys::guard::guarded;

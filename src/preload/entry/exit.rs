@@ -1,6 +1,6 @@
-//! The end of the process: what `exit`, `quick_exit` and `_exit` return goes into the record.
+//! Records the status that the process passes to `exit`, `quick_exit`, or `_exit`.
 //!
-//! Whoever is killed passes here no more, and neither does a program that asks the kernel itself to end it.
+//! A process that is killed, or that calls the kernel directly to exit, never reaches this code.
 
 use crate::check;
 use crate::record;

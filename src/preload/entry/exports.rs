@@ -1,9 +1,9 @@
 //! The entries of every function of the table, derived from it. They hold no logic.
 //!
-//! A function has three: its export, for programs that are linked to the driver; the address that
-//! look-ups hand out; and the traced function behind both, which `call` runs. The export and the handed-out
-//! address are two, because they lead to different places: a linked call goes on to the next library that
-//! defines the name, a looked-up one to the driver that was asked.
+//! Each function has three: its export, for programs that are linked to the driver; the address that lookups return;
+//! and the traced function behind both, which `call` runs. The export and the address for lookups differ because they
+//! lead to different places: a linked call continues to the next library that defines the name, and a looked-up call
+//! to the driver that was asked.
 
 use super::arch::export_entry;
 use crate::call::{self, Arguments};

@@ -1,4 +1,5 @@
-//! What runs unasked: next to nothing when the library is loaded, and a search for escapes when it is unloaded.
+//! The constructor and the destructor of the library. The constructor does almost nothing; the destructor looks for
+//! calls that bypassed cupeer.
 
 use super::{exec, exit, exports, wait};
 use crate::check;

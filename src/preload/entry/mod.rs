@@ -1,5 +1,7 @@
-//! How the program and the loader reach us: the exports, our own functions for C, the constructor. Nothing here decides
-//! anything, and nothing imports it.
+//! The ways in which the program and the loader reach the library: the exports, the functions for C programs, and the
+//! constructor.
+//!
+//! Nothing here decides anything, and no other module imports it.
 
 mod arch;
 pub mod c_api;

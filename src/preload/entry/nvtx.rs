@@ -1,11 +1,12 @@
-//! NVTX: what a program says of itself to profilers becomes marks.
+//! Turns what a program tells NVTX into marks.
 //!
-//! NVTX is a header in the program. At its first call it loads the library that NVTX_INJECTION64_PATH names, and hands it a
-//! table of its functions, to be replaced one by one; those that are left alone do nothing. `cupeer run --nvtx` names this
-//! library, which is loaded already. What belongs here: that handshake, the forms that a name has, and from each mark, and
-//! the begin and the end of each range, to [`super::c_api::mark`]. Which range it is that ends, `ranges` knows.
+//! NVTX is a header in the program. At its first call it loads the library that NVTX_INJECTION64_PATH names, and
+//! passes it a table of its functions. The library replaces some of them; the others do nothing. `cupeer run --nvtx`
+//! names this library, which is already loaded. This module performs that handshake, reads the forms that a name has,
+//! and passes each mark, and the start and the end of each range, to [`super::c_api::mark`]. `ranges` tracks which
+//! range ends.
 //!
-//! The numbers and layouts are those of NVTX 3, which keeps them.
+//! The numbers and layouts are those of NVTX 3, which keeps them stable.
 
 mod ranges;
 

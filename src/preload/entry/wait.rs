@@ -1,4 +1,5 @@
-//! The end of children that a signal killed: they cannot say so in their records, and who waits for them learns the signal.
+//! Records the end of children that a signal killed: such a child cannot record its own end, but the process that
+//! waits for it learns the signal.
 
 use crate::job::ended_child;
 use crate::resolve::dlsym;

@@ -1,5 +1,5 @@
-//! What may change what the program sees: fault plans (`inject`) and denied pairs (`deny`). Whatever changes a call stands in
-//! its record.
+//! Fault plans (`inject`) and denied pairs (`deny`), the two steps that may change what the program sees. Every change
+//! is in the record of its call.
 
 pub mod deny;
 pub mod inject;

@@ -1,4 +1,4 @@
-//! What this process closed lately, so that a second close can be told from a wrong pointer.
+//! Tracks what this process closed recently, to tell a second close from a wrong pointer.
 
 use crate::sys::caller::Caller;
 use crate::sys::clock;

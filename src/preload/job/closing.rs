@@ -1,8 +1,8 @@
-//! One opening less: which of several threads that open and close the same thing at once gives its entry up.
+//! Decides which of several threads that open and close the same object at once gives up its entry.
 //!
-//! An entry counts how often something is open, and a call that closes takes one of these before it is forwarded. Where the
-//! last one is being closed, what is opened anew gets another entry: so one address can have several, and a thread that looks
-//! for an opening that is left has to look through all of them, while others add some.
+//! An entry counts how often an object is open, and a call that closes takes one from the count before it is
+//! forwarded. While the last one is being closed, a new open gets another entry. So one address can have several
+//! entries, and a thread that looks for an open one must search all of them while other threads add more.
 
 use super::live;
 use core::cell::Cell;

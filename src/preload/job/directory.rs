@@ -1,4 +1,4 @@
-//! The directory of the job, made if it does not exist, with the key of its fingerprints.
+//! The directory of the job, created if it does not exist, with the key of its fingerprints.
 
 use crate::settings::{self, key};
 use crate::sys::allocate::allocate;

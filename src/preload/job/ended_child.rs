@@ -1,4 +1,4 @@
-//! The end of a child of this process, in the child's record: one that was killed cannot say so itself.
+//! Writes the end of a child of this process into the child's record, because a killed child cannot.
 
 use super::directory::{Directory, Path, c_path, named};
 use crate::sys::files;

@@ -1,4 +1,4 @@
-//! What entries of the live table say of the processes that made them.
+//! Reads from entries of the live table whether their processes run, exited, or were killed.
 
 use super::live;
 use super::process::pid_namespace;

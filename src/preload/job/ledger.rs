@@ -1,4 +1,4 @@
-//! Writes into the live table what a call opens and ends.
+//! Writes what a call opens and ends into the live table.
 
 use super::closed;
 use super::closing::{Closing, count_in};

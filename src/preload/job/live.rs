@@ -1,7 +1,7 @@
-//! The live table of the job on this host: `cupeer_spec::record::live`, as this process takes part in it.
+//! This process's part of the live table of the job on this host (`cupeer_spec::record::live`).
 //!
-//! No lock is held and nobody is waited for: a process may die at any instruction. Without a table, everything here
-//! does nothing.
+//! No lock is held and no process is waited for, because a process may die at any instruction. Without a table,
+//! everything here does nothing.
 
 use super::directory::{self, Path, c_path};
 use super::process::pid_namespace;

@@ -1,6 +1,6 @@
-//! What the processes of a job share: its directory and key, and the table of what is open in it now.
+//! The state that the processes of a job share: its directory, its key, and the table of what is open now.
 //!
-//! What does not belong here: the record of a process, which only that process writes, and any rule.
+//! It contains no rule. The record of a process, which only that process writes, is in `record`.
 
 pub mod closed;
 mod closing;

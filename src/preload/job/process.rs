@@ -1,4 +1,4 @@
-//! This process, as the others of its job know it.
+//! The identity of this process for the other processes of its job.
 
 use super::directory::Directory;
 use crate::sys::line::Short;

@@ -1,7 +1,7 @@
-//! Room in the live table, before it grows: tombstones, and what processes that have ended left behind.
+//! Reclaims entries of the live table before it grows: tombstones, and entries of processes that ended.
 //!
-//! What belongs here: which entries may be given up for others, and in which order. What findings rest on goes last:
-//! that an exporter has ended is known from its entries.
+//! This module decides which entries may be given up, and in which order. Entries that findings need go last: only
+//! they show that an exporter exited.
 
 use super::live::{Place, Room};
 use super::{ledger, live};

@@ -1,5 +1,5 @@
-//! The few messages that a person gets from inside a program: one line on stderr for what would otherwise go wrong in
-//! silence.
+//! The few messages that a program prints to stderr for cupeer: one line for each problem that would otherwise go
+//! unnoticed.
 
 use crate::settings;
 use crate::sys::files;

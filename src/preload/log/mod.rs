@@ -1,8 +1,8 @@
 //! The log: one line per call.
 //!
-//! The lines travel as `tracing` events to a subscriber of our own (`subscriber`), which puts each into
-//! a buffer on the stack (`line`) and writes it at once (`sink`). tracing-subscriber's layer is not used
-//! inside programs: it keeps a buffer in a thread-local with a destructor, and a lock.
+//! The lines travel as `tracing` events to a subscriber of our own (`subscriber`), which formats each into a buffer on
+//! the stack (`line`) and writes it at once (`sink`). We do not use tracing-subscriber's layer inside programs,
+//! because it keeps a buffer in a thread-local with a destructor, and a lock.
 
 pub mod message;
 mod sink;

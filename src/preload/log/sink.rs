@@ -1,9 +1,9 @@
-//! Where the lines go: an append-only descriptor that is written to at once, without a lock.
+//! The destination of the log lines: an append-only file descriptor that is written to at once, without a lock.
 //!
-//! The descriptor is only ours: for stderr a copy, far up, because programs close and reuse the low numbers. Before
-//! each line it is checked to be still the same file, and in a forked child a file that is named after the process is
-//! opened anew. A log that cannot be written is given up with one message, and costs the program nothing else: no
-//! signal, no error.
+//! The descriptor is only ours: for stderr it is a copy with a high number, because programs close and reuse the low
+//! ones. Before each line, the sink checks that the descriptor is still the same file. A forked child opens its own
+//! file if the file is named after the process. If the log cannot be written, the sink prints one message and gives
+//! up: no signal and no error reaches the program.
 
 use super::{message, status};
 use crate::settings;

@@ -1,8 +1,8 @@
-//! The line of source that a call came from, for a finding as it happens: the launcher is asked, which reads the debugging
-//! information outside of the program.
+//! Asks the launcher for the line of source that a call came from, for a live finding. The launcher reads the
+//! debugging information outside of the program.
 //!
-//! Nothing waits long for it: without an answer in time, without a launcher, or where too many ask at once, the line is
-//! unknown, and the record tells it later.
+//! No thread waits long: without an answer in time, without a launcher, or if too many threads ask at once, the line
+//! is unknown, and the report finds it later.
 
 use super::status;
 use crate::sys::caller::Caller;

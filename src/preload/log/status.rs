@@ -1,5 +1,5 @@
-//! The page that the launcher shares with its processes: here a process reports that it met a driver, and what escapes. What it
-//! asks there is in [`super::source`].
+//! The page that the launcher shares with its processes: a process reports here that it reached a driver, and which
+//! libraries bypass cupeer. [`super::source`] has its requests.
 
 use crate::settings;
 use crate::sys::opened::Opened;

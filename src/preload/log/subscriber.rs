@@ -1,4 +1,4 @@
-//! The subscriber: writes the message of each event as a line.
+//! The subscriber: writes the message of each event as one line.
 
 use super::sink;
 use crate::sys::line::Line;

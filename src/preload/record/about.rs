@@ -1,4 +1,4 @@
-//! What the record says about the process: entries appended to its file as they become known.
+//! Appends entries about the process to its file as they become known.
 
 use super::file::{FIRST_ROOM, File};
 use super::{clock, process, stream};

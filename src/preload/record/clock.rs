@@ -1,5 +1,5 @@
-//! The clock of the record: the processor's counter where the kernel itself keeps time by it, because that costs
-//! half of what the kernel's clock costs; else the kernel's monotonic clock.
+//! The clock of the record: the processor's counter if the kernel itself keeps time by it, because that costs half of
+//! the kernel's clock; otherwise the kernel's monotonic clock.
 
 use super::process;
 use crate::sys::arch;

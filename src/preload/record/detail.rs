@@ -1,4 +1,4 @@
-//! The details of a call that do not fit into its slot: frames, arrays, texts, answers of the driver.
+//! The details of a call that do not fit into its slot: frames, arrays, texts, and results of driver queries.
 
 use super::{clock, functions_of_python, libraries, stream};
 use crate::settings::{self, key::fingerprint};

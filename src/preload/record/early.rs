@@ -1,6 +1,7 @@
-//! Marks that a program makes before its record begins: the last ones are kept in memory until then.
+//! Keeps the last marks that a program sets before its record begins.
 //!
-//! A record begins with the first recorded call. The thread that makes it writes these marks, so they are in its stream.
+//! A record begins with the first recorded call. The thread that makes that call writes these marks, so they are in
+//! its stream.
 
 use super::clock;
 use super::detail::Detail;

@@ -1,7 +1,7 @@
-//! The file of a process: its header, and blocks that are taken from it.
+//! The file of a process: its header, and the blocks that are allocated from it.
 //!
-//! Every byte that is written through a mapping was allocated before, because a write to a hole on a full disk
-//! is a SIGBUS. What cannot be had is an errno, and costs only events.
+//! Every byte that is written through a mapping was allocated before, because a write to a hole on a full disk raises
+//! SIGBUS. A failed allocation is an errno, and costs only recorded calls.
 
 use super::{clock, early, stream};
 use crate::job::directory::{Directory, Path, c_path};

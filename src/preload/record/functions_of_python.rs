@@ -1,4 +1,4 @@
-//! The functions of Python that calls came from: each is described in the record before its number is used.
+//! The Python functions that calls came from. Each is described in the record before its number is used.
 
 use super::about;
 use crate::sys::every_call::epoch;

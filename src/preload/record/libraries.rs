@@ -1,4 +1,4 @@
-//! The libraries that calls come from: each is described in the record before an address of it is.
+//! The libraries that calls came from. Each is described in the record before an address in it is used.
 
 use super::about;
 use crate::sys::arch::thread;

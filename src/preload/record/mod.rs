@@ -1,13 +1,13 @@
-//! The record of this process, as `cupeer_spec::record` describes it, written so that it survives whatever becomes of
-//! the program.
+//! The record of this process, in the format of `cupeer_spec::record`, written so that it survives any end of the
+//! program.
 //!
-//! The way of a call: [`Recorded::begin`] puts it into the thread's own window before it is forwarded,
-//! [`Recorded::finish`] adds the result. Both write to memory that nobody else writes to, and make no system call. Everything else is
-//! off that way: the file and its windows (`file`, `stream`), what is known of the process (`about`, `libraries`),
-//! what only the driver knows (`questions`), what is open in the whole job (`live`, `ledger`).
+//! The path of a call: [`Recorded::begin`] writes it into the thread's own window before it is forwarded, and
+//! [`Recorded::finish`] adds the result. Both write to memory that no other thread writes to, and make no system call.
+//! Everything else is off that path: the file and its windows (`file`, `stream`), facts about the process (`about`,
+//! `libraries`), driver queries (`questions`), and what is open in the whole job (`live`, `ledger`).
 //!
-//! PR_SET_TSC is the one thing that would make the clock fatal; a program that forbids the processor's counter has
-//! its kernel's clock from the vDSO forbidden as well.
+//! Only PR_SET_TSC would make reading the clock fatal, and a program that forbids the processor's counter also forbids
+//! the kernel's clock in the vDSO.
 
 pub mod about;
 pub mod clock;

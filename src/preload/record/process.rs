@@ -1,8 +1,8 @@
-//! This process and its record: whether there is one, and a new one after a fork.
+//! Tracks whether this process has a record, and starts a new one after a fork.
 //!
-//! A page that the kernel clears in a forked child holds the number of the record, its epoch. Each thread has a
-//! copy; where both differ, the thread has no window in this record yet. A child of vfork shares our memory, and
-//! counts as us.
+//! A page that the kernel clears in a forked child holds the number of the record, its epoch. Each thread has a copy;
+//! if the two differ, the thread has no window in this record yet. A child of vfork shares our memory, and counts as
+//! this process.
 
 use super::file::{File, REST};
 use super::{about, early};

@@ -1,30 +1,33 @@
-//! Calls that do the same again and again: how often their stacks are taken, and failures that are one event.
+//! Tracks calls that repeat: how often their stacks are taken, and which failures share one entry.
 //!
-//! Two things are counted, both in the thread's own block:
+//! Two counts are kept in the thread's own block:
 //!
-//! - The calls of a *kind*: function, result, call site. The first [`FEW`] carry their stacks; then those do whose number is a
-//!   power of two, the first one in each block, so that a block that outlives the others has the stacks of its calls, and
-//!   any whose stack has another height than that of the last one that was taken: all calls of the runtime come from one
-//!   place. So do all of Python, where heights do not tell, either: in a process with an interpreter, each success that
-//!   carries a stack and each failure that a rule may explain has its own, because findings name its line.
+//! - The calls of a *kind*: function, result, and call site. The first [`FEW`] carry their stacks. After that, the
+//!   following calls carry theirs: those whose number is a power of two; the first one in each block, so that a block
+//!   that outlives the others has the stacks of its calls; and any whose stack height differs from that of the last
+//!   stack taken, because all calls through the runtime come from one place. In a process with a Python interpreter,
+//!   where heights do not tell calls apart either, each success that carries a stack and each failure that a rule may
+//!   explain has its own, because findings name its line.
 //! - The calls of a *run*: those that fail in the same way. From [`LIMIT`] on, they are counted in one slot
-//!   ([`cupeer_spec::record::slot::Run`]) behind the last one that was recorded and judged, its *example*, and nothing else
-//!   is done for them. Where a call turns out not to be of the run after all, it gets an event of its own.
+//!   ([`cupeer_spec::record::slot::Run`]) behind the last one that was recorded and judged, its *example*, and nothing
+//!   else is done for them. A call that turns out to differ from the run gets its own entry.
 //!
-//! **What is left out is known.** A call is counted in a run only if nothing that a rule looks at may differ from the example:
+//! **The omitted facts are known.** A call is counted in a run only if nothing that a rule tests may differ from the
+//! example:
 //!
-//! - It has the same thread, function, result, return address, height of the stack, arguments and NULL pointers. Where the example may be explained
-//!   by more than its arguments (`depends_on_more`), addresses must be the same as well; else they may differ.
-//! - Of functions that share or give back, the current context is the same.
-//! - Where it may be explained by more, the process has shared and given back nothing since the example, and the
-//!   example is younger than [`REST`]: others of the job may have.
-//! - Nobody has begun to listen to findings since the example.
-//! - In a process with a Python interpreter, no rule may explain it but by its arguments.
-//! - No rule of faults concerns it, and no rule stops the program.
-//! - Its number in the run is no power of two.
+//! - It has the same thread, function, result, return address, stack height, arguments, and NULL pointers. If more
+//!   than its arguments may explain the example (`depends_on_more`), addresses must be the same as well; otherwise
+//!   they may differ.
+//! - For functions that share or release, the current context is the same.
+//! - If more than its arguments may explain it, the process has shared and released nothing since the example, and the
+//!   example is younger than [`REST`]: other processes of the job may have.
+//! - No listener for findings was added since the example.
+//! - In a process with a Python interpreter, no rule may explain it except by its arguments.
+//! - No fault concerns it, and no rule stops the program.
+//! - Its number in the run is not a power of two.
 //!
-//! Else it becomes the next example. Functions with arrays or texts have no runs, because reading them takes system calls; nor
-//! have copies, of which the devices between which they copy are asked.
+//! Otherwise, it becomes the next example. Functions with arrays or texts have no runs, because reading them takes
+//! system calls; nor do copies, because the driver is asked for their devices.
 
 use super::{clock, stream};
 use crate::driver::questions;

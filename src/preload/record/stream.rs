@@ -1,22 +1,23 @@
-//! A thread's window: given to it at its first call, emptied when it is full, and taken over by another thread
-//! when it is gone.
+//! The window of a thread: assigned at its first call, emptied when it is full, and taken over by another thread when
+//! its thread ended.
 //!
-//! In a full record a window stays where it is, and what it holds is copied to the end of the file. In a ring the
-//! thread goes on in the next block that nobody writes to.
+//! In a full record, a window stays in place, and its contents are copied to the end of the file. In a ring, the
+//! thread continues in the next block that no thread writes to.
 //!
-//! # Who reads what is written here
+//! # Readers
 //!
-//! - The words of the thread's block that are about its window (`next_slot` and so on): the thread, and signal handlers
+//! - The words of the thread's block that describe its window (`next_slot` and so on): the thread, and signal handlers
 //!   that run in it. They are volatile; `cupeer_shared::window` has their protocol.
-//! - `owner`, `kind`, `stream` and `base` of a block's header: also other threads, in search of a block that they can have.
-//!   They are atomic; `cupeer_shared::block` has their protocol.
+//! - `owner`, `kind`, `stream`, and `base` of a block's header: also other threads that search for a free block. They
+//!   are atomic; `cupeer_shared::block` has their protocol.
 //! - The rest of a header and the slots: the thread that owns the block, and processes that read the file, whose reads
-//!   are the kernel's. They are plain memory, of which nobody holds a reference while another thread may own it; a slot's first
-//!   word is an atomic that is stored last (*release*, a plain `mov`), because whoever sees it must see the rest.
+//!   are the kernel's. They are plain memory, and no reference to them exists while another thread may own the block.
+//!   A slot's first word is an atomic that is stored last (*release*, a plain `mov`), because a reader that sees it
+//!   must see the rest.
 //!
 //! # Safety
 //!
-//! What is unsafe here works on this thread's own block, and on windows that it owns, if nothing else is said.
+//! Unless noted otherwise, unsafe code here works on this thread's own block, and on windows that it owns.
 
 use super::file::File;
 use super::{clock, process};

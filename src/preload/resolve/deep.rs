@@ -1,7 +1,8 @@
-//! Libraries opened with RTLD_DEEPBIND, as PHP opens its extensions: their `dlsym` is libc's own, and calls of what
-//! they find with it would escape. Theirs becomes the one that everybody else has. Looked for where a program looks up
-//! something in a library, which it does before it can use it. What such a library calls by name is only named: see
-//! `escapes`.
+//! Redirects `dlsym` in libraries that were opened with RTLD_DEEPBIND, as PHP opens its extensions: they are bound to
+//! libc's own `dlsym`, and calls of what they find with it would bypass cupeer.
+//!
+//! The search runs when a program looks up a symbol in a library, which it must do before it can use the library.
+//! Calls by name from such a library are only reported: see `escapes`.
 
 use super::{dlsym, escapes, runtime};
 use crate::settings;

@@ -1,4 +1,4 @@
-//! `dlclose`: libc's own, after which no route leads to a library that is gone.
+//! `dlclose`: calls libc's own, then removes every route to a library that was unloaded.
 
 use super::{dlsym, driver, linked, loader};
 use crate::sys::elf;

@@ -1,9 +1,8 @@
-//! `dlerror`: what a program reads there is what it would read without us.
+//! `dlerror`: returns the same message as without cupeer.
 //!
-//! Two things could differ. Our own look-ups overwrite the message of the program's last failure; and where
-//! a look-up must fail although our export was found, the message would name us. In both cases we leave a
-//! marker as the loader's message, and give the right text when the program asks and the marker is still
-//! the last message.
+//! Two things could differ. Our own lookups overwrite the message of the program's last failure. And if a lookup must
+//! fail although our export was found, the message would name us. In both cases we leave a marker as the loader's
+//! message, and return the right text when the program asks and the marker is still the last message.
 
 use super::{dlsym, loader};
 use crate::log::message::Text;

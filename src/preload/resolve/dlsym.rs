@@ -1,7 +1,7 @@
-//! `dlsym`: every name but the table's goes on to libc's own, by a jump that leaves the caller the caller.
+//! `dlsym`: every name that is not in the table continues to libc's own, by a jump that keeps the caller.
 //!
-//! For a name of the table, the result is replaced where it is the driver's function, or NVML's, and left alone where
-//! it is anybody else's. RTLD_NEXT is never replaced: the library that asks is itself a wrapper of the
+//! For a name of the table, the result is replaced if it is the driver's function or NVML's, and left alone if it
+//! belongs to any other library. RTLD_NEXT is never replaced: the library that asks is itself a wrapper of the
 //! function, and finds our export in its place in the order.
 
 use super::{deep, dlclose, dlerror, dlvsym, driver, entries, escapes, linked, loader, runtime};

@@ -1,5 +1,7 @@
-//! `dlvsym`: the driver's names have no versions, but `dlsym` has, and tools that replace it ask for libc's by its
-//! version. Calls of what they find with it would escape, so they get ours where they would get libc's.
+//! `dlvsym`: returns our `dlsym` where a caller would get libc's.
+//!
+//! The driver's names have no versions, but `dlsym` has, and tools that replace it ask for libc's by its version.
+//! Calls of what they find with it would bypass cupeer.
 
 use super::{dlsym, loader};
 use crate::sys::arch::{Decision, deciding_entry};

@@ -1,10 +1,10 @@
-//! The loaded driver, and the loaded NVML: which objects they are, and where their functions are.
+//! Tracks the loaded driver and the loaded NVML: which objects they are, and where their functions are.
 //!
-//! The first object that is a driver and that anybody reaches becomes *the* driver, for good: it is held
-//! loaded, because programs keep pointers that lead to it through us. A second one is left alone, and named
-//! as escaped. The same holds for NVML, but that meeting it says nothing: programs look at their GPUs with it that
-//! have nothing to do with CUDA. Of the runtime there may be several, and each of its users keeps its own: a second one is
-//! left alone in silence.
+//! The first driver object that any caller reaches becomes *the* driver permanently: it is held loaded, because
+//! programs keep pointers that lead to it through us. A second one is left alone, and reported as a bypass. The same
+//! holds for NVML, except that reaching it does not count as reaching a driver: programs look at their GPUs with it
+//! for reasons unrelated to CUDA. A process may have several runtimes, each with its own users: a second one is left
+//! alone without a report.
 
 use super::{dlerror, dlsym, entries, escapes, linked, runtime, traced};
 use crate::log::{message, status};

@@ -1,4 +1,4 @@
-//! Where our entries lie: the parts of each export, which `entry` makes.
+//! The addresses of our entries: the parts of each export, which `entry` defines.
 
 use core::ffi::CStr;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};

@@ -1,10 +1,10 @@
-//! Escapes: found, named, and repaired where they would crash.
+//! Finds and reports libraries whose calls bypass cupeer, and repairs bindings that would crash.
 //!
-//! Calls escape where the loader binds a library to the driver itself: RTLD_DEEPBIND, a namespace of
-//! `dlmopen`, RTLD_NEXT from a library outside the global scope, a second driver. They cannot be caught
-//! soundly, so they are named. Calls of NVML do so where any of them is traced. A library with a *variable* of one of our names (a table of function
-//! pointers, as cuew has it) is bound to our export instead of its own variable; its references are put
-//! back, because it would write into our code.
+//! Calls bypass cupeer if the loader binds a library directly to the driver: RTLD_DEEPBIND, a namespace of `dlmopen`,
+//! RTLD_NEXT from a library outside the global scope, or a second driver. No sound way exists to intercept them, so
+//! they are reported. The same applies to NVML if any of its functions is traced. A library with a *variable* of one
+//! of our names (a table of function pointers, as in cuew) is bound to our export instead of its own variable; its
+//! references are restored, because it would otherwise write into our code.
 
 use super::{dlsym, driver, entries, linked, patched, traced};
 use crate::log::{self, status};

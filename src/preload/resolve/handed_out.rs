@@ -1,5 +1,5 @@
-//! The function pointers that `cuGetProcAddress` hands out: replaced where they lead to a function of the
-//! table, by comparing addresses. Its result, its status and its refusals stay the driver's.
+//! Replaces the function pointers that `cuGetProcAddress` returns, if their addresses are those of functions of the
+//! table. Its result, its status, and its refusals stay the driver's.
 
 use super::{driver, linked};
 use cupeer_spec::abi::FunctionPointer;

@@ -1,11 +1,11 @@
-//! Linked calls: where an export of ours leads to.
+//! Linked calls: finds the function that an export of ours must call next.
 //!
-//! A program that is linked to the driver reaches our export because we are loaded before. The call goes
-//! on as if we were not there: to the next definition in the order of search; where the global scope has
-//! none, to what the caller's own library or its dependencies define; else to a driver that is loaded
-//! although nobody in scope of the caller has it; else to the one that the environment names; else it fails
-//! with CUDA_ERROR_SHARED_OBJECT_INIT_FAILED. Calls of NVML go on in the same way, but that the environment names none,
-//! and fail with NVML_ERROR_LIBRARY_NOT_FOUND.
+//! A program that is linked to the driver reaches our export because we are loaded first. The call continues as if we
+//! were absent: to the next definition in search order; if the global scope has none, to the definition in the
+//! caller's own library or its dependencies; otherwise to a driver that is loaded outside of the caller's scope;
+//! otherwise to the driver that the environment names; otherwise it fails with CUDA_ERROR_SHARED_OBJECT_INIT_FAILED.
+//! Calls of NVML use the same order, except that the environment names none, and fail with
+//! NVML_ERROR_LIBRARY_NOT_FOUND.
 
 use super::{dlerror, dlsym, driver, entries, traced};
 use crate::sys::arena;

@@ -1,5 +1,7 @@
-//! libc's own functions of the dynamic loader: found by reading its symbol table, because we stand in front of each, and
-//! because sanitizers look their functions up through us before they can run any. So nothing of libc is called here.
+//! Finds libc's own functions of the dynamic loader by reading its symbol table.
+//!
+//! We export all of these names ourselves, and sanitizers look up their functions through us before they can run any.
+//! So nothing here calls libc.
 
 use crate::sys::elf;
 use core::ffi::{CStr, c_char, c_void};

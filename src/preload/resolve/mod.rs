@@ -1,4 +1,4 @@
-//! Which function a call goes to next, by each way in, and which address a look-up gets.
+//! Finds the function that a call goes to next, for each way in, and the address that a lookup returns.
 
 pub mod deep;
 pub mod dlclose;

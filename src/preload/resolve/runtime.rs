@@ -1,13 +1,14 @@
-//! The CUDA runtime as a shared library: how calls of its functions come to us.
+//! Intercepts calls of the CUDA runtime as a shared library.
 //!
-//! Not by exports of ours, as those of the driver do. A program may have several runtimes, and which of them a library was
-//! linked to only the loader knows: so it binds, and where it has bound a library to the runtime that we follow, the
-//! library's place for that address gets our entry, which leads to that runtime and nowhere else. Whatever is bound to something
-//! else stays as it is: another runtime, a runtime that a library has in itself, a tool in front of it. A place that is not bound
-//! yet (lazy binding) is taken up where nothing else in the process has the name.
+//! The library does not export the runtime's functions, as it does the driver's. A program may have several runtimes,
+//! and only the loader knows which one a library was linked to. So the loader binds first; if it bound a library to
+//! the runtime that we follow, the library's slot for that address gets our entry, which leads only to that runtime. A
+//! slot that is bound elsewhere stays unchanged: to another runtime, to a runtime inside the library, or to a tool in
+//! front of it. A slot that is not bound yet (lazy binding) is replaced if no other object in the process has the
+//! name.
 //!
-//! Looked for where our constructor runs, and where a program looks something up in a library that it has opened. Only
-//! libraries that name a runtime among their dependencies are looked at, once.
+//! The search runs in our constructor, and when a program looks up a symbol in a library that it opened. Only
+//! libraries that list a runtime among their dependencies are searched, once.
 
 use super::{dlerror, dlsym, driver, entries, escapes, traced};
 use crate::sys::elf;

@@ -1,5 +1,5 @@
-//! Which functions' calls run through `call`: those that the settings name, and those that plans of faults look at which the
-//! program arms itself. What is only recorded where the process shares memory runs past it until the process does.
+//! Decides which functions' calls run through `call`: those that the settings name, and those that armed fault plans
+//! test. Functions that are recorded only after the process shares memory bypass `call` until it does.
 
 use super::{driver, linked};
 use crate::settings;

@@ -1,4 +1,4 @@
-//! What the environment asks of the checks: which rules, what is reported, and what stops the program.
+//! The settings of the checks: which rules, what is reported, and what stops the program.
 
 use super::{read, read_text, value};
 use cupeer_rules::{RuleSet, Severity};

@@ -1,4 +1,4 @@
-//! What the environment denies: pairs of devices, and more than a number of peers.
+//! The settings of denial: pairs of devices, and a limit of peers.
 
 use super::{read, read_text};
 use cupeer_spec::deny::Denied;

@@ -1,4 +1,4 @@
-//! What the environment asks of faults: a plan, and whether it is only tried.
+//! The settings of faults: a plan, and whether it is only a dry run.
 
 use super::{read_flag, read_text};
 use cupeer_spec::env;

@@ -1,4 +1,4 @@
-//! The key of the job's fingerprints: the environment's, or that of the job's directory.
+//! The key of the job's fingerprints, from the environment or from the job's directory.
 
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use cupeer_spec::value::Shareable;

@@ -1,5 +1,7 @@
-//! What the environment asks for: read once, when the library is loaded, because programs change their
-//! environment later. A bad value is one message, said when the program meets a driver, and the default.
+//! The settings from the environment, read once when the library is loaded, because programs change their environment
+//! later.
+//!
+//! A bad value causes one message, printed when the process reaches a driver, and the default applies.
 
 mod check;
 mod deny;

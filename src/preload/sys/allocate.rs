@@ -1,4 +1,4 @@
-//! Room in files: allocated before it is written to through a mapping, which then cannot fail.
+//! Allocates space in files before it is written through a mapping, so that the write cannot fail.
 
 use super::files::{self, errno};
 use core::ffi::{c_int, c_void};

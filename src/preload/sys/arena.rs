@@ -1,5 +1,5 @@
-//! Memory for the few things that we keep for good. Not from malloc: a call may come from a signal handler
-//! that interrupted malloc.
+//! Memory for the few things that are kept permanently. It does not use malloc, because a call may come from a signal
+//! handler that interrupted malloc.
 
 use super::pages;
 use core::cell::UnsafeCell;

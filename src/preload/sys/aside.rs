@@ -1,8 +1,8 @@
-//! Work that needs more stack than the program's thread may have: a call may come from a thread with the smallest stack
-//! that the C library allows, or from a signal handler.
+//! Runs work that needs more stack than the program's thread may have. A call may come from a thread with the smallest
+//! stack that the C library allows, or from a signal handler.
 //!
-//! The other stacks are kept: a call that needs one would pay more for making it than for all else. Each is used by one
-//! thread at a time, and there are as many as threads needed one at once.
+//! The other stacks are kept and reused, because creating one would cost more than everything else. Each is used by
+//! one thread at a time, and their number is the most that threads needed at once.
 
 use super::arch::{self, stack_height, thread};
 use super::{pages, signals, stack, valgrind};

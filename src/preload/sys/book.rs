@@ -1,7 +1,7 @@
-//! What the calls of this process tell, noted as they return, for whoever asks later.
+//! Tracks facts that the calls of this process show, noted as they return, for later readers.
 //!
-//! What belongs here: that one thread at a time is at it, and that whoever asks learns where something was not noted. What
-//! does not: what is noted; the room that does so brings the type, with as many entries as it needs.
+//! One thread at a time uses a book, and a reader learns if something was not noted. The module that keeps a book
+//! supplies the type and the number of entries.
 
 use super::lock::Lock;
 use core::cell::UnsafeCell;

@@ -1,7 +1,7 @@
-//! Who made a call: the library and the offset of the return address.
+//! The caller of a call: the library and the offset of the return address.
 //!
-//! Where that lies in the CUDA runtime and the call matters (it opens, exports, enables or failed), the
-//! first frame outside of the runtime is the caller, because the runtime calls for everybody.
+//! If the return address is in the CUDA runtime and the call opens, exports, enables, or failed, the first frame
+//! outside of the runtime is the caller.
 
 use super::elf;
 use super::object::Object;

@@ -1,8 +1,8 @@
-//! The shared objects of the process: all of them, the one that an address belongs to, those of the start, and
+//! The shared objects of the process: all of them, the object of an address, the objects loaded at the start, and
 //! those of other namespaces.
 //!
-//! Looking ourselves instead of asking `dladdr` or `dlsym` leaves `dlerror` as it was. What is not done here: the
-//! reading of one object (`object`), and any decision.
+//! Reading the lists directly, without `dladdr` or `dlsym`, leaves `dlerror` unchanged. `object` reads a single
+//! object. Nothing here decides anything.
 
 use super::arch::thread;
 use super::aside;

@@ -1,4 +1,4 @@
-//! The environment as it is now, read without the risk of a fault: another thread may be changing it.
+//! Reads the current environment without the risk of a fault, because another thread may be changing it.
 
 use super::program_memory;
 use core::ffi::c_char;

@@ -1,6 +1,7 @@
-//! Data that every recorded call reads and hardly anything writes, in a cache line of its own: beside something that is
-//! written, it would be fetched again by all other threads, and each line more that a call touches is one more that the
-//! memory of the record drives out of the cache.
+//! Data that every recorded call reads and that is rarely written, in a cache line of its own.
+//!
+//! Next to data that is written often, all other threads would fetch it again. Each additional cache line that a call
+//! touches is evicted by the memory of the record.
 
 use core::ffi::c_void;
 use core::ptr;

@@ -1,6 +1,6 @@
-//! Files, as a guest may use them: without signals, far up among the descriptors, with nothing but system calls.
+//! Files, as a guest may use them: without signals, with high descriptor numbers, and only by system calls.
 //!
-//! What belongs here: what the log and the record both need of files. What does not: what they write.
+//! It contains what both the log and the record need.
 
 use super::line::{Line, Short};
 use super::opened::{FileInfo, Opened};

@@ -1,7 +1,7 @@
-//! Whether another process of this host runs: the system is asked when a rule depends on it.
+//! Asks the system whether another process of this host runs, when a rule depends on it.
 //!
-//! A process that is ending, in all of its threads, counts as gone from when the kernel has begun to end it: its peers may notice that, by the
-//! end of a pipe, before it is a zombie.
+//! A process counts as gone as soon as the kernel has begun to end all of its threads: its peers may notice that by
+//! the end of a pipe, before it is a zombie.
 
 use super::files::{self, each_name};
 use super::line::Short;

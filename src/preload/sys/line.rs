@@ -1,5 +1,4 @@
-//! A line under construction: a buffer on the stack, so that nothing is allocated in a program that may
-//! be anywhere.
+//! A line under construction: a buffer on the stack, so that nothing is allocated whatever state the program is in.
 
 use core::ffi::CStr;
 use core::fmt;

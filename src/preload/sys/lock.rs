@@ -1,6 +1,6 @@
-//! The lock for what happens rarely. Nothing that is gone ever keeps it: no signal handler runs, and none jumps, while
-//! it is held; a panic lets it go; a cancellation waits until our work is done (`guarded`); and one that a child has
-//! inherited is nobody's.
+//! The lock for rare work. It is never left locked: no signal handler runs, and none jumps, while it is held; a panic
+//! releases it; a cancellation waits until our work is done (`guarded`); and a lock that a child inherited has no
+//! owner.
 
 use super::process::shares_memory_with;
 use super::signals;

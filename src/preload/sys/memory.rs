@@ -1,8 +1,10 @@
-//! The memory of our collections: the settings, fault plans, what is armed. Never from the program's malloc, which a signal
-//! handler may have interrupted, and never more than was had before: Rust ends the process where a collection gets no
-//! memory, so whoever makes one says first how much it may take ([`within`]), and goes without where that cannot be had.
+//! The memory of our collections: the settings, fault plans, and armed plans.
 //!
-//! On the way of a call nothing is made that needs any of this.
+//! It never comes from the program's malloc, which a signal handler may have interrupted, and never exceeds what was
+//! reserved before: Rust ends the process if a collection gets no memory. So code that builds a collection first
+//! declares how much it may take ([`within`]), and does without it if that is not available.
+//!
+//! Nothing on the path of a call needs this.
 
 use super::arch::{page_size, thread};
 #[cfg(not(test))]

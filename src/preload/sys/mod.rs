@@ -1,6 +1,6 @@
-//! The process and its system, as a guest may use them: memory, files, stacks, signals, loaded objects.
+//! The process and its system, as a guest may use them: memory, files, stacks, signals, and loaded objects.
 //!
-//! What belongs here: what any other room may need and what knows nothing of CUDA. Nothing here imports another room.
+//! Nothing here knows CUDA or imports another module of the crate.
 
 pub mod allocate;
 pub mod arch;

@@ -1,5 +1,5 @@
-//! Whether another process of this host is recorded by cupeer, and where: as the system shows its libraries and the environment
-//! that it began with.
+//! Finds out whether cupeer records another process of this host, and where, from the libraries and the initial
+//! environment that the system shows.
 
 use super::environment;
 use super::files;

@@ -1,7 +1,7 @@
-//! One shared object, as it lies in memory: what it calls itself and depends on, what it defines, and where it
-//! keeps the addresses of other objects' functions.
+//! Reads one loaded shared object: its name and dependencies, its definitions, and the slots that hold the addresses
+//! of other objects' functions.
 //!
-//! What belongs here: the reading of ELF structures. What does not: which objects there are (`elf`).
+//! `elf` lists the objects.
 
 use super::arch::{self, Kept};
 use super::elf::LinkMap;

@@ -1,8 +1,8 @@
-//! Opening files in directories where others may put theirs, and beside threads that use our descriptors for something
-//! else.
+//! Opens files in directories where other users may create theirs, and beside threads that close or reuse our
+//! descriptors.
 //!
-//! What belongs here: that no link of somebody else is followed, that nothing waits for the other end of a pipe, and
-//! that what is mapped is the file that was opened and has the bytes. What does not: what the files hold.
+//! It follows no link of another user, never waits for the other end of a pipe, and maps only the file that was
+//! opened, with the bytes that it has.
 
 use super::files::{self, errno};
 use super::pages;

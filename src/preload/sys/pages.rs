@@ -1,7 +1,7 @@
-//! Memory of the system's, a page or more.
+//! Memory from the system, in whole pages.
 //!
-//! By the system call itself, because ThreadSanitizer takes libc's mmap for a write to the memory; and with whole words,
-//! because all six arguments are such.
+//! It uses the system call itself, because ThreadSanitizer takes libc's mmap for a write to the memory. All six
+//! arguments are passed as whole words.
 
 use super::files::errno;
 use core::ffi::{c_int, c_long, c_void};

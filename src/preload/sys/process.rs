@@ -1,4 +1,4 @@
-//! Which process this is.
+//! The identity of this process.
 
 use super::files;
 use core::ffi::c_long;

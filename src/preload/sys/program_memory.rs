@@ -1,4 +1,4 @@
-//! Memory of the program that may not be there: read without the risk of a fault.
+//! Reads memory of the program that may not exist, without the risk of a fault.
 
 use super::files::errno;
 use super::valgrind;

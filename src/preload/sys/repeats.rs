@@ -1,9 +1,9 @@
-//! What a thread remembers of the calls that it makes again and again. All zero is empty. `record::repeats` has what it means.
+//! A thread's memory of the calls that it repeats. All zeros is empty. `record::repeats` defines its meaning.
 //!
-//! It is beside the thread's block, which is part of its stack: threads may have little of that.
+//! It is allocated outside of the thread's block, which is part of the thread's stack, because that may be small.
 //!
-//! Only the thread and its signal handlers use this. A handler comes in between any two instructions: counts may lose one
-//! for it, and an entry is replaced only while signals wait.
+//! Only the thread and its signal handlers use it. A handler may run between any two instructions: counts may lose
+//! one, and entries are replaced only while signals are blocked.
 
 use super::arch::Thread;
 use super::files::errno;

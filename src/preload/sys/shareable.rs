@@ -1,11 +1,12 @@
-//! Shareable handles as programs pass them: descriptors and fabric handles.
+//! Identifies shareable handles as programs pass them: file descriptors and fabric handles.
 //!
-//! A descriptor is what it refers to, not its number. All descriptors of the driver's look alike (one device file, nothing
-//! of their own in it), and programs close theirs soon after they have sent them. What stays the same in every process that
-//! gets it, by whatever way, is the open file description; so it is given a number there, when memory is exported: the
-//! place of an advisory lock of its own, as long as the number is high, far beyond what anyone locks. Whoever has the
-//! descriptor finds it in /proc/thread-self/fdinfo. It goes with the last descriptor, and changes nothing for the driver
-//! or the program (seen with driver 580: the answers and the memory's life stay as they are).
+//! The number of a descriptor does not identify it, only what it refers to. All of the driver's descriptors look the
+//! same (one device file, with no data of their own), and programs close theirs soon after sending them. The open file
+//! description stays the same in every process that receives a descriptor. So cupeer gives it a number when memory is
+//! exported: the position of an advisory lock of its own, far beyond what any program locks. Every process that has
+//! the descriptor reads the number from /proc/thread-self/fdinfo. The lock ends with the last descriptor, and changes
+//! nothing for the driver or the program (observed with driver 580: results and the lifetime of the memory are
+//! unchanged).
 
 use super::clock;
 use super::files;

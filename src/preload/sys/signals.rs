@@ -1,5 +1,5 @@
-//! What no signal handler of the program may interrupt: a handler's call would find it half done, and a handler that
-//! jumps would leave it so.
+//! Blocks signals around work that no signal handler of the program may interrupt: a call from a handler would find it
+//! half done, and a handler that jumps would leave it half done.
 
 use super::aside;
 use core::ffi::c_int;

@@ -1,8 +1,8 @@
-//! Where a thread's own stack lies: how much of it is left, and what of it is surely there.
+//! Finds a thread's own stack: how much of it is left, and which part of it surely exists.
 //!
-//! libc's `pthread_getattr_np` allocates and locks, and opens a file for the first thread. So the first thread's stack is
-//! where the kernel put it, and another one's where libc's description of the thread says: its start and its size stand
-//! there side by side, known by that they end just behind the description itself.
+//! libc's `pthread_getattr_np` allocates and locks, and opens a file for the first thread. So the first thread's stack
+//! is found where the kernel put it. For another thread, libc's description of the thread has the start and the size
+//! of its stack side by side; they are recognized because the stack ends right after the description.
 
 use super::arch::{self, BEHIND_DESCRIPTION, thread, thread_description};
 use core::ops::Range;

@@ -1,4 +1,5 @@
-//! What valgrind must be told: it takes a move of the stack pointer for growth where the other stack lies near.
+//! Tells valgrind about other stacks, because it takes a move of the stack pointer for growth if the other stack is
+//! near.
 
 use super::arch;
 

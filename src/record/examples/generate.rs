@@ -1,10 +1,10 @@
-//! Makes a large record, to see how fast it is read:
-//! `cargo run --release -p cupeer-record --features writer --example generate EVENTS PROCESSES DIR [STREAMS [HOSTS]] [uneven]`.
+//! Writes a large record to measure reading: `cargo run --release -p cupeer-record --features writer --example
+//! generate EVENTS PROCESSES DIR [STREAMS [HOSTS]] [uneven]`.
 //!
-//! Each process has its share of the events, all calls that succeeded, in as many streams as asked for. Of several hosts, each
-//! has its share of the processes, in a directory of its own: host-0, host-1 and so on. With `uneven`, how long calls take,
-//! what lies between them, whom they come from and what they open differs from call to call, as in real records, which
-//! makes a difference to what is compressed.
+//! Each process has its share of the events, all successful calls, in the given number of streams. With several hosts,
+//! each has its share of the processes, in a directory of its own: host-0, host-1, and so on. With `uneven`, the
+//! durations, gaps, callers, and opened objects differ from call to call, as in real records, which affects
+//! compression.
 
 use cupeer_record::writer::{self, About, Writer};
 use cupeer_spec::function::FnId;

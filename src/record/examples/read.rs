@@ -1,4 +1,4 @@
-//! Says how fast a record is read: `cargo run --release -p cupeer-record --example read DIR`.
+//! Measures reading a record: `cargo run --release -p cupeer-record --example read DIR`.
 
 use cupeer_record::{Event, Job};
 use std::env;

@@ -1,4 +1,4 @@
-//! The blocks of a record in the making.
+//! The blocks of a record under construction.
 
 use super::Writer;
 use cupeer_spec::record::slot::Slot;

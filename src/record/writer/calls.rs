@@ -1,4 +1,4 @@
-//! Calls to put into a record.
+//! Builds calls to put into a record.
 
 use crate::event::{Call, CallDetails, Outcome};
 use cupeer_spec::function::FnId;

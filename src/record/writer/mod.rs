@@ -1,7 +1,7 @@
-//! Makes records as libcupeer.so does, slowly: for tests and benchmarks of what reads them.
+//! Writes records in the format of libcupeer.so, slowly, to test and benchmark readers.
 //!
-//! What belongs here: files that follow the format, in any shape that a process can give them. [`blocks`] has the
-//! blocks, [`stream`] the slots, [`items`] what details have in them, [`calls`] makes calls to put there.
+//! The files follow the format, in any shape that a process can give them. [`blocks`] builds the blocks, [`stream`]
+//! the slots, [`items`] the contents of details, and [`calls`] the calls.
 
 pub mod blocks;
 pub mod calls;

@@ -1,4 +1,4 @@
-//! The slots of a record in the making.
+//! The slots of a record under construction.
 
 use super::Writer;
 use super::blocks::SLOT;

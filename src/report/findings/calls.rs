@@ -1,7 +1,8 @@
-//! What is found in a call when it is read: by its own process, or out of what the process has done so far.
+//! Findings of a call when it is read: those that its process recorded, and those that follow from the earlier calls
+//! of the process.
 //!
-//! What belongs here: which calls are looked at, and what of the decision stands. What others did is known when all
-//! processes have been read: [`super::handles`]. A result that was of our making is never judged.
+//! It selects the calls to examine, and decides which findings stand. Facts about other processes are known only after
+//! all of them have been read: [`super::handles`]. An injected result is never judged.
 
 use super::super::ledger::follow::inside;
 use super::super::values;

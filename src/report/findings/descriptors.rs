@@ -1,4 +1,4 @@
-//! What descriptors tell of: those that nobody closes, and those for which ranks seem to wait.
+//! Findings about file descriptors: descriptors that no process closes, and descriptors for which ranks seem to wait.
 
 use super::super::ledger::descriptors::Sent;
 use super::rows::{Context, Draft, Sentence};

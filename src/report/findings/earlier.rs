@@ -1,8 +1,8 @@
-//! The other sites of a finding: what was done earlier to what it is about, and where.
+//! The related sites of a finding: the earlier calls on the same object, and their places.
 //!
-//! What belongs here: what the record knows of that, whoever found it: the process that broke the rule remembers where only
-//! in part. What its own process did is noted while that is read ([`sites`]); what others did, once all have been read
-//! ([`freed`]). What does not: the rows of these ([`super::objects`]).
+//! The recording knows them for every finding; the process that found it remembers only some. Sites of its own process
+//! are noted while the process is read ([`sites`]), and those of others after all have been read ([`freed`]).
+//! [`super::objects`] builds their rows.
 
 use super::super::collect::Collected;
 use super::super::ledger::own::{By, Closed};

@@ -1,7 +1,7 @@
-//! The rows joined: findings of one rule and function, with one result and from one place, over all processes.
+//! Joins findings of one rule and function, with one result and from one place, over all processes.
 //!
-//! What belongs here: what can only be told when all processes are seen together, of one record or of several parts of a job
-//! (`reduced`). So a row knows its processes by their numbers.
+//! It contains what needs all processes together, of one recording or of several parts of a job (`reduced`). So a row
+//! has the numbers of its processes.
 
 use super::super::model::{Finding, MOST_PROCS, Place, Proc, SuppressedBy};
 use super::super::suppress::{Facts, Suppressions};

@@ -1,8 +1,8 @@
-//! What the ledger shows about handles: freed while open elsewhere, opened too late or in the wrong place, never
-//! closed.
+//! Findings from the handle table: handles that were freed while open elsewhere, opened too late or in the wrong
+//! place, or never closed.
 //!
-//! What belongs here: rules across processes, for calls in which the processes themselves have found nothing, or were not
-//! sure. What rests on the order of times rests on one host: handles of two hosts have nothing in common.
+//! These are rules across processes, for calls in which the processes themselves found nothing or were not certain.
+//! Conclusions from the order of times apply to one host: handles of two hosts have nothing in common.
 
 use super::super::ledger::{Again, Current, Ended, Entry, Export, Failing, Import, Site, Time};
 use super::super::model::Object;

@@ -1,14 +1,14 @@
-//! The findings: what rules have found in the processes, and what only the whole record tells.
+//! The findings: those that the processes made, and those that only the whole recording shows.
 //!
-//! What belongs here: what calls carry, and what their process tells ([`calls`]), while events are read; then what
-//! follows from the ledger ([`handles`], [`earlier`]), from mappings ([`space`]), from [`mod@descriptors`] and from all ranks together ([`ranks`]), the rows ([`mod@rows`]), and how those of all processes are joined ([`mod@found`])
-//! of all these with their [`objects`]. What does not: what rules are, their sentences, and how they are decided (`src/rules`): what
-//! the record knows for that is told by [`mod@world`].
+//! [`calls`] collects what calls carry and what their process tells, while events are read. Afterwards, findings
+//! follow from the handle table ([`handles`], [`earlier`]), from mappings ([`space`]), from descriptors
+//! ([`mod@descriptors`]), and from all ranks together ([`ranks`]). [`mod@rows`] builds the rows, [`mod@found`] joins
+//! those of all processes, and [`objects`] adds the objects involved. The rules, their sentences, and their decisions
+//! are in `src/rules`; [`mod@world`] supplies the facts that the recording has for them.
 //!
-//! What a process could only infer, because it did not know enough, is judged again when the record knows more. What it
-//! was sure of stands.
+//! A finding that a process could only infer is judged again when the recording knows more. A certain one stays.
 //!
-//! Findings are kept by process, rule, function, result and stack, each with its first one, however many there are.
+//! Findings are kept by process, rule, function, result, and stack, each with its first one, however many there are.
 
 mod calls;
 mod descriptors;

@@ -1,4 +1,4 @@
-//! What findings are about: exports, openings and endings, as the record or the ledger has them.
+//! The objects of findings: exports, opens, and releases, from the recording or the handle table.
 
 use super::super::allocator::Allocators;
 use super::super::collect::{Collected, Identity, identities};

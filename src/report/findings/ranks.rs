@@ -1,4 +1,5 @@
-//! What only all ranks together show: who fails where others succeed, and pairs of devices that went without IPC.
+//! Findings that need all ranks together: functions that fail in some ranks and succeed in others, and pairs of
+//! devices that continued without IPC.
 
 use super::super::ledger::Failing;
 use super::super::model::Uuid;

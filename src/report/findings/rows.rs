@@ -1,5 +1,5 @@
-//! From what was found to rows: each with its severity, its place in words, and what it is about. They are joined in
-//! [`mod@super::found`].
+//! Builds the rows of findings: each with its severity, its place in words, and its objects. [`mod@super::found`]
+//! joins them.
 
 use super::super::collect::Collected;
 use super::super::filter::Filter;

@@ -1,4 +1,5 @@
-//! What processes mapped, and no device could ever use, or not each that might have; and what they wait for, and nobody does.
+//! Findings about virtual memory: mappings that no device, or not every expected device, could access, and waits that
+//! nothing ends.
 
 use super::super::ledger::space::{Apart, Unused};
 use super::super::virtual_memory::{Waiting, Waits};

@@ -1,8 +1,8 @@
-//! What a record knows of the world around a call: its answers to the questions of [`cupeer_rules::decide`].
+//! The facts that a recording has about the world around a call: its answers to [`cupeer_rules::decide`].
 //!
-//! What belongs here: what is known while the events of a process are read ([`AtCall`]): its own doing; and what is known
-//! when all processes have been read ([`Afterwards`]): what others did. What only the driver could have told at the call is
-//! not known.
+//! [`AtCall`] has what is known while the events of a process are read: its own calls. [`Afterwards`] has what is
+//! known after all processes have been read: the calls of others. Facts that only the driver could have supplied at
+//! the call are unknown.
 
 use super::super::ledger::follow::Follower;
 use super::super::ledger::own::Own;

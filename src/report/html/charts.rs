@@ -1,6 +1,6 @@
-//! What the pictures are drawn from, as JSON in the page: numbers and names, in the places of the report's rows.
+//! The data of the charts, as JSON in the page: numbers and names, in the order of the report's rows.
 //!
-//! Moments are nanoseconds since the record began.
+//! Moments are nanoseconds since the start of the recording.
 
 use super::super::model::{ExitKind, Peer, Process, Uuid};
 use super::super::pairs;

@@ -1,4 +1,4 @@
-//! The ledger as the page has it: each handle, or, where there are many, those that are alike as one.
+//! The handle table of the page: one row per handle, or, if there are many, one row per group of similar handles.
 
 use super::super::model::{Handle, State};
 use std::collections::HashMap;

@@ -1,11 +1,11 @@
-//! The report as one page for a browser, that opens offline: what is wrong first, then pictures and tables.
+//! The report as a single HTML file that works offline: problems first, then charts and tables.
 //!
-//! What belongs here: how the page looks, and which part of the model goes where. Sentences are those of the text
-//! ([`super::text`]), so that nothing is said in two ways. What is alike is folded, and long lists end somewhere, so that
-//! the page stays small; how much that is stands beside. Rows are HTML, so that the page says everything without scripts;
-//! scripts draw the pictures from [`charts::Data`], sort and filter.
+//! It defines the layout of the page, and the place of each part of the model. Sentences come from the text report
+//! ([`super::text`]), so that both use the same words. Similar rows are grouped and long lists are cut, so that the
+//! page stays small, and the page states how much it omits. Rows are HTML, so that the page is complete without
+//! scripts; scripts draw the charts from [`charts::Data`], sort, and filter.
 //!
-//! All text of a record is anybody's: maud escapes it, and [`script_data`] what stands in a script.
+//! All text of a recording is untrusted: maud escapes it, and [`script_data`] escapes text in scripts.
 
 mod charts;
 mod ledger;

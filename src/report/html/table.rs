@@ -1,4 +1,4 @@
-//! Tables: columns that can be sorted, rows that can be filtered.
+//! Tables with columns to sort and rows to filter.
 
 use super::super::moments::number;
 use maud::{Markup, html};

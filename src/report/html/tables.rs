@@ -1,4 +1,4 @@
-//! The sections below what is wrong: tables of what the model has, and the text's own sections of what is rare.
+//! The sections below the problems: tables of the model, and the text report's own sections for rare contents.
 
 use super::super::model::{FailureGroup, Handle, Process, State};
 use super::super::moments::{bytes, duration, number};

@@ -1,8 +1,8 @@
-//! The timeline: what each process called and when, as far as a picture shows it.
+//! The timeline: the calls of each process over time, in the resolution of a chart.
 //!
-//! What belongs here: the way through the record, a second time, because bins have a width only when the first and the
-//! last moment are known. Memory follows from the numbers of processes and bins, not from that of calls: the longest
-//! calls of a process are kept one by one, all are counted in bins.
+//! It reads the recording a second time, because bins have a width only after the first and the last moment are known.
+//! The memory depends on the number of processes and bins, not on the number of calls: the longest calls of a process
+//! are kept one by one, and all calls are counted in bins.
 
 use super::super::filter::Filter;
 use super::super::model::Report;

@@ -1,4 +1,4 @@
-//! The head of the page: the digest, what the record is, and what is wrong in full, with stacks.
+//! The head of the page: the summary, the recording, and all problems with stacks.
 
 use super::super::model::{Finding, Place};
 use super::super::text::digest::About;

@@ -1,7 +1,8 @@
-//! What one process did with descriptors: how many it exported and imported under which numbers, and its last export.
+//! Tracks the file descriptors of one process: how many it exported and imported under which numbers, and its last
+//! export.
 //!
-//! A number that is closed comes back, because the system gives the lowest that is free. So numbers tell of descriptors
-//! that nobody closes, although cupeer does not see how descriptors are closed and sent.
+//! The system gives out the lowest free number, so the number of a closed descriptor comes back. So numbers reveal
+//! descriptors that no process closes, although cupeer does not see how descriptors are closed and sent.
 
 use super::super::values;
 use super::{Realm, Site};

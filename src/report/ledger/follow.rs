@@ -1,12 +1,12 @@
-//! From the events of one process to entries of the ledger: what calls give up, and what they take, which is in
-//! [`super::take`].
+//! Turns the events of one process into entries of the handle table: what its calls release, and what they take, which
+//! is in [`super::take`].
 //!
-//! Calls come in the order in which they began. What a call takes (a handle, a mapping) it has when it returns;
-//! what it gives up it no longer has when it begins. So calls that take wait until one comes that began after
-//! they had returned, and calls that give up count at once: an address that one thread closes and another gets
-//! anew in the meantime stays apart. What a call gives up although nobody has it was taken by one that waits: processors do not
-//! read their counters in the order of the program, so that the end of the one can be later than the begin of the other, which
-//! another thread makes with what the first has returned.
+//! Calls are read in the order in which they began. A process has what a call takes (a handle, a mapping) when the
+//! call returns, and no longer has what a call releases when that call begins. So calls that take wait until a call
+//! comes that began after they returned, and calls that release count at once. An address that one thread closes and
+//! another receives anew in between stays separate. If a call releases something that the process does not have, a
+//! waiting call took it: processors do not read their counters in program order, so the end of one call can be later
+//! than the start of another that uses its result.
 
 use super::super::faults::is_done_all_the_same;
 use super::super::model::Uuid;

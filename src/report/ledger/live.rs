@@ -1,9 +1,8 @@
-//! What the live table adds to the ledger.
+//! Adds the live table to the handle table.
 //!
-//! A process that keeps only its last events has forgotten most of what it exported and opened. What of that is
-//! still open stands in the table, so that for such a process the table decides what is open. Where all events
-//! were kept they decide alone: the table's word that something was freed while others had it open counts openers that
-//! were dead by then, and the events tell them apart.
+//! A process that keeps only its last events lost most of what it exported and opened. The live table has the part
+//! that is still open, so for such a process it decides what is open. If all events were kept, they decide alone: the
+//! live table counts openers that had ended as openers at a free, and the events tell them apart.
 
 use super::super::model::Uuid;
 use super::super::places::Stack;

@@ -1,10 +1,11 @@
-//! The ledger of handles: who exported each, who opened it, and how that ended.
+//! The handle table: the exporter of each handle, its openers, and its end.
 //!
-//! What belongs here: the entries, joined across processes by the fingerprint of the handle. How events become
-//! entries is in [`follow`], what the live table adds in [`live`], and what entries mean once all processes have
-//! been read in [`settle`]. What each process did with descriptors is in [`mod@descriptors`].
+//! It contains the entries, joined across processes by the fingerprint of the handle. [`follow`] builds entries from
+//! events, [`live`] adds the live table, and [`settle`] decides what entries mean after all processes have been read.
+//! [`mod@descriptors`] tracks the descriptors of each process.
 //!
-//! The ledger needs memory for each distinct handle and each process that opened it, however often it did.
+//! The memory is proportional to the number of distinct handles and of processes that opened each, however often they
+//! did.
 
 pub mod descriptors;
 pub mod follow;

@@ -1,5 +1,5 @@
-//! What a process has done so far, beside what it has open: what it has closed, which contexts it has ended, where it has
-//! switched access on. For the rules about its next call.
+//! Tracks what a process has closed, which contexts it destroyed, and where it enabled access, for the rules about its
+//! next call.
 
 use super::super::values::Ending;
 use super::Ledger;

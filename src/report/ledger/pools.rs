@@ -1,4 +1,4 @@
-//! What a process has of memory pools, for the rules about its next call.
+//! Tracks the memory pools of a process, for the rules about its next call.
 
 use super::super::faults::is_done_all_the_same;
 use super::super::findings::judged;

@@ -1,4 +1,4 @@
-//! What the entries of the ledger mean, once all processes have been read.
+//! Decides what the entries of the handle table mean after all processes have been read.
 
 use super::super::model::{Allocator, FailedOpen, Fingerprint, Handle, Open, Proc, State, Unknown};
 use super::super::results;

@@ -1,5 +1,5 @@
-//! What a process has of virtual memory, for the rules about its next call, and which of its mappings nobody could use, or
-//! not those to whom it had given access to the device.
+//! Tracks the virtual memory of a process, for the rules about its next call, and the mappings that no device, or not
+//! every device with peer access, could use.
 
 use super::super::faults::is_done_all_the_same;
 use super::super::findings::judged;

@@ -1,4 +1,4 @@
-//! What calls take (handles that they export, mappings that they open), once they have returned.
+//! Handles that calls export and mappings that they open, added when the calls have returned.
 
 use super::super::model::Uuid;
 use super::follow::{Follower, OwnHandle};

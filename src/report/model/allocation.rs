@@ -1,4 +1,4 @@
-//! Virtual memory: what processes allocated, imported and mapped, and what they keep alive.
+//! Virtual memory: the memory that processes allocated, imported, and mapped, and the memory that they keep alive.
 
 use super::{
     Fingerprint, Proc, Uuid,

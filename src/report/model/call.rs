@@ -1,4 +1,4 @@
-//! Calls: sums over functions, failures, and the places that they came from.
+//! Calls: sums by function, failures, and callers.
 
 use super::{
     Codes, Proc,

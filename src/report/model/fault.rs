@@ -1,4 +1,4 @@
-//! Fault plans: what each rule did.
+//! Fault plans: the effects of each fault.
 
 use super::Proc;
 use super::word::{self, Word};

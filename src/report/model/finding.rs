@@ -1,4 +1,4 @@
-//! Findings: which rule, where, why, and what it is about.
+//! Findings: their rule, place, reason, and objects.
 
 use super::call::{Hexadecimal, hexadecimal, of_address};
 use super::{

@@ -1,4 +1,4 @@
-//! Handles: who exported them, who opened them, and how that ended.
+//! Handles: their exporters, their openers, and their ends.
 
 use super::{
     Codes, Place, Proc, Unknown, Uuid,

@@ -1,7 +1,7 @@
-//! What a report is: plain data, of which each form (text, JSON, a comparison) shows its part.
+//! The model of a report: plain data, of which each form (text, JSON, a comparison) shows a part.
 //!
-//! What belongs here: the rows, named as JSON has them (`docs/report.schema.json`), and where their values come
-//! from. What does not: how they are found (`collect` and what it calls), and how they look.
+//! It contains the rows, named as in JSON (`docs/report.schema.json`). `collect` and the modules that it calls compute
+//! them.
 
 mod allocation;
 mod call;

@@ -1,4 +1,4 @@
-//! Devices, and what processes did from one to another.
+//! Devices, and the access of processes from one to another.
 
 use super::{Codes, Proc, Unknown, word};
 use schemars::JsonSchema;

@@ -1,4 +1,5 @@
-//! Memory pools: who made, exported and imported them, and who may use their memory.
+//! Memory pools: the processes that created, exported, and imported them, and the devices that may access their
+//! memory.
 
 use super::{
     Access, Fingerprint, Proc, Uuid, Where,

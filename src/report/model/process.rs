@@ -1,4 +1,4 @@
-//! The processes of a record, their devices, and which of their calls escaped.
+//! The processes of a recording, their devices, and their calls that bypassed cupeer.
 
 use super::{
     Place, Proc, RuntimeCall, Unknown, Uuid,

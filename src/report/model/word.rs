@@ -1,4 +1,5 @@
-//! Words of which programs have the text: of a report that is read from a file, they are looked up, or kept for good.
+//! Words that the program's own text contains. When a report is read from a file, they are looked up, or kept
+//! permanently.
 
 use serde::{Deserialize, Deserializer};
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,8 +1,7 @@
-//! The ledger of memory pools: which pools processes have, whose they are, and which devices were given access.
+//! The table of memory pools: the pools of each process, their owners, and the devices that may access them.
 //!
-//! What belongs here: what one process has, as its calls say. What a call makes of a pool is decided where the rules are
-//! ([`cupeer_rules::decide::Pools`]); what became of each handle and pointer is in [`super::ledger`]. The rows are in
-//! [`rows`].
+//! It contains the pools of one process, as its calls show. [`cupeer_rules::decide::Pools`] decides the effect of a
+//! call on a pool, [`super::ledger`] tracks the handles and pointers, and [`rows`] builds the rows.
 
 mod rows;
 

@@ -1,4 +1,4 @@
-//! The rows about memory pools: of all that processes shared, or gave devices access to.
+//! The rows about memory pools: all pools that processes shared or let other devices access.
 
 use super::super::ledger::Realm;
 use super::super::ledger::settle::Fate;

@@ -1,7 +1,7 @@
-//! The file of what is kept: compressed JSON, so that any tool can read it, with a name and a version before all else.
+//! The reduced file: compressed JSON that any tool can read, with a name and a version at its start.
 //!
-//! It may come from anybody. What it says is looked through before it is used: nothing in it makes us ask for more memory than
-//! its text has, or look for a process that it does not have.
+//! The file is untrusted, and is checked before it is used: no content makes us request more memory than its text has,
+//! or look for a process that it does not contain.
 
 use super::Reduced;
 use anyhow::{Context, Result, anyhow, ensure};

@@ -1,4 +1,4 @@
-//! From what is kept of all processes of a job to its report.
+//! Builds the report of a job from the reduced data of all its processes.
 
 use super::super::callers;
 use super::super::filter::Filter;

@@ -1,4 +1,4 @@
-//! What is left out of a reduced file, and counted: handles of which there is nothing to tell.
+//! Counts the handles that a reduced file omits because they have nothing to report.
 
 use super::super::model::{Handle, State};
 use super::Reduced;

@@ -1,7 +1,7 @@
-//! Two parts of a job as one.
+//! Merges two parts of a job.
 //!
-//! The processes of the second come behind those of the first, as they would have been read. Nothing is decided here: rows
-//! that are about one process stay what they are, and sums are added up.
+//! The processes of the second part follow those of the first, as if they had been read together. Nothing is decided
+//! here: rows about one process stay unchanged, and sums are added.
 
 use super::super::functions::FunctionSum;
 use super::super::model::{Allocations, FailureGroup, Fault, MOST_PROCS, Proc, Record, Unnamed};

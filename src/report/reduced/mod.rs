@@ -1,12 +1,12 @@
-//! What is kept of some processes of a job, in place of their events: enough to be put together with that of others, and to
-//! give the report that all their records would.
+//! Reduced data of some processes of a job, in place of their events. It can be merged with that of others, and gives
+//! the report that all their recordings would give.
 //!
-//! What belongs here: what a reduced file has ([`Reduced`]), how two are put together ([`mod@merge`]), how they become a report
-//! ([`mod@finish`]), what is left out ([`mod@fold`]), and the file ([`mod@file`]). What does not: how it is found, which is everybody else's; a record that is
-//! reported on goes the same way, as the only part of its job.
+//! [`Reduced`] is the data; [`mod@merge`] merges two, [`mod@finish`] builds the report, [`mod@fold`] counts what is
+//! omitted, and [`mod@file`] reads and writes the file. The other modules compute the data; a recording that is
+//! reported directly takes the same path, as the only part of its job.
 //!
-//! Its rows are those of the report, so nobody has to learn a second form. Where rows are sums over processes, they are kept so
-//! that they can be added up once more; where rows follow from all processes together, what they follow from is kept.
+//! Its rows are those of the report, so that there is one form. Rows that are sums over processes are kept in a form
+//! that can be added again; for rows that follow from all processes together, their inputs are kept.
 
 pub mod file;
 mod finish;

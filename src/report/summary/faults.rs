@@ -1,6 +1,6 @@
-//! What fault plans did in a run: a line per rule, those that did nothing first.
+//! The fault plans of a run: one line per fault, those that did nothing first.
 //!
-//! What belongs here: the sentences. Where counts come from is [`super::super::faults`]' and the launcher's.
+//! [`super::super::faults`] and the launcher supply the counts.
 
 use super::super::faults::DENY;
 use super::super::model::Fault;

@@ -1,4 +1,4 @@
-//! What rules found, a line per kind, over all ranks.
+//! The findings of a run: one line per kind, over all ranks.
 
 use super::super::kinds;
 use super::super::model::{Place, Process, Report};

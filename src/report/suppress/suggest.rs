@@ -1,4 +1,4 @@
-//! A file of suppressions that means the findings of a record, and no others of it.
+//! Writes a file of suppressions that matches exactly the findings of a recording.
 
 use super::super::model::{Finding, Process, Report};
 use super::super::terminal::clean;

@@ -1,4 +1,4 @@
-//! From the names that the linker has to those that programmers wrote.
+//! Converts the linker's names to those in the source code.
 
 use cpp_demangle::{BorrowedSymbol, DemangleOptions, ParseOptions};
 use std::fmt::{self, Write};

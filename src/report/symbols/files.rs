@@ -1,10 +1,10 @@
-//! Which files tell of a library: its own, and those that its debugging information is kept in apart from it.
+//! Finds the files that describe a library: its own, and separate files with its debugging information.
 //!
-//! What belongs here: where such files lie, as gdb looks for them, and what of each counts. What does not: how they are read
-//! ([`table`], [`super::lines`]), and what is kept of it ([`super`]).
+//! The files are searched in the same places as gdb does. [`table`] and [`super::lines`] read them, and [`super`]
+//! keeps the results.
 //!
-//! A name that may be wrong is worse than none. A file counts where it has the build id that was recorded. One
-//! without a build id counts only on the host of the record, and where it is older than the record.
+//! A name that may be wrong is worse than none. A file counts if it has the recorded build id. A file without a build
+//! id counts only on the host of the recording, and only if it is older than the recording.
 
 use super::is_libc;
 use super::limited::{Limited, MOST_OF_HEADERS};

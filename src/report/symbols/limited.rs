@@ -1,5 +1,5 @@
-//! An ELF file of which only so much is read: its headers can claim any size, also one that a sparse file has without taking a
-//! byte of the disk.
+//! An ELF file of which only a limited amount is read, because its headers can claim any size, including one that a
+//! sparse file has without using the disk.
 
 use object::read::{ReadCache, ReadRef};
 use std::cell::Cell;

@@ -1,10 +1,12 @@
-//! The lines of source of one ELF file, from its DWARF: which functions were inlined at an address, and where each stands.
+//! The lines of source of one ELF file, from its DWARF: the functions that were inlined at an address, and the line of
+//! each.
 //!
-//! What belongs here: reading and asking the debugging information of a file. What does not: which files count, which is
-//! [`super::files`]'s, and functions without debugging information, which are [`super::table`]'s.
+//! It reads the debugging information of a file. [`super::files`] selects the files, and [`super::table`] handles
+//! functions without debugging information.
 //!
 //! Sections are read, not mapped, because truncating a mapped file would kill us. Those of the largest libraries have
-//! gigabytes, most of which no address leads to: beyond a limit, only the units that are asked for are read ([`super::units`]).
+//! gigabytes, most of which no address needs: beyond a limit, only the units that are needed are read
+//! ([`super::units`]).
 
 use super::limited::{Limited, MOST_OF_HEADERS};
 use super::units::Units;

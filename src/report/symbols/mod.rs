@@ -1,8 +1,8 @@
-//! Names for addresses: the function of a library that a call came from, found when the record is read.
+//! Names for addresses: the function of a library that a call came from, found when the recording is read.
 //!
-//! What belongs here: what is known of libraries, and for how long: only so much is kept in memory, and only so much time
-//! goes into lines. What does not: which files count for a library ([`files`]), how an ELF file is read ([`table`],
-//! [`lines`], [`units`]), and the names that a packed record brings ([`packed`]).
+//! It limits the memory for what is known of libraries, and the time that lines take. [`files`] selects the files of a
+//! library, [`table`], [`lines`], and [`units`] read an ELF file, and [`packed`] has the names that a packed recording
+//! brings.
 
 mod demangle;
 mod files;

@@ -1,9 +1,9 @@
-//! The file `symbols.json` of a packed record: names that were found where it was recorded.
+//! The file `symbols.json` of a packed recording: names that were found where it was recorded.
 //!
-//! It is an object. Its keys are libraries, each by its build id in hexadecimal digits, or by its path where it has
-//! none; its values are arrays of `[place, "function", offset, [["function", "file", line], ...]]`: the place is the return
-//! address as the file of the library has it, and the offset how far behind the start of the function that is. The lines of
-//! source are not there where they are not known.
+//! It is an object. Each key is a library: its build id in hexadecimal digits, or its path if it has none. Each value
+//! is an array of `[place, "function", offset, [["function", "file", line], ...]]`: the place is the return address as
+//! in the file of the library, and the offset is the distance from the start of the function. The lines of source are
+//! omitted if they are unknown.
 
 use super::{SourceLine, Symbol};
 use anyhow::Result;

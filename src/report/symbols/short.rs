@@ -1,4 +1,4 @@
-//! Readable names of functions in the width that a table has for them.
+//! Shortens names of functions to the width of a table, and keeps them readable.
 
 /// What stands for what was left out.
 const LEFT_OUT: char = '…';

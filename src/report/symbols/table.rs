@@ -1,8 +1,8 @@
-//! The functions of one ELF file, in the order of their addresses.
+//! The functions of one ELF file, ordered by address.
 //!
-//! What belongs here: which of a file's symbols an address lies in. Files are as large as libtorch_cuda.so, with a
-//! million functions and a hundred megabytes of names: names are read when they are asked for. Files are read, not
-//! mapped, because truncating a mapped file would kill us.
+//! It finds the symbol that contains an address. Files can be as large as libtorch_cuda.so, with a million functions
+//! and a hundred megabytes of names: names are read when they are needed. Files are read, not mapped, because
+//! truncating a mapped file would kill us.
 
 use super::limited::{Limited, MOST_OF_HEADERS, MOST_OF_SYMBOLS};
 use cupeer_record::plain::{self, Links};

@@ -1,4 +1,4 @@
-//! What is named, and what must not be.
+//! Tests of the names that are found, and of those that must not be.
 
 mod lines;
 mod sizes;

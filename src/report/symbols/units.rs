@@ -1,10 +1,10 @@
-//! The debugging information of a file that has more of it than is read whole: of its units, only those that are asked for.
+//! Reads single units of a file whose debugging information is too large to be read as a whole.
 //!
-//! What belongs here: which unit an address lies in, by `.debug_aranges` and, where that is silent, by the ranges that the unit
-//! itself names; and reading one unit. What does not: what a unit then answers, which is [`super::lines`]'s.
+//! It finds the unit of an address by `.debug_aranges`, or else by the ranges that the unit itself has, and reads it.
+//! [`super::lines`] queries the unit.
 //!
-//! Each unit is read as if it were the only one. What it refers to in another one, as after link-time optimization, is unknown:
-//! the name of a function, not its line.
+//! Each unit is read as if it were the only one. References to another unit, as after link-time optimization, are
+//! unknown: the name of a function is missing, not its line.
 
 use super::SourceLine;
 use super::lines::{Reader, Sections, Without, lines_at, unreadable};

@@ -1,4 +1,4 @@
-//! Calls with their stacks: failures in order of time, and what was opened and not closed.
+//! Calls with their stacks: failures in the order of time, and open calls without a close.
 
 use super::super::model::{Failure, FailureGroup, Leak, Place, RuntimeCall, Unnamed};
 use super::super::moments::{bytes, duration, number};

@@ -1,5 +1,5 @@
-//! The digest, with which a report opens: what is wrong in a few lines, a problem each, causes before consequences, and
-//! which commands show more. That nothing is wrong, where that is so.
+//! The summary at the start of a report: one line per problem, causes before consequences, and the commands that show
+//! more; or that there are no problems.
 
 use super::super::kinds::{self, first_clause};
 use super::super::looked;

@@ -1,4 +1,4 @@
-//! How processes ended: in a word, in a sentence, and which of them did not end well.
+//! The ends of processes: in one word, in a sentence, and which processes ended abnormally.
 
 use super::super::model::{Exit, ExitKind, Handle, Process, Started};
 use super::super::moments::{bytes, number};

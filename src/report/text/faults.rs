@@ -1,4 +1,4 @@
-//! What fault plans did: what they caused, and a row for each rule.
+//! Fault plans: their effects, and one row per fault.
 
 use super::super::faults::DENY;
 use super::super::model::{FailureGroup, Fault, FaultHit, Handle, Pending, Process, State};

@@ -1,4 +1,4 @@
-//! What rules have found: a paragraph each, and notes in a line.
+//! Findings: one paragraph each, and one line per note.
 
 use super::super::findings::is_explanation;
 use super::super::model::{Finding, Object};

@@ -1,4 +1,4 @@
-//! The head: which record it is, where, when, how much, and what is missing of it.
+//! The head: the recording, its place, time, and size, and what is missing from it.
 
 use super::super::model::{Exit, ExitKind, Process, Quiet, Record};
 use super::super::moments::{date, duration, number};

@@ -1,6 +1,7 @@
-//! The peer matrix as a picture: a row for each device that accesses, a column for each whose memory is accessed.
+//! The peer matrix as a text chart: a row for each device that accesses, a column for each device whose memory is
+//! accessed.
 //!
-//! What belongs here: what fits into two letters. The table of pairs, which follows, has the rest.
+//! A cell has two letters. The table of pairs, which follows, has the details.
 
 use super::super::model::{Peer, Uuid};
 use super::super::pairs;

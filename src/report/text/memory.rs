@@ -1,7 +1,7 @@
-//! Virtual memory: what each process has of each device, and what is kept alive for others.
+//! Virtual memory: the memory of each process per device, and the memory that is kept alive for others.
 //!
-//! What belongs here: sums, and a sentence for each process that keeps something. Single allocations are in the JSON form,
-//! and here where all rows are asked for.
+//! It shows sums, and a sentence for each process that keeps memory alive. Single allocations are in the JSON form,
+//! and here if all rows are requested.
 
 use super::super::model::{Allocation, DeviceMemory, Kept, Multicast, Proc, Where};
 use super::super::moments::{bytes, duration, number};

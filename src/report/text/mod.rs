@@ -1,6 +1,6 @@
-//! The report for people: first what is wrong in short, then which record it is, what is wrong in full, and tables.
+//! The report as text: a short list of problems, the recording, all problems in full, and tables.
 //!
-//! What belongs here: how a report looks on a terminal. All of it is in the JSON form as well.
+//! It defines the layout on a terminal. The JSON form has the same contents.
 
 pub(crate) mod calls;
 pub(crate) mod digest;

@@ -1,4 +1,4 @@
-//! The names of processes, devices and results in text: short, and still distinct.
+//! The names of processes, devices, and results in text: short, but distinct.
 
 pub use crate::terminal::clean;
 

@@ -1,4 +1,4 @@
-//! Handles whose exporter is not in the record: it ran under another `cupeer run`, or without cupeer.
+//! Handles whose exporter is not in the recording: it ran under another `cupeer run`, or without cupeer.
 
 use super::super::model::Handle;
 use super::View;

@@ -1,4 +1,4 @@
-//! The table of processes, in which those that are alike share a row, and the variables below it.
+//! The table of processes, in which similar processes share a row, and the variables below it.
 
 use super::super::model::Process;
 use super::super::moments::number;

@@ -1,4 +1,4 @@
-//! What is suppressed: how many findings, by which file, and which entries mean nothing here.
+//! Suppressed findings: how many, by which file, and which entries match nothing.
 
 use super::super::model::{Finding, Suppression};
 use super::View;

@@ -1,4 +1,4 @@
-//! The tables: functions, devices, handles, pairs of devices, and escapes.
+//! The tables: functions, devices, handles, pairs of devices, and bypasses.
 
 use super::super::model::{Codes, Device, Handle, Open, Peer, Process, State};
 use super::super::moments::{bytes, duration, number};

@@ -1,4 +1,4 @@
-//! What is wrong, worst first: a line or a few each, and where to look further.
+//! The problems, worst first: a line or a few each, and where to find more.
 
 use super::super::model::{
     ExitKind, FailedOpen, Failure, FailureGroup, Finding, Handle, Peer, Pending, Place, Proc, Process, State,

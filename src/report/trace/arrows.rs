@@ -1,7 +1,7 @@
-//! The arrows: from the export of a handle to its opening, and from there to its closing.
+//! The arrows from the export of a handle to its open, and from there to its close.
 //!
-//! Each opening has an arrow of its own, whose number comes from the fingerprint of the handle: the first opening of
-//! a handle has the fingerprint itself.
+//! Each open has an arrow of its own, whose number comes from the fingerprint of the handle: the first open of a
+//! handle has the fingerprint itself.
 
 use super::super::ledger::{Exported, Ledger, Realm};
 use super::super::values;

@@ -1,8 +1,8 @@
-//! The record as a trace for ui.perfetto.dev, in Chrome's trace event format: a track for each thread, a slice for
-//! each call, arrows from the export of a handle to its opening and its closing, across processes.
+//! The recording as a trace for ui.perfetto.dev, in Chrome's trace event format: a track for each thread, a slice for
+//! each call, and arrows from the export of a handle to its open and its close, across processes.
 //!
-//! What belongs here: the way through the record, a second time, because an arrow begins where the ledger has found
-//! that a handle came from. Nothing is kept but what is open.
+//! It reads the recording a second time, because an arrow begins at the place that the handle table found. Only open
+//! objects are kept in memory.
 
 mod arrows;
 mod tracks;

@@ -1,4 +1,4 @@
-//! The tracks: which numbers processes and threads have in the trace, and what they are called.
+//! The tracks: the numbers and names of processes and threads in the trace.
 
 use super::writer::{Track, Writer};
 use cupeer_record::{Job, Process};

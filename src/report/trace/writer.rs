@@ -1,7 +1,7 @@
-//! Writes trace events, one a line, as soon as they are known.
+//! Writes trace events, one per line, as soon as they are known.
 //!
-//! Times are microseconds since the record began, with three digits for the nanoseconds: a viewer that reads them
-//! as floating-point numbers then loses none.
+//! Times are microseconds since the start of the recording, with three digits for the nanoseconds, so that a viewer
+//! that reads them as floating-point numbers loses none.
 
 use super::super::faults;
 use cupeer_record::{Call, Outcome};

@@ -1,7 +1,8 @@
-//! From the calls of one process to what it has.
+//! Turns the calls of one process into its virtual memory.
 //!
-//! As in the ledger of handles, what a call takes the process has when it returns, and what it gives up it no longer has
-//! when it begins: a handle that one thread releases and another gets anew in the meantime stays apart.
+//! As in the handle table, a process has what a call takes when the call returns, and no longer has what a call
+//! releases when that call begins. A handle that one thread releases and another receives anew in between stays
+//! separate.
 
 use super::super::faults::is_done_all_the_same;
 use super::super::model::Uuid;

@@ -1,6 +1,4 @@
-//! Whose allocations imports are, across processes; and what they keep alive.
-//!
-//! What belongs here: what follows from what all processes have together. What does not: how it is reported.
+//! Finds the allocations behind imports across processes, and the memory that imports keep alive.
 
 use super::super::ledger::Realm;
 use super::super::ledger::settle::Fate;

@@ -1,11 +1,11 @@
-//! The ledger of virtual memory: which allocations processes have, where they have mapped them, and which devices have
-//! access.
+//! The table of virtual memory: the allocations of each process, their mappings, and the devices that may access them.
 //!
-//! What belongs here: what one process has, in [`space`], as its calls say, in [`follow`]; whose allocations imports are,
-//! and what they keep alive, in [`join`]; multicast objects, in [`teams`]; and how that is reported, in [`rows`]. What became of each handle is in
-//! [`super::ledger`], for allocations as for all that is shared.
+//! [`space`] has the memory of one process, [`follow`] builds it from calls, [`join`] joins imports with their
+//! allocations, [`teams`] tracks multicast objects, and [`rows`] builds the rows. [`super::ledger`] tracks the handles
+//! of allocations, as of all shared objects.
 //!
-//! It needs memory for what processes have at one time, and for each allocation that was exported or imported.
+//! The memory is proportional to what processes have at one time, and to the number of allocations that were exported
+//! or imported.
 
 mod follow;
 mod join;

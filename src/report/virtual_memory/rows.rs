@@ -1,7 +1,7 @@
 //! The rows about virtual memory.
 //!
-//! What belongs here: sums for each process and device, and the choice of single allocations. A job has thousands of
-//! these; what matters is what others keep alive, and what is large.
+//! It builds sums for each process and device, and selects single allocations. A job has thousands of them; those that
+//! others keep alive and large ones matter.
 
 use super::super::ledger::settle::Fate;
 use super::super::model::{

@@ -1,7 +1,6 @@
-//! What one process has: allocations by their handles, reserved addresses, and what is mapped where.
+//! Tracks the memory of one process: allocations by their handles, reserved addresses, and mappings.
 //!
-//! What belongs here: the books of one process, and what each step does to them. What does not: how calls are read, and
-//! what other processes have.
+//! It changes one step at a time. `follow` reads the calls; memory of other processes is not tracked.
 
 use super::super::model::Uuid;
 use super::teams::{Bound, Team};

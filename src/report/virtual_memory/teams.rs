@@ -1,4 +1,5 @@
-//! Multicast objects: which devices were to join and which did, what is bound, and who has them, across processes.
+//! Multicast objects across processes: the number of devices each was created for, its devices, its bound memory, and
+//! its holders.
 
 use super::super::ledger::Site;
 use super::super::ledger::settle::Fate;

@@ -1,4 +1,4 @@
-//! Rules that the arguments, the thread and the process decide.
+//! Rules that depend on the arguments, the thread, and the process.
 
 use super::{Judge, Verdict, World};
 use crate::Confidence;

@@ -1,4 +1,4 @@
-//! Rules about the handle that is opened, for calls that failed.
+//! Rules about the handle that a failed call tried to open.
 
 use super::world::word;
 use super::{Export, Judge, Life, Node, Verdict, World};

@@ -1,4 +1,4 @@
-//! Rules about multicast objects, for calls that failed.
+//! Rules about multicast objects in failed calls.
 
 use super::{Allocation, Judge, Verdict, World};
 use crate::Confidence;

@@ -1,4 +1,4 @@
-//! Rules about access between contexts, for calls that failed.
+//! Rules about access between contexts in failed calls.
 
 use super::{Judge, Verdict, World};
 use crate::Confidence;

@@ -1,4 +1,4 @@
-//! Rules about what is exported, closed and freed, for calls that failed.
+//! Rules about objects that a failed call tried to export, close, or free.
 
 use super::{Closed, Judge, Opening, Pointer, Verdict, World};
 use crate::Confidence;

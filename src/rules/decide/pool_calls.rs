@@ -1,4 +1,4 @@
-//! Rules about memory pools, for calls that failed.
+//! Rules about memory pools in failed calls.
 
 use super::pools::Origin;
 use super::{Judge, Verdict, World};

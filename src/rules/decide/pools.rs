@@ -1,7 +1,8 @@
-//! What a process has of memory pools: its own, those that it has imported, and the pointers of these, as its own calls tell.
+//! Tracks the memory pools of one process from its own calls: its own pools, its imported pools, and pointers into
+//! these.
 //!
-//! What belongs here: what each call makes of them, for the library, which keeps as many as it has room for, and for the
-//! report. What does not: what follows from that for a call ([`super::pool_calls`]), and what other processes have.
+//! The library uses it with a fixed number of entries, and the report without a limit. [`super::pool_calls`] draws the
+//! conclusions for a call. Pools of other processes are not tracked.
 
 use super::Call;
 use super::space::Places;

@@ -1,7 +1,7 @@
-//! What a process has of virtual memory: its allocations and its mappings, as its own calls tell.
+//! Tracks the virtual memory of one process from its own calls: its allocations and its mappings.
 //!
-//! What belongs here: what each call makes of them, for the library, which keeps as many as it has room for, and for the
-//! report. What does not: what follows from that for a call ([`super::vmm`]), and what other processes have.
+//! The library uses it with a fixed number of entries, and the report without a limit. [`super::vmm`] draws the
+//! conclusions for a call. Memory of other processes is not tracked.
 
 use super::Call;
 use cupeer_spec::effect::{Effect, End, Grant, Joined, Made, Named, Object, Shared};

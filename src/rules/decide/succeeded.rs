@@ -1,4 +1,4 @@
-//! Rules about calls that succeeded: what is undefined, what works by chance, what is worth knowing.
+//! Rules about successful calls: undefined effects, results that depend on chance, and facts worth knowing.
 
 use super::{Export, FreedBefore, Importers, Judge, Openers, Verdict, World, peers::PEER};
 use crate::Confidence;

@@ -1,4 +1,4 @@
-//! Rules about virtual memory, for calls that failed.
+//! Rules about virtual memory in failed calls.
 
 use super::{Judge, Mapping, Verdict, World};
 use crate::Confidence;

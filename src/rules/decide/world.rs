@@ -1,4 +1,4 @@
-//! What is known of the world around a call: told by whoever asks for a decision.
+//! The facts about the world around a call, supplied by the caller that asks for a decision.
 
 use super::{Allocation, Mapping, Pool};
 use crate::reason::{Ago, Device, Process};

@@ -1,4 +1,4 @@
-//! What is noted of the driver, and of calls that fail without a broken rule.
+//! Notes about the driver, and about calls that fail without a broken rule.
 
 macro_rules! driver_rules {
     ($next:ident $($rest:ident)* ; $($before:tt)*) => { $next! { $($rest)* ; $($before)*

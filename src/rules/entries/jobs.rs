@@ -1,4 +1,4 @@
-//! Rules about what processes do to each other over time.
+//! Rules about the effects of processes on each other over time.
 
 macro_rules! job_rules {
     ($next:ident $($rest:ident)* ; $($before:tt)*) => { $next! { $($rest)* ; $($before)*

@@ -1,4 +1,4 @@
-//! Rules about multicast objects. All rest on the documentation: nobody has tried what a real driver answers.
+//! Rules about multicast objects. Their source is only the documentation: they were never compared with a real driver.
 
 macro_rules! multicast_rules {
     ($next:ident $($rest:ident)* ; $($before:tt)*) => { $next! { $($rest)* ; $($before)*

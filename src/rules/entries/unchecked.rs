@@ -1,4 +1,4 @@
-//! Rules that are not checked, and why.
+//! Rules that cupeer does not check, with the reasons.
 
 macro_rules! unchecked_rules {
     ($next:ident $($rest:ident)* ; $($before:tt)*) => { $next! { $($rest)* ; $($before)*

@@ -1,5 +1,4 @@
-//! The values in the sentences of [`super`], as people know them: devices, processes, handles, times, sizes, and kinds of
-//! memory.
+//! The values in the sentences of [`super`]: devices, processes, handles, times, sizes, and kinds of memory.
 
 use crate::Rule;
 use core::fmt::{self, Display, Formatter};

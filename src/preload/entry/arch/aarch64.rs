@@ -1,4 +1,4 @@
-//! AArch64: the caller's address comes in x30, and x9 to x17 hold no argument.
+//! AArch64: x30 holds the caller's address, and x9 to x17 hold no argument.
 
 use crate::sys::arch::{DEFERRED, common_asm, pthread_setcanceltype};
 #[cfg(doc)]

@@ -1,4 +1,4 @@
-//! x86-64: the caller's address lies on the stack, and rax, r10 and r11 hold no argument.
+//! x86-64: the stack holds the caller's address, and rax, r10, and r11 hold no argument.
 
 use crate::sys::arch::{DEFERRED, common_asm, pthread_setcanceltype};
 #[cfg(doc)]

@@ -1,7 +1,6 @@
-//! Ranges that are open: their names, for the marks at their ends, which NVTX is not told again.
+//! Tracks the names of open NVTX ranges for the marks at their ends, because NVTX does not repeat the name.
 //!
-//! What belongs here: which range ends where a thread leaves its innermost one, or the program ends one by its number. What
-//! does not: how NVTX says so.
+//! A thread leaves its innermost range, or the program ends a range by its number.
 
 use crate::sys::arch::thread;
 use crate::sys::book::Book;

@@ -1,4 +1,4 @@
-//! Which device something is: what CUDA numbers and what NVML hands out, by UUID and PCI address. Each is asked once.
+//! Maps the device numbers of CUDA and the handles of NVML to UUIDs and PCI addresses. Each device is queried once.
 
 use super::nvml::ask;
 use crate::driver::questions;

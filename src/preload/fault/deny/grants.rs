@@ -1,5 +1,5 @@
-//! Access to virtual memory, and to pools, that devices are given: the driver tells whose memory it is, or else the live
-//! table; of a pool, who has made it.
+//! Decides about access to virtual memory and to pools. The device of the memory comes from the driver or else from
+//! the live table; the device of a pool comes from its creator.
 
 use super::{Denied, devices, pairs, refused};
 use crate::driver::pools;

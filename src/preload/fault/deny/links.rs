@@ -1,8 +1,8 @@
-//! The NVLinks of devices: which are hidden, and which of NVML's many values are about them.
+//! Decides which NVLinks of a device are hidden, and which of NVML's many values are about them.
 //!
-//! A link between two devices is hidden where that pair is denied. A link to a switch leads to all devices: it is hidden
-//! where its device is part of any denied pair, because libraries take a link that is there for a way to everybody, and
-//! stop where a pair has no access over it.
+//! A link between two devices is hidden if that pair is denied. A link to a switch leads to all devices: it is hidden
+//! if its device is part of any denied pair, because libraries take a visible link for a path to every device, and
+//! stop if a pair has no access over it.
 
 use super::nvml::ask;
 use super::{devices, pairs};

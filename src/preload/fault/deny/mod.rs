@@ -1,12 +1,13 @@
-//! Denial: pairs of devices that appear unreachable, consistently for every question and every attempt, and contexts
-//! that can have only a number of peers.
+//! Denial: makes pairs of devices appear unreachable, consistently for every query and every attempt, and limits the
+//! number of peers of a context.
 //!
-//! What belongs here: which calls are examined, and what becomes of each. `devices` finds out which devices they are
-//! about; `opens` is about handles of other processes, `grants` about access to virtual memory and to pools, `multicast` about
-//! what reaches it without, `peers` counts the peers of contexts, `nvml` and `links` are what NVML says.
+//! This module decides which calls are examined and what happens to each. `devices` finds the devices of a call;
+//! `opens` handles handles of other processes; `grants` handles access to virtual memory and to pools; `multicast`
+//! handles objects that reach memory without such access; `peers` counts the peers of contexts; `nvml` and `links`
+//! handle NVML.
 //!
-//! An unknown device is not denied anything: the driver answers. Nothing is asked of a library that the program has not
-//! called, and only what never changes is kept about a device, so that a forked child can go on with it.
+//! Invariants: an unknown device is never denied, so the driver decides. No library that the program has not called is
+//! queried. Only facts that never change are kept about a device, so that a forked child can continue to use them.
 
 mod devices;
 mod grants;

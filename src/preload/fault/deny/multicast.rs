@@ -1,4 +1,5 @@
-//! Multicast objects: they reach the memory of several devices over NVLink, without peer access. A device of which a pair is denied has none.
+//! Denies multicast objects, which reach the memory of several devices over NVLink without peer access. A device that
+//! is part of a denied pair has no multicast.
 
 use super::{Denied, devices, pairs, refused};
 use crate::driver::questions;

@@ -1,5 +1,5 @@
-//! What NVML says about devices: a denied pair has neither peer access nor NVLink, and appears as far apart as
-//! possible.
+//! Changes what NVML returns about devices: a denied pair has neither peer access nor NVLink, and appears as far apart
+//! as possible.
 
 use super::{Denied, devices, links, pairs};
 use crate::fault::inject::Forward;

@@ -1,4 +1,4 @@
-//! Handles of other processes: the live table tells which device they belong to, or else the handle itself.
+//! Decides about handles of other processes. Their device comes from the live table, or else from the handle itself.
 
 use super::{Denied, devices, pairs, peers, refused};
 use crate::driver::questions;

@@ -1,7 +1,7 @@
-//! The peers of each context, as far as the library saw access being given: for the limit.
+//! Counts the peers of each context, as far as the library saw access being granted, for the limit.
 //!
-//! A peer is a device: what memory of it a context was given by opening a handle counts as much as what it was given by
-//! enabling access. A fixed table without locks; where it is full, nothing more is counted.
+//! A peer is a device: opening a handle to its memory counts the same as enabling access to it. The table has a fixed
+//! size and no locks; when it is full, nothing more is counted.
 
 use super::devices;
 use super::{Denied, limit, refused};

@@ -1,4 +1,4 @@
-//! What rules do around a call: waits, signals and exits before it, results and outputs after it.
+//! Applies the actions of faults to a call: waits, signals, and exits before it, results and outputs after it.
 
 use super::arming::LoadedRule;
 use super::decide::{Fault, Fired, MOST};

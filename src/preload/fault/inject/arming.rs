@@ -1,7 +1,7 @@
-//! Which plans are armed: that of the environment from the start, and those that the program arms itself.
+//! Tracks which plans are armed: the plan of the environment from the start, and those that the program arms itself.
 //!
-//! What is armed changes as a whole: another [`Armed`] takes the place of the one before. A thread that is looking at a
-//! call says so in the plans that it looks at, so that what a plan has mapped is given back only when nobody uses it.
+//! Armed plans change as a whole: another [`Armed`] replaces the previous one. A thread that examines a call marks the
+//! plans that it uses, so that the memory of a plan is unmapped only when no thread uses it.
 
 use super::counts::Scopes;
 use super::facts::is_like;

@@ -1,4 +1,4 @@
-//! Counting: which of the calls that match a rule this is, and whether the rule fires at it.
+//! Counts the calls that match a fault, and decides whether the fault fires at one.
 
 use super::arming::{LoadedPlan, LoadedRule};
 use super::{private, shared};

@@ -1,4 +1,4 @@
-//! What becomes of one call: which rules fire at it, whether a pair of devices is denied, and what stands in its place.
+//! Decides about one call: which faults fire at it, whether a pair of devices is denied, and what replaces the call.
 
 use super::arming::{LoadedRule, Using};
 use super::counts::{self, Firing, Whose};

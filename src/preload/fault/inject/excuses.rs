@@ -1,4 +1,4 @@
-//! What a program cannot be blamed for, because a fault led it there: `crate::check` asks.
+//! Tracks the state that a fault led the program into, for which `crate::check` must not blame the program.
 
 use super::shared;
 use crate::settings;

@@ -1,5 +1,5 @@
-//! Whether a call meets the conditions of a rule: its arguments are at hand, everything else is found out when a rule
-//! asks for it, and only once.
+//! Decides whether a call meets the conditions of a fault. Arguments are at hand; every other fact is looked up when a
+//! fault needs it, and only once.
 
 use super::arming::{LoadedPlan, LoadedRule, Using};
 use super::index::{argument_of, holds};

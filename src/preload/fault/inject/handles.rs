@@ -1,5 +1,5 @@
-//! The IPC handles that this process made or was given, for rules that put one in the place of another. Kept where such a
-//! rule is armed, and only in memory.
+//! Tracks the IPC handles that this process exported or received, for faults that replace one with another. They are
+//! kept only if such a fault is armed, and only in memory.
 
 use super::Forward;
 use super::arming::Using;

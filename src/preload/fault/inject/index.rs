@@ -1,10 +1,10 @@
-//! What of the armed rules can concern a call, found only from its arguments, in a few loads however many rules there
+//! Finds the armed faults that can concern a call from its arguments alone, in a few loads however many faults there
 //! are.
 //!
-//! Each function has a bit for each rule that names it. For each argument that rules look at, the numbers fall into
-//! segments within which the same rules hold; a segment has the bits of those rules. The rules that can concern a call
-//! are those whose bits are set in all of its segments. A look at a hundred rules one by one would take 30 ns at the least,
-//! and they may cost 10.
+//! Each function has one bit for each fault that names it. For each argument that faults test, the possible numbers
+//! are divided into segments within which the same faults apply; a segment has the bits of those faults. A fault can
+//! concern a call if its bit is set in all segments of the call. Testing a hundred faults one by one would take at
+//! least 30 ns; the budget is 10 ns.
 
 use super::ArgumentWords;
 use super::arming::{LoadedPlan, LoadedRule};

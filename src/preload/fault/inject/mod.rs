@@ -1,12 +1,13 @@
-//! Faults on purpose: the one step that may change what the program sees.
+//! Fault injection: the one step that may change what the program sees.
 //!
-//! What belongs here: which rules are armed (`arming`), whether one may concern a call (`index`), whether it does (`facts`)
-//! and fires (`counts`), what becomes of the call (`decide`), what then happens (`act`, `outputs`), and what the record
-//! is told (`told`). The grammar, and what a rule is,
-//! are in `cupeer_spec::fault`. Pairs of devices that are denied are `crate::fault::deny`.
+//! `arming` tracks the armed faults, `index` finds those that may concern a call, `facts` tests their conditions,
+//! `counts` decides whether they fire, `decide` chooses what happens to the call, `act` and `outputs` carry it out,
+//! and `told` reports it. The grammar and the definition of a fault are in `cupeer_spec::fault`. Denied pairs of
+//! devices are in `crate::fault::deny`.
 //!
-//! The way of a call: nothing is armed, which is one load; or no rule can concern it, which the index of its function
-//! decides by the arguments; or it goes the slow way, [`Fault::of`], which looks at everything.
+//! The path of a call: if nothing is armed, it costs one load. If the index of its function shows from the arguments
+//! that no fault can concern it, it ends there. Otherwise, it takes the slow path, [`Fault::of`], which tests
+//! everything.
 
 mod act;
 mod arming;

@@ -1,4 +1,4 @@
-//! The outputs of a call: what rules put there, and how a call that succeeded is undone.
+//! The outputs of a call: writes what faults put there, and undoes a call that succeeded.
 
 use super::decide::Fault;
 use super::{Forward, excuses, facts, handles, shared};

@@ -1,4 +1,4 @@
-//! Memory of this process only: a child that it forks begins with zeros there, so that it counts for itself.
+//! Memory of this process only. A forked child starts with zeros there, so that it counts for itself.
 
 use crate::sys::pages;
 use core::ffi::c_void;

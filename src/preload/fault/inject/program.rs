@@ -1,4 +1,4 @@
-//! What programs ask through `cupeer.h`: texts and numbers as C has them.
+//! Reads the texts and numbers that programs pass through `cupeer.h`.
 
 use super::arming::{NO_MEMORY, arm};
 use crate::settings::inject::memory_of;

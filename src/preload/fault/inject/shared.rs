@@ -1,5 +1,5 @@
-//! What the processes of a job count together: the file that `cupeer_spec::record::faults` describes, or memory of this
-//! process and its children where there is no directory for one.
+//! The counters that the processes of a job share: the file that `cupeer_spec::record::faults` describes, or memory of
+//! this process and its children if there is no directory for a file.
 
 use super::private;
 use crate::fault::deny;

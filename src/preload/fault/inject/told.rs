@@ -1,4 +1,4 @@
-//! What is reported about the rules that acted at a call: to the log, the record, and those that follow what is open.
+//! Reports the faults that acted on a call to the log, to the record, and to the code that tracks open objects.
 
 use super::{Fault, shared};
 use core::fmt;

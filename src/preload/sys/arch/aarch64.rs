@@ -1,4 +1,5 @@
-//! AArch64: the thread pointer is `tpidr_el0`, behind libc's description of the thread, and a return address comes in x30.
+//! AArch64: the thread pointer is `tpidr_el0`, after libc's description of the thread, and x30 holds the return
+//! address.
 
 use super::{
     ASYNCHRONOUS, AT_ANY_INSTRUCTION, DEFERRED, ENTERED_OFFSET, Kept, STACKED, Thread, pthread_setcanceltype,

@@ -1,8 +1,8 @@
-//! What the processor's calling convention decides: our block of thread-local words, and what must leave every argument
-//! register and the stack as the caller set them.
+//! The part of the process layer that depends on the processor's calling convention: our block of thread-local words,
+//! and code that must leave every argument register and the stack as the caller set them.
 //!
-//! What belongs here: what is the same on all processors. The rest is in a file for each, all with the same names. A port
-//! to another one adds three files, beside those that are there: here, in `unwind` and in `entry::arch`.
+//! This file has the part that is the same on all processors; each processor has its own file with the same names. A
+//! port to another processor adds three files: here, in `unwind`, and in `entry::arch`.
 
 #[cfg_attr(target_arch = "x86_64", path = "x86_64.rs")]
 #[cfg_attr(target_arch = "aarch64", path = "aarch64.rs")]

@@ -1,4 +1,4 @@
-//! x86-64: the thread pointer is `fs`, and a return address lies on the stack.
+//! x86-64: the thread pointer is `fs`, and the stack holds the return address.
 
 use super::{
     ASYNCHRONOUS, AT_ANY_INSTRUCTION, DEFERRED, ENTERED_OFFSET, Kept, STACKED, Thread, pthread_setcanceltype,

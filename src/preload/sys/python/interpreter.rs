@@ -1,4 +1,4 @@
-//! The interpreter of this process: the program itself, a library that it was linked to, or one that it has opened.
+//! Finds the interpreter of this process: the program itself, a library that it was linked to, or one that it opened.
 
 use super::layout::Layout;
 use crate::sys::object::{Object, Symbol};

@@ -1,4 +1,4 @@
-//! What was found before, by a hash of all that it depends on: lines, and the keys of functions.
+//! A cache of lines and of the keys of functions, by a hash of everything that they depend on.
 
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 

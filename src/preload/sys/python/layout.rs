@@ -1,8 +1,8 @@
-//! Where CPython keeps what: the offsets of the fields that lead from the runtime to the frames of a thread.
+//! The layout of CPython's structures: the offsets of the fields that lead from the runtime to the frames of a thread.
 //!
-//! From 3.13 on an interpreter publishes them at the start of its runtime, for readers such as this one. Before, they are
-//! the same in all releases of a version, and stand here. Whether they are right shows in what they lead to: every object is
-//! of the type that it has to be, or is not looked at.
+//! From 3.13 on, an interpreter publishes the offsets at the start of its runtime. Earlier versions have the same
+//! offsets in all releases of a version, and this file lists them. They are verified by use: every object must have
+//! the expected type, or it is not read.
 
 use super::lines::Form;
 use super::pieces::word;

@@ -1,6 +1,7 @@
-//! From an instruction of a code object to its line: the tables that CPython keeps for it, each version's own.
+//! Decodes the tables that map an instruction of a code object to its line, for each version of CPython. Any bytes are
+//! a valid table or none.
 //!
-//! What belongs here: decoding. What does not: where a table lies, and how it is read. Any bytes are a table or none.
+//! `mod` finds and reads the tables.
 
 /// How a table is written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -1,13 +1,13 @@
-//! The frames of Python that this thread is in: file, function and line of each, read without running any of Python.
+//! Reads the Python frames of the current thread: file, function, and line of each, without running any Python.
 //!
-//! Nothing of the interpreter is called, and its lock is neither held nor asked for. A thread's own frames stay as they are
-//! while it is in a call that one of them has made, but for an interpreter that ends meanwhile: then, as wherever a guess is
-//! wrong, what is read is not there, or is none of what it has to be, and the walk ends. Every byte is copied by the
-//! kernel (`pieces`), so that there is nothing to fault on; each list is followed for so many steps and no more. Nothing is
-//! allocated but the description of an interpreter, and no lock is taken: the call may come from a signal handler.
+//! Invariants: nothing of the interpreter is called, and its lock is neither held nor requested. A thread's own frames
+//! do not change during a call that one of them made, unless the interpreter ends; then, as after any wrong guess, the
+//! data is missing or has the wrong type, and the walk ends. The kernel copies every byte (`pieces`), so no read can
+//! fault, and each list is followed for a limited number of steps. The only allocation is the description of an
+//! interpreter, and no lock is taken, because the call may come from a signal handler.
 //!
-//! What belongs here: the walk. Which interpreter there is stands in `interpreter`, what its structures look like in
-//! `layout`, how a line is found in `lines`.
+//! This file contains the walk. `interpreter` finds the interpreter, `layout` describes its structures, and `lines`
+//! finds lines.
 
 mod interpreter;
 mod kept;

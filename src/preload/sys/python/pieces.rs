@@ -1,7 +1,8 @@
-//! Memory of an interpreter: copied in pieces, of which those that were asked for before come all in one system call.
+//! Copies memory of an interpreter in pieces. The pieces that the previous walk needed are fetched together in one
+//! system call.
 //!
-//! What a thread's frames consist of lies where it lay at the last call, or nearly so. That is a guess and no more: what is
-//! handed out was copied in this walk, from the address that was asked for.
+//! The data of a thread's frames usually stays at the same addresses between calls. That is only a guess: every
+//! returned byte was copied in this walk, from the requested address.
 
 use crate::sys::arch::thread;
 use crate::sys::program_memory;

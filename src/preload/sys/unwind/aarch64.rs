@@ -1,4 +1,4 @@
-//! AArch64: the return address comes in x30, which functions keep beside x29 anywhere in their frame, and which may be signed.
+//! AArch64: x30 holds the return address; functions save it beside x29 anywhere in their frame, and it may be signed.
 
 use crate::sys::program_memory;
 

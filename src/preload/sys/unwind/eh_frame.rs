@@ -1,5 +1,5 @@
-//! The unwind information of an object: its sorted table of functions (.eh_frame_hdr), and what that leads to
-//! (.eh_frame). Of all that the format allows, what compilers and linkers for this processor make.
+//! The unwind information of an object: its sorted table of functions (.eh_frame_hdr), and the entries that it refers
+//! to (.eh_frame). Only the part of the format that compilers and linkers for this processor emit is supported.
 
 use super::memory::{Cursor, PIECE, Window};
 use super::row::{Function, Row};

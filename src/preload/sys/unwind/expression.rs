@@ -1,5 +1,5 @@
-//! The expressions of .eh_frame: what code has where a register and an offset do not say it, as entries of the
-//! procedure linkage table, realigned stacks and the frames of signals. There are no branches: each ends.
+//! Evaluates the expressions of .eh_frame, which code has if a register and an offset are not enough: entries of the
+//! procedure linkage table, realigned stacks, and signal frames. Expressions have no branches, so each one ends.
 
 use super::memory::{Cursor, Window};
 use super::{Registers, WINDOW};

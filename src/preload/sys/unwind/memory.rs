@@ -1,4 +1,4 @@
-//! Memory that may not be there: copied in pieces, each by one system call.
+//! Copies memory that may not exist, in pieces of one system call each.
 
 use crate::sys::program_memory;
 use core::ops::Range;

@@ -1,13 +1,13 @@
-//! Who called whom: the return addresses on a thread's stack, found so that whatever lies there cannot end the program.
+//! Walks the return addresses on a thread's stack. No contents of the stack can end the program.
 //!
-//! Every byte beyond the thread's own stack, and every byte of unwind information, is read by a copy that the kernel makes
-//! (`memory`): code that was made at run time, a stack that somebody changed, a library that is unloaded meanwhile
-//! and a damaged table give a wrong or a shorter stack, never a fault. Nothing is allocated, no lock is taken, and
-//! nothing waits, because the call may come from a signal handler.
+//! Every byte outside the thread's own stack, and every byte of unwind information, is copied by the kernel
+//! (`memory`). So code generated at run time, a modified stack, a library that is being unloaded, and a damaged table
+//! give a wrong or a shorter stack, never a fault. Nothing is allocated, no lock is taken, and nothing waits, because
+//! the call may come from a signal handler.
 //!
-//! What belongs here: the walk. How a frame leads to the next is a `rule`, which is remembered for its address; it comes from
-//! the `row` that an object's tables (`eh_frame`) have for it, or where they say nothing, from the frame pointer. What the
-//! processor decides is in a file for each: see `sys::arch`.
+//! This file contains the walk. A `rule` describes the step from one frame to the next, and is remembered for its
+//! address. It comes from the `row` that an object's tables (`eh_frame`) have for the address, or else from the frame
+//! pointer. The part that depends on the processor has a file for each: see `sys::arch`.
 
 mod eh_frame;
 mod expression;

@@ -1,5 +1,5 @@
-//! Where the registers of a frame are kept when it is at one of its addresses: what the instructions of .eh_frame come to
-//! there.
+//! The row of unwind information for one address: where the registers of its frame are saved, computed from the
+//! instructions of .eh_frame.
 
 use super::memory::{Cursor, PIECE, Window};
 use super::processor::{PLACE, REGISTERS, RETURN, SAYS_NOTHING, STACK, address_of};

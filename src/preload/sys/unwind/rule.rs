@@ -1,8 +1,8 @@
-//! How the frames of one address lead to the next, in a word; and those that were seen.
+//! The step from the frames of one address to the next, packed into a word, and the table of steps that were used.
 //!
-//! They are kept in memory that is there from the start, without a lock: an entry that two threads write at once does not
-//! fit together, and counts as empty. What was unloaded may be something else when it comes again, so an entry is
-//! of the state of the libraries that it was made in.
+//! The table is static memory without a lock: an entry that two threads write at once does not match, and counts as
+//! empty. An unloaded library may come back as another one, so an entry belongs to the state of the libraries in which
+//! it was made.
 
 use super::WINDOW;
 use super::eh_frame::Tables;

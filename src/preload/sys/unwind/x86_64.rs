@@ -1,4 +1,4 @@
-//! x86-64: the return address lies below the frame, and functions give six registers back as they were.
+//! x86-64: the return address is right below the frame, and functions restore six registers.
 
 use crate::sys::program_memory;
 

@@ -1,4 +1,4 @@
-//! Whatever the bytes are: no panic, and no more events than there are slots.
+//! Damaged bytes: reading never panics, and never returns more events than there are slots.
 
 use super::call;
 use cupeer_record::writer::{About, Writer};

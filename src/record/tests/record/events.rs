@@ -1,4 +1,4 @@
-//! Which slots count, and what belongs to which call.
+//! The slots that count, and the calls that they belong to.
 
 use super::{all_calls, call, calls, events, fill, one_stream, read, which};
 use cupeer_record::{Details, Event, Outcome, writer};

@@ -1,4 +1,4 @@
-//! What fault plans did: hits belong to their calls, and files of counters come back, whatever their bytes.
+//! Fault plans: hits belong to their calls, and files of counters are read back, whatever their bytes.
 
 use super::{all_calls, call, one_stream};
 use cupeer_record::writer::{self, About, Writer};

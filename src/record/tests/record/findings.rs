@@ -1,4 +1,4 @@
-//! What rules have found belongs to its call, and objects to their finding.
+//! Findings belong to their calls, and objects to their findings.
 
 use super::{all_calls, call, one_stream};
 use cupeer_record::{Details, Finding, Object, writer};

@@ -1,4 +1,4 @@
-//! A record that is followed while it is written: the same calls as whoever reads all of it.
+//! Following a record while it is written gives the same calls as reading all of it.
 
 use super::call;
 use cupeer_record::follow::{Counts, Unreturned};

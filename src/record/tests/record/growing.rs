@@ -1,4 +1,4 @@
-//! A record that is read while it is written.
+//! Reading a record while it is written.
 
 use super::{call, which};
 use cupeer_record::writer::{About, Writer};

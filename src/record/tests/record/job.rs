@@ -1,4 +1,4 @@
-//! A directory, what its files say of processes and hosts, and what is wrong with it.
+//! Directories: what their files tell about processes and hosts, and their problems.
 
 use super::{call, read};
 use cupeer_record::writer::{self, About, Writer};

@@ -1,4 +1,4 @@
-//! What is written as the format says is read as it was meant, and what is broken breaks nothing. A topic a file.
+//! Valid records are read as they were meant, and damaged ones break nothing. Each file has one topic.
 
 mod broken;
 mod events;

@@ -1,4 +1,4 @@
-//! Records of random shapes come back as they were written.
+//! Records of random shapes are read back as they were written.
 
 use super::{call, read, which};
 use cupeer_record::writer::{About, Writer};

@@ -1,4 +1,4 @@
-//! Calls that failed as one before them did, which one slot counts, and stacks that stand for several calls.
+//! Failures that one slot counts, and stacks that stand for several calls.
 
 use super::{calls, events, one_stream, read};
 use cupeer_record::writer::{self, Writer};

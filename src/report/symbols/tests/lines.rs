@@ -1,4 +1,4 @@
-//! Lines of source: of which languages, and from which files.
+//! Tests of lines of source: their languages, and their files.
 
 use super::{Symbols, library, recorded, symbols};
 use cupeer_record::Library;

@@ -1,4 +1,4 @@
-//! Sizes that a file claims, and has as a hole.
+//! Tests of sizes that a file claims and has as a hole.
 
 use super::{SOURCE, library, recorded, symbols};
 use object::LittleEndian as LE;
