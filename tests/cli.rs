@@ -424,7 +424,7 @@ Documented for
         "peer_access_unsupported",
     ] {
         let text = stdout(&mut with(&["explain", name]));
-        assert_lines(text.split("\ncuCtxEnablePeerAccess returns it where\n").next().unwrap(), expected);
+        assert_lines(text.split("\ncuCtxEnablePeerAccess returns it if\n").next().unwrap(), expected);
     }
     assert!(
         stdout(&mut with(&["explain", "SUCCESS"]))

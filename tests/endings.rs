@@ -151,7 +151,7 @@ fn a_signal_is_told_first_and_by_its_name() {
             "{first}"
         );
         let wrong = told.report.split_once("\nProblems\n").expect("something is wrong").1;
-        assert!(wrong.starts_with("- 1 process did not return\n"), "{wrong}");
+        assert!(wrong.starts_with("- 1 process ended abnormally\n"), "{wrong}");
         assert!(wrong.contains(&format!("was killed by {name}; its last call was")), "{wrong}");
         assert!(told.report.contains("1 killed by a signal") && !told.report.contains("Nothing is wrong"));
         assert!(told.page.contains(&format!(" was killed by {name} after ")), "{}", told.page);

@@ -116,7 +116,7 @@ fn explains_why_a_call_returns_a_result() {
         "{text}"
     );
     let practice = "cuIpcOpenMemHandle and cuIpcOpenMemHandle_v2 return it, though the documentation does not list it, \
-                    where RULE CAUSE ";
+                    if RULE CAUSE ";
     assert!(flat(&text).contains(practice), "{text}");
     let row = |name: &str| text.lines().find(|line| line.split(' ').next() == Some(name)).map(flat);
     assert_eq!(row("ipc-exporter-gone").unwrap(), "ipc-exporter-gone the exporter has exited");

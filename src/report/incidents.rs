@@ -23,29 +23,29 @@ pub struct Kind {
 /// A process died.
 pub const DIED: Kind = Kind {
     id: "process-died",
-    says: "A process was killed by a signal, or ended by a system call of its own.",
-    hint: "Its last call, or the one that it died in, shows how far it came; a core dump or a debugger shows the rest.",
+    says: "A process was killed by a signal, or called exit_group.",
+    hint: "Look at its last call. Use a core dump or a debugger for details.",
     severity: Severity::Error,
 };
 /// A process returned a failure.
 pub const FAILED: Kind = Kind {
     id: "process-failed",
-    says: "A process ended with an exit status that is a failure.",
-    hint: "What it wrote before its end says why; its failed calls are in the report.",
+    says: "A process exited with an error.",
+    hint: "Read what the process printed last, and its failed calls in the report.",
     severity: Severity::Warning,
 };
 /// A call did not return.
 pub const UNRETURNED: Kind = Kind {
     id: "call-not-returned",
-    says: "A call of the driver has not returned.",
-    hint: "Compare what the other processes last called: one may wait for another.",
+    says: "A driver call did not return.",
+    hint: "Compare the last calls of the other processes: one may be waiting for another.",
     severity: Severity::Warning,
 };
 /// A call failed, and no rule says why.
 pub const UNEXPLAINED: Kind = Kind {
     id: "call-unexplained",
-    says: "A call of the driver failed, and no rule says why.",
-    hint: "Run with --check, which asks the driver for more; 'cupeer explain RESULT' has the causes that are known.",
+    says: "A driver call failed, and no rule explains it.",
+    hint: "Run with --check, which queries the driver for details. 'cupeer explain RESULT' lists the known causes.",
     severity: Severity::Note,
 };
 /// All kinds.

@@ -1,5 +1,4 @@
-//! Tracks how far each rule was checked, because the absence of findings means something only for rules that were
-//! checked.
+//! Tracks how far each rule was checked, because the absence of findings means something only for rules that were checked.
 
 use super::model::{Escaped, Process, Report};
 use super::text::names::{clean, counted};

@@ -286,7 +286,7 @@ fn living(report: &Report) -> Vec<String> {
         .take(MOST_LINES)
         .map(|process| format!("  {} is still running", named(process)))
         .collect();
-    more(&mut lines, living.len(), "process", "like that");
+    more(&mut lines, living.len(), "process", "that ended abnormally");
     lines
 }
 
@@ -358,7 +358,7 @@ fn deaths(report: &Report) -> Vec<Line> {
         format!("{} {how}{}", named(process), call.unwrap_or_default())
     };
     let mut lines: Vec<String> = dead.iter().take(MOST_LINES).map(line).collect();
-    more(&mut lines, dead.len(), "process", "like that");
+    more(&mut lines, dead.len(), "process", "that ended abnormally");
     lines.into_iter().map(|text| Line::bad(Mark::Error, text)).collect()
 }
 
@@ -383,7 +383,7 @@ fn blind(report: &Report) -> Vec<String> {
             who(proc)
         ));
     }
-    more(&mut lines, unseen.len(), "process", "like that");
+    more(&mut lines, unseen.len(), "process", "that ended abnormally");
     let past: BTreeSet<String> = report
         .past()
         .filter(|escaped| !unseen.contains_key(&escaped.proc))

@@ -189,11 +189,11 @@ impl Display for Reason<'_> {
         match *self {
             Reason::UsedAfterFork { pid, parent: Some(parent) } => write!(
                 f,
-                "process {pid} was forked from process {parent} after {parent} initialized CUDA; CUDA does not work in a child forked after initialization"
+                "process {pid} cannot use CUDA: its parent {parent} initialized CUDA before the fork"
             ),
             Reason::UsedAfterFork { pid, parent: None } => write!(
                 f,
-                "process {pid} was forked from one that initialized CUDA; CUDA does not work in a child forked after initialization"
+                "process {pid} cannot use CUDA: its parent initialized CUDA before the fork"
             ),
             Reason::NotInitialized { is_forked } => {
                 f.write_str("this process has not called cuInit, or cuInit failed")?;
@@ -298,7 +298,7 @@ impl Display for Reason<'_> {
             Reason::IpcReexport { address, is_event, owner } => {
                 let what = if is_event { "event " } else { "" };
                 let call = if is_event { "cuIpcOpenEventHandle" } else { "cuIpcOpenMemHandle" };
-                write!(f, "{what}{address:#x} was opened with {call}")?;
+                write!(f, "{what}{address:#x} cannot be exported: it was opened with {call}")?;
                 owner.map_or(Ok(()), |owner| write!(f, "; it belongs to {owner}"))
             }
             Reason::IpcInteriorPointer { address, base, bytes } => write!(
@@ -350,11 +350,11 @@ impl Display for Reason<'_> {
                 write!(f, "{owner}, which exported {handle}, has exited")
             }
             Reason::IpcExporterDied { handle, owner } => {
-                write!(f, "{owner}, which exported {handle}, ended without returning; this process still had it open")
+                write!(f, "{owner}, which exported {handle}, ended abnormally; this process still had it open")
             }
             Reason::IpcSecondContext { context, other, device, owner } => write!(
                 f,
-                "the current context {context:#x} is the second on {device}; context {other:#x} of this process has memory of {owner} open"
+                "memory of {owner} is opened in a second context on {device}; context {other:#x} has some open, the current context is {context:#x}"
             ),
             Reason::IpcAlreadyMapped { handle, address: Some(address) } => {
                 write!(f, "{handle} is already open in this process, at {address:#x}")
@@ -389,9 +389,9 @@ impl Display for Reason<'_> {
                 }
             }
             Reason::IpcDevicesApart { from, to, is_asked } => {
-                write!(f, "{from}, current here, cannot reach the memory on {to}")?;
+                write!(f, "{from} cannot reach the memory on {to}")?;
                 f.write_str(match is_asked {
-                    true => "; cuDeviceCanAccessPeer is 0",
+                    true => "; cuDeviceCanAccessPeer is 0 for the current device",
                     false if to.ordinal >= 0 => "",
                     false => "; this process does not see that device, so it cannot ask cuDeviceCanAccessPeer",
                 })
@@ -461,7 +461,7 @@ impl Display for Reason<'_> {
             Reason::IpcCloseAddress { address: 0, .. } => f.write_str("dptr is NULL"),
             Reason::IpcCloseAddress { address, inside: Some(base), .. } => write!(
                 f,
-                "{address:#x} lies {} bytes past the address that cuIpcOpenMemHandle returned; close {base:#x}",
+                "{address:#x} is {} bytes past the address that cuIpcOpenMemHandle returned; close {base:#x}",
                 address.wrapping_sub(base)
             ),
             Reason::IpcCloseAddress { address, is_own: true, .. } => {
@@ -475,7 +475,7 @@ impl Display for Reason<'_> {
                 write!(f, "this process has not opened {address:#x}")
             }
             Reason::IpcFreeImport { address, owner, handle } => {
-                write!(f, "{address:#x} was opened with cuIpcOpenMemHandle ({handle})")?;
+                write!(f, "{address:#x} must be closed, not freed: it was opened with cuIpcOpenMemHandle; its handle is {handle}")?;
                 owner.map_or(Ok(()), |owner| write!(f, "; it belongs to {owner}"))
             }
             Reason::IpcFreedWhileOpen { address, bytes, handle, importers, first, uses } => {
@@ -491,7 +491,7 @@ impl Display for Reason<'_> {
             }
             Reason::IpcContextEndedWhileOpen { what, handles: 1, importers, first, address, handle, kind } => {
                 let how = if kind == Object::Event { "destroyed event" } else { "freed" };
-                write!(f, "{what} {how} {address:#x}, still open in ")?;
+                write!(f, "{what} {how} {address:#x}, open in ")?;
                 others(importers, first, f)?;
                 write!(f, "; its handle is {handle}")
             }
@@ -505,7 +505,7 @@ impl Display for Reason<'_> {
                 write!(f, "; its handle is {handle}")
             }
             Reason::IpcAddressReused { address, handle, before, importers, first } => {
-                write!(f, "{address:#x} is exported again while its freed allocation is still open in ")?;
+                write!(f, "{address:#x} is exported again while its freed memory is open in ")?;
                 others(importers, first, f)?;
                 write!(f, "; the old handle is {before}, the new one {handle}: an importer that caches by address reads the wrong memory")
             }
@@ -520,7 +520,7 @@ impl Display for Reason<'_> {
             ),
             Reason::VmmHandleType { wanted, types: Some(types) } => write!(
                 f,
-                "handleType is {}, but the allocation was created with handle types {}",
+                "handleType is {}, but the allocation has handle types {}",
                 HandleTypes(wanted),
                 HandleTypes(types)
             ),
@@ -536,7 +536,7 @@ impl Display for Reason<'_> {
                 write!(f, "desc names device {device}, but this process sees devices 0 to {}", count - 1)
             }
             Reason::VmmUnreachableDevice { from, to: Some(to) } => {
-                write!(f, "{from} cannot reach {to}, where the memory is")
+                write!(f, "{from} cannot reach the memory on {to}")
             }
             Reason::VmmUnreachableDevice { from, to: None } => {
                 write!(f, "{from} cannot reach the device where the memory is")
@@ -551,7 +551,7 @@ impl Display for Reason<'_> {
                 "requestedHandleTypes has FABRIC, which fails this way if the process can read no /dev/nvidia-caps-imex-channels/channel*",
             ),
             Reason::VmmDescriptor { fd, ptrace, .. } if fd < 0 => {
-                write!(f, "osHandle is {fd}, which is not a file descriptor: the call that should have returned one failed")?;
+                write!(f, "osHandle is {fd}, which is not a file descriptor; the call that should have returned one failed")?;
                 match ptrace {
                     Some(Ptrace { scope: 1.., is_capable: false, .. }) => write!(
                         f,
@@ -563,12 +563,12 @@ impl Display for Reason<'_> {
             }
             Reason::VmmDescriptor { fd, is_open, owner, .. } => {
                 match is_open {
-                    Some(false) => write!(f, "osHandle is {fd}, and this process has no descriptor {fd}")?,
-                    Some(true) => write!(f, "descriptor {fd} of this process is not exported memory")?,
-                    None => write!(f, "osHandle is {fd}, which is not a descriptor of exported memory in this process")?,
+                    Some(false) => write!(f, "osHandle is {fd}, and this process has no file descriptor {fd}")?,
+                    Some(true) => write!(f, "file descriptor {fd} of this process is not exported memory")?,
+                    None => write!(f, "osHandle is {fd}, which is not a file descriptor of exported memory in this process")?,
                 }
                 owner.map_or(Ok(()), |owner| {
-                    write!(f, "; {owner} exported memory as its descriptor {fd}, a number that means nothing in another process")
+                    write!(f, "; {owner} exported memory as its file descriptor {fd}, a number that means nothing in another process")
                 })
             }
             Reason::VmmGranularity { name: "size", value, granularity } => {
@@ -614,7 +614,7 @@ impl Display for Reason<'_> {
             }
             Reason::MulticastGranularity { name, value, granularity } => write!(
                 f,
-                "{name} is {value}, which is not a multiple of {}, the granularity of multicast objects",
+                "{name} is {value}, which is not a multiple of the granularity ({})",
                 Bytes(granularity)
             ),
             Reason::MulticastDevice { device, wanted: None } => {
@@ -639,7 +639,7 @@ impl Display for Reason<'_> {
             ),
             Reason::MulticastHandleType { is_imported } => write!(
                 f,
-                "the memory was created with handle types NONE, but the multicast object {}",
+                "the memory has handle types NONE, but the multicast object {}",
                 if is_imported { "was imported" } else { "has handle types" }
             ),
             Reason::VmmAccess { mappings, bytes, start, from, home } => {
@@ -659,7 +659,7 @@ impl Display for Reason<'_> {
             Reason::PoolHandleType { wanted, fault } => {
                 write!(f, "handleType is {}, but the pool ", HandleTypes(wanted))?;
                 match fault {
-                    PoolFault::Types(types) => write!(f, "was created with handle types {}", HandleTypes(types)),
+                    PoolFault::Types(types) => write!(f, "has handle types {}", HandleTypes(types)),
                     PoolFault::Imported => f.write_str("was imported; an import cannot be exported again"),
                     PoolFault::Default => f.write_str("is the default one of a device; default pools cannot be exported"),
                     PoolFault::Destroyed => f.write_str("is destroyed"),
@@ -678,7 +678,7 @@ impl Display for Reason<'_> {
                 write!(f, "pool {pool:#x} belongs to this process; pointers can only be imported into an imported pool")
             }
             Reason::PoolWrongPool { pool, of_pool, of_pointer } => {
-                write!(f, "pool {pool:#x} was imported from {of_pool}, but {of_pointer} exported the pointer")
+                write!(f, "{of_pointer} exported the pointer, but {of_pool} exported pool {pool:#x}")
             }
             Reason::PoolImportInUse { pool, pointers } => write!(
                 f,
@@ -687,8 +687,9 @@ impl Display for Reason<'_> {
                 if pointers == 1 { "is" } else { "are" }
             ),
             Reason::PoolDestroyedWhileOpen { pool, handle, importers, first } => {
-                write!(f, "pool {pool:#x} was destroyed while {handle} is open in ")?;
-                others(importers, first, f)
+                write!(f, "pool {pool:#x} was destroyed while open in ")?;
+                others(importers, first, f)?;
+                write!(f, "; its handle is {handle}")
             }
             Reason::FdLeak { descriptors, is_export } => write!(
                 f,
@@ -710,11 +711,11 @@ impl Display for Reason<'_> {
             ),
             Reason::DriverContradictsEnable { from, to } => write!(
                 f,
-                "access from {from} to {to} was enabled; the driver returned CUDA_SUCCESS once more, instead of CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED"
+                "the driver returned CUDA_SUCCESS for access that was already enabled; the access is from {from} to {to}, and the documented result is CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED"
             ),
             Reason::DriverContradictsClose { address } => write!(
                 f,
-                "{address:#x} had been closed as often as it was opened; the driver returned CUDA_SUCCESS once more"
+                "the driver returned CUDA_SUCCESS for closing {address:#x} again; it had been closed as often as it was opened"
             ),
         }
     }
@@ -733,7 +734,7 @@ impl Display for Cut {
     }
 }
 
-/// `0x10 (4 MiB) was freed while ipc:... is open in process 17`.
+/// `0x10 (4 MiB) was freed while open in process 17; its handle is ipc:...`.
 fn freed(
     address: u64,
     bytes: u64,
@@ -745,8 +746,9 @@ fn freed(
     if bytes > 0 {
         write!(f, " ({})", Bytes(bytes))?;
     }
-    write!(f, " was freed while {handle} is open in ")?;
-    others(importers, first, f)
+    write!(f, " was freed while open in ")?;
+    others(importers, first, f)?;
+    write!(f, "; its handle is {handle}")
 }
 
 fn others(importers: u64, first: Process, f: &mut Formatter) -> fmt::Result {
@@ -791,7 +793,7 @@ mod tests {
                     first: P,
                     uses: (0, 0),
                 },
-                "0x10 (512 bytes) was freed while ipc:0000000000000001 is open in process 4711 (rank 3) and 2 more processes; reads from it are now undefined",
+                "0x10 (512 bytes) was freed while open in process 4711 (rank 3) and 2 more processes; its handle is ipc:0000000000000001; reads from it are now undefined",
             ),
             (
                 Reason::PeerUnreachable { from: device, to: Device { ordinal: -1, uuid } },

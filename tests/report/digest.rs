@@ -62,7 +62,7 @@ fn where_calls_are_left_out_deaths_are_counted_first() {
         let text = of(&scene, options);
         assert_eq!(
             digest(&text)[0],
-            "1 process did not return, as the report without filters says",
+            "1 process ended abnormally, as the report without filters says",
             "{options:?}: {text}"
         );
     }
@@ -159,7 +159,7 @@ fn many_problems_are_eight_lines() {
     let lines = digest(&text);
     assert!(lines.len() <= 8, "{lines:#?}");
     assert_eq!(lines[0], "rank 0 was killed by SIGSEGV after cuDeviceCanAccessPeer at 0.000100");
-    assert_eq!(lines[1], "3 processes died after it: ranks 1-3");
+    assert_eq!(lines[1], "3 processes ended abnormally after it: ranks 1-3");
 }
 
 #[test]

@@ -83,7 +83,7 @@ impl Why {
         };
         let undocumented =
             if self.is_documented { "" } else { ", though the documentation does not list it," };
-        format!("{names} {verb} it{undocumented} where")
+        format!("{names} {verb} it{undocumented} if")
     }
 
     pub fn render(&self, width: usize) -> String {
@@ -127,10 +127,10 @@ mod tests {
         let why = |functions: &[&'static str], is_documented| {
             Why { functions: functions.into(), is_documented, causes: Vec::new() }.subject()
         };
-        assert_eq!(why(&["a"], true), "a returns it where");
+        assert_eq!(why(&["a"], true), "a returns it if");
         assert_eq!(
             why(&["a", "b", "c"], false),
-            "a, b and c return it, though the documentation does not list it, where"
+            "a, b and c return it, though the documentation does not list it, if"
         );
     }
 }

@@ -48,7 +48,7 @@ pub struct Job {
     pub running: usize,
     /// How many have ended well: they returned, or became another program.
     pub ended: usize,
-    /// How many crashed or were killed, or called exit_group.
+    /// Number of processes that crashed, were killed, or called exit_group.
     pub died: usize,
     /// Exports and openings for which there was no room in its live table.
     pub refused: u64,

@@ -121,7 +121,7 @@ fn result(call: &Call, out: &mut Line) -> fmt::Result {
     }
 }
 
-/// How long a line about a finding may be; who and where come on top.
+/// How long a line about a finding may be after `cupeer: `; who and where come on top.
 const MOST_BRIEF: usize = 120;
 
 /// What it is, up to the end of the first clause of the sentence. Gives back the others.
@@ -139,7 +139,7 @@ fn first_line<'a>(
 /// One line: what it is, who, and where.
 pub fn brief(said: &FindingText, out: &mut Line) -> fmt::Result {
     first_line(said, out)?;
-    out.cut(MOST_BRIEF);
+    out.cut("cupeer: ".len() + MOST_BRIEF);
     match environment::rank() {
         // SAFETY: getpid has no preconditions.
         u32::MAX => write!(out, " [process {}, ", unsafe { libc::getpid() })?,

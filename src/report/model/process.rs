@@ -92,7 +92,7 @@ pub enum ExitKind {
     Returned,
     /// A signal ended it.
     Signal,
-    /// It was killed, or ended by a system call of its own, and nobody saw how.
+    /// The process was killed or called exit_group, and it is unknown which.
     Died,
     /// It became another program.
     Executed,

@@ -129,7 +129,8 @@ impl<'a> View<'a> {
         let mut lines = vec![Line { text, about: About::Death(first) }];
         if let Some((next, _)) = others.first() {
             let procs = self.names.processes(others.iter().map(|(process, _)| &*process.proc));
-            let text = format!("{} died after it: {procs}", counted(others.len() as u64, "process"));
+            let text =
+                format!("{} ended abnormally after it: {procs}", counted(others.len() as u64, "process"));
             lines.push(Line { text, about: About::Death(next) });
         }
         lines

@@ -10,8 +10,8 @@ use std::collections::BTreeMap;
 
 /// The most handles that are named of one process.
 const MOST_HANDLES: usize = 3;
-/// What is said of processes that died.
-const NOT_RETURNED: &str = "did not return";
+/// The headline of processes that died.
+const ABNORMAL: &str = "ended abnormally";
 
 /// How a process ended, for a column.
 pub fn ending(exit: Exit) -> String {
@@ -76,14 +76,14 @@ impl<'a> View<'a> {
     /// The processes that died, with what they left open elsewhere.
     pub fn deaths(&self) -> String {
         let text = self.died().map_or_else(String::new, |thing| self.shown(&thing));
-        self.style.mark_in(Mark::Error, NOT_RETURNED, &text)
+        self.style.mark_in(Mark::Error, ABNORMAL, &text)
     }
 
     /// The same as a thing, with the items in the order of [`View::all_deaths`].
     pub fn died(&self) -> Option<Thing> {
         let items: Vec<String> =
             self.all_deaths().iter().map(|(process, how)| self.death(process, how)).collect();
-        Thing::of((items.len() as u64, "process"), NOT_RETURNED, items)
+        Thing::of((items.len() as u64, "process"), ABNORMAL, items)
     }
 
     /// The processes that died, and how; the first one first. Of those that filters choose, where these leave out none of
@@ -102,9 +102,8 @@ impl<'a> View<'a> {
     pub fn deaths_not_shown(&self) -> Option<String> {
         let dead = self.report.processes.iter().filter(|process| death(process).is_some()).count() as u64;
         let is_told = self.report.record.in_part && dead > 0;
-        is_told.then(|| {
-            format!("{} {NOT_RETURNED}, as the report without filters says", counted(dead, "process"))
-        })
+        is_told
+            .then(|| format!("{} {ABNORMAL}, as the report without filters says", counted(dead, "process")))
     }
 
     /// The processes that returned a failure, each with its exit status. Where a fault plan has made calls fail, that was to be

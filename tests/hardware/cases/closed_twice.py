@@ -2,7 +2,7 @@
 
 needs: cuda.bindings
 finds: ipc-closed-twice error
-says: as often as it had opened it | Close once per successful opening
+says: as often as it had opened it | Close once per successful cuIpcOpenMemHandle
 """
 from shared import MIB, Other, done, driver, hear, role, show
 

@@ -3,7 +3,7 @@
 needs: torch
 variables: PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True
 finds: ipc-memory-kind error
-says: virtual memory (cuMemCreate, cuMemMap) | the cause is PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True | Remove expandable_segments:True
+says: virtual memory | the cause is PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True | Remove expandable_segments:True
 """
 import torch
 from shared import MIB, Runtime

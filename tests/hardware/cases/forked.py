@@ -2,7 +2,7 @@
 
 needs: cuda.bindings
 finds: used-after-fork error
-says: was forked from process | set_start_method("spawn")
+says: initialized CUDA before the fork | set_start_method("spawn")
 """
 import multiprocessing
 

@@ -2,7 +2,7 @@
 
 needs: cudart
 finds: ipc-freed-while-open error
-says: was freed while | is open in process {importer} | Close in the importers first
+says: was freed while | open in process {importer} | Close the handle in the importers first
 """
 import os
 import sys

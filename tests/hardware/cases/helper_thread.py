@@ -2,7 +2,7 @@
 
 needs: cuda.bindings
 finds: no-current-context error
-says: has no current CUDA context | call cuDevicePrimaryCtxRetain and cuCtxSetCurrent
+says: has no current CUDA context | Call cuDevicePrimaryCtxRetain and cuCtxSetCurrent
 """
 import threading
 

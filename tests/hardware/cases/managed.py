@@ -2,7 +2,7 @@
 
 needs: cudart
 finds: ipc-memory-kind error
-says: managed memory (cuMemAllocManaged) | cannot be shared between processes
+says: managed memory | cannot be shared between processes
 """
 import ctypes
 

@@ -2,7 +2,7 @@
 
 needs: cupy
 finds: ipc-interior-pointer note
-says: lies 8192 bytes into an allocation of 4 MiB | the handle is that of the whole allocation | the offset
+says: is 8192 bytes into the 4 MiB allocation | the handle refers to the whole allocation | the offset
 """
 import cupy
 from shared import MIB
