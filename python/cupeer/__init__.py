@@ -1,14 +1,14 @@
-"""Fail CUDA calls on purpose for one block of a Python test, hear of broken rules, and mark places in a program's record.
+"""Make CUDA calls fail for one block of a Python test, receive findings, and mark points in time in a recording.
 
 The functions of this module are those of libcupeer.so, which ``cupeer run PROGRAM`` preloads::
 
     import cupeer
 
     with cupeer.inject("cuIpcOpenMemHandle*:error=MAP_FAILED") as plan:
-        share_a_tensor()          # every opening of a handle fails
+        share_a_tensor()          # every open of a handle fails
     assert plan.fired > 0         # or nothing was tested
 
-If the library is not loaded, nothing here does any harm: :func:`is_loaded` is False, :func:`mark` and
+The module also works if the library is not loaded: :func:`is_loaded` returns False, :func:`mark` and
 :func:`on_finding` return False, :func:`release` returns 0, and :func:`inject` raises :class:`NotLoaded`.
 """
 
@@ -37,18 +37,19 @@ __all__ = [
 ]
 __version__ = "0.1.0"
 
-# The most bytes of a reason why a plan is not valid.
+# The largest size of the reason why a plan is not valid, in bytes.
 _MESSAGE_SIZE = 4096
 
 
 class NotLoaded(RuntimeError):
-    """libcupeer.so is not loaded into this process, or is too old to know fault plans."""
+    """libcupeer.so is not loaded into this process, or is too old for fault plans."""
 
 
 class PlanError(ValueError):
     """A plan is not valid.
 
-    ``line`` and ``column`` say where the mistake is, counted from 1; ``column`` is None if it is the plan as a whole.
+    ``line`` and ``column`` are the position of the error, counted from 1; ``column`` is None if the plan as a whole is
+    not valid.
     """
 
     def __init__(self, message: str, column: Optional[int] = None, line: int = 1) -> None:
@@ -65,8 +66,10 @@ class PlanError(ValueError):
 
 
 def _find(name: str, result: Any, *arguments: Any) -> Any:
-    """A function of the preloaded library, or None. It is looked up in the scope of the whole process, so that a copy
-    of the library that is not preloaded is never loaded."""
+    """Returns a function of the preloaded library, or None.
+
+    The lookup uses the scope of the whole process, so that it never loads a copy of the library that is not preloaded.
+    """
     try:
         function = getattr(ctypes.CDLL(None), name)
     except (AttributeError, OSError):
@@ -87,39 +90,44 @@ _on_finding = _find("cupeer_on_finding", ctypes.c_int, ctypes.c_void_p, ctypes.c
 
 
 def is_loaded() -> bool:
-    """Whether libcupeer.so is loaded into this process."""
+    """Returns True if libcupeer.so is loaded into this process."""
     return _version is not None
 
 
 def version() -> Optional[str]:
-    """The version of libcupeer.so, or None if it is not loaded."""
+    """Returns the version of libcupeer.so, such as ``"0.1.0"``, or None if it is not loaded."""
     return None if _version is None else _version().decode()
 
 
 def mark(text: str) -> bool:
-    """Writes a text into the log and the record, to mark this place in them, and for rules with ``mark=``.
+    """Writes a text into the log and the recording, to mark a point in time, and for faults with ``mark=``.
 
-    Returns whether it was written to either.
+    Returns True if it was written to either::
+
+        cupeer.mark("epoch 1")
     """
     return _mark is not None and _mark(_text(text)) == 1
 
 
 def release(label: str = "hang") -> int:
-    """Releases calls of this process that hang by ``hang=LABEL``, now and in future, by rules that are armed now.
+    """Releases calls of this process that hang under a label (``hang=LABEL``), now and later, by faults that are armed now.
 
-    Returns how many calls hang there.
+    Returns the number of calls that hang under the label.
     """
     return 0 if _release is None else max(0, _release(_text(label)))
 
 
 def on_finding(listener: Optional[Callable[[Finding], None]]) -> bool:
-    """Calls ``listener`` with each finding of this process from now on; it replaces the previous one, and None removes it.
+    """Calls ``listener`` with each :class:`Finding` of this process from now on. It replaces the previous listener; None
+    removes it.
 
-    Only the first ten findings per rule and caller are told: the same listener given again, as at the start of each
-    test, is told of ten more. It is called in the thread that broke the rule, which waits for the GIL. Forked children
-    tell their own copy of it.
+    The listener receives the first ten findings per rule and caller. Setting the same listener again, as at the start of
+    each test, starts new counts. It is called in the thread that broke the rule, which waits for the GIL. A forked child
+    calls its own copy of the listener.
 
-    Returns whether rules are checked. If they are not (``cupeer run --check=off``), it is never called.
+    Returns True if rules are checked. If they are not (``cupeer run --check=off``), the listener is never called::
+
+        cupeer.on_finding(lambda finding: print(finding.rule, finding.message))
     """
     return _on_finding is not None and listen(_on_finding, listener)
 
@@ -130,17 +138,17 @@ if _on_finding is not None:
 
 
 def inject(rules: str) -> Plan:
-    """A fault plan, armed while its ``with`` block lasts: rules as ``cupeer run --inject`` takes them, separated by
-    semicolons or newlines.
+    """Returns a fault plan that is armed during its ``with`` block. ``rules`` contains faults as for ``cupeer run
+    --inject``, separated by semicolons or newlines.
 
-    The block raises :class:`PlanError` if they are not valid and :class:`NotLoaded` without the library. What the block
-    itself raises is left alone; the plan is disarmed in any case.
+    Entering the block raises :class:`PlanError` if the plan is not valid, and :class:`NotLoaded` without the library.
+    Exceptions of the block itself pass through. The plan is disarmed in any case.
     """
     return Plan(rules)
 
 
 class Plan(contextlib.AbstractContextManager["Plan"]):
-    """A fault plan: see :func:`inject`. It is armed in the whole process, and in children that it forks."""
+    """Fault plan: see :func:`inject`. An armed plan applies to the whole process, and to children that it forks."""
 
     def __init__(self, rules: str) -> None:
         self.rules = rules
@@ -148,7 +156,11 @@ class Plan(contextlib.AbstractContextManager["Plan"]):
         self._done = (0, 0)
 
     def arm(self) -> Plan:
-        """Arms it until :meth:`disarm`, as a ``with`` block does when it begins."""
+        """Arms the plan until :meth:`disarm`, as entering a ``with`` block does. Returns the plan.
+
+        Raises :class:`PlanError` if the plan is not valid, :class:`NotLoaded` without the library, and RuntimeError if
+        the plan is already armed.
+        """
         if _arm is None or _disarm is None or _counts is None:
             loaded = version()
             raise NotLoaded(
@@ -169,24 +181,24 @@ class Plan(contextlib.AbstractContextManager["Plan"]):
         return self
 
     def disarm(self) -> None:
-        """Disarms it, and releases calls it holds. Does nothing if it is not armed."""
+        """Disarms the plan, and releases the calls that it holds. Does nothing if the plan is not armed."""
         if self._number:
             number, self._number = self._number, 0
             self._done = _ask(_disarm, number) or self._done
 
     @property
     def is_armed(self) -> bool:
-        """Whether it is armed now."""
+        """True if the plan is armed."""
         return self._number != 0
 
     @property
     def matched(self) -> int:
-        """How many calls met the conditions of its rules, in this process and its children."""
+        """Number of calls that met the conditions of the faults, in this process and its children."""
         return self._so_far()[0]
 
     @property
     def fired(self) -> int:
-        """At how many calls its rules fired."""
+        """Number of calls at which the faults fired, in this process and its children."""
         return self._so_far()[1]
 
     def _so_far(self) -> Tuple[int, int]:
@@ -206,7 +218,7 @@ class Plan(contextlib.AbstractContextManager["Plan"]):
 
 
 class Plans(contextlib.AbstractContextManager["Plans"]):
-    """Arms plans one after the other, each by a call with its rules, and disarms all of them at its end::
+    """Arms one plan per call, and disarms all of them at the end of the ``with`` block::
 
         with cupeer.Plans() as inject:
             plan = inject("@ipc:delay=5ms")

@@ -1,4 +1,4 @@
-"""Where the command ``cupeer`` is, and how a Python program becomes it."""
+"""Finds the command ``cupeer``, and replaces a Python program with it."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ HOW_TO_RUN = (
 
 
 def find() -> Optional[str]:
-    """The command that was installed together with this module, or else the one on PATH."""
+    """Returns the command that was installed with this module, or else the one on PATH."""
     return next(_installed(), None) or shutil.which("cupeer")
 
 
 def become(command: str, arguments: Sequence[str]) -> NoReturn:
-    """Replaces this process by the command."""
+    """Replaces this process with the command."""
     # Python ignores these, and whatever it starts would inherit that.
     for ignored in (signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(ignored, signal.SIG_DFL)

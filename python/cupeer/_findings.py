@@ -1,4 +1,4 @@
-"""Findings of this process, as libcupeer.so tells them."""
+"""Findings of this process, received from libcupeer.so."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ _TEXTS = ("rule", "severity", "confidence", "function", "message", "hint", "json
 
 
 class Finding(NamedTuple):
-    """What a rule found in a call."""
+    """Finding of a rule in a call."""
 
     rule: str
-    """The name of the rule, such as ``ipc-flags``: see ``cupeer list rules``."""
+    """Name of the rule, such as ``ipc-flags``; ``cupeer explain RULE`` describes it."""
     severity: str
-    """``error``, ``warning`` or ``note``."""
+    """Severity: ``error``, ``warning``, or ``note``."""
     confidence: str
-    """``certain``, ``stale`` (it rests on what a process that has ended left behind) or ``inferred``."""
+    """Certainty: ``certain``, ``stale`` (it follows from the data of a process that ended), or ``inferred``."""
     function: str
-    """The driver's function."""
+    """Name of the driver's function."""
     result: int
-    """What the function returned."""
+    """Result that the function returned (a CUresult)."""
     message: str
-    """What was found, with its values."""
+    """Sentence that states the error, with its values."""
     hint: str
-    """What to do."""
+    """Action that fixes the error."""
     json: str
-    """The whole finding as a JSON object, with the call's arguments and the objects it is about."""
+    """Finding as a JSON object, with the arguments of the call and the objects that it is about."""
 
 
 class _Finding(ctypes.Structure):
@@ -58,12 +58,12 @@ def _hear(found: Any, _data: Any) -> None:
         listener(Finding(result=found.result, **texts))
 
 
-# One for all listeners, kept for good: a thread may be about to call it after it was replaced.
+# One for all listeners, never freed: a thread may be about to call it after it was replaced.
 _hear_c = _CALLBACK(_hear)
 
 
 def listen(register: Any, listener: Optional[Listener]) -> bool:
-    """Tells further findings to a listener, or to none, by ``cupeer_on_finding``."""
+    """Passes further findings to a listener, or to none, by ``cupeer_on_finding``."""
     global _listener
     _listener = listener
     given = ctypes.cast(_hear_c, ctypes.c_void_p) if listener else None

@@ -1,4 +1,5 @@
-"""``pytest --cupeer``: starts the tests under ``cupeer run``, and says what becomes of those that need it without."""
+"""``pytest --cupeer``: starts the tests under ``cupeer run``, and skips or fails the tests that need the library
+without it."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ def _options(text: str) -> List[str]:
         raise argparse.ArgumentTypeError(f"{text!r}: {error}") from None
     if options and not options[0].startswith("-"):
         raise argparse.ArgumentTypeError(
-            f"{text!r} is no option of 'cupeer run'; write a plain --cupeer behind the tests or before another option"
+            f"{text!r} is not an option of 'cupeer run'; write a plain --cupeer after the tests or before another option"
         )
     return options
 
@@ -39,12 +40,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         nargs="?",
         const="",
         type=_options,
-        help="run the tests under 'cupeer run OPTIONS', as in --cupeer='--sim --check'; it is an error if that cannot be",
+        help="run the tests under 'cupeer run OPTIONS', as in --cupeer='--sim --check'; it is an error if that is not possible",
     )
     group.addoption(
         "--cupeer-skip-missing",
         action="store_true",
-        help="with --cupeer: where the library cannot be loaded, skip the tests that need it",
+        help="with --cupeer: if the library cannot be loaded, skip the tests that need it",
     )
 
 
@@ -62,7 +63,7 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> Iterator[None]
 
 
 def _start(options: List[str]) -> str:
-    """Starts this program anew under the command. Returns what stands in the way."""
+    """Starts this program again under the command. Returns the reason if that is not possible."""
     if _is_started:
         return "libcupeer.so is not loaded, although 'cupeer run' started this process"
     if "PYTEST_XDIST_WORKER" in os.environ:
@@ -90,6 +91,6 @@ def pytest_report_header(config: pytest.Config) -> List[str]:
 
 
 def without_library(config: pytest.Config) -> Callable[[str], Any]:
-    """What becomes of a test that needs the library where it is not loaded."""
+    """Returns how to end a test that needs the library if it is not loaded: fail or skip."""
     must = config.getoption("--cupeer") is not None and not config.getoption("--cupeer-skip-missing")
     return pytest.fail if must else pytest.skip

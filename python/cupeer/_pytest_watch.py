@@ -1,4 +1,4 @@
-"""Which test broke which rules: told at its end and in the summary, and by ``@pytest.mark.cupeer`` as its failure."""
+"""Assigns findings to tests: in their reports, in the summary, and with ``@pytest.mark.cupeer`` as their failures."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 class _Watch:
-    """Findings by test. Those of other processes, also of children of a test, are not told to this one."""
+    """Findings by test. Findings of other processes, including children of a test, do not reach this process."""
 
     def __init__(self) -> None:
         # Appended to by any thread.
@@ -37,7 +37,7 @@ class _Watch:
         self._told: List[Tuple[str, Dict[str, str]]] = []
 
     def _listen(self) -> None:
-        """Counts anew: else a rule that eleven tests break by the same line would be told of ten."""
+        """Starts new counts: otherwise, only the first ten tests that break a rule at one line would receive it."""
         self._is_checked = cupeer.on_finding(self._heard.append)
 
     def _take(self) -> List[cupeer.Finding]:
@@ -123,7 +123,7 @@ def _raised(text: str) -> Any:
 
 
 def _error_on(item: pytest.Item) -> Optional[Sequence[str]]:
-    """The patterns of a test's mark; empty where only the severity counts, None without a mark."""
+    """Returns the patterns of a test's mark: empty if only the severity counts, None without a mark."""
     mark = item.get_closest_marker("cupeer")
     if mark is None:
         return None
@@ -141,7 +141,7 @@ def _is_error(finding: cupeer.Finding, error_on: Optional[Sequence[str]]) -> boo
 
 
 def _check_patterns(patterns: Iterable[str]) -> None:
-    """Refuses a pattern that no rule has: such a test could not fail."""
+    """Refuses a pattern that matches no rule, because the test could never fail."""
     command = _command.find()
     if command is None:
         return
@@ -149,4 +149,4 @@ def _check_patterns(patterns: Iterable[str]) -> None:
     rules = [rule["rule"] for rule in json.loads(listed.stdout)]
     for pattern in sorted(patterns):
         if not fnmatch.filter(rules, pattern):
-            raise pytest.UsageError(f"@pytest.mark.cupeer: error_on has '{pattern}', which no rule is called; see 'cupeer list rules'")
+            raise pytest.UsageError(f"@pytest.mark.cupeer: error_on has '{pattern}', which matches no rule; see 'cupeer list rules'")

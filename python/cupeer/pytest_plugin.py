@@ -1,5 +1,5 @@
-"""What pytest finds by itself if this package is installed: an option that runs the tests under cupeer, a fixture that
-makes calls fail, and a mark for tests that may not break rules::
+"""The pytest plugin, which pytest loads if this package is installed: an option that runs the tests under cupeer, a
+fixture that makes calls fail, and a mark for tests that must not break rules::
 
     $ pytest --cupeer=--sim
 
@@ -12,7 +12,7 @@ makes calls fail, and a mark for tests that may not break rules::
     def test_shares():
         share_a_tensor()
 
-Every plan that a test arms is disarmed at its end. Without libcupeer.so such tests are skipped; with ``--cupeer`` they
+Every plan that a test arms is disarmed at its end. Without libcupeer.so, tests that use the fixture or the mark are skipped; with ``--cupeer`` they
 fail, unless ``--cupeer-skip-missing`` is given.
 """
 
@@ -25,8 +25,8 @@ from cupeer._command import HOW_TO_RUN
 
 
 def plans(skip: Callable[[str], object]) -> Iterator[cupeer.Plans]:
-    """What the fixture does: yields what arms plans, and disarms all of them. Calls ``skip`` with the reason if the
-    library is not loaded."""
+    """Implements the fixture: yields a :class:`cupeer.Plans`, and disarms all of its plans. Calls ``skip`` with the
+    reason if the library is not loaded."""
     if not cupeer.is_loaded():
         skip(HOW_TO_RUN)
     with cupeer.Plans() as inject:
@@ -54,5 +54,5 @@ else:
 
     @pytest.fixture
     def cupeer_inject(request: pytest.FixtureRequest) -> Iterator[cupeer.Plans]:
-        """Arms fault plans for one test: call it with rules as ``cupeer run --inject`` takes them."""
+        """Arms fault plans for one test: call it with faults as for ``cupeer run --inject``."""
         yield from plans(_pytest_start.without_library(request.config))

@@ -11,13 +11,13 @@ use std::os::unix::fs::MetadataExt;
 /// The inode of the first pid namespace (the kernel's PROC_PID_INIT_INO): who is in it sees all processes.
 const FIRST_PID_NS: u64 = 0xeffffffc;
 
-/// What names a process on a host, and whose it is.
+/// Name and owner of a process on a host.
 #[derive(Clone, Copy)]
 pub(crate) struct Who {
     pub boot_id: [u8; 16],
     pub pid_ns: u64,
     pub pid: u32,
-    /// In ticks of the system since boot.
+    /// Start time in ticks of the system since boot.
     pub started: u64,
     pub uid: u32,
 }
@@ -29,7 +29,7 @@ impl From<&Header> for Who {
     }
 }
 
-/// This host, as it was looked at.
+/// State of this host at the time of the check.
 pub(crate) struct Host {
     boot_id: Option<[u8; 16]>,
     pid_ns: Option<u64>,
@@ -43,7 +43,7 @@ pub(crate) struct Host {
 }
 
 impl Host {
-    /// Looks at the host, for questions about these processes.
+    /// Reads the state of the host for queries about these processes.
     pub(crate) fn look(mut about: impl Iterator<Item = Who>) -> Host {
         let boot_id = host::boot_id();
         let pid_ns = host::pid_ns();
@@ -59,7 +59,7 @@ impl Host {
         }
     }
 
-    /// Whether a process runs; `None` where that cannot be known.
+    /// Returns true if a process runs; `None` if that cannot be known.
     pub(crate) fn runs(&self, who: Who) -> Option<bool> {
         if self.boot_id? != who.boot_id {
             return None;
@@ -102,8 +102,8 @@ fn started(stat: &str) -> io::Result<Option<u64>> {
     Ok(stat.filter(|stat| !matches!(stat.state, b'Z' | b'X')).map(|stat| stat.started))
 }
 
-/// Whether processes run, each by the begin of its file, and whether it has become another program of these; whether it
-/// runs is `None` where that cannot be known, as on another host.
+/// Returns for each process whether it runs and whether it became another one of these processes, from the header of
+/// its file. Whether it runs is `None` if that cannot be known, as on another host.
 pub fn states(headers: &[&Header]) -> Vec<(Option<bool>, bool)> {
     let host = Host::look(headers.iter().map(|header| (*header).into()));
     let others = are_others(headers);
@@ -113,7 +113,7 @@ pub fn states(headers: &[&Header]) -> Vec<(Option<bool>, bool)> {
     headers.iter().zip(others).map(state).collect()
 }
 
-/// Whether processes have become others of these.
+/// Returns for each process whether it became another one of these.
 pub(crate) fn are_others(headers: &[&Header]) -> Vec<bool> {
     let identity = |header: &Header| (header.boot_id, header.pid_ns, header.pid, header.started);
     let mut images: HashMap<_, u32> = HashMap::new();

@@ -6,12 +6,12 @@
 use crate::process::Process;
 use cupeer_spec::record::{Header, Moment, clock};
 
-/// From ticks to nanoseconds of CLOCK_MONOTONIC, for all processes of one boot.
+/// Conversion from ticks to nanoseconds of CLOCK_MONOTONIC, for all processes of one boot.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Clock {
-    /// A moment.
+    /// Moment at which both clocks are known.
     pub origin: Moment,
-    /// Nanoseconds a tick.
+    /// Nanoseconds per tick.
     pub speed: f64,
 }
 
@@ -22,17 +22,17 @@ const SPEEDS: std::ops::RangeInclusive<f64> = 0.05..=50.0;
 const TOLERANCE: (f64, f64) = (0.01, 1e7);
 
 impl Clock {
-    /// Nanoseconds of CLOCK_MONOTONIC at a time.
+    /// Returns the nanoseconds of CLOCK_MONOTONIC at a time in ticks.
     pub fn monotonic(&self, ticks: u64) -> u64 {
         self.origin.monotonic.saturating_add_signed(self.since(ticks))
     }
 
-    /// Nanoseconds of CLOCK_REALTIME at a time, as if nobody had set that clock since.
+    /// Returns the nanoseconds of CLOCK_REALTIME at a time in ticks, as if that clock had not been set since.
     pub fn realtime(&self, ticks: u64) -> u64 {
         self.origin.realtime.saturating_add_signed(self.since(ticks))
     }
 
-    /// Nanoseconds between two times; 0 where the second is not later.
+    /// Returns the nanoseconds between two times in ticks; 0 if the second is not later.
     pub fn between(&self, start: u64, end: u64) -> u64 {
         self.nanoseconds_of(end.saturating_sub(start)).unsigned_abs()
     }
@@ -52,7 +52,8 @@ impl Clock {
         }
     }
 
-    /// The clock of these processes, all of one boot and with the same [`cupeer_spec::record::Header::clock`].
+    /// Computes the clock of these processes, all of one boot and with the same
+    /// [`cupeer_spec::record::Header::clock`].
     pub(crate) fn of<'a>(processes: impl Iterator<Item = &'a Process>) -> Clock {
         let mut counted_by = clock::MONOTONIC;
         let mut moments = Vec::new();
@@ -63,7 +64,8 @@ impl Clock {
         if counted_by == clock::COUNTER { Clock::counter(moments) } else { Clock::nanoseconds(&moments) }
     }
 
-    /// The clock of a process of this host, and now on it; `None` where we cannot read the counter of this processor.
+    /// Returns the clock of a process of this host, and the current time on it; `None` if we cannot read the counter
+    /// of this processor.
     pub fn here(header: &Header) -> Option<(Clock, u64)> {
         let [monotonic, realtime] = [libc::CLOCK_MONOTONIC, libc::CLOCK_REALTIME].map(system);
         let ticks = if header.clock == clock::COUNTER { ticks()? } else { monotonic };

@@ -9,7 +9,7 @@ use cupeer_spec::record::slot::{self, Line, detail, hit::did};
 const MOST: usize = 16;
 
 impl Details {
-    /// Adds what lies in the bytes of a detail, from [`detail::START`] on. What is malformed says nothing.
+    /// Adds the contents of a detail's bytes, from [`detail::START`] on. Malformed bytes are ignored.
     pub(crate) fn read(&mut self, bytes: &[u8]) {
         // Objects may lie in another detail than their finding. Those of one that cannot be kept are nobody's.
         let mut keeps_objects = true;
@@ -59,7 +59,7 @@ impl Details {
         }
     }
 
-    /// Adds what later ones say.
+    /// Adds the contents of later details.
     pub(crate) fn add(&mut self, later: Details) {
         if !later.frames.is_empty() {
             (self.frames, self.python, self.stack_of) = (later.frames, later.python, later.stack_of);
@@ -96,7 +96,7 @@ impl Details {
     }
 }
 
-/// The text of a mark, which lies there as a detail does.
+/// Returns the text of a mark, which is stored like a detail.
 pub(crate) fn mark(bytes: &[u8]) -> Vec<u8> {
     let text = detail::items(bytes).find(|item| item.tag == detail::TEXT);
     text.map_or_else(Vec::new, |item| item.bytes.to_vec())

@@ -8,45 +8,45 @@ use cupeer_spec::record::slot::{self, ARGS, Line, MOST_ARGS, Slot, hit::did};
 /// How a call ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Outcome {
-    /// It has not returned, as far as the record goes.
+    /// The call has not returned, as far as the recording shows.
     Pending,
-    /// It returned this result.
+    /// The call returned this result.
     Returned(i32),
-    /// An exception or a cancellation went through it.
+    /// An exception or a cancellation unwound the call.
     Unwound,
 }
 
-/// One call. Times are ticks of the record's clock: see [`crate::process::Clock`].
+/// One call. Times are in ticks of the record's clock: see [`crate::process::Clock`].
 #[derive(Clone, Debug)]
 pub struct Call {
-    /// The stream.
+    /// Stream that has the call: one per thread at a time.
     pub stream: u32,
-    /// The number of its slot in the stream; unique there.
+    /// Number of the call's slot in the stream, unique there.
     pub seq: u64,
-    /// The thread.
+    /// Thread id of the caller.
     pub tid: u32,
-    /// The function; `None` where this version of cupeer does not know it: then only the name is known.
+    /// Function; `None` if this version of cupeer does not know it, so that only its name is known.
     pub function: Option<FnId>,
-    /// The number of the function in its record: [`crate::process::Process::function_name`].
+    /// Number of the function in its record, for [`crate::process::Process::function_name`].
     pub number: u16,
-    /// When it was forwarded.
+    /// Time when the call was forwarded.
     pub start: u64,
-    /// When it returned; `start` where it has not.
+    /// Time when the call returned; equal to `start` if it has not.
     pub end: u64,
-    /// How it ended.
+    /// How the call ended.
     pub outcome: Outcome,
-    /// Whether the result was of our making.
+    /// True if cupeer, not the driver, supplied the result.
     pub injected: bool,
-    /// The return address.
+    /// Return address of the call.
     pub caller: u64,
-    /// The slot itself, with the arguments.
+    /// Slot of the call, with its arguments.
     pub slot: Slot,
-    /// What else is known of it.
+    /// Further data about the call.
     pub details: CallDetails,
 }
 
 impl Call {
-    /// The bytes of an argument, by its index; `None` where its value is not known.
+    /// Returns the bytes of an argument by its index; `None` if its value is unknown.
     pub fn argument(&self, index: usize) -> Option<&[u8]> {
         let place = self.function?.spec().place(index);
         // Outputs lie in the slot: elsewhere is what was known before the call.
@@ -60,7 +60,7 @@ impl Call {
         Some(bytes.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte)))
     }
 
-    /// The bytes of all arguments.
+    /// Returns the bytes of all arguments.
     pub fn arguments(&self) -> [u8; MOST_ARGS] {
         let mut bytes = [0; MOST_ARGS];
         bytes.iter_mut().zip(&self.details.arguments).for_each(|(place, byte)| *place = *byte);
@@ -73,46 +73,47 @@ impl Call {
         bytes
     }
 
-    /// The same by its name.
+    /// Returns the bytes of an argument by its name; `None` if its value is unknown.
     pub fn argument_called(&self, name: &str) -> Option<&[u8]> {
         self.argument(self.function?.spec().args.iter().position(|arg| arg.name == name)?)
     }
 
-    /// The rule of a fault plan that the program owes what it got to: a result or an output that is not the driver's.
-    /// `None` also where the record does not say which.
+    /// Returns the fault that changed what the program received: a result or an output that is not the driver's.
+    /// `None` if there is none, or the record does not have it.
     pub fn injected_by(&self) -> Option<&str> {
         let mut hits = self.details.hits.iter().filter(|_| self.injected);
         hits.find(|hit| hit.has(did::ERROR | did::OUT | did::DENIED)).map(|hit| hit.rule.as_str())
     }
 
-    /// The hit because of which it does not return: it waits, or ended its process or thread.
+    /// Returns the fault that keeps the call from returning: it holds the call, or ended its process or thread.
     pub fn stopped_by(&self) -> Option<&Hit> {
         let mut hits = self.details.hits.iter().filter(|hit| !hit.has(did::DRY));
         hits.find(|hit| self.outcome == Outcome::Pending && hit.has(did::HANG | did::SIGNAL | did::EXIT))
     }
 
-    /// How many calls it stands for: itself, and those of the thread that failed in the same way after it.
+    /// Returns the number of calls that this one stands for: itself, and later calls of the thread that failed in the
+    /// same way.
     pub fn times(&self) -> u64 {
         1 + self.details.run.map_or(0, |run| run.calls)
     }
 
-    /// When the last of them returned.
+    /// Returns the time when the last of these calls returned.
     pub fn last_end(&self) -> u64 {
         self.details.run.map_or(self.end, |run| run.end.max(self.end))
     }
 
-    /// Whether its return addresses are its own, and not those of an earlier call of its kind.
+    /// Returns true if the return addresses are the call's own, not those of an earlier call of its kind.
     pub fn has_own_stack(&self) -> bool {
         !self.details.frames.is_empty() && self.details.stack_of.is_none()
     }
 
-    /// Whether it returned CUDA_SUCCESS.
+    /// Returns true if the call returned CUDA_SUCCESS.
     pub fn succeeded(&self) -> bool {
         self.outcome == Outcome::Returned(0)
     }
 }
 
-/// The details of a call, where there are any: most calls have none, and are moved about by the million.
+/// Details of a call, boxed because most calls have none and calls are moved by the million.
 #[derive(Clone, Default, Debug)]
 pub struct CallDetails(Option<Box<Details>>);
 
@@ -158,51 +159,52 @@ impl PartialEq<Details> for CallDetails {
     }
 }
 
-/// What stands in the details of a call.
+/// Contents of the details of a call.
 ///
-/// Empty ones own no memory.
+/// Empty details own no memory.
 #[derive(Clone, Default, Debug, PartialEq, Eq)]
 pub struct Details {
     /// Return addresses, the caller's first.
     pub frames: Vec<u64>,
-    /// The frames of Python among them, the innermost first.
+    /// Python frames among them, the innermost first.
     pub python: Vec<Line>,
-    /// The elements of arrays: the number of the argument, and their bytes.
+    /// Elements of arrays: the index of the argument, and their bytes.
     pub elements: Vec<(u8, Vec<u8>)>,
-    /// Texts: the number of the argument, and the bytes.
+    /// Texts: the index of the argument, and the bytes.
     pub texts: Vec<(u8, Vec<u8>)>,
-    /// All arguments as they were before the call, where the slot has no room for them.
+    /// All arguments before the call, if the slot has no room for them.
     pub arguments: Vec<u8>,
-    /// The allocation: its first address and size.
+    /// Allocation: its first address and its size in bytes.
     pub memory: Option<(u64, u64)>,
-    /// The ordinals of the current context's device and of the peer context's.
+    /// Ordinals of the current context's device and of the peer context's device.
     pub devices: (Option<i32>, Option<i32>),
-    /// The current context; of a call that ends one, that one, where it has ended.
+    /// Current context; for a call that destroyed a context, that context.
     pub context: Option<u64>,
-    /// Of memory that was exported: the context that it belongs to, and its device.
+    /// Context of exported memory, and its device.
     pub owner: Option<(u64, i32)>,
-    /// What the driver said.
+    /// Explanation from the driver's own log.
     pub message: Option<Vec<u8>>,
-    /// What rules have found, in the order in which they were asked.
+    /// Findings of rules, in the order in which the rules were checked.
     pub findings: Vec<Finding>,
-    /// The rules of fault plans that fired, in the order in which they did.
+    /// Faults that fired, in the order in which they did.
     pub hits: Vec<Hit>,
-    /// Calls that failed in the same way, which have no event of their own.
+    /// Later calls that failed in the same way and have no event of their own.
     pub run: Option<Run>,
-    /// The number of the slot of the earlier call of its kind that `frames` and `python` are of; `None` where they are its own.
+    /// Number of the slot whose stack `frames` and `python` repeat: an earlier call of the same kind. `None` if the
+    /// stack is the call's own.
     pub stack_of: Option<u64>,
 }
 
-/// Calls that failed in the same way as the one before them. Times are ticks of the record's clock.
+/// Calls that failed in the same way as the call before them. Times are in ticks of the record's clock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Run {
-    /// How many, at most [`slot::Run::MOST`].
+    /// Number of calls, at most [`slot::Run::MOST`].
     pub calls: u64,
-    /// When the last of them returned.
+    /// Time when the last of them returned.
     pub end: u64,
-    /// How long they took together.
+    /// Total duration of the calls in ticks.
     pub total: u64,
-    /// How long the longest of them took.
+    /// Longest duration of one call in ticks.
     pub longest: u64,
 }
 
@@ -222,7 +224,7 @@ pub enum Event {
         /// Its text.
         text: Vec<u8>,
     },
-    /// The end of a call that was handed out as pending: it returned much later. [`Call::finish`] puts it there.
+    /// End of a call that was returned earlier as pending, because it ended much later. [`Call::finish`] applies it.
     LateEnd {
         /// The stream.
         stream: u32,
@@ -244,7 +246,7 @@ pub enum Event {
 }
 
 impl Event {
-    /// When it began; of a late end, when that was.
+    /// Returns the time when the event began, in ticks; for a late end, the time of the end.
     pub fn start(&self) -> u64 {
         match self {
             Event::Call(call) => call.start,
@@ -255,7 +257,7 @@ impl Event {
 }
 
 impl Call {
-    /// Puts the late end of this call where it belongs. False where the event is not that.
+    /// Applies the late end of this call. Returns false if the event is not its end.
     pub fn finish(&mut self, late: &Event) -> bool {
         let Event::LateEnd { stream, seq, end, outcome, injected, slot, details, .. } = late else {
             return false;

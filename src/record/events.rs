@@ -18,10 +18,10 @@ const MOST_SLOTS: usize = 16 << 14;
 /// The fewest slots that are read at once.
 const FEWEST: usize = 32;
 
-/// All events of a process, in the order of [`Event::start`]. Those of one stream come as they were written.
+/// Iterator over all events of a process, ordered by [`Event::start`]. Those of one stream keep their order.
 ///
-/// What is read is the record as it was when the events were asked for, and a little more where the process writes
-/// on.
+/// The iterator covers the record as it was when the iterator was created, and slightly more if the process continues
+/// to write.
 pub struct Events {
     shared: Shared,
     streams: Vec<Stream>,
@@ -54,7 +54,7 @@ impl Events {
         Ok(Events { shared, streams, order })
     }
 
-    /// Why some blocks could not be read, where that happened so far. Their events are left out.
+    /// Returns the first error, if some blocks could not be read so far. Their events are missing.
     pub fn error(&self) -> Option<&io::Error> {
         self.shared.error.as_ref()
     }

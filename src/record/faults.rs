@@ -10,64 +10,68 @@ const MOST_RULES: usize = 1 << 16;
 const MOST_TEXT: usize = 16 << 20;
 const COUNTER: usize = size_of::<faults::Counter>();
 
-/// What one plan did on one host, when it was read.
+/// Counts of one fault plan on one host, at the time of reading.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FaultFile {
-    /// The file.
+    /// Path of the file.
     pub path: PathBuf,
-    /// The host, since when.
+    /// Boot id of the host.
     pub boot_id: [u8; 16],
-    /// The rules, in the order in which they are looked at.
+    /// Faults of the plan, in the order in which they are tried.
     pub rules: Vec<FaultRule>,
-    /// How many processes were under the plan.
+    /// Number of processes that had the plan.
     pub processes: u64,
     /// Fingerprints of handles that the plan damaged.
     pub damaged: Vec<u64>,
-    /// How many more of these there are.
+    /// Number of damaged handles that `damaged` omits.
     pub damaged_more: u64,
-    /// What is wrong with the file, although it can be read: a sentence without a subject.
+    /// Problem of a file that can still be read: a sentence without a subject.
     pub problem: Option<String>,
 }
 
-/// What one rule did.
+/// Counts of one fault.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FaultRule {
-    /// Its name, which begins with that of its plan: `PLAN/NAME`.
+    /// Name of the fault, which begins with that of its plan: `PLAN/NAME`.
     pub name: String,
-    /// The rule as it was written.
+    /// Text of the fault as it was written.
     pub text: String,
-    /// The calls that met its conditions.
+    /// Number of calls that met the conditions.
     pub matched: u64,
-    /// Those at which it fired or, of a plan that was only tried, would have.
+    /// Number of calls at which the fault fired or, in a dry run, would have fired.
     pub fired: u64,
-    /// How many processes were under its plan.
+    /// Number of processes that had the plan.
     pub processes: u64,
 }
 
 impl FaultRule {
-    /// The name of its plan.
+    /// Returns the name of the plan.
     pub fn plan(&self) -> &str {
         self.name.split_once('/').map_or(&self.name, |(plan, _)| plan)
     }
 }
 
 impl FaultFile {
-    /// Whether a file of this name is one.
+    /// Returns true if a file of this name has the counts of a plan.
     pub fn is_named(name: &str) -> bool {
         name.len() > faults::PREFIX.len() && name.starts_with(faults::PREFIX)
     }
 
-    /// Reads a file. The error is a sentence without a subject: "is empty".
+    /// Reads a file.
+    ///
+    /// # Errors
+    ///
+    /// The error is a sentence without a subject, such as "is empty".
     pub fn open(path: &Path) -> Result<FaultFile, String> {
         FaultFile::read(&path.into(), path)
     }
 
-    /// The same with bytes in place of the file.
+    /// Reads the bytes of a file, with the errors of [`FaultFile::open`].
     pub fn from_bytes(name: &str, bytes: Vec<u8>) -> Result<FaultFile, String> {
         FaultFile::read(&bytes.into(), Path::new(name))
     }
 
-    /// All that can be read in a directory, in the order of their names. Where there are no records, nobody else looks.
+    /// Reads all files of counts in a directory, ordered by name, and omits those that cannot be read.
     pub fn all_in(dir: &Path) -> Vec<FaultFile> {
         let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
         let named = entries.filter(|entry| FaultFile::is_named(&entry.file_name().to_string_lossy()));
@@ -129,7 +133,7 @@ impl FaultFile {
         })
     }
 
-    /// As a file has it, but for the scopes, which are of use only to running processes.
+    /// Returns the bytes of a file with these counts, without the scopes, which only running processes need.
     pub fn bytes(&self) -> Vec<u8> {
         let line = |rule: &FaultRule| format!("{} {}\n", rule.name, rule.text);
         let text: String = self.rules.iter().map(line).collect();
@@ -165,7 +169,7 @@ fn number(bytes: &[u8], at: usize) -> u64 {
     bytes.get(at..).and_then(<[u8]>::first_chunk).map_or(0, |bytes| u64::from_le_bytes(*bytes))
 }
 
-/// The rules of several files, of which the same rule of several hosts, or in several plans, is one.
+/// Merges the faults of several files: the same fault on several hosts, or in several plans, becomes one.
 pub fn merged(files: &[FaultFile]) -> Vec<FaultRule> {
     let mut places = std::collections::HashMap::new();
     let mut rules: Vec<FaultRule> = Vec::new();

@@ -7,36 +7,36 @@ use cupeer_spec::record::slot::finding::Severity;
 use cupeer_spec::record::slot::finding::{self as spec, Confidence};
 use cupeer_spec::record::{live, read};
 
-/// The most findings of a call.
+/// Largest number of findings of a call.
 pub(crate) const MOST: usize = 16;
 /// The most objects of a finding.
 const MOST_OBJECTS: usize = 64;
 
-/// What a rule has found in a call.
+/// Finding of a rule in a call.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Finding {
-    /// How sure it is.
+    /// Certainty of the finding.
     pub confidence: Confidence,
-    /// How bad it is here.
+    /// Severity of the finding in this call.
     pub severity: Severity,
-    /// The number of the argument that it is about.
+    /// Index of the argument that the finding is about.
     pub argument: Option<u8>,
-    /// The rule's name.
+    /// Name of the rule.
     pub rule: String,
-    /// What was found; empty where it is only counted, because there were many like it.
+    /// Sentence that states the error; empty for a finding that is only counted, because there were many like it.
     pub message: String,
-    /// What to do.
+    /// Action that fixes the error.
     pub hint: String,
-    /// What it is about.
+    /// Objects that the finding is about.
     pub objects: Vec<Object>,
 }
 
-/// Something that a finding is about.
+/// Object that a finding is about.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Object {
-    /// What is known of it.
+    /// Data about the object.
     pub what: spec::Object,
-    /// The return addresses of whoever made it, in the process that made it; the caller's first.
+    /// Return addresses of the call that concerned the object, in its process, the caller's first.
     pub frames: Vec<u64>,
 }
 
@@ -62,7 +62,7 @@ impl Finding {
 }
 
 impl Object {
-    /// The file name of the library that made it; empty where unknown.
+    /// Returns the file name of the library that made the call; empty if unknown.
     pub fn library(&self) -> String {
         String::from_utf8_lossy(live::library_name(&self.what.library)).into_owned()
     }

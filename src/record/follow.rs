@@ -23,27 +23,27 @@ const MOST_SKIPPED: usize = 16;
 /// The base of a block whose slots have moved to a chunk.
 const NOWHERE: u64 = u64::MAX;
 
-/// A call that has not returned.
+/// Call that has not returned.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Unreturned {
-    /// The number of the function in the record: [`Process::function_name`].
+    /// Number of the function in the record, for [`Process::function_name`].
     pub function: u16,
-    /// The thread.
+    /// Thread id of the caller.
     pub tid: u32,
-    /// When it was forwarded, on the record's clock.
+    /// Time when the call was forwarded, in ticks of the record's clock.
     pub start: u64,
 }
 
-/// What calls there were.
+/// Numbers of calls.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Counts {
-    /// Calls.
+    /// Number of calls.
     pub calls: u64,
-    /// Those that returned something else than CUDA_SUCCESS.
+    /// Number of calls whose result was not CUDA_SUCCESS.
     pub failed: u64,
 }
 
-/// The file of a process, and how far it was read.
+/// Reader that follows the file of a process while the process writes to it.
 pub struct Follower {
     file: Opened,
     header: Header,
@@ -112,7 +112,7 @@ struct Tally {
 }
 
 impl Follower {
-    /// Begins to follow a process. Nothing is read before [`Follower::look`].
+    /// Creates a follower of a process. It reads nothing before [`Follower::look`].
     pub fn new(process: &Process) -> io::Result<Follower> {
         Ok(Follower {
             file: process.source.open()?,
@@ -131,7 +131,8 @@ impl Follower {
         })
     }
 
-    /// Reads what is new, and so many blocks of what was there before the first look; says how many these were.
+    /// Reads everything new, and up to a number of blocks that existed before the first call. Returns how many of
+    /// those it read.
     pub fn look(&mut self, most: usize) -> io::Result<usize> {
         self.header = crate::read::header(&self.file).map_err(io::Error::other)?;
         for place in std::mem::take(&mut self.open) {
@@ -165,13 +166,13 @@ impl Follower {
         self.read_history(most)
     }
 
-    /// The begin of the file, as it was at the last look.
+    /// Returns the header of the file at the last [`Follower::look`].
     pub fn header(&self) -> &Header {
         &self.header
     }
 
-    /// What was read so far. Of a ring, what was overwritten between two looks counts as so many calls as there were until then
-    /// among as many slots that were read.
+    /// Returns the numbers of calls read so far. In a ring, slots that were overwritten between two reads are
+    /// estimated from the calls among as many slots read before.
     pub fn counts(&self) -> Counts {
         let Counts { calls, failed } = self.tally.counts;
         Counts { calls: calls.saturating_add(self.estimated), failed }
@@ -190,13 +191,13 @@ impl Follower {
         (self.unread, self.estimated) = (now, kept.saturating_add(more));
     }
 
-    /// What happened since the first look, of [`Follower::counts`].
+    /// Returns the part of [`Follower::counts`] that happened since the first [`Follower::look`].
     pub fn recent(&self) -> Counts {
         let (all, old) = (self.counts(), self.tally.old);
         Counts { calls: all.calls.saturating_sub(old.calls), failed: all.failed.saturating_sub(old.failed) }
     }
 
-    /// Whether [`Follower::counts`] has all calls of the process.
+    /// Returns true if [`Follower::counts`] has all calls of the process.
     pub fn is_complete(&self) -> bool {
         let has_begin = self.rings.iter().all(|(stream, ring)| ring.first <= record::first_in_ring(*stream));
         // Of a thread that is gone, all may be.
@@ -205,12 +206,12 @@ impl Follower {
         self.history.is_empty() && self.header.lost == 0 && is_whole && self.overwritten() == 0
     }
 
-    /// How many blocks of what was there before the first look are still to be read.
+    /// Returns the number of blocks from before the first [`Follower::look`] that are still unread.
     pub fn behind(&self) -> usize {
         self.history.len()
     }
 
-    /// The calls that have not returned, in no order.
+    /// Returns the calls that have not returned, in no particular order.
     pub fn unreturned(&self) -> impl Iterator<Item = &Unreturned> {
         self.tally.unreturned.values()
     }

@@ -2,15 +2,15 @@
 
 use cupeer_spec::record::slot::hit::{self as spec, did};
 
-/// The most hits of a call.
+/// Largest number of hits of a call.
 pub(crate) const MOST: usize = 16;
 
-/// A rule that fired at a call.
+/// Fault that fired at a call.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Hit {
-    /// What it did.
+    /// Effects of the fault.
     pub what: spec::Hit,
-    /// The name of the rule.
+    /// Name of the fault.
     pub rule: String,
 }
 
@@ -21,17 +21,18 @@ impl Hit {
         (!rule.is_empty()).then(|| Hit { what, rule: rule.to_owned() })
     }
 
-    /// Whether it did one of these: bits of [`did`].
+    /// Returns true if the fault had one of these effects: bits of [`did`].
     pub fn has(&self, what: u16) -> bool {
         self.what.did & what != 0
     }
 
-    /// What it did, in words.
+    /// Returns the effects of the fault, in words.
     pub fn words(&self) -> impl Iterator<Item = &'static str> {
         deeds(self.what.did)
     }
 
-    /// Whether the driver did what the program was told had failed: the call was made, succeeded, and was not undone.
+    /// Returns true if the driver completed a call that failed for the program: the call was made, succeeded, and was
+    /// not undone.
     pub fn is_done_all_the_same(&self) -> bool {
         self.has(did::ERROR)
             && !self.has(did::NOT_CALLED | did::UNDONE | did::DRY)
@@ -39,7 +40,7 @@ impl Hit {
     }
 }
 
-/// What a rule did, in words: bits of [`did`].
+/// Returns effects in words, from bits of [`did`].
 pub fn deeds(did: u16) -> impl Iterator<Item = &'static str> {
     did::WORDS.into_iter().enumerate().filter(move |(bit, _)| did >> bit & 1 != 0).map(|(_, word)| word)
 }

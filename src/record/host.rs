@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 
-/// The boot of this host: /proc/sys/kernel/random/boot_id as bytes.
+/// Returns the boot id of this host, /proc/sys/kernel/random/boot_id, as bytes.
 pub fn boot_id() -> Option<[u8; 16]> {
     let text = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
     let digits: Vec<u32> = text.chars().filter_map(|c| c.to_digit(16)).collect();
@@ -11,12 +11,12 @@ pub fn boot_id() -> Option<[u8; 16]> {
     bytes.try_into().ok()
 }
 
-/// The inode of this process's pid namespace.
+/// Returns the inode of this process's pid namespace.
 pub fn pid_ns() -> Option<u64> {
     fs::metadata("/proc/self/ns/pid").ok().map(|file| file.ino())
 }
 
-/// The begin of a boot id, as the names of files have it.
+/// Returns the start of a boot id, as in the names of files.
 pub fn short(boot: [u8; 16]) -> String {
     format!("{:08x}", u32::from_be_bytes([boot[0], boot[1], boot[2], boot[3]]))
 }

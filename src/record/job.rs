@@ -17,22 +17,22 @@ use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-/// The records of the processes of a job.
+/// Recording of a job: the records of its processes.
 #[derive(Clone, Debug)]
 pub struct Job {
-    /// The directory.
+    /// Directory of the recording.
     pub dir: PathBuf,
-    /// Its processes, in the order of their files' names.
+    /// Processes of the job, ordered by the names of their files.
     pub processes: Vec<Process>,
-    /// What is open, by host.
+    /// Open objects, by host.
     pub tables: Vec<LiveTable>,
-    /// What fault plans did, by host and plan.
+    /// Counts of fault plans, by host and plan.
     pub faults: Vec<FaultFile>,
-    /// The programs that runs started and that made no call, with how they ended.
+    /// Programs that runs started and that made no call, with how they ended.
     pub started: Vec<Started>,
-    /// The processes of a large job that have begun and that have no file: they have shared nothing.
+    /// Processes of a large job without a file of their own, because they shared nothing.
     pub quiet: Vec<Quiet>,
-    /// What could not be read, or not wholly.
+    /// Files that could not be read, or only in part.
     pub problems: Vec<Problem>,
     /// How many processes could not record everything, as runs have seen it.
     lost: u64,
@@ -42,17 +42,17 @@ pub struct Job {
     clocks: HashMap<([u8; 16], u32), Clock>,
 }
 
-/// A program that a run started and that made no call.
+/// Program that a run started and that made no call.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Started {
-    /// Its name.
+    /// Name of the program.
     pub program: String,
-    /// How it ended.
+    /// How the program ended.
     pub end: End,
 }
 
 impl Started {
-    /// The line of the file `job` that says so, without its end.
+    /// Returns the line of the file `job` for this program, without its newline.
     pub fn line(&self) -> String {
         let program = self.program.replace(char::is_control, "?");
         format!("{}={} {program}", job::STARTED, self.end.word())
@@ -69,12 +69,12 @@ impl Started {
     }
 }
 
-/// Something that is wrong with a record.
+/// Problem with a record.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Problem {
-    /// The file or directory.
+    /// Path of the file or directory.
     pub path: PathBuf,
-    /// What is wrong: a sentence without a subject and a full stop.
+    /// Description of the problem: a sentence without a subject and a period.
     pub text: String,
 }
 
@@ -84,12 +84,12 @@ impl fmt::Display for Problem {
     }
 }
 
-/// Why there is no job.
+/// Reason why there is no job.
 #[derive(Debug)]
 pub enum Error {
     /// The directory cannot be read.
     Unreadable(PathBuf, io::Error),
-    /// Nothing in it looks like a record.
+    /// The directory contains nothing that looks like a record.
     NoRecord(PathBuf),
 }
 
@@ -106,8 +106,25 @@ impl fmt::Display for Error {
 impl std::error::Error for Error {}
 
 impl Job {
-    /// Reads all records in a directory and in the directories in it: those of several hosts may have been copied
+    /// Reads all records in a directory and in its subdirectories, because those of several hosts may have been copied
     /// together.
+    ///
+    /// # Errors
+    ///
+    /// The directory cannot be read, or contains no record. A file that cannot be read is one of [`Job::problems`].
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// use cupeer_record::{Event, Job};
+    ///
+    /// let job = Job::open(std::path::Path::new("recording"))?;
+    /// for process in &job.processes {
+    ///     let calls = process.events()?.filter(|event| matches!(event, Event::Call(_))).count();
+    ///     println!("{} made {calls} calls", process.program());
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn open(dir: &Path) -> Result<Job, Error> {
         let mut job = Job {
             dir: dir.to_path_buf(),
@@ -159,20 +176,21 @@ impl Job {
         Ok(job)
     }
 
-    /// The clock of a process. Processes of one boot share it, so that their times can be compared.
+    /// Returns the clock of a process. Processes of one boot share it, so that their times can be compared.
     pub fn clock(&self, process: &Process) -> Clock {
         let shared = self.clocks.get(&clock_key(process)).copied();
         shared.unwrap_or_else(|| Clock::of(std::iter::once(process)))
     }
 
-    /// Whether the processes run, in their order; `None` where that cannot be known: see [`Process::is_alive`].
-    /// Looks at the host once for all, and knows which of them have executed another program. To be asked before their calls
-    /// are read: what had ended then has written all of them.
+    /// Returns for each process whether it runs; `None` if that cannot be known: see [`Process::is_alive`].
+    ///
+    /// The host is examined once for all processes, including those that became another program. Call this before
+    /// reading events: a process that has ended by then has written all of its calls.
     pub fn alive(&self) -> Vec<Option<bool>> {
         alive::states(&self.headers()).into_iter().map(|(alive, _)| alive).collect()
     }
 
-    /// Whether the processes have become other programs, in their order, of which there are records as well.
+    /// Returns for each process whether it became another program that also has a record.
     pub fn are_others(&self) -> Vec<bool> {
         alive::are_others(&self.headers())
     }
@@ -181,7 +199,7 @@ impl Job {
         self.processes.iter().map(|process| &process.header).collect()
     }
 
-    /// Leaves out what is of other hosts than that of a boot, and what is of none.
+    /// Removes everything that does not belong to the host with this boot id.
     pub fn keep_boot(&mut self, boot: [u8; 16]) {
         self.processes.retain(|process| process.header.boot_id == boot);
         self.tables.retain(|table| table.boot_id == boot);
@@ -194,7 +212,7 @@ impl Job {
         self.problems.retain(|problem| is_its(&problem.path));
     }
 
-    /// The rules of fault plans, over all hosts.
+    /// Returns the faults of all plans, merged over all hosts.
     pub fn fault_rules(&self) -> Vec<FaultRule> {
         faults::merged(&self.faults)
     }
@@ -244,7 +262,7 @@ impl Job {
         !is_faults
     }
 
-    /// Takes these for the processes that have begun, of which those that have files are left out.
+    /// Sets the processes that have begun, without those that have files.
     pub fn set_begun(&mut self, begun: Vec<Quiet>) {
         self.quiet = begun;
         self.drop_shown();
@@ -285,7 +303,7 @@ impl Job {
         self.processes.retain(|_| i.next().is_none_or(|i| !copies.contains(&i)));
     }
 
-    /// Whether processes are missing from the record, as runs have seen it.
+    /// Returns true if the runs saw processes that are missing from the recording.
     pub fn lacks_processes(&self) -> bool {
         self.missing > 0 || self.lost_untold() > 0
     }

@@ -9,7 +9,8 @@ use cupeer_spec::record::job::RUN;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 
-/// The line for this process, without its end; `None` where the system does not say what it is.
+/// Returns the line of the file `job` for this process, without its newline; `None` if the system does not supply the
+/// data.
 pub fn line() -> Option<String> {
     let (boot, pid_ns) = (host::boot_id()?, host::pid_ns()?);
     // /proc may be that of a namespace above.
@@ -20,7 +21,7 @@ pub fn line() -> Option<String> {
     Some(format!("{RUN}={boot}:{pid_ns}:{}:{started}:{user}", std::process::id()))
 }
 
-/// Whether the launchers run that the text of a file `job` names; `None` where that cannot be known.
+/// Returns true if a launcher in the text of a file `job` runs; `None` if that cannot be known.
 pub fn running(text: &str) -> Vec<Option<bool>> {
     let values = text.lines().filter_map(|line| line.strip_prefix(RUN)?.strip_prefix('='));
     let all: Vec<Who> = values.filter_map(parse).collect();

@@ -10,28 +10,32 @@ const ENTRY: usize = size_of::<live::Entry>();
 /// How often an entry is read whose place is given up and taken again at the same time.
 const ATTEMPTS: u32 = 16;
 
-/// What the processes of a job had open on one host when it was read.
+/// Open objects of a job on one host, at the time of reading.
 #[derive(Clone, Debug)]
 pub struct LiveTable {
-    /// The file.
+    /// Path of the file.
     pub path: PathBuf,
-    /// The host, since when.
+    /// Boot id of the host.
     pub boot_id: [u8; 16],
-    /// What is open.
+    /// Open objects.
     pub entries: Vec<live::Entry>,
-    /// Entries for which there was no room.
+    /// Number of entries that did not fit.
     pub refused: u64,
-    /// What is wrong with the file, although it can be read: a sentence without a subject.
+    /// Problem of a file that can still be read: a sentence without a subject.
     pub problem: Option<String>,
 }
 
 impl LiveTable {
-    /// Reads a table. The error is a sentence without a subject: "is empty".
+    /// Reads a table.
+    ///
+    /// # Errors
+    ///
+    /// The error is a sentence without a subject, such as "is empty".
     pub fn open(path: &Path) -> Result<LiveTable, String> {
         LiveTable::read(&path.into(), path)
     }
 
-    /// The same with bytes in place of the file.
+    /// Reads the bytes of a table, with the errors of [`LiveTable::open`].
     pub fn from_bytes(name: &str, bytes: Vec<u8>) -> Result<LiveTable, String> {
         LiveTable::read(&bytes.into(), Path::new(name))
     }
@@ -73,7 +77,7 @@ impl LiveTable {
         Ok(table)
     }
 
-    /// The bytes of a file with these entries.
+    /// Returns the bytes of a file with these entries.
     pub fn bytes(&self) -> Vec<u8> {
         let segments = (0..live::MOST_SEGMENTS).scan(0, |room, k| {
             let had = *room;

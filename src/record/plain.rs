@@ -10,21 +10,21 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 
-/// Whether a link at the end of a path is followed.
+/// Treatment of a link at the end of a path.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Links {
-    /// It is: somebody has named it.
+    /// It is followed, because a user gave the path.
     Followed,
-    /// It is not: the name is ours, and who put it there is not known.
+    /// It is refused, because the name is ours and another user may have created it.
     Refused,
 }
 
-/// Opens a plain file for reading.
+/// Opens a plain file for reading. Any other kind of file is an error.
 pub fn open(path: &Path, links: Links) -> io::Result<File> {
     open_with(path, links, OpenOptions::new().read(true))
 }
 
-/// Opens a plain file that is there, with these options.
+/// Opens an existing plain file with these options.
 pub fn open_with(path: &Path, links: Links, options: &OpenOptions) -> io::Result<File> {
     // Before, because to open a device may have effects, and afterwards, because it may be another one by then.
     let link = match links {
@@ -50,12 +50,12 @@ fn check(found: FileType) -> io::Result<()> {
     Err(Error::new(ErrorKind::InvalidInput, format!("it is {what}, not a file")))
 }
 
-/// Reads the whole of a plain file that has no more than `most` bytes.
+/// Reads all of a plain file that has at most `most` bytes. A larger one is an error.
 pub fn read(path: &Path, links: Links, most: u64) -> io::Result<Vec<u8>> {
     contents(&open(path, links)?, most)
 }
 
-/// What is left of an open file, where that is no more than `most` bytes.
+/// Reads the rest of an open file that has at most `most` bytes left.
 pub fn contents(file: &File, most: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     // A file may grow while it is read.
@@ -66,13 +66,13 @@ pub fn contents(file: &File, most: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Where, from a place on, a file has something; what lies before is a hole. Its position is changed.
+/// Returns the first position from `from` on that is not in a hole of the file. Changes the position of the file.
 pub fn next_data(file: &File, at: u64) -> u64 {
     seek(file, at, libc::SEEK_DATA).unwrap_or(at)
 }
 
-/// How many of a file's bytes are holes, of which to read all would take as long as somebody wants it to. Its position
-/// is changed.
+/// Returns how many bytes of a file are holes, which may take arbitrarily long to read. Changes the position of the
+/// file.
 pub fn holes(file: &File) -> io::Result<u64> {
     let (mut at, mut holes, size) = (0, 0, file.metadata()?.len());
     while at < size {
@@ -93,7 +93,7 @@ fn seek(file: &File, at: u64, what: libc::c_int) -> Option<u64> {
     }
 }
 
-/// Makes a file for writing that was not there. What is there is an error, a link to nowhere as well.
+/// Creates a file for writing. An existing file is an error, and so is a link to nowhere.
 pub fn create(path: &Path, mode: u32) -> io::Result<File> {
     OpenOptions::new().write(true).create_new(true).mode(mode).open(path)
 }

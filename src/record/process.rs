@@ -14,96 +14,100 @@ use std::path::{Path, PathBuf};
 
 pub use crate::clock::Clock;
 
-/// A library of a process.
+/// Library in a process.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Library {
-    /// What is added to its addresses.
+    /// Value that was added to the library's addresses when it was loaded.
     pub base: u64,
-    /// Its first address, and the one after its last.
+    /// First address of the library, and the address after its last.
     pub range: std::ops::Range<u64>,
-    /// From when on it lay there, on the record's clock.
+    /// Time when the library was first seen there, in ticks of the record's clock.
     pub since: u64,
-    /// Its build id; empty where it has none.
+    /// Build id of the library; empty if it has none.
     pub build_id: Vec<u8>,
-    /// Its path.
+    /// Path of the library.
     pub path: String,
 }
 
-/// A function of Python.
+/// Python function.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PythonFunction {
-    /// The path of its file, as its compiler had it.
+    /// Path of the source file when it was compiled.
     pub file: String,
-    /// Its name.
+    /// Name of the function.
     pub name: String,
-    /// Its first line.
+    /// First line of the function.
     pub first_line: u32,
 }
 
-/// A device as a process sees it.
+/// Device as one process sees it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Device {
-    /// Its ordinal there.
+    /// Ordinal of the device in the process.
     pub ordinal: i32,
-    /// Its UUID.
+    /// UUID of the device.
     pub uuid: [u8; 16],
-    /// Its PCI address.
+    /// PCI address of the device.
     pub pci: String,
-    /// Its name.
+    /// Name of the device.
     pub name: String,
 }
 
-/// What a record says of its process.
+/// Process of a recording, without its events.
 #[derive(Clone, Debug)]
 pub struct Process {
-    /// Unique in the record: boot, pid namespace, pid, start, and the image where it is not the first. The name
-    /// of the file without its suffix.
+    /// Name that is unique in the recording: boot, pid namespace, pid, start, and the number of the program if it is
+    /// not the first. It is the name of the file without its suffix.
     pub proc: String,
-    /// The file.
+    /// Path of the file.
     pub path: PathBuf,
-    /// What is read: the file, or bytes in its place.
+    /// Source of the bytes: the file, or memory.
     pub source: Source,
-    /// Its begin.
+    /// Header of the file.
     pub header: Header,
-    /// `name=value` texts of the process: see [`cupeer_spec::record::meta::TEXT`].
+    /// Texts of the process, each `name=value`: see [`cupeer_spec::record::meta::TEXT`].
     pub texts: Vec<(String, String)>,
-    /// The program's arguments.
+    /// Arguments of the program.
     pub arguments: Vec<String>,
-    /// Variables of its environment.
+    /// Environment variables of the process.
     pub variables: Vec<(String, String)>,
-    /// The functions of the table, by their number in the record: name, bytes of the arguments.
+    /// Functions by their number in the record: the name, and the size of the arguments in bytes.
     pub functions: Vec<(String, u16)>,
     /// Libraries that calls came from.
     pub libraries: Vec<Library>,
-    /// Functions of Python that calls came from, by their numbers in the record.
+    /// Python functions that calls came from, by their number in the record.
     pub python: BTreeMap<u32, PythonFunction>,
-    /// Its devices.
+    /// Devices that the process sees.
     pub devices: Vec<Device>,
-    /// Libraries whose calls went past us: way, path.
+    /// Libraries whose calls bypassed cupeer: how, and the path.
     pub escaped: Vec<(String, String)>,
-    /// Moments on all clocks, from the header and from blocks, as they stand there: some may be zero or wrong.
+    /// Moments on all clocks, from the header and from blocks, unchanged: some may be zero or wrong.
     pub moments: Vec<Moment>,
-    /// What is wrong with the file, although it can be read: a sentence without a subject.
+    /// Problem of a file that can still be read: a sentence without a subject.
     pub problem: Option<String>,
 }
 
 impl Process {
-    /// Reads a process's file, all but the events. The error is a sentence without a subject: "is empty".
+    /// Reads the file of a process, without its events.
+    ///
+    /// # Errors
+    ///
+    /// The error is a sentence without a subject, such as "is empty".
     pub fn open(path: &Path) -> Result<Process, String> {
         read::process(path.into(), path)
     }
 
-    /// The same with bytes in place of the file.
+    /// Reads the bytes of a process's file, with the errors of [`Process::open`].
     pub fn from_bytes(name: &str, bytes: Vec<u8>) -> Result<Process, String> {
         read::process(bytes.into(), Path::new(name))
     }
 
-    /// All events of the process, in the order of time.
+    /// Returns all events of the process, ordered by time.
     pub fn events(&self) -> io::Result<Events> {
         Events::open(self)
     }
 
-    /// The function of a number in this record; `None` where this version of cupeer does not know it, or keeps
+    /// Returns the function with a number in this record; `None` if this version of cupeer does not know it, or stores
     /// its arguments in another way.
     pub fn function_id(&self, number: u16) -> Option<FnId> {
         let (name, stored) = self.functions.get(usize::from(number))?;
@@ -112,7 +116,7 @@ impl Process {
             .filter(|function| function.spec().stored() == usize::from(*stored))
     }
 
-    /// The name of the function of a number in this record; `?` where the record does not say.
+    /// Returns the name of the function with a number in this record; `?` if the record does not have it.
     pub fn function_name(&self, number: u16) -> &str {
         match self.functions.get(usize::from(number)) {
             Some((name, _)) if !name.is_empty() => name,
@@ -120,41 +124,42 @@ impl Process {
         }
     }
 
-    /// A variable of its environment.
+    /// Returns the value of an environment variable of the process; `None` if the record does not have it.
     pub fn variable(&self, name: &str) -> Option<&str> {
         self.variables.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 
-    /// Its rank in the job, as its launcher has told it.
+    /// Returns the rank of the process in the job, from the launcher's variables.
     pub fn rank(&self) -> Option<u32> {
         let mut ranks = Ranks::default();
         self.variables.iter().for_each(|(name, value)| ranks.see(name.as_bytes(), value.as_bytes()));
         ranks.job()
     }
 
-    /// A text by its name: see [`cupeer_spec::record::meta::TEXT`]. The last one counts.
+    /// Returns a text by its name: see [`cupeer_spec::record::meta::TEXT`]. The last one of a name counts.
     pub fn text(&self, name: &str) -> Option<&str> {
         self.texts.iter().rev().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 
-    /// The name of its host; empty where the record does not say.
+    /// Returns the name of the host; empty if the record does not have it.
     pub fn host(&self) -> &str {
         self.text("host").unwrap_or_default()
     }
 
-    /// The path of its program; empty where the record does not say.
+    /// Returns the path of the program; empty if the record does not have it.
     pub fn program(&self) -> &str {
         self.text("program").unwrap_or_default()
     }
 
-    /// Which program it was last about to become, and when, on the record's clock.
+    /// Returns the program that the process was last about to execute in its place, and when, in ticks of the record's
+    /// clock.
     pub fn became(&self) -> Option<(u64, &str)> {
         let (ticks, program) = self.text(meta::BECAME)?.split_once(' ')?;
         Some((ticks.parse().ok()?, program))
     }
 
-    /// The library that an address lay in at a time on the record's clock. A library that was noticed only later
-    /// is better than none.
+    /// Returns the library that contained an address at a time on the record's clock, or else one that was seen there
+    /// later.
     pub fn library_at(&self, address: u64, ticks: u64) -> Option<&Library> {
         let all = || self.libraries.iter().filter(|library| library.range.contains(&address));
         all()
@@ -163,38 +168,38 @@ impl Process {
             .or_else(|| all().min_by_key(|library| library.since))
     }
 
-    /// The device of an ordinal.
+    /// Returns the device with an ordinal.
     pub fn device(&self, ordinal: i32) -> Option<&Device> {
         self.devices.iter().rev().find(|device| device.ordinal == ordinal)
     }
 
-    /// How it ended, where somebody has seen that by now: it may have ended after its record was opened.
+    /// Returns how the process ended, if that is known by now. The process may have ended after its record was opened.
     pub fn end(&self) -> End {
         let file = self.source.open().ok();
         let now = file.and_then(|file| read::header(&file).ok());
         End::of(now.map_or(self.header.end, |header| header.end))
     }
 
-    /// Whether a ring has been written around, so that its first events are gone.
+    /// Returns true if a ring has overwritten its first events.
     pub fn has_dropped(&self) -> bool {
         // Its first block holds no events, and is not counted.
         self.header.mode == mode::RING && self.header.next_block > self.header.ring_blocks
     }
 
-    /// Whether calls that it made are missing, or what they returned: nothing is known from what its record does not have.
-    /// What a ring has overwritten is not missing.
+    /// Returns true if calls of the process or their results are missing, so that their absence proves nothing. Calls
+    /// that a ring has overwritten are not missing.
     pub fn has_losses(&self) -> bool {
         self.header.lost > 0 || self.header.ended_by != 0 || self.problem.is_some()
     }
 
-    /// That its file ends before the process did, and why, where it does: a sentence without a subject.
+    /// Returns the reason if the file ends before the process did: a sentence without a subject.
     pub fn ends_early(&self) -> Option<String> {
         let why = || io::Error::from_raw_os_error(self.header.ended_by as i32);
         (self.header.ended_by != 0).then(|| format!("ends before its process did: {}", why()))
     }
 
-    /// Whether the process runs; `None` where that cannot be known, as on another host. Of a process that has
-    /// executed another program only [`crate::Job::alive`] knows that this image of it is gone.
+    /// Returns true if the process runs; `None` if that cannot be known, as on another host. Only
+    /// [`crate::Job::alive`] knows whether the process became another program.
     pub fn is_alive(&self) -> Option<bool> {
         let who = (&self.header).into();
         alive::Host::look(std::iter::once(who)).runs(who)

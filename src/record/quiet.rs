@@ -8,30 +8,34 @@ use cupeer_spec::record::begun::{self, Begun};
 use std::collections::HashSet;
 use std::path::Path;
 
-/// The most bytes of a file `begun` that are read: a hundred thousand processes.
+/// Largest size in bytes of a file `begun` that is read: enough for a hundred thousand processes.
 pub const LONGEST: u64 = 16 << 20;
 
-/// One of them.
+/// Process of a large job that shared nothing.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Quiet {
-    /// The name that its own file would have.
+    /// Name that its own file would have.
     pub file: String,
-    /// Its user.
+    /// User id of the process.
     pub uid: u32,
-    /// Its rank.
+    /// Rank of the process.
     pub rank: Option<u32>,
-    /// The file name of its program.
+    /// File name of the program.
     pub program: String,
 }
 
 impl Quiet {
-    /// The processes that a file names. The error is a sentence without a subject.
+    /// Reads the processes that a file lists.
+    ///
+    /// # Errors
+    ///
+    /// The error is a sentence without a subject.
     pub fn all(path: &Path) -> Result<Vec<Quiet>, String> {
         let bytes = plain::read(path, Links::Refused, LONGEST);
         bytes.map(|bytes| Self::all_of(&bytes)).map_err(|error| format!("cannot be read: {error}"))
     }
 
-    /// Those that what such a file has names.
+    /// Returns the processes that the text of such a file lists.
     pub fn all_of(bytes: &[u8]) -> Vec<Quiet> {
         let one = |begun: Begun| Quiet {
             file: begun.file.to_owned(),
@@ -49,8 +53,8 @@ impl Quiet {
     }
 }
 
-/// Whether a file says which processes have begun: it lies in the folder of a host, or in what was made of it, which a pack
-/// numbers.
+/// Returns true if a file lists the processes that have begun: a file in the directory of a host, or a file derived
+/// from it, which a pack numbers.
 pub fn is_named(path: &Path) -> bool {
     let folder = path.parent().and_then(Path::file_name).unwrap_or_default().to_string_lossy();
     let is_numbered = || !folder.is_empty() && folder.bytes().all(|byte| byte.is_ascii_digit());
@@ -58,14 +62,14 @@ pub fn is_named(path: &Path) -> bool {
         && (folder.starts_with(begun::FOLDER) || is_numbered())
 }
 
-/// Leaves out of those that have begun the ones that have these files, and what is said twice.
+/// Removes the processes that have these files, and duplicates.
 pub fn drop_shown<'a>(all: &mut Vec<Quiet>, files: impl Iterator<Item = &'a Path>) {
     let mut known: HashSet<String> =
         files.filter_map(|path| Some(path.file_name()?.to_string_lossy().into_owned())).collect();
     all.retain(|quiet| known.insert(quiet.file.clone()));
 }
 
-/// How many of them, of those of this host, may still run.
+/// Returns how many of the processes of this host may still run.
 pub fn running(all: &[Quiet]) -> usize {
     let Some(boot) = host::boot_id() else { return 0 };
     let is_here = |quiet: &&Quiet| quiet.file.starts_with(&host::short(boot));

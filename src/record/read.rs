@@ -184,7 +184,7 @@ fn function(bytes: &[u8]) -> Option<(usize, u16, String)> {
     Some((usize::from(u16::from_le_bytes(*number)), u16::from_le_bytes(*stored), text(name)))
 }
 
-/// What an entry [`meta::LIBRARY`] says.
+/// Reads an entry [`meta::LIBRARY`].
 pub fn library(bytes: &[u8]) -> Option<Library> {
     let mut rest = bytes;
     let mut number = || {

@@ -10,12 +10,12 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Something that is read.
+/// Source of bytes.
 #[derive(Clone, Debug)]
 pub enum Source {
-    /// A file, which is opened when it is read.
+    /// File, opened when it is read.
     File(PathBuf),
-    /// Bytes.
+    /// Bytes in memory.
     Bytes(Arc<[u8]>),
 }
 
@@ -32,12 +32,12 @@ impl From<Vec<u8>> for Source {
 }
 
 impl Source {
-    /// How many bytes there are, now; none where it cannot be read.
+    /// Returns the current size in bytes; 0 if it cannot be read.
     pub fn size(&self) -> u64 {
         self.open().and_then(|opened| opened.size()).unwrap_or(0)
     }
 
-    /// Opens it for reading.
+    /// Opens the source for reading.
     pub(crate) fn open(&self) -> io::Result<Opened> {
         match self {
             Source::File(path) => Ok(Opened::File(plain::open(path, Links::Refused)?)),
@@ -46,7 +46,7 @@ impl Source {
     }
 }
 
-/// What was opened.
+/// Source that was opened.
 #[derive(Debug)]
 pub(crate) enum Opened {
     File(File),
@@ -57,7 +57,7 @@ pub(crate) enum Opened {
 }
 
 impl Opened {
-    /// How many bytes there are, now.
+    /// Returns the current size in bytes.
     pub(crate) fn size(&self) -> io::Result<u64> {
         match self {
             Opened::File(file) => Ok(file.metadata()?.len()),
@@ -74,7 +74,7 @@ impl Opened {
         }
     }
 
-    /// Fills the buffer from a place on, and says how far that went: less than all only at the end.
+    /// Fills the buffer from a position on, and returns the number of bytes: less than the buffer only at the end.
     pub(crate) fn read(&self, buffer: &mut [u8], at: u64) -> io::Result<usize> {
         match self {
             Opened::File(file) => {
@@ -100,8 +100,8 @@ impl Opened {
         }
     }
 
-    /// Where, from a place on, there is something: files are made longer before they are written, and what was
-    /// not written is a hole.
+    /// Returns the first position from a position on that was written. Files are extended before they are written, so
+    /// the rest is a hole.
     pub(crate) fn next_data(&self, at: u64) -> u64 {
         match self {
             Opened::File(file) => plain::next_data(file, at),
@@ -109,7 +109,7 @@ impl Opened {
         }
     }
 
-    /// Fills the whole buffer, or says false.
+    /// Fills the whole buffer. Returns false if there are not enough bytes.
     pub(crate) fn read_all(&self, buffer: &mut [u8], at: u64) -> io::Result<bool> {
         Ok(self.read(buffer, at)? == buffer.len())
     }

@@ -15,8 +15,8 @@ const MOST: usize = 10;
 /// Columns of a text that is not wrapped.
 const WIDTH: usize = 1 << 16;
 
-/// The lines: deaths first, at most ten of each kind. Files of source below `root` are named from there, as those of the
-/// repository are.
+/// Returns the lines: processes that ended abnormally first, at most ten of each kind. Paths of source files below
+/// `root` are relative to it, as those of the repository are.
 pub fn lines(report: &Report, root: &str) -> Vec<String> {
     let view = View::new(report, WIDTH, true);
     let deaths = incidents::all(&view).into_iter().filter(|incident| incident.kind.id == DIED.id);

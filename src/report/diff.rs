@@ -14,7 +14,7 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-/// What [`Diff::schema`] says.
+/// Value of [`Diff::schema`].
 const SCHEMA: &str = "cupeer-report-diff/1";
 /// Times are listed where one is this many times the other: less is what any two runs differ by.
 const SLOWER: f64 = 1.5;
@@ -26,96 +26,102 @@ struct Page {
     style: Style,
 }
 
-/// Two records compared. Every pair has the value of the first record, and that of the second.
+/// Comparison of two reports. Every pair has the value of the first report, and that of the second.
 #[derive(Serialize, JsonSchema)]
 pub struct Diff {
+    /// Version of this format.
     #[schemars(extend("const" = SCHEMA))]
     schema: &'static str,
-    /// Where they are.
+    /// Paths of the two recordings.
     records: [String; 2],
+    /// Calls by function.
     functions: Vec<FunctionPair>,
+    /// Failed calls by function and result.
     failures: Vec<FailurePair>,
+    /// Findings by rule and severity.
     findings: Vec<RulePair>,
+    /// Faults of fault plans.
     faults: Vec<FaultPair>,
+    /// Handles by kind and state.
     handles: Vec<HandlePair>,
 }
 
-/// A function.
+/// Calls of one function in both recordings.
 #[derive(Serialize, JsonSchema)]
 struct FunctionPair {
-    /// Its name.
+    /// Name of the function.
     function: Rc<str>,
-    /// Calls.
+    /// Number of calls.
     calls: [u64; 2],
-    /// Calls with a result other than CUDA_SUCCESS.
+    /// Number of calls whose result was not CUDA_SUCCESS.
     failed: [u64; 2],
-    /// The time in it.
+    /// Total duration of the calls in nanoseconds.
     total_ns: [u64; 2],
-    /// The median.
+    /// Median duration in nanoseconds.
     p50_ns: [Option<u64>; 2],
-    /// The 99th percentile.
+    /// 99th percentile of the durations in nanoseconds.
     p99_ns: [Option<u64>; 2],
-    /// The longest.
+    /// Longest duration in nanoseconds.
     max_ns: [Option<u64>; 2],
-    /// Whether calls or failures differ, or a percentile differs by more than half.
+    /// True if calls or failures differ, or a percentile differs by more than half.
     differs: bool,
 }
 
-/// A result of a function.
+/// Failed calls of one function with one result in both recordings.
 #[derive(Serialize, JsonSchema)]
 struct FailurePair {
-    /// The function.
+    /// Name of the function.
     function: Rc<str>,
-    /// The name of the result, or its number.
+    /// Name of the result, or its number if it has no name.
     result: String,
-    /// How often.
+    /// Number of failed calls.
     count: [u64; 2],
-    /// Whether that differs.
+    /// True if the numbers differ.
     differs: bool,
 }
 
-/// A rule, with one severity.
+/// Findings of one rule with one severity in both recordings.
 #[derive(Serialize, JsonSchema)]
 struct RulePair {
-    /// The rule.
+    /// Name of the rule.
     rule: Rc<str>,
-    /// Its severity.
+    /// Severity of the findings.
     #[schemars(extend("enum" = SEVERITIES))]
     severity: &'static str,
-    /// How often.
+    /// Number of findings.
     count: [u64; 2],
-    /// Whether that differs.
+    /// True if the numbers differ.
     differs: bool,
 }
 
-/// A rule of a fault plan.
+/// Fault of a fault plan in both recordings.
 #[derive(Serialize, JsonSchema)]
 struct FaultPair {
-    /// Its name.
+    /// Name of the fault.
     name: String,
-    /// The rule.
+    /// Text of the fault.
     rule: String,
-    /// The calls that met its conditions.
+    /// Number of calls that met the conditions.
     matched: [u64; 2],
-    /// The calls at which it fired.
+    /// Number of calls at which the fault fired.
     fired: [u64; 2],
-    /// Whether these differ.
+    /// True if the numbers differ.
     differs: bool,
 }
 
-/// Handles in one state.
+/// Handles of one kind in one state in both recordings.
 #[derive(Serialize, JsonSchema)]
 struct HandlePair {
-    /// What they are of.
+    /// Kind of object that the handles are for.
     #[schemars(extend("enum" = Object::exported()))]
     kind: &'static str,
-    /// How they stand.
+    /// State of the handles.
     state: State,
-    /// How many.
+    /// Number of handles.
     count: [u64; 2],
-    /// The bytes of their allocations, where known.
+    /// Size in bytes of their allocations, as far as it is known.
     bytes: [u64; 2],
-    /// Whether either differs.
+    /// True if the numbers or sizes differ.
     differs: bool,
 }
 
@@ -238,7 +244,7 @@ fn change<T: PartialEq>([a, b]: [T; 2], text: impl Fn(T) -> String) -> String {
 }
 
 impl Diff {
-    /// The comparison for people: what differs.
+    /// Returns the differences as text for people.
     pub fn show(&self, width: usize, style: Style) -> String {
         let page = Page { width, style };
         let [a, b] = &self.records;

@@ -50,7 +50,7 @@ impl Standing {
     }
 }
 
-/// Why a failure with this result is expected, where that is known from the call alone.
+/// Returns why a failure with this result is expected, if the call alone shows it.
 pub fn why(process: &Process, call: &Call) -> Option<&'static str> {
     match Standing::of(process, call.function?, call) {
         Standing::Expected(probe) => Some(probe.why),

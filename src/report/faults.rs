@@ -14,10 +14,10 @@ use cupeer_spec::record::slot::hit::did;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-/// The most names of rules that calls tell of.
+/// Largest number of names of faults that calls bring.
 pub const MOST_NAMES: usize = 1 << 12;
 
-/// The name of the plan of denied pairs.
+/// Name of the plan of denied pairs.
 pub const DENY: &str = "deny-peer";
 
 /// The rows: the rules of files in the order of their plans, then those that only calls name.

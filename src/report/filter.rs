@@ -14,7 +14,7 @@ use cupeer_spec::function::{FUNCTIONS, FnId, Group};
 use cupeer_spec::selector::FunctionSet;
 use std::collections::HashSet;
 
-/// What is asked for, in the words of the command line. The fields are the options of `cupeer report`.
+/// Filters in the form of the command line. The fields are the options of `cupeer report`.
 #[derive(Default)]
 #[allow(missing_docs)]
 pub struct Asked<'a> {
@@ -28,7 +28,7 @@ pub struct Asked<'a> {
     pub until_mark: Option<&'a str>,
 }
 
-/// What is chosen.
+/// Selected processes and calls.
 pub struct Filter {
     /// Whether a process is chosen, by its index.
     processes: Vec<bool>,
@@ -36,14 +36,14 @@ pub struct Filter {
     failed: bool,
     since: Option<u64>,
     until: Option<u64>,
-    /// The filters as they were given.
+    /// Filters as they were given.
     pub given: Vec<String>,
-    /// What is found, and counts for nothing.
+    /// Findings that do not count.
     pub suppressions: Suppressions,
 }
 
 impl Filter {
-    /// All of a record.
+    /// Selects all of a recording.
     pub fn all(job: &Job) -> Self {
         Self::parts(job.processes.len(), Suppressions::default())
     }
@@ -67,6 +67,10 @@ impl Filter {
     }
 
     /// Reads the filters of the command line.
+    ///
+    /// # Errors
+    ///
+    /// A filter is malformed, or selects no process. The error is a message for the user.
     pub fn new(asked: &Asked, job: &Job) -> Result<Self> {
         let began = assemble::began(job);
         let mut filter = Filter { failed: asked.failed, ..Filter::all(job) };
@@ -178,7 +182,7 @@ impl Filter {
         self.is_in_time(at) && in_set && (!self.failed || failed)
     }
 
-    /// Takes out of a report what is not asked for.
+    /// Removes from a report what the filters do not select.
     pub fn apply(&self, report: &mut Report) {
         let all = report.processes.iter().zip(&self.processes);
         let others: HashSet<Proc> =

@@ -35,7 +35,7 @@ struct Case {
     out: String,
 }
 
-/// The document.
+/// Returns the XML document.
 pub fn document(report: &Report) -> String {
     let view = View::new(report, WIDTH, true);
     // As everywhere, deaths come first.

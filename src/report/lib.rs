@@ -70,24 +70,48 @@ use std::path::Path;
 use symbols::Symbols;
 pub use values::handle;
 
-/// What a report has beside sums.
+/// Data that a report has in addition to sums.
 #[derive(Clone, Copy, Default)]
 pub struct Keep {
-    /// How many single failures.
+    /// Number of single failures.
     pub failures: usize,
-    /// How long calls took, by function.
+    /// True to keep the durations of calls, by function.
     pub durations: bool,
-    /// Whether calls are told apart by caller: that takes a twentieth of the time, and only JSON shows it.
+    /// True to tell calls apart by caller. It takes a twentieth of the time, and only JSON shows it.
     pub callers: bool,
 }
 
-/// Makes the report of a record; functions have names where there are
-/// `symbols`.
+/// Builds the report of a recording. Functions have names if there are `symbols`.
+///
+/// # Errors
+///
+/// The events of a process cannot be read.
+///
+/// # Examples
+///
+/// ```no_run
+/// use cupeer_record::Job;
+/// use cupeer_report::{Keep, filter::Filter, read, symbols::Symbols};
+///
+/// let dir = std::path::Path::new("recording");
+/// let job = Job::open(dir)?;
+/// let mut symbols = Symbols::of_record(dir, &job.processes);
+/// let keep = Keep { failures: 100, durations: true, callers: false };
+/// let report = read(&job, &Filter::all(&job), keep, Some(&mut symbols))?;
+/// for finding in &report.findings {
+///     println!("{} {}: {}", finding.severity, finding.rule, finding.message);
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn read(job: &Job, filter: &Filter, keep: Keep, symbols: Option<&mut Symbols>) -> Result<model::Report> {
     Ok(parts(job, filter, keep, symbols, false)?.report(filter))
 }
 
-/// Reduces a record that is a part of a job, to what can be put together with others.
+/// Reduces a recording that is a part of a job to data that can be merged with that of other parts.
+///
+/// # Errors
+///
+/// The events of a process cannot be read.
 pub fn reduce(job: &Job, most_failures: usize, symbols: &mut Symbols) -> Result<Reduced> {
     let keep = Keep { failures: most_failures, durations: true, callers: true };
     parts(job, &Filter::all(job), keep, Some(symbols), true)
@@ -110,7 +134,11 @@ fn parts(
     Ok(reduced)
 }
 
-/// What breaks a rule in a record, certainly, and is more than a note: the rule and the function, in words.
+/// Returns the rules that a recording certainly breaks, without notes: each with its function, in words.
+///
+/// # Errors
+///
+/// The directory contains no recording, or the events of a process cannot be read.
 pub fn broken(dir: &Path) -> Result<BTreeSet<String>> {
     let certain = Confidence::Certain.word();
     let is_broken =

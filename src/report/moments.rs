@@ -5,12 +5,12 @@
 use anyhow::{Context, Result, bail};
 use cupeer_spec::duration::Duration;
 
-/// A duration as the log has it.
+/// Formats a duration in nanoseconds, as in the log.
 pub fn duration(ns: u64) -> String {
     Duration(ns).to_string()
 }
 
-/// A size: `512`, `2.0KiB`, `16GiB`.
+/// Formats a size in bytes: `512`, `2.0KiB`, `16GiB`.
 pub fn bytes(bytes: u64) -> String {
     const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
     if bytes < 1024 {
@@ -26,7 +26,7 @@ pub fn bytes(bytes: u64) -> String {
     format!("{}{}", digits.strip_suffix(".0").unwrap_or(&digits), UNITS[unit])
 }
 
-/// A number with commas between its thousands.
+/// Formats a number with commas between its thousands.
 pub fn number(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
@@ -39,14 +39,14 @@ pub fn number(number: u64) -> String {
     text
 }
 
-/// A moment in seconds since another: `12.345678`.
+/// Formats a moment in seconds since another: `12.345678`.
 pub fn since(start: u64, moment: u64) -> String {
     let sign = if moment < start { "-" } else { "" };
     let us = moment.abs_diff(start) / 1000;
     format!("{sign}{}.{:06}", us / 1_000_000, us % 1_000_000)
 }
 
-/// A moment as a date: `2025-11-21 07:43:02 UTC`.
+/// Formats a moment as a date: `2025-11-21 07:43:02 UTC`.
 pub fn date(moment: u64) -> String {
     match i64::try_from(moment).ok().and_then(|ns| jiff::Timestamp::from_nanosecond(ns.into()).ok()) {
         Some(moment) => moment.strftime("%Y-%m-%d %H:%M:%S UTC").to_string(),
@@ -54,14 +54,14 @@ pub fn date(moment: u64) -> String {
     }
 }
 
-/// A moment as XML's dateTime has it, in UTC: `2025-11-21T07:43:02Z`.
+/// Formats a moment as XML's dateTime in UTC: `2025-11-21T07:43:02Z`.
 pub fn iso(moment: u64) -> String {
     let moment = i64::try_from(moment).unwrap_or(i64::MAX);
     let moment = jiff::Timestamp::from_nanosecond(moment.into()).unwrap_or_default();
     moment.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
-/// Reads a moment: seconds since the start, or RFC 3339.
+/// Parses a moment: seconds since the start, or RFC 3339.
 pub fn parse(text: &str, start: u64) -> Result<u64> {
     if let Ok(seconds) = text.strip_suffix('s').unwrap_or(text).parse::<f64>() {
         if !(0.0..1e9).contains(&seconds) {

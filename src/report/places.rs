@@ -44,20 +44,20 @@ impl Names for Nameless {
     fn prepare(&mut self, _: &[(&Library, u64)]) {}
 }
 
-/// The number of a stack in [`Stacks`].
+/// Number of a stack in [`Stacks`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct Stack(u32);
 
 impl Stack {
-    /// The number: they begin at 0, in the order in which they were seen.
+    /// Returns the number. Numbers begin at 0, in the order in which the stacks were seen.
     pub fn index(self) -> usize {
         self.0 as usize
     }
 }
 
-/// All stacks that matter, each of one process at the first time it was seen.
+/// Stacks that matter, each of one process at the time when it was first seen.
 pub struct Stacks {
-    /// By their hash, or the next free number behind it.
+    /// Returns all stacks, in the order of their numbers.
     numbers: HashMap<u64, Stack, foldhash::fast::RandomState>,
     hasher: foldhash::fast::RandomState,
     all: Vec<Known>,
@@ -79,7 +79,7 @@ impl Default for Stacks {
 }
 
 impl Stacks {
-    /// The stack of a call; where no frames were kept, only its caller.
+    /// Returns the stack of a call; if no frames were recorded, only its caller.
     pub fn of(&mut self, process: usize, call: &Call) -> Stack {
         if !call.details.frames.is_empty() {
             return self.number(process, call.start, &call.details.frames, &call.details.python);
@@ -95,7 +95,7 @@ impl Stacks {
         }
     }
 
-    /// The stack of these frames.
+    /// Returns the stack of these frames.
     pub fn number(&mut self, process: usize, ticks: u64, frames: &[u64], python: &[Line]) -> Stack {
         let process = process as u32;
         let mut hash = self.hasher.hash_one((process, frames, python));
@@ -112,12 +112,12 @@ impl Stacks {
         stack
     }
 
-    /// How many there are.
+    /// Returns the number of stacks.
     pub fn len(&self) -> usize {
         self.all.len()
     }
 
-    /// Whether there is none.
+    /// Returns true if there are no stacks.
     pub fn is_empty(&self) -> bool {
         self.all.is_empty()
     }
@@ -127,13 +127,13 @@ impl Stacks {
         (0..self.all.len() as u32).map(Stack)
     }
 
-    /// One of them.
+    /// Returns the contents of a stack.
     pub fn get(&self, stack: Stack) -> &Known {
         &self.all[stack.0 as usize]
     }
 }
 
-/// Names places, each once.
+/// Names of places, each once.
 pub struct Places<'a> {
     processes: &'a [Process],
     names: &'a mut dyn Names,
@@ -143,12 +143,12 @@ pub struct Places<'a> {
 }
 
 impl<'a> Places<'a> {
-    /// For the processes of a record.
+    /// Creates names for the processes of a recording.
     pub fn new(processes: &'a [Process], names: &'a mut dyn Names) -> Self {
         Places { processes, names, known: HashMap::new(), lines: HashMap::new(), texts: HashMap::new() }
     }
 
-    /// A return address.
+    /// Returns the place of a return address.
     pub fn place(&mut self, process: usize, ticks: u64, address: u64) -> Place {
         let library = self.processes[process].library_at(address, ticks);
         // Another library may have lain there at another time.
@@ -177,14 +177,14 @@ impl<'a> Places<'a> {
         place
     }
 
-    /// Who made a call, and its stack.
+    /// Returns the caller of a call, and its stack.
     pub fn stack(&mut self, stacks: &Stacks, stack: Stack) -> (Place, Vec<Place>) {
         let (process, ticks, frames, python) = stacks.get(stack);
         self.mixed(*process as usize, *ticks, frames, python)
     }
 
-    /// Who made a call, and its stack. The first place that is not in the CUDA runtime made it: the runtime calls for
-    /// everybody.
+    /// Returns the caller of a call, and its stack. The first place outside of the CUDA runtime is the caller, because
+    /// the runtime calls for every library.
     pub fn named(&mut self, process: usize, ticks: u64, frames: &[u64]) -> (Place, Vec<Place>) {
         self.mixed(process, ticks, frames, &[])
     }
@@ -255,7 +255,7 @@ impl<'a> Places<'a> {
         self.names.prepare(&asked.filter(is_new).collect::<Vec<_>>());
     }
 
-    /// Who made a call, and its stack; where no frames were kept, only its caller.
+    /// Returns the caller of a call, and its stack; if no frames were recorded, only its caller.
     pub fn of(&mut self, process: usize, call: &Call) -> (Place, Vec<Place>) {
         let caller = [call.caller];
         let frames = if call.details.frames.is_empty() { &caller[..] } else { &call.details.frames };

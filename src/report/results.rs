@@ -28,9 +28,9 @@ pub fn named(function: Option<FnId>, counts: &[(i32, u64)]) -> Codes {
     counts.iter().map(|(result, count)| (name(function, *result), *count)).collect()
 }
 
-/// Whether a failure is part of what programs do when all is well: to switch on what is on already, to ask for
-/// functions that an older driver does not have, and for what a device may lack, and to give back at exit what the driver
-/// has given back by itself.
+/// Returns true if working programs have this failure too: they enable access that is enabled, ask for functions that
+/// an older driver does not have or for what a device may lack, and release at exit what the driver has already
+/// released.
 pub fn is_usual(function: Option<FnId>, result: i32) -> bool {
     let is_part = |function: FnId| function.spec().is_frequent() || function.spec().is_over(result);
     result == Result::PEER_ACCESS_ALREADY_ENABLED as i32 || function.is_some_and(is_part)

@@ -20,7 +20,7 @@ const RULES_PAGES: &str = concat!(env!("CARGO_PKG_REPOSITORY"), "/blob/main/docs
 /// Columns of texts that are no longer wrapped.
 const WIDTH: usize = 1 << 16;
 
-/// The log.
+/// Returns the SARIF log.
 pub fn log(report: &Report) -> Value {
     let view = View::new(report, WIDTH, true);
     let findings = report.findings.iter().map(|finding| of_finding(&view, finding));

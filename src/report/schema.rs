@@ -7,9 +7,10 @@ use schemars::transform::RecursiveTransform;
 use schemars::{JsonSchema, Schema};
 use serde_json::Value;
 
-/// Names stay; more may be added. Fields whose names end in _ns hold nanoseconds: moments of CLOCK_REALTIME since 1970, or
-/// durations, as each says. Moments of processes with the same boot_id are ordered; across hosts nothing rests on order.
-/// `proc` names a process, unique in the record.
+/// Report of a recording, or comparison of two. Names of fields are stable; fields may be added. Fields whose names
+/// end in `_ns` contain nanoseconds: times since 1970 (CLOCK_REALTIME), or durations, as each field describes. Times
+/// of processes with the same `boot_id` are ordered; no conclusion depends on the order of times across hosts. `proc`
+/// names a process, unique in the recording.
 #[derive(JsonSchema)]
 #[schemars(
     untagged,
@@ -27,7 +28,7 @@ pub fn schema() -> Schema {
     of::<Printed>()
 }
 
-/// The schema of what is printed as this type.
+/// Returns the schema of a type that is printed as JSON.
 pub fn of<T: JsonSchema>() -> Schema {
     let settings = SchemaSettings::draft2020_12().for_serialize().with_transform(RecursiveTransform(plain));
     settings.into_generator().into_root_schema_for::<T>()

@@ -3,16 +3,16 @@
 //! The command decides whether a terminal gets the marks. A mark is put around text that is already wrapped and
 //! padded, so that it changes no width.
 
-/// What a text is.
+/// Kind of a text, which decides its color.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mark {
-    /// A severity, or something as bad.
+    /// Severity error, or something as bad.
     Error,
-    /// A severity.
+    /// Severity warning.
     Warning,
-    /// A severity.
+    /// Severity note.
     Note,
-    /// What stands over a table or a list.
+    /// Heading of a table or a list.
     Heading,
 }
 
@@ -20,7 +20,7 @@ pub enum Mark {
 const END: &str = "\x1b[0m";
 
 impl Mark {
-    /// The mark of a severity, by its word.
+    /// Returns the mark of a severity, by its word.
     pub fn of_severity(word: &str) -> Mark {
         match word {
             "error" => Mark::Error,
@@ -39,18 +39,18 @@ impl Mark {
     }
 }
 
-/// Whether text is marked.
+/// Treatment of marks.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Style {
-    /// It is as it is.
+    /// Marks are ignored.
     #[default]
     Plain,
-    /// Marks are colours.
+    /// Marks are colors.
     Colored,
 }
 
 impl Style {
-    /// A text with its mark.
+    /// Returns a text with its mark.
     pub fn mark(self, mark: Mark, text: &str) -> String {
         match self {
             Style::Plain => text.to_owned(),
@@ -58,13 +58,14 @@ impl Style {
         }
     }
 
-    /// A text of which the first occurrence of a part is marked.
+    /// Returns a text in which the first occurrence of a part is marked.
     pub fn mark_in(self, mark: Mark, part: &str, text: &str) -> String {
         text.replacen(part, &self.mark(mark, part), 1)
     }
 }
 
-/// The length of the mark that a text begins with; 0 where it begins with none. Nothing else that a terminal obeys is one.
+/// Returns the length of the mark that a text begins with; 0 if it begins with none. No other terminal sequence is a
+/// mark.
 pub(crate) fn mark_at(text: &str) -> usize {
     let begins = [Mark::Error, Mark::Warning, Mark::Note, Mark::Heading].map(Mark::begin);
     let found = begins.into_iter().chain([END]).find(|mark| text.starts_with(mark));

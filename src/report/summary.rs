@@ -28,7 +28,7 @@ const MOMENT: Duration = Duration::from_millis(40);
 /// How many lines there are about one thing.
 const MOST_LINES: usize = 4;
 
-/// Waits a moment for processes that end with the one that was started: they are not to be told as living on.
+/// Waits a moment for processes that end with the started one, so that they do not appear as running.
 pub fn wait_for_the_last(directory: &Path) {
     for _ in 0..PATIENCE {
         let is_running = Job::open(directory).is_ok_and(|job| job.alive().contains(&Some(true)));
@@ -39,24 +39,24 @@ pub fn wait_for_the_last(directory: &Path) {
     }
 }
 
-/// A line of the summary.
+/// Line of the summary.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Line {
-    /// What it says.
+    /// Text of the line.
     pub text: String,
-    /// How bad what it tells is: a death, a finding, or something lost. `None` for what is counted.
+    /// Severity of the line: an abnormal end, a finding, or a loss. `None` for counts.
     pub mark: Option<Mark>,
-    /// Whether it is said also where only what is wrong is wanted.
+    /// True if the line is also printed when only problems are wanted.
     pub matters: bool,
 }
 
 impl Line {
-    /// One that tells of something bad.
+    /// Returns a line about a problem.
     pub fn bad(mark: Mark, text: String) -> Line {
         Line { text, mark: Some(mark), matters: mark != Mark::Note }
     }
 
-    /// The line for a terminal: the word of a severity is marked or, where there is none, all of it.
+    /// Returns the line for a terminal: the word of a severity is marked, or else all of it.
     pub fn marked(&self, style: Style) -> String {
         let word = match self.mark {
             Some(Mark::Error) => "error ",
@@ -78,27 +78,28 @@ impl From<String> for Line {
     }
 }
 
-/// What is asked for at the end of a run.
+/// Request for the summary at the end of a run.
 #[derive(Default)]
 pub struct How {
-    /// What is found, and counts for nothing.
+    /// Findings that do not count.
     pub suppressions: Suppressions,
-    /// Whether something depends on what is found: the record is read, however large it is and whoever else records there.
+    /// True if the exit status depends on findings, so that the recording is read however large it is and whoever else
+    /// writes to it.
     pub decides: bool,
-    /// Whether the report is wanted, unless the record is large.
+    /// True if the report is wanted, unless the recording is large.
     pub annotates: bool,
 }
 
-/// What is said at the end of a run.
+/// Summary at the end of a run.
 #[derive(Default)]
 pub struct Told {
-    /// The lines.
+    /// Lines to print.
     pub lines: Vec<Line>,
-    /// The report of the run's processes, where it was made.
+    /// Report of the run's processes, if it was built.
     pub report: Option<Report>,
 }
 
-/// All of a record, which `cupeer report` finds as `shown`.
+/// Returns the summary of a whole recording; `shown` is the argument of `cupeer report` for it.
 pub fn whole(directory: &Path, shown: &str, how: &How) -> Told {
     let size = size(directory);
     if size > MOST_READ && !how.decides {
@@ -155,8 +156,8 @@ fn too_large(size: u64, shown: &str) -> String {
     format!("recorded {} MiB in {shown}; 'cupeer report {shown}' shows it", size >> 20)
 }
 
-/// The lines about the processes of one run, which `is_of_it` tells from those of others in the directory. What follows from
-/// all of them together is the report's. None where none of them reached the driver.
+/// Returns the summary of the processes of one run, which `is_of_it` tells from others in the directory. Facts about
+/// all processes together are in the report. There are no lines if no process reached the driver.
 pub fn of_run(
     directory: &Path,
     shown: &str,

@@ -24,7 +24,7 @@ use std::rc::Rc;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// The entries of some files, in their order.
+/// Entries of some files, in their order.
 #[derive(Clone, Default)]
 pub struct Suppressions(Vec<Entry>);
 
@@ -39,14 +39,14 @@ struct Entry {
     reason: Option<Rc<str>>,
 }
 
-/// What is wrong with a file, and where: line and column, from 1.
+/// Error in a file, with its position: line and column, from 1.
 #[derive(Debug)]
 pub struct Mistake {
-    /// The line.
+    /// Line of the error.
     pub line: usize,
-    /// The column.
+    /// Column of the error.
     pub column: usize,
-    /// The sentence.
+    /// Sentence that describes the error.
     pub message: String,
 }
 
@@ -70,7 +70,11 @@ const KEYS: [&str; 5] = ["rule", "library", "caller", "program", "reason"];
 type At = (usize, String);
 
 impl Suppressions {
-    /// Adds the entries of a file, by its name and its text. Returns how many there are.
+    /// Adds the entries of a file, by its name and its text. Returns the number of entries.
+    ///
+    /// # Errors
+    ///
+    /// The text is not TOML, or an entry is malformed.
     pub fn add(&mut self, file: &str, text: &str) -> Result<usize, Mistake> {
         let entries = entries(&file.into(), text).map_err(|(at, message)| {
             let (line, column) = place(text, at);
@@ -81,7 +85,7 @@ impl Suppressions {
         Ok(count)
     }
 
-    /// Whether there are none.
+    /// Returns true if there are no entries.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

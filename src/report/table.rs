@@ -9,7 +9,7 @@ use textwrap::{Options, WordSeparator, WordSplitter};
 /// Between two columns.
 const GAP: usize = 2;
 
-/// A table with a head. Columns after the first `needed` are left out where they do not fit.
+/// Table with a head. Columns after the first `needed` are omitted if they do not fit.
 pub struct Table {
     rows: Vec<Vec<String>>,
     needed: usize,
@@ -19,24 +19,24 @@ pub struct Table {
 }
 
 impl Table {
-    /// A table whose first `needed` columns are always shown; the last one shown has at least `least`
-    /// columns in a line, where one of the optional columns is to count as fitting.
+    /// Creates a table whose first `needed` columns are always shown. The last one shown has at least `least` columns
+    /// of a line; otherwise an optional column does not fit.
     pub fn new(head: &[&str], needed: usize, least: usize) -> Self {
         let head = head.iter().map(|cell| cell.to_string()).collect();
         Table { rows: vec![head], needed, least, numbers: Vec::new(), below: false }
     }
 
-    /// The same with columns of numbers, which end at their right edge.
+    /// Aligns these columns of numbers to the right.
     pub fn with_numbers(self, numbers: &[usize]) -> Self {
         Table { numbers: numbers.to_vec(), ..self }
     }
 
-    /// The same with the last column below the others, where a word of it would not fit beside them.
+    /// Puts the last column below the others if a word of it does not fit beside them.
     pub fn or_below(self) -> Self {
         Table { below: true, ..self }
     }
 
-    /// The same without optional columns that say nothing in any row.
+    /// Omits optional columns that are empty in all rows.
     pub fn without_empty(mut self) -> Self {
         let says_nothing =
             |column: usize| self.rows[1..].iter().all(|row| matches!(&*row[column], "" | "-" | "0"));
@@ -50,7 +50,7 @@ impl Table {
         self
     }
 
-    /// Whether there are no rows below the head.
+    /// Returns true if there are no rows below the head.
     pub fn is_empty(&self) -> bool {
         self.rows.len() < 2
     }
@@ -60,13 +60,13 @@ impl Table {
         self.cells(cells.into());
     }
 
-    /// Adds a row of as many cells as the head has.
+    /// Adds a row with as many cells as the head has.
     pub fn cells(&mut self, cells: Vec<String>) {
         debug_assert_eq!(cells.len(), self.rows[0].len());
         self.rows.push(cells.iter().map(|cell| clean(cell)).collect());
     }
 
-    /// The table for a terminal of this width.
+    /// Returns the table for a terminal of this width.
     pub fn render(&self, width: usize) -> String {
         let widths: Vec<usize> = (0..self.rows[0].len())
             .map(|i| self.rows.iter().map(|r| display_width(&r[i])).max().unwrap_or(0))
@@ -140,8 +140,8 @@ fn words<'a>(text: &'a str) -> Box<dyn Iterator<Item = Word<'a>> + 'a> {
     Box::new(text.split_inclusive(' ').flat_map(items).map(Word::from))
 }
 
-/// Breaks a text at spaces, and long lists behind their commas, into lines of at most `width` columns; a longer word stands
-/// alone.
+/// Breaks a text at spaces, and long lists after their commas, into lines of at most `width` columns; a longer word
+/// has its own line.
 pub fn wrap(text: &str, width: usize) -> Vec<String> {
     let options = Options::new(width).break_words(false).word_splitter(WordSplitter::NoHyphenation);
     let options = options.word_separator(WordSeparator::Custom(words));

@@ -5,17 +5,17 @@ use crate::style::mark_at;
 use cupeer_spec::value::is_wild;
 use std::io::{self, Write};
 
-/// A text without anything that a terminal obeys.
+/// Returns a text without anything that a terminal obeys.
 pub fn clean(text: &str) -> String {
     text.replace(is_wild, "\u{fffd}")
 }
 
-/// The same with its lines as they are.
+/// Returns a text without anything that a terminal obeys, with its line breaks.
 pub fn clean_lines(text: &str) -> String {
     text.replace(|c| is_wild(c) && c != '\n', "\u{fffd}")
 }
 
-/// The same, in which the marks of [`crate::style`] stay.
+/// Returns a text without anything that a terminal obeys, except for the marks of [`crate::style`].
 pub fn clean_marked(text: &str) -> String {
     let (mut clean, mut rest) = (String::with_capacity(text.len()), text);
     while let Some(at) = rest.find('\x1b') {
@@ -27,8 +27,8 @@ pub fn clean_marked(text: &str) -> String {
     clean + &clean_lines(rest)
 }
 
-/// Writes JSON on, in which the rest of what a terminal obeys is escaped: serde_json leaves what JSON may have. It gets
-/// whole characters.
+/// Writer of JSON that escapes everything else that a terminal obeys, because serde_json leaves what JSON allows. It
+/// receives whole characters.
 pub struct Json<W>(pub W);
 
 impl<W: Write> Write for Json<W> {

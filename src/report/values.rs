@@ -106,7 +106,7 @@ pub fn descriptor(call: &Call, argument: usize) -> Option<(i32, u64)> {
     Some((i32::from_le_bytes(*fd), u64::from_le_bytes(*known))).filter(|(fd, _)| *fd >= 0)
 }
 
-/// The two fingerprints of a handle: of all its bytes, and of those that the driver checks.
+/// Returns the two fingerprints of a handle: of all its bytes, and of those that the driver checks.
 pub fn handle(call: &Call, argument: usize) -> Option<(u64, u64)> {
     let bytes = call.argument(argument)?;
     let half = |at: usize| Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?));

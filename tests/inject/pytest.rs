@@ -127,10 +127,7 @@ fn a_mark_that_no_rule_has_is_refused() {
     let folder = temp_dir();
     let file = folder.path().join("test_wrong.py");
     for (mark, said) in [
-        (
-            "error_on=['ipc-flag']",
-            "error_on has 'ipc-flag', which no rule is called; see 'cupeer list rules'",
-        ),
+        ("error_on=['ipc-flag']", "error_on has 'ipc-flag', which matches no rule; see 'cupeer list rules'"),
         ("error_on='ipc-flags'", "write @pytest.mark.cupeer(error_on=[\"RULE\", ...])"),
         ("erroron=['ipc-flags']", "write @pytest.mark.cupeer(error_on=[\"RULE\", ...])"),
         ("'ipc-flags'", "write @pytest.mark.cupeer(error_on=[\"RULE\", ...])"),
@@ -178,7 +175,7 @@ fn a_test_is_not_taken_for_options() {
     for (option, said) in [
         (
             "test_fixture.py",
-            "'test_fixture.py' is no option of 'cupeer run'; write a plain --cupeer behind the tests",
+            "'test_fixture.py' is not an option of 'cupeer run'; write a plain --cupeer after the tests",
         ),
         ("--seed '7", "No closing quotation"),
     ] {

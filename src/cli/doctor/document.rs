@@ -11,12 +11,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::path::Path;
 
-/// What the reader takes. Fields may be added without another number.
+/// Value of [`Document::schema`]. Fields may be added without a new number.
 pub const SCHEMA: &str = "cupeer-doctor/1";
 /// More than any machine's report has.
 const LONGEST: u64 = 16 << 20;
 
-/// What `cupeer doctor` has found. Names stay; more may be added.
+/// Results of `cupeer doctor`. Names of fields are stable; fields may be added.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Debug)]
 #[cfg_attr(
     test,
@@ -27,40 +27,43 @@ const LONGEST: u64 = 16 << 20;
     )
 )]
 pub struct Document {
-    /// `cupeer-doctor/1`.
+    /// Version of this format: `cupeer-doctor/1`.
     pub schema: String,
-    /// The version of cupeer.
+    /// Version of cupeer.
     pub cupeer: String,
-    /// What `cupeer run` rests on.
+    /// Components that `cupeer run` needs.
     pub parts: Vec<Part>,
-    /// The functions that cupeer intercepts, as this driver has them.
+    /// Functions that cupeer intercepts, as this driver provides them.
     pub functions: Vec<Function>,
-    /// The machine and this process; empty for the simulated driver, which rests on nothing of the machine.
+    /// Facts about the machine and this process; empty for the simulated driver, which does not depend on the machine.
     pub facts: Vec<Fact>,
-    /// What decides whether this process and another one can share.
+    /// Facts that decide whether this process can share with another one.
     pub process: Process,
-    /// What would keep `cupeer run` from working, in sentences.
+    /// Sentences about problems that prevent `cupeer run` from working.
     pub wrong: Vec<String>,
-    /// What may be right or not, in sentences.
+    /// Sentences about possible problems.
     pub unclear: Vec<String>,
 }
 
-/// A part of what `cupeer run` rests on.
+/// Component that `cupeer run` needs.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Debug)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Part {
+    /// Name of the component.
     pub name: String,
+    /// What was found, or why the component is missing.
     pub value: String,
 }
 
-/// A function of the driver.
+/// Function of the driver.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Debug)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Function {
+    /// Name of the function.
     pub name: String,
-    /// Whether the library exports it.
+    /// True if the library exports the function.
     pub exported: bool,
-    /// What looking it up with cuGetProcAddress ended in.
+    /// Result of looking up the function with cuGetProcAddress.
     pub lookup: String,
 }
 

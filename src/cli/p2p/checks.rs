@@ -282,15 +282,16 @@ fn atomics(link: &Link) -> Done {
     })
 }
 
-/// What a link was seen to carry.
+/// Measured rates of a link.
 #[derive(serde::Serialize, Clone, Copy, PartialEq, Eq, Debug)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Measured {
-    /// Of the copy engine writing, in 10^6 bytes a second.
+    /// Rate of the copy engine writing, in 10^6 bytes per second.
     pub copy_mb_s: u64,
-    /// Of a kernel writing.
+    /// Rate of a kernel writing, in 10^6 bytes per second.
     pub kernel_mb_s: u64,
-    /// Nanoseconds from a write by a resident kernel until it reads the owner's answer from the owner's memory.
+    /// Time in nanoseconds from a write by a resident kernel until it reads the owner's answer from the owner's
+    /// memory.
     pub round_trip_ns: Option<u64>,
 }
 

@@ -12,8 +12,8 @@ use serde::Serialize;
 
 const SCHEMA: &str = "cupeer-doctor-p2p/1";
 
-/// What was found when data was sent over each link between devices. Names stay; more may be added. A device is its place
-/// in `devices`.
+/// Results of sending data over each link between devices. Names of fields are stable; fields may be added. A device
+/// is its index in `devices`.
 #[derive(Serialize, Debug)]
 #[cfg_attr(
     test,
@@ -24,86 +24,88 @@ const SCHEMA: &str = "cupeer-doctor-p2p/1";
     )
 )]
 pub struct Document {
-    /// `cupeer-doctor-p2p/1`.
+    /// Version of this format: `cupeer-doctor-p2p/1`.
     pub schema: &'static str,
-    /// The version of cupeer.
+    /// Version of cupeer.
     pub cupeer: &'static str,
-    /// How many directions, from a device to another one, are bad in some way.
+    /// Number of directions, from one device to another, with a failed check.
     pub bad: usize,
-    /// How many are good in all ways.
+    /// Number of directions in which all checks passed.
     pub good: usize,
-    /// How many are neither: something of them was not tested.
+    /// Number of directions with a check that was not run, and none that failed.
     pub untested: usize,
-    /// The devices that the driver shows, by their ordinals.
+    /// Devices that the driver shows, by their ordinals.
     pub devices: Vec<Device>,
-    /// Each direction between two of them.
+    /// Directions between two devices.
     pub pairs: Vec<Pair>,
 }
 
-/// A device.
+/// Device.
 #[derive(Serialize, Debug)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Device {
-    /// What `cuDeviceGetName` says.
+    /// Name from `cuDeviceGetName`.
     pub name: String,
-    /// As nvidia-smi prints it.
+    /// UUID, in the form of nvidia-smi.
     pub uuid: String,
-    /// Domain, bus, device and function.
+    /// PCI address: domain, bus, device, and function.
     pub pci: String,
-    /// Bytes.
+    /// Size of the memory in bytes.
     pub memory: u64,
-    /// Major and minor.
+    /// Major and minor compute capability.
     pub compute_capability: String,
 }
 
-/// From a device to the memory of another one.
+/// Direction from one device to the memory of another.
 #[derive(Serialize, Debug)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Pair {
-    /// The device that writes and reads.
+    /// Device that writes and reads.
     pub from: usize,
-    /// The device that owns the memory.
+    /// Device that owns the memory.
     pub to: usize,
-    /// What `cuDeviceCanAccessPeer` says. Where it says no, nothing is tested.
+    /// Result of `cuDeviceCanAccessPeer`. If it is false, nothing is tested.
     pub can_access: bool,
-    /// What `cuDeviceGetP2PAttribute` says: CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK, ACCESS_SUPPORTED,
-    /// NATIVE_ATOMIC_SUPPORTED, CUDA_ARRAY_ACCESS_SUPPORTED and ONLY_PARTIAL_NATIVE_ATOMIC_SUPPORTED; null where the
-    /// driver does not know one.
+    /// Results of `cuDeviceGetP2PAttribute`: CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK, ACCESS_SUPPORTED,
+    /// NATIVE_ATOMIC_SUPPORTED, CUDA_ARRAY_ACCESS_SUPPORTED, and ONLY_PARTIAL_NATIVE_ATOMIC_SUPPORTED; null for
+    /// attributes that the driver does not know.
     pub attributes: [Option<i32>; 5],
-    /// What `cuDeviceGetP2PAtomicCapabilities` says of each `CUatomicOperation`; empty where the driver lacks it.
+    /// Results of `cuDeviceGetP2PAtomicCapabilities` for each `CUatomicOperation`; empty if the driver lacks the
+    /// function.
     pub atomic_capabilities: Vec<u32>,
-    /// What NVML says that the link carries; null where it does not say.
+    /// Nominal rate of the link, from NVML; null if NVML does not tell.
     pub promise: Option<Promise>,
-    /// What was tested.
+    /// Methods that were tested.
     pub ways: Vec<Way>,
-    /// Where something is bad: what the system says that may explain it, or would but is withheld.
+    /// Facts about the system that may explain a failed check, or that would but are withheld.
     pub system: Vec<Fact>,
 }
 
-/// A way in which programs reach memory of another device.
+/// Method by which programs reach memory of another device.
 #[derive(Serialize, Debug)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Way {
-    /// `peer` (within a process), `ipc` (legacy handles), or `vmm` (virtual memory shared as a descriptor).
+    /// Name of the method: `peer` (within a process), `ipc` (legacy handles), or `vmm` (virtual memory shared as a
+    /// file descriptor).
     pub way: &'static str,
-    /// What comes of all checks together.
+    /// Worst result of all checks.
     #[serde(flatten)]
     pub verdict: Verdict,
-    /// What was done over the link.
+    /// Checks of the link.
     pub checks: Vec<Checked>,
-    /// What it carried; null where something is bad.
+    /// Measured rates of the link; null if a check failed.
     pub measured: Option<Measured>,
-    /// What helps, in sentences.
+    /// Sentences about possible fixes.
     pub hints: Vec<String>,
 }
 
-/// Something that was done over the link.
+/// Check of a link.
 #[derive(Serialize, Debug)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Checked {
-    /// What.
+    /// Name of the check.
     pub check: Check,
-    /// What came of it.
+    /// Result of the check.
     #[serde(flatten)]
     pub verdict: Verdict,
 }

@@ -8,23 +8,23 @@ use serde::{Deserialize, Serialize};
 use std::ffi::{CString, c_char};
 use std::mem::ManuallyDrop;
 
-/// What a link is, and what it should carry.
+/// Kind of a link, and its nominal rate.
 #[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Eq, Debug)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Promise {
-    /// What NVML calls it.
+    /// Kind of the link, from NVML.
     pub kind: Kind,
-    /// 10^6 bytes a second in one direction, with what packets take for themselves: NVLink's active links and their speed,
-    /// or PCI Express's generation and width. Null where NVML does not say.
+    /// Nominal rate in one direction, in 10^6 bytes per second including packet overhead: from the active NVLinks and
+    /// their speed, or from PCI Express generation and width. Null if NVML does not tell.
     pub mb_s: Option<u64>,
 }
 
-/// A kind of link.
+/// Kind of a link.
 #[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Eq, Debug)]
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub enum Kind {
-    /// NVLink, also through switches.
+    /// NVLink, including links through switches.
     Nvlink,
     /// PCI Express.
     Pcie,

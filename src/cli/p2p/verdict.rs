@@ -4,7 +4,7 @@ use super::request::Refusal;
 pub use cupeer_topology::Way;
 use serde::Serialize;
 
-/// What is done over a link.
+/// Check of a link.
 #[derive(Serialize, Clone, Copy, PartialEq, Eq, Debug)]
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
@@ -17,7 +17,7 @@ pub enum Check {
     KernelWrite,
     /// A kernel reads.
     KernelRead,
-    /// A kernel writes and stays, while one of the owner looks at what arrives: what collectives do.
+    /// A kernel writes and keeps running, while a kernel of the owner waits for the data, as collectives do.
     Resident,
     /// Kernels of both devices add to the same words.
     Atomics,
@@ -45,14 +45,14 @@ impl Check {
     }
 }
 
-/// What came of a check, or of all of a way.
+/// Result of a check, or of all checks of a method.
 #[derive(Serialize, Clone, PartialEq, Eq, Debug)]
 #[serde(tag = "verdict", rename_all = "snake_case")]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub enum Verdict {
     /// All data arrived.
     Good,
-    /// Other data is there than was written.
+    /// The memory contains other data than was written.
     Wrong {
         /// How many words of 8 bytes are wrong.
         wrong: u64,
@@ -63,17 +63,17 @@ pub enum Verdict {
         /// What is there instead, where that says something.
         reason: String,
     },
-    /// Data of before is there, or arrives too late.
+    /// The memory contains earlier data, or the data arrives too late.
     Stale {
         /// How that was seen.
         reason: String,
     },
-    /// It does not end.
+    /// The check does not end.
     Stalls {
         /// What does not.
         reason: String,
     },
-    /// A call fails.
+    /// A call failed.
     Refused {
         /// Which one.
         call: String,
@@ -82,7 +82,7 @@ pub enum Verdict {
         /// What the driver says besides, where it says something.
         message: Option<String>,
     },
-    /// It was not tried.
+    /// The check was not run.
     NotTested {
         /// Why.
         reason: String,

@@ -3,11 +3,11 @@
 use cupeer_report::model::Exit;
 use serde::Serialize;
 
-/// What the reader takes. Fields may be added without another number.
+/// Value of [`Document::schema`]. Fields may be added without a new number.
 pub const SCHEMA: &str = "cupeer-top/1";
 
-/// What the processes of this host share, open and call, now. Names stay; more may be added. Fields whose names end in _ns
-/// hold nanoseconds. `proc` names a process, unique in its record.
+/// Current sharing of memory, and driver calls, on this host. Names of fields are stable; fields may be added. Fields
+/// whose names end in `_ns` contain nanoseconds. `proc` names a process, unique in its recording.
 #[derive(Serialize, Clone, Debug, Default)]
 #[cfg_attr(
     test,
@@ -18,150 +18,150 @@ pub const SCHEMA: &str = "cupeer-top/1";
     )
 )]
 pub struct Document {
-    /// `cupeer-top/1`.
+    /// Version of this format: `cupeer-top/1`.
     pub schema: String,
-    /// The version of cupeer.
+    /// Version of cupeer.
     pub cupeer: String,
-    /// When it was looked, since 1970.
+    /// Time of the sample, in nanoseconds since 1970.
     pub time_ns: u64,
-    /// The time between the two looks that calls a second come from; null where there was one.
+    /// Time in nanoseconds between the two samples that give the calls per second; null for a single sample.
     pub interval_ns: Option<u64>,
-    /// The records that were looked at: without names, those at home that are in progress.
+    /// Recordings that were sampled: the given ones, or else those in the default directory that are in progress.
     pub jobs: Vec<Job>,
-    /// The devices whose memory is shared.
+    /// Devices whose memory is shared.
     pub devices: Vec<Device>,
-    /// The processes of this host that have a record, or something open.
+    /// Processes of this host that have a recording or something open.
     pub processes: Vec<Process>,
-    /// What is not seen, a sentence each: numbers do not count it.
+    /// Sentences about data that is missing from all numbers.
     pub unseen: Vec<String>,
 }
 
-/// A record that is looked at.
+/// Recording of a job.
 #[derive(Serialize, Clone, Debug, Default, PartialEq)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Job {
-    /// Its name at home, or its path.
+    /// Name in the default directory, or the path.
     pub name: String,
-    /// Its directory.
+    /// Directory of the recording.
     pub path: String,
-    /// How many of its processes run on this host, as far as that is known.
+    /// Number of its processes that run on this host, as far as that is known.
     pub running: usize,
-    /// How many have ended well: they returned, or became another program.
+    /// Number of processes that exited, or became another program.
     pub ended: usize,
     /// Number of processes that crashed, were killed, or called exit_group.
     pub died: usize,
-    /// Exports and openings for which there was no room in its live table.
+    /// Number of exports and opens that did not fit into its live table.
     pub refused: u64,
-    /// Calls of its processes on this host.
+    /// Number of calls of its processes on this host.
     pub calls: u64,
-    /// Those that returned something else than CUDA_SUCCESS.
+    /// Number of these calls whose result was not CUDA_SUCCESS.
     pub failed: u64,
-    /// Whether these two have all: a ring keeps only the last calls, and what was lost is in no record.
+    /// True if both numbers cover all calls. A ring keeps only the last calls, and lost calls are not recorded.
     pub complete: bool,
 }
 
-/// A device whose memory is shared.
+/// Device whose memory is shared.
 #[derive(Serialize, Clone, Debug, Default, PartialEq)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Device {
-    /// Its UUID; null for the memory of which no record says where it lies.
+    /// UUID of the device; null for memory whose device is not in any recording.
     pub uuid: Option<String>,
-    /// Its name; empty where no record says it.
+    /// Name of the device; empty if unknown.
     pub name: String,
-    /// Its PCI address; empty where no record says it.
+    /// PCI address of the device; empty if unknown.
     pub pci: String,
-    /// What running processes have exported of it and not freed.
+    /// Number of objects on the device that running processes have exported and not freed.
     pub exports: u64,
-    /// The memory among these.
+    /// Size in bytes of the memory among these objects.
     pub shared_bytes: u64,
-    /// The memory among what is held: each piece once, however many hold it.
+    /// Size in bytes of the memory that other processes have open: each allocation once, however many have it open.
     pub held_bytes: u64,
-    /// How often running processes have opened something of it and not closed it.
+    /// Number of opens without a close by running processes.
     pub openings: u64,
-    /// Who holds something of it.
+    /// Processes that have something on the device open.
     pub holders: Vec<Who>,
 }
 
-/// A process, as others name it.
+/// Identity of a process.
 #[derive(Serialize, Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Who {
-    /// The name of its job.
+    /// Name of its job.
     pub job: String,
-    /// Its rank in the job; null where it has none.
+    /// Rank in the job; null if it has none.
     pub rank: Option<u32>,
-    /// Its pid, as it knows itself.
+    /// Pid in its own pid namespace.
     pub pid: u32,
-    /// The name of its record.
+    /// Name of its record.
     pub proc: String,
 }
 
-/// A process.
+/// Process of this host.
 #[derive(Serialize, Clone, Debug)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Process {
     #[serde(flatten)]
     pub who: Who,
-    /// The path of its program; empty where no record says it.
+    /// Path of its program; empty if unknown.
     pub program: String,
-    /// Whether it runs, and how it ended. What has ended holds nothing any more, whatever it has left open.
+    /// How the process ended, or that it is running. A process that has ended holds nothing, whatever it left open.
     pub exit: Exit,
-    /// What it has exported and not freed.
+    /// Number of objects that it has exported and not freed.
     pub exports: u64,
-    /// The memory among these.
+    /// Size in bytes of the memory among these objects.
     pub shared_bytes: u64,
-    /// What others hold of its memory: each piece once.
+    /// Size in bytes of its memory that other processes have open: each allocation once.
     pub held_bytes: u64,
-    /// Who holds something of it, by process.
+    /// Other processes that have its objects open.
     pub held_by: Vec<Hold>,
-    /// The memory that it holds of others: each piece once.
+    /// Size in bytes of other processes' memory that it has open: each allocation once.
     pub holds_bytes: u64,
-    /// Whose it holds, by process.
+    /// Other processes whose objects it has open.
     pub holds: Vec<Hold>,
-    /// How often it has opened something and not closed it.
+    /// Number of opens without a close.
     pub openings: u64,
-    /// Peers to which it has access switched on.
+    /// Number of peers to which it has enabled access.
     pub peers: u64,
-    /// Its calls so far; null where its record cannot be read.
+    /// Number of calls so far; null if its record cannot be read.
     pub calls: Option<u64>,
-    /// Those that returned something else than CUDA_SUCCESS.
+    /// Number of these calls whose result was not CUDA_SUCCESS.
     pub failed: Option<u64>,
-    /// Whether these two have all: a ring keeps only the last calls, and what was lost is in no record.
+    /// True if both numbers cover all calls. A ring keeps only the last calls, and lost calls are not recorded.
     pub complete: bool,
-    /// Its calls a second between the two looks; null where it was looked at once.
+    /// Calls per second between the two samples; null for a single sample.
     pub calls_per_second: Option<f64>,
     /// Calls that have not returned, the oldest first.
     pub unreturned: Vec<Unreturned>,
-    /// Calls that its record could not keep.
+    /// Number of calls that could not be recorded.
     pub lost: u64,
 }
 
-/// What one process holds of another.
+/// Objects of one process that another one has open.
 #[derive(Serialize, Clone, Debug, PartialEq)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Hold {
-    /// The other process; null where the live table does not say whose it is, as of another host.
+    /// The other process; null if the live table does not have it, as for another host.
     pub who: Option<Who>,
-    /// How often it was opened and not closed.
+    /// Number of opens without a close.
     pub openings: u64,
-    /// The memory: each piece once.
+    /// Size in bytes of the memory: each allocation once.
     pub bytes: u64,
 }
 
-/// A call that has not returned.
+/// Call that has not returned.
 #[derive(Serialize, Clone, Debug, PartialEq)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Unreturned {
-    /// Its function.
+    /// Name of the function.
     pub function: String,
-    /// The thread.
+    /// Thread id of the thread that made the call.
     pub tid: u32,
-    /// For how long; null where this processor's clock cannot be read.
+    /// Time in nanoseconds since the call began; null if this processor's clock cannot be read.
     pub age_ns: Option<u64>,
 }
 
 impl Process {
-    /// The call that has not returned for the longest time.
+    /// Returns the call that has not returned for the longest time.
     pub fn oldest(&self) -> Option<&Unreturned> {
         self.unreturned.first()
     }

@@ -14,11 +14,12 @@ pub extern "C" fn cupeer_version() -> *const c_char {
     VERSION.as_ptr().cast()
 }
 
-/// Writes `text` into the log and the record, to mark a place in them.
+/// Writes `text` into the log and the recording, to mark a point in time, and for fault plans with `mark=`.
 ///
-/// Before the first recorded call of the process the record has not begun; the last 128 marks are kept for it until then.
+/// The recording of a process begins with its first recorded call; the last 128 marks before it are kept until then.
 ///
-/// Returns 1 if it was written to either or is kept, 0 if there is neither or it cannot be written, and -1 if `text` is NULL.
+/// Returns 1 if the text was written to either or is kept, 0 if neither exists or can be written, and -1 if `text` is
+/// NULL.
 ///
 /// # Safety
 ///
@@ -45,16 +46,18 @@ pub(super) fn mark(text: &[u8]) -> bool {
     written
 }
 
-/// Calls `callback` with each finding from now on, and with `data`; it replaces the previous callback, and NULL removes
-/// it. Only the first ten findings per rule and caller from then on are reported: giving the same callback again, as at the
-/// start of each test, counts anew. The previous callback may still be running, or just be called, in another thread.
+/// Calls `callback` with each finding from now on, and with `data`. It replaces the previous callback; NULL removes
+/// it.
+///
+/// The callback receives the first ten findings per rule and caller. Setting the same callback again, as at the start
+/// of each test, starts new counts. The previous callback may still be running in another thread.
 ///
 /// Returns 1 if rules are checked (`cupeer run --check`, CUPEER_CHECK), or 0 if they are not and the callback will
 /// never be called.
 ///
 /// # Safety
 ///
-/// Any thread can call the callback, with `data`, from now on: see above for when it is replaced.
+/// Any thread can call the callback, with `data`, from now on, until it is replaced as described above.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cupeer_on_finding(callback: cupeer_finding_callback, data: *mut c_void) -> c_int {
     let mut checks = false;
@@ -62,12 +65,15 @@ pub unsafe extern "C" fn cupeer_on_finding(callback: cupeer_finding_callback, da
     c_int::from(checks)
 }
 
-/// Arms a fault plan in this process, for a block of a test: rules as `cupeer run --inject` takes them, separated by
-/// semicolons or newlines. They are tried after those already armed. Forked children inherit the plan. Some kilobytes of
-/// each plan stay until the process ends, because a call may be using it: arm a plan per block of a test, not per call.
+/// Arms a fault plan in this process, for example for a block of a test. `plan` contains faults as for `cupeer run
+/// --inject`, separated by semicolons or newlines, such as "cuIpcOpenMemHandle*:error=MAP_FAILED".
 ///
-/// Returns the number of the plan, above 0, or 0 if it is not valid: then `message`, if not NULL, receives the
-/// reason, with its column, in at most `size` bytes including the NUL. The plan's text may be freed at once.
+/// The faults are tried after those that are already armed. Forked children inherit the plan. Some kilobytes of each
+/// plan stay allocated until the process ends, because a call may be using them: arm one plan per block of a test, not
+/// per call.
+///
+/// Returns the number of the plan, above 0. Returns 0 if the plan is not valid; `message`, if not NULL, then receives
+/// the reason with its column, in at most `size` bytes including the NUL. The text of the plan may be freed at once.
 ///
 /// # Safety
 ///
@@ -82,9 +88,10 @@ pub unsafe extern "C" fn cupeer_arm(plan: *const c_char, message: *mut c_char, s
     number
 }
 
-/// Disarms a plan by the number that `cupeer_arm` returned, and releases calls it holds. If not NULL, `matched` and
-/// `fired` receive how many calls met the conditions of its rules, and at how many the rules fired, in this process and
-/// its children.
+/// Disarms a plan by the number that `cupeer_arm` returned, and releases the calls that it holds.
+///
+/// If not NULL, `matched` receives the number of calls that met the conditions of its faults, and `fired` the number
+/// of calls at which the faults fired, in this process and its children.
 ///
 /// Returns 1, or 0 if no such plan is armed.
 ///
@@ -99,7 +106,9 @@ pub unsafe extern "C" fn cupeer_disarm(plan: c_int, matched: *mut u64, fired: *m
     unsafe { inject::put_counts(done, matched, fired) }
 }
 
-/// Counts what the rules of a plan have done so far, as `cupeer_disarm` does, and leaves it armed.
+/// Returns the counts of a plan so far in `matched` and `fired`, as `cupeer_disarm` does, and leaves the plan armed.
+///
+/// Returns 1, or 0 if no such plan is armed.
 ///
 /// # Safety
 ///
@@ -112,9 +121,9 @@ pub unsafe extern "C" fn cupeer_counts(plan: c_int, matched: *mut u64, fired: *m
     unsafe { inject::put_counts(done, matched, fired) }
 }
 
-/// Releases calls of this process that hang under a label (`hang=LABEL`), now and in future, by rules that are armed now.
+/// Releases calls of this process that hang under a label (`hang=LABEL`), now and later, by faults that are armed now.
 ///
-/// Returns how many calls hang there, or -1 if `label` is NULL.
+/// Returns the number of calls that hang under the label, or -1 if `label` is NULL.
 ///
 /// # Safety
 ///

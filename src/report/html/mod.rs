@@ -69,7 +69,7 @@ struct Page<'a> {
     places: HashMap<&'a str, usize>,
 }
 
-/// The page; `shown` is what `cupeer report` takes for this record.
+/// Returns the page; `shown` is the argument of `cupeer report` for this recording.
 pub fn document(job: &Job, filter: &Filter, report: &Report, shown: &str) -> Result<String> {
     let brief = View::wide(report, shown, false);
     let things = brief.look();

@@ -7,25 +7,25 @@ use super::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The virtual memory of all processes: what they have of physical memory and of addresses, at their ends or now.
+/// Virtual memory of all processes: physical memory and addresses, at the ends of the processes or now.
 #[derive(Serialize, Deserialize, JsonSchema, Default)]
 pub struct Allocations {
-    /// Physical memory: a row for each process and device.
+    /// Physical memory: one row per process and device.
     pub devices: Vec<DeviceMemory>,
-    /// Addresses: a row for each process.
+    /// Addresses: one row per process.
     pub spaces: Vec<AddressSpace>,
-    /// Memory that processes kept alive after its owner had given it up: what is still kept first, then the largest.
+    /// Memory that processes kept alive after its owner gave it up: memory that is still kept first, then the largest.
     pub kept: Vec<Kept>,
-    /// Multicast objects, in the order in which they were made.
+    /// Multicast objects, in the order of their creation.
     pub multicast: Vec<Multicast>,
-    /// Single allocations that a process has: those that are kept alive first, then the largest.
+    /// Single allocations of a process: those that are kept alive first, then the largest.
     pub largest: Vec<Allocation>,
-    /// How many more there are.
+    /// Number of allocations that `largest` omits.
     pub largest_more: u64,
 }
 
 impl Allocations {
-    /// Keeps the rows of these processes.
+    /// Keeps only the rows of these processes.
     pub fn retain(&mut self, chosen: impl Fn(&Proc) -> bool) {
         self.devices.retain(|row| chosen(&row.proc));
         self.spaces.retain(|row| chosen(&row.proc));
@@ -39,7 +39,7 @@ impl Allocations {
     }
 }
 
-/// Where physical memory lies.
+/// Location of physical memory.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 #[serde(rename_all = "lowercase")]
 pub enum Where {
@@ -47,203 +47,203 @@ pub enum Where {
     Device,
     /// In the memory of the host.
     Host,
-    /// Nowhere: it is a multicast object, to which memory of several devices is bound.
+    /// None: it is a multicast object, to which memory of several devices is bound.
     Multicast,
-    /// The record does not say.
+    /// Not in the recording.
     Unknown,
 }
 
-/// What one process has of the physical memory of one device: at its end or, while it runs, now.
+/// Physical memory of one process on one device: at the end of the process or, while it runs, now.
 #[derive(Serialize, Deserialize, JsonSchema)]
 pub struct DeviceMemory {
-    /// The process.
+    /// Process that has the memory.
     pub proc: Proc,
-    /// Where the memory lies.
+    /// Location of the memory.
     pub location: Where,
-    /// The device.
+    /// Device of the memory; null if it is not on a known device.
     pub device: Option<Uuid>,
-    /// How many allocations the process made there.
+    /// Number of allocations that the process created there.
     pub made: u64,
-    /// How many of these it has: it has a handle or a mapping.
+    /// Number of these that the process still has, by a handle or a mapping.
     pub allocations: u64,
-    /// Their bytes.
+    /// Size in bytes of the allocations that the process created and still has.
     pub bytes: u64,
-    /// The most bytes that it had of its own at one time.
+    /// Largest size in bytes of its own allocations at one time.
     pub most_bytes: u64,
-    /// How many of its exports are known.
+    /// Number of known exports of its allocations.
     pub exported: u64,
-    /// How many of these no process of the record imported.
+    /// Number of these exports that no process in the recording imported.
     pub never_imported: u64,
-    /// How often the process imported memory that others had allocated there.
+    /// Number of imports of memory that other processes allocated there.
     pub imports: u64,
-    /// How many allocations of others it has.
+    /// Number of other processes' allocations that the process has.
     pub imported: u64,
-    /// Their bytes.
+    /// Size in bytes of other processes' allocations that the process has.
     pub imported_bytes: u64,
-    /// The most bytes that it had of others at one time.
+    /// Largest size in bytes of other processes' allocations that the process had at one time.
     pub imported_most_bytes: u64,
-    /// The bytes at which such memory, its own or another's, is mapped.
+    /// Size in bytes of the mappings of this memory, its own and imported.
     pub mapped_bytes: u64,
 }
 
-/// The addresses that one process has reserved and mapped: at its end or, while it runs, now.
+/// Addresses that one process reserved and mapped: at the end of the process or, while it runs, now.
 #[derive(Serialize, Deserialize, JsonSchema)]
 pub struct AddressSpace {
-    /// The process.
+    /// Process that has the addresses.
     pub proc: Proc,
-    /// How many reservations it has.
+    /// Number of address ranges that the process has reserved.
     pub reservations: u64,
-    /// Their bytes.
+    /// Size in bytes of the reserved address ranges.
     pub reserved_bytes: u64,
-    /// The most bytes that it had reserved at one time.
+    /// Largest size in bytes of the address ranges that were reserved at one time.
     pub reserved_most_bytes: u64,
-    /// How many mappings it has.
+    /// Number of mappings that the process has.
     pub mappings: u64,
-    /// Their bytes.
+    /// Size in bytes of the mappings.
     pub mapped_bytes: u64,
-    /// The most bytes that it had mapped at one time.
+    /// Largest size in bytes of the mappings at one time.
     pub mapped_most_bytes: u64,
 }
 
-/// Memory that one process kept alive after another one had given it up.
+/// Memory that one process kept alive after its owner gave it up.
 #[derive(Serialize, Deserialize, JsonSchema)]
 pub struct Kept {
-    /// The process that kept it.
+    /// Process that kept the memory.
     pub proc: Proc,
-    /// The process that made it.
+    /// Process that created the memory.
     pub owner: Proc,
-    /// Where it lies.
+    /// Location of the memory.
     pub location: Where,
-    /// The device.
+    /// Device of the memory; null if it is not on a known device.
     pub device: Option<Uuid>,
-    /// How many allocations that are.
+    /// Number of allocations that were kept.
     pub allocations: u64,
-    /// The most bytes of them that were kept at one time.
+    /// Largest size in bytes of these allocations that was kept at one time.
     pub bytes: u64,
-    /// How their owner gave them up: it released and unmapped them, or ended.
+    /// How the owner gave the memory up: it released and unmapped it, or the owner exited.
     #[schemars(extend("enum" = ["release", "exit"]))]
     #[serde(deserialize_with = "word::read")]
     pub given_up_by: Word,
-    /// When it gave up the first of them.
+    /// Time when the owner gave up the first of these allocations.
     pub given_up_ns: u64,
-    /// Whether they are kept now, or were until their keeper ended, or until it gave them up.
+    /// End of the keeping: the memory is still kept, the keeper exited, or the keeper gave it up.
     #[schemars(extend("enum" = ["now", "exit", "given up"]))]
     #[serde(deserialize_with = "word::read")]
     pub until: Word,
-    /// When the last of them was no longer kept.
+    /// Time when the last of these allocations was no longer kept.
     pub until_ns: Option<u64>,
-    /// How long one of them was kept at most, up to now.
+    /// Longest time in nanoseconds that one of these allocations was kept, up to now.
     pub longest_ns: u64,
 }
 
-/// A multicast object, as all processes together have it: at their ends or, while they run, now.
+/// Multicast object, as all processes together have it: at their ends or, while they run, now.
 #[derive(Serialize, Deserialize, JsonSchema)]
 pub struct Multicast {
-    /// The process that made it, where that is known.
+    /// Process that created the multicast object; null if unknown.
     pub made_by: Option<Proc>,
-    /// When it was made, or first imported.
+    /// Time when the multicast object was created, or first imported.
     pub since_ns: u64,
-    /// The most memory that can be bound to it, of each device.
+    /// Largest size in bytes of the memory of each device that can be bound to the multicast object.
     pub bytes: Option<u64>,
-    /// The types of handles that were asked for when it was made.
+    /// Handle types that the multicast object was created with.
     #[serde(deserialize_with = "word::read")]
     pub handle_types: Vec<Word>,
-    /// How many devices it was made for.
+    /// Number of devices that the multicast object was created for.
     pub wanted_devices: Option<u32>,
-    /// The devices that were added, and by whom.
+    /// Devices that were added, and the processes that added them.
     pub devices: Vec<TeamDevice>,
-    /// The memory that is bound to it.
+    /// Memory that is bound to the multicast object.
     pub bound: Vec<BoundMemory>,
-    /// How often memory was bound.
+    /// Number of times that memory was bound.
     pub binds: u64,
-    /// How often memory was unbound.
+    /// Number of times that memory was unbound.
     pub unbinds: u64,
-    /// The processes that have it: by a handle or a mapping.
+    /// Processes that have the multicast object, by a handle or a mapping.
     pub held_by: Vec<Proc>,
-    /// The processes that have it mapped.
+    /// Processes that have the multicast object mapped.
     pub mapped_by: Vec<Proc>,
-    /// The processes in which a call that binds memory has not returned.
+    /// Processes in which a call that binds memory has not returned.
     pub waiting: Vec<Proc>,
 }
 
-/// A device of a multicast object.
+/// Device that was added to a multicast object.
 #[derive(Serialize, Deserialize, JsonSchema)]
 pub struct TeamDevice {
-    /// The process that added it.
+    /// Process that added the device.
     pub proc: Proc,
-    /// The device, where it is known.
+    /// Device; null if unknown.
     pub device: Option<Uuid>,
-    /// When it was added.
+    /// Time when the device was added.
     pub added_ns: u64,
 }
 
 /// Memory that is bound to a multicast object.
 #[derive(Serialize, Deserialize, JsonSchema)]
 pub struct BoundMemory {
-    /// The process that bound it.
+    /// Process that bound the memory.
     pub proc: Proc,
-    /// The device, where it is known.
+    /// Device of the memory; null if unknown.
     pub device: Option<Uuid>,
-    /// Where in the object.
+    /// Offset in bytes in the multicast object.
     pub offset: u64,
-    /// How much.
+    /// Size of the memory in bytes.
     pub bytes: u64,
 }
 
-/// An allocation, as one process has it.
+/// Allocation, as one process has it.
 #[derive(Serialize, Deserialize, JsonSchema)]
 pub struct Allocation {
-    /// The process.
+    /// Process that has the allocation.
     pub proc: Proc,
-    /// Its handle there, where the process has one.
+    /// Handle of the allocation in the process; null if it has none.
     pub handle: Option<String>,
-    /// Where it lies.
+    /// Location of the memory.
     pub location: Where,
-    /// The device.
+    /// Device of the memory; null if it is not on a known device.
     pub device: Option<Uuid>,
-    /// Its size.
+    /// Size of the allocation in bytes.
     pub bytes: Option<u64>,
-    /// The process that made it.
+    /// Process that created the allocation.
     pub owner: Option<Proc>,
-    /// When this process made or imported it.
+    /// Time when this process created or imported the allocation.
     pub since_ns: u64,
-    /// The types of handles that were asked for when it was made; empty of an import.
+    /// Handle types that the allocation was created with; empty for an import.
     #[serde(deserialize_with = "word::read")]
     pub handle_types: Vec<Word>,
-    /// The references that the process has by its handle.
+    /// Number of references that the process has by its handle.
     pub references: u64,
-    /// How often it was retained.
+    /// Number of times that the process retained the allocation.
     pub retained: u64,
-    /// How often it was released.
+    /// Number of times that the process released the allocation.
     pub released: u64,
-    /// What it was exported as: the last few.
+    /// Handles that the allocation was exported as: the last few.
     pub exports: Vec<Fingerprint>,
-    /// What it was imported as, where that is known.
+    /// Handle that the allocation was imported as; null if unknown.
     pub imported_as: Option<Fingerprint>,
-    /// Where it is mapped: the first few addresses.
+    /// Mappings of the allocation: the first few addresses.
     pub mappings: Vec<Mapping>,
-    /// How often it is mapped.
+    /// Number of mappings of the allocation.
     pub mapped: u64,
-    /// Whether its owner has given it up, and this process keeps it alive.
+    /// True if its owner gave the allocation up and this process keeps it alive.
     pub kept: bool,
 }
 
-/// Where an allocation is mapped.
+/// Address range that an allocation is mapped at.
 #[derive(Serialize, Deserialize, JsonSchema)]
 pub struct Mapping {
-    /// The first address.
+    /// First address of the mapping.
     pub address: String,
-    /// The size.
+    /// Size of the mapping in bytes.
     pub bytes: u64,
-    /// The devices that have access.
+    /// Devices that may access the mapping.
     pub access: Vec<Access>,
 }
 
-/// What a device may do with a mapping.
+/// Access of a device to a mapping.
 #[derive(Serialize, Deserialize, JsonSchema)]
 pub struct Access {
-    /// The device.
+    /// Device that may access the mapping.
     pub device: Uuid,
-    /// What it may do.
+    /// Kind of access.
     pub flags: String,
 }

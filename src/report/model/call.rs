@@ -12,38 +12,39 @@ use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::rc::Rc;
 
-/// A function.
+/// Calls of one function.
 #[derive(Serialize, JsonSchema)]
 pub struct Function {
-    /// Its name.
+    /// Name of the function.
     pub function: Rc<str>,
-    /// How often it was called.
+    /// Number of calls of the function.
     pub calls: u64,
-    /// How often it ended in a result other than CUDA_SUCCESS.
+    /// Number of calls per result other than CUDA_SUCCESS.
     pub failures: Codes,
-    /// The same without calls that had nothing left to end, because the driver had shut down.
+    /// Number of failed calls per result, without calls that had nothing left to release because the driver had shut
+    /// down.
     #[serde(skip)]
     pub wrong: Codes,
-    /// How many results came from a fault plan instead of the driver.
+    /// Number of calls whose result came from a fault plan instead of the driver.
     pub injected: u64,
-    /// Calls that have not returned.
+    /// Number of calls that have not returned.
     pub pending: u64,
-    /// Calls that an exception or a cancellation unwound.
+    /// Number of calls that an exception or a cancellation unwound.
     pub unwound: u64,
-    /// The time in it, over all threads.
+    /// Total duration of the calls in nanoseconds, over all threads.
     pub total_ns: u64,
-    /// The median of its calls that returned, accurate to 1%.
+    /// Median duration in nanoseconds of the calls that returned, accurate to 1%.
     pub p50_ns: Option<u64>,
-    /// The 99th percentile, accurate to 1%.
+    /// 99th percentile of the durations in nanoseconds, accurate to 1%.
     pub p99_ns: Option<u64>,
-    /// The longest.
+    /// Longest duration in nanoseconds.
     pub max_ns: Option<u64>,
-    /// How its calls are spread over the ranks; null where no process has a rank.
+    /// Distribution of the calls over the ranks; null if no process has a rank.
     pub ranks: Option<Ranks>,
 }
 
 impl Function {
-    /// How many calls ended in a result other than CUDA_SUCCESS.
+    /// Returns the number of calls whose result was not CUDA_SUCCESS.
     pub fn failed(&self) -> u64 {
         self.failures.values().sum()
     }
@@ -54,107 +55,107 @@ impl Function {
     }
 }
 
-/// Calls of a function with one result from one place.
+/// Calls of one function with one result from one place.
 #[derive(Serialize, JsonSchema)]
 pub struct Caller {
-    /// The function.
+    /// Name of the function.
     pub function: Rc<str>,
-    /// The name of the result, or its number; null of calls that have not returned, or were unwound.
+    /// Name of the result, or its number if it has no name; null for calls that have not returned, or were unwound.
     pub result: Option<String>,
-    /// How many.
+    /// Number of calls.
     pub calls: u64,
-    /// In how many processes.
+    /// Number of processes that made the calls.
     pub processes: u64,
-    /// The time in them, over all threads.
+    /// Total duration of the calls in nanoseconds, over all threads.
     pub total_ns: u64,
-    /// The median of those that returned, accurate to 1%.
+    /// Median duration in nanoseconds of the calls that returned, accurate to 1%.
     pub p50_ns: Option<u64>,
-    /// The 99th percentile, accurate to 1%.
+    /// 99th percentile of the durations in nanoseconds, accurate to 1%.
     pub p99_ns: Option<u64>,
-    /// The longest.
+    /// Longest duration in nanoseconds.
     pub max_ns: Option<u64>,
-    /// Where the driver was called from; of a program that uses the runtime as a shared library, that lies in the runtime. The
-    /// library and the offset in it; functions are not named.
+    /// Place that called the driver: a library and an offset, without the function. In a program that uses the CUDA
+    /// runtime as a shared library, the place is in the runtime.
     pub caller: Place,
 }
 
-/// Calls over the ranks.
+/// Distribution of calls over the ranks.
 #[derive(Serialize, JsonSchema)]
 pub struct Ranks {
-    /// The fewest calls of a rank.
+    /// Fewest calls of a rank.
     pub least: u64,
-    /// The median.
+    /// Median of the calls of all ranks.
     pub median: u64,
-    /// The most calls of a rank.
+    /// Most calls of a rank.
     pub most: u64,
-    /// The ranks whose number of calls differs.
+    /// Ranks whose number of calls differs from that of the others.
     pub deviating: Vec<Deviation>,
 }
 
-/// A rank that deviates.
+/// Rank whose number of calls differs from that of the others.
 #[derive(Serialize, JsonSchema, Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Deviation {
-    /// The rank.
+    /// Number of the rank.
     pub rank: u32,
-    /// Its calls.
+    /// Number of calls of this rank.
     pub calls: u64,
-    /// The calls of the others: what most of them have, or the median.
+    /// Number of calls of the other ranks: the number that most of them have, or the median.
     pub others: u64,
-    /// Whether all ranks that do not deviate have exactly this many.
+    /// True if all ranks that do not deviate have exactly this number.
     pub exact: bool,
 }
 
-/// What a program has marked.
+/// Mark that a program set.
 #[derive(Serialize, Deserialize, JsonSchema)]
 pub struct Mark {
-    /// The process.
+    /// Process that set the mark.
     pub proc: Proc,
-    /// The thread.
+    /// Thread id of the thread that set the mark.
     pub tid: u32,
-    /// When.
+    /// Time of the mark.
     pub time_ns: u64,
-    /// The text that it gave to `cupeer_mark`.
+    /// Text that the program passed to `cupeer_mark`.
     pub text: String,
 }
 
-/// A call that failed.
+/// Call that failed.
 #[derive(Serialize, Deserialize, JsonSchema)]
 pub struct Failure {
-    /// When it began.
+    /// Time when the call began.
     pub time_ns: u64,
-    /// The process.
+    /// Process that made the call.
     pub proc: Proc,
-    /// The thread.
+    /// Thread id of the thread that made the call.
     pub tid: u32,
-    /// The number of the call in its stream.
+    /// Number of the call in its stream.
     pub seq: u64,
-    /// The function.
+    /// Name of the function.
     pub function: Rc<str>,
-    /// The name of the result, or its number.
+    /// Name of the result, or its number if it has no name.
     pub result: String,
-    /// The arguments by their names in cuda.h, as in the log: numbers as numbers; pointers, handles and 64-bit values
-    /// as hexadecimal strings; what is not known is null.
+    /// Arguments of the call by their names in cuda.h, as in the log: numbers as numbers; pointers, handles, and
+    /// 64-bit values as hexadecimal strings; unknown values as null.
     pub args: serde_json::Map<String, serde_json::Value>,
-    /// How long it took.
+    /// Duration of the call in nanoseconds.
     pub duration_ns: u64,
-    /// How many calls it stands for: itself, and those of its thread that failed in the same way after it and have no event of
-    /// their own.
+    /// Number of calls that this failure stands for: itself, and later calls of its thread that failed in the same way
+    /// and have no event of their own.
     #[serde(default = "one")]
     pub calls: u64,
-    /// Whether the result came from a fault plan instead of the driver.
+    /// True if the result came from a fault plan instead of the driver.
     pub injected: bool,
-    /// The name of the fault plan's rule that made it; null also where the record does not say.
+    /// Name of the fault that set the result; null if none did or the recording does not have it.
     pub injected_by: Option<String>,
-    /// Whether the driver refused what a fault plan had changed: a handle that it damaged, an address that it made up, or
-    /// something that it closed although the program was told otherwise.
+    /// True if the driver refused something that a fault plan had changed: a handle that it damaged, an address that
+    /// it made up, or an object that it closed although it told the program otherwise.
     pub follows_fault: bool,
-    /// What the driver said.
+    /// Explanation of the failure from the driver's own log.
     pub driver_message: Option<String>,
-    /// The call of the runtime that made this one, where the program uses the runtime as a shared library; else null.
+    /// Call of the CUDA runtime that made this call; null if the program does not use the runtime as a shared library.
     pub runtime: Option<RuntimeCall>,
-    /// Who made it.
+    /// Place that made the call.
     pub caller: Place,
-    /// The caller, who called that, and so on.
+    /// Call stack: the caller, its caller, and so on.
     pub stack: Vec<Place>,
 }
 
@@ -162,96 +163,98 @@ fn one() -> u64 {
     1
 }
 
-/// A call of the runtime in which others were made.
+/// Call of the CUDA runtime that made driver calls.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, PartialEq, Eq, Debug)]
 pub struct RuntimeCall {
-    /// Its function.
+    /// Name of the runtime function.
     pub function: Rc<str>,
-    /// The name of its result, or its number; null where it has not returned.
+    /// Name of its result, or its number if it has no name; null if the call has not returned.
     pub result: Option<String>,
 }
 
-/// Failures with the same function, result and caller.
+/// Failures with the same function, result, and caller.
 #[derive(Serialize, Deserialize, JsonSchema)]
 pub struct FailureGroup {
-    /// The function.
+    /// Name of the function.
     pub function: Rc<str>,
-    /// The name of the result, or its number.
+    /// Name of the result, or its number if it has no name.
     pub result: String,
-    /// How many.
+    /// Number of failures.
     pub count: u64,
-    /// How many of them have a call stack of their own. The others were like one of these, of the same thread and with the
-    /// same function, result, and return address.
+    /// Number of failures with a call stack of their own. The others repeat one of these, in the same thread and with
+    /// the same function, result, and return address.
     #[serde(default)]
     pub stacks: u64,
-    /// Whether the results came from a fault plan instead of the driver.
+    /// True if the results came from a fault plan instead of the driver.
     pub injected: bool,
-    /// The name of the fault plan's rule that made them; null also where the record does not say.
+    /// Name of the fault that set the results; null if none did or the recording does not have it.
     pub injected_by: Option<Rc<str>>,
-    /// Whether the driver refused what a fault plan had changed.
+    /// True if the driver refused something that a fault plan had changed.
     pub follows_fault: bool,
-    /// When the first was.
+    /// Time of the first failure.
     pub first_ns: u64,
-    /// When the last was.
+    /// Time of the last failure.
     pub last_ns: u64,
-    /// In which processes, at most 16.
+    /// Processes that had the failures, at most 16.
     pub procs: Vec<Proc>,
-    /// In how many more.
+    /// Number of processes that `procs` omits.
     pub procs_more: u64,
-    /// The call of the runtime that made the first, where the program uses the runtime as a shared library; else null.
+    /// Call of the CUDA runtime that made the first failed call; null if the program does not use the runtime as a
+    /// shared library.
     pub runtime: Option<RuntimeCall>,
-    /// Who made them.
+    /// Place that made the calls.
     pub caller: Place,
-    /// Whether programs do this when all is well.
+    /// True if programs that work have these failures too.
     pub usual: bool,
-    /// What the calls ask, where they are probes, whose failure is expected; null of others.
+    /// Purpose of the calls if they are probes, whose failure is expected; null for other calls.
     #[serde(default, deserialize_with = "word::read")]
     pub expected: Option<Word>,
 }
 
 impl FailureGroup {
-    /// Its place among others: those that tell of something first, then the most frequent.
+    /// Returns the sort key: informative failures first, then the most frequent.
     pub fn order(&self) -> (bool, Reverse<u64>, u64) {
         (self.usual, Reverse(self.count), self.first_ns)
     }
 
-    /// Whether they failed because a fault plan said so.
+    /// Returns true if the calls failed because of a fault plan.
     pub fn is_on_purpose(&self) -> bool {
         self.injected || self.follows_fault
     }
 }
 
-/// The most processes that a group names.
+/// Largest number of processes that a group lists.
 pub const MOST_PROCS: usize = 16;
 
 fn has_none(lines: &Rc<[SourceLine]>) -> bool {
     lines.is_empty()
 }
 
-/// A place in a program.
+/// Place in a program.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct Place {
-    /// The path of the library.
+    /// Path of the library.
     pub library: Option<Rc<str>>,
-    /// Its build id in hexadecimal digits.
+    /// Build id of the library in hexadecimal digits.
     #[schemars(extend("pattern" = "^[0-9a-f]+$"))]
     pub build_id: Option<Rc<str>>,
-    /// Where in it, or the address where the library is unknown.
+    /// Offset in the library, or the address if the library is unknown.
     #[serde(serialize_with = "hexadecimal", deserialize_with = "address")]
     #[schemars(with = "Hexadecimal")]
     pub offset: u64,
-    /// The function, where symbols are at hand.
+    /// Name of the function; null without symbols.
     pub function: Option<Rc<str>>,
-    /// The lines of source, where debugging information is at hand: those of functions that were inlined there first, each
+    /// Lines of source; empty without debugging information. Functions that were inlined at the place come first, each
     /// called by the next.
     #[serde(default, skip_serializing_if = "has_none")]
     pub lines: Rc<[SourceLine]>,
-    /// The line of Python that has led here, of who made the call; or, where there is no library, that this place is.
+    /// Line of Python that led to this place, if it made the call; or the line of Python that this place is, if it has
+    /// no library.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub python: Option<Rc<SourceLine>>,
 }
 
-/// A number as JSON has it where it is an address or part of one.
+/// Number that JSON has in hexadecimal digits because it is an address or part of one.
 #[derive(JsonSchema)]
 #[schemars(inline, extend("pattern" = "^0x[0-9a-f]+$"))]
 #[allow(dead_code)]

@@ -6,56 +6,59 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::rc::Rc;
 
-/// A rule of a fault plan, or a pair of devices that was denied (plan 'deny-peer'), over all processes and hosts.
+/// Fault of a fault plan, or denied pair of devices (plan `deny-peer`), over all processes and hosts.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Default)]
 pub struct Fault {
-    /// The name of its plan.
+    /// Name of the plan.
     pub plan: String,
-    /// Its own name, PLAN/NAME: injected_by refers to it.
+    /// Name of the fault, PLAN/NAME, as in `injected_by`.
     pub name: String,
-    /// The rule as it was written, but for its name; null of a plan that a program armed itself.
+    /// Text of the fault as it was written, without its name; null for a plan that a program armed itself.
     pub rule: Option<String>,
-    /// Calls that met its conditions, and were counted for its when=; null of a plan that a program armed itself.
+    /// Number of calls that met the conditions and were counted for when=; null for a plan that a program armed
+    /// itself.
     pub matched: Option<u64>,
-    /// The calls at which it fired or, in a dry run, would have; of a plan that a program armed itself, those whose
-    /// events were kept.
+    /// Number of calls at which the fault fired or, in a dry run, would have fired. For a plan that a program armed
+    /// itself, it counts only calls whose events were kept.
     pub fired: u64,
-    /// How many processes were under its plan; of a plan that a program armed itself, in how many it fired.
+    /// Number of processes that had the plan; for a plan that a program armed itself, number of processes in which the
+    /// fault fired.
     pub processes: u64,
-    /// Whether this was a dry run.
+    /// True if this was a dry run.
     pub dry_run: bool,
-    /// The first calls at which it fired or, in a dry run, would have, at most 100: those that the filters choose, in
-    /// order of time.
+    /// First calls at which the fault fired or, in a dry run, would have fired, ordered by time: at most 100 of those
+    /// that the filters select.
     #[schemars(length(max = crate::hits::MOST))]
     pub hits: Vec<FaultHit>,
-    /// How many more such calls the record has.
+    /// Number of calls in the recording that `hits` omits.
     pub hits_more: u64,
 }
 
-/// A call at which a rule of a fault plan fired.
+/// Call at which a fault fired.
 #[derive(Serialize, Deserialize, JsonSchema, Clone)]
 pub struct FaultHit {
-    /// When it began.
+    /// Time when the call began.
     pub time_ns: u64,
-    /// The process.
+    /// Process that made the call.
     pub proc: Proc,
-    /// The thread.
+    /// Thread id of the thread that made the call.
     pub tid: u32,
-    /// The number of the call in its stream.
+    /// Number of the call in its stream.
     pub seq: u64,
-    /// The function.
+    /// Name of the function.
     pub function: Rc<str>,
-    /// Which call it was of those that the rule counts, from 1; of a denied pair always 1.
+    /// Number of the call among those that the fault counts, from 1; always 1 for a denied pair.
     pub count: u64,
-    /// What was done; empty where the rule had nothing to do, because another one was first or the call failed:
-    /// 'error' (the result is not the driver's), 'out' (an output is not), 'delay' and 'delay-after' (a wait before
-    /// or after the call), 'hang' (a wait to be released), 'signal', 'exit', 'denied' (the pair of devices is
-    /// denied), 'not-called' (the driver was not called), 'undone' (what the driver did was undone), 'dry' (nothing,
-    /// in a dry run).
+    /// Effects of the fault; empty if it had none, because another fault was first or the call failed: `error` (the
+    /// result is not the driver's), `out` (an output is not the driver's), `delay` and `delay-after` (a wait before or
+    /// after the call), `hang` (a wait for a release), `signal`, `exit`, `denied` (the pair of devices is denied),
+    /// `not-called` (the driver was not called), `undone` (the driver's work was undone), `dry` (nothing, in a dry
+    /// run).
     #[serde(deserialize_with = "word::read")]
     pub did: Vec<Word>,
-    /// The name of what the driver returned, or its number; null where it was not called, or has not returned.
+    /// Name of the result that the driver returned, or its number if it has no name; null if the driver was not called
+    /// or has not returned.
     pub driver_result: Option<String>,
-    /// How long the rule made it wait.
+    /// Time in nanoseconds that the fault delayed the call.
     pub waited_ns: u64,
 }

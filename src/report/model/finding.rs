@@ -11,145 +11,146 @@ use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::rc::Rc;
 
-/// How severe a finding can be.
+/// Severities of a finding.
 pub const SEVERITIES: [&str; 3] = [Severity::Error.word(), Severity::Warning.word(), Severity::Note.word()];
 
-/// What a rule found: all findings of one rule and function, with one result and from one place, over all processes.
+/// Findings of one rule and function, with one result and from one place, over all processes.
 #[derive(Serialize, Deserialize, JsonSchema, Clone)]
 pub struct Finding {
-    /// The name of the rule: 'cupeer explain RULE' says more.
+    /// Name of the rule; `cupeer explain RULE` describes it.
     pub rule: Rc<str>,
-    /// How severe it is. What a library does on purpose is a note.
+    /// Severity of the finding. It is a note if a library does it on purpose.
     #[schemars(extend("enum" = SEVERITIES))]
     #[serde(deserialize_with = "word::read")]
     pub severity: Word,
-    /// Certain: it follows from what was seen. Stale: it follows from what a process that has died left behind.
-    /// Inferred: it is the likeliest explanation.
+    /// Certainty of the finding. Certain: it follows from what cupeer observed. Stale: it follows from the data of a
+    /// process that ended. Inferred: it is the most likely explanation.
     #[schemars(extend("enum" = [Confidence::Certain, Confidence::Stale, Confidence::Inferred].map(Confidence::word)))]
     #[serde(deserialize_with = "word::read")]
     pub confidence: Word,
-    /// The function.
+    /// Name of the function that the program called.
     pub function: Rc<str>,
-    /// The argument that it is about, by its name in cuda.h.
+    /// Argument that the finding is about, by its name in cuda.h.
     #[serde(deserialize_with = "word::read")]
     pub argument: Option<Word>,
-    /// The name of the result, or its number; null where the call has not returned.
+    /// Name of the result, or its number if it has no name; null if the call has not returned.
     pub result: Option<String>,
-    /// The process of the first.
+    /// Process of the first occurrence.
     pub proc: Proc,
-    /// Its thread.
+    /// Thread id of the first occurrence.
     pub tid: u32,
-    /// The number of its call in its stream.
+    /// Number of the call of the first occurrence in its stream.
     pub seq: u64,
-    /// When the first began.
+    /// Time when the call of the first occurrence began.
     pub time_ns: u64,
-    /// When the last began.
+    /// Time when the call of the last occurrence began.
     pub last_ns: u64,
-    /// How many there are, including those that processes only counted.
+    /// Number of occurrences, including those that processes only counted.
     pub count: u64,
-    /// In which processes, at most 16.
+    /// Processes with the finding, at most 16.
     pub procs: Vec<Proc>,
-    /// In how many more.
+    /// Number of processes that `procs` omits.
     pub procs_more: u64,
-    /// The ranks among all of them.
+    /// Ranks of all processes with the finding.
     pub ranks: Vec<u32>,
-    /// What was found, with the values of the first.
+    /// Sentence that states the error, with the values of the first occurrence.
     pub message: String,
-    /// What the rule rests on; null of a rule that this version does not know.
+    /// Sentence that the rule is based on; null for a rule that this version does not know.
     #[serde(deserialize_with = "word::read")]
     pub sentence: Option<Word>,
-    /// Where that is from: a function or a result of the documentation, what was observed, or practice.
+    /// Source of `sentence`: the documentation of a function or a result, an observed driver, or practice.
     #[serde(deserialize_with = "word::read")]
     pub source: Option<Word>,
-    /// What to do.
+    /// Action that fixes the error.
     pub hint: String,
-    /// What the driver said about the first.
+    /// Explanation of the first occurrence from the driver's own log.
     pub driver_message: Option<String>,
-    /// The call of the runtime that made the first, where the program uses the runtime as a shared library; else null.
+    /// Call of the CUDA runtime that made the call of the first occurrence; null if the program does not use the
+    /// runtime as a shared library.
     pub runtime: Option<RuntimeCall>,
-    /// Who made the calls.
+    /// Place that made the calls.
     pub caller: Place,
-    /// Of the first: the caller, who called that, and so on.
+    /// Call stack of the first occurrence: the caller, its caller, and so on.
     pub stack: Vec<Place>,
-    /// What the first is about.
+    /// Objects that the first occurrence is about.
     pub objects: Vec<Object>,
-    /// The entry that suppresses them: they count for nothing. Null where none does.
+    /// Suppression that matches the finding, so that it does not count; null if none does.
     pub suppressed_by: Option<SuppressedBy>,
 }
 
-/// An entry of a file given with --suppressions, from where a finding is.
+/// Suppression of a finding: an entry of a file given with --suppressions.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct SuppressedBy {
-    /// The file, as it was given.
+    /// Path of the file, as it was given.
     pub file: Rc<str>,
-    /// The line in which the entry begins.
+    /// Line in which the entry begins.
     pub line: u64,
-    /// Its reason, where it has one.
+    /// Reason that the entry gives; null if it gives none.
     pub reason: Option<Rc<str>>,
 }
 
-/// An entry of a file given with --suppressions, and what it does.
+/// Entry of a file given with --suppressions, and its effect.
 #[derive(Serialize, Deserialize, JsonSchema)]
 pub struct Suppression {
-    /// The file, as it was given.
+    /// Path of the file, as it was given.
     pub file: Rc<str>,
-    /// The line in which the entry begins.
+    /// Line in which the entry begins.
     pub line: u64,
-    /// The rules that it means: a name or a pattern.
+    /// Rules that the entry matches: a name or a pattern.
     pub rule: String,
-    /// The calling libraries that it means; null means all.
+    /// Calling libraries that the entry matches; null for all.
     pub library: Option<String>,
-    /// The functions or places on the call stack that it means; null means all.
+    /// Functions or places on the call stack that the entry matches; null for all.
     pub caller: Option<String>,
-    /// The programs that it means; null means all.
+    /// Programs that the entry matches; null for all.
     pub program: Option<String>,
-    /// Why.
+    /// Reason that the entry gives; null if it gives none.
     pub reason: Option<Rc<str>>,
-    /// How many findings it suppresses here.
+    /// Number of findings that the entry suppresses in this report.
     pub findings: u64,
 }
 
-/// Something that a finding is about: where it was made, and by whom.
+/// Object that a finding is about, with the place and time of the call that concerned it.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Default)]
 pub struct Object {
-    /// What it is.
+    /// Role of the object in the finding.
     #[schemars(extend("enum" = [&role::WORDS[..], &["unknown"]].concat()))]
     #[serde(deserialize_with = "word::read")]
     pub role: Word,
-    /// The process; null where the record does not have it.
+    /// Process that made the call; null if it is not in the recording.
     pub proc: Option<Proc>,
-    /// Its pid, in its own pid namespace; 0 where unknown.
+    /// Pid of that process in its own pid namespace; 0 if unknown.
     pub pid: u32,
-    /// Its rank.
+    /// Rank of that process.
     pub rank: Option<u32>,
-    /// The thread.
+    /// Thread id of the thread that made the call.
     pub tid: Option<u32>,
-    /// The device.
+    /// Device of the object.
     pub device: Option<Uuid>,
-    /// The address, event or context.
+    /// Address of the memory, or value of the event or context.
     #[serde(serialize_with = "hexadecimal_or_null", deserialize_with = "address_or_null")]
     #[schemars(with = "Option<Hexadecimal>")]
     pub address: Option<u64>,
-    /// The size.
+    /// Size of the memory in bytes.
     pub bytes: Option<u64>,
-    /// Whose memory it is; null where the record does not tell.
+    /// Allocator of the memory; null if unknown.
     pub allocator: Option<Allocator>,
-    /// The handle.
+    /// Fingerprint of the handle.
     pub fingerprint: Option<Fingerprint>,
-    /// When.
+    /// Time of the call.
     pub time_ns: Option<u64>,
-    /// The file name of the library that did it.
+    /// File name of the library that made the call.
     pub library: Option<Rc<str>>,
-    /// Where in that.
+    /// Offset in the library that made the call.
     #[serde(serialize_with = "hexadecimal_or_null", deserialize_with = "address_or_null")]
     #[schemars(with = "Option<Hexadecimal>")]
     pub offset: Option<u64>,
-    /// The call stack, the caller first.
+    /// Call stack, the caller first.
     pub stack: Vec<Place>,
 }
 
 impl Object {
-    /// Who did it: the one on the stack whose library it names, or the first.
+    /// Returns the place of the call: the frame in the library of the object, or else the first frame.
     pub fn place(&self) -> Option<&Place> {
         let named = |place: &&Place| {
             place.file_name() == self.library.as_deref() && Some(place.offset) == self.offset

@@ -11,117 +11,120 @@ use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::cmp::Reverse;
 
-/// A memory handle or an event handle: who exported it, who opened it, and how that ended.
+/// Handle of memory or of an event: its exporter, its openers, and its end.
 #[derive(Serialize, Deserialize, JsonSchema)]
 pub struct Handle {
-    /// What stands for its bytes.
+    /// Fingerprint that stands for the bytes of the handle.
     pub fingerprint: Fingerprint,
-    /// What it is of.
+    /// Kind of object that the handle is for.
     #[schemars(extend("enum" = Object::exported()))]
     #[serde(deserialize_with = "word::read")]
     pub kind: Word,
-    /// How it stands.
+    /// State of the handle.
     pub state: State,
-    /// Who exported it.
+    /// Process that exported the handle; null if unknown.
     pub exporter: Option<Proc>,
-    /// The device of the exporter's context; of an allocation, the one on which it lies.
+    /// Device of the exporter's context; for an allocation, the device of its memory.
     pub device: Option<Uuid>,
-    /// The size of the allocation; null of an event.
+    /// Size of the allocation in bytes; null for an event.
     pub bytes: Option<u64>,
-    /// Whose memory it is; null of an event, and where the record does not tell.
+    /// Allocator of the memory; null for an event, or if unknown.
     pub allocator: Option<Allocator>,
-    /// When it was exported first.
+    /// Time when the handle was first exported.
     pub exported_ns: Option<u64>,
-    /// How often it was exported.
+    /// Number of times that the handle was exported.
     pub exports: u64,
-    /// When its allocation was freed or released, or the event destroyed.
+    /// Time when the allocation was freed or released, or the event was destroyed.
     pub freed_ns: Option<u64>,
-    /// The function that freed, released or destroyed it.
+    /// Function that freed, released, or destroyed the object.
     #[serde(deserialize_with = "word::read")]
     pub freed_by: Option<Word>,
-    /// Of a handle that nobody exported: the one that it is a damaged copy of. They differ in bytes that the driver
-    /// does not check.
+    /// Handle that this one is a damaged copy of, if no process exported this one. They differ in bytes that the
+    /// driver does not check.
     pub damaged_from: Option<Fingerprint>,
-    /// Who opened it.
+    /// Processes that opened the handle.
     pub opens: Vec<Open>,
-    /// Who failed to open it.
+    /// Processes that failed to open the handle.
     pub failed: Vec<FailedOpen>,
-    /// Why fields are unknown.
+    /// Reasons for fields that are unknown.
     #[serde(skip_serializing_if = "Unknown::is_empty")]
     #[serde(default, deserialize_with = "word::read")]
     pub unknown: Unknown,
 }
 
 impl Handle {
-    /// Its place among others: the worst first, then in order of time.
+    /// Returns the sort key: the worst state first, then by time.
     pub fn order(&self) -> (Reverse<State>, Option<u64>, Fingerprint) {
         let when = self.exported_ns.or(self.opens.first().map(|open| open.opened_ns));
         (Reverse(self.state), when, self.fingerprint)
     }
 }
 
-/// What made some memory.
+/// Allocator of some memory.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Allocator {
-    /// Its name.
+    /// Name of the allocator.
     #[serde(deserialize_with = "word::read")]
     pub name: Word,
-    /// How sure that is.
+    /// Certainty of the name.
     pub certainty: Certainty,
 }
 
-/// How sure it is what made some memory.
+/// Certainty of the allocator of some memory.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 #[serde(rename_all = "lowercase")]
 pub enum Certainty {
-    /// The library that exported it has no other.
+    /// The library that exported the memory has no other memory.
     Certain,
-    /// That library may have got it from elsewhere.
+    /// The library that exported the memory may have received it from other code.
     Probable,
 }
 
 impl Allocator {
-    /// `CuPy's pool (probable)`; of what is not worth a word, none.
+    /// Returns the name with its certainty, such as `CuPy's pool (probable)`; `None` for CUDA's own allocator.
     pub fn text(&self) -> Option<String> {
         let sure = if self.certainty == Certainty::Certain { "" } else { " (probable)" };
         (self.name != Allocator::PLAIN).then(|| format!("{}{sure}", self.name))
     }
 
-    /// What has no allocator of its own above that of CUDA.
+    /// Name of memory without an allocator above CUDA's own.
     pub const PLAIN: &str = "cudaMalloc";
 }
 
-/// How a handle, or one opening of it, stands. A handle with several openings has the worst of them: the last one here.
+/// State of a handle, or of one process's use of it. A handle that several processes opened has the worst of their
+/// states: the last one in this list.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum State {
-    /// Nobody opened it, and its allocation still exists.
+    /// No process opened it, and its object still exists.
     #[serde(rename = "exported")]
     Exported,
-    /// Nobody has it open.
+    /// No process has it open.
     #[serde(rename = "closed")]
     Closed,
-    /// A fault plan kept it from being closed: closing failed, opening gave another address, or the opener was ended.
+    /// A fault plan kept it from being closed: closing failed, opening returned another address, or the opener was
+    /// killed.
     #[serde(rename = "open on purpose")]
     OpenOnPurpose,
-    /// A fault plan has damaged it.
+    /// A fault plan damaged it.
     #[serde(rename = "damaged on purpose")]
     DamagedOnPurpose,
-    /// Somebody has it open.
+    /// A process has it open.
     #[serde(rename = "open")]
     Open,
-    /// A process ended with it open.
+    /// A process exited with it open.
     #[serde(rename = "open at exit")]
     OpenAtExit,
-    /// Nobody under cupeer exported it, and nobody could open it.
+    /// No process under cupeer exported it, and none could open it.
     #[serde(rename = "unknown")]
     Unknown,
-    /// It is another handle's damaged copy.
+    /// It is a damaged copy of another handle.
     #[serde(rename = "damaged")]
     Damaged,
-    /// Its exporter ended, and somebody has it open.
+    /// Its exporter exited while a process has it open.
     #[serde(rename = "exporter gone")]
     ExporterGone,
-    /// It was freed while somebody had it open. An allocation stays for those who have imported it.
+    /// Its object was freed while a process had it open. An allocation of virtual memory stays valid for processes
+    /// that imported it.
     #[serde(rename = "freed while open")]
     FreedWhileOpen,
 }
@@ -132,77 +135,77 @@ impl std::fmt::Display for State {
     }
 }
 
-/// From where one process opened a handle to where it had closed it as often.
+/// Use of a handle by one process: from its first open until it closed the handle as often.
 #[derive(Serialize, Deserialize, JsonSchema)]
 pub struct Open {
-    /// The process.
+    /// Process that opened the handle.
     pub proc: Proc,
-    /// How it stands.
+    /// State of this use.
     pub state: State,
-    /// When it was opened.
+    /// Time when the handle was opened.
     pub opened_ns: u64,
-    /// When it was closed.
+    /// Time when the handle was closed; null if it is open.
     pub closed_ns: Option<u64>,
-    /// The function that closed it.
+    /// Function that closed the handle.
     #[serde(deserialize_with = "word::read")]
     pub closed_by: Option<Word>,
-    /// The device of the opener's context.
+    /// Device of the opener's context.
     pub device: Option<Uuid>,
-    /// The thread that opened it.
+    /// Thread id of the thread that opened the handle.
     pub tid: u32,
-    /// How often it was opened in that time.
+    /// Number of times that the handle was opened in that period.
     pub times: u64,
-    /// How many earlier openings by the same process are left out.
+    /// Number of earlier uses by the same process that are omitted.
     pub earlier: u64,
 }
 
-/// One process's failures to open a handle.
+/// Failed opens of a handle in one process.
 #[derive(Serialize, Deserialize, JsonSchema)]
 pub struct FailedOpen {
-    /// The process.
+    /// Process that failed to open the handle.
     pub proc: Proc,
-    /// The results.
+    /// Number of failures per result.
     pub codes: Codes,
-    /// How many of these failures a fault plan caused, by failing the call or by damaging the handle.
+    /// Number of these failures that a fault plan caused, by failing the call or by damaging the handle.
     pub injected: u64,
-    /// When the last one was.
+    /// Time of the last failure.
     pub last_ns: u64,
 }
 
 impl FailedOpen {
-    /// Whether it failed only because of fault plans.
+    /// Returns true if all of these failures came from fault plans.
     pub fn is_on_purpose(&self) -> bool {
         self.injected >= self.codes.values().sum()
     }
 }
 
-/// What was opened in one place and not closed.
+/// Objects that were opened in one place and not closed.
 #[derive(Serialize, Deserialize, JsonSchema)]
 pub struct Leak {
-    /// What it is of.
+    /// Kind of object.
     #[schemars(extend("enum" = Object::exported()))]
     #[serde(deserialize_with = "word::read")]
     pub kind: Word,
-    /// How many are open.
+    /// Number of handles that are open.
     pub handles: u64,
-    /// How many openings are open: a handle that was opened several times must be closed as often.
+    /// Number of opens without a close: a handle that was opened several times must be closed as often.
     pub times: u64,
-    /// The bytes of their allocations, where known.
+    /// Size in bytes of the allocations, as far as it is known.
     pub bytes: u64,
-    /// Whose memory they are of; null where the record does not tell.
+    /// Allocator of the memory; null if unknown.
     pub allocator: Option<Allocator>,
-    /// How long the oldest is open.
+    /// Time in nanoseconds that the oldest one has been open.
     pub oldest_ns: u64,
-    /// How long the youngest is open.
+    /// Time in nanoseconds that the youngest one has been open.
     pub youngest_ns: u64,
-    /// Who has them open.
+    /// Processes that have them open.
     pub procs: Vec<Proc>,
-    /// Where they were opened, the caller first.
+    /// Call stack of the open, the caller first.
     pub stack: Vec<Place>,
 }
 
-/// What stands for a handle: for the 64 bytes of an IPC handle or a fabric handle, keyed by the job, which themselves
-/// appear nowhere; of a descriptor, what it refers to.
+/// Fingerprint of a handle: for the 64 bytes of an IPC handle or a fabric handle, a hash with the key of the job,
+/// because the bytes themselves appear nowhere; for a file descriptor, the object that it refers to.
 #[derive(JsonSchema, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 #[schemars(extend("pattern" = "^(ipc|fd|fabric|ptr):[0-9a-f]{16}$"))]
 pub struct Fingerprint(#[schemars(with = "String")] pub u64);

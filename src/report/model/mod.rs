@@ -33,82 +33,82 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 pub use word::Word;
 
-/// The name of a process in its record: see [`cupeer_record::process::Process::proc`].
+/// Name of a process in its recording: see [`cupeer_record::process::Process::proc`].
 pub type Proc = Rc<str>;
 
-/// The reasons why fields are unknown, by the field's name.
+/// Reasons why fields are unknown, by the name of the field.
 pub type Unknown = BTreeMap<Word, Word>;
 
-/// How often something ended in each way: by the name of the result, or its number where it has no name.
+/// Number of calls per result, by the name of the result, or its number if it has no name.
 pub type Codes = BTreeMap<String, u64>;
 
-/// What a record says.
+/// Report of a recording.
 #[derive(Serialize, JsonSchema)]
 pub struct Report {
-    /// The version of this form.
+    /// Version of this format.
     #[schemars(extend("const" = SCHEMA))]
     pub schema: Word,
-    /// The record as a whole.
+    /// Recording as a whole.
     pub record: Record,
-    /// Its processes, in the order of their start.
+    /// Processes of the recording, ordered by their start.
     pub processes: Vec<Process>,
-    /// The devices that its processes saw.
+    /// Devices that the processes saw.
     pub devices: Vec<Device>,
-    /// The functions; the one with the most time first.
+    /// Functions, ordered by their total duration, the longest first.
     pub functions: Vec<Function>,
-    /// All calls by function, result and caller; those with the most time first.
+    /// Calls by function, result, and caller, ordered by their total duration, the longest first.
     pub callers: Vec<Caller>,
-    /// Calls that are in none of these, because there were too many callers.
+    /// Number of calls that `callers` omits because there were too many callers.
     pub callers_more: u64,
-    /// What rules found: errors, then warnings, then notes, each in order of time.
+    /// Findings: errors, then warnings, then notes, each ordered by time.
     pub findings: Vec<Finding>,
-    /// The entries of the files given with --suppressions.
+    /// Entries of the files given with --suppressions.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub suppressions: Vec<Suppression>,
-    /// What fault plans did: a row for each of their rules.
+    /// Faults of fault plans, with their effects.
     pub faults: Vec<Fault>,
-    /// The ledger, the worst first.
+    /// Handles, the worst state first.
     pub handles: Vec<Handle>,
-    /// How many more there were that were closed: of these, a reduced file keeps only some.
+    /// Number of closed handles that `handles` omits, because a reduced file keeps only some.
     pub handles_more: u64,
-    /// The size of those.
+    /// Size in bytes of the allocations of the omitted handles.
     pub handles_more_bytes: u64,
-    /// Virtual memory: what is allocated, mapped and kept alive.
+    /// Virtual memory: allocations, mappings, and memory that is kept alive.
     pub allocations: Allocations,
-    /// Memory pools, as processes have them, in order of time: those that they made or imported, and what they gave others
-    /// access to.
+    /// Memory pools of each process, ordered by time: pools that it created, imported, or gave others access to.
     pub pools: Vec<Pool>,
-    /// What is open, by where it was opened.
+    /// Objects that are open, by the place that opened them.
     pub leaks: Vec<Leak>,
-    /// The peer matrix: a row for each process and pair of devices.
+    /// Peer matrix: one row per process and pair of devices.
     pub peers: Vec<Peer>,
-    /// The first failures in order of time.
+    /// First failed calls, ordered by time.
     pub failures: Vec<Failure>,
-    /// How many more there were.
+    /// Number of failed calls that `failures` omits.
     pub failures_more: u64,
-    /// All failures, by function, result and caller.
+    /// All failed calls, by function, result, and caller.
     pub failure_groups: Vec<FailureGroup>,
-    /// What programs have marked with `cupeer_mark`, in order of time.
+    /// Marks that programs set with `cupeer_mark`, ordered by time.
     pub marks: Vec<Mark>,
-    /// How many more marks there were.
+    /// Number of marks that `marks` omits.
     pub marks_more: u64,
-    /// Libraries whose calls escaped cupeer.
+    /// Libraries whose calls bypassed cupeer.
     pub escaped: Vec<Escaped>,
     /// Libraries whose functions could not be named.
     pub unnamed: Vec<Unnamed>,
 }
 
-/// What [`Report::schema`] says.
+/// Value of [`Report::schema`].
 pub const SCHEMA: &str = "cupeer-report/1";
 
 impl Report {
-    /// Libraries whose calls went past us, but for drivers of which nobody knows more than that no call was seen.
+    /// Returns the libraries whose calls bypassed cupeer, except for drivers about which nothing is known but that no
+    /// call was seen.
     pub fn past(&self) -> impl Iterator<Item = &Escaped> {
         self.escaped.iter().filter(|escaped| !escaped.is_unseen())
     }
 
-    /// The processes that had a driver of which no watched call was seen, each with the reasons that are known. One without
-    /// a reason says nothing beside others that did call: programs have such helpers.
+    /// Returns the processes that loaded a driver and made no call through cupeer, each with the known reasons. A
+    /// process without a reason means nothing if others made calls: programs have helper processes.
     pub fn unseen(&self) -> impl Iterator<Item = (&Proc, String)> {
         let is_empty = self.record.events == 0;
         let unseen = self.escaped.iter().filter(|escaped| escaped.is_unseen());
@@ -124,69 +124,70 @@ impl Report {
     }
 }
 
-/// The record as a whole.
+/// Recording as a whole.
 #[derive(Serialize, Deserialize, JsonSchema)]
 pub struct Record {
-    /// Where it is.
+    /// Path of the recording.
     pub path: String,
-    /// When the first of its processes began.
+    /// Time when the recording of the first process began.
     pub began_ns: u64,
-    /// When its last event was or, while processes run, now.
+    /// Time of the last event or, while processes run, now.
     pub ended_ns: u64,
-    /// Whether a process is still running.
+    /// True if a process is still running.
     pub running: bool,
-    /// Whether all events were kept, or the last ones of each process, or one here and the other there.
+    /// Recording mode: all events, the last events of each process, or both in different processes.
     #[schemars(extend("enum" = ["full", "ring", "mixed"]))]
     #[serde(deserialize_with = "word::read")]
     pub mode: Word,
-    /// Whether older events than those counted here are gone: a ring keeps its last ones.
+    /// True if older events than those counted here are gone, because a ring keeps only the last ones.
     pub dropped: bool,
-    /// The hosts; where two have one name, with the start of their boot ids.
+    /// Hosts; if two have the same name, with the start of their boot ids.
     pub hosts: Vec<String>,
-    /// Events that were read.
+    /// Number of events that were read.
     pub events: u64,
-    /// Calls that have no event of their own, because they failed in the same way as one before them, which counts them.
+    /// Number of calls without an event of their own, because they failed in the same way as an earlier call, which
+    /// counts them.
     #[serde(default)]
     pub repeated: u64,
-    /// Events that could not be kept.
+    /// Number of events that could not be recorded.
     pub lost: u64,
-    /// The programs that `cupeer run` started and that made no call themselves, as a shell does.
+    /// Programs that `cupeer run` started and that made no call themselves, such as a shell.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub started: Vec<Started>,
-    /// The processes of a large job that shared nothing, by program: of these, nothing is known but that they began.
+    /// Processes of a large job that shared nothing, by program; only their start is known.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub quiet: Vec<Quiet>,
-    /// What is wrong with the record itself.
+    /// Problems with the recording itself.
     pub problems: Vec<String>,
-    /// Calls that the filters choose, where there are filters.
+    /// Number of calls that the filters select; null without filters.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "u64")]
     pub matching: Option<u64>,
-    /// The filters that were given, where there are any.
+    /// Filters that were given; null without filters.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub filters: Vec<String>,
-    /// Whether the filters leave out calls of the processes that they choose: how one of those ended is then another
-    /// matter.
+    /// True if the filters omit calls of the processes that they select, so that the report does not show how those
+    /// ended.
     #[serde(skip)]
     pub in_part: bool,
 }
 
-/// Processes that reached the driver and shared nothing, of which a large job keeps nothing.
+/// Processes that reached the driver and shared nothing, which a large job does not record.
 #[derive(Clone, Serialize, Deserialize, JsonSchema)]
 pub struct Quiet {
-    /// Their program.
+    /// Program of the processes.
     pub program: String,
-    /// How many.
+    /// Number of processes.
     pub processes: u64,
 }
 
 impl Record {
-    /// How many processes of a large job shared nothing.
+    /// Returns the number of processes of a large job that shared nothing.
     pub fn quiet_processes(&self) -> u64 {
         self.quiet.iter().fold(0, |all, quiet| all.saturating_add(quiet.processes))
     }
 
-    /// Adds some, each program once.
+    /// Adds processes, with one entry per program.
     pub fn add_quiet(&mut self, more: impl IntoIterator<Item = Quiet>) {
         for one in more {
             match self.quiet.iter_mut().find(|known| known.program == one.program) {
@@ -198,12 +199,12 @@ impl Record {
     }
 }
 
-/// A program that `cupeer run` started and that made no call itself.
+/// Program that `cupeer run` started and that made no call itself.
 #[derive(Serialize, Deserialize, JsonSchema)]
 pub struct Started {
-    /// Its name.
+    /// Name of the program.
     pub program: String,
-    /// How it ended.
+    /// How the program ended.
     pub exit: Exit,
 }
 

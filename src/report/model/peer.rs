@@ -5,53 +5,53 @@ use schemars::JsonSchema;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// What one process did from one device to another.
+/// Access of one process from one device to another.
 #[derive(Serialize, Deserialize, JsonSchema)]
 pub struct Peer {
-    /// The process.
+    /// Process that has the access.
     pub proc: Proc,
-    /// The device that accesses.
+    /// Device that accesses.
     pub from: Option<Uuid>,
-    /// The device whose memory is accessed.
+    /// Device whose memory is accessed.
     pub to: Option<Uuid>,
-    /// How often it asked about the two.
+    /// Number of queries about the pair.
     pub asked: u64,
-    /// The last answer it got; null where it did not ask.
+    /// Result of the last query; null if the process made none.
     pub can_access: Option<bool>,
-    /// Whether it ever enabled access, between contexts or by granting it to mappings or pools.
+    /// True if the process ever enabled access, between contexts or by granting it to mappings or pools.
     pub enabled: bool,
-    /// When it last did.
+    /// Time when the process last enabled access.
     pub enabled_ns: Option<u64>,
-    /// When access was disabled again: its context ended, or the last mapping that had it is gone.
+    /// Time when access was disabled again, its context was destroyed, or the last mapping with access was unmapped.
     pub disabled_ns: Option<u64>,
-    /// How often a mapping of the other device's memory was given access for this device (cuMemSetAccess); a pool counts as
-    /// one (cuMemPoolSetAccess).
+    /// Number of times that the accessing device got access to a mapping (cuMemSetAccess) or a pool
+    /// (cuMemPoolSetAccess) of the other device.
     pub mappings: u64,
-    /// To how many of them it has access at the end.
+    /// Number of these mappings to which it has access at the end.
     pub mappings_now: u64,
-    /// The results of asking, enabling and disabling that failed. CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED counts here,
-    /// and as enabled.
+    /// Number of failed queries, enables, and disables per result. CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED counts here,
+    /// and also as enabled.
     pub failed: Codes,
-    /// How many of its calls about the two a fault plan answered, including failures to open memory.
+    /// Number of calls about the pair that a fault plan answered, including failed opens.
     pub injected: u64,
-    /// How often it opened IPC memory over the two.
+    /// Number of successful opens of IPC memory over the pair.
     pub opened: u64,
-    /// The results of openings that failed.
+    /// Number of failed opens per result.
     pub open_failed: Codes,
-    /// Whether opening failed (not because of a fault plan), and nothing has been open over the two since.
+    /// True if an open failed (not because of a fault plan) and the process has had nothing open over the pair since.
     pub unmapped_since_failure: bool,
-    /// How many copies went from the memory of `from` to that of `to` (cuMemcpy, cuMemcpyDtoD, cuMemcpyPeer and their
-    /// asynchronous forms). Those of captured graphs count once, and what kernels copy is not seen.
+    /// Number of copies from the memory of `from` to that of `to` (cuMemcpy, cuMemcpyDtoD, cuMemcpyPeer, and their
+    /// asynchronous forms). Copies in captured graphs count once; copies by kernels are not seen.
     pub copies: u64,
-    /// Their bytes.
+    /// Size in bytes of these copies.
     pub copied_bytes: u64,
-    /// Why fields are unknown.
+    /// Reasons for fields that are unknown.
     #[serde(skip_serializing_if = "Unknown::is_empty")]
     #[serde(default, deserialize_with = "word::read")]
     pub unknown: Unknown,
 }
 
-/// A device, as nvidia-smi prints it.
+/// UUID of a device, in the form of nvidia-smi.
 #[derive(JsonSchema, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 #[schemars(extend("pattern" = "^GPU-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$"))]
 pub struct Uuid(#[schemars(with = "String")] pub [u8; 16]);

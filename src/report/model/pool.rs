@@ -8,42 +8,42 @@ use super::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// A memory pool, as one process has it: one that it made, exported or gave devices access to, or one that it imported.
+/// Memory pool, as one process has it: a pool that it created, exported, gave devices access to, or imported.
 #[derive(Serialize, Deserialize, JsonSchema)]
 pub struct Pool {
-    /// The process.
+    /// Process that has the pool.
     pub proc: Proc,
-    /// Its handle there.
+    /// Handle of the pool in the process.
     pub handle: String,
-    /// Where its memory lies.
+    /// Location of the pool's memory.
     pub location: Where,
-    /// The device.
+    /// Device of the pool's memory; null if it is not on a known device.
     pub device: Option<Uuid>,
-    /// Where the process has it from: it made or imported it, or it is the one that a device always has.
+    /// Origin of the pool: created or imported by the process, or the default pool of a device.
     #[schemars(extend("enum" = ["made", "imported", "default"]))]
     #[serde(deserialize_with = "word::read")]
     pub origin: Word,
-    /// The process that made it.
+    /// Process that created the pool.
     pub owner: Option<Proc>,
-    /// The types of handles that were asked for when it was made; empty of an import.
+    /// Handle types that the pool was created with; empty for an import.
     #[serde(deserialize_with = "word::read")]
     pub handle_types: Vec<Word>,
-    /// When this process had it first.
+    /// Time when this process first had the pool.
     pub since_ns: u64,
-    /// When it destroyed it.
+    /// Time when this process destroyed the pool; null if it did not.
     pub destroyed_ns: Option<u64>,
-    /// Whether it still had it when it ended.
+    /// True if the process still had the pool when it exited.
     pub left: bool,
-    /// What it was exported as: the last few.
+    /// Handles that the pool was exported as: the last few.
     pub exports: Vec<Fingerprint>,
-    /// What it was imported as, where that is known.
+    /// Handle that the pool was imported as; null if unknown.
     pub imported_as: Option<Fingerprint>,
-    /// The processes that imported it from this one.
+    /// Processes that imported the pool from this one.
     pub importers: Vec<Proc>,
-    /// The pointers of an imported pool that the process has imported, and not freed.
+    /// Number of pointers into an imported pool that the process imported and has not freed.
     pub pointers: u64,
-    /// How often it imported one.
+    /// Number of times that the process imported a pointer.
     pub pointers_imported: u64,
-    /// The devices that this process has given access.
+    /// Devices to which this process gave access.
     pub access: Vec<Access>,
 }

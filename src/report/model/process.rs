@@ -13,97 +13,99 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-/// A process.
+/// Process of a recording.
 #[derive(Serialize, Deserialize, JsonSchema)]
 pub struct Process {
-    /// Its name.
+    /// Name of the process, unique in the recording.
     pub proc: Proc,
-    /// Its pid, in its own pid namespace.
+    /// Pid of the process in its own pid namespace.
     pub pid: u32,
-    /// The pid of its parent.
+    /// Pid of the parent process.
     pub ppid: u32,
-    /// The host that it ran on.
+    /// Host that the process ran on.
     pub host: String,
-    /// The boot id of its host: times are ordered among processes that have the same.
+    /// Boot id of the host. Times are ordered among processes with the same boot id.
     pub boot_id: String,
-    /// The inode of its pid namespace.
+    /// Inode of the pid namespace.
     pub pid_ns: u64,
-    /// Its rank in the job, from its launcher's variables.
+    /// Rank in the job, from the launcher's variables; null if it has none.
     pub rank: Option<u32>,
-    /// Its program.
+    /// Program of the process.
     pub program: String,
-    /// Its arguments, the program's name first.
+    /// Arguments of the program, its name first.
     pub arguments: Vec<String>,
-    /// The variables of its environment that decide what CUDA programs do.
+    /// Environment variables that change the behavior of CUDA programs.
     pub variables: BTreeMap<String, String>,
-    /// Whether all events were kept.
+    /// Recording mode: all events or the last ones.
     #[schemars(extend("enum" = ["full", "ring"]))]
     #[serde(deserialize_with = "word::read")]
     pub mode: Word,
-    /// Events that were read.
+    /// Number of events that were read.
     pub events: u64,
-    /// Calls that have no event of their own, because they failed in the same way as one before them, which counts them.
+    /// Number of calls without an event of their own, because they failed in the same way as an earlier call, which
+    /// counts them.
     #[serde(default)]
     pub repeated: u64,
-    /// Calls that a fault plan changed, delayed, held or ended.
+    /// Number of calls that a fault plan changed, delayed, held, or ended.
     pub injected: u64,
-    /// Events that could not be kept.
+    /// Number of events that could not be recorded.
     pub lost: u64,
-    /// How it ended, or that it runs.
+    /// How the process ended, or that it is running.
     pub exit: Exit,
-    /// The program that it became, where it executed one in its own place: it ended as `exit` says.
+    /// Program that the process executed in its place; it ended as `exit` shows. Absent if it executed none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub became: Option<String>,
-    /// When its recording began.
+    /// Time when the recording of the process began.
     pub began_ns: u64,
-    /// Its last call.
+    /// Last call of the process.
     pub last_call: Option<LastCall>,
-    /// The calls that have not returned, the oldest first.
+    /// Calls that have not returned, the oldest first.
     pub pending: Vec<Pending>,
-    /// The devices that it sees, as it numbers them.
+    /// Devices that the process sees, in its own numbering.
     pub devices: Vec<Ordinal>,
-    /// Why fields are unknown.
+    /// Reasons for fields that are unknown.
     #[serde(skip_serializing_if = "Unknown::is_empty")]
     #[serde(default, deserialize_with = "word::read")]
     pub unknown: Unknown,
 }
 
-/// How a process ended, or that it runs.
+/// How a process ended, or that it is running.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Exit {
-    /// The kind.
+    /// Kind of end.
     pub kind: ExitKind,
-    /// The exit status, where it returned one.
+    /// Exit status; null if the process did not exit with one.
     pub code: Option<u8>,
-    /// The number of the signal that ended it, where one did.
+    /// Number of the signal that killed the process; null if none did.
     pub signal: Option<u8>,
-    /// Whether `_exit` ended it: nothing was done that is done at an exit.
+    /// True if `_exit` ended the process, without the work that is done at an exit.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub immediate: bool,
 }
 
-/// The ways in which a process ends.
+/// Kind of end of a process.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, PartialEq, Eq, Debug)]
 #[serde(rename_all = "lowercase")]
 pub enum ExitKind {
-    /// It runs.
+    /// The process is running.
     Running,
-    /// It returned.
+    /// The process exited.
     Returned,
-    /// A signal ended it.
+    /// A signal killed the process.
     Signal,
     /// The process was killed or called exit_group, and it is unknown which.
     Died,
-    /// It became another program.
+    /// The process became another program.
     Executed,
-    /// It has ended, and its record does not say how: an older version made it.
+    /// The process ended, and the recording does not show how, because an older version made it.
     Gone,
-    /// Whether it has ended is unknown.
+    /// It is unknown whether the process has ended.
     Unseen,
 }
 
 impl Exit {
-    /// From whether it runs, what its record says of its end, and whether it has become another program.
+    /// Returns the end of a process from whether it runs, from the end in its record, and from whether it became
+    /// another program.
     pub fn of(alive: Option<bool>, end: End, is_another: bool) -> Exit {
         let of = |kind| Exit { kind, code: None, signal: None, immediate: false };
         match (alive, end) {
@@ -124,101 +126,101 @@ impl Exit {
         }
     }
 
-    /// Whether it has certainly ended.
+    /// Returns true if the process has certainly ended.
     pub fn has_ended(self) -> bool {
         !matches!(self.kind, ExitKind::Running | ExitKind::Unseen)
     }
 }
 
 impl Process {
-    /// How its calls were checked, where they were.
+    /// Returns how the calls of the process were checked; `None` if they were not.
     pub fn checked(&self) -> Option<Level> {
         Level::of(self.variables.get(env::CHECK).map(String::as_str))
     }
 
-    /// Whether a fault plan has ended it, or has kept it in a call until it ended.
+    /// Returns true if a fault plan ended the process, or kept it in a call until it ended.
     pub fn is_stopped_on_purpose(&self) -> bool {
         self.pending.iter().any(|call| call.injected_by.is_some())
     }
 }
 
-/// The last call of a process.
+/// Last call of a process.
 #[derive(Serialize, Deserialize, JsonSchema)]
 pub struct LastCall {
-    /// The function.
+    /// Name of the function.
     pub function: Rc<str>,
-    /// The thread.
+    /// Thread id of the thread that made the call.
     pub tid: u32,
-    /// When it began.
+    /// Time when the call began.
     pub at_ns: u64,
 }
 
-/// A call that has not returned.
+/// Call that has not returned.
 #[derive(Serialize, Deserialize, JsonSchema)]
 pub struct Pending {
-    /// The function.
+    /// Name of the function.
     pub function: Rc<str>,
-    /// The thread.
+    /// Thread id of the thread that made the call.
     pub tid: u32,
-    /// The number of the call in its stream.
+    /// Number of the call in its stream.
     pub seq: u64,
-    /// When it began.
+    /// Time when the call began.
     pub since_ns: u64,
-    /// How long it had been running at the end of the record.
+    /// Time in nanoseconds that the call had been running at the end of the recording.
     pub age_ns: u64,
-    /// The name of the fault plan's rule that keeps it from returning.
+    /// Name of the fault that holds the call; null if none does.
     pub injected_by: Option<String>,
-    /// The label by which 'cupeer release' releases it, where that rule makes it wait for one.
+    /// Label with which `cupeer release` releases the call; null if the fault does not wait for a release.
     pub release: Option<String>,
-    /// The arguments by their names in cuda.h, as in the log: numbers as numbers; pointers, handles and 64-bit values
-    /// as hexadecimal strings; what is not known is null.
+    /// Arguments of the call by their names in cuda.h, as in the log: numbers as numbers; pointers, handles, and
+    /// 64-bit values as hexadecimal strings; unknown values as null.
     pub args: serde_json::Map<String, serde_json::Value>,
-    /// The call of the runtime that made this one, where the program uses the runtime as a shared library; else null.
+    /// Call of the CUDA runtime that made this call; null if the program does not use the runtime as a shared library.
     pub runtime: Option<RuntimeCall>,
-    /// Who made it.
+    /// Place that made the call.
     pub caller: Place,
-    /// The caller, who called that, and so on.
+    /// Call stack: the caller, its caller, and so on.
     pub stack: Vec<Place>,
 }
 
-/// A device as one process numbers it.
+/// Device in the numbering of one process.
 #[derive(Serialize, Deserialize, JsonSchema)]
 pub struct Ordinal {
-    /// Its number in the process.
+    /// Number of the device in the process.
     pub ordinal: i32,
-    /// The device.
+    /// UUID of the device.
     pub uuid: Uuid,
 }
 
-/// A device.
+/// Device that a process saw.
 #[derive(Serialize, Deserialize, JsonSchema)]
 pub struct Device {
-    /// Its UUID.
+    /// UUID of the device.
     pub uuid: Uuid,
-    /// Its PCI address.
+    /// PCI address of the device.
     pub pci: String,
-    /// Its name.
+    /// Name of the device.
     pub name: String,
 }
 
-/// A library whose calls escaped cupeer.
+/// Library whose calls bypassed cupeer.
 #[derive(Serialize, Deserialize, JsonSchema)]
 pub struct Escaped {
-    /// The process.
+    /// Process that loaded the library.
     pub proc: Proc,
-    /// Its path.
+    /// Path of the library.
     pub library: String,
-    /// How they escaped cupeer.
+    /// How the calls bypassed cupeer.
     pub way: String,
 }
 
 impl Escaped {
-    /// Whether it is a driver of which nobody knows more than that no call was seen.
+    /// Returns true if this is a driver about which nothing is known but that no call was seen.
     pub fn is_unseen(&self) -> bool {
         self.way == Way::Unseen.name()
     }
 
-    /// That calls go past us, and how.
+    /// Returns a sentence: the calls of the library bypass cupeer, and how.
     pub fn sentence(&self) -> String {
         past(&self.library, &self.way, "")
     }
@@ -229,11 +231,11 @@ pub fn past(library: &str, way: &str, times: &str) -> String {
     format!("the calls of {} escape cupeer{times}: {}", clean(library), clean(&way::explained(way)))
 }
 
-/// A library whose functions could not be named.
+/// Library whose functions could not be named.
 #[derive(Serialize, Deserialize, JsonSchema)]
 pub struct Unnamed {
-    /// Its path.
+    /// Path of the library.
     pub library: String,
-    /// Why.
+    /// Reason why its functions could not be named.
     pub reason: String,
 }

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::path::Path;
 
-/// The end of the name of such a file.
+/// Suffix of the name of a reduced file.
 pub const SUFFIX: &str = ".cupeer.json.gz";
 /// The form, and the oldest and newest version of it that is read.
 const SCHEMA: &str = "cupeer-reduced/1";
@@ -40,12 +40,12 @@ struct Head {
     made_by: String,
 }
 
-/// Whether a file is named as one.
+/// Returns true if a file has the name of a reduced file.
 pub fn is_named(path: &Path) -> bool {
     path.as_os_str().as_encoded_bytes().ends_with(SUFFIX.as_bytes())
 }
 
-/// Whether a file begins as one.
+/// Returns true if a file begins as a reduced file.
 pub fn is_written(path: &Path) -> bool {
     let begins = || {
         let mut begin = [0; BEGIN.len()];
@@ -62,7 +62,7 @@ pub fn is_one(path: &Path) -> bool {
 }
 
 impl Reduced {
-    /// Writes it.
+    /// Writes the file.
     pub fn write(&self, out: impl Write) -> io::Result<()> {
         let file = File { schema: SCHEMA.into(), made_by: env!("CARGO_PKG_VERSION").into(), part: self };
         let mut out = BufWriter::with_capacity(1 << 16, GzEncoder::new(out, Compression::default()));
@@ -71,6 +71,10 @@ impl Reduced {
     }
 
     /// Reads a file.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be read, is not a reduced file, or is damaged.
     pub fn read(path: &Path) -> Result<Reduced> {
         let failed = || path.display().to_string();
         let file = plain::open(path, Links::Followed).with_context(failed)?;
@@ -91,7 +95,11 @@ impl Reduced {
         Self::of_text(&text)
     }
 
-    /// From the text of a file.
+    /// Reads the text of a file.
+    ///
+    /// # Errors
+    ///
+    /// The text is not that of a reduced file, or is damaged.
     pub fn of_text(text: &[u8]) -> Result<Reduced> {
         let file: File<Reduced> = match serde_json::from_slice(text) {
             Ok(file) => file,

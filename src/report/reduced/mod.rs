@@ -27,18 +27,18 @@ use cupeer_record::Job;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
-/// How much is kept.
+/// Extent of reduced data.
 pub struct About {
-    /// How many processes.
+    /// Number of processes.
     pub processes: u64,
-    /// On how many hosts.
+    /// Number of hosts.
     pub hosts: u64,
-    /// Of how many events.
+    /// Number of events.
     pub events: u64,
 }
 
 impl Reduced {
-    /// How much it is.
+    /// Returns the extent of the data.
     pub fn about(&self) -> About {
         let boots: BTreeSet<&str> = self.processes.iter().map(|process| process.boot_id.as_str()).collect();
         About {
@@ -48,36 +48,36 @@ impl Reduced {
         }
     }
 
-    /// Its processes.
+    /// Returns the processes.
     pub fn processes(&self) -> &[Process] {
         &self.processes
     }
 
-    /// Gives it the path that the report has of it.
+    /// Sets the path that the report shows.
     pub fn call(&mut self, path: &str) {
         path.clone_into(&mut self.record.path);
     }
 
-    /// Adds what a directory says without the records of processes, which were reduced.
+    /// Adds the contents of a directory except for the records of processes, which were reduced.
     pub fn note(&mut self, job: &Job) {
         self.record.started.extend(job.started.iter().map(assemble::started));
         self.record.add_quiet(assemble::quiet(job));
         self.record.problems.extend(job.problems.iter().map(ToString::to_string));
     }
 
-    /// Suppresses what entries mean.
+    /// Suppresses the findings that entries match.
     pub fn suppress(&mut self, suppressions: &Suppressions) {
         let programs: Vec<&str> = self.processes.iter().map(|process| process.program.as_str()).collect();
         self.found.suppress(suppressions, &programs);
     }
 
-    /// What chooses all of it.
+    /// Returns the filter that selects all of the data.
     pub fn filter(&self, suppressions: Suppressions) -> Filter {
         Filter::parts(self.processes.len(), suppressions)
     }
 }
 
-/// What is kept. The fields are those of the report, in the order in which processes were read.
+/// Reduced data of some processes. The fields are those of the report, in the order in which processes were read.
 #[derive(Serialize, Deserialize)]
 pub struct Reduced {
     pub(crate) record: Record,

@@ -28,7 +28,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 use table::Table;
 
-/// How many characters of a function's name people are shown.
+/// Largest number of characters of a function's name in text for people.
 pub const LONGEST_NAME: usize = 80;
 
 /// How many tables are in memory at once, with their files open. That of a library with a million functions takes 24 MB.
@@ -55,21 +55,21 @@ pub fn is_libc(path: &str) -> bool {
     ["libc.so", "ld-linux"].iter().any(|begin| name.starts_with(begin))
 }
 
-/// A function, and where in it.
+/// Function of an address.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Symbol {
-    /// Its name as its programmer wrote it.
+    /// Name of the function as in the source code.
     pub function: String,
-    /// How far behind its start.
+    /// Offset of the address from the start of the function, in bytes.
     pub offset: u64,
-    /// The lines of source, those of functions that were inlined there first; none where they are not known.
+    /// Lines of source, those of inlined functions first; empty if unknown.
     pub lines: Vec<SourceLine>,
 }
 
 /// A library: its build id, and its path.
 type Key = (Vec<u8>, String);
 
-/// The symbols of the libraries of a record.
+/// Symbols of the libraries of a recording.
 pub struct Symbols {
     /// What a packed record brings.
     packed: PackedSymbols,
@@ -96,7 +96,7 @@ struct LibrarySymbols {
 }
 
 impl Symbols {
-    /// For the record of these processes in a directory.
+    /// Finds symbols for the recording of these processes in a directory.
     pub fn of_record(directory: &Path, processes: &[Process]) -> Symbols {
         let mut notes = BTreeSet::new();
         let packed = PackedSymbols::of_record(directory).unwrap_or_else(|error| {
@@ -119,7 +119,7 @@ impl Symbols {
         }
     }
 
-    /// For a program that began then and runs: each library is read while somebody waits.
+    /// Finds symbols for a program that began at this time and is running: each library is read while a caller waits.
     pub fn of_running(began: SystemTime) -> Symbols {
         let most = MOST_WHILE_RUNNING;
         Symbols {
@@ -133,8 +133,8 @@ impl Symbols {
         }
     }
 
-    /// The function that a return address lies in. The address is as it was in the process. What it returns to was
-    /// called by the instruction before, which may be the last of its function: that is accounted for here.
+    /// Returns the function of a return address in a process. A return address belongs to the instruction before it,
+    /// which may be the last of its function; this is taken into account.
     pub fn name(&mut self, library: &Library, address: u64) -> Option<Symbol> {
         let place = address.wrapping_sub(library.base);
         if let Some(symbol) = self.packed.get(library, place) {
@@ -150,7 +150,7 @@ impl Symbols {
         answer
     }
 
-    /// The same for many addresses at once, in whatever order: each library is read once.
+    /// Returns the functions of many addresses at once, in any order: each library is read once.
     pub fn resolve(&mut self, asked: &[(&Library, u64)]) -> Vec<Option<Symbol>> {
         let mut order: Vec<usize> = (0..asked.len()).collect();
         let library = |i: usize| (&asked[i].0.path, &asked[i].0.build_id);
@@ -166,7 +166,7 @@ impl Symbols {
         names
     }
 
-    /// Reads the libraries that will be asked for, side by side.
+    /// Reads the libraries that will be needed, in parallel.
     pub fn prepare<'l>(&mut self, asked: impl Iterator<Item = (&'l Library, u64)>) {
         let mut wanted = BTreeSet::new();
         for (library, address) in asked {
@@ -200,7 +200,7 @@ impl Symbols {
         self.left.0 = self.left.0.saturating_sub(began.elapsed());
     }
 
-    /// Why names are missing: for each library its path, and a sentence.
+    /// Returns the reasons for missing names: for each library its path, and a sentence.
     pub fn notes(&self) -> impl Iterator<Item = (&str, &str)> {
         self.notes.iter().map(|(library, why)| (library.as_str(), why.as_str()))
     }

@@ -29,17 +29,17 @@ const MOST_ROWS: usize = 20;
 /// As many columns as no line takes.
 const WIDE: usize = 1 << 20;
 
-/// How to show it.
+/// Options of the text report.
 pub struct Options<'a> {
-    /// What `cupeer report` takes for this record.
+    /// Argument of `cupeer report` for this recording.
     pub shown: &'a str,
-    /// Columns of the terminal.
+    /// Width of the terminal in columns.
     pub width: usize,
-    /// All rows of long tables.
+    /// True to show all rows of long tables.
     pub all: bool,
-    /// Only what is open.
+    /// True to show only what is open.
     pub leaks: bool,
-    /// Whether headings and severities are marked.
+    /// Treatment of headings and severities.
     pub style: Style,
 }
 
@@ -54,7 +54,7 @@ pub(crate) struct View<'a> {
     style: Style,
 }
 
-/// The text.
+/// Returns the report as text.
 pub fn show<'a>(report: &'a Report, options: &Options<'a>) -> String {
     let &Options { shown, width, all, style, .. } = options;
     let view = View { shown, style, ..View::new(report, width, all) };

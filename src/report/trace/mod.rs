@@ -31,7 +31,7 @@ const EACH: u64 = 220;
 /// What ui.perfetto.dev is known to open; it reads all of a trace into the browser's memory.
 const MOST: u64 = 600_000_000;
 
-/// What is to be said of a trace of so many events before it is written, because few could open it.
+/// Returns the warning about a trace of so many events, because few tools can open it.
 pub fn too_large(events: u64) -> Option<String> {
     let bytes = events.saturating_mul(EACH);
     (bytes > MOST).then(|| {
@@ -43,7 +43,7 @@ pub fn too_large(events: u64) -> Option<String> {
     })
 }
 
-/// Writes the trace; `before` is told how many events go into it.
+/// Writes the trace. `before` receives the number of events before they are written.
 pub fn write(
     job: &Job,
     filter: &Filter,

@@ -4,16 +4,16 @@
 use serde::{Deserialize, Serialize};
 use std::io;
 
-/// How it ended.
+/// Result of taking a file descriptor from another process.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Debug)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Descriptor {
-    /// It was taken.
+    /// The descriptor was taken.
     Taken,
-    /// The number of the error of `pidfd_open`.
+    /// `pidfd_open` failed with this error number.
     NotOpened(i32),
-    /// The number of the error of `pidfd_getfd`.
+    /// `pidfd_getfd` failed with this error number.
     Refused(i32),
 }
 

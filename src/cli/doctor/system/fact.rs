@@ -3,36 +3,37 @@
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// One thing that was looked at. Names stay; more may be added.
+/// Fact that was examined. Names of fields are stable; fields may be added.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Debug)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Fact {
-    /// What was looked at, such as `iommu`.
+    /// Name of the fact, such as `iommu`.
     pub name: String,
-    /// The PCI address of the device that it is about, or those of two; none where it is about the machine or the process.
+    /// PCI address of the device that the fact is about, or addresses of two devices; empty for the machine or the
+    /// process.
     pub about: Vec<String>,
-    /// What it means.
+    /// Meaning of the fact.
     pub verdict: Verdict,
-    /// What was found; for `unknown` the reason.
+    /// What was found; for `unknown`, the reason.
     pub value: String,
-    /// What would break; only for `bad`, and for `unknown` what may.
+    /// What would break: only for `bad`, and possibly for `unknown`.
     pub breaks: Option<String>,
-    /// What to set.
+    /// Setting that helps.
     pub hint: Option<String>,
 }
 
-/// What a fact means.
+/// Meaning of a fact.
 #[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
     /// Nothing would break.
     Good,
-    /// What `breaks` says would break.
+    /// The consequence in `breaks` would occur.
     Bad,
-    /// It is withheld, or does not decide: `value` says why.
+    /// The fact is withheld, or does not decide; `value` has the reason.
     Unknown,
-    /// It is neither good nor bad by itself.
+    /// The fact is neither good nor bad by itself.
     Plain,
 }
 

@@ -8,72 +8,76 @@ use std::collections::BTreeMap;
 
 const CAP_SYS_PTRACE: u32 = 19;
 
-/// A process. What is withheld is `null`.
+/// Process that ran `cupeer doctor`. Facts that are withheld are null.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Debug, Default)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Process {
-    /// The name of its host, which two containers of one host may have for themselves.
+    /// Host name, which may be specific to a container.
     pub host: Option<String>,
-    /// The boot of its kernel: processes with the same one run on one host.
+    /// Boot id of the kernel: processes with the same one run on one host.
     pub boot_id: Option<String>,
-    /// The release of its kernel.
+    /// Release of the kernel.
     pub kernel: Option<String>,
-    /// In what kind of container it seems to be; `null` where it seems to be in none.
+    /// Kind of container that the process seems to run in; null if none.
     pub container: Option<String>,
-    /// Its namespaces by kind, such as `"pid": "4026531836"`.
+    /// Namespaces by kind, such as `"pid": "4026531836"`.
     pub namespaces: BTreeMap<String, String>,
-    /// Its user ids, as it sees them.
+    /// User ids in the process's own user namespace.
     pub user: Option<Ids>,
-    /// Its group ids, as it sees them.
+    /// Group ids in the process's own user namespace.
     pub group: Option<Ids>,
-    /// The effective user id outside of its user namespace, in the namespace's parent.
+    /// Effective user id in the parent of its user namespace.
     pub host_user: Option<u32>,
-    /// The permitted capabilities, as a hexadecimal number.
+    /// Permitted capabilities, as a hexadecimal number.
     pub permitted: Option<String>,
-    /// The effective capabilities, as a hexadecimal number.
+    /// Effective capabilities, as a hexadecimal number.
     pub effective: Option<String>,
-    /// The mode of seccomp: 0 none, 2 a filter.
+    /// Seccomp mode: 0 for none, 2 for a filter.
     pub seccomp: Option<u32>,
-    /// Yama's ptrace_scope; 0 where there is no Yama.
+    /// Yama's ptrace_scope; 0 without Yama.
     pub ptrace_scope: Option<u32>,
-    /// Whether it could take a descriptor of a process that is not its child.
+    /// Result of taking a file descriptor from a process that is not its child.
     pub descriptor: Option<Descriptor>,
-    /// The device number of the file system at /dev/shm.
+    /// Device number of the file system at /dev/shm.
     pub shm: Option<String>,
-    /// The IMEX channels that it may use.
+    /// IMEX channels that the process may use.
     pub imex: Option<Vec<String>>,
-    /// The version of NVIDIA's kernel module.
+    /// Version of NVIDIA's kernel module.
     pub module: Option<String>,
-    /// The version of NVIDIA's libraries, as NVML says it.
+    /// Version of NVIDIA's libraries, from NVML.
     pub libraries: Option<String>,
-    /// The GPUs that it may use.
+    /// GPUs that the process may use.
     pub devices: Option<Vec<Device>>,
 }
 
-/// The ids of a process.
+/// User or group ids of a process.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Debug)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Ids {
+    /// Real id.
     pub real: u32,
+    /// Effective id.
     pub effective: u32,
+    /// Saved id.
     pub saved: u32,
 }
 
-/// A GPU.
+/// GPU.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Debug)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Device {
+    /// UUID of the GPU.
     pub uuid: String,
-    /// Its PCI address.
+    /// PCI address of the GPU.
     pub pci: String,
-    /// Whether CUDA shows it to the process: CUDA_VISIBLE_DEVICES may hide it.
+    /// True if CUDA shows the GPU to the process; CUDA_VISIBLE_DEVICES may hide it.
     pub shown: Option<bool>,
-    /// Whether it is divided (MIG); `null` where NVML did not say.
+    /// True if the GPU is partitioned (MIG); null if NVML does not tell.
     pub mig: Option<bool>,
-    /// Whether it says that it can make fabric handles.
+    /// True if the GPU reports support for fabric handles.
     pub fabric: Option<bool>,
-    /// The fabric in which it is registered, and the number of those in it that it reaches.
+    /// Fabric that the GPU is registered in, and the clique in it that the GPU reaches.
     pub clique: Option<String>,
 }
 
