@@ -51,14 +51,14 @@ impl<'a> Kind<'a> {
         }
     }
 
-    /// What was found first, and how sure that is. Of an explanation only what failed: the causes are the report's.
+    /// What was found first, and how sure that is. Of an explanation, what failed and its likeliest cause: the report has the others.
     pub fn message(&self) -> String {
         let first = self.first();
         let is_explanation = is_explanation(&first.rule);
-        let message = if is_explanation { first_clause(&first.message) } else { &first.message };
+        let message = if is_explanation { first_clauses(&first.message, 2) } else { &first.message };
         let sure = match first.confidence {
             "inferred" if !is_explanation => "probably, ",
-            "stale" => "(known from a process that has ended) ",
+            "stale" => "(from the data of a process that ended) ",
             _ => "",
         };
         format!("{sure}{message}")
@@ -67,5 +67,10 @@ impl<'a> Kind<'a> {
 
 /// What stands before the first semicolon of a sentence.
 pub fn first_clause(message: &str) -> &str {
-    message.split("; ").next().unwrap_or(message)
+    first_clauses(message, 1)
+}
+
+/// What stands before a semicolon of a sentence, counted from 1; all of it where it has fewer.
+fn first_clauses(message: &str, count: usize) -> &str {
+    message.match_indices("; ").nth(count - 1).map_or(message, |(end, _)| &message[..end])
 }

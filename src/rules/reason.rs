@@ -782,7 +782,7 @@ mod tests {
                     handle_types: 9,
                     because: Some("PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"),
                 },
-                "cuIpcGetMemHandle cannot export 0x10, which is virtual memory; it comes from cuMemCreate, cuMemMap, with handle types POSIX_FILE_DESCRIPTOR and FABRIC; the cause is PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
+                "cuIpcGetMemHandle cannot export 0x10, which is virtual memory; it comes from cuMemCreate and cuMemMap, with handle types POSIX_FILE_DESCRIPTOR and FABRIC; the cause is PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
             ),
             (
                 Reason::IpcFreedWhileOpen {

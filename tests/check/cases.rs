@@ -41,7 +41,7 @@ fn case(program: &'static str, name: &'static str, machine: &'static str, rules:
 #[test]
 fn a3_memory_of_a_pool_in_a_library_that_shares_by_handles() {
     let wanted = [
-        "memory of a pool; it comes from cuMemAllocAsync, cudaMallocAsync",
+        "memory of a pool; it comes from cuMemAllocAsync or cudaMallocAsync",
         "handle types NONE",
         "with cudaMalloc",
     ];

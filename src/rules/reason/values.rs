@@ -180,10 +180,10 @@ pub enum MemoryKind {
 impl MemoryKind {
     pub(super) fn words(self) -> &'static str {
         match self {
-            MemoryKind::Virtual => "virtual memory (cuMemCreate, cuMemMap)",
-            MemoryKind::Pool => "memory of a pool (cuMemAllocAsync, cudaMallocAsync)",
+            MemoryKind::Virtual => "virtual memory (cuMemCreate and cuMemMap)",
+            MemoryKind::Pool => "memory of a pool (cuMemAllocAsync or cudaMallocAsync)",
             MemoryKind::Managed => "managed memory (cuMemAllocManaged)",
-            MemoryKind::Host => "host memory (cuMemAllocHost, cuMemHostRegister)",
+            MemoryKind::Host => "host memory (cuMemAllocHost or cuMemHostRegister)",
             MemoryKind::Other => "memory of a kind that has no legacy handle",
         }
     }

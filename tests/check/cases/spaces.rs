@@ -13,7 +13,7 @@ const NO_CHANNEL: [&str; 3] = [
 fn a1_an_expandable_segment_in_custom_all_reduce() {
     let wanted = [
         "error ipc-memory-kind: cuIpcGetMemHandle cannot export",
-        "which is virtual memory; it comes from cuMemCreate, cuMemMap, with handle types POSIX_FILE_DESCRIPTOR",
+        "which is virtual memory; it comes from cuMemCreate and cuMemMap, with handle types POSIX_FILE_DESCRIPTOR",
         "the cause is PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
     ];
     case("cases_spaces", "A1", "nvlink:2", &["ipc-memory-kind"], &wanted);
