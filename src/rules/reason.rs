@@ -693,7 +693,7 @@ impl Display for Reason<'_> {
             }
             Reason::FdLeak { descriptors, is_export } => write!(
                 f,
-                "{descriptors} descriptors were {}, each under a different number; closed descriptors would have had their numbers reused",
+                "{descriptors} file descriptors were {} and seem not to be closed; each has a different number, and those of closed ones would be reused",
                 if is_export { "exported" } else { "imported" }
             ),
             Reason::RanksWaitForDescriptor { waiting, missing, senders, least, most } => {

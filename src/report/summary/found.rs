@@ -127,7 +127,13 @@ mod tests {
             })
             .chain([
                 (None, cuIpcCloseMemHandle, "ipc-closed-twice", Severity::Warning, "closed\x1b[2J twice"),
-                (Some(8), cuIpcCloseMemHandle, "call-failed", Severity::Note, "it failed; most likely that; or this"),
+                (
+                    Some(8),
+                    cuIpcCloseMemHandle,
+                    "call-failed",
+                    Severity::Note,
+                    "it failed; most likely that; or this",
+                ),
                 (Some(9), cuIpcGetMemHandle, "ipc-offset-not-added", Severity::Note, "perhaps"),
             ])
             .collect();
