@@ -12,7 +12,7 @@ mod carried;
 
 use crate::elf::Elf;
 use crate::startup::user;
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
 use cupeer_spec::version;
 use std::ffi::OsStr;
 use std::fs::Metadata;
@@ -128,19 +128,25 @@ impl Mends {
     }
 }
 
-/// Finds the library that is preloaded, and refuses a path that the dynamic loader would cut apart.
+/// Finds the library that is preloaded, or copies it for the user to where the dynamic loader does not cut its path apart.
 pub fn find_preload() -> Result<PathBuf> {
     let library = find(PRELOAD)?;
-    ensure!(
-        !library.as_os_str().as_bytes().iter().any(|byte| b" :".contains(byte)),
-        "failed to preload '{}': a space or colon ends a path in LD_PRELOAD; install cupeer where the path has none",
-        library.display()
-    );
-    Ok(library)
+    if !library.as_os_str().as_bytes().iter().any(|byte| ENDS_A_PATH.contains(byte)) {
+        return Ok(library);
+    }
+    let copy = std::fs::read(&library).map_err(Into::into).and_then(|bytes| carried::keep(PRELOAD, &bytes));
+    copy.with_context(|| {
+        let shown = library.display();
+        format!("failed to copy '{shown}', whose space or colon ends a path in LD_PRELOAD")
+    })
 }
+
+/// What ends a path in LD_PRELOAD.
+const ENDS_A_PATH: &[u8] = b" :";
 
 /// The elements of LD_PRELOAD.
 pub fn preloaded(value: &OsStr) -> impl Iterator<Item = &Path> {
-    let elements = value.as_bytes().split(|byte| b" :".contains(byte)).filter(|element| !element.is_empty());
+    let elements =
+        value.as_bytes().split(|byte| ENDS_A_PATH.contains(byte)).filter(|element| !element.is_empty());
     elements.map(|element| Path::new(OsStr::from_bytes(element)))
 }

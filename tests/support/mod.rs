@@ -15,12 +15,25 @@ use std::io::Write;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::{LazyLock, OnceLock};
 use std::time::{Duration, Instant, SystemTime};
 
-/// Where everything that the tests make lies.
-const SCRATCH: &str = env!("CARGO_TARGET_TMPDIR");
+/// Where everything that the tests make lies: in the target directory, or, where a space or colon in its path would end a path
+/// in LD_PRELOAD, below the machine's directory for temporary files.
+static SCRATCH: LazyLock<PathBuf> = LazyLock::new(|| {
+    let target = env!("CARGO_TARGET_TMPDIR");
+    if !target.contains([' ', ':', ';']) {
+        return target.into();
+    }
+    let mut key = DefaultHasher::new();
+    target.hash(&mut key);
+    // SAFETY: this has no arguments.
+    let user = unsafe { libc::geteuid() };
+    let plain = std::env::temp_dir().join(format!("cupeer-tests-{user}-{:016x}", key.finish()));
+    fs::create_dir_all(&plain).expect("a directory for the tests");
+    plain
+});
 
 /// The directory of an installation: `bin/cupeer`, `lib/cupeer/libcupeer.so`, `lib/cupeer/libcupeer_sim.so`, and
 /// `lib/cupeer/cupeer-sim` with the links that lead to the simulated driver.
@@ -47,7 +60,7 @@ pub fn install() -> &'static Path {
             });
             (name, found.ino(), found.len(), found.mtime(), found.mtime_nsec()).hash(&mut key);
         }
-        let installed = Path::new(SCRATCH).join(format!("install-{:016x}", key.finish()));
+        let installed = SCRATCH.join(format!("install-{:016x}", key.finish()));
         if !installed.exists() {
             let fresh = fresh_name("fresh");
             for directory in ["bin", "lib/cupeer/cupeer-sim"] {
@@ -100,7 +113,7 @@ fn remove_old(current: &Path) {
             && entry.path() != current
             && made.elapsed().is_ok_and(|age| age > Duration::from_secs(3600))
     };
-    for entry in fs::read_dir(SCRATCH).into_iter().flatten().flatten().filter(old) {
+    for entry in fs::read_dir(&*SCRATCH).into_iter().flatten().flatten().filter(old) {
         let _ = fs::remove_dir_all(entry.path());
     }
 }
@@ -109,7 +122,7 @@ fn remove_old(current: &Path) {
 fn fresh_name(stem: &str) -> PathBuf {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let count = COUNT.fetch_add(1, Relaxed);
-    Path::new(SCRATCH).join(format!("{stem}-{}-{count}", std::process::id()))
+    SCRATCH.join(format!("{stem}-{}-{count}", std::process::id()))
 }
 
 /// The command, in an environment that says nothing about drivers and preloading.
@@ -164,11 +177,11 @@ fn clean(mut command: Command) -> Command {
     // Else each run would leave its record in the working directory.
     command.env(env::RECORD, "off");
     // What is kept at home shall not be kept in that of who runs the tests.
-    command.env("XDG_STATE_HOME", Path::new(SCRATCH).join("state"));
+    command.env("XDG_STATE_HOME", SCRATCH.join("state"));
     // Annotations are for a runner that reads them.
     command.env_remove("GITHUB_ACTIONS");
     // Links to drivers that the command makes for its user shall not outlive the build.
-    command.env("XDG_RUNTIME_DIR", SCRATCH);
+    command.env("XDG_RUNTIME_DIR", &*SCRATCH);
     command.env_remove("COLUMNS").stdin(Stdio::null());
     command
 }
@@ -206,7 +219,7 @@ pub fn compile_shared(source: &str, args: &[&str]) -> PathBuf {
 pub fn compile_text(name: &str, text: &str, args: &[&str]) -> PathBuf {
     let mut key = DefaultHasher::new();
     text.hash(&mut key);
-    let source = Path::new(SCRATCH).join(format!("{name}-{:08x}.c", key.finish() as u32));
+    let source = SCRATCH.join(format!("{name}-{:08x}.c", key.finish() as u32));
     if !source.exists() {
         let fresh = fresh_name(name);
         fs::write(&fresh, text).expect("a source");
@@ -238,7 +251,7 @@ fn compile(source: &Path, before: &[&str], after: &[&str]) -> PathBuf {
     }
     let stem = source.file_stem().expect("a name").to_string_lossy();
     let suffix = if before.contains(&"-shared") { ".so" } else { "" };
-    let directory = Path::new(SCRATCH).join("compiled");
+    let directory = SCRATCH.join("compiled");
     let program = directory.join(format!("{stem}-{:016x}{suffix}", key.finish()));
     if !program.exists() {
         fs::create_dir_all(&directory).expect("a directory for programs");
@@ -286,7 +299,7 @@ pub fn wait_for(what: &str, mut condition: impl FnMut() -> bool) {
 
 /// An empty directory that is removed with the value.
 pub fn temp_dir() -> tempfile::TempDir {
-    tempfile::tempdir_in(SCRATCH).expect("a directory")
+    tempfile::tempdir_in(&*SCRATCH).expect("a directory")
 }
 
 /// What a command wrote and how it ended.

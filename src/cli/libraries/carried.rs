@@ -19,17 +19,21 @@ include!(concat!(env!("OUT_DIR"), "/carried.rs"));
 /// Unpacks a library where that has not been done; `None` where the command carries none.
 pub fn unpack(name: &str) -> Result<Option<PathBuf>> {
     let Some((_, bytes)) = CARRIED.iter().find(|(carried, _)| *carried == name) else { return Ok(None) };
+    keep(name, bytes)
+        .with_context(|| format!("failed to unpack {name}, which this command carries"))
+        .map(Some)
+}
+
+/// Keeps a library with these bytes for the user where the dynamic loader finds it.
+pub fn keep(name: &str, bytes: &[u8]) -> Result<PathBuf> {
     let cache =
         home::of_user("XDG_CACHE_HOME", ".cache").context("neither XDG_CACHE_HOME nor HOME leads anywhere");
     let cached = cache.and_then(|cache| unpacked(&cache.join("cupeer"), name, bytes));
-    let library = cached.or_else(|error| {
+    cached.or_else(|error| {
         tracing::debug!("{name} cannot be kept in the user's cache: {error:#}");
         let elsewhere = private_directory().and_then(|directory| unpacked(&directory, name, bytes));
-        elsewhere.with_context(|| {
-            format!("failed to unpack {name}, which this command carries; XDG_CACHE_HOME names a directory for it ({error:#})")
-        })
-    });
-    library.map(Some)
+        elsewhere.with_context(|| format!("XDG_CACHE_HOME names a directory for it ({error:#})"))
+    })
 }
 
 /// The library in a directory of the user, made where it is not there or is not what it must be. Several processes may do so
