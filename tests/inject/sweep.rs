@@ -5,10 +5,12 @@
 
 use crate::support::{self, cupeer, done, temp_dir, wait_for};
 use serde_json::Value;
+use std::ffi::{CStr, CString};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
 /// The lines of the client that are deleted, one at a time, end in one of these.
 const DELETED: [&str; 2] = ["/* check */", "/* clean-up */"];
@@ -27,32 +29,92 @@ struct Swept {
 /// Sweeps a program on the simulated driver.
 #[track_caller]
 fn sweep(folder: &Path, options: &[&str], program: &Path, arguments: &[&str]) -> Swept {
-    let mut command = cupeer();
-    command.args(["sweep", "--sim=nvlink:2", "--format", "json", "--out"]).arg(folder.join("sweep"));
-    command.args(options).arg("--").arg(program).args(arguments);
-    swept(&mut command)
+    sweep_with(&Shm::new(), folder, options, program, arguments)
 }
 
 #[track_caller]
-fn swept(command: &mut std::process::Command) -> Swept {
-    let done = alone(command);
+fn sweep_with(shm: &Shm, folder: &Path, options: &[&str], program: &Path, arguments: &[&str]) -> Swept {
+    let mut command = cupeer();
+    command.args(["sweep", "--sim=nvlink:2", "--format", "json", "--out"]).arg(folder.join("sweep"));
+    command.args(options).arg("--").arg(program).args(arguments);
+    swept(done(shm.put_into(&mut command)))
+}
+
+#[track_caller]
+fn swept(done: support::Done) -> Swept {
     let json = serde_json::from_str(&done.stdout).unwrap_or_else(|error| {
-        panic!("{error}: {command:?} ended with {}:\n{}{}", done.status, done.stdout, done.stderr)
+        panic!("{error}: it ended with {}:\n{}{}", done.status, done.stdout, done.stderr)
     });
     Swept { status: done.status.code(), json, stderr: done.stderr }
 }
 
-/// Runs sweeps one at a time: /dev/shm is all tests', and what one program leaves there would be taken for another's.
+/// Runs a sweep of which nobody looks at what is left in /dev/shm.
 #[track_caller]
-fn alone(command: &mut std::process::Command) -> support::Done {
-    let _alone = be_alone();
-    done(command)
+fn alone(command: &mut Command) -> support::Done {
+    done(Shm::new().put_into(command))
 }
 
-/// Keeps all other sweeps waiting.
-fn be_alone() -> MutexGuard<'static, ()> {
-    static ALONE: Mutex<()> = Mutex::new(());
-    ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+/// The directory that sweeps have for /dev/shm. What other programs leave in the machine's would be taken for their program's:
+/// where they cannot have one of their own, sweeps run one at a time.
+struct Shm {
+    own: Option<tempfile::TempDir>,
+    _alone: Option<MutexGuard<'static, ()>>,
+}
+
+impl Shm {
+    fn new() -> Self {
+        static CAN_BE_OWN: LazyLock<bool> = LazyLock::new(|| {
+            let shm = Shm { own: Some(temp_dir()), _alone: None };
+            shm.put_into(&mut support::plain("true")).status().is_ok_and(|status| status.success())
+        });
+        static ALONE: Mutex<()> = Mutex::new(());
+        let own = CAN_BE_OWN.then(temp_dir);
+        let alone = own.is_none().then(|| ALONE.lock().unwrap_or_else(PoisonError::into_inner));
+        Shm { own, _alone: alone }
+    }
+
+    /// Where the files are that the program has below /dev/shm.
+    fn path(&self) -> &Path {
+        self.own.as_ref().map_or(Path::new("/dev/shm"), |own| own.path())
+    }
+
+    /// Removes what programs have left.
+    fn remove(&self, prefix: &str) {
+        for entry in std::fs::read_dir(self.path()).expect("/dev/shm").flatten() {
+            if entry.file_name().to_string_lossy().starts_with(prefix) {
+                let _ = std::fs::remove_file(entry.path());
+            }
+        }
+    }
+
+    fn put_into<'a>(&self, command: &'a mut Command) -> &'a mut Command {
+        let Some(own) = &self.own else { return command };
+        let own = CString::new(own.path().as_os_str().as_encoded_bytes()).expect("a path");
+        // SAFETY: the child runs system calls only, and allocates, which glibc allows after a fork.
+        unsafe { command.pre_exec(move || mount_at_dev_shm(&own)) }
+    }
+}
+
+/// Puts `own` at /dev/shm for this process and its children.
+fn mount_at_dev_shm(own: &CStr) -> std::io::Result<()> {
+    let done = |result| if result == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) };
+    // SAFETY: these have no arguments.
+    let (user, group) = unsafe { (libc::geteuid(), libc::getegid()) };
+    let namespaces = libc::CLONE_NEWNS | if user == 0 { 0 } else { libc::CLONE_NEWUSER };
+    // SAFETY: this changes the calling process alone.
+    done(unsafe { libc::unshare(namespaces) })?;
+    if user != 0 {
+        std::fs::write("/proc/self/setgroups", "deny")?;
+        std::fs::write("/proc/self/uid_map", format!("{user} {user} 1"))?;
+        std::fs::write("/proc/self/gid_map", format!("{group} {group} 1"))?;
+    }
+    let nothing = std::ptr::null();
+    // SAFETY: all paths are strings that end in 0, and the kernel looks at no type or data for these kinds of mounts.
+    unsafe {
+        let flags = libc::MS_REC | libc::MS_PRIVATE;
+        done(libc::mount(c"none".as_ptr(), c"/".as_ptr(), nothing, flags, nothing.cast()))?;
+        done(libc::mount(own.as_ptr(), c"/dev/shm".as_ptr(), nothing, libc::MS_BIND, nothing.cast()))
+    }
 }
 
 impl Swept {
@@ -92,8 +154,7 @@ impl Swept {
 fn each_way_to_fail_has_its_verdict() {
     let folder = temp_dir();
     let file = folder.path().join("file").display().to_string();
-    let prefix = format!("cupeer-careless-{}", std::process::id());
-    let named = format!("/dev/shm/{prefix}");
+    let named = format!("/dev/shm/cupeer-careless-{}", std::process::id());
     for (how, file, verdict, seen) in [
         ("good", "", "same", "status 0"),
         ("clean", "", "clean", "status 3: careless: cannot know"),
@@ -108,10 +169,11 @@ fn each_way_to_fail_has_its_verdict() {
     ] {
         let folder = temp_dir();
         // What ends by itself has all the time that it needs.
-        let patience = if verdict == "hang" { "10s" } else { "120s" };
-        let options = ["--timeout", patience, "--codes", "one", "-j1"];
-        let swept = sweep(folder.path(), &options, &careless(), &[how, file]);
-        remove_shared(&prefix);
+        let (patience, jobs) = if verdict == "hang" { ("10s", "-j8") } else { ("120s", "-j1") };
+        let options = ["--timeout", patience, "--codes", "one", jobs];
+        let shm = Shm::new();
+        let swept = sweep_with(&shm, folder.path(), &options, &careless(), &[how, file]);
+        shm.remove("cupeer-careless-");
         assert_eq!(swept.verdicts_on("cuDeviceCanAccessPeer"), [verdict], "{how}: {:#}", swept.json);
         // The program says by itself that it cannot go on.
         assert_eq!(swept.verdicts_on("cuCtxEnablePeerAccess"), ["clean"], "{how}: {:#}", swept.json);
@@ -170,11 +232,11 @@ fn what_the_system_takes_back_at_a_plain_exit_is_no_leak() {
     let note = "cupeer: note: it ends with peer access (careless-";
     assert!(ends.stderr.contains(note) && ends.stderr.contains(" open, which the system takes back\n"));
     // A name in /dev/shm outlives it, however it ends.
-    let prefix = format!("cupeer-careless-ends-{}", std::process::id());
     let folder = temp_dir();
-    let named = format!("/dev/shm/{prefix}");
-    let named = sweep(folder.path(), &["--codes", "one", "-j1"], &careless(), &["named", &named]);
-    remove_shared(&prefix);
+    let shm = Shm::new();
+    let named = ["named", "/dev/shm/cupeer-careless-ends"];
+    let named = sweep_with(&shm, folder.path(), &["--codes", "one", "-j1"], &careless(), &named);
+    shm.remove("cupeer-careless-ends");
     assert_eq!(named.verdicts_on("cuDeviceCanAccessPeer"), ["leak"]);
 }
 
@@ -315,7 +377,8 @@ fn an_interrupted_sweep_goes_on() {
     let directory = folder.path().join("interrupted");
     let mut command = cupeer();
     command.args(["sweep", "--sim=nvlink:2", "-j1", "--out"]).arg(&directory).arg("--").arg(&client);
-    let alone = be_alone();
+    let shm = Shm::new();
+    shm.put_into(&mut command);
     let mut running = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     let journal = || std::fs::read_to_string(directory.join("sweep.jsonl")).unwrap_or_default();
     let done_lines = |text: &str| text.lines().filter(|line| line.starts_with("{\"done\"")).count();
@@ -326,7 +389,7 @@ fn an_interrupted_sweep_goes_on() {
     // SAFETY: a child of ours that nobody has waited for.
     unsafe { libc::kill(running.id() as i32, libc::SIGINT) };
     let status = running.wait().unwrap();
-    drop(alone);
+    drop(shm);
     assert_eq!(status.code(), Some(130));
     let had = done_lines(&journal());
     assert!(had < whole.runs().len(), "{had}");
@@ -334,7 +397,8 @@ fn an_interrupted_sweep_goes_on() {
     let torn = journal();
     std::fs::write(directory.join("sweep.jsonl"), &torn[..torn.len() - 7]).unwrap();
     let mut command = cupeer();
-    let resumed = swept(command.args(["sweep", "--format", "json", "-j2", "--resume"]).arg(&directory));
+    let resumed =
+        swept(alone(command.args(["sweep", "--format", "json", "-j2", "--resume"]).arg(&directory)));
     assert!(resumed.stderr.contains(&format!("{} are already done", had - 1)), "{}", resumed.stderr);
     assert_eq!(resumed.differs_from(&whole), [[&Value::Null; 2]; 0]);
     assert_eq!(resumed.status, Some(0));
@@ -350,16 +414,17 @@ fn a_sweep_that_was_interrupted_in_a_comparison_goes_on_from_anywhere() {
     // Waits for ever, the first time.
     command.args(["--compare", "test -e asked || { touch asked; exec sleep 1000; }", "--"]);
     command.arg(careless()).arg("good").stdout(Stdio::null()).stderr(Stdio::null());
-    let alone = be_alone();
-    let mut running = command.spawn().unwrap();
+    let shm = Shm::new();
+    let mut running = shm.put_into(&mut command).spawn().unwrap();
     wait_for("the comparison", || folder.path().join("asked").exists());
     // SAFETY: a child of ours that nobody has waited for.
     unsafe { libc::kill(running.id() as i32, libc::SIGTERM) };
     assert_eq!(running.wait().unwrap().code(), Some(130));
-    drop(alone);
+    drop(shm);
     let mut command = cupeer();
-    let resumed =
-        swept(command.args(["sweep", "--format", "json", "--resume"]).arg(folder.path().join("sweep")));
+    let resumed = swept(alone(
+        command.args(["sweep", "--format", "json", "--resume"]).arg(folder.path().join("sweep")),
+    ));
     assert_eq!((resumed.status, resumed.verdicts_on("cuDeviceCanAccessPeer")), (Some(0), vec!["same"]));
 }
 
@@ -405,35 +470,41 @@ fn a_name_in_shared_memory_that_is_the_same_in_each_run_is_found_and_removed() {
         // Of two runs that leave one name at the same moment, either may be taken for its owner: there is one at a time.
         for jobs in ["-j1", "-j4"] {
             let folder = temp_dir();
-            let path = format!("/dev/shm/cupeer-{how}-{}", std::process::id());
+            let name = format!("cupeer-{how}-{}", std::process::id());
             let options = ["--codes", "one", jobs, "--clean-shm"];
-            let swept = sweep(folder.path(), &options, &careless(), &[how, &path]);
-            let is_left = std::fs::remove_file(&path).is_ok();
+            let shm = Shm::new();
+            let swept =
+                sweep_with(&shm, folder.path(), &options, &careless(), &[how, &format!("/dev/shm/{name}")]);
+            let is_left = std::fs::remove_file(shm.path().join(&name)).is_ok();
             let about = |run: &&Value| run["faults"][0]["function"] == "cuDeviceCanAccessPeer";
             let runs: Vec<&Value> = swept.runs().iter().filter(about).collect();
             assert_eq!(runs.len(), 2, "once, and from then on: {:#}", swept.json);
             for run in runs {
                 // Others may leave something there at the same moment.
-                let (left, seen) = (path.rsplit_once('/').unwrap().1, run["seen"].as_str().unwrap_or(""));
-                let is_said = seen.starts_with("status 0; left in /dev/shm: ") && seen.contains(left);
+                let seen = run["seen"].as_str().unwrap_or("");
+                let is_said = seen.starts_with("status 0; left in /dev/shm: ") && seen.contains(&name);
                 assert!(run["verdict"] == "leak" && is_said, "{how} {jobs}: {run:#}");
             }
-            assert!(!is_left, "{how} {jobs}: {path} is still there");
+            assert!(!is_left, "{how} {jobs}: {name} is still there");
             // One call that shows one thing, in two runs.
             assert_eq!((&swept.json["findings"], &swept.json["runs_with_findings"]), (&1.into(), &2.into()));
         }
     }
     // Without the option nothing is removed: it is found, and the next run comes upon what the first has left.
     let folder = temp_dir();
-    let path = format!("/dev/shm/cupeer-stays-{}", std::process::id());
-    let swept = sweep(folder.path(), &["--codes", "one", "-j1"], &careless(), &["fixed", &path]);
-    std::fs::remove_file(&path).expect("it is still there");
+    let name = format!("cupeer-stays-{}", std::process::id());
+    let (shm, fixed) = (Shm::new(), ["fixed", &format!("/dev/shm/{name}")]);
+    let swept = sweep_with(&shm, folder.path(), &["--codes", "one", "-j1"], &careless(), &fixed);
+    std::fs::remove_file(shm.path().join(&name)).expect("it is still there");
+    drop(shm);
     assert_eq!(swept.verdicts_on("cuDeviceCanAccessPeer"), ["not-repeatable", "same"]);
     // What was there before is nobody's.
     let folder = temp_dir();
-    let path = format!("/dev/shm/cupeer-before-{}", std::process::id());
+    let name = format!("cupeer-before-{}", std::process::id());
+    let (shm, fixed) = (Shm::new(), ["fixed", &format!("/dev/shm/{name}")]);
+    let path = shm.path().join(&name);
     std::fs::write(&path, "mine").unwrap();
-    let swept = sweep(folder.path(), &["--codes", "one"], &careless(), &["fixed", &path]);
+    let swept = sweep_with(&shm, folder.path(), &["--codes", "one"], &careless(), &fixed);
     let left = std::fs::read_to_string(&path);
     std::fs::remove_file(&path).unwrap();
     assert_eq!((swept.verdicts_on("cuDeviceCanAccessPeer"), left.unwrap()), (vec!["same"], "mine".into()));
@@ -462,9 +533,9 @@ fn a_sweep_that_goes_on_has_the_same_driver() {
         let directory = folder.path().join("s");
         let mut command = cupeer();
         command.args(["sweep", sim, "--codes", "one", "--format", "json", "--out"]).arg(&directory);
-        let first = swept(command.arg("--").arg(careless()).arg("good"));
+        let first = swept(alone(command.arg("--").arg(careless()).arg("good")));
         let mut command = cupeer();
-        let resumed = swept(command.args(["sweep", "--format", "json", "--resume"]).arg(&directory));
+        let resumed = swept(alone(command.args(["sweep", "--format", "json", "--resume"]).arg(&directory)));
         assert_eq!((resumed.status, resumed.verdicts()), (first.status, first.verdicts()), "{sim}");
         assert!(first.runs().len() >= 4, "{:#}", first.json);
         for swept in [&first, &resumed] {
@@ -526,15 +597,6 @@ fn what_cannot_be_swept_is_refused() {
     );
 }
 
-/// Removes what programs have left in /dev/shm.
-fn remove_shared(prefix: &str) {
-    for entry in std::fs::read_dir("/dev/shm").expect("/dev/shm").flatten() {
-        if entry.file_name().to_string_lossy().starts_with(prefix) {
-            let _ = std::fs::remove_file(entry.path());
-        }
-    }
-}
-
 /// The client, without a line of it.
 fn client(without: Option<usize>) -> PathBuf {
     let Some(without) = without else { return support::compile_c("programs/sweep/client.c", &["-ldl"]) };
@@ -577,11 +639,12 @@ fn a_forgotten_check_or_clean_up_is_found() {
     let tried: Vec<&(usize, String)> = marked.iter().skip(skipped).step_by(step).collect();
     let (next, missed) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     std::thread::scope(|scope| {
-        for _ in 0..2 {
+        // More than there are processors: some hang, and wait for their time to be over.
+        for _ in 0..6 {
             scope.spawn(|| {
                 while let Some((number, line)) = tried.get(next.fetch_add(1, Relaxed)) {
                     let folder = temp_dir();
-                    let options = ["-j2", "--fail-fast", "--timeout", "30s"];
+                    let options = ["-j1", "--fail-fast", "--timeout", "30s"];
                     let swept = sweep(folder.path(), &options, &client(Some(*number)), &[]);
                     match swept.status {
                         Some(1) => {}
@@ -593,7 +656,7 @@ fn a_forgotten_check_or_clean_up_is_found() {
         }
     });
     // Of the one that forgets just that; the others have done so themselves.
-    remove_shared("cupeer-client-");
+    Shm::new().remove("cupeer-client-");
     let missed = missed.into_inner().unwrap();
     println!("{} of {} found; missed:\n{}", tried.len() - missed.len(), tried.len(), missed.join("\n"));
     // 26 of 31: who forgets a check, and then just ends at the next one, leaves nothing behind. Of a sample, all but one.
