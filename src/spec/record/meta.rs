@@ -113,18 +113,20 @@ pub fn entries(block: &[u8], start: usize) -> impl Iterator<Item = Entry<'_>> {
     let mut at = start.next_multiple_of(ALIGN);
     core::iter::from_fn(move || {
         loop {
-            let head = block.get(at..at + size_of::<Head>())?;
+            let [m0, m1, t0, t1, length @ ..] = *block.get(at..)?.first_chunk::<{ size_of::<Head>() }>()?;
+            // Most of a block is empty.
+            if u16::from_le_bytes([m0, m1]) != MAGIC {
+                at += ALIGN;
+                continue;
+            }
             let body = at + size_of::<Head>();
-            let number = |range: core::ops::Range<usize>| {
-                head[range].iter().rev().fold(0usize, |number, byte| number << 8 | usize::from(*byte))
-            };
-            let (magic, tag, length) = (number(0..2), number(2..4), number(4..8));
+            let length = u32::from_le_bytes(length) as usize;
             match block.get(body..body.saturating_add(length)) {
-                Some(bytes) if magic == usize::from(MAGIC) => {
+                Some(bytes) => {
                     at = (body + length).next_multiple_of(ALIGN);
-                    return Some(Entry { tag: tag as u16, bytes, at: body });
+                    return Some(Entry { tag: u16::from_le_bytes([t0, t1]), bytes, at: body });
                 }
-                _ => at += ALIGN,
+                None => at += ALIGN,
             }
         }
     })
