@@ -48,9 +48,10 @@ fn a_death_is_the_first_line_and_what_followed_comes_after_it() {
         lines[0], "rank 5 was killed or called exit_group in cuIpcOpenEventHandle at 0.064000",
         "{text}"
     );
-    assert!(lines.len() <= 8, "{lines:#?}");
+    // The last one is as long as the path of the record.
+    let more = lines.iter().position(|line| line.starts_with("more: cupeer report")).expect("more");
+    assert!(more <= 6, "{lines:#?}");
     assert!(lines[1].starts_with("error ipc-exporter-gone in rank 6: "), "{lines:#?}");
-    assert!(lines.iter().any(|line| line.starts_with("more: cupeer report ")), "{lines:#?}");
     assert!(text.contains(" --rank 5"), "{text}");
 }
 
