@@ -168,3 +168,44 @@ fn behind_the_runtime_each_library_is_a_caller_of_its_own() {
         report["findings"].as_array().expect("findings").iter().map(|f| &f["count"]).collect();
     assert_eq!(counts, [12, 12], "{report}");
 }
+
+/// What is certain of one call is not said of the others that are counted with it.
+#[test]
+fn what_is_certain_of_one_call_is_not_said_of_others() {
+    let program = support::compile_text(
+        "one-zero",
+        r#"
+        #include <dlfcn.h>
+        #include <string.h>
+        typedef struct { char bytes[64]; } Handle;
+        int main(void) {
+            void *driver = dlopen("libcuda.so.1", RTLD_NOW), *context;
+            int (*init)(unsigned) = dlsym(driver, "cuInit");
+            int (*retain)(void **, int) = dlsym(driver, "cuDevicePrimaryCtxRetain");
+            int (*set)(void *) = dlsym(driver, "cuCtxSetCurrent");
+            int (*open)(unsigned long long *, Handle, unsigned) = dlsym(driver, "cuIpcOpenMemHandle_v2");
+            init(0), retain(&context, 0), set(context);
+            for (int i = 0; i < 20; i++) {
+                unsigned long long address;
+                Handle handle;
+                memset(&handle, i, sizeof handle);
+                open(&address, handle, 1);
+            }
+            return 0;
+        }"#,
+        &["-ldl"],
+    );
+    for check in ["--check=notes", "--check=off"] {
+        let folder = support::temp_dir();
+        let record = folder.path().join("record");
+        let mut command = support::cupeer();
+        command.args(["run", "-q", "--sim=nvlink:2", check, "--out"]).arg(&record).arg("--").arg(&program);
+        support::done(&mut command);
+        let report = report(&record);
+        let found: Vec<_> = report["findings"].as_array().expect("findings").iter().collect();
+        assert_eq!((found.len(), &found[0]["count"]), (1, &20.into()), "{check}: {found:#?}");
+        assert_eq!(found[0]["confidence"], "inferred", "{check}: {found:#?}");
+        let message = found[0]["message"].as_str().expect("a message");
+        assert!(message.starts_with("no process under cupeer exported "), "{check}: {message}");
+    }
+}

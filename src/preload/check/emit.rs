@@ -114,8 +114,9 @@ fn told(
         // Where the runtime called, whoever called that.
         (caller.library.as_ptr() as u64 ^ (caller.offset as u64) << 20, MOST_ALIKE)
     };
-    // What is by design hides nothing that is not.
-    let before = count(rule, key ^ (severity as u64) << 48 ^ u64::from(heard != Heard::Now) << 52);
+    // What is by design hides nothing that is not, and what is certain of one call is not said of others.
+    let kind = (severity as u64) << 48 ^ u64::from(heard != Heard::Now) << 52 ^ (confidence as u64) << 53;
+    let before = count(rule, key ^ kind);
     // Whether anything was found is all that the launcher asks: it may be told once.
     if [0, u32::MAX].contains(&before) && severity > Severity::Note && heard == Heard::Now {
         status::found();

@@ -7,7 +7,9 @@ use super::super::model::{Finding, MOST_PROCS, Place, Proc, SuppressedBy};
 use super::super::suppress::{Facts, Suppressions};
 use super::{is_explanation, ranks};
 use cupeer_rules::{Rule, Severity};
+use cupeer_spec::record::slot::finding::Confidence;
 use serde::{Deserialize, Serialize};
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
@@ -106,10 +108,13 @@ impl Row {
         Severity::of(self.finding.severity).unwrap_or(Severity::Note)
     }
 
-    /// Both as one: the words are those of the first.
+    /// Both as one: the words are those of the first that is least sure.
     pub fn and(self, other: Row) -> Row {
-        // One that is only counted says nothing, whenever it was.
-        let order = |row: &Row| (row.finding.message.is_empty(), row.finding.time_ns, row.process);
+        // One that is only counted says nothing, whenever it was; and what is certain of one call may be wrong of the others.
+        let sure = |row: &Row| Confidence::ALL.iter().position(|one| one.word() == row.finding.confidence);
+        let order = |row: &Row| {
+            (row.finding.message.is_empty(), Reverse(sure(row)), row.finding.time_ns, row.process)
+        };
         let (mut first, other) = if order(&other) < order(&self) { (other, self) } else { (self, other) };
         first.finding.count = first.finding.count.saturating_add(other.finding.count);
         first.finding.last_ns = first.finding.last_ns.max(other.finding.last_ns);

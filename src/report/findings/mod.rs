@@ -64,6 +64,8 @@ struct Key {
     stack: Stack,
     /// How bad it is, where its process has said that.
     severity: Option<Severity>,
+    /// How sure it is: what is inferred of one call is not said with what is certain of another.
+    confidence: Confidence,
     /// Of what is inferred and judged again: what it is about.
     about: Option<About>,
 }
@@ -173,7 +175,7 @@ impl Findings {
                     || calls::finding(made.function, found),
                     (stacks, Some(sight)),
                     asked,
-                    None,
+                    (found.confidence, None),
                 );
             });
             // What a success means to others is judged with them.
@@ -186,7 +188,7 @@ impl Findings {
             let about = about.filter(|_| !is_explanation(&finding.rule) && self.inferred < MOST_INFERRED);
             self.inferred += usize::from(about.is_some());
             is_judged |= about.is_none() && !is_explanation(&finding.rule);
-            let (about, said) = (asked.or(about), Some(finding.severity));
+            let (about, said) = (asked.or(about), (finding.confidence, Some(finding.severity)));
             self.add(made, &finding.rule, || finding.clone(), (stacks, sight), about, said);
         }
         is_judged
@@ -199,7 +201,9 @@ impl Findings {
     /// What a process has only inferred of something.
     fn inferred(&self, process: usize, function: FnId, result: i32, stack: Stack, about: About) -> Vec<Key> {
         let (function, result, about) = (function as Number, Some(result), Some(about));
-        let key = |(rule, severity)| Key { process, rule, function, result, stack, severity, about };
+        let confidence = Confidence::Inferred;
+        let key =
+            |(rule, severity)| Key { process, rule, function, result, stack, severity, confidence, about };
         if self.inferred == 0 {
             return Vec::new();
         }
@@ -235,15 +239,15 @@ impl Findings {
         finding: impl FnOnce() -> Finding,
         (stacks, sight): (&mut Stacks, Option<Sight>),
         about: Option<About>,
-        severity: Option<Severity>,
+        (confidence, severity): (Confidence, Option<Severity>),
     ) {
         let id = Rule::of(rule);
         let Some(rule) = self.names.number(rule, MOST_NAMES).filter(|_| made.is_chosen) else { return };
         let MadeCall { index, call, at, last, .. } = *made;
         let result = made.result();
         let (function, stack) = (made.function as Number, stacks.of(index, call));
-        let kept = self.kept.entry(Key { process: index, rule, function, result, stack, severity, about });
-        let kept = kept.or_insert_with(|| {
+        let kept = Key { process: index, rule, function, result, stack, severity, confidence, about };
+        let kept = self.kept.entry(kept).or_insert_with(|| {
             let (finding, driver_message) = (finding(), call.details.message.clone());
             let site = Site::of(call, stack, true);
             let sites = |(rule, sight)| earlier::sites(rule, made, sight, stacks);

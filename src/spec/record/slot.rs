@@ -357,7 +357,7 @@ pub mod finding {
     pub const NO_ARGUMENT: u8 = 0xff;
 
     /// How sure a finding is.
-    #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+    #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
     pub enum Confidence {
         /// It follows from what was seen, or from what the driver said.
         Certain = 0,
@@ -368,6 +368,9 @@ pub mod finding {
     }
 
     impl Confidence {
+        /// All, the surest first.
+        pub const ALL: [Confidence; 3] = [Confidence::Certain, Confidence::Stale, Confidence::Inferred];
+
         /// The word for it.
         pub const fn word(self) -> &'static str {
             match self {
