@@ -56,12 +56,11 @@ impl<'a> Kind<'a> {
         let first = self.first();
         let is_explanation = is_explanation(&first.rule);
         let message = if is_explanation { first_clauses(&first.message, 2) } else { &first.message };
-        let sure = match first.confidence {
-            "inferred" if !is_explanation => "probably, ",
-            "stale" => "(from the data of a process that ended) ",
-            _ => "",
-        };
-        format!("{sure}{message}")
+        match first.confidence {
+            "inferred" if !is_explanation => format!("probably, {message}"),
+            "stale" => format!("{message}; this is known from data that an exited process left behind"),
+            _ => message.to_owned(),
+        }
     }
 }
 

@@ -51,7 +51,7 @@ static CAUSES: &[Cause] = &[
     cause(
         OPEN,
         &[MAP_FAILED, OUT_OF_MEMORY],
-        "the mapping does not fit into the address space or the BAR of the device",
+        "the mapping does not fit into the address space, or into the device's BAR (nvidia-smi -q -d MEMORY shows its size)",
     ),
     cause(
         OPEN,

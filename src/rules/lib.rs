@@ -301,6 +301,7 @@ mod tests {
                 assert!(text.ends_with('.'), "{}: {what} is no sentence: {text:?}", rule.name);
             }
             assert!(!rule.is_checked() || rule.hint.ends_with('.'), "{}: no hint", rule.name);
+            assert!(rule.hint.len() <= 512, "{}: a finding has no room for the hint", rule.name);
             let is_cause = !rule.results.is_empty();
             assert!(
                 rule.only_shows.iter().all(|function| rule.functions.contains(function)),

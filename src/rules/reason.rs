@@ -3,6 +3,7 @@
 //! The decisions are in [`crate::decide`], and the sources of the rules in [`crate::RuleSpec`]. Nothing here
 //! allocates, because it runs inside other people's programs.
 
+mod hints;
 mod values;
 
 pub use values::{
@@ -120,47 +121,6 @@ reasons! {
     DriverContradictsClose { address: u64 } of DriverContradicts,
 }
 
-impl Reason<'_> {
-    /// What to do: the rule's hint, or one for these values.
-    pub fn hint(&self) -> &'static str {
-        match self {
-            Reason::IpcMemoryKind { because: Some(because), .. }
-                if because.contains("expandable_segments") =>
-            {
-                "Remove expandable_segments:True from that variable (or from torch.cuda.memory._set_allocator_settings), or turn off the feature that shares by legacy handles (vLLM: --disable-custom-all-reduce)."
-            }
-            Reason::IpcMemoryKind { because: Some(because), .. } if because.contains("cudaMallocAsync") => {
-                "Remove backend:cudaMallocAsync from that variable: tensors are then memory of cudaMalloc, which legacy handles can export."
-            }
-            Reason::IpcMemoryKind { kind, .. } => kind.hint(),
-            Reason::PeerSameDevice { context: None, .. } => {
-                "Skip the pair of a device with itself; it needs no link."
-            }
-            Reason::IpcUnknownHandle { flaw: HandleFlaw::Zero, .. } => {
-                "Check the exporter: its export failed or was skipped, and nobody checked the result; or the bytes never arrived."
-            }
-            Reason::IpcUnknownHandle { flaw: HandleFlaw::Cut(_) | HandleFlaw::Shifted { .. }, .. }
-            | Reason::IpcDamagedHandle { cut: Some(_), .. } => Rule::IpcDamagedHandle.spec().hint,
-            Reason::IpcUnknownHandle { flaw: HandleFlaw::Elsewhere(_), .. } => {
-                "Processes that share memory belong into one record: start all of them with the same --out directory."
-            }
-            Reason::IpcFreedWhileOpen { uses: (_, 1..), .. } => {
-                "Close as often as you open: each success of cuIpcOpenMemHandle counts, also where it returns the same pointer again."
-            }
-            Reason::IpcDevicesApart { is_asked: false, to: Device { ordinal: ..0, .. }, .. } => {
-                "Let each process see both devices (CUDA_VISIBLE_DEVICES) and ask cuDeviceCanAccessPeer before exchanging handles; if it says 0, go through host memory (NCCL_P2P_DISABLE=1)."
-            }
-            Reason::IpcFlags { is_taken: true, .. } => {
-                "Pass only 1 (CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS): a later driver may reject other bits."
-            }
-            Reason::IpcDamagedHandle { is_opened: true, .. } => {
-                "The driver did not check the bytes that differ, but another version may. Send all 64 bytes as they are."
-            }
-            _ => self.rule().spec().hint,
-        }
-    }
-}
-
 /// `memory` or `an event`.
 fn thing(is_event: bool) -> &'static str {
     if is_event { "the event" } else { "the memory" }
@@ -175,12 +135,13 @@ impl Display for When {
     }
 }
 
-/// `, in thread 17 from app+0x12`, where it is known.
-struct By<'a>(Option<Site<'a>>);
+/// ` 3.2 ms ago in thread 17 at offset 0x12 of app`, as far as it is known.
+struct Past<'a>(Option<Ago>, Option<Site<'a>>);
 
-impl Display for By<'_> {
+impl Display for Past<'_> {
     fn fmt(&self, f: &mut Formatter) -> fmt::Result {
-        self.0.map_or(Ok(()), |site| write!(f, ", in {site}"))
+        When(self.0).fmt(f)?;
+        self.1.map_or(Ok(()), |site| write!(f, " in {site}"))
     }
 }
 
@@ -238,7 +199,7 @@ impl Display for Reason<'_> {
             }
             Reason::PeerSameDevice { device, context: Some(context), is_current: true } => write!(
                 f,
-                "peerContext {context:#x} is the current context itself, on {device}; the context that should gain access was not made current"
+                "peerContext {context:#x} is the current context itself, on {device}; a context cannot be its own peer"
             ),
             Reason::PeerSameDevice { device, context: Some(context), is_current: false } => {
                 write!(f, "peerContext {context:#x} is on {device}, as the current context is")
@@ -260,12 +221,15 @@ impl Display for Reason<'_> {
             }
             Reason::PeerAlreadyEnabled { from, to, ago } => write!(
                 f,
-                "access from {from} to {to} is already enabled; this process enabled it{}, and the call changed nothing",
+                "{from} already has access to {to}; this process enabled it{}, so this call changed nothing",
                 When(ago)
             ),
             Reason::PeerNotEnabled { from, to, reverse } => {
-                write!(f, "access from {from} to {to} is not enabled here")?;
-                if reverse { f.write_str("; the other direction is") } else { Ok(()) }
+                write!(f, "access from {from} to {to} is not enabled")?;
+                f.write_str(match reverse {
+                    true => "; only the opposite direction is enabled",
+                    false => " in the current context",
+                })
             }
             Reason::PeerUnreachable { from, to } => {
                 write!(f, "cuDeviceCanAccessPeer is 0 from {from} to {to}")
@@ -285,8 +249,10 @@ impl Display for Reason<'_> {
                 if !from.is_empty() {
                     write!(f, "; it comes from {}", from.trim_end_matches(')'))?;
                 }
-                if matches!(kind, MemoryKind::Virtual | MemoryKind::Pool) {
-                    write!(f, ", with handle types {}", HandleTypes(handle_types))?;
+                match kind {
+                    MemoryKind::Virtual => write!(f, ", with handle types {}", HandleTypes(handle_types))?,
+                    MemoryKind::Pool => write!(f, ", from a pool with handle types {}", HandleTypes(handle_types))?,
+                    _ => {}
                 }
                 because.map_or(Ok(()), |because| write!(f, "; the cause is {because}"))
             }
@@ -317,7 +283,7 @@ impl Display for Reason<'_> {
             }
             Reason::IpcOpenInExportingProcess { handle, pid, address, ago, is_event } => write!(
                 f,
-                "{handle} is opened in the process that exported it ({pid}); a handle is for other processes; the export{} was of {} {address:#x}",
+                "{handle} is opened in the process that exported it ({pid}); only other processes can open a handle; the export{} was of {} {address:#x}",
                 When(ago),
                 if is_event { "event" } else { "memory at" }
             ),
@@ -330,7 +296,7 @@ impl Display for Reason<'_> {
                     Some(ns) => write!(f, "; the exporter is in pid namespace {ns}, and ")?,
                     None => f.write_str("; this process has not exported it, so the exporter is in another pid namespace, and ")?,
                 }
-                f.write_str("the driver takes the handle for this process's own")
+                f.write_str("the driver therefore rejects the handle as one that this process exported itself")
             }
             Reason::IpcHandleKind { handle, is_memory: true } => {
                 write!(f, "{handle} is a memory handle (cuIpcGetMemHandle), opened as an event handle")
@@ -354,7 +320,7 @@ impl Display for Reason<'_> {
             }
             Reason::IpcSecondContext { context, other, device, owner } => write!(
                 f,
-                "memory of {owner} is opened in a second context on {device}; context {other:#x} has some open, the current context is {context:#x}"
+                "memory of {owner} is opened in a second context on {device}; only one context per device can open memory of one process; the first is {other:#x}, the current one {context:#x}"
             ),
             Reason::IpcAlreadyMapped { handle, address: Some(address) } => {
                 write!(f, "{handle} is already open in this process, at {address:#x}")
@@ -448,16 +414,13 @@ impl Display for Reason<'_> {
             }
             Reason::IpcClosedTwice { address, ago, handle, with_context: true, by } => write!(
                 f,
-                "{address:#x} ({handle}) is already closed; it was closed with its context, which was destroyed or reset{}{}",
-                When(ago),
-                By(by)
+                "{address:#x} ({handle}) is already closed; it was closed when its context was destroyed or reset{}",
+                Past(ago, by)
             ),
-            Reason::IpcClosedTwice { address, ago, handle, with_context: false, by } => write!(
-                f,
-                "{address:#x} ({handle}) is already closed; this process closed it{}{}, as often as it had opened it",
-                When(ago),
-                By(by)
-            ),
+            Reason::IpcClosedTwice { address, ago, handle, with_context: false, by } => {
+                write!(f, "{address:#x} ({handle}) is already closed; this process closed it as often as it had opened it")?;
+                if ago.is_some() || by.is_some() { write!(f, "; the last close was{}", Past(ago, by)) } else { Ok(()) }
+            }
             Reason::IpcCloseAddress { address: 0, .. } => f.write_str("dptr is NULL"),
             Reason::IpcCloseAddress { address, inside: Some(base), .. } => write!(
                 f,
@@ -505,18 +468,18 @@ impl Display for Reason<'_> {
                 write!(f, "; its handle is {handle}")
             }
             Reason::IpcAddressReused { address, handle, before, importers, first } => {
-                write!(f, "{address:#x} is exported again while its freed memory is open in ")?;
+                write!(f, "freed memory at {address:#x} is still open in ")?;
                 others(importers, first, f)?;
-                write!(f, "; the old handle is {before}, the new one {handle}: an importer that caches by address reads the wrong memory")
+                write!(f, "; this call exports new memory at the same address, so an importer that caches mappings by address reads the freed memory; the old handle is {before}, the new one {handle}")
             }
             Reason::IpcNeverClosed { handles, bytes } => {
-                write!(f, "the process exits with {} open", Count(handles, "handle"))?;
-                if bytes > 0 { write!(f, ", {} of other processes' memory", Bytes(bytes)) } else { Ok(()) }
+                write!(f, "the process exits without closing {}", Count(handles, "handle"))?;
+                if bytes > 0 { write!(f, " ({} of other processes' memory)", Bytes(bytes)) } else { Ok(()) }
             }
             Reason::IpcFallback { from, to, failed, code } => write!(
                 f,
-                "{} from {from} to {to} failed ({code}), and the program continued without a mapping between the two",
-                Count(failed, "open")
+                "{} of {from} to open memory on {to} failed ({code}), and the program continued without a mapping between these devices; the data may take a slower path",
+                Count(failed, "attempt")
             ),
             Reason::VmmHandleType { wanted, types: Some(types) } => write!(
                 f,
@@ -526,7 +489,7 @@ impl Display for Reason<'_> {
             ),
             Reason::VmmHandleType { wanted, types: None } => write!(
                 f,
-                "handleType is {}, but the allocation was imported; an import cannot be exported again",
+                "an imported allocation cannot be exported; this call asks for handle type {}",
                 HandleTypes(wanted)
             ),
             Reason::VmmNoSuchDevice { device, count: 1 } => {
@@ -603,7 +566,7 @@ impl Display for Reason<'_> {
             ),
             Reason::VmmReleasedTwice { handle, is_imported } => write!(
                 f,
-                "{handle:#x} is released once too often; it has already been released as often as it was {} or retained",
+                "{handle:#x} is released once too often; this process had already released it as often as it {} or retained it",
                 if is_imported { "imported" } else { "created" }
             ),
             Reason::MulticastUnsupported { device: Some(device) } => {
@@ -629,13 +592,13 @@ impl Display for Reason<'_> {
                 write!(f, "the memory is on {device}, which is not in the multicast object; this process has not added it")
             }
             Reason::MulticastOtherMemory { device, home } => {
-                write!(f, "the memory is bound for {device}, but is on {home}")
+                write!(f, "memory on {home} is bound for {device}")
             }
             Reason::MulticastIncomplete { added, wanted } => write!(
                 f,
-                "the call has not returned: it waits until all of {} are added to the multicast object, and {added} {}",
+                "the call has not returned: it waits until {} are added to the multicast object, but only {added} {}",
                 Count(u64::from(wanted), "device"),
-                if added == 1 { "was" } else { "were" }
+                if added == 1 { "is" } else { "are" }
             ),
             Reason::MulticastHandleType { is_imported } => write!(
                 f,
@@ -678,7 +641,7 @@ impl Display for Reason<'_> {
                 write!(f, "pool {pool:#x} belongs to this process; pointers can only be imported into an imported pool")
             }
             Reason::PoolWrongPool { pool, of_pool, of_pointer } => {
-                write!(f, "{of_pointer} exported the pointer, but {of_pool} exported pool {pool:#x}")
+                write!(f, "the pointer is not from pool {pool:#x}; {of_pointer} exported the pointer, but {of_pool} exported the pool")
             }
             Reason::PoolImportInUse { pool, pointers } => write!(
                 f,
@@ -693,20 +656,20 @@ impl Display for Reason<'_> {
             }
             Reason::FdLeak { descriptors, is_export } => write!(
                 f,
-                "{descriptors} file descriptors were {} and seem not to be closed; each has a different number, and those of closed ones would be reused",
+                "{descriptors} file descriptors were {} and seem not to be closed; cupeer infers this from their numbers, which are all different: the system would reuse the number of a closed descriptor",
                 if is_export { "exported" } else { "imported" }
             ),
             Reason::RanksWaitForDescriptor { waiting, missing, senders, least, most } => {
-                let (verb, rank) = (if waiting == 1 { "has" } else { "have" }, if missing == 1 { "rank" } else { "ranks" });
+                let (verb, rank) = (if waiting == 1 { "waits" } else { "wait" }, if missing == 1 { "rank" } else { "ranks" });
                 write!(
                     f,
-                    "{} {verb} made no call since an export that nobody imported, and {rank} {senders} exported fewer descriptors ({least} instead of {most})",
+                    "{} {verb} for a file descriptor from {rank} {senders}, which exported fewer than the others ({least} instead of {most}); no process imported the last descriptor that the waiting ranks exported, and they made no recorded call after that export",
                     Count(waiting, "rank")
                 )
             }
             Reason::RanksDiffer { function, code, failing, others } => write!(
                 f,
-                "{function} returned {code} in {}, but succeeded in {others} others that called it",
+                "the ranks now take different paths: {function} returned {code} in {}, but succeeded in {others} others that called it",
                 Count(failing, "rank")
             ),
             Reason::DriverContradictsEnable { from, to } => write!(
@@ -824,5 +787,11 @@ mod tests {
         );
         assert!(reason(None).hint().contains("cuMemPoolExportPointer"));
         assert_eq!(Reason::PeerFlags { flags: 1 }.hint(), Rule::PeerFlags.spec().hint);
+        let close =
+            |inside, is_own| Reason::IpcCloseAddress { address: 16, inside, is_own, elsewhere: None }.hint();
+        assert!(close(Some(8), false).contains("without an offset") && !close(None, true).contains("offset"));
+        assert!(close(None, true).contains("cuMemFree") && !close(Some(8), false).contains("cuMemFree"));
+        let export = |types| Reason::VmmHandleType { wanted: 1, types }.hint();
+        assert!(export(None).starts_with("Pass on") && export(Some(0)).contains("requestedHandleTypes"));
     }
 }

@@ -85,15 +85,15 @@ const WORDINGS: &[Wording] = &[
         name: "closed-by-thread",
         machine: "nvlink:2",
         rule: "ipc-closed-twice",
-        checked: "0x* (ipc:*) is already closed; this process closed it * * ago, in thread {closer} from wordings*+0x*, as often as it had opened it",
-        plain: "0x* (ipc:*) is already closed; this process closed it * * ago, in thread {closer} from wordings*+0x*, as often as it had opened it",
+        checked: "0x* (ipc:*) is already closed; this process closed it as often as it had opened it; the last close was * * ago in thread {closer} at offset 0x* of wordings*",
+        plain: "0x* (ipc:*) is already closed; this process closed it as often as it had opened it; the last close was * * ago in thread {closer} at offset 0x* of wordings*",
     },
     Wording {
         name: "closed-with-context",
         machine: "nvlink:2",
         rule: "ipc-closed-twice",
-        checked: "0x* (ipc:*) is already closed; it was closed with its context, which was destroyed or reset * * ago, in thread {closer} from wordings*+0x*",
-        plain: "0x* (ipc:*) is already closed; it was closed with its context, which was destroyed or reset * * ago, in thread {closer} from wordings*+0x*",
+        checked: "0x* (ipc:*) is already closed; it was closed when its context was destroyed or reset * * ago in thread {closer} at offset 0x* of wordings*",
+        plain: "0x* (ipc:*) is already closed; it was closed when its context was destroyed or reset * * ago in thread {closer} at offset 0x* of wordings*",
     },
     Wording {
         name: "cut-8",
@@ -197,7 +197,7 @@ const WORDINGS: &[Wording] = &[
         name: "fails-with-map-failed",
         machine: "answers nvlink:2",
         rule: "call-failed",
-        checked: "cuIpcOpenMemHandle_v2 returned CUDA_ERROR_MAP_FAILED; most likely the mapping does not fit into the address space or the BAR of the device",
+        checked: "cuIpcOpenMemHandle_v2 returned CUDA_ERROR_MAP_FAILED; most likely the mapping does not fit into the address space, or into the device's BAR (nvidia-smi -q -d MEMORY shows its size)",
         plain: "",
     },
     Wording {
@@ -232,8 +232,8 @@ const WORDINGS: &[Wording] = &[
         name: "address-reused",
         machine: "nvlink:2",
         rule: "ipc-address-reused",
-        checked: "0x* is exported again while its freed memory is open in process {importer}; the old handle is ipc:*, the new one ipc:*: an importer that caches by address reads the wrong memory",
-        plain: "0x* is exported again while its freed memory is open in process {importer}; the old handle is ipc:*, the new one ipc:*: an importer that caches by address reads the wrong memory",
+        checked: "freed memory at 0x* is still open in process {importer}; this call exports new memory at the same address, so an importer that caches mappings by address reads the freed memory; the old handle is ipc:*, the new one ipc:*",
+        plain: "freed memory at 0x* is still open in process {importer}; this call exports new memory at the same address, so an importer that caches mappings by address reads the freed memory; the old handle is ipc:*, the new one ipc:*",
     },
 ];
 
@@ -315,6 +315,21 @@ fn wrong(wording: &Wording) -> Vec<String> {
 fn findings_say_what_is_known() {
     let wrong: Vec<String> = WORDINGS.iter().flat_map(wrong).collect();
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn a_failure_without_a_rule_names_the_command_that_lists_its_causes() {
+    let play = Play { program: "wordings", name: "fails-with-map-failed", machine: "answers nvlink:2" };
+    let checked = play.checked(How::Bad, &[]);
+    let finding = checked.findings().iter().find(|finding| finding["rule"] == "call-failed").expect("one");
+    let hint = finding["hint"].as_str().expect("a hint");
+    let command = hint.split('`').nth(1).expect("a command");
+    assert_eq!(command, "cupeer explain MAP_FAILED");
+    for text in [&checked.done.stderr, &checked.text] {
+        assert!(words(text).contains(hint), "{text}");
+    }
+    let listed = support::stdout(cupeer().args(command.split(' ').skip(1)));
+    assert!(words(&listed).contains("the mapping does not fit into the address space"), "{listed}");
 }
 
 /// Runs the exporter and the importer, each in a run of its own, or in one record.

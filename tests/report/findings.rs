@@ -296,7 +296,7 @@ fn a_handle_of_this_very_process_and_a_damaged_one_that_opens() {
         [(&json!("ipc-open-in-exporting-process"), &handle), (&json!("ipc-damaged-handle"), &handle)]
     );
     let message = report["findings"][0]["message"].as_str().unwrap();
-    assert!(message.contains("is opened in the process that exported it (1000); a handle is for other processes; the export 100 us ago was of memory at"), "{message}");
+    assert!(message.contains("is opened in the process that exported it (1000); only other processes can open a handle; the export 100 us ago was of memory at"), "{message}");
 }
 
 #[test]

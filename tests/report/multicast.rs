@@ -85,7 +85,10 @@ fn who_waits_for_devices_that_nobody_adds_is_said() {
     assert_eq!(findings.len(), 1, "{findings:#?}");
     assert_eq!((&findings[0]["rule"], &findings[0]["count"]), (&json!("multicast-incomplete"), &json!(2)));
     let message = findings[0]["message"].as_str().expect("a message");
-    assert!(message.ends_with("all of 3 devices are added to the multicast object, and 2 were"), "{message}");
+    assert!(
+        message.ends_with("until 3 devices are added to the multicast object, but only 2 are"),
+        "{message}"
+    );
     let mut command = support::cupeer();
     let text = support::stdout(command.arg("report").arg(scene.dir()).env("COLUMNS", "200"));
     assert!(text.contains("\nMulticast objects\n"), "{text}");

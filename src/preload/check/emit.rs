@@ -12,7 +12,7 @@ use crate::settings::{self, Check, LogForm};
 use crate::sys::caller::Caller;
 use crate::sys::every_call::epoch;
 use crate::sys::guard::guarded;
-use crate::sys::line::{Line, Tame};
+use crate::sys::line::{Line, Short, Tame};
 use crate::sys::{arena, pages};
 use core::ffi::{CStr, c_void};
 use core::fmt::{self, Write};
@@ -36,6 +36,7 @@ const MOST_ALIKE: u32 = 10;
 /// Memory for the texts of a finding, beside the program's stack, which may be small. All zero is a value of it.
 struct Scratch {
     message: Line,
+    hint: Short<512>,
     json: Line,
     text: Line,
     item: [u8; 2048],
@@ -69,12 +70,12 @@ pub enum Heard {
 /// A rule is broken.
 pub fn finding(call: &Call, found: &Found<Entry>, heard: Heard) {
     let &Found { ref reason, confidence, argument, objects, cache } = found;
-    told(call, reason.rule(), confidence, argument, objects, reason, (reason.hint(), cache), heard);
+    told(call, reason.rule(), confidence, argument, objects, reason, (&reason.hint(), cache), heard);
 }
 
 /// No rule is broken, and the call failed.
-pub fn explanation(call: &Call, rule: Rule, words: &dyn fmt::Display, heard: Heard) {
-    told(call, rule, Confidence::Inferred, "", &[], words, (rule.spec().hint, None), heard);
+pub fn explanation(call: &Call, rule: Rule, words: &dyn fmt::Display, hint: &dyn fmt::Display, heard: Heard) {
+    told(call, rule, Confidence::Inferred, "", &[], words, (hint, None), heard);
 }
 
 /// Whether the rule says why a call failed without being broken: said whatever the level, and once for each result.
@@ -90,7 +91,7 @@ fn told(
     argument: &'static str,
     objects: &[(u32, Entry)],
     reason: &dyn fmt::Display,
-    (hint, cache): (&'static str, Option<&'static Cache>),
+    (hint, cache): (&dyn fmt::Display, Option<&'static Cache>),
     heard: Heard,
 ) {
     let Some(check) = &settings::get().check else { return };
@@ -129,7 +130,7 @@ fn told(
         return stop(check, rule, &caller, None, heard);
     }
     Scratch::with(|scratch| {
-        let Scratch { message, json, text, item, python, source } = scratch;
+        let Scratch { message, hint: room, json, text, item, python, source } = scratch;
         let _ = write!(Tame(&mut *message), "{reason}");
         if let Some(usual) = usual {
             let _ = write!(message, "; {} does so: {}", usual.library, usual.why);
@@ -140,7 +141,10 @@ fn told(
         let hint = match (usual, cache) {
             (Some(_), _) => "Nothing to do: that is known of this library.",
             (None, Some(cache)) => cache.hint,
-            (None, None) => hint,
+            (None, None) => {
+                let _ = write!(room, "{hint}");
+                room.text()
+            }
         };
         let is_said = match check.level {
             // What comes again at one place is in the summary.

@@ -10,7 +10,26 @@ use cupeer_spec::effect::Shared;
 
 pub fn failure(call: &Call, heard: Heard) {
     let rule = if call.is_documented() { Rule::CallFailed } else { Rule::DriverUndocumented };
-    emit::explanation(call, rule, &Explanation(call), heard);
+    emit::explanation(call, rule, &Explanation(call), &Hint { call, rule }, heard);
+}
+
+/// The hint of the rule, or for a failure whose result has a name, the command that lists all causes.
+struct Hint<'a> {
+    call: &'a Call<'a>,
+    rule: Rule,
+}
+
+impl fmt::Display for Hint<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        match self.call.id.spec().result(self.call.result) {
+            Some(result) if self.rule == Rule::CallFailed => write!(
+                f,
+                "Check the most likely cause first. `cupeer explain {}` lists all known causes of this result.",
+                result.short()
+            ),
+            _ => f.write_str(self.rule.spec().hint),
+        }
+    }
 }
 
 struct Explanation<'a>(&'a Call<'a>);

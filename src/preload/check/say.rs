@@ -28,7 +28,7 @@ pub struct FindingText<'a> {
     /// The argument that it is about; empty for none.
     pub argument: &'static str,
     pub message: &'a str,
-    pub hint: &'static str,
+    pub hint: &'a str,
     /// What it is about, each with its role.
     pub objects: &'a [(u32, Entry)],
     pub caller: &'a Caller,
@@ -207,7 +207,7 @@ pub fn paragraph(said: &FindingText, out: &mut Line) -> fmt::Result {
         describe(call, entry, out)?;
     }
     if said.confidence == Confidence::Stale {
-        out.write_str("\n    known from what a process that has ended left behind")?;
+        out.write_str("\n    this is known from data that an exited process left behind")?;
     }
     if !call.driver_messages.is_empty() {
         out.write_str("\n    the driver says: ")?;

@@ -1,7 +1,7 @@
 //! The findings of a run: one line per kind, over all ranks.
 
 use super::super::kinds;
-use super::super::model::{Place, Process, Report};
+use super::super::model::{Finding, Object, Place, Process, Report};
 use super::super::symbols::Symbols;
 use super::super::text::findings::{is_noted, times};
 use super::super::text::names::{clean, counted};
@@ -30,7 +30,8 @@ pub fn lines(report: &Report, symbols: &mut Symbols) -> (Vec<Line>, usize) {
         let mut others: Vec<String> = Vec::new();
         for object in &first.objects {
             let line = object.place().and_then(|place| source(place, symbols));
-            let line = line.map(|line| format!("    {} at {}", object.role, clean(&line)));
+            let line = line
+                .map(|line| format!("    {}{} at {}", object.role, elsewhere(first, object), clean(&line)));
             others.extend(line.filter(|line| others.len() < MOST_SITES && !others.contains(line)));
         }
         let hint = is_hint_due.then(|| format!("    hint: {}", clean(&first.hint)));
@@ -46,6 +47,16 @@ pub fn lines(report: &Report, symbols: &mut Symbols) -> (Vec<Line>, usize) {
             .collect::<Vec<Line>>()
     };
     (kinds.iter().take(MOST_LINES).flat_map(&mut lines).collect(), kinds.len())
+}
+
+/// ` in rank 3` or ` in process 17`, if the object is of another process than the finding.
+fn elsewhere(finding: &Finding, object: &Object) -> String {
+    match (object.rank, object.pid) {
+        _ if object.proc.as_ref() == Some(&finding.proc) => String::new(),
+        (Some(rank), _) => format!(" in rank {rank}"),
+        (None, 0) => String::new(),
+        (None, pid) => format!(" in process {pid}"),
+    }
 }
 
 /// The line of source of a place, where it is known.

@@ -32,11 +32,14 @@ impl View<'_> {
             return String::new();
         }
         let most = self.at_most(super::wrong::MOST);
-        let note = |finding: &&Finding| {
+        let note = |(i, finding): (usize, &&Finding)| {
             let (rule, who) = (clean(&finding.rule), self.who_and_how_often(finding));
-            self.item("- ", &format!("{rule}: {who}: {}", clean(&finding.message)))
+            let text = self.item("- ", &format!("{rule}: {who}: {}", clean(&finding.message)));
+            let caller = self.item("  ", &format!("at {}", clean(&finding.caller.long())));
+            let is_new = notes[..i].iter().all(|before| before.hint != finding.hint);
+            text + &caller + &if is_new { self.hint(finding) } else { String::new() }
         };
-        let text: String = notes.iter().take(most).map(note).collect();
+        let text: String = notes.iter().take(most).enumerate().map(note).collect();
         let more = match notes.len().saturating_sub(most) {
             0 => String::new(),
             more => format!("... {more} more; --all shows them\n"),
@@ -69,10 +72,14 @@ impl View<'_> {
             let meaning = cupeer_rules::meaning(message).map(|text| format!(" ({text})")).unwrap_or_default();
             text += &self.item("  ", &format!("the driver says: {}{meaning}", clean(message)));
         }
-        if !finding.hint.is_empty() {
-            text += &self.item("  ", &format!("hint: {}", clean(&finding.hint)));
+        text + &self.hint(finding)
+    }
+
+    fn hint(&self, finding: &Finding) -> String {
+        match &*finding.hint {
+            "" => String::new(),
+            hint => self.item("  ", &format!("hint: {}", clean(hint))),
         }
-        text
     }
 
     /// `cuIpcOpenMemHandle_v2, 16 times in ranks 0 to 7`.

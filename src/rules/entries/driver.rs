@@ -30,7 +30,7 @@ rule CallFailed "call-failed" {
     severity: Note, scope: Call,
     rests_on: Practice("As far as cupeer can see, no rule is broken. The finding lists the causes that were not ruled out, the most likely first."),
     costs: "The call's result.",
-    hint: "Check the causes in order. `cupeer explain` of the result lists all of them, including the rules.",
+    hint: "Check the most likely cause first. `cupeer explain RESULT`, such as `cupeer explain MAP_FAILED`, lists all known causes of a result.",
 }
     } };
 }

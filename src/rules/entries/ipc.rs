@@ -73,7 +73,7 @@ rule IpcOpenInExportingProcess "ipc-open-in-exporting-process" {
     rests_on: Documented("cuIpcOpenMemHandle", "Opens an interprocess memory handle exported from another process and returns a device pointer usable in the local process."),
     cause: "this process exported the handle itself",
     ruled_out: "this process has not exported these bytes",
-    hint: "Within one process, use the pointer or the event itself. Between devices, also call cuCtxEnablePeerAccess.",
+    hint: "In the process that exported the memory, use the pointer itself. If another device of that process needs access, also call cuCtxEnablePeerAccess.",
     seen: "UCX#11226, UCX#11603, pytorch#15974, hip#2880",
 }
 rule IpcEqualPids "ipc-equal-pids" {
@@ -83,7 +83,7 @@ rule IpcEqualPids "ipc-equal-pids" {
     rests_on: Observed("Processes of different pid namespaces can share memory as long as their pids are different numbers; with equal pids the opening returns CUDA_ERROR_INVALID_CONTEXT, as in the exporting process."),
     cause: "the exporter, in another pid namespace, has the pid of this process",
     ruled_out: "the pid in the handle is not that of this process",
-    hint: "Share one pid namespace (docker run --pid=container:NAME or --pid=host, hostPID or shareProcessNamespace in Kubernetes), so that the pids differ. Containers start their program as pid 1. An init in each container (docker run --init) does not help, because the programs then have equal pids again.",
+    hint: "Share one pid namespace (docker run --pid=container:NAME or --pid=host, hostPID or shareProcessNamespace in Kubernetes), so that the pids differ. Each container starts its program as pid 1. docker run --init does not help: each container then starts an init as pid 1, and the programs get the next pid, which is also the same in both.",
     seen: "vllm#55906, UCX#11512, NCCL#360",
 }
 rule IpcHandleKind "ipc-handle-kind" {
@@ -118,7 +118,7 @@ rule IpcExporterGone "ipc-exporter-gone" {
     costs: "An open fails, because the memory was freed with its process. A process that has it open may wait for an exporter that will not answer.",
     cause: "the exporter has exited",
     ruled_out: "the exporter runs",
-    hint: "Make the exporter wait until its importers have closed. If it crashed, its output may contain the error.",
+    hint: "Make the exporter wait until its importers have closed their handles. If the exporter crashed, its output may contain the error.",
     seen: "Vox-Fusion#6, vllm#5528, vllm#49238",
 }
 rule IpcSecondContext "ipc-second-context" {
@@ -129,7 +129,7 @@ rule IpcSecondContext "ipc-second-context" {
     costs: "The call fails with CUDA_ERROR_INVALID_HANDLE.",
     cause: "another context of this device has memory of that exporter open",
     ruled_out: "no other context of this process has memory of that exporter open",
-    hint: "Open in the primary context (cudaSetDevice, cuDevicePrimaryCtxRetain), as the CUDA runtime and most libraries do, not in a second context of cuCtxCreate.",
+    hint: "Make the device's primary context current before you open handles (cudaSetDevice, cuDevicePrimaryCtxRetain), as the CUDA runtime and most libraries do. Do not open handles in a context from cuCtxCreate.",
     seen: "UCX#3192, UCX#6560, mscclpp#165, quda#1114",
 }
 rule IpcAlreadyMapped "ipc-already-mapped" {
@@ -173,7 +173,7 @@ rule IpcDevicesApart "ipc-devices-apart" {
     costs: "The call fails, mostly with CUDA_ERROR_PEER_ACCESS_UNSUPPORTED, which the documentation does not list for it.",
     cause: "the current device cannot reach the exporter's device",
     ruled_out: "the current device can reach the exporter's device",
-    hint: "Call cuDeviceCanAccessPeer for the two devices before you exchange handles, and use host memory if it returns 0 (NCCL_P2P_DISABLE=1). Or open the handle with the exporter's own device current.",
+    hint: "Call cuDeviceCanAccessPeer for the two devices before you exchange handles, and use host memory if it returns 0 (for NCCL: NCCL_P2P_DISABLE=1). Or open the handle with the exporter's own device current.",
     seen: "dask-cuda#639, ray_lightning#24, TensorRT-LLM#1498, TensorRT-LLM#16899, vllm#4233",
 }
 rule IpcDamagedHandle "ipc-damaged-handle" {
@@ -226,7 +226,7 @@ rule IpcClosedTwice "ipc-closed-twice" {
     costs: "The call fails with CUDA_ERROR_INVALID_VALUE; one close too many, while another part of the process has it open, unmaps that part's memory.",
     cause: "this process had already closed it",
     ruled_out: "this process has not closed such an address",
-    hint: "Close once per successful cuIpcOpenMemHandle. A cache of mappings with several users needs its own count.",
+    hint: "Close once per successful cuIpcOpenMemHandle. If several parts of the program use one mapping, count the users, and close after the last one.",
     seen: "UCX#4410, UCX#4431, ucx-py#315",
 }
 rule IpcCloseAddress "ipc-close-address" {
@@ -237,7 +237,7 @@ rule IpcCloseAddress "ipc-close-address" {
     costs: "The call fails with CUDA_ERROR_INVALID_VALUE, and what was opened stays open.",
     cause: "cuIpcOpenMemHandle did not return this pointer",
     ruled_out: "cuIpcOpenMemHandle returned this pointer",
-    hint: "Close the pointer that cuIpcOpenMemHandle returned, without an offset. Free this process's own memory with cuMemFree.",
+    hint: "Close the pointer that cuIpcOpenMemHandle returned in this process. If this process allocated the memory, free it with cuMemFree.",
 }
 rule IpcFreeImport "ipc-free-import" {
     says: "Memory of another process must be closed, not freed.",

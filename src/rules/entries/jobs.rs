@@ -20,7 +20,7 @@ rule IpcContextEndedWhileOpen "ipc-context-ended-while-open" {
     severity: Error, scope: Processes,
     rests_on: Documented("cuCtxDestroy", "These resources also include memory allocations by cuMemAlloc(), cuMemAllocHost(), cuMemAllocManaged() and cuMemAllocPitch()."),
     costs: "Undefined behavior, as when memory is freed while other processes have it open.",
-    hint: "Close the handles in the importers first, and make the exporter wait for them before it destroys or resets the context (as cudaDeviceReset does).",
+    hint: "Close the handles in the importers first, and make the exporter wait for them before it destroys or resets the context. cudaDeviceReset also resets it.",
     seen: "DeepEP#497",
 }
 rule IpcEventDestroyedWhileOpen "ipc-event-destroyed-while-open" {
@@ -38,7 +38,7 @@ rule IpcAddressReused "ipc-address-reused" {
     severity: Warning, scope: Processes,
     rests_on: Documented("cuIpcGetMemHandle", "If a region of memory is freed with cuMemFree and a subsequent call to cuMemAlloc returns memory with the same device address, cuIpcGetMemHandle will return a unique handle for the new memory."),
     costs: "Nothing by itself. An importer that recognizes a mapping by the exporter's address continues to use the freed allocation in place of the new one.",
-    hint: "Close the handle in the importers before the exporter frees the memory. In a cache of mappings, compare handles or CU_POINTER_ATTRIBUTE_BUFFER_ID, not addresses.",
+    hint: "Close the handle in the importers before the exporter frees the memory. If importers cache mappings, compare handles or CU_POINTER_ATTRIBUTE_BUFFER_ID, not addresses.",
     seen: "UCX#2738",
 }
 rule IpcNeverClosed "ipc-never-closed" {
@@ -47,7 +47,7 @@ rule IpcNeverClosed "ipc-never-closed" {
     severity: Note, scope: Process,
     rests_on: Documented("cuIpcOpenMemHandle", "Memory returned from cuIpcOpenMemHandle must be freed with cuIpcCloseMemHandle."),
     costs: "Until the process ends, the exporter's memory is not returned to the device, even after cudaFree.",
-    hint: "Close the handle after its last use. `cupeer report --leaks` shows where it was opened.",
+    hint: "If the process exits soon after the last use, ignore this, because exiting closes the handle. Otherwise, close it after the last use: until then, the exporter's memory is not returned to the device. `cupeer report --leaks` shows where it was opened.",
     seen: "UCX#3030, UCX#5124, ompi#9051, Mooncake#761, torchcomms#917",
 }
 rule IpcFallback "ipc-fallback" {
@@ -56,7 +56,7 @@ rule IpcFallback "ipc-fallback" {
     severity: Note, scope: Processes,
     rests_on: Practice("Libraries log a failed open at a level that is rarely read, and continue over TCP or host memory, ten to six hundred times slower."),
     costs: "Speed: the data takes a slower path.",
-    hint: "Find out why cuIpcOpenMemHandle failed: see the findings and failures in the report.",
+    hint: "If this is the fallback that you expect, ignore this. Otherwise, find out why cuIpcOpenMemHandle failed: see its finding or failure in the report.",
     seen: "vllm#55906, UCX#11548, nixl#1754",
 }
 rule FdLeak "fd-leak" {
@@ -75,7 +75,7 @@ rule RanksWaitForDescriptor "ranks-wait-for-descriptor" {
     severity: Warning, scope: Processes,
     rests_on: Practice("Ranks exchange descriptors over sockets without a timeout. If one of them never sends its own, the others wait in recvmsg forever."),
     costs: "A hang, in ranks that did nothing wrong.",
-    hint: "Check the last call of the rank that exported fewer descriptors, and whether it is still running. Set a timeout on the exchange (SO_RCVTIMEO), and have ranks report their own failures.",
+    hint: "Find out why that rank exported fewer descriptors: the report shows its last call, and whether it is still running. Set a timeout on the exchange (SO_RCVTIMEO), and let ranks tell each other about failures.",
     seen: "sglang#36943",
 }
 rule RanksDiffer "ranks-differ" {
@@ -86,7 +86,7 @@ rule RanksDiffer "ranks-differ" {
     severity: Warning, scope: Processes,
     rests_on: Practice("One rank falls back because one of its calls failed, the others do not, and the job hangs or fails in another place."),
     costs: "A hang or a failure elsewhere, in a rank that did nothing wrong.",
-    hint: "See the finding of the failing rank. Let ranks exchange whether they succeeded before they choose a method.",
+    hint: "Fix the failure first: see the finding or failure of that call in the report. Let ranks tell each other whether they succeeded before they choose how to transfer data.",
     seen: "NCCL#2190, NCCL#842",
 }
     } };

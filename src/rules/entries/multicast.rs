@@ -42,7 +42,7 @@ rule MulticastMemory "multicast-memory" {
     costs: "The call fails, with CUDA_ERROR_INVALID_DEVICE or CUDA_ERROR_INVALID_VALUE.",
     cause: "the memory is on a device that was not added",
     ruled_out: "the device of the memory was added, or the device of the memory is unknown",
-    hint: "Add the device with cuMulticastAddDevice in the process that binds, or bind memory of a device that was added.",
+    hint: "Add the memory's device with cuMulticastAddDevice in the process that binds, or bind memory of a device that was added.",
 }
 rule MulticastHandleType "multicast-handle-type" {
     says: "Only exportable memory must be bound to a multicast object that is exportable or imported.",
@@ -60,7 +60,7 @@ rule MulticastIncomplete "multicast-incomplete" {
     severity: Warning, scope: Processes,
     rests_on: Documented("cuMulticastAddDevice", "Any calls to cuMulticastBindMem, cuMulticastBindMem_v2, cuMulticastBindAddr, or cuMulticastBindAddr_v2 will block until all devices have been added."),
     costs: "The call waits forever, without a message, and so does every process that waits for this one.",
-    hint: "Let all processes confirm that cuMulticastAddDevice succeeded before the first one binds, and release the object if one failed. numDevices of cuMulticastCreate must be the number of devices that are added.",
+    hint: "Let all processes confirm that cuMulticastAddDevice succeeded before the first one binds, and release the object if one failed. Set numDevices of cuMulticastCreate to the number of devices that are added.",
     seen: "torchcomms#2773, NCCL#1672",
 }
     } };

@@ -97,7 +97,7 @@ rule PeerSameDevice "peer-same-device" {
     costs: "The call fails; a device needs no access to itself.",
     cause: "both sides are the same device",
     ruled_out: "the two sides are different devices",
-    hint: "Make the context that should get access current first (cudaSetDevice, cuCtxSetCurrent), and pass the context of the other device. Skip the pair of a device with itself.",
+    hint: "If a loop over all pairs of devices makes this call, skip the pair of a device with itself. Otherwise, make the context that should get access current first (cudaSetDevice, cuCtxSetCurrent), and pass the context of the other device.",
     seen: "pycuda#71",
 }
 rule PeerAttributeUnknown "peer-attribute-unknown" {
@@ -156,7 +156,7 @@ rule PeerNotEnabled "peer-not-enabled" {
     costs: "The call fails with CUDA_ERROR_PEER_ACCESS_NOT_ENABLED and changes nothing.",
     cause: "access from the current context to peerContext is not enabled",
     ruled_out: "access from the current context to peerContext is enabled",
-    hint: "Disable access once, with the same context current as when it was enabled. Access is one-way, and belongs to the current context.",
+    hint: "If access was disabled before, remove the second call. Otherwise, make the context current that enabled access: access belongs to that context, and is one-way.",
     seen: "llama.cpp#10152",
 }
 rule PeerUnreachable "peer-unreachable" {
@@ -177,7 +177,7 @@ rule PeerLimit "peer-limit" {
     rests_on: Documented("cuCtxEnablePeerAccess", "Returns CUDA_ERROR_TOO_MANY_PEERS if direct peer access is not possible because hardware resources required for peer access have been exhausted."),
     cause: "the device has reached its limit of peers",
     ruled_out: "the driver does not say so",
-    hint: "Give each process fewer devices with CUDA_VISIBLE_DEVICES, or enable access only for the pairs that are used. Without NVSwitch, a device has at most eight peers, over all processes and libraries.",
+    hint: "Enable access only for the pairs that are used, or give each process fewer devices with CUDA_VISIBLE_DEVICES. Without NVSwitch, a device has at most eight peers, and all processes that use it share this limit.",
     seen: "llama.cpp#21883, NCCL#51, pytorch#25019, tensorflow#42039",
 }
     } };

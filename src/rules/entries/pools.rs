@@ -28,7 +28,7 @@ rule PoolWrongPool "pool-wrong-pool" {
     rests_on: Observed("cuMemPoolImportPointer into a pool other than the pointer's, or into a pool of the same process, returns CUDA_ERROR_INVALID_VALUE."),
     cause: "the pointer belongs to a different pool",
     ruled_out: "the pool is imported, and from the process that exported the pointer",
-    hint: "Send with each pointer which pool it belongs to, and keep one imported pool per exporter and pool. In the process that created the pool, use the pointer itself.",
+    hint: "Send with each pointer which pool it belongs to, and import it into the imported form of that pool. If several processes export pools, keep the imported ones apart by process and pool.",
 }
 rule PoolImportInUse "pool-import-in-use" {
     says: "An imported pool must be destroyed only when all of its pointers are freed.",
@@ -53,7 +53,7 @@ rule PoolDestroyedWhileOpen "pool-destroyed-while-open" {
     severity: Warning, scope: Processes,
     rests_on: Observed("cuMemPoolDestroy of a pool that other processes imported succeeds. From then on, nothing can be allocated from it, and it cannot be exported."),
     costs: "Importers cannot get new memory from the pool. Its memory stays until all of them have freed theirs.",
-    hint: "Let the importers destroy their imported pools first.",
+    hint: "Let the importers destroy their imported pools first, and make the exporter wait for them.",
 }
     } };
 }

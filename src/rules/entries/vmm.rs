@@ -10,7 +10,7 @@ rule VmmHandleType "vmm-handle-type" {
     rests_on: Documented("cuMemExportToShareableHandle", "The implementation of what this handle is and how it can be transferred is defined by the requested handle type in handleType"),
     cause: "the allocation was not created with this handle type",
     ruled_out: "the allocation was created with this handle type",
-    hint: "Set requestedHandleTypes in the CUmemAllocationProp of cuMemCreate. An importer can pass on the descriptor or fabric handle that it received: any number of processes can import it.",
+    hint: "Set requestedHandleTypes in the CUmemAllocationProp of cuMemCreate to the handle type that you export. If the allocation was imported, pass on the descriptor or fabric handle that this process received instead.",
     seen: "UCX#11548",
 }
 rule VmmUnreachableDevice "vmm-unreachable-device" {
@@ -43,7 +43,7 @@ rule VmmDescriptor "vmm-descriptor" {
     costs: "The import fails with CUDA_ERROR_UNKNOWN, which the documentation does not list. If the number is the descriptor of a different shared allocation, that allocation is imported.",
     cause: "osHandle is not an open descriptor of exported memory",
     ruled_out: "osHandle is a descriptor that was exported in this job",
-    hint: "Send the descriptor itself over a Unix socket (sendmsg with SCM_RIGHTS), or take it with pidfd_getfd, which needs the right to trace the exporter (CAP_SYS_PTRACE in containers, prctl(PR_SET_PTRACER) under ptrace_scope 1). The number of a descriptor means nothing in another process. Check the returned descriptor, and close it only after the import.",
+    hint: "Send the descriptor itself, not its number: over a Unix socket (sendmsg with SCM_RIGHTS), or with pidfd_getfd, which needs the right to trace the exporter (CAP_SYS_PTRACE in containers, prctl(PR_SET_PTRACER) under ptrace_scope 1). In the importer, close it only after the import.",
     seen: "pytorch#165685, pytorch#179220, UCX#11978, flashinfer#4089",
 }
 rule VmmGranularity "vmm-granularity" {
@@ -103,7 +103,7 @@ rule VmmReleasedTwice "vmm-released-twice" {
     costs: "The call returns CUDA_ERROR_INVALID_VALUE if the memory is still mapped. Otherwise the driver crashes, or releases an allocation that has the same handle now.",
     cause: "the handle has been released as often as it was obtained",
     ruled_out: "the handle is not known to have been released so often",
-    hint: "Release a handle once after cuMemMap, and do not use it again; the mapping keeps the memory. Release a handle from cuMemRetainAllocationHandle once more.",
+    hint: "Remove this cuMemRelease. Each cuMemCreate, import, or cuMemRetainAllocationHandle allows one release; after that, only the mapping keeps the memory.",
 }
 rule VmmNoAccess "vmm-no-access" {
     says: "Mapped memory should be made accessible to a device.",

@@ -86,7 +86,7 @@ fn e8_ranks_whose_devices_do_not_reach_each_other() {
 fn vllm_36651_what_sleeps_is_put_to_sleep() {
     let wanted = [
         "error vmm-released-twice: 0x",
-        "is released once too often; it has already been released as often as it was created or retained",
+        "is released once too often; this process had already released it as often as it created or retained it",
     ];
     case("cases_spaces", "vllm#36651-sleep", "nvlink:2", &["vmm-released-twice"], &wanted);
 }

@@ -1,0 +1,78 @@
+//! Hints for values of a reason that the rule's own hint does not fit.
+
+use super::{Device, HandleFlaw, Reason};
+use crate::Rule;
+
+impl Reason<'_> {
+    /// What to do: the rule's hint, or one for these values.
+    pub fn hint(&self) -> &'static str {
+        match self {
+            Reason::IpcMemoryKind { because: Some(because), .. }
+                if because.contains("expandable_segments") =>
+            {
+                "Remove expandable_segments:True from that variable (or from torch.cuda.memory._set_allocator_settings), or turn off the feature that shares by legacy handles (vLLM: --disable-custom-all-reduce)."
+            }
+            Reason::IpcMemoryKind { because: Some(because), .. } if because.contains("cudaMallocAsync") => {
+                "Remove backend:cudaMallocAsync from that variable: tensors are then memory of cudaMalloc, which legacy handles can export."
+            }
+            Reason::IpcMemoryKind { kind, .. } => kind.hint(),
+            Reason::PeerSameDevice { context: None, .. } => {
+                "Skip the pair of a device with itself; it needs no link."
+            }
+            Reason::PeerNotEnabled { reverse: true, .. } => {
+                "Access is one-way: make the context current that enabled it, and pass the context of the other device."
+            }
+            Reason::IpcOpenInExportingProcess { is_event: true, .. } => {
+                "In the process that exported it, use the event itself."
+            }
+            Reason::IpcCloseAddress { inside: Some(_), .. } => {
+                "Close the pointer that cuIpcOpenMemHandle returned, without an offset."
+            }
+            Reason::IpcCloseAddress { is_own: true, .. } => {
+                "Free this process's own memory with cuMemFree. cuIpcCloseMemHandle takes only pointers that cuIpcOpenMemHandle returned."
+            }
+            Reason::IpcCloseAddress { elsewhere: Some(_), .. } => {
+                "Close the pointer that cuIpcOpenMemHandle returned in this process. Each process gets its own."
+            }
+            Reason::IpcNeverClosed { bytes: 0, .. } => {
+                "If the process exits soon after the last use, ignore this, because exiting closes the handle. Otherwise, destroy the event or close the memory after the last use. `cupeer report --leaks` shows where it was opened."
+            }
+            Reason::VmmHandleType { types: None, .. } => {
+                "Pass on the descriptor or the fabric handle that this process received. Any number of processes can import it."
+            }
+            Reason::VmmDescriptor { fd: ..0, .. } => {
+                "Check the result of the call that should have returned the descriptor (recvmsg, pidfd_getfd). pidfd_getfd needs the right to trace the exporter (CAP_SYS_PTRACE in containers, prctl(PR_SET_PTRACER) under ptrace_scope 1). Unix sockets (sendmsg with SCM_RIGHTS) need no right."
+            }
+            Reason::MulticastOtherMemory { .. } => {
+                "Pass the device where the memory is, or bind memory of the device that you pass."
+            }
+            Reason::PoolNotImported { is_destroyed: false, .. } => {
+                "In the process that created the pool, use the pointer itself."
+            }
+            Reason::PoolNotImported { is_destroyed: true, .. } => {
+                "Import the pointers of a pool before you destroy the imported pool, or import the pool again."
+            }
+            Reason::IpcUnknownHandle { flaw: HandleFlaw::Zero, .. } => {
+                "Check the exporter: its export failed or was skipped, and nobody checked the result; or the bytes never arrived."
+            }
+            Reason::IpcUnknownHandle { flaw: HandleFlaw::Cut(_) | HandleFlaw::Shifted { .. }, .. }
+            | Reason::IpcDamagedHandle { cut: Some(_), .. } => Rule::IpcDamagedHandle.spec().hint,
+            Reason::IpcUnknownHandle { flaw: HandleFlaw::Elsewhere(_), .. } => {
+                "Start all processes that share memory with the same --out directory."
+            }
+            Reason::IpcFreedWhileOpen { uses: (_, 1..), .. } => {
+                "Close as often as you open. Each successful cuIpcOpenMemHandle counts, even if it returns the same pointer again."
+            }
+            Reason::IpcDevicesApart { is_asked: false, to: Device { ordinal: ..0, .. }, .. } => {
+                "Let each process see both devices (CUDA_VISIBLE_DEVICES), and call cuDeviceCanAccessPeer before you exchange handles. If it returns 0, use host memory (for NCCL: NCCL_P2P_DISABLE=1)."
+            }
+            Reason::IpcFlags { is_taken: true, .. } => {
+                "Pass only 1 (CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS): a later driver may reject other bits."
+            }
+            Reason::IpcDamagedHandle { is_opened: true, .. } => {
+                "Send all 64 bytes unchanged. This driver did not check the bytes that differ, but another version may."
+            }
+            _ => self.rule().spec().hint,
+        }
+    }
+}
