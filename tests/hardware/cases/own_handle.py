@@ -2,7 +2,7 @@
 
 needs: cupy
 finds: ipc-open-in-exporting-process error
-says: is opened in the process that exported it | Within one process, use the pointer
+says: is opened in the process that exported it | In the process that exported the memory, use the pointer
 """
 import cupy
 from shared import MIB
