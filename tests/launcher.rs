@@ -3,7 +3,7 @@
 
 use crate::support::{
     assert_loaded_from, compile_text, copy_program, cupeer, done, install, plain, preload_library, sim_dir,
-    sim_library, stdout, temp_dir, wait_for, write_program,
+    sim_library, stdout, temp_dir, wait_for, with, write_program,
 };
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -774,4 +774,52 @@ call(); os.closerange(3, 4096); call(); call()";
     let output = run(&["--sim", "--log", "text"]).args(["python3", "-c", calls]).output().unwrap();
     let log = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(log.matches("cuIpcCloseMemHandle").count(), 3, "{log}");
+}
+
+/// Where the system allows no further thread, and where it limits the size of files, what ran runs, and reports are made.
+#[test]
+fn limits_of_threads_and_files_end_neither_programs_nor_reports() {
+    let folder = temp_dir();
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o777)).unwrap();
+    let program = compile_text("limited-driver-user", DRIVER_USER, &["-ldl"]);
+    let record = folder.path().join("record");
+    // As a user of its own: the limit counts all threads of a user, and does not hold for root.
+    let limited = |resource: libc::__rlimit_resource_t, limit: u64, args: &[&str]| {
+        let mut command = with(args);
+        let limit = libc::rlimit { rlim_cur: limit, rlim_max: limit };
+        // SAFETY: the child makes system calls only.
+        unsafe {
+            command.pre_exec(move || {
+                libc::setgroups(0, std::ptr::null());
+                libc::setgid(54321);
+                libc::setuid(54321);
+                libc::setrlimit(resource, &limit);
+                Ok(())
+            })
+        };
+        command.env("XDG_STATE_HOME", folder.path()).env("XDG_RUNTIME_DIR", folder.path());
+        command
+    };
+    // SAFETY: this has no arguments.
+    let is_root = unsafe { libc::geteuid() } == 0;
+    if !is_root || limited(libc::RLIMIT_NPROC, 2, &["--version"]).output().is_err() {
+        left_out!("another user cannot run the command from {}", install().display());
+        return;
+    }
+    let limited = |resource, limit, args: &[&str]| done(&mut limited(resource, limit, args));
+    let (record, program) = (record.to_str().unwrap(), program.to_str().unwrap());
+    // A process for the command, and one for the program.
+    for (resource, limit) in [(libc::RLIMIT_NPROC, 2), (libc::RLIMIT_FSIZE, 64 << 10)] {
+        let ended = limited(resource, limit, &["run", "--sim=nvlink:2", "-q", "-o", record, program]);
+        let is_quiet = !ended.stderr.contains("panicked");
+        assert!(ended.status.code() == Some(0) && is_quiet, "{resource}: {}", ended.stderr);
+    }
+    for format in ["text", "html", "json"] {
+        let ended = limited(libc::RLIMIT_NPROC, 1, &["report", record, "--format", format]);
+        assert!(
+            ended.status.code() == Some(0) && !ended.stderr.contains("panicked"),
+            "{format}: {}",
+            ended.stderr
+        );
+    }
 }

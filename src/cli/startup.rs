@@ -1,19 +1,26 @@
 //! What this process inherited, noted before Rust's runtime changes it: closed standard descriptors (the runtime opens
-//! /dev/null on them) and whether SIGPIPE was ignored (the runtime ignores it).
+//! /dev/null on them) and whether SIGPIPE was ignored (the runtime ignores it). SIGXFSZ is ignored as well: a limit on the size of
+//! files (`ulimit -f`) makes a write fail, and ends nothing.
 //!
-//! The program that `run` starts gets both as they were.
+//! The program that `run` starts gets all as they were.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 static CLOSED: [AtomicBool; 3] = [const { AtomicBool::new(false) }; 3];
-static SIGPIPE_IGNORED: AtomicBool = AtomicBool::new(false);
+/// The signals that are ignored here, and whether they were before.
+static IGNORED: [(i32, AtomicBool); 2] =
+    [(libc::SIGPIPE, AtomicBool::new(false)), (libc::SIGXFSZ, AtomicBool::new(false))];
 
 extern "C" fn look() {
     for (fd, closed) in (0..).zip(&CLOSED) {
         // SAFETY: asks for the flags of a descriptor number; nothing is changed.
         closed.store(unsafe { libc::fcntl(fd, libc::F_GETFD) } == -1, Relaxed);
     }
-    SIGPIPE_IGNORED.store(is_ignored(libc::SIGPIPE), Relaxed);
+    for (signal, before) in &IGNORED {
+        before.store(is_ignored(*signal), Relaxed);
+    }
+    // SAFETY: to ignore a signal is a valid disposition of SIGXFSZ.
+    unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
 }
 
 pub fn is_ignored(signal: i32) -> bool {
@@ -29,7 +36,7 @@ pub fn is_ignored(signal: i32) -> bool {
 #[unsafe(link_section = ".init_array")]
 static LOOK: extern "C" fn() = look;
 
-/// Gives descriptors and SIGPIPE back as they were. Async-signal-safe: for after fork and before exec.
+/// Gives descriptors and signals back as they were. Async-signal-safe: for after fork and before exec.
 pub fn restore() {
     for (fd, closed) in (0..).zip(&CLOSED) {
         if closed.load(Relaxed) {
@@ -37,9 +44,11 @@ pub fn restore() {
             unsafe { libc::close(fd) };
         }
     }
-    if !SIGPIPE_IGNORED.load(Relaxed) {
-        // SAFETY: the default action is a valid disposition of SIGPIPE.
-        unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
+    for (signal, before) in &IGNORED {
+        if !before.load(Relaxed) {
+            // SAFETY: the default action is a valid disposition of both signals.
+            unsafe { libc::signal(*signal, libc::SIG_DFL) };
+        }
     }
 }
 

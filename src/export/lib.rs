@@ -93,9 +93,9 @@ pub fn export(job: &Job, symbols: &mut Symbols, options: &Options, directory: &P
     let plan = Plan::new(job, &keys, options.threads);
     let work = Work::new(&plan, job, &keys, options, directory);
     let report = std::thread::scope(|scope| {
-        // The report is one thread's; where there is but one, two share it.
+        // The report is one thread's; where there is but one, two share it. Where there can be no more, this thread does all.
         for _ in 1..options.threads.max(2) {
-            scope.spawn(|| work.run());
+            let _ = std::thread::Builder::new().spawn_scoped(scope, || work.run());
         }
         let report = cupeer_report::read(job, &Filter::all(job), Keep::default(), Some(symbols));
         match &report {

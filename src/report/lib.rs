@@ -10,6 +10,7 @@
 mod allocator;
 pub mod annotations;
 mod assemble;
+pub mod beside;
 mod callers;
 mod collect;
 mod deviation;

@@ -8,6 +8,7 @@ use super::progress::Progress;
 use super::state::Done;
 use super::trials::Trial;
 use anyhow::Result;
+use cupeer_report::beside;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::time::Instant;
@@ -48,10 +49,10 @@ pub fn all(
     };
     std::thread::scope(|scope| {
         let workers: Vec<_> = (0..limits.jobs.min(trials.len().max(1)))
-            .map(|_| scope.spawn(|| work().inspect_err(|_| failed.store(true, Relaxed))))
+            .map(|_| beside::begin(scope, || work().inspect_err(|_| failed.store(true, Relaxed))))
             .collect();
-        for worker in workers {
-            worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+        for end in workers {
+            end().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
         }
         anyhow::Ok(())
     })?;

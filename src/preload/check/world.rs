@@ -412,11 +412,8 @@ impl World for Call<'_> {
             return None;
         }
         let mut last: Option<Entry> = None;
-        live::each_own(|place| {
-            let uses = place.uses();
+        live::each_ended(|place| {
             if place.kind() == kind
-                && uses.ended != 0
-                && uses.count != 0
                 && let Some(entry) = place.read()
                 && entry.address == address
                 && entry.fingerprint != fingerprint

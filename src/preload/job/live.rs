@@ -20,7 +20,7 @@ use core::fmt;
 use core::mem::offset_of;
 use core::ptr;
 use core::sync::atomic::{
-    AtomicPtr, AtomicU32, AtomicU64, AtomicUsize,
+    AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize,
     Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
 use cupeer_shared::entry;
@@ -42,6 +42,9 @@ static CLAIMANT: AtomicU64 = AtomicU64::new(0);
 /// How many entries this process has, about: none is no reason to look. What it owns, and all others.
 static OWNED: AtomicU64 = AtomicU64::new(0);
 static OTHERS: AtomicU64 = AtomicU64::new(0);
+
+/// Whether this process has ended what others had open: otherwise nobody has to look for such entries among thousands.
+static HAS_ENDED_OPEN: AtomicBool = AtomicBool::new(false);
 
 fn own_count(entry_kind: u32) -> &'static AtomicU64 {
     if entry_kind == kind::OWNED { &OWNED } else { &OTHERS }
@@ -353,6 +356,9 @@ impl Place {
 
     /// Notes when what this process has exported ended.
     pub fn set_ended_at(&self, time: u64) {
+        if self.is_open() {
+            HAS_ENDED_OPEN.store(true, Relaxed);
+        }
         self.at.words[offset_of!(Entry, ended_at) / 8].store(time, Relaxed);
     }
 
@@ -410,6 +416,18 @@ pub fn read(key: u64) -> Option<Entry> {
 /// The entry with a key of which something is true.
 pub fn find_where(key: u64, is_it: impl Fn(&Place) -> bool) -> Option<Place> {
     find_map(key, |place| is_it(&place).then_some(place))
+}
+
+/// Calls `found` with each export of this process, ended while it was open.
+pub fn each_ended(mut found: impl FnMut(Place)) {
+    if HAS_ENDED_OPEN.load(Relaxed) {
+        each_own(|place| {
+            let uses = place.uses();
+            if uses.ended != 0 && uses.count != 0 {
+                found(place);
+            }
+        });
+    }
 }
 
 /// Calls `found` with each entry of this process.

@@ -8,6 +8,7 @@
 //! gigabytes, most of which no address needs: beyond a limit, only the units that are needed are read
 //! ([`super::units`]).
 
+use super::super::beside;
 use super::limited::{Limited, MOST_OF_HEADERS};
 use super::units::Units;
 use super::{LONGEST_NAME, demangle, short};
@@ -132,13 +133,13 @@ impl<'a> Sections<'a> {
         let read = std::thread::scope(|scope| {
             let begin = |(id, range): &(SectionId, CompressedFileRange)| {
                 let (id, range, file) = (*id, *range, self.file);
-                (id, scope.spawn(move || section(file, &range)))
+                (id, beside::begin(scope, move || section(file, &range)))
             };
             let running: Vec<_> = self.all.iter().filter(|(id, _)| which(*id)).map(begin).collect();
-            let end = |(id, running): (_, std::thread::ScopedJoinHandle<_>)| {
-                Ok((id, running.join().unwrap_or_else(|_| Err("damaged".to_owned()))?))
-            };
-            running.into_iter().map(end).collect::<Result<HashMap<SectionId, Arc<[u8]>>, String>>()
+            let ended = running
+                .into_iter()
+                .map(|(id, end)| Ok((id, end().unwrap_or_else(|_| Err("damaged".to_owned()))?)));
+            ended.collect::<Result<HashMap<SectionId, Arc<[u8]>>, String>>()
         });
         read.map_err(Without::Unreadable)
     }

@@ -191,7 +191,9 @@ impl Symbols {
         };
         let threads = std::thread::available_parallelism().map_or(1, NonZero::get).min(MOST_THREADS);
         std::thread::scope(|scope| {
-            (1..threads.min(wanted.len())).for_each(|_| drop(scope.spawn(work)));
+            // This thread does all of it where there can be no others.
+            let begin = |_| drop(std::thread::Builder::new().spawn_scoped(scope, work));
+            (1..threads.min(wanted.len())).for_each(begin);
             work();
         });
         for (key, opened) in opened.into_inner().unwrap_or_else(|broken| broken.into_inner()) {

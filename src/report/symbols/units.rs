@@ -6,6 +6,7 @@
 //! Each unit is read as if it were the only one. References to another unit, as after link-time optimization, are
 //! unknown: the name of a function is missing, not its line.
 
+use super::super::beside;
 use super::SourceLine;
 use super::lines::{Reader, Sections, Without, lines_at, unreadable};
 use addr2line::Context;
@@ -72,10 +73,12 @@ impl Units {
         let few = silent.chunks(silent.len().div_ceil(THREADS).max(1));
         let of_units = std::thread::scope(|scope| {
             let units = Begins { file: &units.file, start: units.start, others: &units.others };
-            let running: Vec<_> = few.map(|few| scope.spawn(move || units.ranges(few, until))).collect();
-            let join =
-                |running: std::thread::ScopedJoinHandle<_>| running.join().unwrap_or(Err(Without::Late));
-            running.into_iter().map(join).collect::<Result<Vec<_>, Without>>()
+            let running: Vec<_> =
+                few.map(|few| beside::begin(scope, move || units.ranges(few, until))).collect();
+            running
+                .into_iter()
+                .map(|end| end().unwrap_or(Err(Without::Late)))
+                .collect::<Result<Vec<_>, Without>>()
         });
         ranges.extend(of_units?.into_iter().flatten());
         ranges.sort_unstable_by_key(|(addresses, _)| addresses.start);
