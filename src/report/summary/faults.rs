@@ -58,7 +58,8 @@ fn line(fault: &Fault, is_covered: bool) -> String {
             let each = if is_counted_in_each_process(&rule) { ", counted in each process" } else { "" };
             let when = when(&rule) + each;
             let when = if when.is_empty() { String::new() } else { format!(" ({when})") };
-            format!("fault {name} ({rule}): matched {}, {would}never fired{when}", number(matched))
+            let never = if fault.dry_run { "would never have fired" } else { "never fired" };
+            format!("fault {name} ({rule}): matched {}, {never}{when}", number(matched))
         }
         _ => format!("fault {name} ({rule}): matched {}, {would}fired {}", number(matched), number(fired)),
     }
@@ -189,8 +190,12 @@ mod tests {
 
     #[test]
     fn a_dry_run_says_what_would_have_been() {
-        let fault = Fault { dry_run: true, ..fault("inject/1", "cuInit:exit=3", 1, 1) };
-        assert_eq!(lines(&[fault]), ["fault inject/1 (cuInit:exit=3): matched 1, would have fired 1"]);
+        let line =
+            |rule, fired| lines(&[Fault { dry_run: true, ..fault("inject/1", rule, 1, fired) }]).concat();
+        let fired = "fault inject/1 (cuInit:exit=3): matched 1, would have fired 1";
+        assert_eq!(line("cuInit:exit=3", 1), fired);
+        let never = "fault inject/1 (cuInit:when=2:exit=3): matched 1, would never have fired";
+        assert!(line("cuInit:when=2:exit=3", 0).starts_with(never));
     }
 
     #[test]
