@@ -1,0 +1,98 @@
+//! The registers of a thread that runs: it is stopped for as long as a closure takes.
+//!
+//! A thread that waits is never stopped: Linux does not continue every system call that a stop interrupts. What runs is
+//! stopped at an instruction of its own, and goes on there. It is stopped in a thread of ours that ends right afterwards:
+//! whatever goes wrong, the kernel lets go of what that thread has traced.
+
+use cupeer_stacks::unwind::Registers;
+use cupeer_stacks::unwind::processor::{PLACE, STACK};
+use std::ffi::c_void;
+use std::io;
+use std::time::{Duration, Instant};
+
+/// How long it may take until a thread stops: one that is in the kernel may not.
+const PATIENCE: Duration = Duration::from_millis(20);
+/// The note that has a thread's registers, and the stop that was asked for, as the kernel's headers name them.
+const NT_PRSTATUS: usize = 1;
+const EVENT_STOP: i32 = 128;
+
+/// Calls `work` with the registers of a thread while that is stopped, and says for how long it was. `None` where it could not be
+/// stopped.
+pub fn with<T: Send>(tid: i32, work: impl FnOnce(Registers) -> T + Send) -> Option<(T, Duration)> {
+    std::thread::scope(|scope| {
+        let stopping = std::thread::Builder::new().name("cupeer-stop".into());
+        stopping.spawn_scoped(scope, || stopped(tid, work)).ok()?.join().ok()?
+    })
+}
+
+fn stopped<T>(tid: i32, work: impl FnOnce(Registers) -> T) -> Option<(T, Duration)> {
+    request(libc::PTRACE_SEIZE, tid, 0, 0).ok()?;
+    let began = Instant::now();
+    if request(libc::PTRACE_INTERRUPT, tid, 0, 0).is_err() {
+        return None;
+    }
+    // Not by waitpid: the launcher waits for the same process in another thread, and may get the answer.
+    let registers = loop {
+        match registers(tid) {
+            Ok(registers) => break registers,
+            Err(_) if began.elapsed() < PATIENCE => std::thread::sleep(Duration::from_micros(20)),
+            Err(_) => return None,
+        }
+    };
+    let done = work(registers);
+    // What was stopped by a signal that came meanwhile gets it.
+    let _ = request(libc::PTRACE_DETACH, tid, 0, signal(tid));
+    Some((done, began.elapsed()))
+}
+
+fn request(what: u32, tid: i32, address: usize, data: usize) -> io::Result<()> {
+    // SAFETY: the requests of this file take no pointers, or one to what their caller owns and the kernel fills.
+    let done = unsafe { libc::ptrace(what, tid, address as *mut c_void, data as *mut c_void) };
+    if done == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// The signal that a stopped thread is about to get; 0 where it was stopped because we asked.
+fn signal(tid: i32) -> usize {
+    // SAFETY: all-zero bytes are a siginfo.
+    let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
+    match request(libc::PTRACE_GETSIGINFO, tid, 0, (&raw mut info) as usize) {
+        Ok(()) if info.si_code >> 8 != EVENT_STOP => info.si_signo as usize,
+        _ => 0,
+    }
+}
+
+fn registers(tid: i32) -> io::Result<Registers> {
+    // SAFETY: all-zero bytes are registers.
+    let mut own: libc::user_regs_struct = unsafe { std::mem::zeroed() };
+    let place = libc::iovec { iov_base: (&raw mut own).cast(), iov_len: size_of_val(&own) };
+    request(libc::PTRACE_GETREGSET, tid, NT_PRSTATUS, (&raw const place) as usize)?;
+    let mut registers = Registers::none();
+    for (register, value) in numbered(&own).into_iter().enumerate() {
+        registers.set(register, Some(value as usize));
+    }
+    Ok(registers)
+}
+
+/// The registers in the order of their numbers in DWARF.
+#[cfg(target_arch = "x86_64")]
+fn numbered(own: &libc::user_regs_struct) -> [u64; PLACE + 1] {
+    let libc::user_regs_struct { rax, rdx, rcx, rbx, rsi, rdi, rbp, rsp, .. } = *own;
+    let libc::user_regs_struct { r8, r9, r10, r11, r12, r13, r14, r15, rip, .. } = *own;
+    [rax, rdx, rcx, rbx, rsi, rdi, rbp, rsp, r8, r9, r10, r11, r12, r13, r14, r15, rip]
+}
+
+#[cfg(target_arch = "aarch64")]
+fn numbered(own: &libc::user_regs_struct) -> [u64; PLACE + 1] {
+    let mut all = [0; PLACE + 1];
+    all[..31].copy_from_slice(&own.regs);
+    (all[STACK], all[PLACE]) = (own.sp, own.pc);
+    all
+}
+
+/// The registers of a thread that waits, of which the kernel tells two.
+pub fn waiting(stack: u64, place: u64) -> Registers {
+    let mut registers = Registers::none();
+    registers.set(STACK, Some(stack as usize));
+    registers.set(PLACE, Some(place as usize));
+    registers
+}
