@@ -110,9 +110,7 @@ const OF_PROCESSORS: [&str; 5] = ["x86", "aarch64", "rdtsc", "tpidr", "asm!"];
 fn is_of_processor(path: &Path) -> bool {
     let name = path.file_stem().unwrap_or_default();
     ["x86_64", "aarch64"].iter().any(|processor| name == *processor)
-        || ["sys/arch/mod.rs", "entry/arch/mod.rs"]
-            .iter()
-            .any(|chooses| path == Path::new(chooses))
+        || ["sys/arch/mod.rs", "entry/arch/mod.rs"].iter().any(|chooses| path == Path::new(chooses))
 }
 
 #[test]

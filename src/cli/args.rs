@@ -19,6 +19,7 @@ mod share;
 mod shown;
 mod sweep;
 mod top;
+mod why;
 
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 use std::ffi::OsString;
@@ -35,6 +36,7 @@ pub use reduce::ReduceArgs;
 pub use release::ReleaseArgs;
 pub use sweep::{Codes, SweepArgs, SweepFormat, SweepStage};
 pub use top::{Sort, TopArgs, TopFormat};
+pub use why::{WhyArgs, WhyFormat};
 
 /// Debug CUDA programs that share GPU memory between processes or devices
 #[derive(Parser)]
@@ -68,6 +70,8 @@ pub enum Command {
     Report(ReportArgs),
     /// Show live GPU memory sharing and driver calls on this host
     Top(TopArgs),
+    /// Explain what each process of a job waits for: its stack, its peer, and the handles that nobody opened
+    Why(WhyArgs),
     /// List the recordings in the default directory
     Ls(LsArgs),
     /// Delete the recordings in the default directory

@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::ffi::CStr;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::rc::Rc;
+use std::sync::Arc;
 
 /// A file, as all processes have it that mapped it.
 pub struct Mapped {
@@ -28,7 +28,7 @@ pub struct Mapped {
 pub struct Object {
     pub range: Range<u64>,
     pub base: u64,
-    pub file: Rc<Mapped>,
+    pub file: Arc<Mapped>,
 }
 
 /// The symbols that lead to Python's frames.
@@ -47,7 +47,7 @@ const PYTHON: [&CStr; 9] = [
 /// The files that were read, so that those of many processes are read once.
 #[derive(Default)]
 pub struct Files {
-    known: HashMap<(String, (i32, i32), u64), Rc<Mapped>>,
+    known: HashMap<(String, (i32, i32), u64), Arc<Mapped>>,
 }
 
 impl Files {
@@ -63,7 +63,9 @@ impl Files {
                     objects.extend(self.object(root, path, map));
                 }
                 MMapPath::Path(_) => {
-                    if let Some(object) = objects.last_mut().filter(|object| object.range.start < map.address.0) {
+                    if let Some(object) =
+                        objects.last_mut().filter(|object| object.range.start < map.address.0)
+                    {
                         object.range.end = map.address.1;
                     }
                 }
@@ -81,7 +83,7 @@ impl Files {
         let file = match self.known.get(&key) {
             Some(known) => known.clone(),
             None => {
-                let read = Rc::new(Mapped::read(key.0.clone(), shown));
+                let read = Arc::new(Mapped::read(key.0.clone(), shown));
                 self.known.insert(key, read.clone());
                 read
             }
@@ -118,7 +120,7 @@ fn vdso(map: &MemoryMap, memory: &Outside) -> Option<Object> {
         segments,
         python: HashMap::new(),
     };
-    Some(Object { range: map.address.0..map.address.1, base, file: Rc::new(file) })
+    Some(Object { range: map.address.0..map.address.1, base, file: Arc::new(file) })
 }
 
 impl Object {

@@ -41,10 +41,20 @@ impl<'a> Reader<'a> {
 
     /// The frames of a thread from these registers on, and whether all of them were found. `description` is what
     /// `pthread_self()` is in it, where it is known.
-    pub fn stack(&self, registers: Registers, is_interrupted: bool, description: Option<usize>) -> (Vec<Raw>, bool) {
+    pub fn stack(
+        &self,
+        registers: Registers,
+        is_interrupted: bool,
+        description: Option<usize>,
+    ) -> (Vec<Raw>, bool) {
         let (addresses, is_whole) = self.native(registers, is_interrupted);
         let python = description.map_or_else(Vec::new, |description| self.python(description));
         (self.joined(&addresses, python), is_whole)
+    }
+
+    /// The frames of Python of a thread alone.
+    pub fn python_only(&self, description: usize) -> Vec<Raw> {
+        self.python(description).into_iter().map(|(_, raw)| raw).collect()
     }
 
     fn native(&self, registers: Registers, is_interrupted: bool) -> (Vec<u64>, bool) {
@@ -95,7 +105,8 @@ impl<'a> Reader<'a> {
         let Some(interpreter) = self.interpreter.as_ref().filter(|_| !python.is_empty()) else {
             return addresses.iter().map(|address| Raw::Native(*address)).collect();
         };
-        let mut python = python.into_iter().map(|(run, raw)| (interpreter.place(addresses, run), raw)).peekable();
+        let mut python =
+            python.into_iter().map(|(run, raw)| (interpreter.place(addresses, run), raw)).peekable();
         let mut joined = Vec::new();
         for (index, address) in addresses.iter().enumerate() {
             while let Some((_, raw)) = python.next_if(|(place, _)| *place <= index) {
@@ -117,7 +128,8 @@ impl<'a> Reader<'a> {
         let mut found = Vec::new();
         if let Some(interpreter) = &self.interpreter {
             interpreter.each_thread(&mut Copied::new(self.memory), &mut |description| {
-                let at = |place: &u64| self.memory.half(description as u64 + place).filter(|tid| is_tid(*tid));
+                let at =
+                    |place: &u64| self.memory.half(description as u64 + place).filter(|tid| is_tid(*tid));
                 found.extend(PLACES.iter().find_map(at).map(|tid| (tid, description)));
                 true
             });

@@ -1,7 +1,7 @@
 //! The registers of a thread that runs: it is stopped for as long as a closure takes.
 //!
-//! A thread that waits is never stopped: Linux does not continue every system call that a stop interrupts. What runs is
-//! stopped at an instruction of its own, and goes on there. It is stopped in a thread of ours that ends right afterwards:
+//! A thread that waits is never stopped: Linux does not continue every system call that a stop interrupts, and when it ran last
+//! tells since when it waits. A thread is stopped in a thread of ours that ends right afterwards:
 //! whatever goes wrong, the kernel lets go of what that thread has traced.
 
 use cupeer_stacks::unwind::Registers;
@@ -32,14 +32,18 @@ fn stopped<T>(tid: i32, work: impl FnOnce(Registers) -> T) -> Option<(T, Duratio
         return None;
     }
     // Not by waitpid: the launcher waits for the same process in another thread, and may get the answer.
-    let registers = loop {
+    let mut own = loop {
         match registers(tid) {
-            Ok(registers) => break registers,
+            Ok(own) => break own,
             Err(_) if began.elapsed() < PATIENCE => std::thread::sleep(Duration::from_micros(20)),
             Err(_) => return None,
         }
     };
-    let done = work(registers);
+    let done = work(as_numbered(&own));
+    if have_interrupted(&mut own) {
+        let place = libc::iovec { iov_base: (&raw mut own).cast(), iov_len: size_of_val(&own) };
+        let _ = request(libc::PTRACE_SETREGSET, tid, NT_PRSTATUS, (&raw const place) as usize);
+    }
     // What was stopped by a signal that came meanwhile gets it.
     let _ = request(libc::PTRACE_DETACH, tid, 0, signal(tid));
     Some((done, began.elapsed()))
@@ -61,16 +65,40 @@ fn signal(tid: i32) -> usize {
     }
 }
 
-fn registers(tid: i32) -> io::Result<Registers> {
+fn registers(tid: i32) -> io::Result<libc::user_regs_struct> {
     // SAFETY: all-zero bytes are registers.
     let mut own: libc::user_regs_struct = unsafe { std::mem::zeroed() };
     let place = libc::iovec { iov_base: (&raw mut own).cast(), iov_len: size_of_val(&own) };
     request(libc::PTRACE_GETREGSET, tid, NT_PRSTATUS, (&raw const place) as usize)?;
+    Ok(own)
+}
+
+fn as_numbered(own: &libc::user_regs_struct) -> Registers {
     let mut registers = Registers::none();
-    for (register, value) in numbered(&own).into_iter().enumerate() {
+    for (register, value) in numbered(own).into_iter().enumerate() {
         registers.set(register, Some(value as usize));
     }
-    Ok(registers)
+    registers
+}
+
+/// A thread that ran may have come to a system call when it was stopped. Linux continues most of those by itself. Those that it
+/// ends with EINTR, as epoll_wait, are made to be continued, unless a handler runs (ERESTARTNOHAND of the kernel). Returns
+/// true if the registers were changed. A file is closed even if that was interrupted, so that is not done again.
+#[cfg(target_arch = "x86_64")]
+fn have_interrupted(own: &mut libc::user_regs_struct) -> bool {
+    const CONTINUE: i64 = -514;
+    let call = own.orig_rax as i64;
+    let is_interrupted = call >= 0 && call != libc::SYS_close && own.rax as i64 == -i64::from(libc::EINTR);
+    if is_interrupted {
+        own.rax = CONTINUE as u64;
+    }
+    is_interrupted
+}
+
+/// On this processor, the kernel has decided that before a tracer sees it.
+#[cfg(target_arch = "aarch64")]
+fn have_interrupted(_: &mut libc::user_regs_struct) -> bool {
+    false
 }
 
 /// The registers in the order of their numbers in DWARF.

@@ -11,7 +11,8 @@ pub mod row;
 use crate::memory::{Memory, Window};
 pub use eh_frame::Tables;
 use processor::{
-    CONTEXT, CONTEXT_ORDER, FRAME, PLACE, RECORD_IS_LAST, REGISTERS, SIGRETURN, STACK, address_of, is_behind_call,
+    CONTEXT, CONTEXT_ORDER, FRAME, PLACE, RECORD_IS_LAST, REGISTERS, SIGRETURN, STACK, address_of,
+    is_behind_call,
 };
 
 /// What is copied of a stack at once.

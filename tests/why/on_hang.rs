@@ -1,0 +1,1 @@
+//! What `cupeer run --on-hang` prints and keeps, and what `cupeer top` shows on a key.
