@@ -2,6 +2,7 @@
  *   mutex    a thread holds the mutex that main waits for
  *   pipe     two processes: one reads from a pipe to which the other could write, but waits for stdin
  *   crew:N   N processes, each in poll on a pipe of the first one
+ *   steps    for each byte of stdin, calculates for 100 ms and says once more that it is ready
  *   busy:N   calculates for N rounds, with system calls of which Linux does not continue all, and prints what comes of it */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -122,10 +123,20 @@ static void busy(unsigned long rounds) {
     exit(0);
 }
 
+__attribute__((noinline)) static void steps(void) {
+    char byte;
+    for (;;) {
+        ready();
+        if (read(0, &byte, 1) <= 0) exit(0);
+        for (clock_t end = clock() + CLOCKS_PER_SEC / 10; clock() < end;) calculate(1000, 1);
+    }
+}
+
 int main(int count, char **words) {
     const char *what = count > 1 ? words[1] : "";
     int ends[2];
     if (!strcmp(what, "mutex")) waits_for_mutex();
+    if (!strcmp(what, "steps")) steps();
     if (!strncmp(what, "crew:", 5)) crew(atoi(what + 5));
     if (!strncmp(what, "busy:", 5)) busy(strtoul(what + 5, 0, 10));
     if (!strcmp(what, "pipe")) {

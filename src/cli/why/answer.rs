@@ -44,9 +44,16 @@ enum Weight {
 /// The first line.
 pub fn sentence(processes: &[Process], names: &Names) -> String {
     let mut sorted: Vec<&Process> = processes.iter().collect();
-    // Ranks before what started them, and then the one that has waited longest.
+    // Ranks before what started them, those that wait for a rank before those that wait for what started them, those to whom something
+    // is owed before others, and then the one that has waited longest.
     sorted.sort_by_key(|process| {
-        (weight(process, processes), process.rank.is_none(), Reverse(process.since_ns), process.pid)
+        let waits_for = |is: fn(&Process) -> bool| {
+            processes.iter().any(|peer| process.waits_for.contains(&peer.pid) && is(peer))
+        };
+        let for_rank = waits_for(|peer| peer.rank.is_some());
+        let is_owed = waits_for(|peer| !peer.owes.is_empty());
+        let weight = weight(process, processes);
+        (weight, process.rank.is_none(), !for_rank, !is_owed, Reverse(process.since_ns), process.pid)
     });
     let Some(first) = sorted.first() else { return "no process of the job is running".into() };
     let name = |process: &Process| names.name(process.pid);
@@ -169,7 +176,7 @@ fn weight(process: &Process, processes: &[Process]) -> Weight {
 }
 
 /// Whether a thread waits for the device or for all others.
-fn is_collective(thread: &Thread) -> bool {
+pub fn is_collective(thread: &Thread) -> bool {
     let is_in = |text: &Option<String>| {
         let text = text.as_deref().unwrap_or_default();
         COLLECTIVE.iter().any(|known| text.contains(known))

@@ -3,8 +3,8 @@
 use super::memory::Outside;
 use super::objects::Object;
 use cupeer_stacks::python::{Interpreter, Pieces};
-use cupeer_stacks::unwind::processor::{PLACE, RETURN};
-use cupeer_stacks::unwind::row::Place;
+use cupeer_stacks::unwind::processor::{FRAME, PLACE, RETURN, address_of, call_target, is_behind_call};
+use cupeer_stacks::unwind::row::{Frame, Place, Row};
 use cupeer_stacks::unwind::{Registers, Tables, Walk};
 use cupeer_stacks::{Memory, Window};
 use std::ffi::CStr;
@@ -67,6 +67,11 @@ impl<'a> Reader<'a> {
             let table = Object::at(self.objects, asked as u64).and_then(Object::unwind_table);
             let mut tables = table.map(|table| Tables::at(table, self.memory));
             let row = tables.as_mut().and_then(|tables| tables.row(asked));
+            let range = tables.as_mut().and_then(|tables| tables.range(asked));
+            if walk.registers.get(FRAME).is_none() && needs_frame_pointer(row.as_ref()) {
+                let found = self.frame_pointer(&mut walk, asked, range);
+                walk.registers.set(FRAME, found);
+            }
             let found = match (&row, &mut tables) {
                 (Some(row), _) if row.places[RETURN] == Place::Lost => return (addresses, true),
                 (Some(_), Some(tables)) => walk.by_tables(tables, asked),
@@ -83,6 +88,44 @@ impl<'a> Reader<'a> {
             }
         }
         (addresses, true)
+    }
+
+    /// The frame pointer of a frame, where the kernel has not told it: it leads to where the function has kept that of its caller,
+    /// below the address that it returns to. So it is the first place in the stack that has a return address behind a call
+    /// of this function or, where no call says whom it calls, of one that may be it.
+    fn frame_pointer(
+        &self,
+        walk: &mut Walk<&Outside>,
+        asked: usize,
+        range: Option<Range<usize>>,
+    ) -> Option<usize> {
+        /// How far up is looked, and how large a function is of which no table says where it begins.
+        const FARTHEST: usize = 1 << 14;
+        const LARGEST: usize = 1 << 14;
+        let own = Object::at(self.objects, asked as u64)?;
+        let is_start = |target: usize| match &range {
+            Some(range) => target == range.start,
+            None => target <= asked && asked - target < LARGEST,
+        };
+        let height = walk.height() & !7;
+        let mut likely = None;
+        for place in (height..height.checked_add(FARTHEST)?).step_by(8) {
+            let Some([before, address]) = walk.stack.words(place) else { break };
+            let address = address_of(address);
+            let Some(caller) = Object::at(self.objects, address as u64) else { continue };
+            if !is_behind_call(self.memory, address) {
+                continue;
+            }
+            match call_target(self.memory, address) {
+                Some(target) if is_start(target) => return Some(place),
+                Some(_) if caller.range == own.range => continue,
+                _ => {}
+            }
+            let is_chain = before > place && before - place < 1 << 20 && before.is_multiple_of(8);
+            let is_within = range.as_ref().is_some_and(|range| range.contains(&address));
+            likely = likely.or((is_chain && !is_within).then_some(place));
+        }
+        likely
     }
 
     /// The frames of Python of a thread, each with its run.
@@ -136,6 +179,11 @@ impl<'a> Reader<'a> {
         }
         found
     }
+}
+
+/// Whether the next frame is found by the frame pointer.
+fn needs_frame_pointer(row: Option<&Row>) -> bool {
+    row.is_none_or(|row| matches!(row.frame, Frame::Register(FRAME, _)))
 }
 
 /// What was copied in one walk.

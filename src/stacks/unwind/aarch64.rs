@@ -59,6 +59,19 @@ pub fn address_of(kept: usize) -> usize {
     address
 }
 
+/// Where the call before an address leads to, where the instruction says it.
+pub fn call_target(memory: impl Memory, address: usize) -> Option<usize> {
+    let mut bytes = [0; 4];
+    let call = address.checked_sub(4)?;
+    if memory.copy(call, &mut bytes) < bytes.len() {
+        return None;
+    }
+    let instruction = u32::from_le_bytes(bytes);
+    // The distance of BL has 26 bits, in words.
+    let distance = (instruction as i32) << 6 >> 4;
+    (instruction >> 26 == 0b10_0101).then(|| call.wrapping_add_signed(distance as isize))
+}
+
 /// Whether the instruction before an address is a call.
 pub fn is_behind_call(memory: impl Memory, address: usize) -> bool {
     let mut bytes = [0; 4];

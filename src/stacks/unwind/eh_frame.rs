@@ -3,6 +3,7 @@
 
 use super::row::{Function, Row};
 use crate::memory::{Cursor, Memory, PIECE, Window};
+use core::ops::Range;
 
 /// Those of one object.
 pub struct Tables<M> {
@@ -30,6 +31,14 @@ impl<M: Memory> Tables<M> {
             return None;
         }
         Row::of(&function, &mut self.bytes, address)
+    }
+
+    /// From where to where the function of an address reaches.
+    pub fn range(&mut self, address: usize) -> Option<Range<usize>> {
+        let entry = self.search(address)?;
+        let function = self.function(entry)?;
+        Some(function.start..function.start.checked_add(function.length)?)
+            .filter(|range| range.contains(&address))
     }
 
     /// The entry of the last function that begins at or before an address.

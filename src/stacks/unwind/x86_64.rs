@@ -45,6 +45,16 @@ pub fn address_of(kept: usize) -> usize {
     kept
 }
 
+/// Where the call before an address leads to, where the instruction says it.
+pub fn call_target(memory: impl Memory, address: usize) -> Option<usize> {
+    let mut bytes = [0; 5];
+    if memory.copy(address.checked_sub(5)?, &mut bytes) < bytes.len() || bytes[0] != 0xe8 {
+        return None;
+    }
+    let distance = i32::from_le_bytes([bytes[1], bytes[2], bytes[3], bytes[4]]);
+    Some(address.wrapping_add_signed(distance as isize))
+}
+
 /// Whether the instruction before an address is a call.
 pub fn is_behind_call(memory: impl Memory, address: usize) -> bool {
     const BEFORE: usize = 7;
