@@ -11,7 +11,8 @@ Examples:
   cupeer why                      # the newest recording that has running processes
   cupeer why r                    # the processes that record into r
   cupeer why 4711                 # process 4711 and its descendants, under cupeer or not
-  cupeer why --format json | jq -r .answer")]
+  cupeer why --format json | jq -r .answer
+  cupeer run --on-hang 60s -- torchrun --nproc-per-node 8 train.py   # prints it after 60 seconds without progress")]
 pub struct WhyArgs {
     /// A recording (a directory, or a name or number that 'cupeer ls' lists), or pids, each with its descendants [default: the newest recording that has running processes]
     #[arg(value_name = "RECORD | PID")]

@@ -27,12 +27,14 @@ use crate::args::{WhyArgs, WhyFormat};
 use crate::output;
 use anyhow::Result;
 use cupeer_report::style::Style;
+use cupeer_report::terminal::clean_lines;
 use document::Document;
 use ledger::Ledger;
 use names::Names;
 use process::{Readers, Seen};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use targets::Targets;
 
 pub fn command(args: &WhyArgs) -> Result<ExitCode> {
@@ -44,6 +46,19 @@ pub fn command(args: &WhyArgs) -> Result<ExitCode> {
     }
 }
 
+/// What processes wait in that have made no progress for some time.
+pub fn of_hang(pids: &[u32], record: Option<PathBuf>, without: Duration) -> Read {
+    let mut read = read(targets::of(pids, record), true);
+    read.document.without_progress_ns = Some(without.as_nanos() as u64);
+    read
+}
+
+/// What the processes wait in that record to a directory, as lines without marks.
+pub fn lines(directory: &Path) -> Vec<String> {
+    let read = read(targets::of_record(directory), true);
+    clean_lines(&read.text(false, Style::Plain)).lines().map(str::to_owned).collect()
+}
+
 /// What was read.
 pub struct Read {
     document: Document,
@@ -51,7 +66,22 @@ pub struct Read {
 }
 
 impl Read {
-    fn text(&self, all: bool, style: Style) -> String {
+    pub fn document(&self) -> &Document {
+        &self.document
+    }
+
+    /// Whether no process was there any more.
+    pub fn is_empty(&self) -> bool {
+        self.document.processes.is_empty()
+    }
+
+    /// Whether these processes wait for the device, or for all others, whatever they do meanwhile.
+    pub fn wait_for_device(&self, pids: &[u32]) -> bool {
+        let mut processes = self.document.processes.iter().filter(|process| pids.contains(&process.pid));
+        processes.all(|process| process.threads.first().is_some_and(answer::is_collective))
+    }
+
+    pub fn text(&self, all: bool, style: Style) -> String {
         text::show(&self.document, |pid| self.names.name(pid), all, style)
     }
 }

@@ -34,7 +34,7 @@ fn sentences(scope: u32, other_user: Option<u32>, is_elsewhere: bool) -> (String
         (None, 2) => ("may not be read: kernel.yama.ptrace_scope is 2".into(), root.into()),
         (None, 1) => (
             "may not be read: kernel.yama.ptrace_scope is 1, so only its ancestors may".into(),
-            format!("{root}; or set kernel.yama.ptrace_scope=0"),
+            format!("{root}; or start the job with 'cupeer run --on-hang 60s', which is an ancestor; or set kernel.yama.ptrace_scope=0"),
         ),
         (None, _) if is_elsewhere => (
             "may not be read: it is in another user namespace".into(),
@@ -56,7 +56,7 @@ mod tests {
         for (scope, user, elsewhere, why, hint) in [
             (0, Some(1001), false, "user 1001", "as user 1001"),
             (0, Some(0), false, "as root", "SYS_PTRACE"),
-            (1, None, false, "ptrace_scope is 1", "ptrace_scope=0"),
+            (1, None, false, "ptrace_scope is 1", "--on-hang"),
             (2, None, false, "ptrace_scope is 2", "as root"),
             (3, None, false, "ptrace_scope is 3", "boot"),
             (0, None, true, "user namespace", "container"),

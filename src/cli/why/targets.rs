@@ -35,9 +35,7 @@ impl Host {
             found.extend(children);
         }
         let own = std::process::id();
-        let is_ours = |about: &&About| {
-            about.pid == own || is_launcher(about.pid) || about.parent == own && is_root(about)
-        };
+        let is_ours = |about: &&About| about.pid == own || is_launcher(about.pid);
         let mut kept: Vec<About> =
             found.iter().filter(|about| !is_ours(about)).map(|about| (*about).clone()).collect();
         kept.sort_by_key(|about| about.pid);
@@ -60,6 +58,17 @@ fn key(directory: &Path) -> Option<(u64, u64)> {
 fn is_launcher(pid: u32) -> bool {
     let own = key(Path::new("/proc/self/exe"));
     own.is_some() && key(Path::new(&format!("/proc/{pid}/exe"))) == own
+}
+
+/// The processes with these pids, but for cupeer's own.
+pub fn of(pids: &[u32], record: Option<PathBuf>) -> Targets {
+    let known = pids.iter().filter(|pid| !is_launcher(**pid)).filter_map(|pid| About::read(*pid));
+    Targets { processes: known.collect(), record }
+}
+
+/// The processes that record to a directory.
+pub fn of_record(directory: &Path) -> Targets {
+    Targets { processes: Host::look().of_record(directory), record: Some(directory.to_owned()) }
 }
 
 /// The processes that the command line names: by a recording, by their pids, or the newest recording in which some run.
