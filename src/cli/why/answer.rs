@@ -68,14 +68,13 @@ pub fn sentence(processes: &[Process], names: &Names) -> String {
             clauses.extend(first.hint.clone());
             let others = processes.iter().filter(|process| process.state == State::Refused).count() - 1;
             if others > 0 {
-                clauses.push(format!("so it is with {}", more(others)));
+                clauses.push(format!("the same holds for {}", more(others)));
             }
             return clauses.join("; ");
         }
         Weight::Collective => {
             // Whoever is not there is what the others wait for.
-            let late: Vec<&Process> =
-                processes.iter().filter(|process| is_late(process, first, processes)).collect();
+            let late: Vec<&Process> = processes.iter().filter(|process| is_late(process, first)).collect();
             if let Some(late_one) = late.first() {
                 let more =
                     if late.len() > 1 { format!(", like {}", more(late.len() - 1)) } else { String::new() };
@@ -164,7 +163,7 @@ fn weight(process: &Process, processes: &[Process]) -> Weight {
         _ if thread.call.is_some() => Weight::Call,
         (_, Some("wait4" | "waitid")) => Weight::Children,
         (State::Stopped, _) => Weight::Stopped,
-        _ if is_collective(thread) && processes.iter().any(|other| is_late(other, process, processes)) => {
+        _ if is_collective(thread) && processes.iter().any(|other| is_late(other, process)) => {
             Weight::Collective
         }
         (State::Runs, _) => Weight::Runs,
@@ -185,7 +184,7 @@ pub fn is_collective(thread: &Thread) -> bool {
 }
 
 /// Whether a process runs the same program as one that waits for all others, and is somewhere else.
-fn is_late(process: &Process, waiting: &Process, _: &[Process]) -> bool {
+fn is_late(process: &Process, waiting: &Process) -> bool {
     let is_alive = !matches!(process.state, State::Ended | State::Refused);
     let has_ranks = process.rank.is_some() == waiting.rank.is_some();
     process.pid != waiting.pid
@@ -221,3 +220,6 @@ fn cycle(processes: &[Process]) -> Option<Vec<&Process>> {
         None
     })
 }
+
+#[cfg(test)]
+mod tests;
