@@ -5,6 +5,9 @@ use serde::Serialize;
 /// What the reader takes. Fields may be added without another number.
 pub const SCHEMA: &str = "cupeer-why/1";
 
+/// What the document begins with.
+pub const BEGIN: &str = "{\n  \"schema\": \"cupeer-why/";
+
 /// What each process of a job waits in, since when, and who owes whom. Names stay; more may be added. Fields whose names end in
 /// _ns hold nanoseconds.
 #[derive(Serialize, Clone, Debug, Default)]

@@ -28,7 +28,9 @@ use crate::output;
 use anyhow::Result;
 use cupeer_report::style::Style;
 use cupeer_report::terminal::clean_lines;
-use document::Document;
+#[cfg(test)]
+pub use document::SCHEMA;
+pub use document::{BEGIN, Document};
 use ledger::Ledger;
 use names::Names;
 use process::{Readers, Seen};

@@ -58,7 +58,7 @@ fn a_rank_that_is_not_where_the_others_wait_for_all_is_named_first() {
     let expected = "rank 2 has not come to where rank 0 waits: it sleeps at train.py:22; rank 0 runs (3 processes wait there)";
     assert_eq!(answer(&[waiting(0), waiting(1), late, waiting(3)]), expected);
     // Where all are there, nobody is late.
-    assert_eq!(answer(&[waiting(0), waiting(1)]), "rank 0 runs");
+    assert_eq!(answer(&[waiting(0), waiting(1)]), "rank 0 runs; 1 more process does the same");
 }
 
 #[test]
