@@ -10,6 +10,8 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 // What `cupeer run --on-hang` and `cupeer top` make of it.
 mod on_hang;
+// Programs that a busy machine does not let run.
+mod starved;
 
 /// A program that waits, until it is dropped.
 struct Waits {
@@ -427,6 +429,21 @@ fn a_process_that_is_killed_while_it_is_read_is_said_to_have_ended() {
         for process in document["processes"].as_array().unwrap() {
             assert!(process["state"] != "refused", "{document:#}");
         }
+    }
+}
+
+#[test]
+fn a_process_that_frees_its_memory_at_its_end_is_not_refused() {
+    for _ in 0..5 {
+        let mut waits = Waits::start(of_c("large"), 1);
+        let pid = waits.pid();
+        waits.child.kill().unwrap();
+        // Until it is waited for, it is there: first it ends, and then it has ended.
+        wait_for("its end", || {
+            let is_over = procfs::process::Process::new(pid as i32).unwrap().stat().unwrap().state == 'Z';
+            assert_ne!(process(&json(&[&pid.to_string()]), pid)["state"], "refused");
+            is_over
+        });
     }
 }
 

@@ -3,6 +3,8 @@
  *   pipe     two processes: one reads from a pipe to which the other could write, but waits for stdin
  *   crew:N   N processes, each in poll on a pipe of the first one
  *   steps    for each byte of stdin, calculates for 100 ms and says once more that it is ready
+ *   large    waits for stdin with much memory, which takes a while to free
+ *   spins    calculates, and never waits
  *   busy:N   calculates for N rounds, with system calls of which Linux does not continue all, and prints what comes of it */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -15,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/time.h>
@@ -123,6 +126,23 @@ static void busy(unsigned long rounds) {
     exit(0);
 }
 
+static void large(void) {
+    size_t size = 512ul << 20;
+    char *memory = mmap(0, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) exit(2);
+    madvise(memory, size, MADV_NOHUGEPAGE);
+    memset(memory, 1, size);
+    ready();
+    stay();
+}
+
+__attribute__((noinline)) static void spins(void) {
+    struct pollfd over = {0, POLLIN, 0};
+    ready();
+    while (poll(&over, 1, 0) == 0) calculate(1000, 1);
+    exit(0);
+}
+
 __attribute__((noinline)) static void steps(void) {
     char byte;
     for (;;) {
@@ -137,6 +157,8 @@ int main(int count, char **words) {
     int ends[2];
     if (!strcmp(what, "mutex")) waits_for_mutex();
     if (!strcmp(what, "steps")) steps();
+    if (!strcmp(what, "large")) large();
+    if (!strcmp(what, "spins")) spins();
     if (!strncmp(what, "crew:", 5)) crew(atoi(what + 5));
     if (!strncmp(what, "busy:", 5)) busy(strtoul(what + 5, 0, 10));
     if (!strcmp(what, "pipe")) {

@@ -129,7 +129,7 @@ impl Progress {
             return;
         }
         let without = self.unrecorded.elapsed();
-        if self.idle.elapsed() >= limit {
+        if self.idle.elapsed() >= limit && !pids.iter().any(|pid| could_run(*pid)) {
             self.tell(why::of_hang(&pids, self.on_hang.record.clone(), self.idle.elapsed()), false);
         } else if without >= limit && !busy.is_empty() {
             let read = why::of_hang(&pids, self.on_hang.record.clone(), without);
@@ -184,6 +184,13 @@ fn used(pids: &[u32]) -> Used {
         (!is_over).then_some(((*pid, stat.starttime), stat.utime + stat.stime))
     };
     pids.iter().filter_map(of).collect()
+}
+
+/// Returns true if a thread of a process runs, or waits for nothing but a processor: on a busy machine, that may take long.
+fn could_run(pid: u32) -> bool {
+    let tasks = Process::new(pid as i32).and_then(|process| process.tasks());
+    let mut stats = tasks.into_iter().flatten().flatten().filter_map(|task| task.stat().ok());
+    stats.any(|stat| stat.state == 'R')
 }
 
 /// Keeps what was read in a recording, for those who may read that.

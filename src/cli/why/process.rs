@@ -19,6 +19,9 @@ const MOST: usize = 256;
 /// How often a thread is read again that went on meanwhile.
 const ATTEMPTS: usize = 3;
 
+/// The flag of the kernel for a process that ends: soon afterwards, it has no memory any more (PF_EXITING).
+const EXITING: u32 = 4;
+
 /// What is known of a process without reading its memory.
 #[derive(Clone, Debug)]
 pub struct About {
@@ -87,7 +90,7 @@ impl About {
             program: process.exe().map_or(stat.comm, |path| path.to_string_lossy().into_owned()),
             arguments: process.cmdline().unwrap_or_default(),
             out,
-            has_ended: matches!(stat.state, 'Z' | 'X'),
+            has_ended: matches!(stat.state, 'Z' | 'X') || stat.flags & EXITING != 0,
         })
     }
 }

@@ -10,8 +10,14 @@ use std::ffi::c_void;
 use std::io;
 use std::time::{Duration, Instant};
 
-/// How long it may take until a thread stops: one that is in the kernel may not.
-const PATIENCE: Duration = Duration::from_millis(20);
+/// How much time of the processor a thread may use until it stops, and how long it may wait uninterruptibly: inside the
+/// kernel it may do either without end.
+const MOST_USED: Duration = Duration::from_millis(100);
+const MOST_WAITED: Duration = Duration::from_secs(2);
+/// The pauses between two attempts, and how many are of the short kind.
+const PAUSE: Duration = Duration::from_micros(20);
+const LONG_PAUSE: Duration = Duration::from_millis(1);
+const SHORT_PAUSES: u32 = 100;
 /// The note that has a thread's registers, and the stop that was asked for, as the kernel's headers name them.
 const NT_PRSTATUS: usize = 1;
 const EVENT_STOP: i32 = 128;
@@ -27,18 +33,9 @@ pub fn with<T: Send>(tid: i32, work: impl FnOnce(Registers) -> T + Send) -> Opti
 
 fn stopped<T>(tid: i32, work: impl FnOnce(Registers) -> T) -> Option<(T, Duration)> {
     request(libc::PTRACE_SEIZE, tid, 0, 0).ok()?;
-    let began = Instant::now();
-    if request(libc::PTRACE_INTERRUPT, tid, 0, 0).is_err() {
-        return None;
-    }
-    // Not by waitpid: the launcher waits for the same process in another thread, and may get the answer.
-    let mut own = loop {
-        match registers(tid) {
-            Ok(own) => break own,
-            Err(_) if began.elapsed() < PATIENCE => std::thread::sleep(Duration::from_micros(20)),
-            Err(_) => return None,
-        }
-    };
+    let patience = Patience::begin(tid);
+    request(libc::PTRACE_INTERRUPT, tid, 0, 0).ok()?;
+    let (mut own, began) = when_stopped(tid, patience)?;
     let done = work(as_numbered(&own));
     if have_interrupted(&mut own) {
         let place = libc::iovec { iov_base: (&raw mut own).cast(), iov_len: size_of_val(&own) };
@@ -47,6 +44,64 @@ fn stopped<T>(tid: i32, work: impl FnOnce(Registers) -> T) -> Option<(T, Duratio
     // What was stopped by a signal that came meanwhile gets it.
     let _ = request(libc::PTRACE_DETACH, tid, 0, signal(tid));
     Some((done, began.elapsed()))
+}
+
+/// Waits until a thread has stopped. Returns its registers, and the time at which it still ran; `None` if it does not stop.
+///
+/// A thread that was interrupted gets to its stop when it is next on a processor, however long that takes on a busy machine. Letting
+/// go of it before then would leave a pending interrupt, which ends its next system call with EINTR.
+fn when_stopped(tid: i32, patience: Patience) -> Option<(libc::user_regs_struct, Instant)> {
+    let mut attempts = 0;
+    loop {
+        let began = Instant::now();
+        // Not by waitpid: the launcher waits for the same process in another thread, and may get the answer.
+        if let Ok(own) = registers(tid) {
+            return Some((own, began));
+        }
+        attempts += 1;
+        if attempts < SHORT_PAUSES {
+            std::thread::sleep(PAUSE);
+        } else if patience.is_over() {
+            return None;
+        } else {
+            std::thread::sleep(LONG_PAUSE);
+        }
+    }
+}
+
+/// Tells a thread that does not stop from one that has not had the chance to.
+struct Patience {
+    tid: i32,
+    began: Instant,
+    used: Option<Duration>,
+}
+
+impl Patience {
+    fn begin(tid: i32) -> Patience {
+        Patience { tid, began: Instant::now(), used: used(tid) }
+    }
+
+    /// Returns true if the thread has ended, has run without coming to its stop, or waits for what nothing interrupts.
+    fn is_over(&self) -> bool {
+        let state = procfs::process::Process::new(self.tid).and_then(|thread| thread.stat());
+        match state.map(|stat| stat.state) {
+            Err(_) | Ok('Z' | 'X') => true,
+            Ok('D') => self.began.elapsed() > MOST_WAITED,
+            Ok(_) => match used(self.tid).zip(self.used) {
+                Some((now, before)) => now.saturating_sub(before) > MOST_USED,
+                // Without the scheduler's numbers, time has to do.
+                None => self.began.elapsed() > MOST_WAITED,
+            },
+        }
+    }
+}
+
+/// The time of the processor that a thread has used.
+fn used(tid: i32) -> Option<Duration> {
+    let text = std::fs::read_to_string(format!("/proc/{tid}/schedstat")).ok()?;
+    // A kernel without these numbers says 0.
+    let used = text.split_ascii_whitespace().next()?.parse().ok().filter(|used| *used > 0);
+    used.map(Duration::from_nanos)
 }
 
 fn request(what: u32, tid: i32, address: usize, data: usize) -> io::Result<()> {
