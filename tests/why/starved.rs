@@ -26,7 +26,7 @@ impl Crowd {
 
     /// A command that gets what they leave.
     fn beside<'a>(&self, command: &'a mut Command) -> &'a mut Command {
-        on(command, self.processor, 19)
+        on(command, self.processor, 15)
     }
 }
 
@@ -60,7 +60,7 @@ fn a_thread_is_read_when_it_gets_to_its_stop() {
     let mut command = plain(waits_c());
     crowd.beside(&mut command).arg("spins");
     let waits = Waits::start(command, 1);
-    for _ in 0..5 {
+    for _ in 0..3 {
         let document = json(&[&waits.pid().to_string()]);
         let process = process(&document, waits.pid());
         assert!(process["stopped_ns"].as_u64().unwrap() > 0, "{document:#}");
@@ -75,7 +75,7 @@ fn a_program_that_gets_no_processor_does_not_hang() {
     let mut command = cupeer();
     command.args(["run", "--on-hang", "100ms", "-o", "r", "--sim", "--"]).arg("sh");
     // The launcher itself gets its share.
-    let line = format!("exec taskset -c {} nice -n 19 \"$0\" spins", crowd.processor);
+    let line = format!("exec taskset -c {} nice -n 15 \"$0\" spins", crowd.processor);
     command.args(["-c", &line]).arg(waits_c()).current_dir(folder.path()).stderr(Stdio::null());
     let mut waits = Waits::start(command, 1);
     let spins = || {

@@ -32,6 +32,8 @@ enum Weight {
     Collective,
     /// Something else.
     Other,
+    /// A rank that waits for what started it, as for its stdin.
+    Launcher,
     Stopped,
     Sleeps,
     Runs,
@@ -44,16 +46,18 @@ enum Weight {
 /// The first line.
 pub fn sentence(processes: &[Process], names: &Names) -> String {
     let mut sorted: Vec<&Process> = processes.iter().collect();
-    // Ranks before what started them, those that wait for a rank before those that wait for what started them, those to whom something
-    // is owed before others, and then the one that has waited longest.
+    // A call that does not return is told of first, whoever made it. Then, ranks come before the processes that started them, those
+    // to whom something is owed before those that owe something before others, and then the one that has waited longest.
+    let has_ranks = processes.iter().any(|process| process.rank.is_some() && is_alive(process));
     sorted.sort_by_key(|process| {
         let waits_for = |is: fn(&Process) -> bool| {
             processes.iter().any(|peer| process.waits_for.contains(&peer.pid) && is(peer))
         };
-        let for_rank = waits_for(|peer| peer.rank.is_some());
         let is_owed = waits_for(|peer| !peer.owes.is_empty());
+        let owes = !process.owes.is_empty();
         let weight = weight(process, processes);
-        (weight, process.rank.is_none(), !for_rank, !is_owed, Reverse(process.since_ns), process.pid)
+        let starts_ranks = has_ranks && process.rank.is_none() && weight != Weight::Call;
+        (starts_ranks, weight, !is_owed, !owes, Reverse(process.since_ns), process.pid)
     });
     let Some(first) = sorted.first() else { return "no process of the job is running".into() };
     let name = |process: &Process| names.name(process.pid);
@@ -100,19 +104,29 @@ pub fn sentence(processes: &[Process], names: &Names) -> String {
         Weight::Call => clauses.extend(exporter(first, processes, names)),
         _ => {}
     }
-    clauses.extend(does::peers(first, names));
-    let peers =
-        processes.iter().filter(|process| first.waits_for.contains(&process.pid) && process.pid != first.pid);
-    for peer in peers.take(2) {
-        match peer.owes.first() {
-            Some(owed) => clauses.push(format!("{} {owed}", name(peer))),
-            None => clauses.push(format!("{} {}", name(peer), peer.doing)),
+    let peers = || {
+        let is_peer = |process: &&Process| first.waits_for.contains(&process.pid) && process.pid != first.pid;
+        processes.iter().filter(is_peer)
+    };
+    match first.owes.first() {
+        // What is owed to others says more than what a rank waits for that owes it.
+        Some(owed) if peers().all(|peer| peer.rank.is_none()) => clauses.push(format!("it {owed}")),
+        _ => {
+            clauses.extend(does::peers(first, names));
+            for peer in peers().take(2) {
+                let what = peer.owes.first().unwrap_or(&peer.doing);
+                clauses.push(format!("{} {what}", name(peer)));
+            }
+            // Who the peer is may be unknown.
+            let owes = |process: &&Process| process.pid != first.pid && !process.owes.is_empty();
+            let waits_on = first.threads.first().is_some_and(|thread| !thread.on.is_empty());
+            if waits_on
+                && peers().next().is_none()
+                && let Some(other) = processes.iter().find(owes)
+            {
+                clauses.push(format!("{} {}", name(other), other.owes[0]));
+            }
         }
-    }
-    if first.waits_for.is_empty()
-        && let Some(owed) = first.owes.first()
-    {
-        clauses.push(format!("it {owed}"));
     }
     let alike = |process: &&Process| {
         process.pid != first.pid && process.waits_for == first.waits_for && what(process) == what(first)
@@ -157,6 +171,8 @@ fn weight(process: &Process, processes: &[Process]) -> Weight {
     };
     let is_peer = |other: &Process| other.pid != process.pid && process.waits_for.contains(&other.pid);
     let waits_for_another = processes.iter().any(is_peer);
+    let waits_for_launcher =
+        process.rank.is_some() && !processes.iter().any(|other| is_peer(other) && other.rank.is_some());
     match (process.state, thread.syscall.as_deref()) {
         (State::Ended, _) => Weight::Ended,
         (State::Refused, _) => Weight::Refused,
@@ -168,6 +184,7 @@ fn weight(process: &Process, processes: &[Process]) -> Weight {
         }
         (State::Runs, _) => Weight::Runs,
         (_, Some("nanosleep" | "clock_nanosleep")) => Weight::Sleeps,
+        _ if waits_for_another && waits_for_launcher => Weight::Launcher,
         _ if waits_for_another => Weight::Peer,
         _ if thread.holder.is_some() => Weight::Lock,
         _ => Weight::Other,
@@ -185,13 +202,16 @@ pub fn is_collective(thread: &Thread) -> bool {
 
 /// Whether a process runs the same program as one that waits for all others, and is somewhere else.
 fn is_late(process: &Process, waiting: &Process) -> bool {
-    let is_alive = !matches!(process.state, State::Ended | State::Refused);
     let has_ranks = process.rank.is_some() == waiting.rank.is_some();
     process.pid != waiting.pid
-        && is_alive
+        && is_alive(process)
         && has_ranks
         && process.program == waiting.program
         && process.threads.first().is_some_and(|thread| !is_collective(thread) && !is_launcher(thread))
+}
+
+fn is_alive(process: &Process) -> bool {
+    !matches!(process.state, State::Ended | State::Refused)
 }
 
 fn is_launcher(thread: &Thread) -> bool {

@@ -1,7 +1,7 @@
 //! Which process the answer begins with.
 
 use super::*;
-use crate::why::document::Frame;
+use crate::why::document::{Frame, On};
 
 fn process(pid: u32, rank: Option<u32>, syscall: Option<&str>, library: &str, peers: &[u32]) -> Process {
     let frame = Frame {
@@ -81,6 +81,33 @@ fn a_launcher_that_waits_for_its_children_comes_last() {
     });
     let text = answer(&[launcher, first, second]);
     assert!(text.starts_with("rank 1 waits in read; its peer is rank 0; rank 0 waits in read"), "{text}");
+}
+
+#[test]
+fn ranks_are_named_before_the_pipe_of_their_launcher() {
+    let launcher = process(9, None, Some("read"), "/bin/launcher", &[]);
+    let running = |rank: u32| process(10 + rank, Some(rank), None, "/lib/x.so", &[]);
+    assert_eq!(answer(&[launcher.clone(), running(0)]), "rank 0 runs");
+
+    let owed = "exported ipc:6f2404c73bc883fc 2 s ago and nobody opened it";
+    let mut owner = process(10, Some(0), Some("read"), "/lib/x.so", &[9]);
+    owner.owes = vec![owed.into()];
+    let expected = format!("rank 0 waits in read; it {owed}");
+    assert_eq!(answer(&[launcher.clone(), owner.clone(), running(1)]), expected);
+
+    // The kernel does not tell everybody whose the other end of a socket is.
+    let mut waiting = process(11, Some(1), Some("recvfrom"), "/lib/x.so", &[]);
+    waiting.threads[0].on = vec![On {
+        fd: 3,
+        kind: "Unix socket".into(),
+        name: String::new(),
+        inode: Some(7),
+        peers: Vec::new(),
+        unknown: Some("it is in another network namespace".into()),
+    }];
+    let expected =
+        format!("rank 1 waits in recvfrom; Unix socket 3: it is in another network namespace; rank 0 {owed}");
+    assert_eq!(answer(&[launcher, owner, waiting]), expected);
 }
 
 #[test]
