@@ -103,3 +103,6 @@ mod top;
 
 // Every way in which a program reaches the driver.
 mod ways_in;
+
+// What processes wait in, read from outside.
+mod why;

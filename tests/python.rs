@@ -21,7 +21,7 @@ fn program(name: &str) -> String {
 }
 
 /// The interpreters of this machine, `python3` first: those on the PATH by their versions, and pyenv's. Each real one once.
-fn interpreters() -> Vec<PathBuf> {
+pub fn interpreters() -> Vec<PathBuf> {
     // The second one is free-threaded.
     let names = |version| [format!("python{version}"), format!("python{version}t")];
     let named = VERSIONS.iter().flat_map(names).map(PathBuf::from);

@@ -19,10 +19,12 @@ mod share;
 mod shown;
 mod sweep;
 mod top;
+mod why;
 
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::time::Duration;
 
 pub use check::{CheckArgs, Level};
 pub use deny::DenyArgs;
@@ -35,6 +37,7 @@ pub use reduce::ReduceArgs;
 pub use release::ReleaseArgs;
 pub use sweep::{Codes, SweepArgs, SweepFormat, SweepStage};
 pub use top::{Sort, TopArgs, TopFormat};
+pub use why::{WhyArgs, WhyFormat};
 
 /// Debug CUDA programs that share GPU memory between processes or devices
 #[derive(Parser)]
@@ -68,6 +71,8 @@ pub enum Command {
     Report(ReportArgs),
     /// Show live GPU memory sharing and driver calls on this host
     Top(TopArgs),
+    /// Explain what each process of a job waits for: its stack, its peer, and the handles that nobody opened
+    Why(WhyArgs),
     /// List the recordings in the default directory
     Ls(LsArgs),
     /// Delete the recordings in the default directory
@@ -186,7 +191,8 @@ Examples:
   cupeer run --check --error-exitcode 9 -- ./tests
   cupeer run --deny-peer all -- ./program
   cupeer run --inject 'cuIpcOpenMemHandle*:error=MAP_FAILED' -- ./program
-  cupeer run --sim=nvlink:8 --log text -- ./program")]
+  cupeer run --sim=nvlink:8 --log text -- ./program
+  cupeer run --on-hang 60s -- torchrun --nproc-per-node 8 train.py")]
 pub struct RunArgs {
     #[command(flatten)]
     pub options: Options,
@@ -205,6 +211,9 @@ pub struct RunArgs {
     /// Print only problems: errors, crashed and killed processes, and findings above note
     #[arg(short, long, conflicts_with = "verbose")]
     pub quiet: bool,
+    /// When no process of the run makes progress for TIME, print what they wait for, and keep it in the recording (see 'cupeer why')
+    #[arg(long, help_heading = "Recording", value_name = "TIME", value_parser = of_hang, conflicts_with = "exec")]
+    pub on_hang: Option<Duration>,
     /// When the run ends, replace this host's recordings with one small file (see 'cupeer reduce')
     #[arg(long, help_heading = "Recording", conflicts_with = "exec")]
     pub reduce: bool,
@@ -219,6 +228,14 @@ pub struct RunArgs {
         value_hint = ValueHint::CommandWithArguments
     )]
     pub program: Vec<OsString>,
+}
+
+/// Reads the time after which a run hangs.
+fn of_hang(text: &str) -> Result<Duration, String> {
+    const LEAST: u64 = 100_000_000;
+    let time = cupeer_spec::duration::parse(text).ok().filter(|time| *time >= LEAST);
+    time.map(Duration::from_nanos)
+        .ok_or_else(|| "a time is a number with ms, s, m or h, at least 100ms, such as 60s".to_owned())
 }
 
 #[derive(Args)]

@@ -7,6 +7,8 @@ use object::LittleEndian as LE;
 use object::elf::{self, FileHeader64};
 use object::read::elf::{FileHeader, ProgramHeader, Sym};
 use object::read::{ReadRef, Result};
+use std::collections::HashMap;
+use std::ffi::CStr;
 use std::io;
 use std::path::Path;
 
@@ -56,6 +58,23 @@ impl Elf {
             }
         }
         Ok(None)
+    }
+
+    /// Where its parts lie in memory.
+    pub fn segments(&self) -> Result<Segments> {
+        Segments::of(self.header()?.program_headers(LE, &self.data)?)
+    }
+
+    /// Those of these dynamic symbols that the file defines: each with its address in the file, and its size.
+    pub fn symbols(&self, names: &[&'static CStr]) -> Result<HashMap<&'static CStr, (u64, u64)>> {
+        let symbols = self.header()?.sections(LE, &self.data)?.symbols(LE, &self.data, elf::SHT_DYNSYM)?;
+        let defined = symbols.iter().filter(|symbol| !symbol.is_undefined(LE));
+        let named = defined.filter_map(|symbol| {
+            let found = symbol.name(LE, symbols.strings()).ok()?;
+            let name = names.iter().find(|name| name.to_bytes() == found)?;
+            Some((*name, (symbol.st_value(LE), symbol.st_size(LE))))
+        });
+        Ok(named.collect())
     }
 
     /// Whether this is a shared library (or a position-independent program).
@@ -110,6 +129,39 @@ impl Elf {
             !symbol.is_undefined(LE) && symbol.name(LE, symbols.strings()) == Ok(name.as_bytes())
         };
         Ok(symbols.iter().any(is_it))
+    }
+}
+
+/// Where the parts of a file lie in memory.
+#[derive(Default)]
+pub struct Segments {
+    /// What is mapped: where it begins in the file, and its address.
+    loads: Vec<(u64, u64)>,
+    /// The address of the sorted table of functions (.eh_frame_hdr).
+    pub unwind: Option<u64>,
+}
+
+impl Segments {
+    fn of(headers: &[elf::ProgramHeader64<LE>]) -> Result<Segments> {
+        let of_kind = |kind| headers.iter().filter(move |header| header.p_type(LE) == kind);
+        Ok(Segments {
+            loads: of_kind(elf::PT_LOAD).map(|header| (header.p_offset(LE), header.p_vaddr(LE))).collect(),
+            unwind: of_kind(elf::PT_GNU_EH_FRAME).map(|header| header.p_vaddr(LE)).next(),
+        })
+    }
+
+    /// Those of a file that is in memory as a whole.
+    pub fn of_bytes(bytes: &[u8]) -> Result<Segments> {
+        Segments::of(FileHeader64::<LE>::parse(bytes)?.program_headers(LE, bytes)?)
+    }
+
+    /// What is added to the file's addresses where a mapping of so much of it begins at an address.
+    pub fn base(&self, address: u64, offset: u64) -> Option<u64> {
+        const PAGE: u64 = 4096;
+        let whole = |number: u64| number & !(PAGE - 1);
+        let of = |(start, _): &&(u64, u64)| whole(*start) == offset;
+        let (start, at) = self.loads.iter().find(of)?;
+        Some(address.wrapping_sub(whole(*at)).wrapping_sub(offset - whole(*start)))
     }
 }
 

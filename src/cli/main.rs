@@ -38,6 +38,7 @@ mod startup;
 mod suppressions;
 mod sweep;
 mod top;
+mod why;
 
 use args::{Cli, Command};
 use clap::Parser;
@@ -66,6 +67,7 @@ fn main() -> ExitCode {
         Command::Explain(args) => explain::command(&args),
         Command::Report(args) => report::command(&args),
         Command::Top(args) => top::command(&args),
+        Command::Why(args) => why::command(&args),
         Command::Ls(args) => ls::command(&args),
         Command::Clean(args) => clean::command(&args),
         Command::Pack(args) => pack::command(&args),

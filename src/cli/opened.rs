@@ -40,7 +40,7 @@ impl Opened {
             Some(unpacked) => unpacked.job(),
             None => Job::open(path).map_err(Error::from),
         };
-        let has_any = |job: &Job| !job.processes.is_empty() || !job.quiet.is_empty();
+        let has_any = |job: &Job| !job.processes.is_empty() || !job.quiet.is_empty() || !job.hangs.is_empty();
         let has_process = job.as_ref().is_ok_and(has_any);
         ensure!(has_process || parts::files_in(path).is_empty(), "{}", is_reduced(path));
         let job = job?;

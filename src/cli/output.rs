@@ -128,6 +128,11 @@ fn fail(sentence: &str) {
     say(&stderr_style().mark(Mark::Error, "cupeer:"), &clean(&one_line(sentence)));
 }
 
+/// Says on stderr, in one write, what takes several lines, with the marks that `text` gives it.
+pub fn explain(text: impl FnOnce(Style) -> String) {
+    let _ = io::stderr().write_all(format!("cupeer: {}", clean_marked(&text(stderr_style()))).as_bytes());
+}
+
 fn one_line(sentence: &str) -> String {
     sentence.trim_end().replace('\n', "; ")
 }

@@ -32,6 +32,8 @@ pub struct Job {
     pub started: Vec<Started>,
     /// Processes of a large job without a file of their own, because they shared nothing.
     pub quiet: Vec<Quiet>,
+    /// Files with the stacks of processes that made no progress.
+    pub hangs: Vec<PathBuf>,
     /// Files that could not be read, or only in part.
     pub problems: Vec<Problem>,
     /// How many processes could not record everything, as runs have seen it.
@@ -133,6 +135,7 @@ impl Job {
             faults: Vec::new(),
             started: Vec::new(),
             quiet: Vec::new(),
+            hangs: Vec::new(),
             problems: Vec::new(),
             lost: 0,
             missing: 0,
@@ -206,6 +209,7 @@ impl Job {
         self.faults.retain(|file| file.boot_id == boot);
         self.started.clear();
         let short = crate::host::short(boot);
+        self.hangs.clear();
         self.quiet.retain(|quiet| quiet.file.starts_with(&short));
         let is_its =
             |path: &Path| path.file_name().is_some_and(|name| name.to_string_lossy().contains(&short));
@@ -229,6 +233,11 @@ impl Job {
         let is_job = name == job::FILE;
         let is_faults = FaultFile::is_named(&name);
         let is_begun = quiet::is_named(&path);
+        if name.starts_with(job::HANG) && name.ends_with(job::HANG_SUFFIX) && !path.is_dir() {
+            // Beside a record, and none by itself.
+            self.hangs.push(path);
+            return false;
+        }
         if !(is_process || is_table || is_job || is_faults || is_begun) || path.is_dir() {
             return false;
         }

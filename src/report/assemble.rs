@@ -5,8 +5,8 @@ use super::collect::Collected;
 use super::filter::Filter;
 use super::functions::{Functions, Number};
 use super::model::{
-    Device, Escaped, Exit, ExitKind, LastCall, Ordinal, Pending, Process, Quiet, Record, Started, Unknown,
-    Uuid,
+    Device, Escaped, Exit, ExitKind, Hang, LastCall, Ordinal, Pending, Process, Quiet, Record, Started,
+    Unknown, Uuid,
 };
 use super::places::{Nameless, Names, Places};
 use super::reading::Tally;
@@ -16,7 +16,10 @@ use super::{faults, findings, leaks, values};
 use cupeer_record::{self as record, Call, Clock, Job};
 use cupeer_spec::record::end::End;
 use cupeer_spec::record::{meta, mode};
+use serde::Deserialize;
 use std::collections::BTreeMap;
+use std::io::{BufReader, Read};
+use std::path::PathBuf;
 use std::time::SystemTime;
 
 /// What a record says, before all processes are seen together. Of one that `is_part` of a job, also what only others can make
@@ -131,6 +134,7 @@ fn whole(job: &Job, all: &Collected, filter: &Filter, began_ns: u64, ended_ns: u
         repeated: all.tallies.iter().fold(0, |all, tally| all.saturating_add(tally.repeated)),
         lost: job.processes.iter().fold(0, |all, process| all.saturating_add(process.header.lost)),
         started: job.started.iter().map(started).collect(),
+        hangs: hangs(job),
         quiet: Vec::new(),
         problems,
         matching: (!filter.given.is_empty()).then(|| all.tallies.iter().map(|tally| tally.chosen).sum()),
@@ -139,6 +143,32 @@ fn whole(job: &Job, all: &Collected, filter: &Filter, began_ns: u64, ended_ns: u
     };
     record.add_quiet(quiet(job));
     record
+}
+
+/// What `cupeer run --on-hang` kept. A file that cannot be read is named without an answer.
+pub fn hangs(job: &Job) -> Vec<Hang> {
+    /// The longest file that is read.
+    const LONGEST: u64 = 64 << 20;
+    #[derive(Deserialize)]
+    struct Kept {
+        time_ns: u64,
+        without_progress_ns: Option<u64>,
+        answer: String,
+    }
+    let one = |path: &PathBuf| {
+        let opened = record::plain::open(path, record::plain::Links::Refused).ok();
+        let kept = opened.and_then(|file| serde_json::from_reader(BufReader::new(file.take(LONGEST))).ok());
+        let Kept { time_ns, without_progress_ns, answer } = kept.unwrap_or(Kept {
+            time_ns: 0,
+            without_progress_ns: None,
+            answer: "its file cannot be read".into(),
+        });
+        let file = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        Hang { time_ns, without_progress_ns, answer, file }
+    };
+    let mut hangs: Vec<Hang> = job.hangs.iter().map(one).collect();
+    hangs.sort_by(|a, b| (a.time_ns, &a.file).cmp(&(b.time_ns, &b.file)));
+    hangs
 }
 
 /// That some calls have no end in a record that lacks calls: a sentence without a subject.

@@ -48,11 +48,12 @@ pub static CACHES: &[Cache] = &[
 ];
 
 /// The rules that a cache breaks by what it has open.
-pub const OF_OPENERS: [Rule; 6] = [
+pub const OF_OPENERS: [Rule; 7] = [
     Rule::IpcFreedWhileOpen,
     Rule::IpcContextEndedWhileOpen,
     Rule::IpcAddressReused,
     Rule::IpcNeverClosed,
+    Rule::IpcLeak,
     Rule::PoolFreedWhileOpen,
     Rule::PoolDestroyedWhileOpen,
 ];

@@ -85,6 +85,7 @@ reasons! {
     IpcEventDestroyedWhileOpen { event: u64, handle: Handle, importers: u64, first: Process },
     IpcAddressReused { address: u64, handle: Handle, before: Handle, importers: u64, first: Process },
     IpcNeverClosed { handles: u64, bytes: u64 },
+    IpcLeak { handles: u64, opened: u64, bytes: u64 },
     IpcFallback { from: Device, to: Device, failed: u64, code: &'a str },
     VmmHandleType { wanted: u64, types: Option<u64> },
     VmmNoSuchDevice { device: i32, count: i32 } of VmmUnreachableDevice,
@@ -476,6 +477,10 @@ impl Display for Reason<'_> {
             Reason::IpcNeverClosed { handles, bytes } => {
                 write!(f, "the process exits without closing {}", Count(handles, "handle"))?;
                 if bytes > 0 { write!(f, " ({} of other processes' memory)", Bytes(bytes)) } else { Ok(()) }
+            }
+            Reason::IpcLeak { handles, opened, bytes } => {
+                write!(f, "{handles} of {} opened here were never closed", Count(opened, "handle"))?;
+                if bytes > 0 { write!(f, ", {} of other processes' memory", Bytes(bytes)) } else { Ok(()) }
             }
             Reason::IpcFallback { from, to, failed, code } => write!(
                 f,

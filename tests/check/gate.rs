@@ -38,6 +38,9 @@ fn chosen_rules_replace_the_status_whatever_their_severity() {
         (error, &["--error-on", "ipc-flags", "--ignore", "ipc-flags"], 0),
         (warning, &["--error-on", "error"], 0),
         (warning, &["--error-on", "warning"], 1),
+        // A place that forgets some handles leaks; one that keeps its first and its last ones does not.
+        ("ipc-leak", &["--error-exitcode", "7"], 7),
+        ("ipc-never-closed/kept", &["--error-exitcode", "7"], 0),
     ] {
         let ended = run(name, How::Bad, options);
         assert_eq!(ended.status.code(), Some(status), "{name} {options:?}\n{}", ended.stderr);

@@ -175,6 +175,18 @@ fn keys_show_what_they_are_for_and_the_terminal_is_given_back() {
 }
 
 #[test]
+fn a_key_shows_what_the_processes_of_a_job_wait_in() {
+    let folder = temp_dir();
+    let plan = ["--inject", "cuIpcCloseMemHandle:rank=1:hang=gate"];
+    let _crew = Crew::start(folder.path(), &plan, &["2", "1", "close:1"]);
+    let mut terminal = Terminal::start(folder.path(), (120, 40), &["r"], false);
+    terminal.shows("cuIpcCloseMemHandle");
+    terminal.press("w", "rank 1 is in cuIpcCloseMemHandle");
+    terminal.shows("held by the fault");
+    terminal.press("\x1b", "sort: state");
+}
+
+#[test]
 fn it_follows_the_size_and_stops_and_goes_on() {
     let folder = temp_dir();
     let mode = untouched(folder.path());

@@ -30,6 +30,7 @@ const SHOWN_IN: &[(&str, &[&str])] = &[
     ("explain", &["reference/results"]),
     ("report", &["guides/hang", "reference/report", "guides/large-jobs"]),
     ("top", &["guides/watch"]),
+    ("why", &["guides/hang"]),
     ("ls", &["reference/recording"]),
     ("clean", &["reference/recording"]),
     ("pack", &["guides/hang", "concepts/privacy"]),

@@ -3,6 +3,7 @@
 
 use crate::job::VLLM_CACHE;
 use crate::sweep;
+use crate::why;
 use cupeer_record::plain::{self, Links};
 use cupeer_report::reduced;
 use cupeer_spec::record::{SUFFIX, begun, faults, job, live};
@@ -83,6 +84,7 @@ fn remove_file(path: &Path, name: &str) -> io::Result<bool> {
             _ if name.ends_with(reduced::file::SUFFIX) => reduced::file::is_written(path),
             _ if name.strip_suffix(SUFFIX).is_some_and(is_process) => begins_as_ours(path),
             _ if name.strip_prefix(live::PREFIX).is_some_and(is_boot) => begins_as_ours(path),
+            _ if is_hang(name) => is_text(path, why::BEGIN),
             _ if name.starts_with(faults::PREFIX) => begins_as_ours(path),
             _ if name.starts_with(faults::RELEASE) => path.metadata().is_ok_and(|about| about.len() == 0),
             _ => is_temporary(name) && begins_as_ours(path),
@@ -107,6 +109,13 @@ fn is_boot(text: &str) -> bool {
 
 fn is_number(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// Whether a name is that of what processes waited in: hang-BOOT-LAUNCHER-NUMBER.json.
+fn is_hang(name: &str) -> bool {
+    let word = name.strip_prefix(job::HANG).and_then(|name| name.strip_suffix(job::HANG_SUFFIX));
+    let parts: Vec<&str> = word.unwrap_or_default().split('-').collect();
+    matches!(parts[..], [boot, launcher, number] if is_boot(boot) && is_number(launcher) && is_number(number))
 }
 
 fn is_folder(name: &str) -> bool {
@@ -169,4 +178,29 @@ fn remove_empty(directory: &Path) -> io::Result<bool> {
 /// Another run may remove the same.
 fn missing(error: io::Error) -> io::Result<()> {
     if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_kept_of_a_hang_goes_with_its_record() {
+        let folder = tempfile::tempdir().unwrap();
+        let record = folder.path().join("app-1");
+        fs::create_dir(&record).unwrap();
+        fs::write(record.join(job::FILE), format!("{}\n", job::FIRST_LINE)).unwrap();
+        let document =
+            serde_json::to_vec_pretty(&why::Document { schema: why::SCHEMA.into(), ..Default::default() });
+        fs::write(record.join("hang-a510ee21-7-1.json"), document.unwrap()).unwrap();
+        for (name, text) in [("hang-a510ee21-7-2.json", "{}"), ("hang-gliding.json", why::BEGIN)] {
+            fs::write(record.join(name), text).unwrap();
+            assert!(
+                !remove_record(&record).unwrap() && record.join(name).exists(),
+                "{name} is somebody else's"
+            );
+            fs::remove_file(record.join(name)).unwrap();
+        }
+        assert!(remove_record(&record).unwrap() && !record.exists());
+    }
 }

@@ -52,7 +52,7 @@ pub fn take_part(directory: &Path, shared: bool) -> Result<String> {
 /// Whether a name is one that a record's directory may have.
 pub fn is_own(name: &OsStr) -> bool {
     let name = name.to_string_lossy();
-    let begins = [".", live::PREFIX, faults::PREFIX, begun::FOLDER, RELEASE]
+    let begins = [".", live::PREFIX, faults::PREFIX, begun::FOLDER, RELEASE, job::HANG]
         .iter()
         .any(|prefix| name.starts_with(prefix));
     begins

@@ -7,6 +7,7 @@ mod answers;
 mod child;
 mod faults;
 mod gate;
+mod hang;
 mod page;
 mod preloading;
 mod program;
@@ -36,6 +37,7 @@ use cupeer_spec::status::Status;
 use cupeer_topology::Topology;
 use faults::Faults;
 use gate::Gate;
+use hang::{Hangs, OnHang};
 use page::{Image, Page};
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -173,7 +175,11 @@ pub fn command(mut args: RunArgs) -> Result<ExitCode> {
         bail!("--unused-exitcode is for fault plans, but there is none; add --inject or --deny-peer");
     }
     let unmasked = deny::unmasked(&environment).filter(|_| faults.as_ref().is_some_and(Faults::is_ours));
-    let run = watched(&args.program, environment, settings.driver.as_ref());
+    let on_hang = args.on_hang.map(|limit| {
+        let record = settings.job.as_ref().map(|job| job.directory.clone());
+        OnHang { limit, record }
+    });
+    let run = watched(&args.program, environment, settings.driver.as_ref(), on_hang);
     let seen = faults.as_ref().map(Faults::seen).unwrap_or_default();
     let is_ours_to_tell = settings.job.as_ref().is_none_or(Job::is_ours_alone);
     let seed = settings.seed_drawn();
@@ -271,11 +277,16 @@ pub fn with_options(options: &Options, extra: &[(&str, &OsStr)], program: &[OsSt
     for (name, value) in extra {
         environment.set(name, value);
     }
-    watched(program, environment, settings.driver.as_ref())
+    watched(program, environment, settings.driver.as_ref(), None)
 }
 
 /// Starts a program in an environment, passes signals on to it, looks at its processes, and waits for it.
-fn watched(program: &[OsString], mut environment: Environment, driver: Option<&Chosen>) -> Result<Run> {
+fn watched(
+    program: &[OsString],
+    mut environment: Environment,
+    driver: Option<&Chosen>,
+    on_hang: Option<OnHang>,
+) -> Result<Run> {
     let obstacle = program::obstacle(&program[0]);
     let failed = |error: &io::Error| tracing::debug!("cannot share a page with the program: {error}");
     let page = Page::new().inspect_err(failed).ok().map(Arc::new);
@@ -291,7 +302,9 @@ fn watched(program: &[OsString], mut environment: Environment, driver: Option<&C
     let watch = Watch::start(child.pid(), driver.map(|chosen| chosen.library.clone()));
     let is_checked = environment.get(env::CHECK).is_some_and(|level| !level.is_empty());
     let answers = page.as_ref().filter(|_| is_checked).and_then(Answers::start);
+    let hangs = on_hang.map(|on_hang| Hangs::start(child.pid(), on_hang));
     let end = signals::wait(&child, for_debugger);
+    drop(hangs);
     drop(answers);
     let mut seen = watch.stop();
     if !is_watched(&environment) {

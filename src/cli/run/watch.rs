@@ -127,17 +127,7 @@ impl Look {
     }
 
     fn at(&mut self, root: libc::pid_t) {
-        let mut found = vec![root as u32];
-        let mut next = 0;
-        while let Some(pid) = found.get(next).copied() {
-            next += 1;
-            self.process(pid);
-            let tasks = std::fs::read_dir(format!("/proc/{pid}/task"));
-            for task in tasks.into_iter().flatten().flatten() {
-                let children = std::fs::read_to_string(task.path().join("children")).unwrap_or_default();
-                found.extend(children.split_whitespace().filter_map(|pid| pid.parse::<u32>().ok()));
-            }
-        }
+        descendants(root as u32).into_iter().for_each(|pid| self.process(pid));
     }
 
     fn process(&mut self, pid: u32) {
@@ -192,6 +182,21 @@ impl Look {
         let entry = self.lost.entry(pid).or_insert((String::new(), 0));
         *entry = (sentence, entry.1 + 1);
     }
+}
+
+/// A process and its descendants.
+pub fn descendants(root: u32) -> Vec<u32> {
+    let mut found = vec![root];
+    let mut next = 0;
+    while let Some(pid) = found.get(next).copied() {
+        next += 1;
+        let tasks = std::fs::read_dir(format!("/proc/{pid}/task"));
+        for task in tasks.into_iter().flatten().flatten() {
+            let children = std::fs::read_to_string(task.path().join("children")).unwrap_or_default();
+            found.extend(children.split_whitespace().filter_map(|pid| pid.parse::<u32>().ok()));
+        }
+    }
+    found
 }
 
 fn comm(pid: u32) -> String {

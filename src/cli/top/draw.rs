@@ -67,6 +67,14 @@ pub fn screen(document: &Document, view: &View, width: usize, height: usize) -> 
     let mut lines = match &view.page {
         Page::All => all(document, view, width, room),
         Page::One(who) => scrolled(one(document, who, width), view, room),
+        Page::Why(why) => {
+            let look = |index| if index == 0 { Look::Head } else { Look::Plain };
+            scrolled(
+                why.iter().enumerate().map(|(index, line)| Line::new(look(index), line)).collect(),
+                view,
+                room,
+            )
+        }
         Page::Help => scrolled(help(document), view, room),
     };
     lines.truncate(room);
@@ -215,7 +223,7 @@ fn footer(view: &View) -> Line {
         "" => Line::default(),
         filter => Line::new(Look::Doubtful, &format!("only: {filter}  ")),
     };
-    line.with(Look::Dim, "q quit  ? help  Enter more  / only  p pause  r reverse  s sort: ")
+    line.with(Look::Dim, "q quit  ? help  Enter more  w why  / only  p pause  s sort: ")
         .with(Look::Head, &order)
 }
 
@@ -443,6 +451,7 @@ const HELP: &str = "\
 q, Ctrl-C      quit
 up, down       choose a process; PgUp, PgDn, Home, End
 Enter          all about the chosen process
+w              what the processes of its job wait for, as 'cupeer why' prints it
 Esc            back; then show all processes again
 s, S           sort by the next column, by the one before
 r              sort the other way round

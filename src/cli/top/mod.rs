@@ -10,7 +10,7 @@ mod document;
 mod draw;
 mod keys;
 mod prometheus;
-mod reading;
+pub mod reading;
 mod screen;
 #[cfg(test)]
 mod tests;
@@ -26,9 +26,10 @@ use document::Document;
 use reading::{SOME, Watcher};
 use screen::{Happened, Screen};
 use std::io::{self, IsTerminal};
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
-use view::{Asked, View};
+use view::{Asked, Page, View};
 
 /// Looking takes at most this fraction of a processor.
 const SHARE: u32 = 10;
@@ -96,6 +97,7 @@ fn show(args: &TopArgs, watcher: &mut Watcher) -> Result<ExitCode> {
             Happened::Key(key) => match view.key(key, &document) {
                 Asked::Quit => return Ok(ExitCode::SUCCESS),
                 Asked::Suspend => screen.suspend()?,
+                Asked::Why(path) => view.turn_to(Page::Why(crate::why::lines(Path::new(&path)))),
                 Asked::Nothing => {}
             },
             Happened::Changed | Happened::Nothing => {}

@@ -191,7 +191,7 @@ fn keys_choose_filter_and_leave() {
     let mut view = View::new(Sort::Rank, false);
     let press = |view: &mut View, keys: &[Key]| {
         let asked: Vec<Asked> = keys.iter().map(|key| view.key(*key, &document)).collect();
-        asked.last().copied()
+        asked.last().cloned()
     };
     assert_eq!(view.chosen(&document).unwrap().rank, Some(0));
     press(&mut view, &[Key::Down, Key::Down, Key::Up]);

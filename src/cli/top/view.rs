@@ -22,6 +22,8 @@ pub enum Page {
     All,
     /// One process.
     One(Who),
+    /// What the processes of a job wait in.
+    Why(Vec<String>),
     Help,
 }
 
@@ -42,11 +44,13 @@ pub struct View {
 }
 
 /// What a key asks of who reads it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Asked {
     Nothing,
     Quit,
     Suspend,
+    /// What the processes of the job with this path wait in.
+    Why(String),
 }
 
 impl View {
@@ -101,6 +105,12 @@ impl View {
         }
         match key {
             Key::Char('q') => return Asked::Quit,
+            Key::Char('w') => {
+                let chosen = self.chosen(document).map(|who| who.job);
+                let job =
+                    document.jobs.iter().find(|job| chosen.as_ref().is_none_or(|name| *name == job.name));
+                return job.map_or(Asked::Nothing, |job| Asked::Why(job.path.clone()));
+            }
             Key::Char('s' | '>') => self.sort_by(1),
             Key::Char('S' | '<') => self.sort_by(-1),
             Key::Char('r') => self.reverse = !self.reverse,
@@ -141,7 +151,7 @@ impl View {
         }
     }
 
-    fn turn_to(&mut self, page: Page) {
+    pub fn turn_to(&mut self, page: Page) {
         (self.page, self.first) = (page, 0);
     }
 

@@ -7,6 +7,18 @@ use core::mem::MaybeUninit;
 use core::ptr;
 use core::sync::atomic::{AtomicBool, AtomicI32, Ordering::Relaxed};
 use cupeer_spec::value::{MOST_TEXT, Value};
+use cupeer_stacks::Memory;
+
+/// The memory of this process.
+#[derive(Clone, Copy)]
+pub struct Own;
+
+impl Memory for Own {
+    #[inline]
+    fn copy(self, address: usize, place: &mut [u8]) -> usize {
+        copy(address, place)
+    }
+}
 
 /// Why the system refuses process_vm_readv, an errno, as filters of containers do; 0 where it does not.
 static REFUSED: AtomicI32 = AtomicI32::new(0);

@@ -41,7 +41,10 @@ pub fn drafts<'a>(
         never_closed(context, entry, &mut unclosed);
     }
     contexts.into_values().for_each(|ended| handles.context_ended(&ended));
-    unclosed.into_iter().for_each(|((process, _), open)| handles.unclosed(process, &open));
+    let siblings = siblings(context, &unclosed);
+    for (site, open) in unclosed {
+        handles.unclosed(site.0, &open, siblings.get(&site).map(Vec::as_slice).unwrap_or_default());
+    }
     (handles.drafts, handles.revised)
 }
 
@@ -313,7 +316,7 @@ impl<'a> Handles<'a, '_, '_, '_> {
     }
 
     /// What a process had opened in one place, and had open when it ended.
-    fn unclosed(&mut self, process: u32, open: &[(&'a Entry, &'a Time)]) {
+    fn unclosed(&mut self, process: u32, open: &[(&'a Entry, &'a Time)], siblings: &[Sibling]) {
         let Some((entry, time)) = open.iter().min_by_key(|(_, time)| time.opened) else { return };
         let size = |(entry, _): &(&Entry, _)| entry.export.as_ref().and_then(|export| export.bytes);
         let mut objects = vec![self.objects.opening(entry, process, time, self.places)];
@@ -321,7 +324,11 @@ impl<'a> Handles<'a, '_, '_, '_> {
             objects.push(self.objects.export(entry, export, self.places));
         }
         let (handles, bytes) = (open.len() as u64, open.iter().filter_map(size).fold(0, u64::saturating_add));
-        let sentence = Sentence::of(&Reason::IpcNeverClosed { handles, bytes }, Confidence::Certain, "");
+        let reason = match is_leak(siblings) {
+            true => Reason::IpcLeak { handles, opened: siblings.len() as u64, bytes },
+            false => Reason::IpcNeverClosed { handles, bytes },
+        };
+        let sentence = Sentence::of(&reason, Confidence::Certain, "");
         let cache = self.cache_of(time);
         self.drafts.push(Draft {
             last: open.iter().map(|(_, time)| time.opened).max().unwrap_or(time.opened),
@@ -384,6 +391,71 @@ fn never_closed<'a>(context: &Context<'a>, entry: &'a Entry, unclosed: &mut Uncl
         let is_left = fate.alive == Some(false) && !fate.has_lost && !time.is_kept(fate);
         if is_left && !context.all.findings.has(Rule::IpcNeverClosed, import.process as usize) {
             unclosed.entry((import.process, time.site.stack)).or_default().push((entry, time));
+        }
+    }
+}
+
+/// A handle that was opened in the same place as one that was left open.
+struct Sibling {
+    opened: u64,
+    /// Whether it was left open, too; otherwise, the process closed it.
+    is_left: bool,
+}
+
+/// All handles that were opened where one was left open, in the order in which they were opened.
+fn siblings(context: &Context, unclosed: &Unclosed) -> HashMap<(u32, Stack), Vec<Sibling>> {
+    let mut all: HashMap<_, Vec<Sibling>> = unclosed.keys().map(|site| (*site, Vec::new())).collect();
+    if all.is_empty() {
+        return all;
+    }
+    for import in context.all.ledger.handles().iter().flat_map(|entry| &entry.imports) {
+        for time in &import.times {
+            let Some(known) = all.get_mut(&(import.process, time.site.stack)) else { continue };
+            let closed = time.ended.is_some_and(|ended| ended.by.is_some_and(|by| CLOSES.contains(&by)));
+            if closed || time.ended.is_none() {
+                known.push(Sibling { opened: time.opened, is_left: !closed });
+            }
+        }
+    }
+    all.values_mut().for_each(|siblings| siblings.sort_by_key(|sibling| sibling.opened));
+    all
+}
+
+const CLOSES: [FnId; 3] = [FnId::cuIpcCloseMemHandle, FnId::cuEventDestroy, FnId::cuEventDestroy_v2];
+
+/// How many handles have to be left open before it is a leak.
+const LEAST_LEAKED: usize = 3;
+
+/// Whether a place mostly closes what it opens and now and then does not, from beginning to end. What a process opens at its start
+/// and needs all the time is no leak, and neither are the newest handles, which it may still have needed.
+fn is_leak(siblings: &[Sibling]) -> bool {
+    let left = siblings.iter().filter(|sibling| sibling.is_left).count();
+    let Some(newest) = siblings.iter().rposition(|sibling| !sibling.is_left) else { return false };
+    let leaked: Vec<usize> = (0..newest).filter(|index| siblings[*index].is_left).collect();
+    let half = siblings.len() / 2;
+    let grows =
+        leaked.first().is_some_and(|first| *first < half) && leaked.last().is_some_and(|last| *last >= half);
+    leaked.len() >= LEAST_LEAKED && siblings.len() - left > left && grows
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `c` was closed, `o` was left open.
+    fn of(text: &str) -> bool {
+        let one = |(opened, letter): (usize, char)| Sibling { opened: opened as u64, is_left: letter == 'o' };
+        is_leak(&text.chars().enumerate().map(one).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn a_place_that_mostly_closes_leaks_from_beginning_to_end() {
+        assert!(of("cocccoccccoccc") && of("occcoccccccoc"));
+        // Held from the start, the newest ones, more left than closed, and too few to tell.
+        for quiet in
+            ["ooocccccccc", "cccccccccooo", "ooocccccccooo", "ocooccooo", "cocccccccoc", "ooooo", "ccc", ""]
+        {
+            assert!(!of(quiet), "{quiet}");
         }
     }
 }

@@ -157,6 +157,9 @@ pub struct Record {
     /// Processes of a large job that shared nothing, by program; only their start is known.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub quiet: Vec<Quiet>,
+    /// Times at which no process made progress, and the calls in which the processes waited, from 'cupeer run --on-hang'.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hangs: Vec<Hang>,
     /// Problems with the recording itself.
     pub problems: Vec<String>,
     /// Number of calls that the filters select; null without filters.
@@ -170,6 +173,19 @@ pub struct Record {
     /// ended.
     #[serde(skip)]
     pub in_part: bool,
+}
+
+/// A time at which no process of the job had made progress for a while.
+#[derive(Clone, Serialize, Deserialize, JsonSchema, PartialEq, Eq)]
+pub struct Hang {
+    /// Time at which cupeer noticed the hang, in nanoseconds.
+    pub time_ns: u64,
+    /// Time without progress of any process, in nanoseconds.
+    pub without_progress_ns: Option<u64>,
+    /// The calls in which the processes waited, in one sentence.
+    pub answer: String,
+    /// File in the directory of the recording with the stacks of the processes, as 'cupeer why --format json' prints them.
+    pub file: String,
 }
 
 /// Processes that reached the driver and shared nothing, which a large job does not record.

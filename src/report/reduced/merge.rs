@@ -119,6 +119,10 @@ fn join_records(all: &mut Record, other: Record) {
     all.lost = all.lost.saturating_add(other.lost);
     all.started.extend(other.started);
     all.add_quiet(other.quiet);
+    // Its file is not reduced, so it may be read twice.
+    all.hangs.extend(other.hangs);
+    all.hangs.sort_by(|a, b| (a.time_ns, &a.file).cmp(&(b.time_ns, &b.file)));
+    all.hangs.dedup();
     let known: HashSet<String> = all.problems.iter().cloned().collect();
     all.problems.extend(other.problems.into_iter().filter(|problem| !known.contains(problem)));
 }

@@ -61,6 +61,11 @@ impl Reduced {
     /// Adds the contents of a directory except for the records of processes, which were reduced.
     pub fn note(&mut self, job: &Job) {
         self.record.started.extend(job.started.iter().map(assemble::started));
+        for hang in assemble::hangs(job) {
+            if !self.record.hangs.contains(&hang) {
+                self.record.hangs.push(hang);
+            }
+        }
         self.record.add_quiet(assemble::quiet(job));
         self.record.problems.extend(job.problems.iter().map(ToString::to_string));
     }

@@ -221,7 +221,7 @@ impl<'a> View<'a> {
             ),
             (
                 State::OpenAtExit,
-                &[Rule::IpcNeverClosed],
+                &[Rule::IpcNeverClosed, Rule::IpcLeak],
                 "was open when its opener ended",
                 "were open when their openers ended",
             ),

@@ -50,6 +50,14 @@ rule IpcNeverClosed "ipc-never-closed" {
     hint: "If the process exits soon after the last use, ignore this, because exiting closes the handle. Otherwise, close it after the last use: until then, the exporter's memory is not returned to the device. `cupeer report --leaks` shows where it was opened.",
     seen: "UCX#3030, UCX#5124, ompi#9051, Mooncake#761, torchcomms#917",
 }
+rule IpcLeak "ipc-leak" {
+    says: "A program should close what it opens on every path.",
+    functions: [cuIpcOpenMemHandle, cuIpcOpenMemHandle_v2, cuIpcOpenEventHandle],
+    severity: Warning, scope: Process,
+    rests_on: Documented("cuIpcOpenMemHandle", "Memory returned from cuIpcOpenMemHandle must be freed with cuIpcCloseMemHandle."),
+    costs: "Open handles pile up while the process runs. Each keeps the exporter's memory, which is not returned to the device even after cudaFree.",
+    hint: "Find the path on which the handle is not closed: an early return, an error, or an exception. `cupeer report --leaks` shows where it was opened.",
+}
 rule IpcFallback "ipc-fallback" {
     says: "A failure of IPC between two devices should not go unnoticed.",
     functions: [cuIpcOpenMemHandle, cuIpcOpenMemHandle_v2],

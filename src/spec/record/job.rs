@@ -22,6 +22,12 @@ pub const LOST: &str = "lost";
 /// The same for those of them that have no record.
 pub const MISSING: &str = "missing";
 
+/// What the names of files begin with that say what processes waited in when none made progress: the document of
+/// `cupeer why`, with the boot of the host, the pid of the launcher, and a number behind it.
+pub const HANG: &str = "hang-";
+/// What the names of these files end in.
+pub const HANG_SUFFIX: &str = ".json";
+
 /// The digits of the key in the text of the file, or in a line of it.
 pub fn key_in(text: &[u8]) -> Option<&[u8]> {
     text.split(|byte| *byte == b'\n').find_map(|line| {

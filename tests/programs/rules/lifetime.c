@@ -331,6 +331,49 @@ static void leave_open(struct link parent) {
 
 static void never_closed(void) { export_for(leave_open); }
 
+enum { OPENED = 16 };
+
+static void export_many_for(void (*importer)(struct link)) {
+    CUdeviceptr all[OPENED];
+    struct link link = employ(importer);
+    start(0);
+    for (int i = 0; i < OPENED; i++) put_handle(link, export(all[i] = allocate()));
+    ended(link);
+    for (int i = 0; i < OPENED; i++) OK(cuMemFree_v2(all[i]));
+}
+
+static void forget_some(struct link parent) {
+    CUdeviceptr p;
+    CUresult result = 0;
+    start(0);
+    for (int i = 0; i < OPENED; i++) {
+        Handle handle = get_handle(parent);
+        OK(result = cuIpcOpenMemHandle_v2(&p, handle, LAZY));
+        if (bad) if (i % 4 == 1) continue;
+        OK(cuIpcCloseMemHandle(p));
+    }
+    printed("cuIpcOpenMemHandle_v2", result);
+}
+
+static void leaked(void) { export_many_for(forget_some); }
+
+/* Has the first three open all the time, and the last three until it ends. */
+static void keep_some(struct link parent) {
+    CUdeviceptr all[OPENED];
+    CUresult result = 0;
+    start(0);
+    for (int i = 0; i < OPENED; i++) {
+        Handle handle = get_handle(parent);
+        OK(result = cuIpcOpenMemHandle_v2(&all[i], handle, LAZY));
+        if (i >= 6) OK(cuIpcCloseMemHandle(all[i - 3]));
+    }
+    printed("cuIpcOpenMemHandle_v2", result);
+    for (int i = 0; i < 6; i++)
+        if (!bad) OK(cuIpcCloseMemHandle(all[i < 3 ? i : OPENED - 6 + i]));
+}
+
+static void kept(void) { export_many_for(keep_some); }
+
 static void leave_event(struct link parent) {
     CUevent event;
     start(0);
@@ -364,5 +407,6 @@ SCENES({"ipc-freed-while-open", freed}, {"ipc-freed-while-open/async", freed_asy
        {"ipc-event-destroyed-while-open/exec", event_destroyed_after_exec}, {"ipc-context-ended-while-open", reset},
        {"ipc-context-ended-while-open/release", released}, {"ipc-context-ended-while-open/created", destroyed},
        {"ipc-event-destroyed-while-open", event_destroyed}, {"ipc-never-closed", never_closed},
-       {"ipc-never-closed/event", event_never_closed}, {"killed", freed_after_kill},
+       {"ipc-never-closed/event", event_never_closed}, {"ipc-never-closed/kept", kept}, {"ipc-leak", leaked},
+       {"killed", freed_after_kill},
        {"generations", generations})

@@ -4,12 +4,14 @@
 //! The data of a thread's frames usually stays at the same addresses between calls. That is only a guess: every
 //! returned byte was copied in this walk, from the requested address.
 
+use super::kept;
 use crate::sys::arch::thread;
 use crate::sys::program_memory;
 use core::ffi::c_void;
 use core::mem::MaybeUninit;
 use core::ops::Range;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use cupeer_stacks::python;
 
 /// The most pieces of a walk: eight of a frame, where no two are alike.
 const MOST: usize = 208;
@@ -130,40 +132,6 @@ impl Pieces {
         self.guesses.count.store(count, Relaxed);
     }
 
-    /// The bytes of a piece, as a place in [`Pieces::bytes`].
-    pub fn place(&mut self, address: usize, length: usize) -> Option<Range<usize>> {
-        let is_it = |piece: &Piece| piece.address == address && usize::from(piece.length) == length;
-        let (before, after) = self.pieces[..self.count].split_at(self.next.min(self.count));
-        let found = after.iter().position(is_it).map(|index| before.len() + index);
-        let index = match found.or_else(|| before.iter().position(is_it)) {
-            Some(index) => index,
-            None => self.fetch(address, length)?,
-        };
-        self.pieces[index].is_asked = true;
-        self.next = index + 1;
-        let piece = self.pieces[index];
-        Some(usize::from(piece.at)..piece.end())
-    }
-
-    /// Whether tables may be pieces: half of the room is for all else.
-    pub fn has_room_for_tables(&self) -> bool {
-        self.filled < ROOM / 2
-    }
-
-    /// What was kept for this thread, or another one; 0 where nothing was.
-    pub fn thread(&self) -> usize {
-        self.known.load(Relaxed)
-    }
-
-    pub fn keep_thread(&self, thread: usize) {
-        self.known.store(thread, Relaxed);
-    }
-
-    /// Begins anew, without guesses.
-    pub fn forget_all(&mut self) {
-        (self.count, self.next, self.filled, self.has_missed) = (0, 0, 0, true);
-    }
-
     /// Copies a piece that nobody had guessed.
     #[cold]
     #[inline(never)]
@@ -194,34 +162,62 @@ impl Pieces {
         self.count -= 1;
         true
     }
+}
 
-    /// What a place holds.
-    pub fn bytes(&self, place: Range<usize>) -> &[u8] {
+impl python::Pieces for Pieces {
+    fn place(&mut self, address: usize, length: usize) -> Option<Range<usize>> {
+        let is_it = |piece: &Piece| piece.address == address && usize::from(piece.length) == length;
+        let (before, after) = self.pieces[..self.count].split_at(self.next.min(self.count));
+        let found = after.iter().position(is_it).map(|index| before.len() + index);
+        let index = match found.or_else(|| before.iter().position(is_it)) {
+            Some(index) => index,
+            None => self.fetch(address, length)?,
+        };
+        self.pieces[index].is_asked = true;
+        self.next = index + 1;
+        let piece = self.pieces[index];
+        Some(usize::from(piece.at)..piece.end())
+    }
+
+    fn has_room_for_tables(&self) -> bool {
+        self.filled < ROOM / 2
+    }
+
+    fn thread(&self) -> usize {
+        self.known.load(Relaxed)
+    }
+
+    fn keep_thread(&self, thread: usize) {
+        self.known.store(thread, Relaxed);
+    }
+
+    fn forget_all(&mut self) {
+        (self.count, self.next, self.filled, self.has_missed) = (0, 0, 0, true);
+    }
+
+    fn bytes(&self, place: Range<usize>) -> &[u8] {
         let place = &self.bytes[..self.filled].get(place).unwrap_or_default();
         // SAFETY: all up to `filled` was written by the kernel.
         unsafe { &*(core::ptr::from_ref::<[MaybeUninit<u8>]>(place) as *const [u8]) }
     }
 
-    /// The bytes at an address.
-    pub fn at(&mut self, address: usize, length: usize) -> Option<&[u8]> {
-        let place = self.place(address, length)?;
-        Some(self.bytes(place))
+    fn copy(&self, address: usize, place: &mut [u8]) -> usize {
+        program_memory::copy(address, place)
     }
 
-    /// A word.
-    pub fn word(&mut self, address: usize) -> Option<usize> {
-        self.at(address, 8).map(|bytes| word(bytes, 0))
+    fn kept_line(&self, which: u64) -> Option<Option<u32>> {
+        kept::recall(which)
     }
-}
 
-/// A word in a copy; 0 where that is shorter.
-pub fn word(bytes: &[u8], at: usize) -> usize {
-    let word = bytes.get(at..).and_then(|bytes| bytes.first_chunk());
-    word.map_or(0, |word| usize::from_le_bytes(*word))
-}
+    fn keep_line(&self, which: u64, line: Option<u32>) {
+        kept::keep(which, line);
+    }
 
-/// Half a word.
-pub fn half(bytes: &[u8], at: usize) -> u32 {
-    let half = bytes.get(at..).and_then(|bytes| bytes.first_chunk());
-    half.map_or(0, |half| u32::from_le_bytes(*half))
+    fn kept_key(&self, which: u64) -> Option<u64> {
+        kept::recall_key(which)
+    }
+
+    fn keep_key(&self, which: u64, key: u64) {
+        kept::keep_key(which, key);
+    }
 }

@@ -1,8 +1,6 @@
-use super::interpreter::Interpreter;
-use super::layout::Layout;
-use super::lines::{Form, line_of};
 use super::*;
-use crate::sys::arch::thread_description;
+use crate::sys::program_memory::Own;
+use cupeer_stacks::python::{Form, Layout, Text, line_of};
 use proptest::prelude::*;
 use std::process::Command;
 
@@ -82,7 +80,7 @@ fn lines_are_those_that_python_has() {
 /// The layout of each version that does not publish its own.
 fn layouts() -> Vec<Layout> {
     [0x0309_0000, 0x030a_0000, 0x030b_0000, 0x030c_0000]
-        .map(|version| Layout::of(version, 0).expect("one"))
+        .map(|version| Layout::of(Own, version, 0).expect("one"))
         .into()
 }
 
@@ -127,7 +125,7 @@ proptest! {
         };
         let mut found = 0;
         Pieces::with(|pieces| {
-            Walk { interpreter: &interpreter, layout: &interpreter.layout, pieces, is_known: |_| false }.go(24, &mut |_| {
+            interpreter.each_frame(pieces, thread_description(), 24, |_| false, &mut |_| {
                 found += 1;
                 true
             })
@@ -142,7 +140,7 @@ fn what_an_interpreter_publishes_must_be_whole() {
     published[0] = u64::from_le_bytes(*b"xdebugpy");
     published[1] = 0x030e_00f0;
     (3..81).for_each(|index| published[index] = 8 * index as u64);
-    let layout = |published: &[u64; 81]| Layout::of(0x030e_0000, published.as_ptr() as usize);
+    let layout = |published: &[u64; 81]| Layout::of(Own, 0x030e_0000, published.as_ptr() as usize);
     let known = layout(&published).expect("a layout");
     assert_eq!((known.interpreters, known.file, known.wide), (40, 320, 656));
     published[26] = 1 << 40;
@@ -152,13 +150,13 @@ fn what_an_interpreter_publishes_must_be_whole() {
     assert_eq!(layout(&published), None, "a version that is not known");
     (published[1], published[0]) = (0x030e_0000, 0);
     assert_eq!(layout(&published), None);
-    assert_eq!(Layout::of(0x0308_0000, 0), None);
-    assert_eq!(Layout::of(0x030d_0000, 8), None, "what cannot be read");
+    assert_eq!(Layout::of(Own, 0x0308_0000, 0), None);
+    assert_eq!(Layout::of(Own, 0x030d_0000, 8), None, "what cannot be read");
 }
 
 #[test]
 fn texts_have_characters_of_one_two_or_four_bytes() {
-    let text = |bytes: &[u8], size| Text { bytes, size }.to_string();
+    let text = |bytes: &[u8], size| Text::new(bytes, size).to_string();
     assert_eq!(text(b"train.py", 1), "train.py");
     assert_eq!(text(b"n\xf6", 1), "nö");
     assert_eq!(text(&[0xe5, 0x65, 0x2c, 0x67], 2), "日本");

@@ -4,15 +4,15 @@
 //! empty. An unloaded library may come back as another one, so an entry belongs to the state of the libraries in which
 //! it was made.
 
-use super::WINDOW;
-use super::eh_frame::Tables;
-use super::processor::{EACH, FORGETS, KEEPS, NUMBER, PLACE, RETURN, RETURN_BELOW, SIGRETURN, STACK};
-use super::row::{Frame, Place, Row};
+use super::Tables;
 use crate::sys::elf;
 use crate::sys::every_call::libraries_generation;
-use crate::sys::program_memory;
+use crate::sys::program_memory::Own;
 use core::ops::Range;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use cupeer_stacks::unwind::processor::{EACH, FORGETS, KEEPS, NUMBER, PLACE, RETURN, RETURN_BELOW, STACK};
+use cupeer_stacks::unwind::row::{Frame, Place, Row};
+use cupeer_stacks::unwind::{WINDOW, is_sigreturn};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
@@ -172,9 +172,9 @@ fn look(address: usize) -> Rule {
     let key = key(address);
     // Code that was made at run time comes and goes without a word, so nothing is remembered of it.
     let Some(table) = elf::unwind_table(address) else { return Rule(Kind::Unknown as u64) };
-    let row = Tables::at(table).row(address);
+    let row = Tables::at(table, Own).row(address);
     let rule = match row {
-        Some(row) if row.is_signal && is_sigreturn(address + 1) => Rule(Kind::Signal as u64),
+        Some(row) if row.is_signal && is_sigreturn(Own, address + 1) => Rule(Kind::Signal as u64),
         Some(row) => Rule::of(&row),
         None => return Rule(Kind::Unknown as u64),
     };
@@ -189,12 +189,6 @@ fn remember(key: u64, rule: Rule) {
     second.check.store(check, Relaxed);
     second.rule.store(before, Relaxed);
     first.write(key, rule.0);
-}
-
-/// Whether the code at an address is what signal handlers return to.
-pub fn is_sigreturn(address: usize) -> bool {
-    let mut code = [0; SIGRETURN.len()];
-    program_memory::copy(address, &mut code) == SIGRETURN.len() && code == SIGRETURN
 }
 
 const _: () = assert!(OFFSET < 48 && STACK < 64 && PLACE < 64);

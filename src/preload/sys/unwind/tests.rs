@@ -1,8 +1,10 @@
 use super::*;
-use crate::sys::elf;
 use crate::sys::program_memory;
 use core::ffi::{c_int, c_void};
 use core::hint::black_box;
+use cupeer_stacks::Cursor;
+use cupeer_stacks::unwind::processor::REGISTERS;
+use cupeer_stacks::unwind::{expression, row};
 use std::sync::Mutex;
 use std::sync::atomic::{
     AtomicUsize,
@@ -151,9 +153,9 @@ fn copied_tables() -> (Vec<u8>, usize, Vec<usize>) {
 fn damaged_tables_give_something_or_nothing_and_never_a_fault() {
     let (mut copy, moved, addresses) = copied_tables();
     let start = copy.as_ptr() as usize;
-    let row = |address: usize| Tables::at(start).row(address.wrapping_add(moved));
+    let row = |address: usize| Tables::at(start, Own).row(address.wrapping_add(moved));
     let right: Vec<_> = addresses.iter().map(|address| row(*address)).collect();
-    let plain: Vec<_> = addresses.iter().map(|address| Tables::containing(*address)?.row(*address)).collect();
+    let plain: Vec<_> = addresses.iter().map(|address| tables(*address)?.row(*address)).collect();
     assert!(right == plain && right.iter().all(Option::is_some) && right.len() > 3);
     let registers = Registers { words: [start; REGISTERS], known: (1 << REGISTERS) - 1 };
     let mut random = Random(11);
@@ -161,13 +163,13 @@ fn damaged_tables_give_something_or_nothing_and_never_a_fault() {
     for round in 0..4000 {
         // In the header, or near what leads to the addresses: anywhere else nobody looks.
         let index = round % addresses.len();
-        let mut tables = Tables::at(start);
+        let mut tables = Tables::at(start, Own);
         let entry = tables.search(addresses[index].wrapping_add(moved)).expect("an entry");
         let damaged = if round % 4 == 0 { random.next() % 64 } else { entry - start + random.next() % 48 };
         let old = core::mem::replace(&mut copy[damaged], random.next() as u8);
         let damaged_row = row(addresses[index]);
         if let Some(row) = &damaged_row {
-            let _ = row.apply(&registers, &mut Tables::at(start).bytes, &mut Window::new());
+            let _ = row.apply(&registers, &mut Tables::at(start, Own).bytes, &mut Window::new(Own));
         }
         others += usize::from(damaged_row != right[index]);
         none += usize::from(damaged_row.is_none());
@@ -199,12 +201,12 @@ fn random_instructions_and_expressions_end() {
             common: (own.0, usual.len()),
             own,
         };
-        let mut tables = Window::new();
+        let mut tables = Window::new(Own);
         if let Some(row) = row::Row::of(&function, &mut tables, 0x1000 + random.next() % 0x1000) {
-            applied += usize::from(row.apply(&registers, &mut tables, &mut Window::new()).is_some());
+            applied += usize::from(row.apply(&registers, &mut tables, &mut Window::new(Own)).is_some());
         }
-        let mut code = memory::Cursor::new(&mut tables, own.0 + 5, own.1 - 5).expect("some bytes");
-        let _ = expression::evaluate(&mut code, Some(1), &registers, &mut Window::new());
+        let mut code = Cursor::new(&mut tables, own.0 + 5, own.1 - 5).expect("some bytes");
+        let _ = expression::evaluate(&mut code, Some(1), &registers, &mut Window::new(Own));
     }
     assert!(applied > 100, "{applied}");
 }
@@ -212,8 +214,8 @@ fn random_instructions_and_expressions_end() {
 #[test]
 fn numbers_of_any_length_are_read() {
     let bytes = [0x7fu8, 0x80, 0x01, 0xff, 0x7e, 0x80];
-    let mut window = Window::new();
-    let mut cursor = memory::Cursor::new(&mut window, bytes.as_ptr() as usize, bytes.len()).unwrap();
+    let mut window = Window::new(Own);
+    let mut cursor = Cursor::new(&mut window, bytes.as_ptr() as usize, bytes.len()).unwrap();
     assert_eq!((cursor.signed(), cursor.unsigned(), cursor.signed()), (Some(-1), Some(128), Some(-129)));
     // The last one goes on behind the end.
     assert_eq!((cursor.unsigned(), cursor.byte()), (None, None));
@@ -221,7 +223,7 @@ fn numbers_of_any_length_are_read() {
 
 #[test]
 fn memory_that_is_not_there_is_not_read() {
-    let mut window = Window::<64>::new();
+    let mut window = Window::<64, _>::new(Own);
     assert!(window.bytes(8, 8).is_none() && window.bytes(usize::MAX - 3, 8).is_none());
     assert!(window.words::<2>(usize::MAX - 15).is_none());
     let there = [1usize, 2];

@@ -1,16 +1,18 @@
 //! The row of unwind information for one address: where the registers of its frame are saved, computed from the
 //! instructions of .eh_frame.
 
-use super::memory::{Cursor, PIECE, Window};
 use super::processor::{PLACE, REGISTERS, RETURN, SAYS_NOTHING, STACK, address_of};
 use super::{Registers, WINDOW, expression};
+use crate::memory::{Cursor, Memory, PIECE, Window};
 
 /// An expression: where it lies, and its length.
 pub type Block = (usize, usize);
 
 /// What an object says of a function.
 pub struct Function {
+    /// Where it begins.
     pub start: usize,
+    /// Its length.
     pub length: usize,
     /// How its pointers lie there.
     pub encoding: u8,
@@ -18,10 +20,13 @@ pub struct Function {
     pub is_augmented: bool,
     /// Whether it is where the kernel lets signal handlers return to.
     pub is_signal: bool,
+    /// The factors of addresses and of offsets.
     pub code_step: usize,
+    /// See `code_step`.
     pub data_step: i64,
     /// The instructions that it has in common with others, and its own.
     pub common: Block,
+    /// See `common`.
     pub own: Block,
 }
 
@@ -47,15 +52,20 @@ pub enum Place {
 /// The address of a frame: what the stack pointer is in the next one.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Frame {
+    /// No instruction says.
     Unknown,
+    /// So far from what a register holds.
     Register(usize, i64),
+    /// What an expression says.
     Expression(Block),
 }
 
 /// A row of the table that .eh_frame describes.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Row {
+    /// The address of the frame.
     pub frame: Frame,
+    /// Where each register of the next frame is.
     pub places: [Place; REGISTERS],
     /// The next frame was interrupted, and has not called.
     pub is_signal: bool,
@@ -76,7 +86,7 @@ struct Machine<'a> {
 
 impl Row {
     /// The row of a function for an address.
-    pub fn of(function: &Function, bytes: &mut Window<PIECE>, address: usize) -> Option<Row> {
+    pub fn of<M: Memory>(function: &Function, bytes: &mut Window<PIECE, M>, address: usize) -> Option<Row> {
         let empty =
             Row { frame: Frame::Unknown, places: [Place::Same; REGISTERS], is_signal: function.is_signal };
         let mut machine = Machine {
@@ -95,13 +105,13 @@ impl Row {
     }
 
     /// The registers of the next frame. `None` where they cannot be known, or there is none.
-    pub fn apply(
+    pub fn apply<M: Memory>(
         &self,
         registers: &Registers,
-        bytes: &mut Window<PIECE>,
-        stack: &mut Window<WINDOW>,
+        bytes: &mut Window<PIECE, M>,
+        stack: &mut Window<WINDOW, M>,
     ) -> Option<Registers> {
-        let mut evaluate = |block: Block, start: Option<usize>, stack: &mut Window<WINDOW>| {
+        let mut evaluate = |block: Block, start: Option<usize>, stack: &mut Window<WINDOW, M>| {
             let mut code = Cursor::new(bytes, block.0, block.1)?;
             expression::evaluate(&mut code, start, registers, stack)
         };
@@ -139,13 +149,13 @@ impl Row {
     }
 }
 
-fn read(stack: &mut Window<WINDOW>, address: usize) -> Option<usize> {
+fn read<M: Memory>(stack: &mut Window<WINDOW, M>, address: usize) -> Option<usize> {
     stack.words(address).map(|[word]| word)
 }
 
 impl Machine<'_> {
     /// Runs instructions until the row for an address is there.
-    fn run(&mut self, code: &mut Cursor, address: usize) -> Option<()> {
+    fn run<M: Memory>(&mut self, code: &mut Cursor<M>, address: usize) -> Option<()> {
         while code.at < code.end && self.from <= address {
             let instruction = code.byte()?;
             let low = usize::from(instruction & 0x3f);
@@ -159,7 +169,7 @@ impl Machine<'_> {
         Some(())
     }
 
-    fn other(&mut self, instruction: u8, code: &mut Cursor) -> Option<()> {
+    fn other<M: Memory>(&mut self, instruction: u8, code: &mut Cursor<M>) -> Option<()> {
         let step = self.function.data_step;
         let data = |number: i64| step.wrapping_mul(number);
         match instruction {
@@ -231,11 +241,11 @@ impl Machine<'_> {
     }
 }
 
-fn register(code: &mut Cursor) -> Option<usize> {
+fn register<M: Memory>(code: &mut Cursor<M>) -> Option<usize> {
     usize::try_from(code.unsigned()?).ok()
 }
 
-fn block(code: &mut Cursor) -> Option<Block> {
+fn block<M: Memory>(code: &mut Cursor<M>) -> Option<Block> {
     let length = usize::try_from(code.unsigned()?).ok()?;
     let block = (code.at, length);
     code.skip(length)?;

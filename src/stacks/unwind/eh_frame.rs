@@ -1,30 +1,26 @@
 //! The unwind information of an object: its sorted table of functions (.eh_frame_hdr), and the entries that it refers
 //! to (.eh_frame). Only the part of the format that compilers and linkers for this processor emit is supported.
 
-use super::memory::{Cursor, PIECE, Window};
 use super::row::{Function, Row};
-use crate::sys::elf;
+use crate::memory::{Cursor, Memory, PIECE, Window};
+use core::ops::Range;
 
-pub struct Tables {
+/// Those of one object.
+pub struct Tables<M> {
     /// Where the sorted one begins.
     start: usize,
     /// What was last read of them.
-    pub bytes: Window<PIECE>,
+    pub bytes: Window<PIECE, M>,
 }
 
 /// How a pointer lies there: four bytes, signed, from the start of the table; and no pointer at all.
 const SORTED: u8 = 0x3b;
 const OMITTED: u8 = 0xff;
 
-impl Tables {
-    /// Those of the object that an address belongs to.
-    pub fn containing(address: usize) -> Option<Self> {
-        elf::unwind_table(address).map(Tables::at)
-    }
-
+impl<M: Memory> Tables<M> {
     /// Those that begin at an address.
-    pub fn at(start: usize) -> Self {
-        Tables { start, bytes: Window::new() }
+    pub fn at(start: usize, memory: M) -> Self {
+        Tables { start, bytes: Window::new(memory) }
     }
 
     /// How the frame of a function leads to the next when it is at an address.
@@ -37,8 +33,16 @@ impl Tables {
         Row::of(&function, &mut self.bytes, address)
     }
 
+    /// From where to where the function of an address reaches.
+    pub fn range(&mut self, address: usize) -> Option<Range<usize>> {
+        let entry = self.search(address)?;
+        let function = self.function(entry)?;
+        Some(function.start..function.start.checked_add(function.length)?)
+            .filter(|range| range.contains(&address))
+    }
+
     /// The entry of the last function that begins at or before an address.
-    pub(super) fn search(&mut self, address: usize) -> Option<usize> {
+    pub fn search(&mut self, address: usize) -> Option<usize> {
         const HEADER: usize = 32;
         let start = self.start;
         let mut header = Cursor::new(&mut self.bytes, start, HEADER)?;
@@ -90,7 +94,7 @@ impl Tables {
     }
 
     /// An entry, behind its length.
-    fn entry(&mut self, at: usize) -> Option<Cursor<'_>> {
+    fn entry(&mut self, at: usize) -> Option<Cursor<'_, M>> {
         const LONGEST: usize = 1 << 16;
         let length = Cursor::new(&mut self.bytes, at, 4)?.u32()? as usize;
         if length == 0 || length > LONGEST {
@@ -119,7 +123,7 @@ impl Tables {
         let code_step = cie.unsigned()? as usize;
         let data_step = cie.signed()?;
         let returns = if version == 1 { u64::from(cie.byte()?) } else { cie.unsigned()? };
-        if returns != super::RETURN as u64 {
+        if returns != super::processor::RETURN as u64 {
             return None;
         }
         let is_augmented = augmentation[0] == b'z';

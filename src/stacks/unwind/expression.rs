@@ -1,8 +1,8 @@
 //! Evaluates the expressions of .eh_frame, which code has if a register and an offset are not enough: entries of the
 //! procedure linkage table, realigned stacks, and signal frames. Expressions have no branches, so each one ends.
 
-use super::memory::{Cursor, Window};
 use super::{Registers, WINDOW};
+use crate::memory::{Cursor, Memory, Window};
 
 /// How many values can wait.
 const DEPTH: usize = 16;
@@ -32,11 +32,11 @@ impl Values {
 }
 
 /// What an expression comes to. `start` is what it begins with.
-pub fn evaluate(
-    code: &mut Cursor,
+pub fn evaluate<M: Memory>(
+    code: &mut Cursor<M>,
     start: Option<usize>,
     registers: &Registers,
-    stack: &mut Window<WINDOW>,
+    stack: &mut Window<WINDOW, M>,
 ) -> Option<usize> {
     let mut values = Values { values: [0; DEPTH], count: 0 };
     if let Some(start) = start {
@@ -104,6 +104,6 @@ pub fn evaluate(
     values.pop()
 }
 
-fn relative(registers: &Registers, register: u64, code: &mut Cursor) -> Option<usize> {
+fn relative<M: Memory>(registers: &Registers, register: u64, code: &mut Cursor<M>) -> Option<usize> {
     Some(registers.get(register as usize)?.wrapping_add_signed(code.signed()? as isize))
 }

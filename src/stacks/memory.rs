@@ -1,25 +1,41 @@
-//! Copies memory that may not exist, in pieces of one system call each.
+//! Copies memory that may not exist, in pieces.
 
-use crate::sys::program_memory;
 use core::ops::Range;
 
+/// The memory of a process.
+pub trait Memory: Copy {
+    /// Copies what begins at an address. Returns how many bytes could be read.
+    fn copy(self, address: usize, place: &mut [u8]) -> usize;
+}
+
 /// A copy of the last piece that was looked at.
-pub struct Window<const N: usize> {
+pub struct Window<const N: usize, M> {
     start: usize,
     length: usize,
     copy: [u8; N],
     /// What is there anyway.
     there: Range<usize>,
+    memory: M,
 }
 
-impl<const N: usize> Window<N> {
-    pub fn new() -> Self {
-        Window::beside(0..0)
+impl<const N: usize, M: Memory> Window<N, M> {
+    /// An empty one.
+    pub fn new(memory: M) -> Self {
+        Window { start: 0, length: 0, copy: [0; N], there: 0..0, memory }
     }
 
-    /// The same where some memory is surely there, and holds no value that Rust knows of.
-    pub fn beside(there: Range<usize>) -> Self {
-        Window { start: 0, length: 0, copy: [0; N], there }
+    /// The same where some memory of this process is read in place.
+    ///
+    /// # Safety
+    ///
+    /// That memory is readable for as long as the window is used, and holds no value that Rust knows of.
+    pub unsafe fn beside(memory: M, there: Range<usize>) -> Self {
+        Window { there, ..Window::new(memory) }
+    }
+
+    /// Whose memory it is.
+    pub fn memory(&self) -> M {
+        self.memory
     }
 
     /// The bytes at an address, at most `N`.
@@ -27,7 +43,7 @@ impl<const N: usize> Window<N> {
     pub fn bytes(&mut self, address: usize, length: usize) -> Option<&[u8]> {
         let end = address.checked_add(length)?;
         if address >= self.there.start && end <= self.there.end {
-            // SAFETY: it is there for as long as the walk goes on.
+            // SAFETY: whoever named that memory has promised that it is readable.
             return Some(unsafe { core::slice::from_raw_parts(address as *const u8, length) });
         }
         if !self.holds(address, length) {
@@ -49,7 +65,7 @@ impl<const N: usize> Window<N> {
     #[cold]
     #[inline(never)]
     pub fn fill(&mut self, address: usize) {
-        (self.start, self.length) = (address, program_memory::copy(address, &mut self.copy));
+        (self.start, self.length) = (address, self.memory.copy(address, &mut self.copy));
     }
 
     /// Some words at an address.
@@ -65,18 +81,21 @@ impl<const N: usize> Window<N> {
 pub const PIECE: usize = 512;
 
 /// Reads on from an address, up to an end.
-pub struct Cursor<'a> {
-    bytes: &'a mut Window<PIECE>,
+pub struct Cursor<'a, M> {
+    bytes: &'a mut Window<PIECE, M>,
+    /// The next byte.
     pub at: usize,
+    /// The end.
     pub end: usize,
 }
 
-impl<'a> Cursor<'a> {
+impl<'a, M: Memory> Cursor<'a, M> {
     /// What lies in `length` bytes from an address.
-    pub fn new(bytes: &'a mut Window<PIECE>, at: usize, length: usize) -> Option<Self> {
+    pub fn new(bytes: &'a mut Window<PIECE, M>, at: usize, length: usize) -> Option<Self> {
         Some(Cursor { bytes, at, end: at.checked_add(length)? })
     }
 
+    /// The next bytes.
     pub fn array<const COUNT: usize>(&mut self) -> Option<[u8; COUNT]> {
         let next = self.at.checked_add(COUNT).filter(|next| *next <= self.end)?;
         let array = *self.bytes.bytes(self.at, COUNT)?.first_chunk()?;
@@ -84,18 +103,22 @@ impl<'a> Cursor<'a> {
         Some(array)
     }
 
+    /// The next number.
     pub fn byte(&mut self) -> Option<u8> {
         self.array().map(|[byte]| byte)
     }
 
+    /// The next number.
     pub fn u16(&mut self) -> Option<u16> {
         self.array().map(u16::from_le_bytes)
     }
 
+    /// The next number.
     pub fn u32(&mut self) -> Option<u32> {
         self.array().map(u32::from_le_bytes)
     }
 
+    /// The next number.
     pub fn u64(&mut self) -> Option<u64> {
         self.array().map(u64::from_le_bytes)
     }
@@ -119,10 +142,12 @@ impl<'a> Cursor<'a> {
         }
     }
 
+    /// The next number in groups of seven bits.
     pub fn unsigned(&mut self) -> Option<u64> {
         self.leb().map(|(value, ..)| value)
     }
 
+    /// The next number in groups of seven bits.
     pub fn signed(&mut self) -> Option<i64> {
         let (value, bits, is_negative) = self.leb()?;
         let sign = if is_negative { u64::MAX.checked_shl(bits).unwrap_or(0) } else { 0 };

@@ -5,8 +5,8 @@
 //! the expected type, or it is not read.
 
 use super::lines::Form;
-use super::pieces::word;
-use crate::sys::program_memory;
+use super::word;
+use crate::memory::Memory;
 
 /// How a thread leads to its innermost frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -44,35 +44,51 @@ pub struct Layout {
     pub interpreters: usize,
     /// Of an interpreter: the next, and its first thread.
     pub next_interpreter: usize,
+    /// See `next_interpreter`.
     pub threads: usize,
     /// Of a thread: the next, and `pthread_self()`.
     pub next_thread: usize,
+    /// See `next_thread`.
     pub thread_id: usize,
+    /// How it leads to its innermost frame.
     pub innermost: Innermost,
     /// Of a frame: its caller, its code; whether it is an object itself.
     pub previous: usize,
+    /// See `previous`.
     pub code: usize,
+    /// See `previous`.
     pub is_object: bool,
+    /// How a frame says where it stands.
     pub standing: Standing,
+    /// What ends a run of frames.
     pub runs: Runs,
     /// Of a code object: texts, the table of lines, and the first line (4 bytes).
     pub file: usize,
+    /// See `file`.
     pub name: usize,
+    /// See `file`.
     pub table: usize,
+    /// See `file`.
     pub first_line: usize,
     /// Of a code object: the number that no other one has had, 4 bytes; 0 once the numbers have run out.
     pub number: Option<usize>,
+    /// How the table is written.
     pub form: Form,
     /// Of any object: its type.
     pub kind: usize,
     /// Of bytes: how many there are, and the first.
     pub byte_count: usize,
+    /// See `byte_count`.
     pub bytes: usize,
     /// Of a text: its length, its state; and where its characters are, where they are ASCII and where not.
     pub length: usize,
+    /// See `length`.
     pub state: usize,
+    /// See `length`.
     pub state_shift: u32,
+    /// See `length`.
     pub ascii: usize,
+    /// See `length`.
     pub wide: usize,
 }
 
@@ -152,7 +168,7 @@ const PUBLISHED: usize = 81 * 8;
 
 impl Layout {
     /// That of a version, as `major << 24 | minor << 16` and so on, whose runtime lies at an address.
-    pub fn of(version: u32, runtime: usize) -> Option<Layout> {
+    pub fn of<M: Memory>(memory: M, version: u32, runtime: usize) -> Option<Layout> {
         match version >> 16 {
             0x0309 => Some(V3_9),
             0x030a => Some(V3_10),
@@ -160,7 +176,7 @@ impl Layout {
             0x030c => Some(V3_12),
             0x030d | 0x030e => {
                 let mut published = [0; PUBLISHED];
-                let length = program_memory::copy(runtime, &mut published);
+                let length = memory.copy(runtime, &mut published);
                 Layout::published(&published[..length])
             }
             _ => None,

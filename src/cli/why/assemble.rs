@@ -1,0 +1,252 @@
+//! From what was read to the document: names, places, peers, and what each process does.
+
+use super::document::{Document, Frame, On, Process, SCHEMA, State, Thread};
+use super::ledger::Ledger;
+use super::names::Names;
+use super::objects::Object;
+use super::peers::Ends;
+use super::process::{Seen, SeenThread};
+use super::stacks::Raw;
+use super::syscall::About;
+use super::{answer, does};
+use cupeer_record::Library;
+use cupeer_report::symbols::{Symbol, Symbols};
+use std::collections::HashMap;
+use std::path::Path;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+/// Makes the document.
+pub fn document(all: &[Seen], ledger: Option<&Ledger>, record: Option<&Path>, began: Instant) -> Document {
+    let named = Named::of(all);
+    let pids: Vec<u32> = all.iter().map(|seen| seen.about.pid).collect();
+    let mut ends = Ends::default();
+    let mut processes: Vec<Process> = all
+        .iter()
+        .zip(&named.libraries)
+        .map(|(seen, libraries)| process(seen, libraries, &named, ledger, &mut ends, &pids))
+        .collect();
+    let names = Names::of(&processes, all);
+    for process in &mut processes {
+        does::complete(process, &names, ledger);
+    }
+    processes.sort_by_key(|process| (process.rank.is_none(), process.rank, process.pid));
+    let mut unseen = Vec::new();
+    if let Some(elsewhere @ 1..) = ledger.map(|ledger| ledger.elsewhere) {
+        let counted = cupeer_report::text::names::counted(elsewhere, "process");
+        unseen.push(format!("{counted} of the recording ran on other hosts; run 'cupeer why' there"));
+    }
+    let time = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
+    let answer = answer::sentence(&processes, &names);
+    Document {
+        schema: SCHEMA.into(),
+        cupeer: env!("CARGO_PKG_VERSION").into(),
+        time_ns: time,
+        took_ns: began.elapsed().as_nanos() as u64,
+        record: record.map(|path| path.display().to_string()),
+        answer,
+        without_progress_ns: None,
+        processes,
+        unseen,
+    }
+}
+
+/// The names of all addresses.
+struct Named {
+    /// By process, in their order: the libraries of its objects.
+    libraries: Vec<Vec<Library>>,
+    symbols: HashMap<(Vec<u8>, String, u64), Option<Symbol>>,
+}
+
+impl Named {
+    fn of(all: &[Seen]) -> Named {
+        let libraries: Vec<Vec<Library>> =
+            all.iter().map(|seen| seen.objects.iter().map(Object::library).collect()).collect();
+        let mut asked: HashMap<(&[u8], &str, u64), (&Library, u64)> = HashMap::new();
+        for (seen, libraries) in all.iter().zip(&libraries) {
+            let frames = seen.threads.iter().flat_map(|thread| &thread.frames);
+            for frame in frames {
+                let Raw::Native(address) = frame else { continue };
+                let Some(library) = library_at(libraries, *address) else { continue };
+                let key = (&*library.build_id, &*library.path, address.wrapping_sub(library.base));
+                asked.insert(key, (library, *address));
+            }
+        }
+        let list: Vec<(&Library, u64)> = asked.values().copied().collect();
+        let found = Symbols::of_running(SystemTime::now()).resolve(&list);
+        let of = |((library, address), symbol): (&(&Library, u64), Option<Symbol>)| {
+            ((library.build_id.clone(), library.path.clone(), address.wrapping_sub(library.base)), symbol)
+        };
+        let symbols = list.iter().zip(found).map(of).collect();
+        Named { libraries, symbols }
+    }
+
+    /// The frames that one address stands for: those that were inlined there, too.
+    fn frames(&self, seen: &Seen, libraries: &[Library], raw: &Raw) -> Vec<Frame> {
+        let empty = |language: &str| Frame {
+            language: language.into(),
+            function: None,
+            file: None,
+            line: None,
+            library: None,
+            offset: None,
+        };
+        let known = |line: u32| (line > 0).then_some(line);
+        let address = match raw {
+            Raw::Python(file, function, line) => {
+                let frame = empty("Python");
+                return vec![Frame {
+                    function: Some(function.clone()),
+                    file: Some(file.clone()),
+                    line: known(*line),
+                    ..frame
+                }];
+            }
+            Raw::Native(address) => *address,
+        };
+        let Some(library) = library_at(libraries, address) else {
+            return vec![Frame { offset: Some(format!("{address:#x}")), ..empty("C") }];
+        };
+        let place = address.wrapping_sub(library.base);
+        let symbol =
+            self.symbols.get(&(library.build_id.clone(), library.path.clone(), place)).cloned().flatten();
+        let shown = Object::at(&seen.objects, address - 1).map(|object| object.file.shown.clone());
+        let plain = Frame {
+            library: shown,
+            offset: Some(format!("{place:#x}")),
+            function: symbol.as_ref().map(|symbol| symbol.function.clone()),
+            ..empty("C")
+        };
+        let lines = symbol.map(|symbol| symbol.lines).unwrap_or_default();
+        let inlined = lines.into_iter().map(|line| Frame {
+            function: line.function.or_else(|| plain.function.clone()),
+            file: Some(line.file),
+            line: known(line.line),
+            ..plain.clone()
+        });
+        let all: Vec<Frame> = inlined.collect();
+        if all.is_empty() { vec![plain] } else { all }
+    }
+}
+
+fn library_at(libraries: &[Library], address: u64) -> Option<&Library> {
+    let behind = libraries.partition_point(|library| library.range.start < address);
+    libraries[..behind].last().filter(|library| address <= library.range.end)
+}
+
+/// A process without what others have to be known for.
+fn process(
+    seen: &Seen,
+    libraries: &[Library],
+    named: &Named,
+    ledger: Option<&Ledger>,
+    ends: &mut Ends,
+    pids: &[u32],
+) -> Process {
+    let about = &seen.about;
+    let proc = ledger.and_then(|ledger| ledger.name(about)).map(str::to_owned);
+    let mut threads: Vec<Thread> = Vec::new();
+    for thread in &seen.threads {
+        let mut shown = self::thread(seen, thread, libraries, named);
+        shown.call = proc.as_deref().and_then(|proc| ledger?.call(proc, thread.own_tid));
+        // Of threads that do the same, the first one stands for all.
+        let is_same = |known: &&mut Thread| {
+            known.frames == shown.frames
+                && known.syscall == shown.syscall
+                && known.call.is_none()
+                && shown.call.is_none()
+        };
+        match threads.iter_mut().skip(1).find(is_same).filter(|_| !shown.frames.is_empty()) {
+            Some(known) => known.count += 1,
+            None => {
+                shown.on = on(about.pid, thread, ends, pids);
+                threads.push(shown);
+            }
+        }
+    }
+    threads.sort_by_key(|thread| (weight(thread, about.pid), thread.tid));
+    let state = match (seen.has_ended, &seen.refused, threads.first()) {
+        (true, ..) => State::Ended,
+        (_, Some(_), _) => State::Refused,
+        (_, _, Some(first)) => first.state,
+        _ => State::Ended,
+    };
+    Process {
+        pid: about.pid,
+        own_pid: about.own_pid,
+        rank: about.rank,
+        proc,
+        program: about.program.clone(),
+        arguments: about.arguments.clone(),
+        state,
+        doing: seen.refused.as_ref().map(|(why, _)| why.clone()).unwrap_or_default(),
+        since_ns: None,
+        waits_for: Vec::new(),
+        owes: Vec::new(),
+        exported: Vec::new(),
+        hint: seen.refused.as_ref().map(|(_, hint)| hint.clone()),
+        stopped_ns: seen.stopped.as_nanos() as u64,
+        threads,
+        threads_more: seen.threads_more,
+    }
+}
+
+/// The place of a thread among those of its process: the first says most.
+fn weight(thread: &Thread, pid: u32) -> u32 {
+    let is_python = thread.frames.iter().any(|frame| frame.language == "Python");
+    match thread {
+        thread if thread.call.is_some() => 0,
+        thread if thread.tid == pid => 1,
+        _ if is_python => 2,
+        thread if thread.state == State::Runs => 3,
+        _ => 4,
+    }
+}
+
+fn thread(seen: &Seen, thread: &SeenThread, libraries: &[Library], named: &Named) -> Thread {
+    let holder = match &thread.call {
+        Some(call) => match call.about {
+            About::Lock(_, Some(own)) => {
+                seen.threads.iter().find(|other| other.own_tid == own).map(|other| other.tid)
+            }
+            _ => None,
+        },
+        None => None,
+    };
+    Thread {
+        tid: thread.tid,
+        name: thread.name.clone(),
+        count: 1,
+        state: match thread.state {
+            'R' => State::Runs,
+            'T' | 't' => State::Stopped,
+            'Z' | 'X' => State::Ended,
+            _ => State::Waits,
+        },
+        since_ns: thread.since,
+        syscall: thread.call.as_ref().map(|call| call.name.clone()),
+        on: Vec::new(),
+        holder: holder.filter(|holder| *holder != thread.tid),
+        call: None,
+        frames: thread.frames.iter().flat_map(|raw| named.frames(seen, libraries, raw)).collect(),
+        complete: thread.is_whole,
+    }
+}
+
+/// The descriptors and processes that a thread waits for.
+fn on(pid: u32, thread: &SeenThread, ends: &mut Ends, pids: &[u32]) -> Vec<On> {
+    let Some(About::Descriptors(descriptors)) = thread.call.as_ref().map(|call| &call.about) else {
+        return Vec::new();
+    };
+    let of = |(fd, is_read): &(i32, bool)| {
+        let end = ends.of(pid, *fd, *is_read, pids)?;
+        Some(On {
+            fd: *fd,
+            kind: end.kind.into(),
+            name: end.name,
+            inode: end.inode,
+            peers: end.peers,
+            unknown: end.unknown.map(str::to_owned),
+        })
+    };
+    descriptors.iter().filter_map(of).collect()
+}

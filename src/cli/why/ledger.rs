@@ -1,0 +1,101 @@
+//! What the recording of a job says of its processes: calls that have not returned, and handles that nobody took.
+
+use super::document::Call;
+use super::process::About;
+use super::text::ago;
+use crate::opened::Opened;
+use cupeer_record::Job;
+use cupeer_report::Keep;
+use cupeer_report::filter::Filter;
+use cupeer_report::model::{Handle, Report, State};
+use std::collections::HashMap;
+use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// How many handles of a process are named.
+const MOST: usize = 2;
+
+pub struct Ledger {
+    report: Report,
+    /// The names of processes by namespace, pid and start.
+    names: HashMap<(u64, u32, u64), String>,
+    now: u64,
+    /// The processes of other hosts.
+    pub elsewhere: u64,
+}
+
+impl Ledger {
+    /// Reads a recording; `None` where no process has recorded anything.
+    pub fn open(directory: &Path) -> anyhow::Result<Option<Ledger>> {
+        // Until the first call there may be nothing at all.
+        if Job::open(directory).is_ok_and(|job| job.processes.is_empty()) {
+            return Ok(None);
+        }
+        let Opened { job, symbols, .. } = &mut Opened::open(directory)?;
+        let report = cupeer_report::read(job, &Filter::all(job), Keep::default(), Some(symbols))?;
+        let boot = cupeer_record::host::boot_id();
+        let (here, elsewhere): (Vec<_>, Vec<_>) =
+            job.processes.iter().partition(|process| Some(process.header.boot_id) == boot);
+        let name = |process: &&cupeer_record::Process| {
+            let header = &process.header;
+            ((header.pid_ns, header.pid, header.started), process.proc.clone())
+        };
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
+        // The images of a process follow one another: the last one is the one that runs.
+        Ok(Some(Ledger {
+            names: here.iter().map(name).collect(),
+            report,
+            now,
+            elsewhere: elsewhere.len() as u64,
+        }))
+    }
+
+    /// The name of the record of a process.
+    pub fn name(&self, about: &About) -> Option<&str> {
+        self.names.get(&(about.pid_ns, about.own_pid, about.started)).map(String::as_str)
+    }
+
+    /// The call that a thread is in.
+    pub fn call(&self, proc: &str, own_tid: u32) -> Option<Call> {
+        let process = self.report.processes.iter().find(|process| *process.proc == *proc)?;
+        let pending = process.pending.iter().find(|pending| pending.tid == own_tid)?;
+        let is_known = |text: &&str| self.handle(text).is_some();
+        let handle = pending.args.values().filter_map(|value| value.as_str()).find(is_known);
+        Some(Call {
+            function: pending.function.to_string(),
+            since_ns: self.now.saturating_sub(pending.since_ns),
+            handle: handle.map(str::to_owned),
+            injected_by: pending.injected_by.clone(),
+        })
+    }
+
+    fn handle(&self, fingerprint: &str) -> Option<&Handle> {
+        self.report.handles.iter().find(|handle| handle.fingerprint.to_string() == fingerprint)
+    }
+
+    /// The handles that a process exported.
+    pub fn exported(&self, proc: &str) -> Vec<String> {
+        let is_its = |handle: &&Handle| handle.exporter.as_deref() == Some(proc);
+        self.report.handles.iter().filter(is_its).map(|handle| handle.fingerprint.to_string()).collect()
+    }
+
+    /// What a process exported and nobody opened, one clause each, the oldest first.
+    pub fn owes(&self, proc: &str) -> Vec<String> {
+        let is_its = |handle: &&Handle| {
+            let is_untaken =
+                handle.opens.is_empty() && handle.failed.is_empty() && handle.state == State::Exported;
+            handle.exporter.as_deref() == Some(proc) && is_untaken
+        };
+        let mut untaken: Vec<&Handle> = self.report.handles.iter().filter(is_its).collect();
+        untaken.sort_by_key(|handle| handle.exported_ns);
+        let one = |handle: &&Handle| {
+            let when = handle.exported_ns.map(|at| format!(" {} ago", ago(self.now.saturating_sub(at))));
+            format!("exported {}{} and nobody opened it", handle.fingerprint, when.unwrap_or_default())
+        };
+        let mut clauses: Vec<String> = untaken.iter().take(MOST).map(one).collect();
+        if untaken.len() > MOST {
+            clauses.push(format!("exported {} more handles that nobody opened", untaken.len() - MOST));
+        }
+        clauses
+    }
+}

@@ -1,0 +1,54 @@
+//! The memory of another process, copied without stopping it.
+
+use cupeer_stacks::Memory;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+
+/// The memory of a process, as far as the kernel lets this process read it.
+pub struct Outside {
+    pid: i32,
+    /// For kernels and filters that refuse process_vm_readv.
+    file: File,
+}
+
+impl Outside {
+    /// Opens it: here the kernel decides whether it may be read.
+    pub fn open(pid: i32) -> io::Result<Outside> {
+        Ok(Outside { pid, file: File::open(format!("/proc/{pid}/mem"))? })
+    }
+
+    fn read(&self, address: usize, place: &mut [u8]) -> usize {
+        let local = libc::iovec { iov_base: place.as_mut_ptr().cast(), iov_len: place.len() };
+        let remote = libc::iovec { iov_base: address as *mut libc::c_void, iov_len: place.len() };
+        // SAFETY: the kernel writes to the place, which is as long as it is said to be, and reads only the other process.
+        let read = unsafe { libc::process_vm_readv(self.pid, &local, 1, &remote, 1, 0) };
+        match usize::try_from(read) {
+            Ok(read) => read,
+            Err(_) => match io::Error::last_os_error().raw_os_error() {
+                Some(libc::ENOSYS | libc::EPERM) => self.file.read_at(place, address as u64).unwrap_or(0),
+                _ => 0,
+            },
+        }
+    }
+
+    /// A number of 4 bytes.
+    pub fn half(&self, address: u64) -> Option<u32> {
+        let mut bytes = [0; 4];
+        (self.copy(address as usize, &mut bytes) == bytes.len()).then(|| u32::from_le_bytes(bytes))
+    }
+}
+
+impl Memory for &Outside {
+    fn copy(self, address: usize, place: &mut [u8]) -> usize {
+        const PAGE: usize = 4096;
+        match self.read(address, place) {
+            // Nothing where the range leaves the mapped memory: the first page may be there.
+            0 => match PAGE - address % PAGE {
+                to_end if to_end < place.len() => self.read(address, &mut place[..to_end]),
+                _ => 0,
+            },
+            read => read,
+        }
+    }
+}

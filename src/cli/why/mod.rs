@@ -1,0 +1,109 @@
+//! `cupeer why`: what each process of a job waits in, since when, and who owes whom.
+//!
+//! It reads processes from outside: no code runs in them. A thread that waits is not stopped; one that runs is stopped for as
+//! long as its stack is read, or not at all with --no-stop. [`targets`] finds the processes, [`process`] reads one of
+//! them, [`ledger`] their recording, [`assemble`] makes a [`document`] of all that, and [`text`] shows it.
+
+mod answer;
+mod assemble;
+mod diag;
+mod document;
+mod does;
+mod ledger;
+mod memory;
+mod names;
+mod objects;
+mod peers;
+mod process;
+mod refused;
+mod since;
+mod stacks;
+mod stop;
+mod syscall;
+mod targets;
+mod text;
+
+use crate::args::{WhyArgs, WhyFormat};
+use crate::output;
+use anyhow::Result;
+use cupeer_report::style::Style;
+use cupeer_report::terminal::clean_lines;
+#[cfg(test)]
+pub use document::SCHEMA;
+pub use document::{BEGIN, Document};
+use ledger::Ledger;
+use names::Names;
+use process::{Readers, Seen};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+use targets::Targets;
+
+pub fn command(args: &WhyArgs) -> Result<ExitCode> {
+    let targets = targets::find(&args.what)?;
+    let read = read(targets, !args.no_stop);
+    match args.format {
+        WhyFormat::Json => output::print_json(&read.document),
+        WhyFormat::Text => output::print_marked(&read.text(args.all, output::stdout_style())),
+    }
+}
+
+/// What processes wait in that have made no progress for some time.
+pub fn of_hang(pids: &[u32], record: Option<PathBuf>, without: Duration) -> Read {
+    let mut read = read(targets::of(pids, record), true);
+    read.document.without_progress_ns = Some(without.as_nanos() as u64);
+    read
+}
+
+/// What the processes wait in that record to a directory, as lines without marks.
+pub fn lines(directory: &Path) -> Vec<String> {
+    let read = read(targets::of_record(directory), true);
+    clean_lines(&read.text(false, Style::Plain)).lines().map(str::to_owned).collect()
+}
+
+/// What was read.
+pub struct Read {
+    document: Document,
+    names: Names,
+}
+
+impl Read {
+    pub fn document(&self) -> &Document {
+        &self.document
+    }
+
+    /// Whether no process was there any more.
+    pub fn is_empty(&self) -> bool {
+        self.document.processes.is_empty()
+    }
+
+    /// Whether these processes wait for the device, or for all others, whatever they do meanwhile.
+    pub fn wait_for_device(&self, pids: &[u32]) -> bool {
+        let mut processes = self.document.processes.iter().filter(|process| pids.contains(&process.pid));
+        processes.all(|process| process.threads.first().is_some_and(answer::is_collective))
+    }
+
+    pub fn text(&self, all: bool, style: Style) -> String {
+        text::show(&self.document, |pid| self.names.name(pid), all, style)
+    }
+}
+
+/// Reads processes; `may_stop` says whether threads that run may be stopped for that.
+fn read(targets: Targets, may_stop: bool) -> Read {
+    let began = Instant::now();
+    let mut readers = Readers::default();
+    let seen: Vec<Seen> = targets.processes.into_iter().map(|about| readers.read(about, may_stop)).collect();
+    let record = targets.record.as_deref();
+    let mut unseen = None;
+    let ledger = record.and_then(|path| {
+        let opened = Ledger::open(path);
+        opened
+            .inspect_err(|error| unseen = Some(format!("the recording cannot be read: {error:#}")))
+            .ok()
+            .flatten()
+    });
+    let mut document = assemble::document(&seen, ledger.as_ref(), record, began);
+    document.unseen.extend(unseen);
+    let names = Names::of(&document.processes, &seen);
+    Read { document, names }
+}

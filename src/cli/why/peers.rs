@@ -1,0 +1,171 @@
+//! Who is at the other end of a descriptor: of a socket, a pipe or an eventfd.
+
+use super::diag;
+use procfs::net::{TcpNetEntry, TcpState};
+use procfs::process::{FDPermissions, FDTarget, Process};
+use std::collections::HashMap;
+use std::fs;
+
+/// What a descriptor leads to, and whose the other end is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct End {
+    pub kind: &'static str,
+    /// What people know it by: a path, an address.
+    pub name: String,
+    pub inode: Option<u64>,
+    /// The processes that have the other end, by their pids here.
+    pub peers: Vec<u32>,
+    /// Why none is known, where there should be one.
+    pub unknown: Option<&'static str>,
+}
+
+/// The most processes that have one end: descriptors are inherited.
+const MOST: usize = 16;
+
+/// Which process has which end.
+#[derive(Default)]
+pub struct Ends {
+    /// Of sockets, pipes and eventfds: who has them, and whether he may write to them.
+    holders: HashMap<Key, Vec<(u32, bool)>>,
+    /// The processes that were looked at.
+    looked: Vec<u32>,
+    has_all: bool,
+    unix: Option<HashMap<u64, u64>>,
+    tcp: HashMap<u64, Vec<TcpNetEntry>>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+enum Key {
+    Socket(u64),
+    Pipe(u64),
+    Event(u64),
+}
+
+impl Ends {
+    /// The other end of a descriptor of a process. Those of `job` are looked at first.
+    pub fn of(&mut self, pid: u32, fd: i32, is_read: bool, job: &[u32]) -> Option<End> {
+        let process = Process::new(pid as i32).ok()?;
+        let info = process.fd_from_fd(fd).ok()?;
+        let end = |kind, name: String, inode| End { kind, name, inode, peers: Vec::new(), unknown: None };
+        match info.target {
+            FDTarget::Pipe(inode) => {
+                let other = |is_writer: bool| is_writer == is_read;
+                let peers = self.holders(Key::Pipe(inode), job, pid, other);
+                let unknown = peers.is_empty().then_some("no process that can be seen has the other end");
+                Some(End { peers, unknown, ..end("pipe", String::new(), Some(inode)) })
+            }
+            FDTarget::Socket(inode) => Some(self.socket(&process, inode, job)),
+            FDTarget::AnonInode(name) if name.contains("eventfd") => {
+                let id = event_id(pid, fd);
+                let peers = id.map(|id| self.holders(Key::Event(id), job, pid, |_| true)).unwrap_or_default();
+                Some(End { peers, ..end("eventfd", String::new(), id) })
+            }
+            FDTarget::AnonInode(name) => Some(end("descriptor", name, None)),
+            FDTarget::Path(path) => Some(end("file", path.to_string_lossy().into_owned(), None)),
+            FDTarget::MemFD(name) => Some(end("file", name, None)),
+            _ => None,
+        }
+    }
+
+    fn socket(&mut self, process: &Process, inode: u64, job: &[u32]) -> End {
+        let pid = process.pid as u32;
+        let mut end =
+            End { kind: "socket", name: String::new(), inode: Some(inode), peers: Vec::new(), unknown: None };
+        let unix = self.unix.get_or_insert_with(|| diag::peers().unwrap_or_default());
+        if let Some(peer) = unix.get(&inode).copied() {
+            (end.kind, end.peers) = ("Unix socket", self.holders(Key::Socket(peer), job, pid, |_| true));
+            if end.peers.is_empty() {
+                end.unknown = Some("no process that can be seen has the other end");
+            }
+        } else if let Some(own) = self.tcp_of(process).iter().find(|entry| entry.inode == inode).cloned() {
+            end.kind = "TCP socket";
+            if own.state == TcpState::Listen {
+                end.name = format!("{}, to which nobody connects", own.local_address);
+            } else {
+                end.name = own.remote_address.to_string();
+                let is_other = |entry: &&TcpNetEntry| {
+                    (entry.local_address, entry.remote_address) == (own.remote_address, own.local_address)
+                };
+                let other = self.tcp_of(process).iter().find(is_other).map(|entry| entry.inode);
+                end.peers =
+                    other.map_or_else(Vec::new, |inode| self.holders(Key::Socket(inode), job, pid, |_| true));
+                end.unknown = end.peers.is_empty().then_some("no process of this host has the other end");
+            }
+        } else if let Some(known) =
+            process.unix().unwrap_or_default().into_iter().find(|entry| entry.inode == inode)
+        {
+            end.kind = "Unix socket";
+            end.name = known.path.map(|path| path.to_string_lossy().into_owned()).unwrap_or_default();
+            end.unknown = Some("it is not connected, or is in another network namespace");
+        }
+        end
+    }
+
+    /// The TCP sockets of a process's network namespace.
+    fn tcp_of(&mut self, process: &Process) -> &[TcpNetEntry] {
+        use std::os::unix::fs::MetadataExt;
+        let space = fs::metadata(format!("/proc/{}/ns/net", process.pid)).map_or(0, |about| about.ino());
+        self.tcp.entry(space).or_insert_with(|| {
+            let mut all = process.tcp().unwrap_or_default();
+            all.extend(process.tcp6().unwrap_or_default());
+            all
+        })
+    }
+
+    /// Who has something, the process itself last.
+    fn holders(&mut self, key: Key, job: &[u32], own: u32, is_it: impl Fn(bool) -> bool) -> Vec<u32> {
+        job.iter().for_each(|pid| self.look(*pid));
+        if !self.others(key, own, &is_it).is_empty() {
+            return self.others(key, own, &is_it);
+        }
+        if !std::mem::replace(&mut self.has_all, true) {
+            let all = fs::read_dir("/proc").into_iter().flatten().flatten();
+            all.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).for_each(|pid| self.look(pid));
+        }
+        let mut all = self.others(key, own, &is_it);
+        if all.is_empty()
+            && self
+                .holders
+                .get(&key)
+                .is_some_and(|known| known.iter().any(|(pid, is)| *pid == own && is_it(*is)))
+        {
+            all.push(own);
+        }
+        all
+    }
+
+    fn others(&self, key: Key, own: u32, is_it: &impl Fn(bool) -> bool) -> Vec<u32> {
+        let known = self.holders.get(&key).map(Vec::as_slice).unwrap_or_default();
+        let mut all: Vec<u32> =
+            known.iter().filter(|(pid, writes)| *pid != own && is_it(*writes)).map(|(pid, _)| *pid).collect();
+        all.dedup();
+        all.truncate(MOST);
+        all
+    }
+
+    fn look(&mut self, pid: u32) {
+        if self.looked.contains(&pid) {
+            return;
+        }
+        self.looked.push(pid);
+        let Ok(descriptors) = Process::new(pid as i32).and_then(|process| process.fd()) else { return };
+        for info in descriptors.flatten() {
+            let key = match &info.target {
+                FDTarget::Socket(inode) => Key::Socket(*inode),
+                FDTarget::Pipe(inode) => Key::Pipe(*inode),
+                FDTarget::AnonInode(name) if name.contains("eventfd") => match event_id(pid, info.fd) {
+                    Some(id) => Key::Event(id),
+                    None => continue,
+                },
+                _ => continue,
+            };
+            self.holders.entry(key).or_default().push((pid, info.mode().contains(FDPermissions::WRITE)));
+        }
+    }
+}
+
+/// The number by which the kernel tells eventfds apart.
+fn event_id(pid: u32, fd: i32) -> Option<u64> {
+    let text = fs::read_to_string(format!("/proc/{pid}/fdinfo/{fd}")).ok()?;
+    text.lines().find_map(|line| line.strip_prefix("eventfd-id:")?.trim().parse().ok())
+}

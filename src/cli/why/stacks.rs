@@ -1,0 +1,223 @@
+//! The stack of a thread of another process: frames of C and of Python, as they called each other.
+
+use super::memory::Outside;
+use super::objects::Object;
+use cupeer_stacks::python::{Interpreter, Pieces};
+use cupeer_stacks::unwind::processor::{FRAME, PLACE, RETURN, address_of, call_target, is_behind_call};
+use cupeer_stacks::unwind::row::{Frame, Place, Row};
+use cupeer_stacks::unwind::{Registers, Tables, Walk};
+use cupeer_stacks::{Memory, Window};
+use std::ffi::CStr;
+use std::ops::Range;
+
+/// The most frames of each kind.
+const MOST: usize = 128;
+
+/// A frame, not yet named.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum Raw {
+    /// The address behind the call, or one behind that of what was interrupted.
+    Native(u64),
+    /// A function of Python: file, name, line.
+    Python(String, String, u32),
+}
+
+/// What a process has that stacks are read with.
+pub struct Reader<'a> {
+    pub memory: &'a Outside,
+    pub objects: &'a [Object],
+    pub interpreter: Option<Interpreter>,
+}
+
+impl<'a> Reader<'a> {
+    pub fn new(memory: &'a Outside, objects: &'a [Object]) -> Reader<'a> {
+        let of = |name: &CStr| objects.iter().find_map(|object| object.python(name));
+        let interpreter = objects.iter().find_map(|object| {
+            let range = object.range.start as usize..object.range.end as usize;
+            Interpreter::read(memory, range, |name| object.python(name), of)
+        });
+        Reader { memory, objects, interpreter }
+    }
+
+    /// The frames of a thread from these registers on, and whether all of them were found. `description` is what
+    /// `pthread_self()` is in it, where it is known.
+    pub fn stack(
+        &self,
+        registers: Registers,
+        is_interrupted: bool,
+        description: Option<usize>,
+    ) -> (Vec<Raw>, bool) {
+        let (addresses, is_whole) = self.native(registers, is_interrupted);
+        let python = description.map_or_else(Vec::new, |description| self.python(description));
+        (self.joined(&addresses, python), is_whole)
+    }
+
+    /// The frames of Python of a thread alone.
+    pub fn python_only(&self, description: usize) -> Vec<Raw> {
+        self.python(description).into_iter().map(|(_, raw)| raw).collect()
+    }
+
+    fn native(&self, registers: Registers, is_interrupted: bool) -> (Vec<u64>, bool) {
+        let mut walk = Walk { registers, is_interrupted, stack: Window::new(self.memory) };
+        let mut addresses = Vec::new();
+        while addresses.len() < MOST {
+            addresses.push(walk.address() as u64 + u64::from(walk.is_interrupted));
+            let (address, height) = (walk.address(), walk.height());
+            let Some(asked) = walk.asked() else { return (addresses, true) };
+            let table = Object::at(self.objects, asked as u64).and_then(Object::unwind_table);
+            let mut tables = table.map(|table| Tables::at(table, self.memory));
+            let row = tables.as_mut().and_then(|tables| tables.row(asked));
+            let range = tables.as_mut().and_then(|tables| tables.range(asked));
+            if walk.registers.get(FRAME).is_none() && needs_frame_pointer(row.as_ref()) {
+                let found = self.frame_pointer(&mut walk, asked, range);
+                walk.registers.set(FRAME, found);
+            }
+            let found = match (&row, &mut tables) {
+                (Some(row), _) if row.places[RETURN] == Place::Lost => return (addresses, true),
+                (Some(_), Some(tables)) => walk.by_tables(tables, asked),
+                _ => {
+                    walk.is_interrupted = false;
+                    walk.by_frame_pointer()
+                }
+            };
+            if found.is_none() || (walk.address(), walk.height()) == (address, height) {
+                return (addresses, false);
+            }
+            if walk.address() == 0 || walk.registers.get(PLACE).is_none() {
+                return (addresses, true);
+            }
+        }
+        (addresses, true)
+    }
+
+    /// The frame pointer of a frame, where the kernel has not told it: it leads to where the function has kept that of its caller,
+    /// below the address that it returns to. So it is the first place in the stack that has a return address behind a call
+    /// of this function or, where no call says whom it calls, of one that may be it.
+    fn frame_pointer(
+        &self,
+        walk: &mut Walk<&Outside>,
+        asked: usize,
+        range: Option<Range<usize>>,
+    ) -> Option<usize> {
+        /// How far up is looked, and how large a function is of which no table says where it begins.
+        const FARTHEST: usize = 1 << 14;
+        const LARGEST: usize = 1 << 14;
+        let own = Object::at(self.objects, asked as u64)?;
+        let is_start = |target: usize| match &range {
+            Some(range) => target == range.start,
+            None => target <= asked && asked - target < LARGEST,
+        };
+        let height = walk.height() & !7;
+        let mut likely = None;
+        for place in (height..height.checked_add(FARTHEST)?).step_by(8) {
+            let Some([before, address]) = walk.stack.words(place) else { break };
+            let address = address_of(address);
+            let Some(caller) = Object::at(self.objects, address as u64) else { continue };
+            if !is_behind_call(self.memory, address) {
+                continue;
+            }
+            match call_target(self.memory, address) {
+                Some(target) if is_start(target) => return Some(place),
+                Some(_) if caller.range == own.range => continue,
+                _ => {}
+            }
+            let is_chain = before > place && before - place < 1 << 20 && before.is_multiple_of(8);
+            let is_within = range.as_ref().is_some_and(|range| range.contains(&address));
+            likely = likely.or((is_chain && !is_within).then_some(place));
+        }
+        likely
+    }
+
+    /// The frames of Python of a thread, each with its run.
+    fn python(&self, description: usize) -> Vec<(usize, Raw)> {
+        let mut found = Vec::new();
+        if let Some(interpreter) = &self.interpreter {
+            let mut pieces = Copied::new(self.memory);
+            interpreter.each_frame(&mut pieces, description, MOST, |_| false, &mut |frame| {
+                let Some(texts) = &frame.texts else { return true };
+                let raw = Raw::Python(texts.file.to_string(), texts.function.to_string(), frame.line);
+                found.push((frame.run, raw));
+                true
+            });
+        }
+        found
+    }
+
+    /// Puts frames of Python where the interpreter's loop is, and leaves out what else the interpreter has there.
+    fn joined(&self, addresses: &[u64], python: Vec<(usize, Raw)>) -> Vec<Raw> {
+        let Some(interpreter) = self.interpreter.as_ref().filter(|_| !python.is_empty()) else {
+            return addresses.iter().map(|address| Raw::Native(*address)).collect();
+        };
+        let mut python =
+            python.into_iter().map(|(run, raw)| (interpreter.place(addresses, run), raw)).peekable();
+        let mut joined = Vec::new();
+        for (index, address) in addresses.iter().enumerate() {
+            while let Some((_, raw)) = python.next_if(|(place, _)| *place <= index) {
+                joined.push(raw);
+            }
+            if !interpreter.object.contains(&(*address as usize - 1)) {
+                joined.push(Raw::Native(*address));
+            }
+        }
+        joined.extend(python.map(|(_, raw)| raw));
+        joined
+    }
+
+    /// What `pthread_self()` is in each thread that has run Python, with the number that the C library keeps there: its tid,
+    /// as the process itself knows it.
+    pub fn descriptions(&self, is_tid: impl Fn(u32) -> bool) -> Vec<(u32, usize)> {
+        /// Where glibc and musl keep it, on the processors that there are.
+        const PLACES: [u64; 4] = [720, 208, 48, 56];
+        let mut found = Vec::new();
+        if let Some(interpreter) = &self.interpreter {
+            interpreter.each_thread(&mut Copied::new(self.memory), &mut |description| {
+                let at =
+                    |place: &u64| self.memory.half(description as u64 + place).filter(|tid| is_tid(*tid));
+                found.extend(PLACES.iter().find_map(at).map(|tid| (tid, description)));
+                true
+            });
+        }
+        found
+    }
+}
+
+/// Whether the next frame is found by the frame pointer.
+fn needs_frame_pointer(row: Option<&Row>) -> bool {
+    row.is_none_or(|row| matches!(row.frame, Frame::Register(FRAME, _)))
+}
+
+/// What was copied in one walk.
+struct Copied<'a> {
+    memory: &'a Outside,
+    bytes: Vec<u8>,
+}
+
+impl<'a> Copied<'a> {
+    fn new(memory: &'a Outside) -> Copied<'a> {
+        Copied { memory, bytes: Vec::new() }
+    }
+}
+
+impl Pieces for Copied<'_> {
+    fn place(&mut self, address: usize, length: usize) -> Option<Range<usize>> {
+        const MOST: usize = 1 << 24;
+        let from = self.bytes.len();
+        if length > MOST - from.min(MOST) {
+            return None;
+        }
+        self.bytes.resize(from + length, 0);
+        if address == 0 || self.memory.copy(address, &mut self.bytes[from..]) < length {
+            self.bytes.truncate(from);
+            return None;
+        }
+        Some(from..from + length)
+    }
+
+    fn bytes(&self, place: Range<usize>) -> &[u8] {
+        self.bytes.get(place).unwrap_or_default()
+    }
+
+    fn copy(&self, address: usize, place: &mut [u8]) -> usize {
+        self.memory.copy(address, place)
+    }
+}

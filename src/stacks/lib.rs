@@ -1,0 +1,16 @@
+//! Reads call stacks of C and of Python from memory that may not exist.
+//!
+//! libcupeer.so reads the stacks of its own process, and `cupeer why` those of others: only the [`Memory`] differs.
+//! Invariants: every byte is copied, so any contents of that memory give a wrong or a shorter stack, never a fault.
+//! Nothing is allocated, no lock is taken, and nothing waits, because the library reads stacks in signal handlers.
+//!
+//! This crate contains tables and structures, and the way from frame to frame. Its callers copy memory, list the objects of a
+//! process, and remember what they need between two walks.
+
+#![no_std]
+
+mod memory;
+pub mod python;
+pub mod unwind;
+
+pub use memory::{Cursor, Memory, PIECE, Window};

@@ -1,0 +1,576 @@
+//! Reads the Python frames of a thread: file, function, and line of each, without running any Python.
+//!
+//! Invariants: nothing of the interpreter is called, and its lock is neither held nor requested. A thread's own frames
+//! do not change during a call that one of them made, unless the interpreter ends; then, as after any wrong guess, the
+//! data is missing or has the wrong type, and the walk ends. Every byte is copied ([`Pieces`]), so no read can fault,
+//! and each list is followed for a limited number of steps.
+//!
+//! This file contains the walk. `layout` describes the structures, and `lines` finds lines.
+
+mod layout;
+mod lines;
+
+use crate::memory::Memory;
+use core::ffi::CStr;
+use core::fmt;
+use core::ops::Range;
+pub use layout::Layout;
+use layout::{Innermost, Runs, Standing};
+pub use lines::{Form, line_of};
+
+/// The most threads and interpreters that are looked at.
+const MOST_THREADS: usize = 2048;
+/// The most frames that are looked at for one that is asked for: some are none of Python.
+const MOST_BETWEEN: usize = 4;
+/// The most of a file's name, and of a function's: the end of the one, the begin of the other.
+const MOST_FILE: usize = 512;
+const MOST_NAME: usize = 128;
+
+/// A frame of Python.
+pub struct Frame<'a> {
+    /// `None` where it was not asked for.
+    pub texts: Option<Texts<'a>>,
+    /// The first line of the function.
+    pub first_line: u32,
+    /// 0 where it is unknown.
+    pub line: u32,
+    /// Tells functions apart: a hash of the file, the function and its first line.
+    pub key: u64,
+    /// The place in the native stack: how many calls of the interpreter's loop are within.
+    pub run: usize,
+}
+
+/// What people know a function by.
+pub struct Texts<'a> {
+    /// The path of the file, as its compiler had it.
+    pub file: Text<'a>,
+    /// The name of the function.
+    pub function: Text<'a>,
+}
+
+/// A text of the interpreter's, in one of the forms that it has.
+#[derive(Clone, Copy)]
+pub struct Text<'a> {
+    bytes: &'a [u8],
+    /// The bytes of a character.
+    size: usize,
+}
+
+impl<'a> Text<'a> {
+    /// One whose characters have so many bytes each: 1, 2 or 4.
+    pub fn new(bytes: &'a [u8], size: usize) -> Self {
+        Text { bytes, size: size.max(1) }
+    }
+}
+
+impl fmt::Display for Text<'_> {
+    fn fmt(&self, out: &mut fmt::Formatter) -> fmt::Result {
+        self.bytes.chunks_exact(self.size).try_for_each(|bytes| {
+            let character = bytes.iter().rev().fold(0u32, |value, byte| value << 8 | u32::from(*byte));
+            // One that is 0 would end the text.
+            let known = char::from_u32(character).filter(|known| *known != '\0');
+            fmt::Write::write_char(out, known.unwrap_or(char::REPLACEMENT_CHARACTER))
+        })
+    }
+}
+
+/// An interpreter of a process.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Interpreter {
+    /// Its runtime.
+    pub runtime: usize,
+    /// What its structures look like.
+    pub layout: Layout,
+    /// The type of code.
+    pub code: usize,
+    /// The type of texts.
+    pub text: usize,
+    /// The type of bytes.
+    pub bytes: usize,
+    /// The type of frames.
+    pub frame: usize,
+    /// Its loop.
+    pub eval: Range<usize>,
+    /// The object that has it.
+    pub object: Range<usize>,
+}
+
+/// Where a symbol lies, and its size.
+pub type Symbol = (usize, usize);
+
+impl Interpreter {
+    /// The one that an object is, by the symbols of that object (`own`) and by those that the whole process uses (`of`): a
+    /// program has a copy of its own of what it refers to, and all use that. `None` where it is none.
+    pub fn read<M: Memory>(
+        memory: M,
+        object: Range<usize>,
+        own: impl Fn(&CStr) -> Option<Symbol>,
+        of: impl Fn(&CStr) -> Option<Symbol>,
+    ) -> Option<Interpreter> {
+        let (runtime, _) = own(c"_PyRuntime")?;
+        let address = |name| of(name).map(|(address, _)| address);
+        let eval = own(c"_PyEval_EvalFrameDefault");
+        Some(Interpreter {
+            runtime,
+            layout: Layout::of(memory, version(memory, &own)?, runtime)?,
+            code: address(c"PyCode_Type")?,
+            text: address(c"PyUnicode_Type")?,
+            bytes: address(c"PyBytes_Type")?,
+            frame: address(c"PyFrame_Type")?,
+            eval: eval.map_or(0..0, |(address, size)| address..address + size),
+            object,
+        })
+    }
+
+    /// The index of the frame that executes a run of frames of Python among the return addresses of a call; their number
+    /// where it is beyond those.
+    pub fn place(&self, frames: &[u64], run: usize) -> usize {
+        let within = |range: &Range<usize>| {
+            let range = range.clone();
+            let mut all =
+                frames.iter().enumerate().filter(move |(_, frame)| range.contains(&(**frame as usize)));
+            all.nth(run).map(|(index, _)| index)
+        };
+        let is_loop_there = frames.iter().any(|frame| self.eval.contains(&(*frame as usize)));
+        // An interpreter whose loop has another form is where its first frame is.
+        let found = if is_loop_there {
+            within(&self.eval)
+        } else {
+            frames.iter().position(|frame| self.object.contains(&(*frame as usize)))
+        };
+        found.unwrap_or(frames.len())
+    }
+
+    /// Calls `found` with what `pthread_self()` is in each thread that has run Python, until it returns false.
+    pub fn each_thread<P: Pieces>(&self, pieces: &mut P, found: &mut dyn FnMut(usize) -> bool) -> Option<()> {
+        let Layout { interpreters, next_interpreter, threads, next_thread, thread_id, .. } = self.layout;
+        let mut left = MOST_THREADS;
+        let mut interpreter = pieces.word(self.runtime.wrapping_add(interpreters))?;
+        while interpreter != 0 && left > 0 {
+            let mut thread = pieces.word(interpreter.wrapping_add(threads))?;
+            while thread != 0 && left > 0 {
+                left -= 1;
+                if !found(copied_word(pieces, thread.wrapping_add(thread_id))?) {
+                    return Some(());
+                }
+                thread = copied_word(pieces, thread.wrapping_add(next_thread))?;
+            }
+            left = left.saturating_sub(1);
+            interpreter = pieces.word(interpreter.wrapping_add(next_interpreter))?;
+        }
+        Some(())
+    }
+
+    /// Calls `found` with the frames of Python that a thread is in, by what `pthread_self()` is in it: the innermost first, at
+    /// most `most`, as long as it says so. None is left out before another. Of a function whose key `is_known`, the
+    /// texts may be left out.
+    pub fn each_frame<P: Pieces>(
+        &self,
+        pieces: &mut P,
+        thread: usize,
+        most: usize,
+        is_known: fn(u64) -> bool,
+        found: &mut dyn FnMut(&Frame) -> bool,
+    ) -> Option<()> {
+        Walk { interpreter: self, layout: &self.layout, thread, pieces, is_known }.go(most, found)
+    }
+}
+
+/// `major << 24 | minor << 16` and so on. 3.9 and 3.10 do not say which they are, but for what each was the first to have.
+fn version<M: Memory>(memory: M, own: impl Fn(&CStr) -> Option<Symbol>) -> Option<u32> {
+    if let Some((address, _)) = own(c"Py_Version") {
+        let mut bytes = [0; 4];
+        let is_read = memory.copy(address, &mut bytes) == 4;
+        return is_read.then(|| u32::from_le_bytes(bytes));
+    }
+    let has = |name| own(name).is_some();
+    match (has(c"PyIter_Send"), has(c"PyThreadState_GetFrame")) {
+        (true, _) => Some(0x030a_0000),
+        (_, true) => Some(0x0309_0000),
+        _ => None,
+    }
+}
+
+/// Memory of an interpreter, copied in pieces, and what may be kept between two walks.
+pub trait Pieces {
+    /// The bytes of a piece, as a place in [`Pieces::bytes`].
+    fn place(&mut self, address: usize, length: usize) -> Option<Range<usize>>;
+
+    /// What a place holds.
+    fn bytes(&self, place: Range<usize>) -> &[u8];
+
+    /// Copies what is no piece. Returns how many bytes could be read.
+    fn copy(&self, address: usize, place: &mut [u8]) -> usize;
+
+    /// The bytes at an address.
+    fn at(&mut self, address: usize, length: usize) -> Option<&[u8]> {
+        let place = self.place(address, length)?;
+        Some(self.bytes(place))
+    }
+
+    /// A word.
+    fn word(&mut self, address: usize) -> Option<usize> {
+        self.at(address, 8).map(|bytes| word(bytes, 0))
+    }
+
+    /// Begins anew, without guesses.
+    fn forget_all(&mut self) {}
+
+    /// Whether tables may be pieces.
+    fn has_room_for_tables(&self) -> bool {
+        true
+    }
+
+    /// The state that was kept for this thread, or another one; 0 where nothing was.
+    fn thread(&self) -> usize {
+        0
+    }
+
+    /// Keeps the state of this thread.
+    fn keep_thread(&self, _thread: usize) {}
+
+    /// The line that was kept by a hash of all that it depends on; `None` where nothing was.
+    fn kept_line(&self, _which: u64) -> Option<Option<u32>> {
+        None
+    }
+
+    /// Keeps a line.
+    fn keep_line(&self, _which: u64, _line: Option<u32>) {}
+
+    /// The key of a function that was kept.
+    fn kept_key(&self, _which: u64) -> Option<u64> {
+        None
+    }
+
+    /// Keeps the key of a function.
+    fn keep_key(&self, _which: u64, _key: u64) {}
+}
+
+struct Walk<'a, P> {
+    interpreter: &'a Interpreter,
+    layout: &'a Layout,
+    /// What `pthread_self()` is in the thread.
+    thread: usize,
+    pieces: &'a mut P,
+    is_known: fn(u64) -> bool,
+}
+
+impl<P: Pieces> Walk<'_, P> {
+    fn go(&mut self, most: usize, found: &mut dyn FnMut(&Frame) -> bool) -> Option<()> {
+        let mut frame = self.innermost()?;
+        let (mut left, mut run) = (most, 0);
+        let mut last_file = None;
+        for _ in 0..most * MOST_BETWEEN {
+            if frame == 0 || left == 0 {
+                break;
+            }
+            let layout = self.layout;
+            let head = self.pieces.place(frame, frame_size(layout))?;
+            let bytes = self.pieces.bytes(head);
+            let (previous, code) = (word(bytes, layout.previous), word(bytes, layout.code));
+            let at = match layout.standing {
+                Standing::Index(at, size) => (half(bytes, at) as usize).saturating_mul(size),
+                Standing::Address(at, _) => word(bytes, at),
+            };
+            let (is_none, is_last) = match layout.runs {
+                Runs::Single => (false, true),
+                Runs::Entry(at) => (false, bytes.get(at) != Some(&0)),
+                Runs::Behind(at, owner) => (bytes.get(at).is_none_or(|byte| *byte >= owner), false),
+            };
+            if layout.is_object && word(bytes, layout.kind) != self.interpreter.frame {
+                break;
+            }
+            // What was borrowed is marked in the lowest bits.
+            if !is_none && self.tell(code & !7, at, run, &mut last_file, found)? {
+                left -= 1;
+            }
+            run += usize::from(is_none && left < most || is_last);
+            frame = previous;
+        }
+        Some(())
+    }
+
+    /// The innermost frame of this thread. A thread that is in several interpreters has made the call in the one that was made
+    /// last, which is the first that has a frame.
+    fn innermost(&mut self) -> Option<usize> {
+        // Others may take states out of the list while we follow it.
+        const ATTEMPTS: usize = 3;
+        for _ in 0..ATTEMPTS {
+            if let Some(found) = self.look() {
+                return found;
+            }
+            self.pieces.forget_all();
+        }
+        None
+    }
+
+    /// `None` where the list leads to what cannot be read.
+    fn look(&mut self) -> Option<Option<usize>> {
+        let Layout { interpreters, next_interpreter, threads, next_thread, thread_id, .. } = *self.layout;
+        let mut left = MOST_THREADS;
+        let mut interpreter = self.pieces.word(self.interpreter.runtime.wrapping_add(interpreters))?;
+        if interpreter == 0 {
+            return Some(None);
+        }
+        // In the only interpreter, the state that was the thread's is so as long as it says so.
+        let known = self.pieces.thread();
+        if known != 0
+            && self.pieces.word(interpreter.wrapping_add(next_interpreter))? == 0
+            && let Some(frame) = self.frame_of(known).flatten()
+        {
+            return Some(Some(frame));
+        }
+        while interpreter != 0 && left > 0 {
+            let mut thread = self.pieces.word(interpreter.wrapping_add(threads))?;
+            while thread != 0 && left > 0 {
+                left -= 1;
+                // Not as pieces: of those, a thread's own frames need most.
+                let id = copied_word(self.pieces, thread.wrapping_add(thread_id))?;
+                if id == self.thread
+                    && let Some(frame) = self.frame_of(thread)?
+                {
+                    self.pieces.keep_thread(thread);
+                    return Some(Some(frame));
+                }
+                thread = copied_word(self.pieces, thread.wrapping_add(next_thread))?;
+            }
+            left = left.saturating_sub(1);
+            interpreter = self.pieces.word(interpreter.wrapping_add(next_interpreter))?;
+        }
+        Some(None)
+    }
+
+    /// The innermost frame of a state, where it is this thread's and has one.
+    fn frame_of(&mut self, thread: usize) -> Option<Option<usize>> {
+        let Layout { thread_id, innermost, .. } = *self.layout;
+        if self.pieces.word(thread.wrapping_add(thread_id))? != self.thread {
+            return Some(None);
+        }
+        let frame = match innermost {
+            Innermost::Of(at) => self.pieces.word(thread.wrapping_add(at))?,
+            Innermost::Through(at, further) => {
+                let place = self.pieces.word(thread.wrapping_add(at))?;
+                self.pieces.word(place.wrapping_add(further))?
+            }
+        };
+        Some((frame != 0).then_some(frame))
+    }
+
+    /// Tells of a frame of a code object. Says whether it is one of the program's: the interpreter has some of its own, in
+    /// no file. `None` where it is no code object at all or cannot be told, and where `found` wants no more.
+    fn tell(
+        &mut self,
+        code: usize,
+        at: usize,
+        run: usize,
+        last_file: &mut Option<(usize, Range<usize>, usize, u64)>,
+        found: &mut dyn FnMut(&Frame) -> bool,
+    ) -> Option<bool> {
+        let layout = self.layout;
+        let low = layout.kind;
+        let fields = [layout.file, layout.name, layout.table, layout.first_line].map(|at| at + 8);
+        let high = fields.into_iter().fold(layout.number.map_or(0, |at| at + 4), usize::max);
+        let bytes = self.pieces.at(code.wrapping_add(low), high.checked_sub(low)?)?;
+        let field = |at: usize| word(bytes, at - low);
+        let [kind, file, name, table] = [layout.kind, layout.file, layout.name, layout.table].map(field);
+        let first_line = half(bytes, layout.first_line - low);
+        let number = layout.number.map_or(0, |at| half(bytes, at - low));
+        let told = (number != 0).then(|| hash(u64::from(number), &code.to_le_bytes()));
+        if kind != self.interpreter.code {
+            return None;
+        }
+        if file == name && self.interpreter.object.contains(&code) {
+            return Some(false);
+        }
+        let words = [file, name, first_line as usize].map(usize::to_le_bytes);
+        let which = told.map(|told| hash(told, words.as_flattened()));
+        let known = which.and_then(|which| self.pieces.kept_key(which)).filter(|key| (self.is_known)(*key));
+        let (key, texts) = match known {
+            Some(key) => (key, None),
+            None => {
+                // Most frames are of the same file as the one before.
+                let file = match last_file {
+                    Some(last) if last.0 == file => last.clone(),
+                    _ => {
+                        let (place, size) = self.text(file, MOST_FILE, true)?;
+                        let key = hash(size as u64, self.pieces.bytes(place.clone()));
+                        last_file.insert((file, place, size, key)).clone()
+                    }
+                };
+                let (name, name_size) = self.text(name, MOST_NAME, false)?;
+                let seed = file.3 ^ u64::from(first_line) ^ (name_size as u64) << 32;
+                let key = hash(seed, self.pieces.bytes(name.clone()));
+                which.inspect(|which| self.pieces.keep_key(*which, key));
+                (key, Some(((file.1, file.2), (name, name_size))))
+            }
+        };
+        let at = match layout.standing {
+            Standing::Index(..) => at,
+            Standing::Address(_, start) => at.wrapping_sub(code.wrapping_add(start)),
+        };
+        let line = self.line(table, (key, told), first_line as i32, at).unwrap_or(0);
+        let text = |(place, size)| Text::new(self.pieces.bytes(place), size);
+        let is_wanted = found(&Frame {
+            texts: texts.map(|(file, name)| Texts { file: text(file), function: text(name) }),
+            first_line,
+            line,
+            key,
+            run,
+        });
+        is_wanted.then_some(true)
+    }
+
+    /// A text: where its characters are, and how many bytes each has. Of a long one the begin, or the end.
+    fn text(&mut self, text: usize, most: usize, is_end: bool) -> Option<(Range<usize>, usize)> {
+        const KIND: u32 = 7;
+        const COMPACT: u32 = 8;
+        const ASCII: u32 = 16;
+        let Layout { kind, length, state, state_shift, ascii, wide, .. } = *self.layout;
+        let bytes = self.pieces.at(text.wrapping_add(kind), state + 4 - kind)?;
+        let is_text = word(bytes, 0) == self.interpreter.text;
+        let (length, state) = (word(bytes, length - kind), half(bytes, state - kind) >> state_shift);
+        let size = (state & KIND) as usize;
+        if !is_text || state & COMPACT == 0 || !matches!(size, 1 | 2 | 4) {
+            return None;
+        }
+        let kept = length.min(most / size);
+        let from = if is_end { (length - kept).checked_mul(size)? } else { 0 };
+        let start = text.wrapping_add(if state & ASCII != 0 { ascii } else { wide }).wrapping_add(from);
+        let place = if kept == 0 { 0..0 } else { self.pieces.place(start, kept * size)? };
+        Some((place, size))
+    }
+
+    /// The line of an instruction. What was found is kept, for the same code, as `told` tells it from any other; where nothing
+    /// does, for the same function with the same table: another may come to lie in its place.
+    fn line(
+        &mut self,
+        table: usize,
+        (key, told): (u64, Option<u64>),
+        first_line: i32,
+        at: usize,
+    ) -> Option<u32> {
+        /// Tables of so many bytes come with the other pieces; longer ones would leave them no room.
+        const SHORT: usize = 1024;
+        /// The largest table that is read.
+        const MOST: usize = 1 << 18;
+        let mut which = hash(hash(key, &at.to_le_bytes()), &table.to_le_bytes());
+        if let Some(told) = told {
+            which = hash(which, &told.to_le_bytes());
+            if let Some(line) = self.pieces.kept_line(which) {
+                return line;
+            }
+        }
+        let Layout { kind, byte_count, bytes: start, form, .. } = *self.layout;
+        let head = self.pieces.at(table.wrapping_add(kind), byte_count + 8 - kind)?;
+        let size = word(head, byte_count - kind);
+        if word(head, 0) != self.interpreter.bytes || size > MOST {
+            return None;
+        }
+        if size == 0 {
+            return line_of(form, first_line, at, || None);
+        }
+        let start = table.wrapping_add(start);
+        if told.is_none() {
+            let is_short = size <= SHORT && self.pieces.has_room_for_tables();
+            let bytes = if is_short { self.pieces.at(start, size) } else { None };
+            which = match bytes {
+                Some(bytes) => hash(which, bytes),
+                None => hash_of(self.pieces, which, start, size)?,
+            };
+            if let Some(line) = self.pieces.kept_line(which) {
+                return line;
+            }
+        }
+        let line = line_in(self.pieces, start, size, |next| line_of(form, first_line, at, next));
+        self.pieces.keep_line(which, line);
+        line
+    }
+}
+
+/// A word that is no piece.
+fn copied_word(pieces: &impl Pieces, address: usize) -> Option<usize> {
+    let mut bytes = [0; 8];
+    (pieces.copy(address, &mut bytes) == bytes.len()).then(|| usize::from_le_bytes(bytes))
+}
+
+/// How much of a frame is read.
+fn frame_size(layout: &Layout) -> usize {
+    let standing = match layout.standing {
+        Standing::Index(at, _) => at + 4,
+        Standing::Address(at, _) => at + 8,
+    };
+    let runs = match layout.runs {
+        Runs::Single => 0,
+        Runs::Entry(at) | Runs::Behind(at, _) => at + 1,
+    };
+    standing.max(runs).max(layout.previous + 8).max(layout.code + 8)
+}
+
+/// The bytes of a table that are copied at once.
+const PIECE: usize = 4096;
+
+/// A hash of a whole table; `None` where it cannot be read.
+fn hash_of(pieces: &impl Pieces, before: u64, start: usize, size: usize) -> Option<u64> {
+    let mut copy = [0; PIECE];
+    (0..size).step_by(PIECE).try_fold(before, |hashed, from| {
+        let piece = &mut copy[..PIECE.min(size - from)];
+        let is_whole = pieces.copy(start.wrapping_add(from), piece) == piece.len();
+        is_whole.then(|| hash(hashed, piece))
+    })
+}
+
+/// Gives the bytes of a table one by one, as far as they can be read.
+#[cold]
+#[inline(never)]
+fn line_in(
+    pieces: &impl Pieces,
+    start: usize,
+    size: usize,
+    find: impl FnOnce(&mut dyn FnMut() -> Option<u8>) -> Option<u32>,
+) -> Option<u32> {
+    let (mut copy, mut had, mut at) = ([0; PIECE], 0, 0);
+    find(&mut || {
+        if at % PIECE == 0 {
+            let piece = &mut copy[..PIECE.min(size.saturating_sub(at))];
+            had = pieces.copy(start.wrapping_add(at), piece);
+        }
+        let byte = *copy[..had].get(at % PIECE)?;
+        at += 1;
+        Some(byte)
+    })
+}
+
+/// A hash of bytes that goes on from another one.
+fn hash(before: u64, bytes: &[u8]) -> u64 {
+    const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
+    let mix = |hash: u64, word: u64| {
+        let product = u128::from(hash ^ word) * u128::from(ODD);
+        (product as u64 ^ (product >> 64) as u64).rotate_left(23)
+    };
+    // Four at a time, which do not wait for one another.
+    let (blocks, bytes_left) = bytes.as_chunks::<32>();
+    let begin = mix(before, ODD ^ bytes.len() as u64);
+    let mut lanes = [begin, begin.rotate_left(16), begin.rotate_left(32), begin.rotate_left(48)];
+    for block in blocks {
+        for (lane, word) in lanes.iter_mut().zip(block.as_chunks().0) {
+            *lane = mix(*lane, u64::from_le_bytes(*word));
+        }
+    }
+    let joined = if blocks.is_empty() { begin } else { lanes.into_iter().fold(begin, mix) };
+    let (words, rest) = bytes_left.as_chunks();
+    let hash = words.iter().fold(joined, |hash, word| mix(hash, u64::from_le_bytes(*word)));
+    let last = rest.iter().fold(0, |word, byte| word << 8 | u64::from(*byte));
+    mix(mix(hash, last), ODD)
+}
+
+/// A word in a copy; 0 where that is shorter.
+fn word(bytes: &[u8], at: usize) -> usize {
+    let word = bytes.get(at..).and_then(|bytes| bytes.first_chunk());
+    word.map_or(0, |word| usize::from_le_bytes(*word))
+}
+
+/// Half a word.
+fn half(bytes: &[u8], at: usize) -> u32 {
+    let half = bytes.get(at..).and_then(|bytes| bytes.first_chunk());
+    half.map_or(0, |half| u32::from_le_bytes(*half))
+}

@@ -1,0 +1,113 @@
+//! What `cupeer run --on-hang` prints, and keeps for the report.
+
+use super::{Waits, line, recorded, schema, waits_c};
+use crate::support::{cupeer, names, refused, stdout, temp_dir, wait_for, with};
+use serde_json::Value;
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+/// The files that were kept of hangs, in their order.
+pub fn kept(record: &Path) -> Vec<PathBuf> {
+    let all = if record.exists() { names(record) } else { Vec::new() };
+    all.into_iter().filter(|name| name.starts_with("hang-")).map(|name| record.join(name)).collect()
+}
+
+/// The last of so many, when it is whole.
+fn last(record: &Path, count: usize) -> Value {
+    let mut document = Value::Null;
+    wait_for("what is kept of a hang", || {
+        let files = kept(record);
+        let text =
+            files.last().filter(|_| files.len() >= count).and_then(|path| fs::read_to_string(path).ok());
+        document = text.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default();
+        document != Value::Null
+    });
+    document
+}
+
+#[test]
+fn a_hang_is_printed_kept_and_reported() {
+    let folder = temp_dir();
+    let mut command = recorded(folder.path(), &["--on-hang", "300ms"], "recv");
+    command.stderr(Stdio::piped());
+    let mut waits = Waits::start(command, 2);
+    let record = folder.path().join("r");
+    let at = format!("rank 1 waits in recv at {}", line("recv"));
+    // On a slow machine, there may be one before both ranks wait.
+    let mut count = 1;
+    let document = loop {
+        let document = last(&record, count);
+        let answer = document["answer"].as_str().unwrap();
+        if answer.starts_with(&at) && answer.ends_with(" and nobody opened it") {
+            break document;
+        }
+        count += 1;
+    };
+    assert_eq!(schema(&document), Vec::<String>::new());
+    assert!(document["without_progress_ns"].as_u64().unwrap() >= 300_000_000);
+    let answer = document["answer"].as_str().unwrap().to_owned();
+    assert!(answer.contains("; its peer is rank 0; rank 0 exported ipc:"), "{answer}");
+    let mut stderr = BufReader::new(waits.child.stderr.take().unwrap());
+    let mut printed = String::new();
+    let first = format!("cupeer: {answer}\nNo process of the job made progress for ");
+    while !printed
+        .split_once(&first)
+        .is_some_and(|(_, rest)| rest.contains("cupeer: all stacks are kept in "))
+    {
+        assert_ne!(stderr.read_line(&mut printed).unwrap(), 0, "{printed}");
+    }
+    waits.end();
+
+    let report = |words: &[&str]| stdout(with(&["report", "r"]).args(words).current_dir(folder.path()));
+    let text = report(&[]);
+    assert!(text.contains("\nHUNG       at ") && text.contains("stacks in"), "{text}");
+    let report: Value = serde_json::from_str(&report(&["--format", "json"])).unwrap();
+    let hang = report["record"]["hangs"].as_array().unwrap().last().unwrap().clone();
+    assert_eq!(hang["answer"], answer);
+    assert!(kept(&record).iter().any(|path| path.ends_with(hang["file"].as_str().unwrap())));
+}
+
+#[test]
+fn each_hang_is_told_once() {
+    let folder = temp_dir();
+    let mut command = cupeer();
+    command.args(["run", "--on-hang", "1s", "-o", "r", "--sim", "--"]).arg(waits_c()).arg("steps");
+    let mut waits = Waits::start(
+        {
+            command.current_dir(folder.path()).stderr(Stdio::piped());
+            command
+        },
+        1,
+    );
+    let record = folder.path().join("r");
+    let hang = |count: usize| {
+        let document = last(&record, count);
+        assert!(document["answer"].as_str().unwrap().contains("waits in read at waits.c:"), "{document:#}");
+    };
+    hang(1);
+    for number in 2..5 {
+        waits.stdin.as_mut().unwrap().write_all(b"x").unwrap();
+        waits.ready();
+        hang(number);
+    }
+    // Whatever the program did before each time it waited: none was told twice.
+    waits.end();
+    let mut stderr = String::new();
+    waits.child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
+    assert_eq!(
+        (kept(&record).len(), stderr.matches("No process of the job made progress").count()),
+        (4, 4),
+        "{stderr}"
+    );
+    // No process has called the driver, and the report has them all the same.
+    let text = stdout(with(&["report", "r"]).current_dir(folder.path()));
+    assert_eq!(text.matches("\nHUNG ").count(), 4, "{text}");
+}
+
+#[test]
+fn a_time_is_asked_for_with_its_unit() {
+    let sentence = "invalid value '60' for '--on-hang <TIME>': a time is a number with ms, s, m or h, at least 100ms, such as 60s; see --help";
+    refused(&["run", "--on-hang", "60", "--", "true"], sentence);
+}
