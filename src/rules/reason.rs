@@ -90,7 +90,8 @@ reasons! {
     VmmUnreachableDevice { from: Device, to: Option<Device> },
     VmmSomeUnreachable { count: u64 } of VmmUnreachableDevice,
     VmmFabricWithoutChannel { is_known: bool },
-    VmmDescriptor { fd: i32, is_open: Option<bool>, owner: Option<Process>, ptrace: Option<Ptrace> },
+    VmmDescriptor { name: &'static str, fd: i32, is_open: Option<bool>, owner: Option<Process>, ptrace: Option<Ptrace> },
+    VmmDescriptorKind { fd: i32, is_pool: bool, owner: Option<Process> } of VmmDescriptor,
     VmmGranularity { name: &'a str, value: u64, granularity: u64 },
     VmmPartialMapping { offset: u64, size: u64, whole: Option<u64> },
     VmmMappedTwice { start: u64, size: u64, mapped: u64, bytes: u64 },
@@ -550,8 +551,17 @@ impl Display for Reason<'_> {
             Reason::VmmFabricWithoutChannel { is_known: false } => f.write_str(
                 "requestedHandleTypes has FABRIC, which fails this way if the process can read no /dev/nvidia-caps-imex-channels/channel*",
             ),
-            Reason::VmmDescriptor { fd, ptrace, .. } if fd < 0 => {
-                write!(f, "osHandle is {fd}, which is not a file descriptor; the call that should have returned one failed")?;
+            Reason::VmmDescriptorKind { fd, is_pool, owner } => {
+                let (kind, function) = match is_pool {
+                    true => ("a pool", "cuMemPoolImportFromShareableHandle"),
+                    false => ("memory of cuMemCreate", "cuMemImportFromShareableHandle"),
+                };
+                write!(f, "file descriptor {fd} is {kind}")?;
+                owner.map_or(Ok(()), |owner| write!(f, " that {owner} exported"))?;
+                write!(f, "; {function} imports it")
+            }
+            Reason::VmmDescriptor { name, fd, ptrace, .. } if fd < 0 => {
+                write!(f, "{name} is {fd}, which is not a file descriptor; the call that should have returned one failed")?;
                 match ptrace {
                     Some(Ptrace { scope: 1.., is_capable: false, .. }) => write!(
                         f,
@@ -561,11 +571,11 @@ impl Display for Reason<'_> {
                     _ => Ok(()),
                 }
             }
-            Reason::VmmDescriptor { fd, is_open, owner, .. } => {
+            Reason::VmmDescriptor { name, fd, is_open, owner, .. } => {
                 match is_open {
-                    Some(false) => write!(f, "osHandle is {fd}, and this process has no file descriptor {fd}")?,
+                    Some(false) => write!(f, "{name} is {fd}, and this process has no file descriptor {fd}")?,
                     Some(true) => write!(f, "file descriptor {fd} of this process is not exported memory")?,
-                    None => write!(f, "osHandle is {fd}, which is not a file descriptor of exported memory in this process")?,
+                    None => write!(f, "{name} is {fd}, which is not a file descriptor of exported memory in this process")?,
                 }
                 owner.map_or(Ok(()), |owner| {
                     write!(f, "; {owner} exported memory as its file descriptor {fd}, a number that means nothing in another process")

@@ -103,6 +103,21 @@ fn a_number_in_place_of_a_descriptor_is_traced_to_its_exporter() {
             .starts_with(&format!("osHandle is {number}, which is not a file descriptor of exported memory"))
     );
     assert_eq!((sure.as_str(), guessed.as_str()), ("certain", "inferred"));
+    let [(now, sure), _] = said("vmm-descriptor/pool");
+    assert!(
+        now.starts_with("handle is ") && now.contains(", and this process has no file descriptor "),
+        "{now}"
+    );
+    assert!(now.contains("exported memory as its file descriptor ") && sure == "certain", "{now}");
+    let [(now, sure), (later, guessed)] = said("vmm-descriptor/kind");
+    assert!(now.contains(" is a pool that process ") && sure == "certain", "{now}");
+    assert!(now.ends_with(" exported; cuMemPoolImportFromShareableHandle imports it"), "{now}");
+    assert!(later.ends_with(" is a pool; cuMemPoolImportFromShareableHandle imports it"), "{later}");
+    assert_eq!(guessed, "inferred");
+    let [(now, sure), _] = said("vmm-descriptor/other-kind");
+    assert!(now.contains(" is memory of cuMemCreate that process ") && sure == "certain", "{now}");
+    let [(now, sure), _] = said("vmm-descriptor/taken");
+    assert!(now.contains(" of this process is not exported memory; process ") && sure == "inferred", "{now}");
     assert!(
         said("vmm-descriptor/refused")[0]
             .0

@@ -357,10 +357,10 @@ impl World for Call<'_> {
     fn is_descriptor(&self, fd: i32) -> Option<bool> {
         Some(space::is_descriptor(fd))
     }
-    fn exporter_of_descriptor(&self, fd: i32) -> Option<(Process, Entry)> {
+    fn exporter_of_descriptor(&self, object: Object, fd: i32) -> Option<(Process, Entry)> {
         let mut found: Option<Entry> = None;
         live::each(|place| {
-            if place.kind() == kind::exported(Object::Allocation)
+            if place.kind() == kind::exported(object)
                 && let Some(entry) = place.read()
                 && entry.head == descriptor_head(fd)
                 && !is_own(&entry)

@@ -347,7 +347,8 @@ fn freed<'a>(context: &Context<'a>) -> Freed<'a> {
 }
 
 /// Rules that say of a handle that nobody has exported it, as far as is known.
-const NOT_EXPORTED: [Rule; 3] = [Rule::IpcUnknownHandle, Rule::IpcDamagedHandle, Rule::IpcEqualPids];
+const NOT_EXPORTED: [Rule; 4] =
+    [Rule::IpcUnknownHandle, Rule::IpcDamagedHandle, Rule::IpcEqualPids, Rule::VmmDescriptor];
 
 /// What was found, and what it is about.
 type Decided<'a> = (Sentence, Vec<Thing<'a>>);

@@ -4,6 +4,8 @@ use super::{Judge, Mapping, Verdict, World};
 use crate::Confidence;
 use crate::reason::Reason;
 use cupeer_spec::abi::{CUmemAllocationHandleType, CUmemLocation};
+use cupeer_spec::effect::{Object, Shared};
+use cupeer_spec::record::slot::finding::role;
 use cupeer_spec::results::Result;
 use cupeer_spec::value::Shareable;
 
@@ -169,24 +171,39 @@ impl<W: World> Judge<'_, W> {
     }
 
     pub(super) fn vmm_descriptor(&mut self) -> Verdict {
-        let Some((index, _)) = self.call.function.spec().argument("osHandle") else {
+        let Some((Shared { object, handle, .. }, number, _)) = self.call.handle() else {
             return Verdict::Unknown;
         };
-        let (Some((_, number, _)), Some(fd)) = (self.call.handle(), self::number(self.call.bytes(index), 16))
-        else {
-            return Verdict::Unknown;
-        };
-        // What has a number was exported in this job, and is what the driver wants.
-        if self.call.argument("shHandleType") != Some(Shareable::DESCRIPTOR as u64) || number != 0 {
+        let (name, is_pool) = (self.call.name(handle), object == Object::Pool);
+        let types = self.call.argument(if is_pool { "handleType" } else { "shHandleType" });
+        let Some(fd) = self::number(self.call.bytes(handle), 16) else { return Verdict::Unknown };
+        if types != Some(Shareable::DESCRIPTOR as u64) {
             return Verdict::Held;
+        }
+        // What has a number was exported in this job; the driver wants one of this kind.
+        if number != 0 {
+            let other = if is_pool { Object::Allocation } else { Object::Pool };
+            if let Some(export) = self.world.export(other, number) {
+                let reason = Reason::VmmDescriptorKind { fd, is_pool: !is_pool, owner: Some(export.owner) };
+                return self.broken(reason, Confidence::Certain, name, &[(role::EXPORT, export.object)]);
+            }
+            if !self.call.is(Result::NOT_SUPPORTED) || self.world.export(object, number).is_some() {
+                return Verdict::Held;
+            }
+        }
+        // The driver returns this for one kind in place of the other.
+        if self.call.is(Result::NOT_SUPPORTED) {
+            let reason = Reason::VmmDescriptorKind { fd, is_pool: !is_pool, owner: None };
+            return self.broken(reason, Confidence::Inferred, name, &[]);
         }
         let ptrace = if fd < 0 { self.world.ptrace() } else { None };
         let is_open = if fd < 0 { Some(false) } else { self.world.is_descriptor(fd) };
-        let owner = if fd < 0 { None } else { self.world.exporter_of_descriptor(fd) };
+        let owner = if fd < 0 { None } else { self.world.exporter_of_descriptor(object, fd) };
         let confidence = if is_open == Some(false) { Confidence::Certain } else { Confidence::Inferred };
-        let reason = Reason::VmmDescriptor { fd, is_open, owner: owner.map(|(owner, _)| owner), ptrace };
-        let object = owner.map(|(_, object)| (cupeer_spec::record::slot::finding::role::EXPORT, object));
-        self.broken(reason, confidence, "osHandle", object.as_slice())
+        let reason =
+            Reason::VmmDescriptor { name, fd, is_open, owner: owner.map(|(owner, _)| owner), ptrace };
+        let object = owner.map(|(_, object)| (role::EXPORT, object));
+        self.broken(reason, confidence, name, object.as_slice())
     }
 
     pub(super) fn vmm_granularity(&mut self) -> Verdict {

@@ -184,7 +184,7 @@ pub trait World {
         None
     }
     /// Another process of the job that exported memory as a descriptor of this number.
-    fn exporter_of_descriptor(&self, _fd: i32) -> Option<(Process, Self::Object)> {
+    fn exporter_of_descriptor(&self, _object: Object, _fd: i32) -> Option<(Process, Self::Object)> {
         None
     }
     /// Who may take a descriptor from another process.

@@ -37,12 +37,12 @@ rule VmmFabricWithoutChannel "vmm-fabric-without-channel" {
 }
 rule VmmDescriptor "vmm-descriptor" {
     says: "A descriptor of exported memory must reach the importer as a descriptor, by SCM_RIGHTS or pidfd_getfd, and be open when it is imported.",
-    functions: [cuMemImportFromShareableHandle], results: [UNKNOWN, INVALID_VALUE],
+    functions: [cuMemImportFromShareableHandle, cuMemPoolImportFromShareableHandle], results: [UNKNOWN, NOT_SUPPORTED, INVALID_VALUE],
     severity: Error, scope: Processes,
-    rests_on: Observed("cuMemImportFromShareableHandle of a number that is not a descriptor of exported memory in the calling process returns CUDA_ERROR_UNKNOWN."),
-    costs: "The import fails with CUDA_ERROR_UNKNOWN, which the documentation does not list. If the number is the descriptor of a different shared allocation, that allocation is imported.",
-    cause: "osHandle is not an open descriptor of exported memory",
-    ruled_out: "osHandle is a descriptor that was exported in this job",
+    rests_on: Observed("cuMemImportFromShareableHandle and cuMemPoolImportFromShareableHandle of a number that is not a descriptor of exported memory in the calling process return CUDA_ERROR_UNKNOWN. If the number is the descriptor of a pool in place of memory, or of memory in place of a pool, they return CUDA_ERROR_NOT_SUPPORTED."),
+    costs: "The import fails with CUDA_ERROR_UNKNOWN or CUDA_ERROR_NOT_SUPPORTED, which the documentation does not list. If the number is the descriptor of a different shared allocation, that allocation is imported.",
+    cause: "the number is not an open descriptor of exported memory, or it is the descriptor of another kind of memory",
+    ruled_out: "the number is a descriptor that was exported in this job as memory of this kind",
     hint: "Send the descriptor itself over a Unix socket (sendmsg with SCM_RIGHTS), or take it with pidfd_getfd, which needs the right to trace the exporter (CAP_SYS_PTRACE in containers, prctl(PR_SET_PTRACER) under ptrace_scope 1). The number of a descriptor means nothing in another process. Check the returned descriptor, and close it only after the import.",
     seen: "pytorch#165685, pytorch#179220, UCX#11978, flashinfer#4089",
 }

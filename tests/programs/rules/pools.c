@@ -283,7 +283,79 @@ static void destroyed_while_open(void) {
     ended(link);
 }
 
-SCENES({"pool-handle-type", handle_type}, {"pool-handle-type/default", default_pool},
+/* Imports a pool by what it was sent: in the wrong program only a number. */
+static void import_number(struct link parent) {
+    Pool pool;
+    start(0);
+    int number, fd = receive_descriptor();
+    get(parent, &number, sizeof number);
+    if (CALL(cuMemPoolImportFromShareableHandle, (&pool, as_pointer(bad ? number : fd), DESCRIPTOR, 0)) == 0)
+        OK(cuMemPoolDestroy(pool));
+    close(fd);
+}
+/* Descriptors up to 63 are taken in the exporter, so that its export has a number that the importer has not. */
+static void pool_by_number(void) {
+    struct link link;
+    int taken[64], count = 0;
+    employ_with_socket(&link, import_number);
+    start(0);
+    do CHECK((taken[count] = dup(ours)) >= 0);
+    while (taken[count++] < 63);
+    Pool pool = create(DESCRIPTOR);
+    int fd = exported(pool);
+    send_descriptor(fd);
+    put(link, &fd, sizeof fd);
+    ended(link);
+    close(fd);
+    while (count > 0) close(taken[--count]);
+    OK(cuMemPoolDestroy(pool));
+}
+
+/* Imports a pool and memory by what it was sent: in the wrong program one as the other. */
+static int pool_comes_first;
+static void import_kinds(struct link parent) {
+    (void)parent;
+    Allocation allocation;
+    Pool pool;
+    start(0);
+    int of_pool = receive_descriptor(), of_memory = receive_descriptor();
+    if (pool_comes_first) {
+        int fd = bad ? of_memory : of_pool;
+        if (CALL(cuMemPoolImportFromShareableHandle, (&pool, as_pointer(fd), DESCRIPTOR, 0)) == 0)
+            OK(cuMemPoolDestroy(pool));
+    } else {
+        int fd = bad ? of_pool : of_memory;
+        if (CALL(cuMemImportFromShareableHandle, (&allocation, as_pointer(fd), DESCRIPTOR)) == 0)
+            OK(cuMemRelease(allocation));
+    }
+    close(of_pool);
+    close(of_memory);
+}
+static void kinds(int pool_first) {
+    struct link link;
+    pool_comes_first = pool_first;
+    employ_with_socket(&link, import_kinds);
+    start(0);
+    Pool pool = create(DESCRIPTOR);
+    Properties wanted = {.type = 1, .handle_types = DESCRIPTOR, .location = {1, 0}};
+    Allocation allocation;
+    OK(cuMemCreate(&allocation, 2 << 20, &wanted, 0));
+    int of_pool = exported(pool), of_memory;
+    OK(cuMemExportToShareableHandle(&of_memory, allocation, DESCRIPTOR, 0));
+    send_descriptor(of_pool);
+    send_descriptor(of_memory);
+    ended(link);
+    close(of_pool);
+    close(of_memory);
+    OK(cuMemRelease(allocation));
+    OK(cuMemPoolDestroy(pool));
+}
+static void pool_as_memory(void) { kinds(0); }
+static void memory_as_pool(void) { kinds(1); }
+
+SCENES({"vmm-descriptor/pool", pool_by_number}, {"vmm-descriptor/kind", pool_as_memory},
+       {"vmm-descriptor/other-kind", memory_as_pool},
+       {"pool-handle-type", handle_type}, {"pool-handle-type/default", default_pool},
        {"pool-handle-type/destroyed", destroyed}, {"pool-handle-type/imported", reexport},
        {"pool-pointer", not_exported}, {"pool-pointer/legacy", no_pool}, {"pool-wrong-pool", wrong_pool},
        {"pool-wrong-pool/own", own_pool}, {"pool-import-in-use", import_in_use}, {"pool-freed-while-open", freed},

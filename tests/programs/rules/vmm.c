@@ -94,6 +94,9 @@ static void fabric(void) {
     if (CALL(cuMemCreate, (&allocation, SIZE, &wanted, 0)) == 0) OK(cuMemRelease(allocation));
 }
 
+/* Whether the importer has a file of its own under the number that it was sent. */
+static int is_taken;
+
 /* Imports what it was sent: in the wrong program only a number. In the right one the owner has released the memory by
  * then, and it is imported twice, with two contexts. */
 static void import_number(struct link parent) {
@@ -102,7 +105,9 @@ static void import_number(struct link parent) {
     int number, fd = receive_descriptor();
     get(parent, &number, sizeof number);
     wait_for(parent);
+    if (is_taken) CHECK(dup2(STDERR_FILENO, number) == number);
     CALL(cuMemImportFromShareableHandle, (&allocation, as_pointer(bad ? number : fd), DESCRIPTOR));
+    if (is_taken) close(number);
     if (!bad) {
         CUdeviceptr at = map(allocation);
         OK(cuCtxSetCurrent(retain(1)));
@@ -135,6 +140,11 @@ static void descriptor(void) {
     tell(link);
     ended(link);
     while (count > 0) close(taken[--count]);
+}
+
+static void taken_by_a_file(void) {
+    is_taken = 1;
+    descriptor();
 }
 
 static void closed(void) {
@@ -370,7 +380,7 @@ SCENES({"ranks-wait-for-descriptor", ranks_wait}, {"fd-leak", leak}, {"fd-leak/i
        {"vmm-unreachable-device", unreachable}, {"vmm-unreachable-device/imported", unreachable_imported},
        {"vmm-unreachable-device/several", unreachable_several},
        {"vmm-unreachable-device/none", no_such_device}, {"vmm-fabric-without-channel", fabric},
-       {"vmm-descriptor", descriptor}, {"vmm-descriptor/closed", closed}, {"vmm-descriptor/refused", refused},
+       {"vmm-descriptor", descriptor}, {"vmm-descriptor/taken", taken_by_a_file}, {"vmm-descriptor/closed", closed}, {"vmm-descriptor/refused", refused},
        {"vmm-granularity", granularity}, {"vmm-granularity/reserve", granularity_reserve},
        {"vmm-granularity/map", granularity_map}, {"vmm-partial-mapping", part},
        {"vmm-partial-mapping/offset", part_offset}, {"vmm-partial-mapping/imported", part_imported},
