@@ -43,5 +43,8 @@ mod vmm;
 // What findings say.
 mod wordings;
 
+// What one run says, which must agree with itself.
+mod contradictions;
+
 // What is expected: answers to probes, and libraries that close late.
 mod expected;

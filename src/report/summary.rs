@@ -5,7 +5,9 @@ pub mod faults;
 mod found;
 
 use super::filter::Filter;
-use super::model::{ExitKind, Finding, Function, Open, Pending, Proc, Process, Report, State};
+use super::model::{
+    Codes, ExitKind, FailureGroup, Finding, Function, Open, Pending, Proc, Process, Report, State,
+};
 use super::moments::number;
 use super::suppress::Suppressions;
 use super::symbols::Symbols;
@@ -220,14 +222,21 @@ fn own(directory: &Path, shown: &str, is_of_it: impl Fn(&cupeer_record::Process)
 /// How many processes, calls and failures there are.
 fn counts(report: &Report) -> String {
     let calls: u64 = report.functions.iter().map(|function| function.calls).sum();
-    let failed: u64 = report.functions.iter().map(|function| function.wrong()).sum();
+    let count = |expected: bool| {
+        let groups = report.failure_groups.iter().filter(|group| group.is_expected() == expected);
+        groups.map(|group| group.count).fold(0, u64::saturating_add)
+    };
+    let (failed, more) = match (count(false), count(true)) {
+        (failed, 0) => (failed, String::new()),
+        (failed, expected) => (failed, format!(", {}", counted(expected, "expected failure"))),
+    };
     // One that became another program has an entry for each.
     let is_one = |process: &&Process| process.exit.kind != ExitKind::Executed;
     let processes = counted(report.processes.iter().filter(is_one).count() as u64, "process");
     let (last, calls) = (report.record.last(), counted(calls, "call"));
     let quiet = quiet_ones(report.record.quiet_processes(), report.processes.len())
         .map_or(String::new(), |quiet| format!("; {quiet}"));
-    format!("{processes}, {last}{calls}, {} failed{quiet}", number(failed))
+    format!("{processes}, {last}{calls}, {} failed{more}{quiet}", number(failed))
 }
 
 fn about(report: &Report, shown: &str, symbols: &mut Symbols) -> Vec<Line> {
@@ -303,18 +312,27 @@ fn suppressed(report: &Report) -> Vec<String> {
     suppressed::lines(report.findings.iter()).iter().map(|line| format!("  {line}")).collect()
 }
 
-/// The functions that failed, a line each.
+/// The functions that failed, a line each, without failures that are expected.
 fn failing(report: &Report) -> Vec<String> {
     let mut lines = Vec::new();
-    let failing: Vec<_> = report.functions.iter().filter(|function| function.wrong() > 0).collect();
-    for function in failing.iter().take(MOST_LINES) {
+    let of = |function: &Function| {
+        let mut wrong = Codes::new();
+        let is_one = |group: &&FailureGroup| group.function == function.function && !group.is_expected();
+        for group in report.failure_groups.iter().filter(is_one) {
+            *wrong.entry(group.result.clone()).or_insert(0) += group.count;
+        }
+        wrong
+    };
+    let failing = report.functions.iter().map(|function| (function, of(function)));
+    let failing: Vec<(&Function, Codes)> = failing.filter(|(_, wrong)| !wrong.is_empty()).collect();
+    for (function, wrong) in failing.iter().take(MOST_LINES) {
         let calls = counted(function.calls, "call");
         let injected = match injected(report, function) {
             0 => String::new(),
-            all if all == function.wrong() => ", all injected".into(),
+            all if all == wrong.values().sum::<u64>() => ", all injected".into(),
             some => format!(", {} of them injected", number(some)),
         };
-        lines.push(format!("  {}, {calls}: {}{injected}", function.function, codes(&function.wrong)));
+        lines.push(format!("  {}, {calls}: {}{injected}", function.function, codes(wrong)));
     }
     more(&mut lines, failing.len(), "function", "that failed");
     lines
@@ -494,7 +512,7 @@ mod tests {
         let failed: Vec<&str> =
             lines.iter().filter(|line| line.contains(" call")).map(|line| line.trim()).collect();
         let wanted = [
-            "1 process, 5 calls, 2 failed; 'cupeer report DIR' shows them",
+            "1 process, 5 calls, 2 failed, 3 expected failures; 'cupeer report DIR' shows them",
             "cuIpcCloseMemHandle, 2 calls: 1 INVALID_VALUE",
             "cuIpcGetMemHandle, 1 call: 1 DEINITIALIZED",
         ];

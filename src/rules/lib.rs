@@ -130,6 +130,8 @@ pub struct RuleSpec {
     pub scope: Scope,
     /// What it rests on.
     pub basis: Basis,
+    /// What it rests on instead at functions of which something else is written, or that return something else.
+    pub bases: &'static [(FnId, Basis)],
     /// What breaking it costs the program; left out where that is only that the call fails with its one result.
     pub costs: &'static str,
     /// The rule as the cause of a failure.
@@ -165,13 +167,8 @@ impl RuleSpec {
 
     /// What it rests on at one of its functions.
     pub fn basis_at(&self, function: Option<FnId>) -> Basis {
-        match (self.id, function) {
-            // The documentation says it of each in its own words.
-            (Rule::PeerSameDevice, Some(FnId::cuCtxEnablePeerAccess | FnId::cuCtxDisablePeerAccess)) => {
-                Rule::PeerContextInvalid.spec().basis
-            }
-            _ => self.basis,
-        }
+        let own = self.bases.iter().find(|(known, _)| Some(*known) == function);
+        own.map_or(self.basis, |(_, basis)| *basis)
     }
 
     /// Whether a call that nobody saw could have kept it from being broken: what decides it is not in the call, and not an
@@ -231,6 +228,7 @@ macro_rules! declare {
             $(only_shows: [$($shows:ident),* $(,)?],)?
             severity: $severity:ident, scope: $scope:ident,
             rests_on: $basis:ident($($basis_text:literal),+ $(,)?),
+            $(rests_on_at: [$($at:ident: $basis_at:ident($($basis_at_text:literal),+ $(,)?)),+ $(,)?],)?
             $(costs: $costs:literal,)?
             $(cause: $cause:literal,
             ruled_out: $ruled_out:literal,)?
@@ -258,6 +256,7 @@ macro_rules! declare {
             severity: Severity::$severity,
             scope: Scope::$scope,
             basis: Basis::$basis($($basis_text),+),
+            bases: &[$($((FnId::$at, Basis::$basis_at($($basis_at_text),+))),+)?],
             costs: declare!(@costs [$($($result)*)?] $($costs)?),
             cause: concat!($($cause)?),
             ruled_out: concat!($($ruled_out)?),

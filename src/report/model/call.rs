@@ -217,6 +217,11 @@ impl FailureGroup {
         (self.usual, Reverse(self.count), self.first_ns)
     }
 
+    /// Returns true if programs fail this way when all is well, and no fault plan is the reason.
+    pub fn is_expected(&self) -> bool {
+        self.usual && !self.is_on_purpose()
+    }
+
     /// Returns true if the calls failed because of a fault plan.
     pub fn is_on_purpose(&self) -> bool {
         self.injected || self.follows_fault

@@ -184,7 +184,7 @@ impl<'a> View<'a> {
         } else if groups.iter().all(FailureGroup::is_on_purpose) {
             text += ", none failed except because of a fault plan";
         }
-        let expected = groups.iter().filter(|group| group.usual && !group.is_on_purpose());
+        let expected = groups.iter().filter(|group| group.is_expected());
         let expected: u64 = expected.map(|group| group.count).sum();
         if expected > 0 {
             text += &format!(", {}", counted(expected, "expected failure"));

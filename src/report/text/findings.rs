@@ -8,6 +8,7 @@ use super::calls::in_runtime;
 use super::names::{clean, counted, in_words};
 use crate::style::Mark;
 use cupeer_rules::{Basis, Rule};
+use cupeer_spec::function::FnId;
 
 /// Whether a finding is listed under what is wrong: it is more than a note, or says why a call failed.
 pub fn is_told(finding: &Finding) -> bool {
@@ -57,8 +58,8 @@ impl View<'_> {
         text += &self.item("  ", &self.call(finding));
         let quote = finding.sentence.zip(finding.source).filter(|_| !is_explanation(rule));
         if let Some((sentence, source)) = quote {
-            let is_documented =
-                matches!(Rule::of(rule).map(|rule| rule.spec().basis_at(None)), Some(Basis::Documented(..)));
+            let basis = Rule::of(rule).map(|rule| rule.spec().basis_at(function(&finding.function)));
+            let is_documented = matches!(basis, Some(Basis::Documented(..)));
             let of = if is_documented { "documentation of " } else { "" };
             text += &self.item("  ", &format!("{of}{source}: \"{sentence}\""));
         }
@@ -142,4 +143,8 @@ pub fn times(count: u64) -> String {
 fn sentence(text: &str) -> String {
     let ends = text.ends_with(['.', '!', '?']);
     if ends { text.to_owned() } else { format!("{text}.") }
+}
+
+fn function(name: &str) -> Option<FnId> {
+    FnId::all().find(|id| id.spec().name == name)
 }

@@ -227,7 +227,7 @@ impl<'a> View<'a> {
             ),
             (
                 State::Unknown,
-                &[Rule::IpcUnknownHandle, Rule::IpcHandleKind, Rule::IpcFlags],
+                &[Rule::IpcUnknownHandle, Rule::IpcDamagedHandle, Rule::IpcHandleKind, Rule::IpcFlags],
                 "could not be opened, and nobody here exported it",
                 "could not be opened, and nobody here exported them",
             ),

@@ -19,6 +19,9 @@ rule DriverContradicts "driver-contradicts-state" {
     functions: [cuCtxEnablePeerAccess, cuIpcCloseMemHandle],
     severity: Note, scope: Process,
     rests_on: Documented("cuCtxEnablePeerAccess", "Returns CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED if direct access of peerContext from the current context has already been enabled."),
+    rests_on_at: [
+        cuIpcCloseMemHandle: Documented("cuIpcCloseMemHandle", "Decrements the reference count of the memory returned by cuIpcOpenMemHandle by 1. When the reference count reaches 0, this API unmaps the memory."),
+    ],
     costs: "Nothing by itself: the driver deviates, or cupeer missed a call.",
     hint: "Check whether `cupeer report` lists libraries whose calls bypass cupeer. If not, report the problem to the driver's vendor.",
 }

@@ -115,6 +115,9 @@ rule IpcExporterGone "ipc-exporter-gone" {
     only_shows: [cuIpcCloseMemHandle],
     severity: Error, scope: Processes,
     rests_on: Observed("After the exporter has exited, cuIpcOpenMemHandle returns CUDA_ERROR_INVALID_HANDLE, and the driver says \"Failed to allocate physical memory\"."),
+    rests_on_at: [
+        cuIpcCloseMemHandle: Observed("After the exporter has exited, reads of the open memory and cuIpcCloseMemHandle still succeed. No call reports to the importer that the exporter exited."),
+    ],
     costs: "An open fails, because the memory was freed with its process. A process that has it open may wait for an exporter that will not answer.",
     cause: "the exporter has exited",
     ruled_out: "the exporter runs",

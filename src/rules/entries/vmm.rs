@@ -32,7 +32,7 @@ rule VmmFabricWithoutChannel "vmm-fabric-without-channel" {
     costs: "The allocation fails, although CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED may be 1.",
     cause: "FABRIC was requested, and the process has no IMEX channel",
     ruled_out: "FABRIC was not requested, or the process has an IMEX channel",
-    hint: "Within one machine, request POSIX_FILE_DESCRIPTOR. Between machines, set IMEX up, create /dev/nvidia-caps-imex-channels/channel0 (mknod, or NVreg_CreateImexChannel0=1), and pass it into containers. A program that can do without fabric handles should try cuMemCreate, not only query the attribute.",
+    hint: "Within one machine, request POSIX_FILE_DESCRIPTOR. Between machines, set IMEX up, create /dev/nvidia-caps-imex-channels/channel0 (mknod, or NVreg_CreateImexChannel0=1), and pass it into containers. If the program can do without fabric handles, let it request another type when this call fails. The device attribute is not sufficient.",
     seen: "mscclpp#467, DeepEP#487, Mooncake#1297",
 }
 rule VmmDescriptor "vmm-descriptor" {
