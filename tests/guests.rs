@@ -236,7 +236,7 @@ fn sanitized(flag: &str, name: &str, first: bool) {
 
 #[test]
 fn address_sanitizer() {
-    // It wants to be the first of all libraries.
+    sanitized("-fsanitize=address", "libasan.so", false);
     sanitized("-fsanitize=address", "libasan.so", true);
 }
 
@@ -249,6 +249,119 @@ fn thread_sanitizer() {
 #[test]
 fn undefined_behaviour_sanitizer() {
     sanitized("-fsanitize=undefined", "libubsan.so", false);
+}
+
+/// Compiles `minded.c` with a compiler of the PATH. `None` where it, or what the flags need, is not installed.
+fn minded(folder: &Path, compiler: &str, flags: &[&str]) -> Option<PathBuf> {
+    let compiler = installed(compiler)?;
+    let program = folder.join("minded");
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs/minded.c");
+    let mut command = support::plain(&compiler);
+    command.args(["-g", "-Wall", "-Werror", source, "-o"]).arg(&program).args(flags).arg("-ldl");
+    let (status, _, stderr) = finish(command);
+    if !status.success() {
+        left_out!("{} {}: {stderr}", compiler.display(), flags.join(" "));
+        return None;
+    }
+    let alone =
+        support::done(support::plain(&program).arg("well").env("LD_LIBRARY_PATH", support::sim_dir()));
+    if alone.stdout != "well\n" || !alone.status.success() {
+        left_out!("{} {} does not run here: {}", compiler.display(), flags.join(" "), alone.stderr);
+        return None;
+    }
+    Some(program)
+}
+
+/// Runs a program under `cupeer run`.
+fn under_the_command(command: &[&OsStr], options: Option<&str>) -> support::Done {
+    let mut run = support::cupeer();
+    run.args(["run", "--sim", "--record", "off", "--log", "text", "--"]).args(command);
+    run.env_remove("ASAN_OPTIONS").envs(options.map(|options| ("ASAN_OPTIONS", options)));
+    support::done(&mut run)
+}
+
+/// Expects a program with a sanitizer to start under the command, also if other programs start it.
+fn starts(compiler: &str, flags: &[&str]) {
+    let folder = support::temp_dir();
+    let Some(program) = minded(folder.path(), compiler, flags) else { return };
+    let script = folder.path().join("script");
+    support::write_program(&script, format!("#!/bin/sh\n'{}' well\n", program.display()));
+    let (program, well) = (program.as_os_str(), OsStr::new("well"));
+    for command in [&[program, well][..], &[OsStr::new("env"), program, well], &[script.as_os_str()]] {
+        let done = under_the_command(command, None);
+        let is_well = done.status.success() && done.stdout == "well\n";
+        assert!(
+            is_well && done.stderr.contains("cuDeviceCanAccessPeer("),
+            "{flags:?}: {command:?}: {done:?}"
+        );
+    }
+    if flags[0] == "-fsanitize=address" {
+        let done = under_the_command(&[program, OsStr::new("overflow")], None);
+        assert!(
+            !done.status.success() && done.stderr.contains("heap-buffer-overflow"),
+            "{flags:?}: {done:?}"
+        );
+    }
+}
+
+#[test]
+fn sanitizers_start_under_the_command() {
+    starts("cc", &["-fsanitize=address"]);
+    starts("cc", &["-fsanitize=thread"]);
+    starts("cc", &["-fsanitize=leak"]);
+    starts("cc", &["-fsanitize=undefined"]);
+}
+
+#[test]
+fn sanitizers_inside_of_the_program_start_under_the_command() {
+    starts("gcc", &["-fsanitize=address", "-static-libasan"]);
+    for sanitizer in ["address", "memory", "thread", "leak", "undefined"] {
+        starts("clang", &[&format!("-fsanitize={sanitizer}")]);
+    }
+}
+
+#[test]
+fn the_shared_sanitizer_of_clang_starts_under_the_command() {
+    let Some(clang) = installed("clang") else { return };
+    let asked = support::stdout(support::plain(clang).arg("-print-runtime-dir"));
+    let asked = format!("-Wl,-rpath,{}", asked.trim());
+    // Older ones print a directory that does not exist, and have the library in `lib/linux`.
+    let older = asked.rsplit_once("/lib/").map_or(asked.clone(), |(front, _)| format!("{front}/lib/linux"));
+    starts("clang", &["-fsanitize=address", "-shared-libasan", &asked, &older]);
+}
+
+/// The last line of what was printed, which is the only one that cupeer printed.
+fn only_line(done: &support::Done) -> &str {
+    let mut lines = done.stderr.lines().filter(|line| line.starts_with("cupeer: "));
+    let line = lines.next().unwrap_or_else(|| panic!("{done:?}"));
+    assert_eq!(lines.next(), None);
+    line
+}
+
+/// Its own options come before those that our library has for it.
+#[test]
+fn a_program_that_configures_the_sanitizer_itself_gets_a_line() {
+    let folder = support::temp_dir();
+    let Some(program) = minded(folder.path(), "cc", &["-fsanitize=address", "-DOPTIONS"]) else { return };
+    let command = [program.as_os_str(), OsStr::new("well")];
+    let done = under_the_command(&command, None);
+    assert!(done.stderr.contains("ASan runtime does not come first"), "{done:?}");
+    let fix = "set ASAN_OPTIONS=verify_asan_link_order=0";
+    assert!(!done.status.success() && only_line(&done).ends_with(fix), "{done:?}");
+    let done = under_the_command(&command, Some("verify_asan_link_order=0"));
+    assert!(done.status.success() && done.stdout == "well\n" && !done.stderr.contains(fix), "{done:?}");
+}
+
+#[test]
+fn a_program_that_refuses_to_run_with_a_preloaded_library_gets_a_line() {
+    let folder = support::temp_dir();
+    let program = minded(folder.path(), "cc", &["-O1"]).expect("a C compiler");
+    let done = under_the_command(&[program.as_os_str(), OsStr::new("refuse")], None);
+    assert_eq!(done.status.code(), Some(3));
+    let start = format!("cupeer: {} reads LD_PRELOAD, and returned 3; ", program.display());
+    assert!(only_line(&done).starts_with(&start), "{done:?}");
+    let done = under_the_command(&[program.as_os_str(), OsStr::new("well")], None);
+    assert!(done.status.success() && !done.stderr.contains("reads LD_PRELOAD"), "{done:?}");
 }
 
 /// Runs programs that call from many threads and from small stacks under a tool of valgrind's, without cupeer and in its

@@ -78,6 +78,13 @@ impl Elf {
         segments.is_ok_and(|segments| segments.iter().all(is_there))
     }
 
+    /// The names of the libraries that it needs.
+    pub fn needed(&self) -> Result<Vec<String>> {
+        let dynamic = self.header()?.sections(LE, &self.data)?.dynamic_table(LE, &self.data)?;
+        let needed = dynamic.iter().filter(|entry| entry.tag == elf::DT_NEEDED);
+        needed.map(|entry| Ok(String::from_utf8_lossy(dynamic.string(entry)?).into_owned())).collect()
+    }
+
     pub fn soname(&self) -> Result<Option<String>> {
         let dynamic = self.header()?.sections(LE, &self.data)?.dynamic_table(LE, &self.data)?;
         let Some(name) = dynamic.iter().find(|entry| entry.tag == elf::DT_SONAME) else { return Ok(None) };

@@ -8,6 +8,7 @@ mod child;
 mod faults;
 mod gate;
 mod page;
+mod preloading;
 mod program;
 mod signals;
 mod watch;
@@ -304,7 +305,11 @@ fn watched(program: &[OsString], mut environment: Environment, driver: Option<&C
     let (mut notes, mut unreached) = notes(&program[0], obstacle, seen, reached);
     if let Some(page) = &page {
         if reached == Some(0) && notes.is_empty() && unreached.is_empty() {
-            unreached.extend(without_us(&program[0], page, &child, end));
+            let name = &program[0];
+            let reason = preloading::by_sanitizer(name, end)
+                .or_else(|| without_us(name, page, &child, end))
+                .or_else(|| preloading::by_itself(name, end));
+            unreached.extend(reason);
             unreached.extend(program::obstacles_in_shell(program));
         }
         notes.extend(page.dropped().map(|(count, name)| dropped(count, &name)));

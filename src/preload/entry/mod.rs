@@ -10,4 +10,5 @@ pub mod exit;
 mod exports;
 mod init;
 mod nvtx;
+mod sanitizer;
 pub mod wait;
