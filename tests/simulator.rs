@@ -248,6 +248,11 @@ fn threads_use_it_at_once() {
 }
 
 #[test]
+fn a_call_of_a_cancelled_thread_runs_to_its_end() {
+    holds("cancelled", "nvlink:2");
+}
+
+#[test]
 fn nothing_is_left_behind_and_bad_pointers_are_errors() {
     holds("wild", "nvlink:2");
 }

@@ -3,7 +3,8 @@
 use crate::engine::answer::{Answer, Failure};
 use crate::engine::log;
 use crate::engine::process::{self, Driver};
-use core::ffi::{CStr, c_char, c_void};
+use core::ffi::{CStr, c_char, c_int, c_void};
+use core::ptr;
 use cupeer_spec::abi::*;
 use cupeer_spec::results::Result as Code;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -17,7 +18,7 @@ pub(crate) static CALLS: AtomicU64 = AtomicU64::new(0);
 /// CUDA_ERROR_UNKNOWN.
 pub(crate) fn answer(function: &str, body: impl FnOnce() -> Answer) -> CUresult {
     CALLS.fetch_add(1, Relaxed);
-    let result = catch_unwind(AssertUnwindSafe(|| {
+    let result = caught(|| {
         log::file();
         match body() {
             Ok(()) => Code::SUCCESS,
@@ -26,8 +27,26 @@ pub(crate) fn answer(function: &str, body: impl FnOnce() -> Answer) -> CUresult 
                 failure.code
             }
         }
-    }));
+    });
     CUresult(result.unwrap_or(Code::UNKNOWN) as i32)
+}
+
+unsafe extern "C" {
+    fn pthread_setcancelstate(state: c_int, old: *mut c_int) -> c_int;
+}
+
+const PTHREAD_CANCEL_DISABLE: c_int = 1;
+
+/// Runs work, and returns `None` if it panicked. A cancellation of the thread waits until the end: it unwinds the stack, which
+/// `catch_unwind` must not stop, and would leave the driver locked.
+pub(crate) fn caught<T>(work: impl FnOnce() -> T) -> Option<T> {
+    let mut before = 0;
+    // SAFETY: the call sets a property of this thread, and `before` is writable.
+    unsafe { pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &mut before) };
+    let result = catch_unwind(AssertUnwindSafe(work));
+    // SAFETY: the call restores what the one above returned, and null is allowed.
+    unsafe { pthread_setcancelstate(before, ptr::null_mut()) };
+    result.ok()
 }
 
 /// Defines entries: functions in the C calling convention whose bodies get their arguments as

@@ -1,9 +1,8 @@
 //! What the simulated driver knows of itself, for tests: the one function that a real driver has not.
 
-use super::boundary::CALLS;
+use super::boundary::{CALLS, caught};
 use crate::engine::process;
 use core::ffi::{CStr, c_char, c_int};
-use std::panic::catch_unwind;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// How much of something this process has: `calls` that reached the driver since it was loaded, `memory` and `events` of
@@ -21,7 +20,7 @@ pub unsafe extern "C" fn cupeer_sim_ledger(what: *const c_char) -> c_int {
     }
     // SAFETY: not null, and the caller's text ends in NUL.
     let what = unsafe { CStr::from_ptr(what) };
-    let count = catch_unwind(|| {
+    let count = caught(|| {
         let Ok(driver) = process::enter() else { return None };
         match what.to_bytes() {
             b"calls" => usize::try_from(CALLS.load(Relaxed)).ok(),
@@ -35,7 +34,7 @@ pub unsafe extern "C" fn cupeer_sim_ledger(what: *const c_char) -> c_int {
             _ => None,
         }
     });
-    count.ok().flatten().and_then(|count| count.try_into().ok()).unwrap_or(-1)
+    count.flatten().and_then(|count| count.try_into().ok()).unwrap_or(-1)
 }
 
 #[cfg(test)]
