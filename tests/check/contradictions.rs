@@ -1,7 +1,7 @@
 //! What one run says must agree with itself: pairs of statements that cannot both be true, searched in all scenes.
 
 use super::scenes::{Checked, How, cannot, for_each, scenes, success, words};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
 #[test]
@@ -108,33 +108,51 @@ fn hints_at_what_failed(finding: &Value) -> Option<String> {
     (has_failed && asked).then(|| format!("{function} failed, and the hint is: {hint}"))
 }
 
-/// Calls that have several times.
+/// Calls that have several times: those that several tables list, and those that exported or opened a handle once.
 fn told_at_two_times(report: &Value) -> Vec<String> {
-    let mut times: BTreeMap<(String, u64, u64), BTreeMap<u64, &str>> = BTreeMap::new();
-    let mut add = |what, proc: &Value, call: &Value, time: &Value| {
-        if let (Some(proc), Some(tid), Some(seq), Some(time)) =
-            (proc.as_str(), call["tid"].as_u64(), call["seq"].as_u64(), time.as_u64())
-        {
-            times.entry((proc.to_owned(), tid, seq)).or_default().insert(time, what);
+    let mut times: BTreeMap<String, BTreeMap<u64, &str>> = BTreeMap::new();
+    let mut add = |what, call: String, time: &Value| {
+        if let Some(time) = time.as_u64() {
+            times.entry(call).or_default().insert(time, what);
         }
     };
+    let call =
+        |proc: &Value, call: &Value| format!("call {} of thread {} of {proc}", call["seq"], call["tid"]);
     for finding in list(&report["findings"]) {
-        add("finding", &finding["proc"], finding, &finding["time_ns"]);
-    }
-    for failure in list(&report["failures"]) {
-        add("failure", &failure["proc"], failure, &failure["time_ns"]);
-    }
-    for process in list(&report["processes"]) {
-        for call in list(&process["pending"]) {
-            add("unfinished call", &process["proc"], call, &call["since_ns"]);
+        add("finding", call(&finding["proc"], finding), &finding["time_ns"]);
+        for object in list(&finding["objects"]).iter().filter(|object| !object["fingerprint"].is_null()) {
+            let call = format!("{} of {} in {}", object["role"], object["fingerprint"], object["proc"]);
+            add("object of a finding", call, &object["time_ns"]);
         }
     }
-    let is_told_twice = |(_, times): &(_, BTreeMap<u64, &str>)| times.len() > 1;
-    times
-        .into_iter()
-        .filter(is_told_twice)
-        .map(|((_, tid, seq), times)| format!("call {seq} of thread {tid}: {times:?}"))
-        .collect()
+    for failure in list(&report["failures"]) {
+        add("failure", call(&failure["proc"], failure), &failure["time_ns"]);
+    }
+    for process in list(&report["processes"]) {
+        for pending in list(&process["pending"]) {
+            add("unfinished call", call(&process["proc"], pending), &pending["since_ns"]);
+        }
+    }
+    for handle in list(&report["handles"]) {
+        let call = |role: &str, proc: &Value| format!("\"{role}\" of {} in {proc}", handle["fingerprint"]);
+        if handle["exports"] == 1 {
+            add("handle", call("export", &handle["exporter"]), &handle["exported_ns"]);
+        }
+        let opens = list(&handle["opens"]);
+        for open in opens.iter().filter(|open| open["times"] == 1) {
+            let is_other = |other: &&Value| other["proc"] == open["proc"];
+            if opens.iter().filter(is_other).count() == 1 {
+                add("open handle", call("opening", &open["proc"]), &open["opened_ns"]);
+            }
+        }
+    }
+    // A handle that was exported or opened more often has a time for each.
+    let is_once = |call: &str, times: &BTreeMap<u64, &str>| {
+        !call.starts_with('"') || times.values().any(|what| what.ends_with("handle"))
+    };
+    let is_told_twice =
+        |(call, times): &(String, BTreeMap<u64, &str>)| times.len() > 1 && is_once(call, times);
+    times.into_iter().filter(is_told_twice).map(|(call, times)| format!("{call}: {times:?}")).collect()
 }
 
 #[test]
@@ -154,4 +172,14 @@ fn pairs_are_found() {
     let closed = r#"{"function":"cuIpcCloseMemHandle","result":"CUDA_SUCCESS","hint":"Call cuIpcCloseMemHandle.",
         "sentence":"After it has exited, cuIpcOpenMemHandle returns CUDA_ERROR_INVALID_HANDLE."}"#;
     assert!(quoted_wrongly(&finding(closed)).is_some() && hints_at_what_failed(&finding(closed)).is_none());
+    let exported = |at: u64| {
+        json!({
+            "handles": [{"fingerprint": "ipc:1", "exporter": "p", "exports": 1, "exported_ns": 5}],
+            "findings": [{"proc": "p", "tid": 1, "seq": 2, "time_ns": 7, "objects":
+                [{"role": "export", "fingerprint": "ipc:1", "proc": "p", "time_ns": at}]}],
+            "failures": [{"proc": "p", "tid": 1, "seq": 2, "time_ns": at + 2}],
+        })
+    };
+    assert_eq!(told_at_two_times(&exported(5)), Vec::<String>::new());
+    assert_eq!(told_at_two_times(&exported(6)).len(), 2);
 }

@@ -46,7 +46,8 @@ fn object(owner: &Actor, role: u32, address: u64) -> Object {
         address,
         bytes: 2 << 20,
         fingerprint: 0x11,
-        monotonic: us(90),
+        // The exporter notes the export when the call has returned.
+        monotonic: us(110),
         offset: 0x222,
         ..finding::Object::default()
     };
@@ -97,7 +98,7 @@ fn findings_of_one_rule_and_place_are_one_row_over_all_processes() {
     let expected = json!({
         "role": "export", "pid": 1000, "rank": 7, "tid": 1000, "address": "0x7000", "bytes": 2 << 20,
         "device": "GPU-20202020-2020-2020-2020-202020202020", "fingerprint": "ipc:0000000000000011",
-        "time_ns": at(90), "library": "train", "offset": "0x222",
+        "time_ns": at(100), "library": "train", "offset": "0x222",
     });
     for (key, value) in expected.as_object().unwrap() {
         assert_eq!(&object[key], value, "{key}");

@@ -3,12 +3,13 @@
 use super::super::allocator::Allocators;
 use super::super::collect::{Collected, Identity, identities};
 use super::super::ledger::live::uuid;
-use super::super::ledger::{Ended, Entry, Export, Time};
+use super::super::ledger::{Ended, Entry, Export, Ledger, Realm, Time};
 use super::super::model::{Allocator, Fingerprint, Object, Place, Proc, Uuid};
 use super::super::places::{Places, Stack, Stacks};
 use super::earlier::Earlier;
 use cupeer_record::{self as record, Clock, Job};
 use cupeer_rules::reason;
+use cupeer_spec::effect::Object as Kind;
 use cupeer_spec::record::slot::finding::role;
 use std::collections::HashMap;
 
@@ -16,13 +17,16 @@ pub struct Objects<'a> {
     job: &'a Job,
     stacks: &'a Stacks,
     allocators: &'a Allocators,
+    ledger: &'a Ledger,
+    realms: &'a [Realm],
     processes: HashMap<Identity, usize>,
 }
 
 impl<'a> Objects<'a> {
     /// Of a job, of which this was collected.
-    pub fn new(job: &'a Job, Collected { stacks, allocators, .. }: &'a Collected) -> Self {
-        Objects { job, stacks, allocators, processes: identities(job) }
+    pub fn new(job: &'a Job, all: &'a Collected) -> Self {
+        let Collected { stacks, allocators, ledger, realms, .. } = all;
+        Objects { job, stacks, allocators, ledger, realms, processes: identities(job) }
     }
 
     /// One that was recorded with a call of a process.
@@ -55,7 +59,7 @@ impl<'a> Objects<'a> {
             address: known(what.address),
             bytes: known(what.bytes),
             fingerprint: known(what.fingerprint).map(Fingerprint),
-            time_ns: known(what.monotonic).map(since),
+            time_ns: known(what.monotonic).map(since).map(|at| self.called(object, index, at).unwrap_or(at)),
             ..self.object(what.role, index, stack)
         };
         made.pid = what.pid;
@@ -64,6 +68,28 @@ impl<'a> Objects<'a> {
             (made.library, made.offset) = (Some(library.into()), Some(what.offset));
         }
         made
+    }
+
+    /// Returns when a call began that a process noted after it had returned, at about this time. `None` if the handle table does
+    /// not have all calls that it can be.
+    fn called(&self, object: &record::Object, process: Option<usize>, about: u64) -> Option<u64> {
+        let process = process?;
+        let realm = *self.realms.get(process)?;
+        let of_kind = |kind: &Kind| {
+            let entry = self.ledger.handle(realm, *kind, object.what.fingerprint)?;
+            match object.what.role {
+                role::EXPORT => {
+                    let export = entry.export.as_ref().filter(|export| export.process as usize == process)?;
+                    (export.times <= 2).then(|| vec![export.first.1, export.last.1])
+                }
+                role::OPENING => {
+                    let import = entry.imports.iter().find(|import| import.process as usize == process)?;
+                    import.all_opened()
+                }
+                _ => None,
+            }
+        };
+        Kind::ALL.iter().find_map(of_kind)?.into_iter().min_by_key(|call| call.abs_diff(about))
     }
 
     pub fn export(&self, entry: &Entry, export: &Export, places: &mut Places) -> Object {

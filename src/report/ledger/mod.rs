@@ -319,6 +319,12 @@ impl Import {
         }
     }
 
+    /// Returns when it was opened, each time. `None` if not all times are kept.
+    pub fn all_opened(&self) -> Option<Vec<u64>> {
+        let is_known = self.left_out == 0 && self.times.iter().all(|time| time.times <= 2);
+        is_known.then(|| self.times.iter().flat_map(|time| [time.opened, time.last]).collect())
+    }
+
     /// What it opened was opened once more, by another handle.
     fn count_in(&mut self) {
         if let Some(time) = self.times.last_mut() {
