@@ -78,7 +78,11 @@ fn a_ring_stays_as_large_as_it_is() {
     const KEPT: u64 = 500;
     let folder = support::temp_dir();
     let record = folder.path().join("record");
-    let scene = Scene::new(linked("handles.c", &[])).args(&["250000", &KEPT.to_string(), "4"]);
+    let scene = Scene::new(linked("handles.c", &[])).args(&[
+        support::sample("100000", "250000"),
+        &KEPT.to_string(),
+        "4",
+    ]);
     let shown = stdout(recording(&scene, &record).env(env::RECORD, "ring:16M"));
     assert_eq!(shown, format!("open: {}\n", 4 * KEPT));
     let job = open_job(&record);

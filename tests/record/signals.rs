@@ -89,7 +89,7 @@ fn a_thread_is_cancelled_at_any_instruction_of_a_call() {
         ("with a plan", Cupeer::Recording, &[(env::INJECT, plan)]),
     ];
     for program in [linked("cancelled.c", &[]), program("cancelled.c", &[])] {
-        let scene = Scene::new(program).arg("300");
+        let scene = Scene::new(program).arg(support::sample("60", "300"));
         for (way, cupeer, variables) in ways {
             let folder = support::temp_dir();
             let mut command = scene.command(cupeer, folder.path());

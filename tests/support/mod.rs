@@ -125,6 +125,11 @@ fn fresh_name(stem: &str) -> PathBuf {
     SCRATCH.join(format!("{stem}-{}-{count}", std::process::id()))
 }
 
+/// How much of something slow is tried: `all` by `scripts/test --all`, else a sample of so many.
+pub fn sample<T>(sample: T, all: T) -> T {
+    if std::env::var_os("FULL_SIZE").is_some() { all } else { sample }
+}
+
 /// The command, in an environment that says nothing about drivers and preloading.
 pub fn cupeer() -> Command {
     clean(Command::new(install().join("bin/cupeer")))

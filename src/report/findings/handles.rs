@@ -411,7 +411,8 @@ fn siblings(context: &Context, unclosed: &Unclosed) -> HashMap<(u32, Stack), Vec
     for import in context.all.ledger.handles().iter().flat_map(|entry| &entry.imports) {
         for time in &import.times {
             let Some(known) = all.get_mut(&(import.process, time.site.stack)) else { continue };
-            let closed = time.ended.is_some_and(|ended| ended.by.is_some_and(|by| CLOSES.contains(&by)));
+            let closed =
+                time.ended.is_some_and(|ended| ended.by.is_some_and(|by| by.spec().closes().is_some()));
             if closed || time.ended.is_none() {
                 known.push(Sibling { opened: time.opened, is_left: !closed });
             }
@@ -420,8 +421,6 @@ fn siblings(context: &Context, unclosed: &Unclosed) -> HashMap<(u32, Stack), Vec
     all.values_mut().for_each(|siblings| siblings.sort_by_key(|sibling| sibling.opened));
     all
 }
-
-const CLOSES: [FnId; 3] = [FnId::cuIpcCloseMemHandle, FnId::cuEventDestroy, FnId::cuEventDestroy_v2];
 
 /// How many handles have to be left open before it is a leak.
 const LEAST_LEAKED: usize = 3;
