@@ -9,7 +9,7 @@ RANDOM=$((SEED % 32768))
 program=$WORK/stacks
 "${CC:-cc}" -O1 -o "$program" "$here/stacks.c" -ldl -lpthread
 factor=1
-case $(realpath "$CUPEER") in */debug/*) factor=2 ;; esac
+case $(realpath "$CUPEER") in */debug/* | */target/tmp/install-*) factor=2 ;; esac
 plan='all,^@lookup:site=new:caller=*:thread=*:dev=^7:delay=1us;cuIpcOpen*:stack=^1:handle=^1:delay-after=1us'
 modes=(off full ring text json file check plan deny all)
 runs=0

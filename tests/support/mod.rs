@@ -83,6 +83,9 @@ pub fn install() -> &'static Path {
             }
             remove_old(&installed);
         }
+        // For scripts/test: there may be one for another processor, too.
+        fs::write(SCRATCH.join("installed"), installed.as_os_str().as_encoded_bytes())
+            .expect("the path of the installation");
         installed
     })
 }
