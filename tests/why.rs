@@ -279,6 +279,20 @@ fn what_runs_is_read_while_it_is_stopped_or_without_its_frames_of_c() {
 }
 
 #[test]
+fn a_program_that_was_replaced_meanwhile_is_named_by_what_runs() {
+    let folder = temp_dir();
+    let program = folder.path().join("waits");
+    fs::copy(waits_c(), &program).unwrap();
+    let mut command = plain(&program);
+    command.arg("mutex");
+    let waits = Waits::start(command, 1);
+    fs::remove_file(&program).unwrap();
+    fs::write(&program, "a newer version").unwrap();
+    let document = answer(&[&waits.pid().to_string()], &["waits in futex at waits.c:"]);
+    assert!(functions(&document, waits.pid()).contains(&"waits_for_mutex".to_owned()), "{document:#}");
+}
+
+#[test]
 fn a_mutex_names_the_thread_that_holds_it() {
     let waits = Waits::start(of_c("mutex"), 1);
     let document = answer(

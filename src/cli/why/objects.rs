@@ -53,14 +53,14 @@ pub struct Files {
 impl Files {
     /// The objects of a process, in the order of their addresses. `root` comes before their paths, where the process has other
     /// files than this one.
-    pub fn objects(&mut self, root: &str, maps: &MemoryMaps, memory: &Outside) -> Vec<Object> {
+    pub fn objects(&mut self, pid: u32, root: &str, maps: &MemoryMaps, memory: &Outside) -> Vec<Object> {
         let mut objects: Vec<Object> = Vec::new();
         let mut last: Option<(&PathBuf, u64)> = None;
         for map in maps {
             match &map.pathname {
                 MMapPath::Path(path) if last != Some((path, map.inode)) => {
                     last = Some((path, map.inode));
-                    objects.extend(self.object(root, path, map));
+                    objects.extend(self.object(pid, root, path, map));
                 }
                 MMapPath::Path(_) => {
                     if let Some(object) =
@@ -76,14 +76,15 @@ impl Files {
         objects
     }
 
-    fn object(&mut self, root: &str, path: &Path, map: &MemoryMap) -> Option<Object> {
+    fn object(&mut self, pid: u32, root: &str, path: &Path, map: &MemoryMap) -> Option<Object> {
         // What is mapped first of a library is its head. Data files are mapped too, and have none.
         let shown = path.to_string_lossy().into_owned();
         let key = (format!("{root}{shown}"), map.dev, map.inode);
         let file = match self.known.get(&key) {
             Some(known) => known.clone(),
             None => {
-                let read = Arc::new(Mapped::read(key.0.clone(), shown));
+                let path = deleted(pid, &shown, map).unwrap_or_else(|| key.0.clone());
+                let read = Arc::new(Mapped::read(path, shown));
                 self.known.insert(key, read.clone());
                 read
             }
@@ -105,6 +106,16 @@ impl Mapped {
         let python = symbols.unwrap_or_default();
         Mapped { path, shown, build_id: build_id.unwrap_or_default(), segments, python }
     }
+}
+
+/// Where a file can still be read that a process runs and that was deleted or replaced meanwhile.
+fn deleted(pid: u32, shown: &str, map: &MemoryMap) -> Option<String> {
+    shown.strip_suffix(" (deleted)")?;
+    let program = format!("/proc/{pid}/exe");
+    // The kernel shows what else is mapped only to the administrator.
+    let is_program = std::fs::read_link(&program).is_ok_and(|link| link.as_os_str() == shown);
+    let (start, end) = map.address;
+    Some(if is_program { program } else { format!("/proc/{pid}/map_files/{start:x}-{end:x}") })
 }
 
 /// The code that the kernel gives each process.

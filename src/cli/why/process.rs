@@ -142,7 +142,7 @@ impl Readers {
     fn fill(&mut self, seen: &mut Seen, memory: &Outside, may_stop: bool) -> Option<()> {
         let pid = seen.about.pid;
         let process = Process::new(pid as i32).ok()?;
-        seen.objects = self.files.objects(&root(pid), &process.maps().ok()?, memory);
+        seen.objects = self.files.objects(pid, &root(pid), &process.maps().ok()?, memory);
         let tasks: Vec<Task> = process.tasks().ok()?.flatten().collect();
         let own: Vec<u32> = tasks.iter().map(own_tid).collect();
         let reader = Reader::new(memory, &seen.objects);
