@@ -95,6 +95,11 @@ impl<W: Word, const SLOTS: usize> Window<W, SLOTS> {
         (self.next.get().min(self.end.get()) as u64 >> 6).wrapping_add(self.bias.get() as u64)
     }
 
+    /// The number of the window's first slot.
+    pub fn first(self) -> u64 {
+        (self.end.get() as u64 >> 6).wrapping_add(self.bias.get() as u64).wrapping_sub(SLOTS as u64)
+    }
+
     /// Where the stack stood of who is about to write; 0 where nobody is.
     pub fn filler(self) -> usize {
         self.filling.get() >> TURNS.count_ones()

@@ -454,7 +454,7 @@ impl<'a, F: Fn(&mut Arguments, bool)> Recorded<'a, F> {
             args[..ARGS].copy_from_slice(&unsafe { (*self.slot).args });
         }
         guarded(|| {
-            self.take_stack(weight.frames && repeats::is_due(self.id, 0, (caller, self.height)));
+            self.take_stack(weight.frames && repeats::is_due(self.id, 0, self.number, (caller, self.height)));
             let has_stack = self.stack == Stack::Taken;
             if has_stack || weight.wide {
                 Detail::about(self.number, |detail| {
@@ -630,7 +630,9 @@ impl<'a, F: Fn(&mut Arguments, bool)> Recorded<'a, F> {
         if self.stack == Stack::Late && weight.wide {
             detail.item(slot::detail::ARGUMENTS, 0, &args[..self.id.spec().stored()]);
         }
-        let due = |carries: bool| carries && repeats::is_due(self.id, result, (self.caller, self.height));
+        let due = |carries: bool| {
+            carries && repeats::is_due(self.id, result, self.number, (self.caller, self.height))
+        };
         let is_due = match self.stack {
             // The call still counts in its kind.
             Stack::Taken => {

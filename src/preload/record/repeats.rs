@@ -396,8 +396,9 @@ fn has_lines() -> bool {
     settings::get().python && python::native().is_some()
 }
 
-/// Whether a call of a kind is to carry its stack. `result` is that of a failure, and 0 of what is about to be forwarded.
-pub fn is_due(id: FnId, result: i32, (caller, height): (usize, usize)) -> bool {
+/// Whether a call of a kind is to carry its stack. `result` is that of a failure, and 0 of what is about to be forwarded; `number`
+/// is that of its slot.
+pub fn is_due(id: FnId, result: i32, number: u64, (caller, height): (usize, usize)) -> bool {
     // All calls of an interpreter come from one place.
     if has_lines() && (result == 0 || depends_on_more(id, result)) {
         return true;
@@ -405,9 +406,9 @@ pub fn is_due(id: FnId, result: i32, (caller, height): (usize, usize)) -> bool {
     let thread = thread();
     let key = step(step(id as u64 + 1, caller as u64), result as u32 as u64) | 1;
     let Some(repeats) = repeats::of(thread) else { return true };
-    // SAFETY: only this thread uses the block.
-    let bias = unsafe { (*thread).slot_bias };
-    let part = step(step(bias as u64, epoch()), height as u64);
+    // Where the window was left since the slot was taken, a ring overwrites the call before those that follow: its stack is not theirs.
+    let window = stream::window(thread);
+    let part = step(step(window.first() | u64::from(number < window.first()) << 63, epoch()), height as u64);
     if let Some(kind) = find(&mut repeats.kinds, key) {
         (kind.count, kind.heat) = (kind.count + 1, kind.heat + 1);
         let is_due = kind.count <= FEW || kind.count.is_power_of_two() || kind.part != part;
