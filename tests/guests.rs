@@ -387,8 +387,8 @@ fn under_valgrind(options: &[&str]) {
             left_out!("{options:?} has reports without cupeer: {}", without.2);
             continue;
         }
-        for cupeer in [Cupeer::Logging, Cupeer::Recording] {
-            assert_eq!(run(cupeer, false), without, "{options:?}, {cupeer:?} (right: without cupeer)");
+        for cupeer in support::sample(&[Cupeer::Recording][..], &[Cupeer::Logging, Cupeer::Recording]) {
+            assert_eq!(run(*cupeer, false), without, "{options:?}, {cupeer:?} (right: without cupeer)");
         }
         assert_eq!(
             run(Cupeer::Recording, true).0,

@@ -5,7 +5,7 @@
 //! elsewhere.
 
 use super::scenes::{How, cannot, for_each, program, report, scenes};
-use crate::support::{compile_c, cupeer, done, stdout, temp_dir};
+use crate::support::{compile_c, cupeer, done, sample, stdout, temp_dir};
 use cupeer_rules::{ONLY_AT_THE_CALL, Rule};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -113,7 +113,6 @@ fn every_scene_is_judged_alike_at_the_call_and_afterwards() {
 fn random_schedules_are_judged_alike_at_the_call_and_afterwards() {
     /// So many schedules are played in one job.
     const IN_A_JOB: u32 = 20;
-    const JOBS: u32 = 10;
     let program = compile_c("soak/schedules.c", &["-ldl"]);
     let play = &|job: u32| {
         let seed = 1 + job * IN_A_JOB;
@@ -129,10 +128,10 @@ fn random_schedules_are_judged_alike_at_the_call_and_afterwards() {
     };
     // The processes of a job take turns, so that several jobs take no longer than one.
     let found: u64 = std::thread::scope(|scope| {
-        let jobs: Vec<_> = (0..JOBS).map(|job| scope.spawn(move || play(job))).collect();
+        let jobs: Vec<_> = (0..sample(4, 10)).map(|job| scope.spawn(move || play(job))).collect();
         jobs.into_iter().map(|job| job.join().expect("it is judged alike")).sum()
     });
-    assert!(found > 800, "{found}");
+    assert!(found > sample(300, 800), "{found}");
 }
 
 #[test]
