@@ -17,6 +17,10 @@ fn wrong_command_lines_are_one_line_and_125() {
     refused(&[], "a subcommand is missing; 'cupeer --help' lists them all");
     refused(&["rum"], "there is no command 'rum'; did you mean 'run'?");
     refused(&["rnu"], "there is no command 'rnu'; did you mean 'run'?");
+    refused(
+        &["explain", "ipc-freed"],
+        "no function, result code, rule or key of fault plans is named 'ipc-freed'; did you mean 'ipc-freed-while-open'?",
+    );
     refused(&["frobnicate"], "there is no command 'frobnicate'; 'cupeer --help' lists them all");
     refused(&["run"], "the following required arguments were not provided: <PROGRAM> [ARGS]...; see --help");
     refused(

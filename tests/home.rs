@@ -7,7 +7,7 @@ use serde_json::Value;
 use std::fs;
 use std::io::Write;
 use std::os::fd::{FromRawFd, OwnedFd};
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -111,9 +111,6 @@ fn no_home_is_no_obstacle() {
     let here = folder.path().display().to_string();
     let cases = [
         ("", "/proc", "'/proc/.local/state/cupeer' cannot be made: "),
-        // It is not made: users without a home have such a variable.
-        ("", &*format!("{here}/nowhere"), &*format!("HOME, '{here}/nowhere', is not there")),
-        ("", "relative", "neither XDG_STATE_HOME nor HOME is an absolute path\n"),
         (&*format!("{here}/file"), "/", "cannot be made: "),
     ];
     for (state, home, why) in cases {
@@ -126,18 +123,81 @@ fn no_home_is_no_obstacle() {
         let shown = ended.stderr.split("'cupeer report ").nth(1).unwrap().split('\'').next().unwrap();
         let record = folder.path().join(shown);
         assert_eq!((open_job(&record).processes.len(), mode(&record)), (1, 0o700));
-        // A program that has nothing to record hears nothing.
+        // A program that has nothing to record hears of no place.
         let mut command = at(folder.path(), &["run", "true"]);
         command.env("XDG_STATE_HOME", state).env("HOME", home);
-        assert_eq!(done(&mut command).stderr, "");
+        assert!(!done(&mut command).stderr.contains("record is in"));
     }
-    assert!(!folder.path().join("nowhere").exists());
     let mut command = at(folder.path(), &["run"]);
     command.env("XDG_STATE_HOME", "").env("HOME", "").env("TMPDIR", "/proc/nowhere");
     let ended = done(command.arg(shared()).arg("open:5"));
     assert!(ended.status.success(), "{}", ended.stderr);
-    let says = "cupeer: not recording: neither XDG_STATE_HOME nor HOME is an absolute path, nor can a temporary directory: ";
-    assert!(ended.stderr.starts_with(says), "{}", ended.stderr);
+    let says = format!("cupeer: not recording: '/proc/nowhere/cupeer-{}/records' cannot be made: ", user());
+    assert!(ended.stderr.starts_with(&says), "{}", ended.stderr);
+}
+
+/// Who we are.
+fn user() -> u32 {
+    fs::metadata("/proc/self").unwrap().uid()
+}
+
+#[test]
+fn without_a_home_records_are_found_among_temporary_files() {
+    let folder = temp_dir();
+    let temporary = folder.path().join("tmp");
+    fs::create_dir(&temporary).unwrap();
+    let own = temporary.join(format!("cupeer-{}", user()));
+    let nowhere = folder.path().join("nowhere");
+    for home in [Path::new(""), Path::new("relative"), &nowhere] {
+        let at = |words: &[&str]| {
+            let mut command = at(folder.path(), words);
+            command.env_remove("XDG_STATE_HOME").env("HOME", home);
+            command
+        };
+        let ended = done(at(&["run"]).arg(shared()).arg("open:5"));
+        let says = format!("'cupeer report {}-1' shows them", stem());
+        assert!(ended.status.success() && ended.stderr.contains(&says), "{}", ended.stderr);
+        assert_eq!((mode(&own), mode(&own.join("records"))), (0o700, 0o700));
+        assert!(support::stdout(&mut at(&["ls"])).contains(&format!("{}-1", stem())));
+        assert!(support::stdout(&mut at(&["report"])).contains("/records/"));
+        support::stdout(&mut at(&["clean", "--yes"]));
+        assert_eq!(support::stdout(&mut at(&["ls", "--format", "json"])).trim(), "[]");
+    }
+    assert!(!nowhere.exists());
+    // Others can put there what they like.
+    fs::set_permissions(&own, fs::Permissions::from_mode(0o777)).unwrap();
+    let mut command = at(folder.path(), &["ls"]);
+    let ended = done(command.env_remove("XDG_STATE_HOME").env("HOME", ""));
+    assert_eq!(ended.stderr, format!("cupeer: others can write to '{}'\n", own.display()));
+}
+
+#[test]
+fn the_parents_of_a_named_directory_are_made() {
+    let folder = temp_dir();
+    let ended = done(at(folder.path(), &["run", "-o", "a/b/c"]).arg(shared()).arg("open:5"));
+    assert!(
+        ended.status.success() && ended.stderr.contains("'cupeer report a/b/c' shows"),
+        "{}",
+        ended.stderr
+    );
+    assert_eq!(open_job(&folder.path().join("a/b/c")).processes.len(), 1);
+}
+
+#[test]
+fn a_run_that_records_nothing_says_so_and_no_report_is_taken_for_its_own() {
+    let folder = temp_dir();
+    let older = "cupeer: the last run, of 'true', recorded nothing; this is the record of an earlier run\n";
+    for _ in 0..2 {
+        run(folder.path());
+        assert_eq!(done(&mut at(folder.path(), &["report"])).stderr, "");
+        let ended = done(&mut at(folder.path(), &["run", "true"]));
+        let says =
+            "cupeer: no process loaded the CUDA driver (libcuda.so.1), so there is nothing to report; ";
+        assert!(ended.status.success() && ended.stderr.starts_with(says), "{}", ended.stderr);
+        assert_eq!(done(&mut at(folder.path(), &["report"])).stderr, older);
+        // Who names a record knows which.
+        assert_eq!(done(&mut at(folder.path(), &["report", "1"])).stderr, "");
+    }
 }
 
 #[test]

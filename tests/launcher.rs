@@ -380,7 +380,7 @@ fn the_rest_of_the_environment_stays_as_it_was_and_in_its_order() {
         shown.split('\0').filter(ours).map(str::to_owned).collect::<Vec<_>>()
     };
     let command = install().join("bin/cupeer");
-    assert_eq!(shown(&[command.to_str().unwrap(), "run"]), shown(&[]));
+    assert_eq!(shown(&[command.to_str().unwrap(), "run", "-q"]), shown(&[]));
 }
 
 #[test]

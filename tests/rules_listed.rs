@@ -133,7 +133,7 @@ fn other_lists_have_no_page() {
 
 #[test]
 fn wrong_options_of_checks_are_refused() {
-    let run = |args: &[&'static str]| [&["run", "--out", "/no/such/place"], args, &["true"]].concat();
+    let run = |args: &[&'static str]| [&["run", "--out", "/proc/no/such"], args, &["true"]].concat();
     for option in ["--ignore", "--only", "--abort-on", "--stop-on"] {
         refused(
             &run(&["--check", option, "peer-flags,ipc-flagz"]),
@@ -207,7 +207,7 @@ fn variables(command: &mut Command) -> Vec<String> {
 fn options_become_variables() {
     let directory = temp_dir();
     let run = |args: &[&str]| {
-        let mut command = with(&["run", "--out"]);
+        let mut command = with(&["run", "-q", "--out"]);
         command.arg(directory.path().join("record")).args(args).args(["env", "-0"]);
         command
     };
@@ -253,7 +253,8 @@ fn a_program_that_breaks_no_rule_keeps_its_status() {
     let directory = temp_dir();
     let mut command = with(&["run", "--error-exitcode", "9", "--out"]);
     let ended = done(command.arg(directory.path().join("record")).args(["sh", "-c", "exit 4"]));
-    assert_eq!((ended.status.code(), ended.stderr.as_str()), (Some(4), ""));
+    assert_eq!(ended.status.code(), Some(4));
+    assert!(!ended.stderr.contains("exits with"), "{}", ended.stderr);
 }
 
 #[test]

@@ -24,6 +24,15 @@ pub const NO_RUNTIME: &str = "the CUDA runtime (libcudart, linked or within the 
     driver for unnamed functions, which only a real driver has, so it does not run with --sim; programs of the \
     driver API do";
 
+/// What is said where no process came to a driver.
+pub fn unused(chosen: Option<&Chosen>) -> String {
+    let hint = if chosen.is_none() { "; where the machine has no driver, --sim simulates one" } else { "" };
+    format!(
+        "no process loaded the CUDA driver ({}), so there is nothing to report{hint}",
+        Library::Cuda.soname()
+    )
+}
+
 pub struct Chosen {
     pub library: PathBuf,
     /// The directory that holds the links to it.

@@ -13,6 +13,7 @@ use cupeer_spec::names::nearest;
 use cupeer_spec::others::{self, OtherFn};
 use cupeer_spec::results::{self, ResultSpec};
 use cupeer_spec::runtime;
+use std::collections::BTreeSet;
 use std::process::ExitCode;
 
 pub fn command(args: &ExplainArgs) -> Result<ExitCode> {
@@ -55,11 +56,24 @@ pub fn command(args: &ExplainArgs) -> Result<ExitCode> {
     let names = FUNCTIONS.iter().map(|f| f.name).chain(others.iter().map(|f| f.symbol));
     let names = names.chain(codes().map(ResultSpec::name)).chain(short).chain(runtime::names());
     let names = names.chain(RULES.iter().map(|rule| rule.name)).chain(fault::keys().map(|key| key.name));
+    let names: Vec<&str> = names.collect();
     let none = format!("no function, result code, rule or key of fault plans is named '{name}'");
+    let like = containing(name, &names);
     match nearest(name, names).filter(|_| !name.is_empty()) {
         Some(meant) => bail!("{none}; did you mean '{meant}'?"),
+        None if !like.is_empty() => bail!("{none}; did you mean {}?", like.join(", ")),
         None => bail!("{none}; 'cupeer list' with functions, errors, rules or faults lists them all"),
     }
+}
+
+/// The names that have a part of a name in them, quoted, where these are few.
+fn containing(part: &str, names: &[&str]) -> Vec<String> {
+    const MOST: usize = 8;
+    let part = part.to_ascii_lowercase();
+    let has_it = |name: &&&str| part.len() > 2 && name.to_ascii_lowercase().contains(&part);
+    let found: BTreeSet<&&str> = names.iter().filter(has_it).collect();
+    let found = found.into_iter().map(|name| format!("'{name}'"));
+    Some(found.collect()).filter(|found: &Vec<_>| found.len() <= MOST).unwrap_or_default()
 }
 
 fn fidelity(fidelity: Fidelity) -> &'static str {

@@ -23,10 +23,33 @@ const MOST_TRIED: u32 = 100_000;
 /// The longest part of a program's name that a record has.
 const LONGEST: usize = 64;
 
-/// The directory, whether it is there or not.
+/// The directory, whether it is there or not: for users without a HOME, it lies among temporary files.
 pub fn path() -> Result<PathBuf> {
-    let state = of_user("XDG_STATE_HOME", ".local/state");
-    Ok(state.context("neither XDG_STATE_HOME nor HOME is an absolute path")?.join("cupeer"))
+    // Some users have a HOME that is not to be there, such as /nonexistent.
+    let has_own = |state: &PathBuf| {
+        let home = inherited("HOME").map(PathBuf::from);
+        home.is_none_or(|home| !state.starts_with(&home) || home.is_dir())
+    };
+    if let Some(state) = of_user("XDG_STATE_HOME", ".local/state").filter(has_own) {
+        return Ok(state.join("cupeer"));
+    }
+    let of_user = std::env::temp_dir().join(format!("cupeer-{}", user()));
+    // Anybody may have made that.
+    for directory in
+        [&of_user, &of_user.join("records")].into_iter().filter(|it| it.symlink_metadata().is_ok())
+    {
+        check(directory)?;
+    }
+    Ok(of_user.join("records"))
+}
+
+/// That nobody else writes to a directory.
+fn check(directory: &Path) -> Result<()> {
+    let shown = directory.display();
+    let about = directory.symlink_metadata().with_context(|| format!("'{shown}' cannot be read"))?;
+    ensure!(about.uid() == user(), "'{shown}' belongs to user {}", about.uid());
+    ensure!(about.mode() & 0o022 == 0 || about.is_symlink(), "others can write to '{shown}'");
+    Ok(())
 }
 
 /// A directory of the user's by its variable, or below HOME. Variables that are not absolute paths do not count, as the XDG
@@ -39,17 +62,9 @@ pub fn of_user(variable: &str, below_home: &str) -> Option<PathBuf> {
 /// The directory, made where it is not there. It is the user's own: what is in it is believed, and removed.
 fn made() -> Result<PathBuf> {
     let home = path()?;
-    let shown = home.display();
-    if inherited("XDG_STATE_HOME").is_none_or(|state| !Path::new(&state).is_absolute()) {
-        // Users without one have a HOME that is not to be there, such as /nonexistent.
-        let owner = inherited("HOME").map(PathBuf::from).unwrap_or_default();
-        ensure!(owner.is_dir(), "HOME, '{}', is not there", owner.display());
-    }
     let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&home);
-    made.with_context(|| format!("'{shown}' cannot be made"))?;
-    let about = home.metadata().with_context(|| format!("'{shown}' cannot be read"))?;
-    ensure!(about.uid() == user(), "'{shown}' belongs to user {}", about.uid());
-    ensure!(about.mode() & 0o022 == 0, "others can write to '{shown}'");
+    made.with_context(|| format!("'{}' cannot be made", home.display()))?;
+    check(&fs::canonicalize(&home).unwrap_or_else(|_| home.clone()))?;
     Ok(home)
 }
 
@@ -71,6 +86,26 @@ pub fn new_directory(
         }
     }
     bail!("there are too many directories '{}-N'", home.join(stem).display())
+}
+
+/// What a run leaves at home of which nothing was recorded: the name of its program.
+const LAST: &str = ".last-without-record";
+
+/// Notes that a run has recorded nothing, so that nobody takes an earlier record for its own.
+pub fn note_unrecorded(program: &OsStr) {
+    let note = |home: PathBuf| fs::write(home.join(LAST), recognisable(program));
+    if let Err(error) = path().map_err(io::Error::other).and_then(note) {
+        tracing::debug!("failed to note that the run recorded nothing: {error}");
+    }
+}
+
+/// The program of the last run that has recorded nothing, where nothing was written to an entry since.
+pub fn unrecorded_since(home: &Path, entry: &Entry) -> Option<String> {
+    let file = home.join(LAST);
+    let is_newer =
+        fs::symlink_metadata(&file).and_then(|about| about.modified()).is_ok_and(|at| at > entry.changed);
+    let program = is_newer.then(|| fs::read_to_string(&file).ok())??;
+    Some(recognisable(OsStr::new(program.trim_end())))
 }
 
 /// A program's name as the beginning of a directory's, which nobody has to quote.

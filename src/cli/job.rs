@@ -107,7 +107,9 @@ impl Job {
         };
         let directory =
             std::path::absolute(&named).with_context(|| format!("--out '{}'", named.display()))?;
-        let is_new = make(&directory, shared)
+        let parents = directory.parent().map_or(Ok(()), fs::create_dir_all);
+        let is_new = parents
+            .and_then(|()| make(&directory, shared))
             .with_context(|| format!("failed to make the record's directory '{}'", named.display()))?;
         let job = Job::at(directory, kept, shared, is_new)?;
         if !is_new {

@@ -4,7 +4,7 @@
 //! `cupeer_report`'s.
 
 use crate::args::{ReportArgs, ReportFormat, word};
-use crate::home::{self, Kind};
+use crate::home::{self, Entry, Kind};
 use crate::opened::Opened;
 use crate::output::{self, terminal_width};
 use crate::parts::{self, Given, MOST_FAILURES};
@@ -190,9 +190,14 @@ fn warn_of_size(events: u64) {
 /// The newest record at home.
 fn newest() -> Result<PathBuf> {
     let home = home::path()?;
-    let records = home::entries(&home).into_iter().filter(|entry| entry.kind == Kind::Record);
-    let mut records = records.map(|entry| entry.path);
-    let has_process = |path: &PathBuf| Job::open(path).is_ok_and(|job| !job.processes.is_empty());
+    let mut records = home::entries(&home).into_iter().filter(|entry| entry.kind == Kind::Record);
+    let has_process = |entry: &Entry| Job::open(&entry.path).is_ok_and(|job| !job.processes.is_empty());
     let none = || format!("there is no record in {}; name one: cupeer report DIR", home.display());
-    records.find(has_process).with_context(none)
+    let found = records.find(has_process).with_context(none)?;
+    if let Some(program) = home::unrecorded_since(&home, &found) {
+        output::complain(&format!(
+            "the last run, of '{program}', recorded nothing; this is the record of an earlier run"
+        ));
+    }
+    Ok(found.path)
 }

@@ -38,10 +38,8 @@ fn who_never_reaches_the_driver_leaves_no_directory() {
     }
     // Nor one that cannot be started.
     assert_eq!(done(run(folder.path(), &[]).arg("./nowhere")).status.code(), Some(127));
-    assert_eq!(
-        (names(folder.path()), names(&folder.path().join("state/cupeer"))),
-        (vec!["state".into()], vec![])
-    );
+    let (here, home) = (names(folder.path()), names(&folder.path().join("state/cupeer")));
+    assert!(here == ["state"] && home.iter().all(|name| name.starts_with('.')), "{here:?} {home:?}");
 }
 
 #[test]
@@ -68,7 +66,7 @@ fn what_cannot_work_is_refused_before_the_program_starts() {
         (&["--record", "off", "-o", "x"], "contradict"),
         (&["-o", "foreign"], "not a record's"),
         (&["-o", "file"], "file"),
-        (&["-o", "nowhere/x"], "nowhere/x"),
+        (&["-o", "file/x"], "file/x"),
         (&["-o", "/proc/x"], "/proc/x"),
         (&["-o", "%x"], "must be followed by"),
         (&["-o", "%q{CUPEER_NOT_SET}"], "CUPEER_NOT_SET"),

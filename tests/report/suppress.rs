@@ -183,7 +183,7 @@ fn what_is_no_suppression_is_refused() {
         let options = file(&scene, text);
         let sentence = sentence.replace("FILE", &options[1]);
         support::refused(&["report", dir, &options[0], &options[1]], &sentence);
-        support::refused(&["run", "--out", "/no/such/place", &options[0], &options[1], "true"], &sentence);
+        support::refused(&["run", "--out", "/proc/no/such", &options[0], &options[1], "true"], &sentence);
     };
     refused(
         "[[suppression]]\nrule = 'ipc-flagz'\n",

@@ -33,7 +33,7 @@ pub struct Entry {
     /// The space that it takes.
     pub bytes: u64,
     /// When something in it was last changed.
-    changed: SystemTime,
+    pub(super) changed: SystemTime,
 }
 
 /// All that are there, the newest first. What is not cupeer's is left out.

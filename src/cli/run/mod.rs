@@ -16,7 +16,7 @@ mod watch;
 
 use crate::args::{Level, Options, RunArgs};
 use crate::driver::{self, Chosen};
-use crate::job::Job;
+use crate::job::{self, Job};
 use crate::output::Failure;
 use crate::settings::deny::{self, Verdicts};
 use crate::settings::{Environment, Settings, check};
@@ -111,6 +111,8 @@ pub struct Run {
     /// Why no process reached the driver, a sentence each. A cupeer within this one has its own page: only where nothing was
     /// recorded either is this so.
     pub unreached: Vec<String>,
+    /// That no process loaded a driver, where nothing stood in its way: a sentence.
+    unused: Option<String>,
     /// How many processes had a driver of which no watched call was seen.
     pub unseen: u32,
     /// How many libraries' calls went past us, counted once a process.
@@ -183,7 +185,13 @@ pub fn command(mut args: RunArgs) -> Result<ExitCode> {
     let seen = faults.as_ref().map(Faults::seen).unwrap_or_default();
     let is_ours_to_tell = settings.job.as_ref().is_none_or(Job::is_ours_alone);
     let seed = settings.seed_drawn();
-    let job = settings.job.filter(|job| !job.remove_if_empty());
+    let job = settings.job.filter(|job| {
+        let is_gone = job.remove_if_empty();
+        if is_gone && job.is_at_home() {
+            home::note_unrecorded(&args.program[0]);
+        }
+        !is_gone
+    });
     let run = run?;
     if let Some(job) = &job {
         let end = match run.end {
@@ -228,6 +236,7 @@ pub fn command(mut args: RunArgs) -> Result<ExitCode> {
         }
     }
     lines.extend(seed.map(Line::from));
+    lines.extend(run.unused.clone().filter(|_| job.is_none()).map(Line::from));
     lines.extend(unreached.iter().chain(&run.notes).cloned().map(warning));
     lines.iter().for_each(output::sum_up);
     if let Some(report) = &report {
@@ -316,6 +325,7 @@ fn watched(
         tracing::debug!("processes that reached the driver: {reached}");
     }
     let (mut notes, mut unreached) = notes(&program[0], obstacle, seen, reached);
+    let mut unused = None;
     if let Some(page) = &page {
         if reached == Some(0) && notes.is_empty() && unreached.is_empty() {
             let name = &program[0];
@@ -324,6 +334,8 @@ fn watched(
                 .or_else(|| preloading::by_itself(name, end));
             unreached.extend(reason);
             unreached.extend(program::obstacles_in_shell(program));
+            let is_unused = unreached.is_empty() && end != End::Exited(status::NOT_FOUND);
+            unused = (is_unused && is_recorded(&environment)).then(|| driver::unused(driver));
         }
         notes.extend(page.dropped().map(|(count, name)| dropped(count, &name)));
         if page.status().nameless.load(Acquire) != 0 {
@@ -344,6 +356,7 @@ fn watched(
         unrecorded: told(|status| &status.unrecorded).unwrap_or(0),
         notes,
         unreached,
+        unused,
         unseen: told(|status| &status.unseen).unwrap_or(0),
         escaped: told(|status| &status.escaped).unwrap_or(0),
     })
@@ -351,9 +364,15 @@ fn watched(
 
 /// Whether anything is made of calls in an environment.
 fn is_watched(environment: &Environment) -> bool {
-    let is_set = |name: &str| environment.get(name).is_some_and(|value| !value.is_empty());
-    let is_recorded = is_set(env::OUT) && environment.get(env::RECORD).is_none_or(|mode| mode != "off");
-    is_recorded || is_set(env::LOG) || faults::are_asked_for(environment)
+    is_recorded(environment) || is_set(environment, env::LOG) || faults::are_asked_for(environment)
+}
+
+fn is_recorded(environment: &Environment) -> bool {
+    is_set(environment, env::OUT) && environment.get(env::RECORD).is_none_or(|mode| mode != job::OFF)
+}
+
+fn is_set(environment: &Environment, name: &str) -> bool {
+    environment.get(name).is_some_and(|value| !value.is_empty())
 }
 
 /// That our library was not in the process that was started, or not in what that became. Only where it ended by itself:
@@ -416,9 +435,6 @@ fn notes(
     unreached.extend(seen.loaded);
     if notes.is_empty() && unreached.is_empty() {
         unreached.extend(seen.lost);
-    }
-    if notes.is_empty() && unreached.is_empty() {
-        tracing::debug!("no process reached the driver");
     }
     (notes, unreached)
 }
