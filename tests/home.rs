@@ -30,7 +30,18 @@ fn stem() -> String {
 
 #[track_caller]
 fn run(folder: &Path) -> Done {
-    let done = done(at(folder, &["run"]).arg(shared()).arg("open:5"));
+    run_with(folder, "open:5")
+}
+
+/// A run in which nothing is wrong.
+#[track_caller]
+fn run_well(folder: &Path) -> Done {
+    run_with(folder, "open:1")
+}
+
+#[track_caller]
+fn run_with(folder: &Path, action: &str) -> Done {
+    let done = done(at(folder, &["run"]).arg(shared()).arg(action));
     assert!(done.status.success(), "{}", done.stderr);
     done
 }
@@ -217,7 +228,7 @@ fn somebody_elses_directory_is_not_written_to() {
 fn the_last_twenty_are_kept_and_what_is_not_a_record() {
     let folder = temp_dir();
     let home = folder.path().join("state/cupeer");
-    run(folder.path());
+    run_well(folder.path());
     for number in 2..=20 {
         let record = home.join(format!("old-{number}"));
         fs::create_dir(&record).unwrap();
@@ -229,7 +240,10 @@ fn the_last_twenty_are_kept_and_what_is_not_a_record() {
     fs::create_dir(folder.path().join("elsewhere")).unwrap();
     cupeer_record::writer::job(&folder.path().join("elsewhere")).unwrap();
     symlink(folder.path().join("elsewhere"), home.join("link-0")).unwrap();
-    run(folder.path());
+    let ended = run_well(folder.path());
+    let says =
+        format!("cupeer: deleted {}-1 to keep the last 20; to keep one, rename it or use --out\n", stem());
+    assert!(ended.stderr.contains(&says), "{}", ended.stderr);
     let kept = names(&home);
     assert!(!kept.contains(&format!("{}-1", stem())), "the oldest goes: {kept:?}");
     assert_eq!(kept.len(), 22);
@@ -237,6 +251,26 @@ fn the_last_twenty_are_kept_and_what_is_not_a_record() {
         assert!(kept.contains(&stays.to_owned()), "{stays}: {kept:?}");
     }
     assert!(folder.path().join("elsewhere/job").exists());
+}
+
+#[test]
+fn a_run_with_a_death_outlasts_those_without() {
+    let folder = temp_dir();
+    let home = folder.path().join("state/cupeer");
+    let killed = done(
+        at(folder.path(), &["run"])
+            .args(["sh", "-c"])
+            .arg(format!("{} open:1; kill -9 $$", shared().display())),
+    );
+    assert!(killed.stderr.contains("SIGKILL"), "{}", killed.stderr);
+    for number in 2..=21 {
+        let record = home.join(format!("old-{number}"));
+        fs::create_dir(&record).unwrap();
+        cupeer_record::writer::job(&record).unwrap();
+    }
+    let ended = run_well(folder.path());
+    assert!(ended.stderr.contains("cupeer: deleted old-2 to keep the last 20; "), "{}", ended.stderr);
+    assert!(names(&home).contains(&"sh-1".to_owned()), "{:?}", names(&home));
 }
 
 #[test]

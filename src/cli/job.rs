@@ -219,6 +219,11 @@ impl Job {
         }
     }
 
+    /// Notes that a run ended with something to look at: such records are kept longer.
+    pub fn tell_notable(&self) {
+        self.add(&format!("{}=1\n", job::NOTABLE));
+    }
+
     /// The variables that make a process take part.
     pub fn variables(&self) -> Vec<(&'static str, OsString)> {
         let mut variables = vec![

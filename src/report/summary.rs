@@ -6,12 +6,12 @@ mod found;
 
 use super::filter::Filter;
 use super::model::{
-    Codes, ExitKind, FailureGroup, Finding, Function, Open, Pending, Proc, Process, Report, State,
+    Codes, ExitKind, FailureGroup, Finding, Function, Open, Pending, Proc, Process, Report, Started, State,
 };
 use super::moments::number;
 use super::suppress::Suppressions;
 use super::symbols::Symbols;
-use super::text::endings::death;
+use super::text::endings::{death, killed};
 use super::text::names::{clean, codes, counted, quiet_ones};
 use super::text::suppressed;
 use crate::Keep;
@@ -378,6 +378,13 @@ fn deaths(report: &Report) -> Vec<Line> {
     };
     let mut lines: Vec<String> = dead.iter().take(MOST_LINES).map(line).collect();
     more(&mut lines, dead.len(), "process", "that ended abnormally");
+    // Of those of several runs, it is not known which is this one's.
+    let started = report.record.started.iter().filter(|_| !report.record.in_part);
+    let killed = |started: &Started| {
+        let how = killed(started.exit)?;
+        Some(format!("launched program '{}' {how}", clean(&started.program)))
+    };
+    lines.extend(started.filter_map(killed).take(MOST_LINES));
     lines.into_iter().map(|text| Line::bad(Mark::Error, text)).collect()
 }
 

@@ -4,8 +4,8 @@ use clap::{Args, ValueEnum};
 
 #[derive(Args)]
 #[command(after_help = "\
-Recordings without --out are stored in $XDG_STATE_HOME/cupeer, or ~/.local/state/cupeer: the last 20, and at most 1 GiB. \
-cupeer never deletes a recording that you renamed so that its name does not end in a number.
+Recordings without --out are stored in $XDG_STATE_HOME/cupeer, or ~/.local/state/cupeer: the last 20, the last 100 with a \
+problem, and at most 1 GiB. cupeer never deletes a recording that you renamed so that its name does not end in a number.
 
 Examples:
   cupeer report            # the newest

@@ -6,7 +6,7 @@ use crate::startup::user;
 use crate::sweep;
 use cupeer_record::{Job, launcher};
 use cupeer_spec::record::end::End;
-use cupeer_spec::record::job::{FILE, FIRST_LINE};
+use cupeer_spec::record::job::{FILE, FIRST_LINE, NOTABLE};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -32,6 +32,8 @@ pub struct Entry {
     pub number: Option<u64>,
     /// The space that it takes.
     pub bytes: u64,
+    /// Whether a run of it ended with something to look at.
+    pub is_notable: bool,
     /// When something in it was last changed.
     pub(super) changed: SystemTime,
 }
@@ -55,7 +57,7 @@ impl Entry {
     #[cfg(test)]
     pub fn at(path: &Path, kind: Kind) -> Entry {
         let (name, changed) = (String::new(), SystemTime::UNIX_EPOCH);
-        Entry { name, path: path.to_owned(), kind, number: None, bytes: 0, changed }
+        Entry { name, path: path.to_owned(), kind, number: None, bytes: 0, is_notable: false, changed }
     }
 
     fn of(home: &Path, name: String) -> Option<Entry> {
@@ -70,7 +72,9 @@ impl Entry {
         };
         let mut changed = about.modified().unwrap_or(SystemTime::UNIX_EPOCH);
         let bytes = size(&path, &mut changed);
-        Some(Entry { number: number(&name), name, path, kind, bytes, changed })
+        let text = job::read(&path.join(FILE)).unwrap_or_default();
+        let is_notable = text.lines().any(|line| line.starts_with(NOTABLE));
+        Some(Entry { number: number(&name), name, path, kind, bytes, is_notable, changed })
     }
 
     /// Whether a run of it is in progress, or a process of it runs; `None` where that cannot be known.

@@ -6,41 +6,55 @@ use std::path::Path;
 
 /// How many records are kept.
 const KEPT: usize = 20;
+/// How many besides of runs that ended with something to look at: trivial runs do not displace them.
+const NOTABLE_KEPT: usize = 100;
 /// How many bytes all of them may take.
 const MOST_KEPT: u64 = 1 << 30;
 
 /// Removes the oldest records beyond what is kept; neither `new`, which has just been made, nor any that may still be
-/// written to.
-pub fn prune(new: Option<&Path>) {
-    let Ok(home) = path() else { return };
-    for (entry, removed) in prune_to(entries(&home), new, KEPT, MOST_KEPT) {
+/// written to. Returns a sentence that says which are gone.
+pub fn prune(new: Option<&Path>) -> Option<String> {
+    let home = path().ok()?;
+    let mut gone = Vec::new();
+    for (entry, removed) in prune_to(entries(&home), new, [KEPT, NOTABLE_KEPT], MOST_KEPT) {
         match removed {
-            Ok(true) => tracing::debug!("removed the old record {}", entry.path.display()),
+            Ok(true) => gone.push(entry.name),
             Ok(false) => tracing::debug!("files of others stay in {}", entry.path.display()),
             Err(error) => tracing::debug!("failed to remove {}: {error}", entry.path.display()),
         }
     }
+    let which = match &gone[..] {
+        [] => return None,
+        [one] => one.clone(),
+        several => format!("{} recordings, {} to {},", gone.len(), several[several.len() - 1], several[0]),
+    };
+    Some(format!("deleted {which} to keep the last {KEPT}; to keep one, rename it or use --out"))
 }
 
 /// The same, of these entries, for other limits; what was removed.
 fn prune_to(
     entries: Vec<Entry>,
     new: Option<&Path>,
-    kept: usize,
+    [ordinary, notable]: [usize; 2],
     most: u64,
 ) -> Vec<(Entry, io::Result<bool>)> {
     let named_by_us: Vec<Entry> = entries.into_iter().filter(|entry| entry.number.is_some()).collect();
-    let mut count = named_by_us.len();
+    let count = |is_notable| named_by_us.iter().filter(|entry| entry.is_notable == is_notable).count();
+    let mut beyond = [count(false).saturating_sub(ordinary), count(true).saturating_sub(notable)];
     let mut bytes: u64 = named_by_us.iter().map(|entry| entry.bytes).sum();
     let mut removed = Vec::new();
-    for entry in named_by_us.into_iter().rev() {
-        if count <= kept && bytes <= most {
-            break;
+    // The oldest first, and what is notable last.
+    let mut oldest: Vec<Entry> = named_by_us.into_iter().rev().collect();
+    oldest.sort_by_key(|entry| entry.is_notable);
+    for entry in oldest {
+        let beyond = &mut beyond[usize::from(entry.is_notable)];
+        if *beyond == 0 && bytes <= most {
+            continue;
         }
         if new == Some(&entry.path) || entry.is_running() != Some(false) {
             continue;
         }
-        count -= 1;
+        *beyond = beyond.saturating_sub(1);
         bytes -= entry.bytes;
         let done = remove(&entry);
         removed.push((entry, done));
@@ -83,14 +97,33 @@ mod tests {
         for number in [9, 10, 11, 12] {
             record(home.path(), &format!("app-{number}"), 100_000);
         }
-        let removed = prune_to(entries(home.path()), None, 3, u64::MAX);
+        let removed = prune_to(entries(home.path()), None, [3, 0], u64::MAX);
         assert!(removed.iter().all(|(_, done)| done.is_ok()));
         assert_eq!(names(home.path()), ["app-12", "app-11", "app-10"]);
-        prune_to(entries(home.path()), None, 3, 250_000);
+        prune_to(entries(home.path()), None, [3, 0], 250_000);
         assert_eq!(names(home.path()), ["app-12", "app-11"]);
         let new = home.path().join("app-12");
-        prune_to(entries(home.path()), Some(&new), 3, 0);
+        prune_to(entries(home.path()), Some(&new), [3, 0], 0);
         assert_eq!(names(home.path()), ["app-12"]);
+    }
+
+    #[test]
+    fn what_is_notable_outlasts_the_rest() {
+        let home = tempfile::tempdir().unwrap();
+        for number in [1, 2, 3, 4, 5, 6] {
+            let path = record(home.path(), &format!("app-{number}"), 100_000);
+            if number <= 3 {
+                fs::write(path.join(FILE), "cupeer job 1\nnotable=1\n").unwrap();
+            }
+        }
+        let kept = |counts, most| {
+            prune_to(entries(home.path()), None, counts, most);
+            names(home.path())
+        };
+        assert_eq!(kept([2, 3], u64::MAX), ["app-6", "app-5", "app-3", "app-2", "app-1"]);
+        assert_eq!(kept([2, 2], u64::MAX), ["app-6", "app-5", "app-3", "app-2"]);
+        assert_eq!(kept([2, 2], 350_000), ["app-6", "app-3", "app-2"]);
+        assert_eq!(kept([2, 2], 150_000), ["app-3"]);
     }
 
     #[test]
@@ -112,7 +145,7 @@ mod tests {
         of("app-7");
         assert_eq!(names(home.path()), ["app-7", "app-2", "app-1", "mine"]);
         assert!(entries(home.path()).iter().all(|entry| entry.kind == Kind::Record));
-        let removed = prune_to(entries(home.path()), None, 0, 0);
+        let removed = prune_to(entries(home.path()), None, [0, 0], 0);
         let removed: Vec<String> = removed.into_iter().map(|(entry, _)| entry.name).collect();
         assert_eq!(removed, ["app-7"]);
         let mut left: Vec<_> = super::super::names(home.path()).collect();

@@ -179,6 +179,7 @@ mod tests {
             unrecorded: 0,
             notes: Vec::new(),
             unreached: Vec::new(),
+            unused: None,
             unseen: 0,
             escaped: 0,
         }

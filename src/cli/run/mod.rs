@@ -164,7 +164,7 @@ pub fn command(mut args: RunArgs) -> Result<ExitCode> {
         settings.job.iter().filter_map(Job::displaced).for_each(output::complain);
         if let Some(job) = settings.job.filter(Job::is_at_home) {
             // Nobody of us will be there in the end.
-            home::prune(Some(&job.directory));
+            home::prune(Some(&job.directory)).iter().for_each(|line| output::note(line));
         }
         match child::exec(&args.program, &environment)? {}
     }
@@ -232,7 +232,10 @@ pub fn command(mut args: RunArgs) -> Result<ExitCode> {
             lines.extend((!job.is_inherited()).then(|| reduce::at_end(&job.directory).into()));
         }
         if job.is_at_home() {
-            home::prune(Some(&job.directory));
+            if lines.iter().any(|line| line.matters) {
+                job.tell_notable();
+            }
+            lines.extend(home::prune(Some(&job.directory)).map(Line::from));
         }
     }
     lines.extend(seed.map(Line::from));

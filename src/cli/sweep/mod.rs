@@ -66,7 +66,7 @@ pub fn command(args: &SweepArgs) -> Result<ExitCode> {
         let _ = std::fs::remove_dir_all(&directory);
     }
     if args.out.is_none() && args.resume.is_none() {
-        home::prune(Some(&directory));
+        home::prune(Some(&directory)).iter().for_each(|line| output::note(line));
     }
     let outcome = swept?;
     let is_interrupted = interrupt::is_set();

@@ -65,7 +65,8 @@ pub fn death(process: &Process) -> Option<String> {
     }
 }
 
-fn killed(exit: Exit) -> Option<String> {
+/// How a program was killed, where it was.
+pub fn killed(exit: Exit) -> Option<String> {
     match exit {
         Exit { kind: ExitKind::Signal | ExitKind::Died, .. } => Some(how(exit)),
         _ => None,

@@ -22,6 +22,9 @@ pub const LOST: &str = "lost";
 /// The same for those of them that have no record.
 pub const MISSING: &str = "missing";
 
+/// A line for each run that ended with something to look at: a finding above a note, a death, a failure.
+pub const NOTABLE: &str = "notable";
+
 /// What the names of files begin with that say what processes waited in when none made progress: the document of
 /// `cupeer why`, with the boot of the host, the pid of the launcher, and a number behind it.
 pub const HANG: &str = "hang-";
