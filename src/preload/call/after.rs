@@ -6,7 +6,7 @@ use crate::driver::pools;
 use crate::driver::questions::{self, DriverFacts};
 use crate::fault::inject::{self, Fault};
 use crate::job::ledger::{self, BeforeCall, CallOrigin};
-use crate::record::{self, Arguments, Detail, Elements, Recorded};
+use crate::record::{self, Detail, Elements, Recorded};
 use crate::settings;
 use core::cell::Cell;
 use core::fmt::{self, Write};
@@ -34,7 +34,7 @@ pub struct Answered<'a> {
 /// Puts into the record what rules of faults have done to a call, or are about to do.
 #[cold]
 #[inline(never)]
-pub fn tell<F: Fn(&mut Arguments, bool)>(fault: &Fault, record: &Recorded<F>) {
+pub fn tell(fault: &Fault, record: &Recorded) {
     if record.was_kept() {
         fault.each_news(|hit, name| record.hit(hit, name));
     }
@@ -43,7 +43,7 @@ pub fn tell<F: Fn(&mut Arguments, bool)>(fault: &Fault, record: &Recorded<F>) {
 /// Runs these steps. For use in `guarded`.
 #[cold]
 #[inline(never)]
-pub fn follow<F: Fn(&mut Arguments, bool)>(record: &Recorded<F>, call: &Answered) {
+pub fn follow(record: &Recorded, call: &Answered) {
     let &Answered { id, caller, result, fault, ref before, .. } = call;
     // What the driver may be asked follows from what it answered, and so does what is open now.
     let (asked, effect) = fault.map_or((result, result), |fault| (fault.asked(), fault.effect()));

@@ -10,7 +10,7 @@ use crate::driver::log::DriverLog;
 use crate::fault::inject::{self, ArgumentWords, Fault, Forward};
 use crate::job::ledger::{self, BeforeCall, CallOrigin};
 use crate::log::{self, Call, FaultSummary};
-use crate::record::{self, Recorded};
+use crate::record::{self, Recorded, Store};
 use crate::resolve::{driver, entries, handed_out, linked, patched};
 use crate::settings;
 use crate::sys::arch::{ASYNCHRONOUS, Thread, forward_asynchronously, stack_height, thread};
@@ -22,8 +22,8 @@ use crate::sys::object::Object;
 use after::{Answered, tell};
 use core::ffi::c_void;
 use core::fmt::{self, Write};
-use cupeer_spec::abi::{CUresult, FunctionPointer, cudaError_t, nvmlReturn_t};
-use cupeer_spec::function::{FUNCTION_COUNT, FUNCTIONS, FnId};
+use cupeer_spec::abi::FunctionPointer;
+use cupeer_spec::function::{FUNCTIONS, FnId};
 use cupeer_spec::value::Format;
 
 /// What is known when a call enters.
@@ -40,38 +40,16 @@ pub struct Entered {
 }
 
 impl Entered {
-    /// The same with the program's own caller, if the call came through a patch.
+    /// The program's own caller, if the call came through a patch.
     #[inline(always)]
-    fn behind_patch(mut self, id: FnId) -> Self {
+    fn behind_patch(&self, id: FnId) -> usize {
+        let mut caller = self.caller;
         if patched::is_patched(id) {
-            let caller = self.caller;
-            guarded(|| self.caller = patched::caller_behind(id, caller));
+            guarded(|| caller = patched::caller_behind(id, self.caller));
         }
-        self
+        caller
     }
 }
-
-/// A type of results, of which one says that there is no such library.
-pub trait ResultCode: Copy {
-    fn number(self) -> i32;
-
-    fn of(number: i32) -> Self;
-}
-
-macro_rules! result_codes {
-    ($($name:ident)*) => {$(
-        impl ResultCode for $name {
-            fn number(self) -> i32 {
-                self.0
-            }
-
-            fn of(number: i32) -> Self {
-                $name(number)
-            }
-        }
-    )*};
-}
-result_codes! { CUresult cudaError_t nvmlReturn_t }
 
 /// Takes up a call that came through a traced entry: the export's, or that of look-ups.
 #[inline(always)]
@@ -144,128 +122,110 @@ impl Drop for Inside {
     }
 }
 
-/// What is done with the arguments of a call.
-pub struct Arguments<P, S, M, W> {
-    pub print: P,
-    /// Puts them into the record; is told whether the call has succeeded.
-    pub store: S,
-    /// Adds what of them does not fit there.
-    pub more: M,
+/// The arguments of a call, and what is done with them.
+pub trait Arguments: Store {
+    /// Calls the real function.
+    ///
+    /// # Safety
+    ///
+    /// At `real` lies the function that the arguments are for.
+    unsafe fn forward(&self, real: usize) -> i32;
+
+    fn print(&self, succeeded: bool, out: &mut dyn Write, format: Format) -> fmt::Result;
+
+    /// Adds what of them does not fit into the record's slot.
+    fn more(&self, detail: &mut record::Detail, succeeded: bool);
+
     /// Gives them to the rules of faults.
-    pub words: W,
+    fn words(&self, words: &mut ArgumentWords);
+
+    /// The output that holds a function, where there is one.
+    fn handed_out(&self) -> Option<*mut FunctionPointer>;
 }
 
-/// Runs the steps of a call. `forward` calls the real function, and `pointer` is the output that holds a function,
-/// where there is one.
+/// The same with the function that they are for.
+pub trait Function: Arguments {
+    const ID: FnId;
+}
+
+/// Runs the steps of a call.
+///
+/// # Safety
+///
+/// `entered` has the address of this function.
 #[inline(always)]
-pub fn run<R: ResultCode>(
-    id: FnId,
-    entered: Entered,
-    forward: impl Fn() -> R,
-    arguments: Arguments<
-        impl Fn(bool, &mut dyn Write, Format) -> fmt::Result,
-        impl Fn(&mut record::Arguments, bool),
-        impl Fn(&mut record::Detail, bool),
-        impl Fn(&mut ArgumentWords),
-    >,
-    pointer: Option<*mut FunctionPointer>,
-) -> R {
+pub unsafe fn run<F: Function>(entered: &Entered, arguments: &F) -> i32 {
+    // What programs call often has steps of its own.
+    if const { FUNCTIONS[F::ID as usize].is_quick() } {
+        run_quickly(F::ID, entered, arguments)
+    } else {
+        run_shared(F::ID, entered, arguments)
+    }
+}
+
+/// Once for each function, not for each of its entries.
+#[inline(never)]
+fn run_quickly<F: Function>(_: FnId, entered: &Entered, arguments: &F) -> i32 {
+    take_up(F::ID, entered, arguments, arguments)
+}
+
+/// Calls that take long by themselves: once for all functions.
+#[inline(never)]
+fn run_shared(id: FnId, entered: &Entered, arguments: &dyn Arguments) -> i32 {
+    take_up(id, entered, arguments, arguments)
+}
+
+/// What is to be done for a call, and the steps of it. `shared` is the same as `arguments`, for what is there once for all
+/// functions.
+#[inline(always)]
+fn take_up<A: Arguments + ?Sized>(id: FnId, entered: &Entered, arguments: &A, shared: &dyn Arguments) -> i32 {
+    // SAFETY: the address is this function's, as `run` demands.
+    let forward = || unsafe { arguments.forward(entered.through) };
     if entered.again {
         return forward();
     }
-    let forward = || forward().number();
-    if inject::may_concern(id, &arguments.words) {
-        let Arguments { print, store, more, words } = &arguments;
-        let arguments: DynArguments = Arguments { print, store, more, words };
-        return R::of(concerned(id, entered, &forward, &arguments, pointer));
+    if inject::may_concern(id, &|words| shared.words(words)) {
+        return concerned(id, entered, shared);
     }
     let settings = settings::get();
     let is_unseen = || !settings.is_recorded(id) || ledger::is_idle(id);
-    if !settings.is_logged(id) && pointer.is_none() && is_unseen() {
+    if !settings.is_logged(id) && arguments.handed_out().is_none() && is_unseen() {
         // It came here because a rule of faults names the function, and that was all; or there is nothing to see.
-        return R::of(forward());
+        return forward();
     }
-    let entered = entered.behind_patch(id);
-    if IS_QUICK[id as usize] {
-        return R::of(steps(id, entered, forward, &arguments, pointer, None));
-    }
-    let Arguments { print, store, more, words } = &arguments;
-    R::of(shared_steps(id, entered, &forward, &Arguments { print, store, more, words }, pointer, None))
+    steps(id, entered, entered.behind_patch(id), arguments, shared, None)
 }
-
-/// Which functions have steps of their own: in the order of the table.
-static IS_QUICK: [bool; FUNCTION_COUNT] = {
-    let mut is_quick = [false; FUNCTION_COUNT];
-    let mut index = 0;
-    while index < FUNCTION_COUNT {
-        is_quick[index] = FUNCTIONS[index].is_quick();
-        index += 1;
-    }
-    is_quick
-};
-
-/// The steps of calls that take long by themselves: once for all functions.
-#[inline(never)]
-fn shared_steps(
-    id: FnId,
-    entered: Entered,
-    forward: &dyn Fn() -> i32,
-    arguments: &DynArguments,
-    pointer: Option<*mut FunctionPointer>,
-    fault: Option<&mut Fault>,
-) -> i32 {
-    steps(id, entered, forward, arguments, pointer, fault)
-}
-
-/// The arguments of a call that rules of faults look at.
-type DynArguments<'a> = Arguments<
-    &'a dyn Fn(bool, &mut dyn Write, Format) -> fmt::Result,
-    &'a dyn Fn(&mut record::Arguments, bool),
-    &'a dyn Fn(&mut record::Detail, bool),
-    &'a dyn Fn(&mut ArgumentWords),
->;
 
 /// The same for a call that a rule of faults may concern: once for all functions.
 #[cold]
 #[inline(never)]
-fn concerned(
-    id: FnId,
-    entered: Entered,
-    forward: &dyn Fn() -> i32,
-    arguments: &DynArguments,
-    pointer: Option<*mut FunctionPointer>,
-) -> i32 {
+fn concerned(id: FnId, entered: &Entered, arguments: &dyn Arguments) -> i32 {
     let mut words = [0; 8];
-    (arguments.words)(&mut words);
-    let entered = entered.behind_patch(id);
-    let call = Forward { id, words: &words, caller: entered.caller };
+    arguments.words(&mut words);
+    let caller = entered.behind_patch(id);
+    let call = Forward { id, words: &words, caller };
     let mut fault = None;
     guarded(|| fault = Fault::of(&call));
-    shared_steps(id, entered, forward, arguments, pointer, fault.as_mut())
+    steps(id, entered, caller, arguments, arguments, fault.as_mut())
 }
 
 /// The steps of a call, in their order. What a rule of faults makes of it is decided already.
 #[inline(always)]
-fn steps(
+fn steps<A: Arguments + ?Sized>(
     id: FnId,
-    entered: Entered,
-    forward: impl Fn() -> i32,
-    arguments: &Arguments<
-        impl Fn(bool, &mut dyn Write, Format) -> fmt::Result,
-        impl Fn(&mut record::Arguments, bool),
-        impl Fn(&mut record::Detail, bool),
-        impl Fn(&mut ArgumentWords),
-    >,
-    pointer: Option<*mut FunctionPointer>,
+    entered: &Entered,
+    caller: usize,
+    arguments: &A,
+    shared: &dyn Arguments,
     mut fault: Option<&mut Fault>,
 ) -> i32 {
-    let Entered { caller, .. } = entered;
+    let pointer = arguments.handed_out();
     let settings = settings::get();
     let is_hit = fault.as_ref().is_some_and(|fault| fault.is_hit());
     let mut logged = settings.is_logged(id) || is_hit && settings.log.is_some();
-    let mut record = Recorded::new(id, &arguments.store);
+    let mut record = Recorded::new(id, shared);
     if settings.is_recorded(id) || is_hit && settings.record.is_some() {
-        record.begin(caller, is_hit, fault.is_none());
+        record.begin(arguments, caller, is_hit, fault.is_none());
     }
     let before = record.is_weighty().then(|| weigh(&mut record, caller));
     // What is not in the record is not judged, either: freeing what nobody shares.
@@ -277,7 +237,8 @@ fn steps(
         Some(instead) => instead,
         None => {
             let _inside = Inside::enter(id, entered.real, driver_log.messages());
-            forward()
+            // SAFETY: as in `take_up`.
+            unsafe { arguments.forward(entered.through) }
         }
     };
     if let Some(fault) = &mut fault {
@@ -289,7 +250,7 @@ fn steps(
     }
     let duration = if logged { clock::now().saturating_sub(started) } else { 0 };
     let succeeded = result == 0;
-    let has_more = record.finish(result, succeeded);
+    let has_more = record.finish(arguments, result, succeeded);
     let fault = fault.map(|fault| &*fault);
     if let Some(before) = before.as_ref().filter(|before| record.was_counted() && before.takes_out()) {
         put_back(&record, caller, result, before);
@@ -312,8 +273,8 @@ fn steps(
                 caller,
                 result,
                 driver_messages: driver_log.text(),
-                print: &|out, format| (arguments.print)(succeeded, out, format),
-                more: &|detail| (arguments.more)(detail, succeeded),
+                print: &|out, format| shared.print(succeeded, out, format),
+                more: &|detail| shared.more(detail, succeeded),
                 fault,
                 before: before.unwrap_or_default(),
             };
@@ -327,7 +288,7 @@ fn steps(
                 started: if started == 0 { clock::now() } else { started },
                 duration,
                 result,
-                print: &|out, format| (arguments.print)(succeeded, out, format),
+                print: &|out, format| shared.print(succeeded, out, format),
                 fault: hit.map(|fault| FaultSummary {
                     is_altered: fault.is_altered,
                     deed: fault.deed(),
@@ -342,7 +303,7 @@ fn steps(
 /// What is known before a call is forwarded that opens or ends something.
 #[cold]
 #[inline(never)]
-fn weigh<F: Fn(&mut record::Arguments, bool)>(record: &mut Recorded<F>, caller: usize) -> BeforeCall {
+fn weigh(record: &mut Recorded, caller: usize) -> BeforeCall {
     let mut before = BeforeCall::default();
     record.weigh(caller, |id, args| before = ledger::before(id, args));
     before
@@ -351,12 +312,7 @@ fn weigh<F: Fn(&mut record::Arguments, bool)>(record: &mut Recorded<F>, caller: 
 /// Puts back into the live table what was taken out of it before a call that has failed as many before it did.
 #[cold]
 #[inline(never)]
-fn put_back<F: Fn(&mut record::Arguments, bool)>(
-    record: &Recorded<F>,
-    caller: usize,
-    result: i32,
-    before: &BeforeCall,
-) {
+fn put_back(record: &Recorded, caller: usize, result: i32, before: &BeforeCall) {
     let origin = CallOrigin { caller, start: record.start(), ..CallOrigin::default() };
     guarded(|| ledger::after(record.id(), &record.arguments(false).bytes, result, before, &origin));
 }

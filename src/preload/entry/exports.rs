@@ -6,13 +6,14 @@
 //! to the driver that was asked.
 
 use super::arch::export_entry;
-use crate::call::{self, Arguments};
+use crate::call;
 use crate::fault::inject;
 use crate::record;
 use crate::resolve::entries;
 use crate::sys::program_memory;
 use crate::sys::shareable::{self, Known};
-use core::fmt::Write;
+use core::fmt::{self, Write};
+use cupeer_spec::abi::FunctionPointer;
 use cupeer_spec::function::FnId;
 use cupeer_spec::value::{self, Format, Value};
 
@@ -75,11 +76,11 @@ macro_rules! print_argument {
 /// A shareable handle, by its direction, where it can be read.
 macro_rules! shareable {
     (in_handle [$kind:ident] $value:ident, $succeeded:ident, $known:ident) => {
-        shareable::taken($value, $kind.0, &$known)
+        shareable::taken($value, $kind.0, $known)
     };
     (out_handle [$kind:ident] $value:ident, $succeeded:ident, $known:ident) => {
         // SAFETY: after success the driver has written there.
-        $succeeded.then(|| unsafe { shareable::given($value, $kind.0, &$known) }).flatten()
+        $succeeded.then(|| unsafe { shareable::given($value, $kind.0, $known) }).flatten()
     };
 }
 
@@ -180,18 +181,32 @@ macro_rules! entries {
                     }
                 }
 
-                unsafe extern "C-unwind" fn traced<const EXPORT: bool>($($arg: $type),*) -> $ret {
-                    type Real = unsafe extern "C-unwind" fn($($type),*) -> $ret;
-                    let entered = call::enter::<EXPORT>(FnId::$name);
-                    #[allow(unused_variables)]
-                    let known = Known::default();
-                    // SAFETY: `enter` gives the address of a function of this name that the program
-                    // would have called without us, or of what passes everything on to it, and this is its type.
-                    let real = unsafe { core::mem::transmute::<usize, Real>(entered.through) };
-                    // SAFETY: the arguments are the caller's own.
-                    let forward = || unsafe { real($($arg),*) };
-                    #[allow(unused_variables, unused_assignments)]
-                    let print = |succeeded: bool, out: &mut dyn Write, format: Format| {
+                #[allow(dead_code)]
+                struct Passed {
+                    $($arg: $type,)*
+                    known: Known,
+                }
+
+                #[allow(unused_variables)]
+                impl record::Store for Passed {
+                    #[inline(always)]
+                    fn store(&self, arguments: &mut record::Arguments, succeeded: bool) {
+                        let &Passed { $($arg,)* ref known } = self;
+                        $(store_argument!($dir $([$count])? $arg, succeeded, arguments, known);)*
+                    }
+                }
+
+                #[allow(unused_variables, unused_mut, unused_assignments)]
+                impl call::Arguments for Passed {
+                    #[inline(always)]
+                    unsafe fn forward(&self, real: usize) -> i32 {
+                        type Real = unsafe extern "C-unwind" fn($($type),*) -> $ret;
+                        // SAFETY: the caller says that it is such a function, and the arguments are the program's own.
+                        unsafe { core::mem::transmute::<usize, Real>(real)($(self.$arg),*).0 }
+                    }
+
+                    fn print(&self, succeeded: bool, out: &mut dyn Write, format: Format) -> fmt::Result {
+                        let &Passed { $($arg,)* ref known } = self;
                         let mut separator = "";
                         $(
                             call::print_name(separator, stringify!($arg), out, format)?;
@@ -199,29 +214,43 @@ macro_rules! entries {
                             separator = if format.json { "," } else { ", " };
                         )*
                         Ok(())
-                    };
-                    #[allow(unused_variables)]
-                    let store = |arguments: &mut record::Arguments, succeeded: bool| {
-                        $(store_argument!($dir $([$count])? $arg, succeeded, arguments, known);)*
-                    };
-                    #[allow(unused_variables, unused_mut, unused_assignments)]
-                    let more = |detail: &mut record::Detail, succeeded: bool| {
+                    }
+
+                    fn more(&self, detail: &mut record::Detail, succeeded: bool) {
+                        let &Passed { $($arg,)* .. } = self;
                         let mut index = 0;
                         $(
                             add_argument!($dir $([$count])? $arg, index, succeeded, detail);
                             index += 1;
                         )*
-                    };
-                    #[allow(unused_variables, unused_mut, unused_assignments)]
-                    let words = |words: &mut inject::ArgumentWords| {
+                    }
+
+                    fn words(&self, words: &mut inject::ArgumentWords) {
                         let mut index = 0;
                         $(
-                            words[index] = inject::word(&$arg);
+                            words[index] = inject::word(&self.$arg);
                             index += 1;
                         )*
-                    };
-                    let arguments = Arguments { print, store, more, words };
-                    call::run(FnId::$name, entered, forward, arguments, handed_out!($($effect)*))
+                    }
+
+                    #[inline(always)]
+                    fn handed_out(&self) -> Option<*mut FunctionPointer> {
+                        let &Passed { $($arg,)* .. } = self;
+                        handed_out!($($effect)*)
+                    }
+                }
+
+                impl call::Function for Passed {
+                    const ID: FnId = FnId::$name;
+                }
+
+                unsafe extern "C-unwind" fn traced<const EXPORT: bool>($($arg: $type),*) -> $ret {
+                    let entered = call::enter::<EXPORT>(FnId::$name);
+                    let passed = Passed { $($arg,)* known: Known::default() };
+                    type Answer = $ret;
+                    // SAFETY: `enter` gives the address of a function of this name that the program would have called
+                    // without us, or of what passes everything on to it.
+                    Answer { 0: unsafe { call::run(&entered, &passed) } }
                 }
             }
         )*

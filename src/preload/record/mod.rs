@@ -127,10 +127,16 @@ impl<'a> Arguments<'a> {
 
 const FINGERPRINT: Fingerprint = crate::settings::key::fingerprint;
 
+/// What puts the arguments of a call into the record. The hot way knows its type, and all else is there once for all functions.
+pub trait Store {
+    /// `succeeded` says whether the call has.
+    fn store(&self, arguments: &mut Arguments, succeeded: bool);
+}
+
 /// A call on its way through the record. Lives where it is made: moving it costs as much as recording it.
-pub struct Recorded<'a, F: Fn(&mut Arguments, bool)> {
+pub struct Recorded<'a> {
     id: FnId,
-    store: &'a F,
+    store: &'a dyn Store,
     /// Null before it is in the record, and after it has returned.
     slot: *mut Slot,
     word: u64,
@@ -236,7 +242,7 @@ enum Matter {
 /// looks at its GPUs.
 #[cold]
 #[inline(never)]
-fn matter<F: Fn(&mut Arguments, bool)>(id: FnId, store: &F) -> Matter {
+fn matter(id: FnId, store: &dyn Store) -> Matter {
     let of = |matters| if matters { Matter::Call } else { Matter::Nothing };
     if id.spec().library == Library::Nvml {
         return of(driver::is_any_followed(Library::Cuda));
@@ -246,7 +252,7 @@ fn matter<F: Fn(&mut Arguments, bool)>(id: FnId, store: &F) -> Matter {
     }
     let copied = id.spec().copies();
     let mut args = [0; MOST_ARGS];
-    store(&mut Arguments::new(&mut args), false);
+    store.store(&mut Arguments::new(&mut args), false);
     let mut matter = Matter::Call;
     guarded(|| {
         matter = match copied {
@@ -260,10 +266,10 @@ fn matter<F: Fn(&mut Arguments, bool)>(id: FnId, store: &F) -> Matter {
     matter
 }
 
-impl<'a, F: Fn(&mut Arguments, bool)> Recorded<'a, F> {
-    /// A call that is not in the record. `store` puts its arguments; it is told whether the call has succeeded.
+impl<'a> Recorded<'a> {
+    /// A call that is not in the record.
     #[inline(always)]
-    pub fn new(id: FnId, store: &'a F) -> Self {
+    pub fn new(id: FnId, store: &'a dyn Store) -> Self {
         Recorded {
             id,
             store,
@@ -305,10 +311,10 @@ impl<'a, F: Fn(&mut Arguments, bool)> Recorded<'a, F> {
         item_of(self.number, slot::detail::HIT, &bytes[..32 + length]);
     }
 
-    /// Puts it into the record. `is_hit` says that it is one even where it ends nothing that is shared, and `is_own` that
+    /// Puts it into the record, from what `new` was given. `is_hit` says that it is one even where it ends nothing that is shared, and `is_own` that
     /// nobody but the program has to do with it.
     #[inline(always)]
-    pub fn begin(&mut self, caller: usize, is_hit: bool, is_own: bool) {
+    pub fn begin<S: Store + ?Sized>(&mut self, store: &S, caller: usize, is_hit: bool, is_own: bool) {
         let (thread, id) = (thread(), self.id);
         // SAFETY: only this thread uses the block.
         let own = || unsafe { (*thread).epoch };
@@ -345,7 +351,7 @@ impl<'a, F: Fn(&mut Arguments, bool)> Recorded<'a, F> {
         // SAFETY: the slot lies in this thread's window, and nobody else was given it.
         unsafe {
             let mut arguments = Arguments::new(&mut (*slot).args);
-            (self.store)(&mut arguments, false);
+            store.store(&mut arguments, false);
             (*slot).caller = caller as u64 & ADDRESS | arguments.shape;
             (*slot).result = 0;
             (*slot).end = 0;
@@ -363,7 +369,7 @@ impl<'a, F: Fn(&mut Arguments, bool)> Recorded<'a, F> {
     fn join(&mut self, thread: *mut Thread) -> bool {
         let mut args = [0; MOST_ARGS];
         let mut arguments = Arguments::new(&mut args);
-        (self.store)(&mut arguments, false);
+        self.store.store(&mut arguments, false);
         let shape = arguments.shape;
         let passed = Passed { id: self.id, caller: self.caller, height: self.height, args: &args, shape };
         match repeats::join(thread, &passed) {
@@ -402,7 +408,7 @@ impl<'a, F: Fn(&mut Arguments, bool)> Recorded<'a, F> {
                 // SAFETY: the slot lies in this thread's window, and nobody else was given it.
                 unsafe {
                     let mut arguments = Arguments::new(&mut (*slot).args);
-                    (self.store)(&mut arguments, succeeded);
+                    self.store.store(&mut arguments, succeeded);
                     (*slot).caller = self.caller as u64 & ADDRESS | arguments.shape;
                     ((*slot).start, (*slot).end, (*slot).result) = (run.start, end, result);
                     stream::publish(slot, word(slot::RETURNED, 1, self.id as u16, taken.number as u32));
@@ -439,7 +445,7 @@ impl<'a, F: Fn(&mut Arguments, bool)> Recorded<'a, F> {
         if let Some(run) = &mut self.run {
             match run.args() {
                 Some(known) => args = known,
-                None => (self.store)(&mut Arguments::new(&mut args), false),
+                None => self.store.store(&mut Arguments::new(&mut args), false),
             }
             guarded(|| note(self.id, &args));
             run.restart(thread());
@@ -447,7 +453,7 @@ impl<'a, F: Fn(&mut Arguments, bool)> Recorded<'a, F> {
             return;
         }
         if weight.wide {
-            (self.store)(&mut Arguments::new(&mut args), false);
+            self.store.store(&mut Arguments::new(&mut args), false);
         } else {
             // To store a handle takes two fingerprints, which the slot has.
             // SAFETY: the slot is this call's.
@@ -493,7 +499,7 @@ impl<'a, F: Fn(&mut Arguments, bool)> Recorded<'a, F> {
 
     /// Adds the result. Says whether there is more to say about the call.
     #[inline(always)]
-    pub fn finish(&mut self, result: i32, succeeded: bool) -> bool {
+    pub fn finish<S: Store + ?Sized>(&mut self, store: &S, result: i32, succeeded: bool) -> bool {
         if self.slot.is_null() {
             let run = self.run.take().filter(|_| self.epoch == epoch());
             return run.is_some_and(|run| self.end_of_run(run, result, succeeded));
@@ -518,7 +524,7 @@ impl<'a, F: Fn(&mut Arguments, bool)> Recorded<'a, F> {
         unsafe {
             if succeeded {
                 let mut arguments = Arguments::new(&mut (*slot).args);
-                (self.store)(&mut arguments, true);
+                store.store(&mut arguments, true);
                 (*slot).caller = (*slot).caller & ADDRESS | arguments.shape;
             }
             (*slot).end = end;
@@ -563,7 +569,7 @@ impl<'a, F: Fn(&mut Arguments, bool)> Recorded<'a, F> {
         }
         let mut args = [0; ARGS];
         let mut arguments = Arguments::new(&mut args);
-        (self.store)(&mut arguments, false);
+        self.store.store(&mut arguments, false);
         let shape = arguments.shape;
         guarded(|| {
             stream::append(slot::UNWOUND, self.id as u16, |slot| {
@@ -580,7 +586,7 @@ impl<'a, F: Fn(&mut Arguments, bool)> Recorded<'a, F> {
         self.slot = ptr::null_mut();
         let mut args = [0; ARGS];
         let mut arguments = Arguments::new(&mut args);
-        (self.store)(&mut arguments, succeeded);
+        self.store.store(&mut arguments, succeeded);
         let shape = arguments.shape;
         guarded(|| {
             stream::append(slot::LATE_END | self.injected, self.id as u16, |slot| {
@@ -613,7 +619,7 @@ impl<'a, F: Fn(&mut Arguments, bool)> Recorded<'a, F> {
     pub fn arguments(&self, succeeded: bool) -> Stored {
         let mut stored = Stored { bytes: [0; MOST_ARGS], shape: 0, handle: None };
         let mut arguments = Arguments::new(&mut stored.bytes);
-        (self.store)(&mut arguments, succeeded);
+        self.store.store(&mut arguments, succeeded);
         (stored.shape, stored.handle) = (arguments.shape, arguments.handle);
         stored
     }
@@ -678,7 +684,7 @@ impl Stored {
     }
 }
 
-impl<F: Fn(&mut Arguments, bool)> Drop for Recorded<'_, F> {
+impl Drop for Recorded<'_> {
     /// An exception or a cancellation goes through the call.
     #[inline(always)]
     fn drop(&mut self) {
