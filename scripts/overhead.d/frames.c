@@ -1,6 +1,7 @@
 // Prints what a call of cuCtxEnablePeerAccess that fails takes in nanoseconds, called DEPTH functions deep: the least and
-// the median of BATCHES batches. frames LIBRARY DEPTH BATCHES
+// the median of BATCHES batches. Each call has its own stack in the record: see apart.h. frames LIBRARY DEPTH BATCHES
 #include "clock.h"
+#include "apart.h"
 #include <dlfcn.h>
 enum { BATCH = 2000 };
 static int (*call)(void *, unsigned);
@@ -10,11 +11,11 @@ static int ascending(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 __attribute__((noinline)) static int measure(int depth, int batches) {
-    if (depth > 1) return measure(depth - 1, batches) + 1;
+    if (depth > 2) return measure(depth - 1, batches) + 1;
     for (int b = 0; b < batches; b++) {
         double start = now();
         for (int i = 0; i < BATCH; i++)
-            if (call(0, 1) == 0) return -1;
+            if (apart(call) == 0) return -1;
         taken[b] = (now() - start) / BATCH;
     }
     return 0;

@@ -1,6 +1,7 @@
 // Called from Python: prints what a call of cuCtxEnablePeerAccess that fails takes in nanoseconds, as the least and the median
-// of batches.
+// of batches. Each call has its own stack in the record: see apart.h.
 #include "clock.h"
+#include "apart.h"
 #include <dlfcn.h>
 enum { BATCH = 100 };
 static int (*call)(void *, unsigned);
@@ -13,13 +14,13 @@ int prepare(const char *library) {
     call = driver ? (int (*)(void *, unsigned))dlsym(driver, "cuCtxEnablePeerAccess") : 0;
     return call != 0;
 }
-int once(void) { return call(0, 1); }
+int once(void) { return apart(call); }
 int measure(int batches) {
     double *taken = calloc(batches, sizeof *taken);
     for (int b = 0; b < batches; b++) {
         double start = now();
         for (int i = 0; i < BATCH; i++)
-            if (call(0, 1) == 0) return -1;
+            if (apart(call) == 0) return -1;
         taken[b] = (now() - start) / BATCH;
     }
     qsort(taken, batches, sizeof *taken, ascending);
