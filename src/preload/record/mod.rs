@@ -10,6 +10,7 @@
 //! the kernel's clock in the vDSO.
 
 pub mod about;
+mod arguments;
 pub mod clock;
 pub mod detail;
 mod early;
@@ -20,10 +21,12 @@ pub mod process;
 mod repeats;
 mod stream;
 
+pub use arguments::{Arguments, Store, Stored};
 pub use detail::{Detail, Elements, item_of};
 pub use process::attach;
 pub use repeats::{listened, world_changed};
 
+use self::arguments::{FINGERPRINT, Handle};
 use self::repeats::{Join, Joined, Left, Passed};
 use crate::driver::questions;
 use crate::job::{ledger, live};
@@ -32,15 +35,14 @@ use crate::settings;
 use crate::sys::arch::{Thread, stack_height, thread};
 use crate::sys::every_call::{epoch, libraries_generation};
 use crate::sys::guard::guarded;
-use crate::sys::program_memory;
+use core::cell::Cell;
 use core::ptr;
 use cupeer_spec::effect::Object;
 use cupeer_spec::function::{Direction, FUNCTION_COUNT, FUNCTIONS, FnId, Group, Library};
 use cupeer_spec::record::end::End;
 use cupeer_spec::record::live::{Entry, handle_key, kind, own_key};
 use cupeer_spec::record::slot::hit::Hit;
-use cupeer_spec::record::slot::{self, ARGS, MOST_ARGS, Slot, shape, word};
-use cupeer_spec::value::{CHECKED, Fingerprint, Shareable, Value};
+use cupeer_spec::record::slot::{self, ARGS, MOST_ARGS, Slot, word};
 use cupeer_spec::way::Way;
 
 /// The longest name of a rule of faults: longer ones are cut.
@@ -48,90 +50,6 @@ const MOST_NAME: usize = 160;
 
 /// The low 48 bits of a word: an address.
 const ADDRESS: u64 = (1 << 48) - 1;
-
-/// Where the arguments of a call are put: their bytes, as many as there is room for, and what is known of each.
-pub struct Arguments<'a> {
-    bytes: &'a mut [u8],
-    at: usize,
-    index: usize,
-    shape: u64,
-    /// The bytes of a handle.
-    handle: Option<[u8; 64]>,
-}
-
-impl<'a> Arguments<'a> {
-    fn new(bytes: &'a mut [u8]) -> Self {
-        Arguments { bytes, at: 0, index: 0, shape: 0, handle: None }
-    }
-
-    #[inline(always)]
-    fn put<T: Value>(&mut self, value: Option<T>, how: u64) {
-        if let (Some(value), Some(place)) = (value, self.bytes.get_mut(self.at..self.at + T::STORED)) {
-            value.store(place, FINGERPRINT);
-            if let Some(handle) = value.handle() {
-                self.handle = Some(handle);
-            }
-        }
-        self.at += T::STORED;
-        self.mark(how);
-    }
-
-    #[inline(always)]
-    fn mark(&mut self, how: u64) {
-        self.shape |= how << shape::shift(self.index);
-        self.index += 1;
-    }
-
-    /// An argument that the function reads.
-    #[inline(always)]
-    pub fn input<T: Value>(&mut self, value: T) {
-        self.put(Some(value), shape::VALUE);
-    }
-
-    /// One that it writes. Read where it has `succeeded`.
-    ///
-    /// # Safety
-    ///
-    /// After success, `pointer` is null or points to a readable value.
-    #[inline(always)]
-    pub unsafe fn output<T: Value>(&mut self, pointer: *const T, succeeded: bool) {
-        if pointer.is_null() {
-            self.put::<T>(None, shape::NULL);
-        } else if succeeded {
-            // SAFETY: not null, and readable after success.
-            self.put(Some(unsafe { pointer.read_unaligned() }), shape::VALUE);
-        } else {
-            self.put::<T>(None, shape::UNREAD);
-        }
-    }
-
-    /// A structure that the function reads.
-    pub fn structure<T: Value>(&mut self, pointer: *const T) {
-        let mut value = None;
-        guarded(|| value = program_memory::copy_value(pointer));
-        let unknown = if pointer.is_null() { shape::NULL } else { shape::UNREAD };
-        self.put(value, if value.is_some() { shape::VALUE } else { unknown });
-    }
-
-    /// A shareable handle, where it can be read.
-    pub fn shareable(&mut self, handle: Option<Shareable>) {
-        self.put(handle, if handle.is_some() { shape::VALUE } else { shape::UNREAD });
-    }
-
-    /// An array or a text: its bytes are a detail.
-    #[inline(always)]
-    pub fn elsewhere<T>(&mut self, pointer: *const T) {
-        self.mark(if pointer.is_null() { shape::NULL } else { shape::VALUE });
-    }
-}
-
-const FINGERPRINT: Fingerprint = crate::settings::key::fingerprint;
-
-/// What puts the arguments of a call into the record. The hot way knows its type, and all else is there once for all functions.
-pub trait Store {
-    /// `succeeded` says whether the call has.
-    fn store(&self, arguments: &mut Arguments, succeeded: bool);
-}
 
 /// A call on its way through the record. Lives where it is made: moving it costs as much as recording it.
 pub struct Recorded<'a> {
@@ -153,6 +71,7 @@ pub struct Recorded<'a> {
     /// The run that it is counted in, while it is in flight there.
     run: Option<Joined>,
     stack: Stack,
+    handle: Cell<Option<Handle>>,
 }
 
 /// Whether a call has its stack in the record.
@@ -180,15 +99,23 @@ struct Weight {
     more: bool,
     /// The slot has no room for all of its arguments.
     wide: bool,
+    /// It writes to what its arguments point to.
+    writes: bool,
     /// It takes part in sharing: the record of a process of a large job has a name from here on.
     shares: bool,
 }
 
 /// In the order of the table.
 static WEIGHTS: [Weight; FUNCTION_COUNT] = {
-    let mut weights =
-        [Weight { frames: false, counts: false, rarely: false, more: false, wide: false, shares: false };
-            FUNCTION_COUNT];
+    let mut weights = [Weight {
+        frames: false,
+        counts: false,
+        rarely: false,
+        more: false,
+        wide: false,
+        writes: false,
+        shares: false,
+    }; FUNCTION_COUNT];
     let mut i = 0;
     while i < FUNCTION_COUNT {
         let (function, args) = (&FUNCTIONS[i], FUNCTIONS[i].args);
@@ -200,6 +127,7 @@ static WEIGHTS: [Weight; FUNCTION_COUNT] = {
             function.ends_often() || function.is_in(Group::Copy) || matches!(function.library, Library::Nvml);
         let mut j = 0;
         while j < args.len() {
+            weights[i].writes |= matches!(args[j].direction, Direction::Out | Direction::InOut);
             weights[i].more |= args[j].count.is_some() || matches!(args[j].direction, Direction::String);
             j += 1;
         }
@@ -242,7 +170,7 @@ enum Matter {
 /// looks at its GPUs.
 #[cold]
 #[inline(never)]
-fn matter(id: FnId, store: &dyn Store) -> Matter {
+fn matter(id: FnId, store: &dyn Store, handle: &Cell<Option<Handle>>) -> Matter {
     let of = |matters| if matters { Matter::Call } else { Matter::Nothing };
     if id.spec().library == Library::Nvml {
         return of(driver::is_any_followed(Library::Cuda));
@@ -252,7 +180,7 @@ fn matter(id: FnId, store: &dyn Store) -> Matter {
     }
     let copied = id.spec().copies();
     let mut args = [0; MOST_ARGS];
-    store.store(&mut Arguments::new(&mut args), false);
+    store.store(&mut Arguments::new(&mut args, handle), false);
     let mut matter = Matter::Call;
     guarded(|| {
         matter = match copied {
@@ -283,6 +211,7 @@ impl<'a> Recorded<'a> {
             height: 0,
             run: None,
             stack: Stack::Open,
+            handle: Cell::new(None),
         }
     }
 
@@ -321,7 +250,8 @@ impl<'a> Recorded<'a> {
         if own() != epoch() && !begin_slowly() {
             return;
         }
-        let matter = if WEIGHTS[id as usize].rarely { matter(id, self.store) } else { Matter::Call };
+        let matter =
+            if WEIGHTS[id as usize].rarely { matter(id, self.store, &self.handle) } else { Matter::Call };
         if matter == Matter::Nothing && !is_hit {
             return;
         }
@@ -350,7 +280,7 @@ impl<'a> Recorded<'a> {
         (self.slot, self.word, self.number, self.epoch) = (slot, word, number, epoch);
         // SAFETY: the slot lies in this thread's window, and nobody else was given it.
         unsafe {
-            let mut arguments = Arguments::new(&mut (*slot).args);
+            let mut arguments = Arguments::new(&mut (*slot).args, &self.handle);
             store.store(&mut arguments, false);
             (*slot).caller = caller as u64 & ADDRESS | arguments.shape;
             (*slot).result = 0;
@@ -368,7 +298,7 @@ impl<'a> Recorded<'a> {
     #[inline(never)]
     fn join(&mut self, thread: *mut Thread) -> bool {
         let mut args = [0; MOST_ARGS];
-        let mut arguments = Arguments::new(&mut args);
+        let mut arguments = Arguments::new(&mut args, &self.handle);
         self.store.store(&mut arguments, false);
         let shape = arguments.shape;
         let passed = Passed { id: self.id, caller: self.caller, height: self.height, args: &args, shape };
@@ -407,7 +337,7 @@ impl<'a> Recorded<'a> {
                 let slot = taken.place as *mut Slot;
                 // SAFETY: the slot lies in this thread's window, and nobody else was given it.
                 unsafe {
-                    let mut arguments = Arguments::new(&mut (*slot).args);
+                    let mut arguments = Arguments::new(&mut (*slot).args, &self.handle);
                     self.store.store(&mut arguments, succeeded);
                     (*slot).caller = self.caller as u64 & ADDRESS | arguments.shape;
                     ((*slot).start, (*slot).end, (*slot).result) = (run.start, end, result);
@@ -445,7 +375,7 @@ impl<'a> Recorded<'a> {
         if let Some(run) = &mut self.run {
             match run.args() {
                 Some(known) => args = known,
-                None => self.store.store(&mut Arguments::new(&mut args), false),
+                None => self.store.store(&mut Arguments::new(&mut args, &self.handle), false),
             }
             guarded(|| note(self.id, &args));
             run.restart(thread());
@@ -453,7 +383,7 @@ impl<'a> Recorded<'a> {
             return;
         }
         if weight.wide {
-            self.store.store(&mut Arguments::new(&mut args), false);
+            self.store.store(&mut Arguments::new(&mut args, &self.handle), false);
         } else {
             // To store a handle takes two fingerprints, which the slot has.
             // SAFETY: the slot is this call's.
@@ -522,8 +452,8 @@ impl<'a> Recorded<'a> {
         }
         // SAFETY: the slot is this call's.
         unsafe {
-            if succeeded {
-                let mut arguments = Arguments::new(&mut (*slot).args);
+            if succeeded && weight.writes {
+                let mut arguments = Arguments::new(&mut (*slot).args, &self.handle);
                 store.store(&mut arguments, true);
                 (*slot).caller = (*slot).caller & ADDRESS | arguments.shape;
             }
@@ -568,7 +498,7 @@ impl<'a> Recorded<'a> {
             return;
         }
         let mut args = [0; ARGS];
-        let mut arguments = Arguments::new(&mut args);
+        let mut arguments = Arguments::new(&mut args, &self.handle);
         self.store.store(&mut arguments, false);
         let shape = arguments.shape;
         guarded(|| {
@@ -585,7 +515,7 @@ impl<'a> Recorded<'a> {
     fn finish_late(&mut self, result: i32, succeeded: bool, end: u64) {
         self.slot = ptr::null_mut();
         let mut args = [0; ARGS];
-        let mut arguments = Arguments::new(&mut args);
+        let mut arguments = Arguments::new(&mut args, &self.handle);
         self.store.store(&mut arguments, succeeded);
         let shape = arguments.shape;
         guarded(|| {
@@ -618,9 +548,10 @@ impl<'a> Recorded<'a> {
     /// Its arguments, as they are after it.
     pub fn arguments(&self, succeeded: bool) -> Stored {
         let mut stored = Stored { bytes: [0; MOST_ARGS], shape: 0, handle: None };
-        let mut arguments = Arguments::new(&mut stored.bytes);
+        let mut arguments = Arguments::new(&mut stored.bytes, &self.handle);
         self.store.store(&mut arguments, succeeded);
-        (stored.shape, stored.handle) = (arguments.shape, arguments.handle);
+        stored.shape = arguments.shape;
+        stored.handle = self.handle.get().map(|handle| handle.bytes);
         stored
     }
 
@@ -665,22 +596,6 @@ impl<'a> Recorded<'a> {
             shape: args.shape,
         };
         repeats::failed(&passed, result, self.number);
-    }
-}
-
-/// The arguments of a call as they are stored.
-pub struct Stored {
-    pub bytes: [u8; MOST_ARGS],
-    /// What is known of each.
-    pub shape: u64,
-    /// The bytes of a handle.
-    pub handle: Option<[u8; 64]>,
-}
-
-impl Stored {
-    /// The fingerprint of those bytes of its handle that the driver does not check; 0 where it has none.
-    pub fn head(&self) -> u64 {
-        self.handle.map_or(0, |handle| FINGERPRINT(&handle[..CHECKED.start]))
     }
 }
 
