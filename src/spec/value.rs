@@ -202,12 +202,19 @@ values! {
     secrets: CUipcMemHandle CUipcEventHandle;
 }
 
+/// Prints an argument that a function reads. Once for each type.
+#[inline(never)]
+pub fn print_input<T: Value>(value: T, out: &mut dyn Write, format: Format) -> fmt::Result {
+    value.print(out, format)
+}
+
 /// Prints an output argument: `NULL` where the caller passed none, what it points to after success, and
 /// otherwise the address (JSON: `null`), because a failing function leaves undefined what it points to.
 ///
 /// # Safety
 ///
 /// After success, `pointer` is null or points to a readable `T`.
+#[inline(never)]
 pub unsafe fn print_output<T: Value>(
     pointer: *const T,
     succeeded: bool,
@@ -236,6 +243,7 @@ pub unsafe fn print_output<T: Value>(
 /// # Safety
 ///
 /// Where `readable`, `pointer` is null or points to `count` readable elements.
+#[inline(never)]
 pub unsafe fn print_array<T: Value>(
     pointer: *const T,
     count: usize,
@@ -268,6 +276,7 @@ pub unsafe fn print_array<T: Value>(
 /// # Safety
 ///
 /// `pointer` is null or points to a NUL-terminated text.
+#[inline(never)]
 pub unsafe fn print_string(pointer: *const c_char, out: &mut dyn Write, format: Format) -> fmt::Result {
     if pointer.is_null() {
         return null(out, format);
@@ -320,6 +329,7 @@ fn null(out: &mut dyn Write, format: Format) -> fmt::Result {
 }
 
 /// Prints a pointer, and not what it points to.
+#[inline(never)]
 pub fn print_pointer<T>(pointer: *const T, out: &mut dyn Write, format: Format) -> fmt::Result {
     if pointer.is_null() { null(out, format) } else { unread(pointer.cast(), out, format) }
 }

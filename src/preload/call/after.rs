@@ -28,7 +28,7 @@ pub struct Answered<'a> {
     /// Adds what of its arguments does not fit into its slot.
     pub more: &'a dyn Fn(&mut Detail),
     pub fault: Option<&'a Fault<'a>>,
-    pub before: BeforeCall,
+    pub before: &'a BeforeCall,
 }
 
 /// Puts into the record what rules of faults have done to a call, or are about to do.
@@ -44,7 +44,7 @@ pub fn tell(fault: &Fault, record: &Recorded) {
 #[cold]
 #[inline(never)]
 pub fn follow(record: &Recorded, call: &Answered) {
-    let &Answered { id, caller, result, fault, ref before, .. } = call;
+    let &Answered { id, caller, result, fault, before, .. } = call;
     // What the driver may be asked follows from what it answered, and so does what is open now.
     let (asked, effect) = fault.map_or((result, result), |fault| (fault.asked(), fault.effect()));
     if let Some(fault) = fault {

@@ -258,8 +258,37 @@ fn steps<A: Arguments + ?Sized>(
     if !logged && !has_more && pointer.is_none() && fault.is_none() {
         return result;
     }
-    guarded(|| {
-        if let (Some(pointer), true) = (pointer, succeeded) {
+    let (before, driver_log) = (before.as_ref(), &driver_log);
+    let rest =
+        Rest { id, caller, result, pointer, fault, has_more, logged, driver_log, before, started, duration };
+    guarded(|| rest.follow(&record, shared));
+    result
+}
+
+/// What has come of a call for which there is more to do: once for all functions.
+struct Rest<'a> {
+    id: FnId,
+    caller: usize,
+    result: i32,
+    pointer: Option<*mut FunctionPointer>,
+    fault: Option<&'a Fault<'a>>,
+    /// There is more to say about it in the record.
+    has_more: bool,
+    logged: bool,
+    driver_log: &'a DriverLog,
+    before: Option<&'a BeforeCall>,
+    started: u64,
+    duration: u64,
+}
+
+impl Rest<'_> {
+    /// Does it. For use in `guarded`.
+    #[inline(never)]
+    fn follow(&self, record: &Recorded, arguments: &dyn Arguments) {
+        let Rest { id, caller, result, fault, .. } = *self;
+        let succeeded = result == 0;
+        let print = |out: &mut dyn Write, format| arguments.print(succeeded, out, format);
+        if let (Some(pointer), true) = (self.pointer, succeeded) {
             // SAFETY: after success the driver has written the pointer, unless the caller passed null,
             // which is checked there.
             unsafe { handed_out::substitute(pointer) };
@@ -267,28 +296,29 @@ fn steps<A: Arguments + ?Sized>(
         if let Some(fault) = fault {
             fault.count_denied();
         }
-        if has_more || fault.is_some_and(|fault| fault.is_hit() && record.was_kept()) {
+        let nothing = BeforeCall::default();
+        if self.has_more || fault.is_some_and(|fault| fault.is_hit() && record.was_kept()) {
             let answered = Answered {
                 id,
                 caller,
                 result,
-                driver_messages: driver_log.text(),
-                print: &|out, format| shared.print(succeeded, out, format),
-                more: &|detail| shared.more(detail, succeeded),
+                driver_messages: self.driver_log.text(),
+                print: &print,
+                more: &|detail| arguments.more(detail, succeeded),
                 fault,
-                before: before.unwrap_or_default(),
+                before: self.before.unwrap_or(&nothing),
             };
-            after::follow(&record, &answered);
+            after::follow(record, &answered);
         }
-        if logged {
+        if self.logged {
             let hit = fault.filter(|fault| fault.is_hit());
             log::call(&Call {
                 id,
                 caller: Caller::of(caller, id, succeeded),
-                started: if started == 0 { clock::now() } else { started },
-                duration,
+                started: if self.started == 0 { clock::now() } else { self.started },
+                duration: self.duration,
                 result,
-                print: &|out, format| shared.print(succeeded, out, format),
+                print: &print,
                 fault: hit.map(|fault| FaultSummary {
                     is_altered: fault.is_altered,
                     deed: fault.deed(),
@@ -296,8 +326,7 @@ fn steps<A: Arguments + ?Sized>(
                 }),
             });
         }
-    });
-    result
+    }
 }
 
 /// What is known before a call is forwarded that opens or ends something.
@@ -334,6 +363,7 @@ fn act_after(fault: &mut Fault, result: i32) -> i32 {
     given
 }
 
+#[inline(never)]
 pub fn print_name(separator: &str, name: &str, out: &mut dyn Write, format: Format) -> fmt::Result {
     if format.json { write!(out, "{separator}\"{name}\":") } else { write!(out, "{separator}{name}=") }
 }

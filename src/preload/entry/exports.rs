@@ -15,12 +15,12 @@ use crate::sys::shareable::{self, Known};
 use core::fmt::{self, Write};
 use cupeer_spec::abi::FunctionPointer;
 use cupeer_spec::function::FnId;
-use cupeer_spec::value::{self, Format, Value};
+use cupeer_spec::value::{self, Format};
 
 /// Prints one argument by its direction.
 macro_rules! print_argument {
     (in $value:ident, $succeeded:ident, $out:ident, $format:ident, $known:ident) => {
-        Value::print($value, $out, $format)
+        value::print_input($value, $out, $format)
     };
     (string $value:ident, $succeeded:ident, $out:ident, $format:ident, $known:ident) => {{
         // A driver may have refused the call without looking at the text.
@@ -57,7 +57,7 @@ macro_rules! print_argument {
     }};
     (@handle $dir:ident [$kind:ident] $value:ident, $succeeded:ident, $out:ident, $format:ident, $known:ident) => {
         match shareable!($dir [$kind] $value, $succeeded, $known) {
-            Some(handle) => handle.print($out, $format),
+            Some(handle) => value::print_input(handle, $out, $format),
             None => value::print_pointer($value.cast_const(), $out, $format),
         }
     };
