@@ -157,7 +157,7 @@ pub trait Function: Arguments {
 pub unsafe fn run<F: Function>(entered: &Entered, arguments: &F) -> i32 {
     // What programs call often has steps of its own.
     if const { FUNCTIONS[F::ID as usize].is_quick() } {
-        run_quickly(F::ID, entered, arguments)
+        run_quickly(entered, arguments)
     } else {
         run_shared(F::ID, entered, arguments)
     }
@@ -165,27 +165,37 @@ pub unsafe fn run<F: Function>(entered: &Entered, arguments: &F) -> i32 {
 
 /// Once for each function, not for each of its entries.
 #[inline(never)]
-fn run_quickly<F: Function>(_: FnId, entered: &Entered, arguments: &F) -> i32 {
-    take_up(F::ID, entered, arguments, arguments)
+fn run_quickly<F: Function>(entered: &Entered, arguments: &F) -> i32 {
+    take_up(F::ID, entered, arguments, |caller| steps(F::ID, entered, caller, arguments, arguments, None))
 }
 
 /// Calls that take long by themselves: once for all functions.
 #[inline(never)]
 fn run_shared(id: FnId, entered: &Entered, arguments: &dyn Arguments) -> i32 {
-    take_up(id, entered, arguments, arguments)
+    take_up(id, entered, arguments, |caller| shared_steps(id, entered, caller, arguments, None))
 }
 
-/// What is to be done for a call, and the steps of it. `shared` is the same as `arguments`, for what is there once for all
-/// functions.
+#[inline(never)]
+fn shared_steps(
+    id: FnId,
+    entered: &Entered,
+    caller: usize,
+    arguments: &dyn Arguments,
+    fault: Option<&mut Fault>,
+) -> i32 {
+    steps(id, entered, caller, arguments, arguments, fault)
+}
+
+/// Finds out what is to be done for a call: its steps, which are told who called, or less.
 #[inline(always)]
-fn take_up<A: Arguments + ?Sized>(id: FnId, entered: &Entered, arguments: &A, shared: &dyn Arguments) -> i32 {
+fn take_up(id: FnId, entered: &Entered, arguments: &dyn Arguments, steps: impl FnOnce(usize) -> i32) -> i32 {
     // SAFETY: the address is this function's, as `run` demands.
     let forward = || unsafe { arguments.forward(entered.through) };
     if entered.again {
         return forward();
     }
-    if inject::may_concern(id, &|words| shared.words(words)) {
-        return concerned(id, entered, shared);
+    if inject::may_concern(id, &|words| arguments.words(words)) {
+        return concerned(id, entered, arguments);
     }
     let settings = settings::get();
     let is_unseen = || !settings.is_recorded(id) || ledger::is_idle(id);
@@ -193,7 +203,7 @@ fn take_up<A: Arguments + ?Sized>(id: FnId, entered: &Entered, arguments: &A, sh
         // It came here because a rule of faults names the function, and that was all; or there is nothing to see.
         return forward();
     }
-    steps(id, entered, entered.behind_patch(id), arguments, shared, None)
+    steps(entered.behind_patch(id))
 }
 
 /// The same for a call that a rule of faults may concern: once for all functions.
@@ -206,10 +216,11 @@ fn concerned(id: FnId, entered: &Entered, arguments: &dyn Arguments) -> i32 {
     let call = Forward { id, words: &words, caller };
     let mut fault = None;
     guarded(|| fault = Fault::of(&call));
-    steps(id, entered, caller, arguments, arguments, fault.as_mut())
+    shared_steps(id, entered, caller, arguments, fault.as_mut())
 }
 
-/// The steps of a call, in their order. What a rule of faults makes of it is decided already.
+/// The steps of a call, in their order. `shared` is the same as `arguments`, for what is there once for all functions. What
+/// a rule of faults makes of the call is decided already.
 #[inline(always)]
 fn steps<A: Arguments + ?Sized>(
     id: FnId,
