@@ -425,9 +425,10 @@ impl FnSpec {
     }
 
     /// Whether calls of it may be so short or frequent that it matters what recording adds to them. A call that maps, shares
-    /// or makes something in the driver takes microseconds.
+    /// or makes something in the driver takes microseconds, and so does a copy.
     pub const fn is_quick(&self) -> bool {
-        matches!(self.library, Library::Cuda) && !self.is_virtual() && !self.is_of_pools()
+        matches!(self.library, Library::Cuda)
+            && !(self.is_virtual() || self.is_of_pools() || self.is_in(Group::Copy))
     }
 
     /// Whether programs call it all the time, and nothing comes of it: a look-up, a question about a device.
