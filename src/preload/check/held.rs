@@ -5,7 +5,7 @@
 
 use core::cell::UnsafeCell;
 use core::sync::atomic::{
-    AtomicU32, AtomicU64,
+    AtomicBool, AtomicU32, AtomicU64,
     Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
 use cupeer_rules::decide;
@@ -53,6 +53,9 @@ static HELD: [Held; MOST] = [const {
     }
 }; MOST];
 
+/// Whether anything was ever held here: most processes end without a look at the texts.
+static IS_ANY: AtomicBool = AtomicBool::new(false);
+
 impl Held {
     fn take(&self, from: u32) -> bool {
         self.state.compare_exchange(from, state::TAKEN, AcqRel, Relaxed).is_ok()
@@ -86,6 +89,7 @@ pub fn hold((follow_up, about): Question, is_bad: bool, text: &[u8]) {
     place.about.store(about, Relaxed);
     place.is_bad.store(is_bad.into(), Relaxed);
     place.state.store(state::HELD, Release);
+    IS_ANY.store(true, Release);
 }
 
 /// A call of this thread has returned: it may be what was waited for.
@@ -102,7 +106,8 @@ pub fn answer(call: &decide::Call) {
 
 /// The process ends: hands over what no follow-up came for, and whether it counts as found.
 pub fn each_left(mut say: impl FnMut(&[u8], bool)) {
-    for place in &HELD {
+    let places: &[Held] = if IS_ANY.load(Acquire) { &HELD } else { &[] };
+    for place in places {
         if place.state.load(Acquire) == state::HELD && place.is_own() && place.take(state::HELD) {
             let length = place.length.load(Relaxed) as usize;
             // SAFETY: this thread has taken the place.

@@ -82,7 +82,7 @@ pub fn register(object: &Object) -> bool {
     // Whoever comes while another thread is doing this does it as well: both write the same.
     for id in FnId::all().filter(|id| id.spec().library == library) {
         let index = id as usize;
-        let Some(symbol) = object.symbol(entries::name(index)) else { continue };
+        let Some(symbol) = entries::symbol_in(object, index) else { continue };
         // Where nobody looks at it, a function of the runtime is its own.
         if !entries::is_exported(index) && !runtime::is_wanted(id) {
             continue;

@@ -1,5 +1,6 @@
 //! The addresses of our entries: the parts of each export, which `entry` defines.
 
+use crate::sys::object::{Object, Symbol, gnu_hash};
 use core::ffi::CStr;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use cupeer_spec::function::{FUNCTION_COUNT, FnId};
@@ -50,6 +51,22 @@ cupeer_spec::intercepted_functions!(exports);
 /// The name of a function of the table, for C.
 pub fn name(index: usize) -> &'static CStr {
     NAMES[index]
+}
+
+/// The hashes of the names, for the tables of objects.
+static HASHES: [u32; FUNCTION_COUNT] = {
+    let mut hashes = [0; FUNCTION_COUNT];
+    let mut index = 0;
+    while index < FUNCTION_COUNT {
+        hashes[index] = gnu_hash(NAMES[index].to_bytes());
+        index += 1;
+    }
+    hashes
+};
+
+/// What an object itself defines under the name of a function.
+pub fn symbol_in(object: &Object, index: usize) -> Option<Symbol> {
+    object.symbol_of_hash(NAMES[index], HASHES[index])
 }
 
 /// Our entry of a function, which is our export of it where we have one; 0 where it is not known yet.

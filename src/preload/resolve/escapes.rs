@@ -158,7 +158,8 @@ pub fn mend_data_symbols() {
     // A program that refers to such a variable has a copy of it, which the loader made of our code.
     elf::each(|program| {
         program.each_slot(|slot| {
-            let Some(index) = index_of(slot.name).filter(|_| slot.is_copy) else { return };
+            // Few references are copies, so names are compared last.
+            let Some(index) = slot.is_copy.then(|| index_of(slot.name)).flatten() else { return };
             if let Some(own) = program.symbol(slot.name).filter(|symbol| symbol.size <= 64)
                 && let Some(origin) = data_behind_us(entries::name(index))
             {
@@ -189,7 +190,7 @@ fn each_with_data_symbols(mut found: impl FnMut(&Object)) {
         if elf::is_ours(object) || driver::library_of(object).is_some() {
             return false;
         }
-        let data = |index| object.symbol(entries::name(index)).filter(|symbol| symbol.is_data);
+        let data = |index| entries::symbol_in(object, index).filter(|symbol| symbol.is_data);
         if (0..FUNCTION_COUNT).any(|index| entries::is_exported(index) && data(index).is_some()) {
             object.each_slot(|slot| {
                 let Some(index) = index_of(slot.name).filter(|_| !slot.is_copy) else { return };

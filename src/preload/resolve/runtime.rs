@@ -67,7 +67,7 @@ pub fn look() {
     let mut definers = [0u8; FUNCTION_COUNT];
     let (mut found, mut count) = ([0; MOST], 0);
     elf::each(|object| {
-        for id in functions().filter(|id| object.symbol(entries::name(*id as usize)).is_some()) {
+        for id in functions().filter(|id| entries::symbol_in(object, *id as usize).is_some()) {
             definers[id as usize] = definers[id as usize].saturating_add(1);
         }
         if count < MOST && !elf::is_ours(object) && needs_runtime(object) && is_new(mark(object)) {

@@ -274,14 +274,20 @@ impl Object {
     }
 
     /// What the object itself defines under a name.
+    #[inline(never)]
     pub fn symbol(&self, name: &CStr) -> Option<Symbol> {
+        self.symbol_of_hash(name, gnu_hash(name.to_bytes()))
+    }
+
+    /// The same where the [`gnu_hash`] of the name is known.
+    pub fn symbol_of_hash(&self, name: &CStr, hash: u32) -> Option<Symbol> {
         if self.dynamic.symtab == 0 || self.dynamic.strtab == 0 {
             return None;
         }
         match (self.dynamic.gnu_hash, self.dynamic.hash) {
             (0, 0) => None,
             (0, table) => self.symbol_by_hash(table, name),
-            (table, _) => self.symbol_by_gnu_hash(table, name),
+            (table, _) => self.symbol_by_gnu_hash(table, name, hash),
         }
     }
 
@@ -290,8 +296,7 @@ impl Object {
         self.symbol(name).filter(|symbol| !symbol.is_data).map(|symbol| symbol.address)
     }
 
-    fn symbol_by_gnu_hash(&self, table: usize, name: &CStr) -> Option<Symbol> {
-        let wanted = gnu_hash(name.to_bytes());
+    fn symbol_by_gnu_hash(&self, table: usize, name: &CStr, wanted: u32) -> Option<Symbol> {
         // SAFETY: the layout of DT_GNU_HASH: four words, the Bloom filter of 64-bit words, the buckets,
         // then one hash for each symbol from `first` on, of which the last of a chain has its lowest bit
         // set. All of it is mapped, with the symbols and strings that it refers to.
@@ -458,8 +463,14 @@ pub unsafe fn is_text(text: *const c_char, wanted: &CStr) -> bool {
     })
 }
 
-fn gnu_hash(name: &[u8]) -> u32 {
-    name.iter().fold(5381, |hash: u32, byte| hash.wrapping_mul(33).wrapping_add(u32::from(*byte)))
+/// The hash of a name in DT_GNU_HASH.
+pub const fn gnu_hash(name: &[u8]) -> u32 {
+    let (mut hash, mut index) = (5381u32, 0);
+    while index < name.len() {
+        hash = hash.wrapping_mul(33).wrapping_add(name[index] as u32);
+        index += 1;
+    }
+    hash
 }
 
 #[cfg(test)]
