@@ -64,7 +64,7 @@ table! {
         library: Word,
         /// Function that was called.
         function: Word,
-        /// How the call ended: `returned`, `pending` (it has not), or `unwound` by an exception or a cancellation.
+        /// How the call ended: `returned`, `pending` (it has not), or `unwound`: left by an exception, a cancellation, or a jump.
         outcome: Word,
         /// Name of the result, or its number; null if there is none.
         result: Maybe<Word>,

@@ -12,7 +12,7 @@ pub enum Outcome {
     Pending,
     /// The call returned this result.
     Returned(i32),
-    /// An exception or a cancellation unwound the call.
+    /// An exception, a cancellation, or a jump left the call.
     Unwound,
 }
 

@@ -237,7 +237,8 @@ fn a_call_that_is_left_in_another_way_says_so() {
     for (how, outcome) in [
         ("exception", Outcome::Unwound),
         ("cancel", Outcome::Unwound),
-        ("jump", Outcome::Pending),
+        ("jump", Outcome::Unwound),
+        ("deep", Outcome::Unwound),
         ("nested", Outcome::Returned(0)),
         ("thousands", Outcome::Returned(0)),
     ] {
@@ -258,6 +259,34 @@ fn a_call_that_is_left_in_another_way_says_so() {
                 calls.iter().filter(|call| mark_of(call) != Some(EITHER) && mark_of(call) >= Some(1000));
             assert!(all.clone().count() == 3000 && all.clone().all(|call| call.end <= left.end));
         }
+    }
+}
+
+#[test]
+fn calls_that_are_left_by_jumps_have_ended() {
+    let (status, calls) = ended("jumps");
+    assert_eq!(status.code(), Some(0), "{status}");
+    let left: Vec<_> = calls.iter().filter(|call| mark_of(call) == Some(EITHER)).collect();
+    assert_eq!(left.len(), 100);
+    for pair in left.windows(2) {
+        assert_eq!(pair[0].outcome, Outcome::Unwound);
+        assert!(pair[0].start <= pair[0].end);
+    }
+    assert_eq!(left[99].outcome, Outcome::Unwound);
+    assert_eq!(with_mark(&calls, 400).outcome, Outcome::Returned(0));
+}
+
+/// Not where its frame is below others of the thread, as that of one that was left is: it goes on later.
+#[test]
+fn a_call_that_waits_on_another_stack_has_not_ended() {
+    for how in ["aside", "coroutine"] {
+        let (status, calls) = ended(how);
+        assert_eq!(status.signal(), Some(libc::SIGKILL), "{how}");
+        assert_eq!(with_mark(&calls, EITHER).outcome, Outcome::Pending, "{how}");
+        let others = calls.iter().filter(|call| mark_of(call) == Some(300));
+        assert!(
+            others.clone().count() == 2 && others.clone().all(|call| call.outcome == Outcome::Returned(0))
+        );
     }
 }
 

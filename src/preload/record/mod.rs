@@ -537,6 +537,12 @@ impl<'a> Recorded<'a> {
         self.start
     }
 
+    /// The low half of its slot's number, as the upper half of a word; 0 where it has no slot.
+    #[inline(always)]
+    pub fn half(&self) -> u64 {
+        self.word & !u64::from(u32::MAX)
+    }
+
     pub fn id(&self) -> FnId {
         self.id
     }
@@ -607,6 +613,30 @@ impl Drop for Recorded<'_> {
             self.unwound();
         }
     }
+}
+
+/// Says that a call of this thread was left by a jump, where its slot is still there: the one of a function whose slot's number
+/// ends with `half`. It ended before now. If it goes on after all, because the program had only put its stack away, its end
+/// takes the place of this.
+pub fn left(function: u32, half: u32) {
+    let thread = thread();
+    let pending = word(slot::PENDING, 1, function as u16, half);
+    // SAFETY: only this thread uses the block.
+    if unsafe { (*thread).epoch } != epoch() {
+        return;
+    }
+    let end = clock::now();
+    let before = stream::fill(thread);
+    if let Some(slot) = stream::place_of(half) {
+        // SAFETY: the slot lies in this thread's window, which is mapped for good, and before the next one.
+        unsafe {
+            if (*slot).word == pending {
+                (*slot).end = end;
+                stream::publish(slot, pending & !0xff | u64::from(slot::UNWOUND));
+            }
+        }
+    }
+    stream::filled(thread, before);
 }
 
 /// Makes sure that the record knows the library of a caller.

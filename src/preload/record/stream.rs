@@ -463,6 +463,17 @@ pub fn is_in_ring(slot: *mut Slot, number: u64) -> bool {
         && block.base().load(Relaxed).wrapping_add(at as u64) == number
 }
 
+/// Where the slot lies in this thread's window whose number ends with `half`; `None` where it is not there any more.
+pub fn place_of(half: u32) -> Option<*mut Slot> {
+    let own = thread();
+    let window = window(own);
+    // SAFETY: only this thread uses the block.
+    let first = unsafe { (*own).window } as usize + SLOT;
+    let back = (window.number() as u32).wrapping_sub(half) as usize;
+    let place = window.next.get().min(window.end.get()).checked_sub(back.checked_mul(SLOT)?)?;
+    (back != 0 && place >= first).then_some(place as *mut Slot)
+}
+
 /// The next block of the ring that nobody writes to, now ours.
 pub fn take_ring_block(file: &File) -> Result<*mut BlockHeader, c_int> {
     let count = file.ring_blocks - 1;

@@ -47,11 +47,15 @@ pub fn held_back<T>(work: impl FnOnce() -> T) -> T {
 /// can tell: what a signal handler has interrupted stands above it, or the handler has a stack of its own.
 pub fn has_jumped_over(height: usize) -> bool {
     let own = aside::height();
+    own >= height && !is_on_signal_stack(own)
+}
+
+/// Whether a height may be on the stack that this thread's signal handlers have for themselves.
+pub fn is_on_signal_stack(height: usize) -> bool {
     // SAFETY: all-zero bytes are a stack_t, and the call writes to a variable of ours.
-    own >= height
-        && unsafe {
-            let mut stack: libc::stack_t = core::mem::zeroed();
-            libc::sigaltstack(ptr::null(), &mut stack) == 0
-                && own.wrapping_sub(stack.ss_sp as usize) >= stack.ss_size
-        }
+    unsafe {
+        let mut stack: libc::stack_t = core::mem::zeroed();
+        libc::sigaltstack(ptr::null(), &mut stack) != 0
+            || height.wrapping_sub(stack.ss_sp as usize) < stack.ss_size
+    }
 }

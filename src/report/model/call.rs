@@ -29,7 +29,7 @@ pub struct Function {
     pub injected: u64,
     /// Number of calls that have not returned.
     pub pending: u64,
-    /// Number of calls that an exception or a cancellation unwound.
+    /// Number of calls that an exception, a cancellation, or a jump left.
     pub unwound: u64,
     /// Total duration of the calls in nanoseconds, over all threads.
     pub total_ns: u64,

@@ -184,7 +184,7 @@ impl<W: Write> Trace<'_, W> {
         let mut args = values::args(call);
         let result = match call.outcome {
             Outcome::Returned(result) => results::name(call.function, result).into(),
-            Outcome::Unwound => "unwound by an exception or a cancellation".into(),
+            Outcome::Unwound => "left by an exception, a cancellation, or a jump".into(),
             Outcome::Pending => Value::from("has not returned"),
         };
         args.insert("result".into(), result);

@@ -6,7 +6,7 @@ pub const EMPTY: u8 = 0;
 pub const PENDING: u8 = 1;
 /// A call that has returned.
 pub const RETURNED: u8 = 2;
-/// A call that an exception or a cancellation of the thread went through.
+/// A call that an exception, a cancellation, or a jump of the thread left.
 pub const UNWOUND: u8 = 3;
 /// The end of a call whose own slot had left the window: `start` is the number of that slot in the stream, and
 /// all else but the return address is as it would stand there.

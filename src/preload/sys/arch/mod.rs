@@ -32,16 +32,17 @@ pub struct Thread {
     pub caller: usize,
     /// The function that it entered, plus 1.
     pub entered: u32,
-    /// The function whose call we are forwarding, plus 1.
-    pub inside: u32,
-    /// Where the stack stood then.
+    /// A bit for each function that has a run, by its number modulo 32: see `record::repeats`.
+    pub runs: u32,
+    /// The function whose call we are forwarding, plus 1; above it the low half of the number of the call's slot, 0 where it has
+    /// none.
+    pub inside: u64,
+    /// Where that word lies on the stack for as long as the call is being forwarded.
     pub inside_at: usize,
     /// The function that we forward to.
     pub inside_real: usize,
-    /// Lines that this thread has written.
-    pub written: u64,
-    /// Lines that this thread has logged.
-    pub logged: AtomicU64,
+    /// Where what the driver logs about the call that it is in is kept; null where it is not. See `driver::log`.
+    pub driver_messages: *mut c_void,
     /// Where the next slot of its stream lies; at or behind `window_end` where there is no room. See `record`.
     pub next_slot: usize,
     pub window_end: usize,
@@ -59,10 +60,10 @@ pub struct Thread {
     pub turn: usize,
     /// The state of the libraries then.
     pub known_generation: u32,
-    /// A bit for each function that has a run, by its number modulo 32: see `record::repeats`.
-    pub runs: u32,
-    /// Where what the driver logs about the call that it is in is kept; null where it is not. See `driver::log`.
-    pub driver_messages: *mut c_void,
+    /// Lines that this thread has written.
+    pub written: u64,
+    /// Lines that this thread has logged.
+    pub logged: AtomicU64,
     /// What the last call that was looked at for a rule of faults returned, behind a bit that says that there was one, and
     /// the number of the thread: see `fault::inject`.
     pub result: u64,
@@ -91,7 +92,7 @@ pub struct Thread {
 pub const ENTERED_OFFSET: usize = core::mem::offset_of!(Thread, entered);
 /// The bit of [`Thread::entered`] that says that the call came through [`asynchronous`].
 pub const ASYNCHRONOUS: u32 = 1 << 31;
-const _: () = assert!(core::mem::offset_of!(Thread, caller) == 0 && size_of::<Thread>() == 1040);
+const _: () = assert!(core::mem::offset_of!(Thread, caller) == 0 && size_of::<Thread>() == 1048);
 
 // Rust's own thread locals cost a call of __tls_get_addr and may allocate on first use; this block is part
 // of the thread's initial memory, because the library is preloaded. A recorded call touches two of its cache lines.
@@ -102,8 +103,8 @@ global_asm!(
     ".type cupeer_thread,@object",
     ".balign 64",
     "cupeer_thread:",
-    ".zero 1040",
-    ".size cupeer_thread, 1040",
+    ".zero 1048",
+    ".size cupeer_thread, 1048",
     ".text",
 );
 
