@@ -24,8 +24,8 @@ use crate::sys::signals::is_on_signal_stack;
 use after::{Answered, tell};
 use core::ffi::c_void;
 use core::fmt::{self, Write};
-use core::ptr;
 use core::sync::atomic::{Ordering, compiler_fence};
+use core::{mem, ptr};
 use cupeer_spec::abi::FunctionPointer;
 use cupeer_spec::function::{FUNCTIONS, FnId};
 use cupeer_spec::value::Format;
@@ -156,6 +156,13 @@ impl Inside {
 impl Drop for Inside {
     #[inline(always)]
     fn drop(&mut self) {
+        self.leave();
+    }
+}
+
+impl Inside {
+    #[inline(always)]
+    fn leave(&mut self) {
         if self.before.0 != 0 {
             // What was called meanwhile has used the stack.
             self.look_for_jump();
@@ -298,7 +305,11 @@ fn steps<A: Arguments + ?Sized>(
             let mut inside = Inside::new(id, record.half());
             inside.enter(entered.real, driver_log.messages());
             // SAFETY: as in `take_up`.
-            unsafe { arguments.forward(entered.through) }
+            let result = unsafe { arguments.forward(entered.through) };
+            inside.leave();
+            // Only what unwinds drops it, so that its way is not that of every call.
+            mem::forget(inside);
+            result
         }
     };
     if let Some(fault) = &mut fault {
