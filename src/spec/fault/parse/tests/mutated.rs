@@ -119,7 +119,7 @@ fn mutants(rule: &str, other: &str, chance: &mut impl FnMut(usize) -> usize) -> 
 }
 
 #[test]
-fn ten_thousand_broken_rules_are_refused_with_place_and_reason() {
+fn thousands_of_broken_rules_are_refused_with_place_and_reason() {
     let mut state = 1u64;
     let mut chance = |below: usize| {
         state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -127,7 +127,9 @@ fn ten_thousand_broken_rules_are_refused_with_place_and_reason() {
     };
     let rules = right();
     let (mut refused, mut read) = (HashSet::new(), 0);
-    for (i, rule) in rules.iter().enumerate() {
+    // `scripts/test --all` breaks all rules, and else a sample.
+    let (step, least) = if std::env::var_os("FULL_SIZE").is_some() { (1, 10_000) } else { (4, 2_500) };
+    for (i, rule) in rules.iter().enumerate().step_by(step) {
         assert!(!refused_or_proven(rule), "{rule}");
         for mutant in mutants(rule, &rules[(i + 1) % rules.len()], &mut chance) {
             if refused_or_proven(&mutant) {
@@ -137,7 +139,7 @@ fn ten_thousand_broken_rules_are_refused_with_place_and_reason() {
             }
         }
     }
-    assert!(refused.len() >= 10_000, "{} refused, {read} read", refused.len());
+    assert!(refused.len() >= least, "{} refused, {read} read", refused.len());
 }
 
 #[test]
