@@ -2,6 +2,7 @@
 
 use super::scene::{Scene, at, checked, us};
 use super::{json_of, of};
+use crate::support::{compile_text, cupeer, done, plain, sim_dir, stdout, temp_dir};
 use cupeer_record::writer::{self, About};
 use cupeer_spec::effect::Object;
 use cupeer_spec::function::FnId;
@@ -390,4 +391,35 @@ fn hosts_that_were_copied_together_stay_apart() {
         report["processes"].as_array().unwrap().iter().map(|p| &p["exit"]["kind"]).collect();
     assert_eq!(exits, ["unseen"; 4]);
     assert!(report["processes"][0]["unknown"]["exit"].as_str().unwrap().contains("another host"));
+}
+
+/// What a report knows of each handle is little, and findings that are alike take the room of one.
+#[test]
+fn many_handles_that_cannot_be_opened_take_little_memory() {
+    const HANDLES: u64 = 30_000;
+    let folder = temp_dir();
+    let record = folder.path().join("record");
+    let program = compile_text(
+        "many_fail",
+        "#include <string.h>\ntypedef struct { char bytes[64]; } handle;\nint cuInit(unsigned);\nint cuDevicePrimaryCtxRetain(void **, int);\n\
+         int cuCtxSetCurrent(void *);\nint cuIpcOpenMemHandle_v2(void **, handle, unsigned);\nint main(void) {\n  void *context, *memory;\n  \
+         if (cuInit(0) || cuDevicePrimaryCtxRetain(&context, 0) || cuCtxSetCurrent(context)) return 1;\n  handle one;\n  \
+         memset(&one, 5, sizeof one);\n  for (long i = 0; i < 30000; i++) {\n    memcpy(&one, &i, 8);\n    \
+         if (!cuIpcOpenMemHandle_v2(&memory, one, 1)) return 2;\n  }\n  return 0;\n}\n",
+        &["-L", sim_dir().to_str().expect("a path"), "-lcuda"],
+    );
+    let ended =
+        done(cupeer().args(["run", "-q", "--sim=nvlink:2", "-o"]).arg(&record).arg("--").arg(program));
+    assert!(ended.status.success(), "{}", ended.stderr);
+    // In kilobytes: it needs 52,000, and needed 105,000 when each handle had findings of its own.
+    let mut limited = plain("sh");
+    limited.args(["-c", "ulimit -d 78000; exec \"$0\" report \"$1\" --format json"]);
+    let text = stdout(limited.arg(cupeer().get_program()).arg(&record));
+    let report: Value = serde_json::from_str(&text).expect("it is JSON");
+    assert_eq!(report["handles"].as_array().map(Vec::len), Some(HANDLES as usize));
+    let findings = report["findings"].as_array().expect("findings");
+    let count = |rule: &str| {
+        findings.iter().filter(|row| row["rule"] == rule).map(|row| row["count"].as_u64()).collect::<Vec<_>>()
+    };
+    assert_eq!(count("ipc-unknown-handle"), [Some(HANDLES)]);
 }

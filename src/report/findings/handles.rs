@@ -7,6 +7,7 @@
 use super::super::ledger::{Again, Current, Ended, Entry, Export, Failing, Import, Site, Time};
 use super::super::model::Object;
 use super::super::places::{Places, Stack};
+use super::drafts::Drafts;
 use super::found::library;
 use super::objects::{Objects, in_words};
 use super::rows::{Context, Draft, Sentence};
@@ -24,8 +25,8 @@ pub fn drafts<'a>(
     context: &Context<'a>,
     objects: &Objects,
     places: &mut Places,
-) -> (Vec<Draft<'a>>, HashSet<Key>) {
-    let (drafts, revised) = (Vec::new(), HashSet::new());
+) -> (Drafts<'a, 'a>, HashSet<Key>) {
+    let (drafts, revised) = (Drafts::new(context.filter), HashSet::new());
     let mut handles = Handles { context, whole: &Whole::new(context), objects, places, drafts, revised };
     let mut contexts = BTreeMap::new();
     let mut unclosed = BTreeMap::new();
@@ -53,7 +54,7 @@ struct Handles<'a, 'c, 'p, 'n> {
     whole: &'c Whole<'a, 'c>,
     objects: &'c Objects<'c>,
     places: &'p mut Places<'n>,
-    drafts: Vec<Draft<'a>>,
+    drafts: Drafts<'a, 'a>,
     /// What was inferred and does not stand.
     revised: HashSet<Key>,
 }

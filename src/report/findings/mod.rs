@@ -12,6 +12,7 @@
 
 mod calls;
 mod descriptors;
+mod drafts;
 mod earlier;
 mod found;
 mod handles;

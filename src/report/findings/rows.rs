@@ -49,6 +49,8 @@ pub struct Draft<'a> {
     pub objects: Vec<Object>,
     /// The cache that alone has it open.
     pub cache: Option<&'static Cache>,
+    /// How bad it is, where its process has said that.
+    pub said: Option<Severity>,
 }
 
 impl Draft<'_> {
@@ -66,6 +68,7 @@ impl Draft<'_> {
             driver_message: None,
             objects: Vec::new(),
             cache: None,
+            said: None,
         }
     }
 
@@ -101,15 +104,15 @@ impl Sentence {
 pub fn found(context: &Context, places: &mut Places) -> Found {
     let objects = Objects::new(context.job, context.all);
     let mut found = Found::default();
-    let (drafts, revised) = handles::drafts(context, &objects, places);
+    let (mut drafts, revised) = handles::drafts(context, &objects, places);
     for (key, kept) in context.all.findings.kept.iter().filter(|(key, _)| !revised.contains(key)) {
-        found.rows.extend(context.kept(key, kept, &objects, places));
+        drafts.push(context.kept(key, kept, &objects, places));
     }
     let of_records = space::unused(context)
         .into_iter()
         .chain(space::incomplete(context))
         .chain(descriptors::kept(context));
-    for draft in drafts.into_iter().chain(of_records).chain(descriptors::awaited(context)) {
+    for draft in drafts.into_all().into_iter().chain(of_records).chain(descriptors::awaited(context)) {
         found.rows.extend(context.drafted(draft, places));
     }
     let mut drafted = |drafts: Vec<Draft>| -> Vec<Row> {
@@ -127,7 +130,7 @@ pub fn rows(context: &Context, places: &mut Places) -> Vec<Row> {
     found(context, places).rows(&members, |name| functions.by_process_of(name))
 }
 
-impl Context<'_> {
+impl<'a> Context<'a> {
     fn member(&self, index: usize) -> Member {
         Member {
             proc: self.all.fates[index].proc.clone(),
@@ -136,7 +139,7 @@ impl Context<'_> {
         }
     }
 
-    fn kept(&self, key: &Key, kept: &FindingGroup, objects: &Objects, places: &mut Places) -> Option<Row> {
+    fn kept(&self, key: &Key, kept: &'a FindingGroup, objects: &Objects, places: &mut Places) -> Draft<'a> {
         let finding = &kept.finding;
         let args = Functions::id(key.function).map_or(&[][..], |function| function.spec().args);
         let recorded = finding.objects.iter();
@@ -155,7 +158,7 @@ impl Context<'_> {
         if let Some(rule) = self.all.findings.rule(key) {
             earlier::freed(self.all, (rule, realm, kept.at), &mut about, objects, places);
         }
-        let draft = Draft {
+        Draft {
             sentence: Sentence {
                 rule: self.all.findings.names.name(key.rule),
                 message: finding.message.clone(),
@@ -173,8 +176,8 @@ impl Context<'_> {
             driver_message: kept.driver_message.as_deref(),
             objects: about,
             cache: None,
-        };
-        self.row(draft, key.severity, places)
+            said: key.severity,
+        }
     }
 
     /// A row of what the report has found; `None` where nobody asks for it.
@@ -184,13 +187,13 @@ impl Context<'_> {
         if !self.filter.shows(function, has_failed, draft.at) {
             return None;
         }
-        self.row(draft, None, places)
+        self.row(draft, places)
     }
 
     /// A row with the severity that a process has said; where the report has found it, as bad as it is in a call of that
     /// library.
-    fn row(&self, draft: Draft, said: Option<Severity>, places: &mut Places) -> Option<Row> {
-        let Draft { sentence, function, processes, site, .. } = draft;
+    fn row(&self, draft: Draft, places: &mut Places) -> Option<Row> {
+        let Draft { sentence, function, processes, site, said, .. } = draft;
         let (all, process, id) = (self.all, *processes.first()?, Functions::id(function));
         let (caller, stack) = places.stack(&all.stacks, site.stack);
         let spec = Rule::of(&sentence.rule).map(Rule::spec);

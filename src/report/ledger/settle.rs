@@ -1,9 +1,11 @@
 //! Decides what the entries of the handle table mean after all processes have been read.
 
-use super::super::model::{Allocator, FailedOpen, Fingerprint, Handle, Open, Proc, State, Unknown};
+use super::super::model::{Allocator, Codes, FailedOpen, Fingerprint, Handle, Open, Proc, State, Unknown};
 use super::super::results;
 use super::{Entry, Export, Import, Ledger, Realm, Time};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::hash::Hash;
+use std::rc::Rc;
 
 /// What is known of a process at the end of its record.
 pub struct Fate {
@@ -26,9 +28,10 @@ impl Ledger {
         let originals = self.originals();
         drop(self.numbers);
         let damage = self.damage;
+        let mut alike = Alike::default();
         let row = |entry| Handle {
             allocator: allocator(&entry),
-            ..row(&entry, fates, &originals, damage.is_of(&entry))
+            ..row(&entry, fates, &originals, damage.is_of(&entry), &mut alike)
         };
         let mut rows: Vec<Handle> = self.handles.into_iter().map(row).collect();
         rows.sort_by_key(Handle::order);
@@ -53,11 +56,32 @@ impl Ledger {
     }
 }
 
+/// What many handles have in common, once.
+#[derive(Default)]
+struct Alike {
+    codes: HashSet<Rc<Codes>>,
+    unknown: HashSet<Rc<Unknown>>,
+}
+
+/// The value of a set that is like another; so many that sharing saves nothing are not kept.
+fn shared<T: Eq + Hash>(all: &mut HashSet<Rc<T>>, value: T) -> Rc<T> {
+    const MOST: usize = 1 << 12;
+    if let Some(known) = all.get(&value) {
+        return known.clone();
+    }
+    let value = Rc::new(value);
+    if all.len() < MOST {
+        all.insert(value.clone());
+    }
+    value
+}
+
 fn row(
     entry: &Entry,
     fates: &[Fate],
     originals: &HashMap<(Realm, &'static str, u64), Fingerprint>,
     is_on_purpose: bool,
+    alike: &mut Alike,
 ) -> Handle {
     let kind = entry.kind.word();
     let export = entry.export.as_deref();
@@ -70,7 +94,8 @@ fn row(
             opens.push(open(import, i, time, entry, fates));
         }
         if !import.failed.is_empty() {
-            let (proc, codes) = (fate.proc.clone(), results::named(None, &import.failed));
+            let codes = shared(&mut alike.codes, results::named(None, &import.failed));
+            let proc = fate.proc.clone();
             let injected = import.injected;
             failed.push(FailedOpen { proc, codes, injected, last_ns: import.last_failed });
         }
@@ -104,7 +129,7 @@ fn row(
         damaged_from,
         opens,
         failed,
-        unknown: unknown(entry, damaged_from.is_some(), fates),
+        unknown: shared(&mut alike.unknown, unknown(entry, damaged_from.is_some(), fates)),
     }
 }
 

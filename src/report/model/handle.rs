@@ -10,6 +10,7 @@ use schemars::JsonSchema;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::cmp::Reverse;
+use std::rc::Rc;
 
 /// Handle of memory or of an event: its exporter, its openers, and its end.
 #[derive(Serialize, Deserialize, JsonSchema)]
@@ -49,7 +50,7 @@ pub struct Handle {
     /// Reasons for fields that are unknown.
     #[serde(skip_serializing_if = "Unknown::is_empty")]
     #[serde(default, deserialize_with = "word::read")]
-    pub unknown: Unknown,
+    pub unknown: Rc<Unknown>,
 }
 
 impl Handle {
@@ -165,7 +166,7 @@ pub struct FailedOpen {
     /// Process that failed to open the handle.
     pub proc: Proc,
     /// Number of failures per result.
-    pub codes: Codes,
+    pub codes: Rc<Codes>,
     /// Number of these failures that a fault plan caused, by failing the call or by damaging the handle.
     pub injected: u64,
     /// Time of the last failure.

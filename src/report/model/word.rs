@@ -3,6 +3,7 @@
 
 use serde::{Deserialize, Deserializer};
 use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 use std::sync::Mutex;
 
 /// A word that this program knows: of a severity, a kind, a function.
@@ -53,6 +54,13 @@ impl OfWords for Vec<Word> {
     type Texts = Vec<String>;
     fn of(texts: Vec<String>) -> Option<Self> {
         texts.into_iter().map(of).collect()
+    }
+}
+
+impl<T: OfWords> OfWords for Rc<T> {
+    type Texts = T::Texts;
+    fn of(texts: T::Texts) -> Option<Self> {
+        T::of(texts).map(Rc::new)
     }
 }
 
