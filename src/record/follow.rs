@@ -9,7 +9,7 @@ use crate::process::Process;
 use crate::reader::{is_slot, word};
 use crate::scan;
 use crate::source::Opened;
-use cupeer_spec::record::slot::{self, Slot, settled};
+use cupeer_spec::record::slot::{self, Slot, has_appeared, settled};
 use cupeer_spec::record::{self, BLOCK_MAGIC, BlockHeader, Header, SLOTS, block, mode};
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -323,6 +323,11 @@ impl Follower {
         let mut words: Vec<u64> = self.buffer.chunks_exact(SLOT).map(word).collect();
         words.resize(count, 0);
         self.read(place.number, from, count)?;
+        let seq = |i: usize| place.number_of(from + i) as u32;
+        let mut read = self.buffer.chunks_exact(SLOT).zip(&words).enumerate();
+        if let Some(i) = read.position(|(i, (now, first))| has_appeared(*first, word(now), seq(i))) {
+            self.buffer.truncate(i * SLOT);
+        }
         let now = self.head(place.number)?;
         Ok(now.filter(|now| now.still_is(header.kind, place.stream, place.base)).map(|_| words))
     }

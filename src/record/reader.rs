@@ -4,7 +4,7 @@ use crate::index::{self, Blocks, Index};
 use crate::scan;
 use crate::source::Opened;
 use cupeer_spec::function::FnId;
-use cupeer_spec::record::slot::{self, Slot, settled};
+use cupeer_spec::record::slot::{self, Slot, has_appeared, settled};
 use cupeer_spec::record::{self, BLOCK_MAGIC, BlockHeader, SLOTS, block};
 use std::io;
 
@@ -223,12 +223,16 @@ impl Reader {
         slots > 0
     }
 
-    /// Takes the first words from an earlier reading.
+    /// Takes the first words from an earlier reading, as far as nothing has appeared since.
     fn settle(&mut self, base: u64, words: &[u64]) {
         let mut i = 0;
         while let (Some(word), Some(bytes)) = (words.get(i), self.buffer.get_mut(i * SLOT..i * SLOT + 8)) {
             let seq = (base + (self.from + i) as u64) as u32;
-            let settled = settled(*word, self::word(bytes), seq);
+            let now = self::word(bytes);
+            if has_appeared(*word, now, seq) {
+                return self.buffer.truncate(i * SLOT);
+            }
+            let settled = settled(*word, now, seq);
             bytes.copy_from_slice(&settled.to_le_bytes());
             i += usize::from((settled >> 8) as u8).max(1);
         }
@@ -255,5 +259,30 @@ pub(crate) fn word(bytes: &[u8]) -> u64 {
 impl Shared {
     fn fail(&mut self, error: io::Error) {
         self.error.get_or_insert(error);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How many slots count of those that were read twice, from number 10 on, with these first words.
+    fn counted(first: [u64; 3], now: [u64; 3]) -> usize {
+        let mut reader = Reader::new(0, &Blocks::default());
+        reader.buffer = now.iter().flat_map(|word| [word.to_le_bytes(); SLOT / 8]).flatten().collect();
+        reader.settle(10, &first);
+        reader.buffer.len() / SLOT
+    }
+
+    #[test]
+    fn what_appears_between_two_readings_is_read_again_with_all_behind_it() {
+        let at = |number| slot::word(slot::PENDING, 1, 0, number);
+        assert_eq!(counted([at(10), at(11), at(12)], [at(10), at(11), at(12)]), 3);
+        // A thread has written a slot before the next, and the first reading has only that.
+        assert_eq!(counted([at(10), 0, at(12)], [at(10), at(11), at(12)]), 1);
+        assert_eq!(counted([at(3), at(11), at(12)], [at(10), at(11), at(12)]), 0);
+        // Places that stay as they are hide nothing behind them.
+        assert_eq!(counted([at(10), 0, at(12)], [at(10), 0, at(12)]), 3);
+        assert_eq!(counted([at(10), at(4), at(12)], [at(10), at(4), at(12)]), 3);
     }
 }

@@ -72,6 +72,15 @@ pub const fn settled(first: u64, now: u64, seq: u32) -> u64 {
     if (first >> 32) as u32 == seq && (now >> 32) as u32 == seq { first } else { 0 }
 }
 
+/// Whether a slot that was read twice was written between the readings. Those behind it may have been written earlier than the
+/// first reading came to them, although their thread wrote them later: they are to be read again, with it.
+pub const fn has_appeared(first: u64, now: u64, seq: u32) -> bool {
+    const fn is_there(word: u64, seq: u32) -> bool {
+        (word >> 32) as u32 == seq && word as u8 != EMPTY
+    }
+    is_there(now, seq) && !is_there(first, seq)
+}
+
 impl Slot {
     /// The state, without [`INJECTED`].
     pub fn state(&self) -> u8 {
