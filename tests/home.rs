@@ -175,6 +175,11 @@ fn without_a_home_records_are_found_among_temporary_files() {
         assert_eq!(support::stdout(&mut at(&["ls", "--format", "json"])).trim(), "[]");
     }
     assert!(!nowhere.exists());
+    // Who names a directory has it made, wherever HOME is.
+    let mut command = at(folder.path(), &["run"]);
+    command.env("XDG_STATE_HOME", nowhere.join("state")).env("HOME", &nowhere).arg(shared()).arg("open:5");
+    assert!(done(&mut command).status.success());
+    assert_eq!(names(&nowhere.join("state/cupeer")), [format!("{}-1", stem())]);
     // Others can put there what they like.
     fs::set_permissions(&own, fs::Permissions::from_mode(0o777)).unwrap();
     let mut command = at(folder.path(), &["ls"]);
@@ -241,8 +246,10 @@ fn the_last_twenty_are_kept_and_what_is_not_a_record() {
     cupeer_record::writer::job(&folder.path().join("elsewhere")).unwrap();
     symlink(folder.path().join("elsewhere"), home.join("link-0")).unwrap();
     let ended = run_well(folder.path());
-    let says =
-        format!("cupeer: deleted {}-1 to keep the last 20; to keep one, rename it or use --out\n", stem());
+    let says = format!(
+        "cupeer: deleted {}-1: the last 20 are kept, the last 100 with a problem, and 1GiB in all; to keep one, rename it or use --out\n",
+        stem()
+    );
     assert!(ended.stderr.contains(&says), "{}", ended.stderr);
     let kept = names(&home);
     assert!(!kept.contains(&format!("{}-1", stem())), "the oldest goes: {kept:?}");
@@ -269,7 +276,7 @@ fn a_run_with_a_death_outlasts_those_without() {
         cupeer_record::writer::job(&record).unwrap();
     }
     let ended = run_well(folder.path());
-    assert!(ended.stderr.contains("cupeer: deleted old-2 to keep the last 20; "), "{}", ended.stderr);
+    assert!(ended.stderr.contains("cupeer: deleted old-2: the last 20 are kept, "), "{}", ended.stderr);
     assert!(names(&home).contains(&"sh-1".to_owned()), "{:?}", names(&home));
 }
 

@@ -25,22 +25,16 @@ const LONGEST: usize = 64;
 
 /// The directory, whether it is there or not: for users without a HOME, it lies among temporary files.
 pub fn path() -> Result<PathBuf> {
-    // Some users have a HOME that is not to be there, such as /nonexistent.
-    let has_own = |state: &PathBuf| {
-        let home = inherited("HOME").map(PathBuf::from);
-        home.is_none_or(|home| !state.starts_with(&home) || home.is_dir())
-    };
-    if let Some(state) = of_user("XDG_STATE_HOME", ".local/state").filter(has_own) {
+    if let Some(state) = of_user("XDG_STATE_HOME", ".local/state") {
         return Ok(state.join("cupeer"));
     }
-    let of_user = std::env::temp_dir().join(format!("cupeer-{}", user()));
-    // Anybody may have made that.
-    for directory in
-        [&of_user, &of_user.join("records")].into_iter().filter(|it| it.symlink_metadata().is_ok())
-    {
+    let outer = std::env::temp_dir().join(format!("cupeer-{}", user()));
+    let home = outer.join("records");
+    // Anybody may have made them.
+    for directory in [&outer, &home].into_iter().filter(|it| it.symlink_metadata().is_ok()) {
         check(directory)?;
     }
-    Ok(of_user.join("records"))
+    Ok(home)
 }
 
 /// That nobody else writes to a directory.
@@ -53,10 +47,11 @@ fn check(directory: &Path) -> Result<()> {
 }
 
 /// A directory of the user's by its variable, or below HOME. Variables that are not absolute paths do not count, as the XDG
-/// specification has it.
+/// specification has it; nor does a HOME that is not there: some users have one that is not to be, such as /nonexistent.
 pub fn of_user(variable: &str, below_home: &str) -> Option<PathBuf> {
     let absolute = |name| inherited(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    absolute(variable).or_else(|| Some(absolute("HOME")?.join(below_home)))
+    let home = || absolute("HOME").filter(|home| home.is_dir());
+    absolute(variable).or_else(|| Some(home()?.join(below_home)))
 }
 
 /// The directory, made where it is not there. It is the user's own: what is in it is believed, and removed.
@@ -64,7 +59,7 @@ fn made() -> Result<PathBuf> {
     let home = path()?;
     let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&home);
     made.with_context(|| format!("'{}' cannot be made", home.display()))?;
-    check(&fs::canonicalize(&home).unwrap_or_else(|_| home.clone()))?;
+    check(&home.canonicalize().with_context(|| format!("'{}' cannot be read", home.display()))?)?;
     Ok(home)
 }
 

@@ -49,7 +49,8 @@ pub fn entries(home: &Path) -> Vec<Entry> {
 pub fn records(home: &Path) -> Vec<(String, PathBuf)> {
     let all = names(home).map(|name| (home.join(&name), name));
     let is_ours = |path: &Path| path.symlink_metadata().is_ok_and(|it| it.is_dir() && it.uid() == user());
-    let records = all.filter(|(path, _)| is_ours(path) && !sweep::is_sweep(path) && is_record(path));
+    let records =
+        all.filter(|(path, _)| is_ours(path) && !sweep::is_sweep(path) && text_of_record(path).is_some());
     records.map(|(path, name)| (name, path)).collect()
 }
 
@@ -63,16 +64,13 @@ impl Entry {
     fn of(home: &Path, name: String) -> Option<Entry> {
         let path = home.join(&name);
         let about = path.symlink_metadata().ok().filter(|about| about.is_dir() && about.uid() == user())?;
-        let kind = if sweep::is_sweep(&path) {
-            Kind::Sweep
-        } else if is_record(&path) {
-            Kind::Record
+        let (kind, text) = if sweep::is_sweep(&path) {
+            (Kind::Sweep, String::new())
         } else {
-            return None;
+            (Kind::Record, text_of_record(&path)?)
         };
         let mut changed = about.modified().unwrap_or(SystemTime::UNIX_EPOCH);
         let bytes = size(&path, &mut changed);
-        let text = job::read(&path.join(FILE)).unwrap_or_default();
         let is_notable = text.lines().any(|line| line.starts_with(NOTABLE));
         Some(Entry { number: number(&name), name, path, kind, bytes, is_notable, changed })
     }
@@ -91,16 +89,13 @@ impl Entry {
     }
 }
 
-/// Whether a directory holds a record of this user's, and nothing else.
-fn is_record(path: &Path) -> bool {
+/// The text of the file `job` of a directory that holds a record of this user's, and nothing else.
+fn text_of_record(path: &Path) -> Option<String> {
     let file = path.join(FILE);
-    let is_own = file.symlink_metadata().is_ok_and(|about| about.uid() == user());
-    let is_job = || job::read(&file).is_ok_and(|text| text.starts_with(FIRST_LINE));
-    let has_others = || {
-        let mut entries = fs::read_dir(path).into_iter().flatten().flatten();
-        entries.any(|entry| !job::is_own(&entry.file_name()))
-    };
-    is_own && is_job() && !has_others()
+    file.symlink_metadata().ok().filter(|about| about.uid() == user())?;
+    let text = job::read(&file).ok().filter(|text| text.starts_with(FIRST_LINE))?;
+    let mut entries = fs::read_dir(path).into_iter().flatten().flatten();
+    entries.all(|entry| job::is_own(&entry.file_name())).then_some(text)
 }
 
 /// Whether the launchers and the processes of a record run.

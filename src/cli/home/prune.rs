@@ -1,6 +1,7 @@
 //! What is removed at home: the oldest records beyond a number and a size.
 
 use super::{Entry, Kind, entries, ours, path};
+use cupeer_report::moments::bytes;
 use std::io;
 use std::path::Path;
 
@@ -26,9 +27,12 @@ pub fn prune(new: Option<&Path>) -> Option<String> {
     let which = match &gone[..] {
         [] => return None,
         [one] => one.clone(),
-        several => format!("{} recordings, {} to {},", gone.len(), several[several.len() - 1], several[0]),
+        [first, .., last] => format!("{} recordings, {first} to {last}", gone.len()),
     };
-    Some(format!("deleted {which} to keep the last {KEPT}; to keep one, rename it or use --out"))
+    Some(format!(
+        "deleted {which}: the last {KEPT} are kept, the last {NOTABLE_KEPT} with a problem, and {} in all; to keep one, rename it or use --out",
+        bytes(MOST_KEPT)
+    ))
 }
 
 /// The same, of these entries, for other limits; what was removed.
