@@ -151,16 +151,7 @@ impl Inside {
             self.before = (0, 0, 0, ptr::null_mut());
         }
     }
-}
 
-impl Drop for Inside {
-    #[inline(always)]
-    fn drop(&mut self) {
-        self.leave();
-    }
-}
-
-impl Inside {
     #[inline(always)]
     fn leave(&mut self) {
         if self.before.0 != 0 {
@@ -174,6 +165,13 @@ impl Inside {
             compiler_fence(Ordering::Release);
             (_, (*thread).inside_at, (*thread).inside_real, (*thread).driver_messages) = self.before;
         }
+    }
+}
+
+impl Drop for Inside {
+    #[inline(always)]
+    fn drop(&mut self) {
+        self.leave();
     }
 }
 

@@ -240,8 +240,8 @@ impl<'a> Recorded<'a> {
         item_of(self.number, slot::detail::HIT, &bytes[..32 + length]);
     }
 
-    /// Puts it into the record, from what `new` was given. `is_hit` says that it is one even where it ends nothing that is shared, and `is_own` that
-    /// nobody but the program has to do with it.
+    /// Puts it into the record. `store` is what `new` was given, by its type; `is_hit` says that it is one even where it ends
+    /// nothing that is shared, and `is_own` that nobody but the program has to do with it.
     #[inline(always)]
     pub fn begin<S: Store + ?Sized>(&mut self, store: &S, caller: usize, is_hit: bool, is_own: bool) {
         let (thread, id) = (thread(), self.id);

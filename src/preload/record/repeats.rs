@@ -406,7 +406,8 @@ pub fn is_due(id: FnId, result: i32, number: u64, (caller, height): (usize, usiz
     let thread = thread();
     let key = step(step(id as u64 + 1, caller as u64), result as u32 as u64) | 1;
     let Some(repeats) = repeats::of(thread) else { return true };
-    // Where the window was left since the slot was taken, a ring overwrites the call before those that follow: its stack is not theirs.
+    // Where the window was left since the slot was taken, a ring overwrites the call before those that follow: its stack is
+    // not theirs.
     let window = stream::window(thread);
     let part = step(step(window.first() | u64::from(number < window.first()) << 63, epoch()), height as u64);
     if let Some(kind) = find(&mut repeats.kinds, key) {

@@ -180,7 +180,7 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// A row of what the report has found; `None` where nobody asks for it.
+    /// The row of a draft; `None` where nobody asks for it.
     fn drafted(&self, mut draft: Draft, places: &mut Places) -> Option<Row> {
         draft.processes.retain(|process| self.filter.process(*process));
         let (function, has_failed) = (Functions::id(draft.function), draft.result != Some(0));
