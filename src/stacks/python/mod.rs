@@ -312,11 +312,13 @@ impl<P: Pieces> Walk<'_, P> {
         if interpreter == 0 {
             return Some(None);
         }
-        // In the only interpreter, the state that was the thread's is so as long as it says so.
+        // In the only interpreter, the state that was the thread's is so as long as it says so, and leads to a frame: what an
+        // earlier thread with the same `pthread_self()` had may be half overwritten.
         let known = self.pieces.thread();
         if known != 0
             && self.pieces.word(interpreter.wrapping_add(next_interpreter))? == 0
             && let Some(frame) = self.frame_of(known).flatten()
+            && self.is_frame(frame)
         {
             return Some(Some(frame));
         }
@@ -356,6 +358,25 @@ impl<P: Pieces> Walk<'_, P> {
         Some((frame != 0).then_some(frame))
     }
 
+    /// Whether a frame is at an address, by its type or that of its code.
+    fn is_frame(&mut self, frame: usize) -> bool {
+        let Layout { is_object, kind, code, .. } = *self.layout;
+        let Some(bytes) = self.pieces.at(frame, frame_size(self.layout)) else { return false };
+        if is_object {
+            return word(bytes, kind) == self.interpreter.frame;
+        }
+        let (code, kind) = (word(bytes, code) & !7, self.interpreter.code);
+        self.code(code).is_some_and(|bytes| word(bytes, 0) == kind)
+    }
+
+    /// The fields of a code object, from its type on.
+    fn code(&mut self, code: usize) -> Option<&[u8]> {
+        let layout = self.layout;
+        let fields = [layout.file, layout.name, layout.table, layout.first_line].map(|at| at + 8);
+        let high = fields.into_iter().fold(layout.number.map_or(0, |at| at + 4), usize::max);
+        self.pieces.at(code.wrapping_add(layout.kind), high.checked_sub(layout.kind)?)
+    }
+
     /// Tells of a frame of a code object. Says whether it is one of the program's: the interpreter has some of its own, in
     /// no file. `None` where it is no code object at all or cannot be told, and where `found` wants no more.
     fn tell(
@@ -368,9 +389,7 @@ impl<P: Pieces> Walk<'_, P> {
     ) -> Option<bool> {
         let layout = self.layout;
         let low = layout.kind;
-        let fields = [layout.file, layout.name, layout.table, layout.first_line].map(|at| at + 8);
-        let high = fields.into_iter().fold(layout.number.map_or(0, |at| at + 4), usize::max);
-        let bytes = self.pieces.at(code.wrapping_add(low), high.checked_sub(low)?)?;
+        let bytes = self.code(code)?;
         let field = |at: usize| word(bytes, at - low);
         let [kind, file, name, table] = [layout.kind, layout.file, layout.name, layout.table].map(field);
         let first_line = half(bytes, layout.first_line - low);

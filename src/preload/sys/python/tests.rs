@@ -1,6 +1,6 @@
 use super::*;
 use crate::sys::program_memory::Own;
-use cupeer_stacks::python::{Form, Layout, Text, line_of};
+use cupeer_stacks::python::{self, Form, Layout, Text, line_of};
 use proptest::prelude::*;
 use std::process::Command;
 
@@ -133,6 +133,62 @@ proptest! {
             })
         });
         prop_assert!(found <= 24);
+    }
+}
+
+#[test]
+fn a_state_that_an_earlier_thread_left_is_not_taken_for_the_own() {
+    // The runtime, its interpreter, two states, the frame, its code, a text, and an empty table: where each begins, in words.
+    const RUNTIME: usize = 0;
+    const INTERPRETER: usize = 8;
+    const LIVE: usize = 16;
+    const LEFT: usize = 48;
+    const FRAME: usize = 80;
+    const CODE: usize = 100;
+    const TEXT: usize = 120;
+    const TABLE: usize = 130;
+    let mut memory = [0u64; 140];
+    let start = memory.as_ptr() as u64;
+    let address = |index: usize| start + 8 * index as u64;
+    let own = thread_description() as u64;
+    let layout = Layout::of(Own, 0x0309_0000, 0).expect("a layout");
+    let text = (1 | 8 | 16) << layout.state_shift;
+    for (index, word) in [
+        (RUNTIME + layout.interpreters / 8, address(INTERPRETER)),
+        (INTERPRETER + layout.threads / 8, address(LIVE)),
+        (LIVE + 3, address(FRAME)),
+        (LIVE + layout.thread_id / 8, own),
+        // Its memory was freed, and the first half belongs to something else now.
+        (LEFT + 3, address(TEXT)),
+        (LEFT + layout.thread_id / 8, own),
+        (FRAME + 1, address(FRAME)),
+        (FRAME + layout.code / 8, address(CODE)),
+        (CODE + 1, address(CODE)),
+        (CODE + layout.first_line / 8, 7),
+        (CODE + layout.file / 8, address(TEXT)),
+        (CODE + layout.name / 8, address(TEXT)),
+        (CODE + layout.table / 8, address(TABLE)),
+        (TEXT + 1, address(TEXT)),
+        (TEXT + layout.length / 8, 1),
+        (TEXT + layout.state / 8, text),
+        (TEXT + layout.ascii / 8, u64::from(b'x')),
+        (TABLE + 1, address(TABLE)),
+    ] {
+        memory[index] = word;
+    }
+    let [runtime, code, text, bytes, frame] =
+        [RUNTIME, CODE, TEXT, TABLE, FRAME].map(|index| address(index) as usize);
+    let interpreter = Interpreter { runtime, layout, code, text, bytes, frame, eval: 0..0, object: 0..0 };
+    for known in [0, LIVE, LEFT] {
+        let mut lines = Vec::new();
+        Pieces::with(|pieces| {
+            python::Pieces::keep_thread(pieces, if known == 0 { 0 } else { address(known) as usize });
+            interpreter.each_frame(pieces, own as usize, 24, |_| false, &mut |frame| {
+                lines.push(frame.first_line);
+                true
+            })
+        });
+        assert_eq!(lines, [7], "the state at {known}");
     }
 }
 
