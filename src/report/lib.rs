@@ -43,6 +43,7 @@ pub mod reduced;
 mod results;
 mod runtime;
 pub mod sarif;
+mod scarce;
 pub mod schema;
 pub mod style;
 pub mod summary;

@@ -19,6 +19,7 @@ use super::model::Uuid;
 use super::peers;
 use super::pools::Held;
 use super::runtime::{Latest, Runtime, is_runtime};
+use super::scarce::{self, Scarce};
 use super::virtual_memory::{self, Space};
 use crate::Keep;
 use anyhow::Result;
@@ -52,6 +53,8 @@ pub struct Tally {
     pub goes_on: bool,
     /// What it mapped, and no device could use.
     pub unused: Vec<Unused>,
+    /// The calls that found no memory or addresses left.
+    pub scarce: Vec<Scarce>,
     /// What it did with descriptors.
     pub descriptors: Descriptors,
 }
@@ -234,6 +237,14 @@ impl<'a> Reading<'a> {
                 let mut stack = || stacks.of(self.index, call);
                 let made = || Made { function, site: Site::of(call, stack(), false), at };
                 self.tally.descriptors.call(function, call, self.space.realm, made);
+            }
+            if scarce::concerns(function, call) {
+                let [at, last] = [call.start, call.last_end()].map(|ticks| self.clock.realtime(ticks));
+                let site = Site::of(call, self.all.stacks.of(self.index, call), false);
+                let uuid = |ordinal| uuid_of(self.process, ordinal);
+                let times = if call.times() > 1 { (at, last) } else { (at, at) };
+                let (all, reserved) = (&mut self.tally.scarce, self.space.reserved);
+                scarce::add(all, (function, call, site), times, uuid, reserved);
             }
             if peers::concerns(function) {
                 let at = self.clock.realtime(call.start);

@@ -4,7 +4,7 @@ use super::{Rule, RuleSpec};
 
 /// The rules that a record alone does not decide, or only in part, and what would have to be known for that. Where the process
 /// was not checked, nobody can say that they were kept.
-pub const ONLY_AT_THE_CALL: [(Rule, &str); 17] = [
+pub const ONLY_AT_THE_CALL: [(Rule, &str); 18] = [
     (Rule::IpcMemoryKind, "what the driver says of the pointer"),
     (Rule::IpcPointerUnknown, "what the driver says of the pointer, but where it is NULL"),
     (Rule::IpcDeviceHidden, "whether the process may use the device's node"),
@@ -25,6 +25,7 @@ pub const ONLY_AT_THE_CALL: [(Rule, &str); 17] = [
         Rule::IpcDamagedHandle,
         "which export the bytes resemble that the driver does not check: to the record nobody exported them",
     ),
+    (Rule::DescriptorsExhausted, "whether the process had reached its limit of open files"),
     (Rule::PoolPointer, "what the driver says of the pointer"),
     (Rule::PoolWrongPool, "what others have exported, but where the pool is the process's own"),
     (Rule::PoolFreedWhileOpen, "whether an importer that makes no further call still runs"),

@@ -267,6 +267,9 @@ impl<W: World> Judge<'_, W> {
             Rule::MulticastDevice => self.multicast_device(),
             Rule::MulticastMemory => self.multicast_memory(),
             Rule::MulticastHandleType => self.multicast_handle_type(),
+            Rule::DescriptorsExhausted => self.descriptors_exhausted(),
+            // Only the recording of all processes shows these.
+            Rule::MemoryKept | Rule::AddressesExhausted => Verdict::Held,
             Rule::PoolHandleType => self.pool_handle_type(),
             Rule::PoolPointer => self.pool_pointer(),
             Rule::PoolWrongPool => self.pool_wrong_pool(),

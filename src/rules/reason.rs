@@ -117,6 +117,9 @@ reasons! {
     PoolDestroyedWhileOpen { pool: u64, handle: Handle, importers: u64, first: Process },
     VmmAccess { mappings: u64, bytes: u64, start: u64, from: Device, home: Device },
     FdLeak { descriptors: u64, is_export: bool },
+    DescriptorsExhausted { limit: u64 },
+    MemoryKept { bytes: u64, allocations: u64, owner: Option<Process>, holders: u64, first: Process, unmaps_nothing: bool },
+    AddressesExhausted { wanted: u64, reserved: u64, ranges: u64 },
     RanksWaitForDescriptor { waiting: u64, missing: u64, senders: &'a str, least: u64, most: u64 },
     RanksDiffer { function: &'a str, code: &'a str, failing: u64, others: u64 },
     DriverContradictsEnable { from: Device, to: Device } of DriverContradicts,
@@ -673,6 +676,34 @@ impl Display for Reason<'_> {
                 f,
                 "{descriptors} file descriptors were {} and seem not to be closed; cupeer infers this from their numbers, which are all different: the system would reuse the number of a closed descriptor",
                 if is_export { "exported" } else { "imported" }
+            ),
+            Reason::DescriptorsExhausted { limit } => {
+                write!(f, "the process can open no more files: it has reached its limit of {limit} (RLIMIT_NOFILE)")
+            }
+            Reason::MemoryKept { bytes, allocations, owner, holders, first, unmaps_nothing } => {
+                write!(f, "{} that ", Bytes(bytes))?;
+                match owner {
+                    None => f.write_str("this process")?,
+                    Some(owner) => write!(f, "{owner}")?,
+                }
+                f.write_str(" released is still kept by ")?;
+                others(holders, first, f)?;
+                if unmaps_nothing {
+                    f.write_str(", which unmapped nothing")?;
+                }
+                write!(
+                    f,
+                    "; the device gets {} back only when every importer unmaps and releases {}",
+                    Count(allocations, "allocation"),
+                    if allocations == 1 { "it" } else { "them" }
+                )
+            }
+            Reason::AddressesExhausted { wanted, reserved, ranges } => write!(
+                f,
+                "no {} of addresses are left, because the process has reserved {} in {}",
+                Bytes(wanted),
+                Bytes(reserved),
+                Count(ranges, "range")
             ),
             Reason::RanksWaitForDescriptor { waiting, missing, senders, least, most } => {
                 let (verb, rank) = (if waiting == 1 { "waits" } else { "wait" }, if missing == 1 { "rank" } else { "ranks" });

@@ -13,7 +13,7 @@ use crate::settings::key;
 use crate::sys::caller::Caller;
 use crate::sys::clock;
 use crate::sys::life;
-use crate::sys::{elf, environment, neighbour};
+use crate::sys::{elf, environment, files, neighbour};
 use core::cell::Cell;
 use core::fmt::{self, Write};
 use cupeer_rules::decide::{
@@ -371,6 +371,9 @@ impl World for Call<'_> {
             }
         });
         found.map(|entry| (process_of(&entry), entry))
+    }
+    fn reached_limit(&self) -> Option<Option<u64>> {
+        Some(files::reached_limit())
     }
     fn ptrace(&self) -> Option<Ptrace> {
         space::ptrace()

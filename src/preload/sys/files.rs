@@ -55,6 +55,27 @@ pub fn duplicate_high(low: c_int) -> c_int {
     unsafe { libc::fcntl(low, libc::F_DUPFD_CLOEXEC, 3) }
 }
 
+/// Returns the limit of open files, if this process has reached it and cannot open another one.
+pub fn reached_limit() -> Option<u64> {
+    // By its number, because the functions of libc are points at which threads are canceled.
+    // SAFETY: the path ends in NUL, and opening a directory as a path has no effect on it.
+    let opened = unsafe {
+        libc::syscall(libc::SYS_openat, libc::AT_FDCWD, c"/".as_ptr(), libc::O_PATH | libc::O_CLOEXEC, 0)
+    };
+    if opened >= 0 {
+        // SAFETY: opened above, and known to no other code.
+        unsafe { libc::syscall(libc::SYS_close, opened) };
+        return None;
+    }
+    if errno() != libc::EMFILE {
+        return None;
+    }
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: `limit` is a structure of the kind that the call fills.
+    let is_known = unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) } == 0;
+    is_known.then_some(limit.rlim_cur)
+}
+
 /// Makes room among the descriptors for those of ours. A process with several threads would wait for it in the kernel, on a busy
 /// machine for seconds: to enlarge the table of descriptors takes a grace period of RCU then.
 pub fn make_room() {

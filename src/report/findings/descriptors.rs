@@ -2,8 +2,8 @@
 
 use super::super::ledger::descriptors::Sent;
 use super::rows::{Context, Draft, Sentence};
-use cupeer_rules::Confidence;
 use cupeer_rules::reason::Reason;
+use cupeer_rules::{Confidence, Rule};
 use std::collections::BTreeMap;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -21,6 +21,10 @@ const MOST_NAMED: usize = 8;
 pub fn kept<'a>(context: &Context<'a>) -> Vec<Draft<'a>> {
     let mut drafts = Vec::new();
     for (process, tally) in context.all.tallies.iter().enumerate() {
+        // The call that found none left says it.
+        if context.all.findings.has(Rule::DescriptorsExhausted, process) {
+            continue;
+        }
         let of = &tally.descriptors;
         for (numbers, is_export) in [(&of.exported, true), (&of.imported, false)] {
             let Some(first) = numbers.first.filter(|_| numbers.times >= MANY && numbers.are_all_new()) else {

@@ -14,6 +14,7 @@ mod calls;
 mod descriptors;
 mod drafts;
 mod earlier;
+mod exhausted;
 mod found;
 mod handles;
 mod objects;

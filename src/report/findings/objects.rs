@@ -2,6 +2,7 @@
 
 use super::super::allocator::Allocators;
 use super::super::collect::{Collected, Identity, identities};
+use super::super::ledger::descriptors::Made;
 use super::super::ledger::live::uuid;
 use super::super::ledger::{Ended, Entry, Export, Ledger, Realm, Time};
 use super::super::model::{Allocator, Fingerprint, Object, Place, Proc, Uuid};
@@ -131,6 +132,16 @@ impl<'a> Objects<'a> {
             fingerprint: Some(Fingerprint(entry.fingerprint)),
             time_ns: ended.at,
             ..self.placed(role, export.process as usize, ended.site.map(|site| site.stack), places)
+        }
+    }
+
+    /// The first call of a process that exported or imported a descriptor.
+    pub fn made(&self, process: usize, made: &Made, is_export: bool, places: &mut Places) -> Object {
+        let role = if is_export { role::EXPORT } else { role::OPENING };
+        Object {
+            tid: Some(made.site.tid),
+            time_ns: Some(made.at),
+            ..self.placed(role, process, Some(made.site.stack), places)
         }
     }
 

@@ -11,7 +11,7 @@ use super::super::results;
 use super::super::suppress::Facts;
 use super::found::{Found, Member, Row, library};
 use super::objects::{Objects, word};
-use super::{FindingGroup, Key, descriptors, earlier, handles, ranks, space};
+use super::{FindingGroup, Key, descriptors, earlier, exhausted, handles, ranks, space};
 use cupeer_record::Job;
 use cupeer_rules::reason::Reason;
 use cupeer_rules::{Basis, Cache, Rule, Severity};
@@ -112,7 +112,9 @@ pub fn found(context: &Context, places: &mut Places) -> Found {
         .into_iter()
         .chain(space::incomplete(context))
         .chain(descriptors::kept(context));
-    for draft in drafts.into_all().into_iter().chain(of_records).chain(descriptors::awaited(context)) {
+    let exhausted = exhausted::drafts(context, &objects, places);
+    let of_calls = drafts.into_all().into_iter().chain(exhausted);
+    for draft in of_calls.chain(of_records).chain(descriptors::awaited(context)) {
         found.rows.extend(context.drafted(draft, places));
     }
     let mut drafted = |drafts: Vec<Draft>| -> Vec<Row> {
@@ -158,10 +160,16 @@ impl<'a> Context<'a> {
         if let Some(rule) = self.all.findings.rule(key) {
             earlier::freed(self.all, (rule, realm, kept.at), &mut about, objects, places);
         }
+        let mut message = finding.message.clone();
+        if self.all.findings.rule(key) == Some(Rule::DescriptorsExhausted) {
+            let (more, made) = exhausted::descriptors(self, key.process, objects, places);
+            message += &more;
+            about.extend(made);
+        }
         Draft {
             sentence: Sentence {
                 rule: self.all.findings.names.name(key.rule),
-                message: finding.message.clone(),
+                message,
                 hint: finding.hint.clone(),
                 confidence: finding.confidence,
                 argument: finding.argument.and_then(|i| Some(args.get(usize::from(i))?.name)),

@@ -28,7 +28,7 @@ use cupeer_spec::runtime::is_library;
 use std::collections::HashMap;
 
 /// How long a process is taken to live after it was last seen: one that waits makes no calls.
-const UNSEEN: u64 = 2_000_000_000;
+pub const UNSEEN: u64 = 2_000_000_000;
 
 /// The number that a process has for a device; -1 where it does not see it.
 pub fn ordinal(process: &Process, uuid: [u8; 16]) -> i32 {

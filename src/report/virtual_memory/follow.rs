@@ -195,14 +195,8 @@ fn taken(function: FnId, call: &Call, uuid: impl Fn(Option<i32>) -> Option<Uuid>
             Some(What::Gathered { handle: number(by)?, source, wanted, bytes })
         }
         Object::Allocation => {
-            let properties = properties(call);
-            let location = properties.as_ref().map_or(Location::Unknown, |it| match it.location {
-                (CUmemLocation::DEVICE, ordinal) => {
-                    uuid(Some(ordinal)).map_or(Location::Unknown, Location::Device)
-                }
-                _ => Location::Host,
-            });
-            let source = Source::Made { location, types: properties.map_or(0, |it| it.types) };
+            let location = location_of(call, &uuid).unwrap_or_default();
+            let source = Source::Made { location, types: properties(call).map_or(0, |it| it.types) };
             Some(What::Allocation { handle: number(by)?, source, bytes })
         }
         Object::Reservation => Some(What::Reservation { address: number(by)?, bytes: bytes? }),
@@ -227,6 +221,14 @@ impl Wanted {
         let devices = u32::from_le_bytes(*bytes.first_chunk()?);
         Some(Wanted { devices, bytes: wide(4)?, types: wide(12)? as i32 })
     }
+}
+
+/// Returns where a call that creates an allocation wants it. `None` if the call has no properties of one.
+pub fn location_of(call: &Call, uuid: impl Fn(Option<i32>) -> Option<Uuid>) -> Option<Location> {
+    Some(match properties(call)?.location {
+        (CUmemLocation::DEVICE, ordinal) => uuid(Some(ordinal)).map_or(Location::Unknown, Location::Device),
+        _ => Location::Host,
+    })
 }
 
 fn properties(call: &Call) -> Option<Properties> {

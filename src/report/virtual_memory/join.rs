@@ -63,7 +63,23 @@ pub enum Until {
     GivenUp(u64),
 }
 
+impl Held<'_> {
+    /// Returns the fingerprint of the handle that was imported last. `None` if it is unknown.
+    pub fn fingerprint(&self) -> Option<u64> {
+        match self.last.1.source {
+            Source::Imported(fingerprint) => Some(fingerprint).filter(|fingerprint| *fingerprint != 0),
+            Source::Made { .. } => None,
+        }
+    }
+}
+
 impl VirtualMemory {
+    /// Returns true if a process still has everything that it ever mapped.
+    pub fn has_unmapped_nothing(&self, process: usize) -> bool {
+        let mapped = &self.spaces[process].mapped;
+        mapped.times > 0 && mapped.now == mapped.times
+    }
+
     /// Joins imports with exports.
     pub fn joined(&self) -> Joined<'_> {
         let mut joined = Joined {

@@ -17,9 +17,10 @@ mod tests;
 
 use super::ledger::Realm;
 use super::model::{Uuid, Where};
-pub use follow::concerns;
+pub use follow::{concerns, location_of};
+pub use join::{Origin, Until};
 pub use rows::order;
-pub use space::{Reach, Space};
+pub use space::{Reach, Space, Sum};
 pub use teams::{Waiting, Waits};
 
 /// What all processes have, in the order of the job.

@@ -48,6 +48,16 @@ impl<W: World> Judge<'_, W> {
         self.broken(Reason::NoCurrentContext { tid, had }, Confidence::Certain, "", &[])
     }
 
+    /// Of a call that creates no descriptor, only the driver knows which file it could not open.
+    pub(super) fn descriptors_exhausted(&mut self) -> Verdict {
+        let Some(limit) = self.world.reached_limit() else { return Verdict::Unknown };
+        let Some(limit) = limit else { return Verdict::Held };
+        let creates = self.call.function.spec().exports().is_some_and(|shared| shared.object.is_granted());
+        let is_sure = creates || self.call.is(Result::OPERATING_SYSTEM);
+        let confidence = if is_sure { Confidence::Certain } else { Confidence::Inferred };
+        self.broken(Reason::DescriptorsExhausted { limit }, confidence, "", &[])
+    }
+
     /// A pointer is NULL. That of memory has a rule of its own.
     pub(super) fn null_argument(&mut self) -> Verdict {
         let event = (self.call.argument("event") == Some(0)).then_some("event");

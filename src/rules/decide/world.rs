@@ -187,6 +187,10 @@ pub trait World {
     fn exporter_of_descriptor(&self, _object: Object, _fd: i32) -> Option<(Process, Self::Object)> {
         None
     }
+    /// The limit of open files, if the process has reached it; `Some(None)` if it can open more.
+    fn reached_limit(&self) -> Option<Option<u64>> {
+        None
+    }
     /// Who may take a descriptor from another process.
     fn ptrace(&self) -> Option<Ptrace> {
         None

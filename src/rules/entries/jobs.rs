@@ -77,6 +77,41 @@ rule FdLeak "fd-leak" {
     hint: "Close the descriptor after sending it, and in the importer after cuMemImportFromShareableHandle: the imported handle keeps the memory.",
     seen: "UCX#11753",
 }
+rule DescriptorsExhausted "descriptors-exhausted" {
+    says: "A process must not use up its file descriptors.",
+    functions: [cuMemExportToShareableHandle, cuMemPoolExportToShareableHandle, cuMemImportFromShareableHandle,
+                cuMemPoolImportFromShareableHandle, cuIpcOpenMemHandle, cuIpcOpenMemHandle_v2, cuIpcGetEventHandle,
+                cuIpcOpenEventHandle, cuMemCreate],
+    results: [OPERATING_SYSTEM, OUT_OF_MEMORY, MAP_FAILED, UNKNOWN],
+    severity: Error, scope: Process,
+    rests_on: Practice("An export creates a file descriptor, and the driver opens files of its own. At the limit of open files (RLIMIT_NOFILE), the system refuses any more."),
+    costs: "The call fails, and so does everything else in the process that opens a file or a socket.",
+    cause: "the process has reached its limit of open files (RLIMIT_NOFILE)",
+    ruled_out: "the process can open more files",
+    hint: "Close each descriptor after sending it, and in the importer after importing it. Raise the limit (`ulimit -n`) only if the process needs that many at one time.",
+    seen: "jaxmg#13, video-stitcher#44, NCCL#2376",
+}
+rule MemoryKept "memory-kept-by-importers" {
+    says: "Importers should unmap and close memory when its owner releases it.",
+    functions: [cuMemCreate, cuMemAllocFromPoolAsync, cuMemAllocFromPoolAsync_ptsz], results: [OUT_OF_MEMORY],
+    severity: Error, scope: Processes,
+    rests_on: Documented("cuMemRelease", "The memory allocation will be freed when all outstanding mappings to the memory are unmapped and when all outstanding references to the handle (including it's shareable counterparts) are also released."),
+    costs: "The device runs out of memory that its owner believes to be free.",
+    cause: "other processes keep memory that its owner released",
+    ruled_out: "no process keeps memory that its owner released",
+    hint: "In the importer, unmap the memory (cuMemUnmap), free its addresses, and release or close its handle when the owner is done with it, including when the work is aborted.",
+    seen: "NCCL#1968",
+}
+rule AddressesExhausted "vmm-addresses-exhausted" {
+    says: "Reserved addresses must be freed when they are no longer needed.",
+    functions: [cuMemAddressReserve], results: [OUT_OF_MEMORY],
+    severity: Error, scope: Process,
+    rests_on: Practice("A process has 128 TiB of addresses on most machines. Unmapping memory does not free its addresses."),
+    costs: "The call fails, although the device has memory.",
+    cause: "the process has reserved most of its addresses",
+    ruled_out: "the process has not reserved enough addresses for that",
+    hint: "Call cuMemAddressFree after cuMemUnmap for each range that is no longer needed.",
+}
 rule RanksWaitForDescriptor "ranks-wait-for-descriptor" {
     says: "Each rank of a job should send the descriptors that the others wait for.",
     functions: [cuMemExportToShareableHandle, cuMemPoolExportToShareableHandle],

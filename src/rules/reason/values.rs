@@ -131,6 +131,7 @@ pub struct Bytes(pub u64);
 impl Display for Bytes {
     fn fmt(&self, f: &mut Formatter) -> fmt::Result {
         match self.0 {
+            n if n != 0 && n % (1 << 40) == 0 => write!(f, "{} TiB", n >> 40),
             n if n != 0 && n % (1 << 30) == 0 => write!(f, "{} GiB", n >> 30),
             n if n != 0 && n % (1 << 20) == 0 => write!(f, "{} MiB", n >> 20),
             n if n != 0 && n % (1 << 10) == 0 => write!(f, "{} KiB", n >> 10),
