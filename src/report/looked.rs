@@ -4,6 +4,7 @@ use super::model::{Escaped, Process, Report};
 use super::text::names::{clean, counted};
 use cupeer_rules::{RULES, RuleSet, RuleSpec, Status};
 use cupeer_spec::env;
+use cupeer_spec::function::{FnId, Group};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Why nobody can say that a rule was kept by all processes of a record, where no finding says that it was broken.
@@ -12,6 +13,58 @@ pub fn why_unknown(report: &Report, rule: &RuleSpec) -> Option<String> {
         return Some(format!("it is not checked: {why}"));
     }
     reservations(report).into_iter().next().or_else(|| of_rule(report, rule))
+}
+
+/// What calls are about that cupeer records, by their group.
+const RECORDED: [(Group, &str); 7] = [
+    (Group::Peer, "peer access"),
+    (Group::Ipc, "legacy IPC"),
+    (Group::Vmm, "virtual memory"),
+    (Group::Multicast, "multicast objects"),
+    (Group::Pool, "memory pools"),
+    (Group::Copy, "copies between devices"),
+    (Group::Lifetime, "frees and ends of contexts"),
+];
+
+/// What programs do with a GPU, and how the names of its functions begin: only functions of the table are seen.
+const OFTEN: [(&str, &str); 5] = [
+    ("kernel launches", "cuLaunch"),
+    ("memsets", "cuMemset"),
+    ("copies to and from the host", "cuMemcpyHto"),
+    ("streams", "cuStream"),
+    ("graphs", "cuGraph"),
+];
+
+/// What cupeer looked at in a report that explains nothing, and what it did not: two sentences.
+pub fn scope(report: &Report) -> String {
+    let calls: u64 = report.functions.iter().map(|function| function.calls).sum();
+    let of = |name: &str| FnId::all().find(|id| id.spec().name == name);
+    let has = |group: Group| {
+        let mut known = report.functions.iter().filter_map(|function| of(&function.function));
+        known.any(|id| id.spec().is_in(group))
+    };
+    let about: Vec<&str> = RECORDED.iter().filter(|(group, _)| has(*group)).map(|(_, what)| *what).collect();
+    let is_asked =
+        |rule: &&RuleSpec| rule.is_checked() && is_called(report, rule) && of_rule(report, rule).is_none();
+    let rules = counted(RULES.iter().filter(is_asked).count() as u64, "rule");
+    let of_what = if about.is_empty() { String::new() } else { format!(" ({})", about.join(", ")) };
+    let is_unseen = |prefix: &str| !FnId::all().any(|id| id.spec().name.starts_with(prefix));
+    let mut unseen: Vec<String> =
+        OFTEN.iter().filter(|(_, prefix)| is_unseen(prefix)).map(|(what, _)| (*what).to_owned()).collect();
+    let left_out = left_out_rules(report).into_values().map(|rules| rules.len() as u64).sum::<u64>();
+    let why = if unchecked(report).is_some() {
+        "only partly checked without --check"
+    } else {
+        "left out by options"
+    };
+    unseen.extend((left_out > 0).then(|| format!("{} ({why})", counted(left_out, "rule"))));
+    unseen.push("and the program's own code".into());
+    let but = reservations(report).into_iter().next().map_or_else(String::new, |why| format!("; {why}"));
+    format!(
+        "Looked at: {}{of_what}, by {rules}. Not looked at: {}{but}",
+        counted(calls, "call"),
+        unseen.join(", ")
+    )
 }
 
 /// Why of no rule can be said that all processes kept it.

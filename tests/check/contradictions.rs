@@ -1,8 +1,10 @@
 //! What one run says must agree with itself: pairs of statements that cannot both be true, searched in all scenes.
 
 use super::scenes::{Checked, How, cannot, for_each, scenes, success, words};
+use crate::support::{self, cupeer, done, temp_dir};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
+use std::os::unix::process::ExitStatusExt;
 
 #[test]
 fn no_scene_says_two_things_of_one() {
@@ -42,9 +44,57 @@ fn contradictions(checked: &Checked) -> Vec<String> {
             found.push(format!("{name} says that nobody and somebody exported it"));
         }
     }
+    found.extend(headline_against_tables(&checked.report, &text));
     found.extend(checked.findings().iter().filter_map(quoted_wrongly));
     found.extend(checked.findings().iter().filter_map(hints_at_what_failed));
     found.extend(told_at_two_times(&checked.report));
+    found
+}
+
+/// What the first lines of a report deny, and its tables show.
+fn headline_against_tables(report: &Value, text: &str) -> Vec<String> {
+    let head = text.split(" record ").next().unwrap_or(text);
+    let is_well = head.starts_with("Nothing is wrong");
+    let mut found = Vec::new();
+    let mut deny = |is_denied: bool, what: &str| {
+        if is_denied {
+            found.push(format!("{what}: {head}"));
+        }
+    };
+    let processes = list(&report["processes"]);
+    let has_injected = processes.iter().any(|process| process["injected"] != 0);
+    let failed = |process: &&Value| {
+        let exit = &process["exit"];
+        exit["code"].as_u64().is_some_and(|code| code > 0)
+            || exit["kind"] == "signal"
+            || exit["kind"] == "died"
+    };
+    let unhappy = processes.iter().filter(failed).count();
+    deny(is_well && unhappy > 0 && !has_injected, "a process ended with a failure");
+    let groups = list(&report["failure_groups"]);
+    deny(head.contains("none failed.") && !groups.is_empty(), "calls failed");
+    let open = |handle: &&Value| handle["state"] == "open" || handle["state"] == "open at exit";
+    let is_open = list(&report["handles"]).iter().any(|handle| open(&handle));
+    deny(head.contains("no handles are open") && is_open, "the table has open handles");
+    let held = list(&report["allocations"]["devices"]).iter().any(|row| row["imported"] != 0);
+    deny(head.contains("no handles are open") && held, "importers have memory");
+    let is_cause = |finding: &&Value| {
+        let rule = finding["rule"].as_str().unwrap_or_default();
+        finding["severity"] != "note" && rule != "call-failed" && rule != "driver-undocumented-result"
+    };
+    let explains = list(&report["findings"]).iter().any(|finding| is_cause(&finding));
+    let is_silent = !head.contains("no finding explains") && !explains && !has_injected;
+    deny(is_silent && unhappy > 0, "an end is not said to be unexplained");
+    for finding in list(&report["findings"]).iter().filter(|finding| finding["rule"] == "call-failed") {
+        let (at, is_full) = (finding["time_ns"].as_u64(), finding["result"] == "CUDA_ERROR_OUT_OF_MEMORY");
+        let is_kept = |kept: &&Value| {
+            kept["given_up_ns"].as_u64() < at
+                && kept["until_ns"].as_u64().is_none_or(|until| Some(until) > at)
+        };
+        let kept = list(&report["allocations"]["kept"]).iter().any(|kept| is_kept(&kept));
+        let is_of_memory = finding["function"] == "cuMemCreate";
+        deny(is_full && is_of_memory && kept, "no cause is known, and a table shows who keeps memory");
+    }
     found
 }
 
@@ -153,6 +203,67 @@ fn told_at_two_times(report: &Value) -> Vec<String> {
     let is_told_twice =
         |(call, times): &(String, BTreeMap<u64, &str>)| times.len() > 1 && is_once(call, times);
     times.into_iter().filter(is_told_twice).map(|(call, times)| format!("{call}: {times:?}")).collect()
+}
+
+/// A process that exits with an error although all that cupeer sees is right; and one whose call fails without a rule.
+#[test]
+fn what_nothing_explains_is_said_first_with_what_was_looked_at() {
+    let program = support::compile_c("programs/headline.c", &["-ldl"]);
+    for (how, status, first) in [
+        ("status", 3, "1 process exited with an error: exit status 3: "),
+        ("signal", 128 + 6, " was killed by SIGABRT"),
+        ("call", 0, "note call-failed in process "),
+        ("nothing", 0, "Nothing is wrong: "),
+    ] {
+        let folder = temp_dir();
+        let record = folder.path().join("record");
+        let mut run = cupeer();
+        run.args(["run", "--sim=nvlink:2", "--check=notes", "--out"]).arg(&record).arg("--");
+        let ran = done(run.arg(&program).arg(how));
+        let code = ran.status.code().or(ran.status.signal().map(|signal| 128 + signal));
+        assert_eq!(code, Some(status), "{how}: {}", ran.stderr);
+        let text = words(&support::stdout(cupeer().arg("report").arg(&record)));
+        let json = support::stdout(cupeer().args(["report", "--format", "json"]).arg(&record));
+        let report: Value = serde_json::from_str(&json).expect("JSON");
+        assert_eq!(headline_against_tables(&report, &text), Vec::<String>::new(), "{how}");
+        let head = text.split(" record ").next().expect("a head");
+        assert!(head.contains(first), "{how}: {head}");
+        let is_well = first.starts_with("Nothing");
+        assert_eq!(head.starts_with("Nothing is wrong"), is_well, "{how}: {head}");
+        for said in [
+            "no finding explains that. Looked at: ",
+            " (virtual memory",
+            " Not looked at: ",
+            "and the program's own code",
+        ] {
+            assert_eq!(head.contains(said), !is_well, "{how}: {said}: {head}");
+        }
+    }
+}
+
+#[test]
+fn tables_that_a_headline_denies_are_found() {
+    let head = "Nothing is wrong: all calls returned, none failed, and no handles are open. record x";
+    let well = json!({"processes": [{"injected": 0, "exit": {"kind": "returned", "code": 0}}]});
+    assert_eq!(headline_against_tables(&well, head), Vec::<String>::new());
+    let memory = "note call-failed in process 1: no finding explains that. record x";
+    for (report, head) in [
+        (json!({"processes": [{"injected": 0, "exit": {"kind": "returned", "code": 1}}]}), head),
+        (json!({"processes": [{"injected": 0, "exit": {"kind": "signal"}}]}), "rank 1 was killed record x"),
+        (json!({"failure_groups": [{}]}), "Nothing is wrong: none failed. record x"),
+        (json!({"handles": [{"state": "open at exit"}]}), head),
+        (json!({"allocations": {"devices": [{"imported": 1}]}}), head),
+        (
+            json!({
+                "findings": [{"rule": "call-failed", "severity": "note", "function": "cuMemCreate",
+                    "result": "CUDA_ERROR_OUT_OF_MEMORY", "time_ns": 5}],
+                "allocations": {"kept": [{"given_up_ns": 4, "until_ns": null}]},
+            }),
+            memory,
+        ),
+    ] {
+        assert!(!headline_against_tables(&report, head).is_empty(), "{report}: {head}");
+    }
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! The summary at the start of a report: one line per problem, causes before consequences, and the commands that show
 //! more; or that there are no problems.
 
+use super::super::findings::is_explanation;
 use super::super::kinds::{self, first_clause};
 use super::super::looked;
 use super::super::model::{ExitKind, FailureGroup, Finding, Handle, Proc, Process, State};
@@ -69,17 +70,27 @@ impl<'a> View<'a> {
         let rest = |text: String| Line { text, about: About::Rest };
         let mut lines = self.deaths_in_short();
         lines.extend(self.deaths_not_shown().map(rest));
+        // What no finding explains comes first, with what was looked at.
+        let is_explained = kinds.iter().any(|kind| !is_explanation(&kind.first().rule));
+        let ends = [self.failing_ends(), self.failed()].into_iter().flatten().map(|thing| thing.in_short);
+        let ends: Vec<String> = if is_explained { Vec::new() } else { ends.collect() };
+        lines.extend(ends.iter().cloned().map(rest));
         let kind =
             |kind: &kinds::Kind<'a>| Line { text: self.kind(kind), about: About::Finding(kind.first()) };
         lines.extend(kinds.iter().map(kind));
         if lines.is_empty() && wrong.is_empty() {
             return lines;
         }
+        if !is_explained && !lines.is_empty() && self.report.record.filters.is_empty() {
+            let text = format!("no finding explains that. {}", looked::scope(self.report));
+            lines.insert(1, rest(text));
+        }
         if self.report.record.lost > 0 {
             let lost = counted(self.report.record.lost, "event");
             lines.push(rest(format!("{lost} could not be recorded: there may be more problems")));
         }
-        let things = wrong.iter().filter(|thing| !thing.in_short.is_empty());
+        let is_new = |thing: &&Thing| !thing.in_short.is_empty() && !ends.contains(&thing.in_short);
+        let things = wrong.iter().filter(is_new);
         lines.extend(things.map(|thing| rest(thing.in_short.clone())));
         if lines.is_empty() {
             // What others were to say, they do not: filters have left them out.

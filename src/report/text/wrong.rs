@@ -130,7 +130,7 @@ impl<'a> View<'a> {
         format!("called at {at} by thread {} from {}{runtime}", call.tid, clean(&call.caller.long()))
     }
 
-    fn failed(&self) -> Option<Thing> {
+    pub fn failed(&self) -> Option<Thing> {
         let groups = self.unexplained();
         let count = groups.iter().map(|group| group.count).sum();
         let items: Vec<String> = groups.iter().map(|group| self.group_with_stack(group)).collect();
