@@ -46,5 +46,8 @@ mod wordings;
 // What one run says, which must agree with itself.
 mod contradictions;
 
+// Which process others wait for.
+mod awaited;
+
 // What is expected: answers to probes, and libraries that close late.
 mod expected;

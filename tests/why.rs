@@ -507,6 +507,43 @@ fn what_is_not_there_is_refused() {
     assert!(words.stderr.contains("has a process that runs; name a recording, or pids"), "{words:?}");
 }
 
+/// Rank 1 waits for a descriptor that rank 0 never had: its export failed.
+#[test]
+fn an_export_that_failed_is_what_the_others_wait_for() {
+    let program = support::compile_c("programs/unsent.c", &["-ldl"]);
+    let source = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs/unsent.c")).unwrap();
+    let line = |comment: &str| {
+        let number =
+            source.lines().position(|line| line.contains(comment)).expect("a line with that comment");
+        format!("unsent.c:{}", number + 1)
+    };
+    let failed = format!(
+        " ago: cuMemExportToShareableHandle returned CUDA_ERROR_INVALID_VALUE at {} in sender",
+        line("/* fails */")
+    );
+    for (how, times, who) in [
+        ("stays", 2, "rank 0 failed to export "),
+        ("ends", 1, "rank 0, which is gone (exit status 1), failed to export "),
+    ] {
+        let folder = temp_dir();
+        let record = folder.path().join("r").display().to_string();
+        let mut command = cupeer();
+        command.args(["run", "-q", "--sim", "--record", "full", "-o", &record, "--"]).arg(&program).arg(how);
+        let _waits = Waits::start(command, times);
+        let document = answer(&[&record], &["rank 1 waits in recv at ", who, &failed]);
+        let said = document["answer"].as_str().unwrap();
+        assert!(said.starts_with("rank 1 waits in recv at "), "{said}");
+    }
+    // Where a later export succeeded, nobody waits for one.
+    let folder = temp_dir();
+    let record = folder.path().join("r").display().to_string();
+    let mut command = cupeer();
+    command.args(["run", "-q", "--sim", "--record", "full", "-o", &record, "--"]).arg(&program).arg("sent");
+    let _waits = Waits::start(command, 2);
+    let said = answer(&[&record], &["rank 1 waits in recv at "])["answer"].to_string();
+    assert!(!said.contains("failed to export"), "{said}");
+}
+
 #[test]
 fn a_recording_in_which_nothing_runs_is_said_to_be_over() {
     let folder = temp_dir();

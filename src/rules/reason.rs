@@ -121,6 +121,7 @@ reasons! {
     MemoryKept { bytes: u64, allocations: u64, owner: Option<Process>, holders: u64, first: Process, unmaps_nothing: bool },
     AddressesExhausted { wanted: u64, reserved: u64, ranges: u64 },
     RanksWaitForDescriptor { waiting: u64, missing: u64, senders: &'a str, least: u64, most: u64 },
+    RanksWaitForFailed { waiting: u64, senders: &'a str, function: &'a str, code: &'a str } of RanksWaitForDescriptor,
     RanksDiffer { function: &'a str, code: &'a str, failing: u64, others: u64 },
     DriverContradictsEnable { from: Device, to: Device } of DriverContradicts,
     DriverContradictsClose { address: u64 } of DriverContradicts,
@@ -713,6 +714,12 @@ impl Display for Reason<'_> {
                     Count(waiting, "rank")
                 )
             }
+            Reason::RanksWaitForFailed { waiting, senders, function, code } => write!(
+                f,
+                "{} {} for a file descriptor from {senders}, whose export failed; {function} returned {code} there, and no process imported the last descriptor that was exported here",
+                Count(waiting, "process"),
+                if waiting == 1 { "waits" } else { "wait" }
+            ),
             Reason::RanksDiffer { function, code, failing, others } => write!(
                 f,
                 "the ranks now take different paths: {function} returned {code} in {}, but succeeded in {others} others that called it",

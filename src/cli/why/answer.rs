@@ -43,8 +43,8 @@ enum Weight {
     Ended,
 }
 
-/// The first line.
-pub fn sentence(processes: &[Process], names: &Names) -> String {
+/// The first line; `gone` has a clause for each process that ended after an export that failed.
+pub fn sentence(processes: &[Process], names: &Names, gone: &[String]) -> String {
     let mut sorted: Vec<&Process> = processes.iter().collect();
     // A call that does not return is told of first, whoever made it. Then, ranks come before the processes that started them, those
     // to whom something is owed before those that owe something before others, and then the one that has waited longest.
@@ -120,11 +120,10 @@ pub fn sentence(processes: &[Process], names: &Names) -> String {
             // Who the peer is may be unknown.
             let owes = |process: &&Process| process.pid != first.pid && !process.owes.is_empty();
             let waits_on = first.threads.first().is_some_and(|thread| !thread.on.is_empty());
-            if waits_on
-                && peers().next().is_none()
-                && let Some(other) = processes.iter().find(owes)
-            {
-                clauses.push(format!("{} {}", name(other), other.owes[0]));
+            if waits_on && peers().all(|peer| peer.rank.is_none() && peer.owes.is_empty()) {
+                let other = processes.iter().find(owes).filter(|_| peers().next().is_none());
+                let owed = other.map(|other| format!("{} {}", name(other), other.owes[0]));
+                clauses.extend(owed.or_else(|| gone.first().cloned()));
             }
         }
     }

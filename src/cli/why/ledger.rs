@@ -7,13 +7,18 @@ use crate::opened::Opened;
 use cupeer_record::Job;
 use cupeer_report::Keep;
 use cupeer_report::filter::Filter;
-use cupeer_report::model::{Handle, Report, State};
+use cupeer_report::model::{ExitKind, Failure, Handle, Process, Report, State};
+use cupeer_report::text::endings::ended as ended_how;
+use cupeer_report::text::names::clean;
+use cupeer_spec::function::FnId;
 use std::collections::HashMap;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// How many handles of a process are named.
 const MOST: usize = 2;
+/// How many failed calls are looked through for exports.
+const MOST_FAILURES: usize = 1000;
 
 pub struct Ledger {
     report: Report,
@@ -32,7 +37,8 @@ impl Ledger {
             return Ok(None);
         }
         let Opened { job, symbols, .. } = &mut Opened::open(directory)?;
-        let report = cupeer_report::read(job, &Filter::all(job), Keep::default(), Some(symbols))?;
+        let keep = Keep { failures: MOST_FAILURES, ..Keep::default() };
+        let report = cupeer_report::read(job, &Filter::all(job), keep, Some(symbols))?;
         let boot = cupeer_record::host::boot_id();
         let (here, elsewhere): (Vec<_>, Vec<_>) =
             job.processes.iter().partition(|process| Some(process.header.boot_id) == boot);
@@ -79,7 +85,46 @@ impl Ledger {
         self.report.handles.iter().filter(is_its).map(|handle| handle.fingerprint.to_string()).collect()
     }
 
-    /// What a process exported and nobody opened, one clause each, the oldest first.
+    /// The last export of a process, if it failed and none succeeded after it: a clause.
+    fn failed_export(&self, proc: &str) -> Option<String> {
+        let exports =
+            |name: &str| FnId::all().any(|id| id.spec().name == name && id.spec().exports().is_some());
+        let is_its = |failure: &&Failure| *failure.proc == *proc && exports(&failure.function);
+        let last = self.report.failures.iter().filter(is_its).max_by_key(|failure| failure.time_ns)?;
+        let is_later = |handle: &Handle| {
+            handle.exporter.as_deref() == Some(proc) && handle.exported_ns > Some(last.time_ns)
+        };
+        if self.report.handles.iter().any(is_later) {
+            return None;
+        }
+        let place = last.caller.source().map_or_else(|| last.caller.short(), |line| line.text());
+        Some(format!(
+            "failed to export {} ago: {} returned {} at {}",
+            ago(self.now.saturating_sub(last.time_ns)),
+            clean(&last.function),
+            clean(&last.result),
+            clean(&place)
+        ))
+    }
+
+    /// The processes that ended after an export that failed: a clause each, with their names.
+    pub fn gone(&self) -> Vec<String> {
+        let has_ended =
+            |process: &&Process| !matches!(process.exit.kind, ExitKind::Running | ExitKind::Unseen);
+        let ended = self.report.processes.iter().filter(has_ended);
+        let one = |process: &Process| {
+            let name = match process.rank {
+                Some(rank) => format!("rank {rank}"),
+                None => format!("process {}", process.pid),
+            };
+            let failed = self.failed_export(&process.proc)?;
+            Some(format!("{name}, which is gone ({}), {failed}", ended_how(process)))
+        };
+        ended.filter_map(one).collect()
+    }
+
+    /// What others may wait for, one clause each: the export that failed, and what the process exported and nobody opened,
+    /// the oldest first.
     pub fn owes(&self, proc: &str) -> Vec<String> {
         let is_its = |handle: &&Handle| {
             let is_untaken =
@@ -92,7 +137,8 @@ impl Ledger {
             let when = handle.exported_ns.map(|at| format!(" {} ago", ago(self.now.saturating_sub(at))));
             format!("exported {}{} and nobody opened it", handle.fingerprint, when.unwrap_or_default())
         };
-        let mut clauses: Vec<String> = untaken.iter().take(MOST).map(one).collect();
+        let mut clauses: Vec<String> = self.failed_export(proc).into_iter().collect();
+        clauses.extend(untaken.iter().take(MOST).map(one));
         if untaken.len() > MOST {
             clauses.push(format!("exported {} more handles that nobody opened", untaken.len() - MOST));
         }

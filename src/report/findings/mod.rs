@@ -2,7 +2,7 @@
 //!
 //! [`calls`] collects what calls carry and what their process tells, while events are read. Afterwards, findings
 //! follow from the handle table ([`handles`], [`earlier`]), from mappings ([`space`]), from descriptors
-//! ([`mod@descriptors`]), and from all ranks together ([`ranks`]). [`mod@rows`] builds the rows, [`mod@found`] joins
+//! ([`mod@descriptors`], [`awaited`]), and from all ranks together ([`ranks`]). [`mod@rows`] builds the rows, [`mod@found`] joins
 //! those of all processes, and [`objects`] adds the objects involved. The rules, their sentences, and their decisions
 //! are in `src/rules`; [`mod@world`] supplies the facts that the recording has for them.
 //!
@@ -10,6 +10,7 @@
 //!
 //! Findings are kept by process, rule, function, result, and stack, each with its first one, however many there are.
 
+mod awaited;
 mod calls;
 mod descriptors;
 mod drafts;

@@ -4,7 +4,7 @@ use super::super::allocator::Allocators;
 use super::super::collect::{Collected, Identity, identities};
 use super::super::ledger::descriptors::Made;
 use super::super::ledger::live::uuid;
-use super::super::ledger::{Ended, Entry, Export, Ledger, Realm, Time};
+use super::super::ledger::{Ended, Entry, Export, Ledger, Realm, Site, Time};
 use super::super::model::{Allocator, Fingerprint, Object, Place, Proc, Uuid};
 use super::super::places::{Places, Stack, Stacks};
 use super::earlier::Earlier;
@@ -142,6 +142,15 @@ impl<'a> Objects<'a> {
             tid: Some(made.site.tid),
             time_ns: Some(made.at),
             ..self.placed(role, process, Some(made.site.stack), places)
+        }
+    }
+
+    /// The call of a process that failed to export something.
+    pub fn failing(&self, process: usize, site: Site, at: u64, places: &mut Places) -> Object {
+        Object {
+            tid: Some(site.tid),
+            time_ns: Some(at),
+            ..self.placed(role::EXPORT, process, Some(site.stack), places)
         }
     }
 

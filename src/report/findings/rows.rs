@@ -11,7 +11,7 @@ use super::super::results;
 use super::super::suppress::Facts;
 use super::found::{Found, Member, Row, library};
 use super::objects::{Objects, word};
-use super::{FindingGroup, Key, descriptors, earlier, exhausted, handles, ranks, space};
+use super::{FindingGroup, Key, awaited, descriptors, earlier, exhausted, handles, ranks, space};
 use cupeer_record::Job;
 use cupeer_rules::reason::Reason;
 use cupeer_rules::{Basis, Cache, Rule, Severity};
@@ -114,7 +114,7 @@ pub fn found(context: &Context, places: &mut Places) -> Found {
         .chain(descriptors::kept(context));
     let exhausted = exhausted::drafts(context, &objects, places);
     let of_calls = drafts.into_all().into_iter().chain(exhausted);
-    for draft in of_calls.chain(of_records).chain(descriptors::awaited(context)) {
+    for draft in of_calls.chain(of_records).chain(awaited::drafts(context, &objects, places)) {
         found.rows.extend(context.drafted(draft, places));
     }
     let mut drafted = |drafts: Vec<Draft>| -> Vec<Row> {

@@ -52,6 +52,9 @@ impl Reason<'_> {
             Reason::PoolNotImported { is_destroyed: true, .. } => {
                 "Import the pointers of a pool before you destroy the imported pool, or import the pool again."
             }
+            Reason::RanksWaitForFailed { .. } => {
+                "Fix the export that failed: the report lists it. Let each process tell the others if it has nothing to send, and set a timeout on the exchange (SO_RCVTIMEO)."
+            }
             Reason::IpcUnknownHandle { flaw: HandleFlaw::Zero, .. } => {
                 "Check the exporter: its export failed or was skipped, and nobody checked the result; or the bytes never arrived."
             }

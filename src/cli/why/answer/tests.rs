@@ -47,7 +47,7 @@ fn process(pid: u32, rank: Option<u32>, syscall: Option<&str>, library: &str, pe
 }
 
 fn answer(processes: &[Process]) -> String {
-    sentence(processes, &Names::of(processes, &[]))
+    sentence(processes, &Names::of(processes, &[]), &[])
 }
 
 #[test]
@@ -124,4 +124,30 @@ fn a_refusal_says_for_how_many_it_holds() {
         "process 5 may not be read; run as root; the same holds for 1 more process"
     );
     assert_eq!(answer(&[]), "no process of the job is running");
+}
+
+#[test]
+fn an_export_that_failed_is_named_where_nobody_alive_owes_anything() {
+    let mut waiting = process(11, Some(1), Some("recvmsg"), "/bin/trainer", &[]);
+    waiting.threads[0].on.push(On {
+        fd: 3,
+        kind: "Unix socket".into(),
+        name: "socket:[1]".into(),
+        inode: None,
+        peers: Vec::new(),
+        unknown: None,
+    });
+    let gone = ["rank 0, which is gone (exit status 1), failed to export".to_owned()];
+    let of = |processes: &[Process]| sentence(processes, &Names::of(processes, &[]), &gone);
+    let expected = format!("rank 1 waits in recvmsg; Unix socket 3 is socket:[1]; {}", gone[0]);
+    assert_eq!(of(&[waiting.clone()]), expected);
+    // What is owed by a process that runs says more.
+    let mut other = process(12, Some(2), Some("recvmsg"), "/bin/trainer", &[]);
+    other.owes.push("failed to export 1 s ago".into());
+    let said = of(&[waiting.clone(), other]);
+    assert!(said.starts_with("rank 2 waits in recvmsg; it failed to export 1 s ago; "), "{said}");
+    assert!(!said.contains("is gone"), "{said}");
+    // A process that waits for no other process waits for no export.
+    waiting.threads[0].on.clear();
+    assert_eq!(of(&[waiting]), "rank 1 waits in recvmsg");
 }
