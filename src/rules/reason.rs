@@ -83,6 +83,7 @@ reasons! {
     IpcFreedWhileOpen { address: u64, bytes: u64, handle: Handle, importers: u64, first: Process, uses: (u64, u64) },
     IpcContextEndedWhileOpen { what: &'a str, handles: u64, importers: u64, first: Process, address: u64, handle: Handle, kind: Object },
     IpcEventDestroyedWhileOpen { event: u64, handle: Handle, importers: u64, first: Process },
+    IpcEventOpenedLate { handle: Handle, owner: Process, ago: Option<Ago>, with_context: bool },
     IpcAddressReused { address: u64, handle: Handle, before: Handle, importers: u64, first: Process },
     IpcNeverClosed { handles: u64, bytes: u64 },
     IpcLeak { handles: u64, opened: u64, bytes: u64 },
@@ -112,6 +113,7 @@ reasons! {
     PoolPointer { address: u64, fault: PointerFault },
     PoolNotImported { pool: u64, is_destroyed: bool } of PoolWrongPool,
     PoolWrongPool { pool: u64, of_pool: Process, of_pointer: Process },
+    PoolPointerTwice { address: u64, handle: Handle },
     PoolImportInUse { pool: u64, pointers: u64 },
     PoolFreedWhileOpen { address: u64, bytes: u64, handle: Handle, importers: u64, first: Process },
     PoolDestroyedWhileOpen { pool: u64, handle: Handle, importers: u64, first: Process },
@@ -473,6 +475,10 @@ impl Display for Reason<'_> {
                 others(importers, first, f)?;
                 write!(f, "; its handle is {handle}")
             }
+            Reason::IpcEventOpenedLate { handle, owner, ago, with_context } => {
+                let how = if with_context { "ended the context of" } else { "destroyed" };
+                write!(f, "{owner} {how} the event{}, before this call; its handle is {handle}", When(ago))
+            }
             Reason::IpcAddressReused { address, handle, before, importers, first } => {
                 write!(f, "freed memory at {address:#x} is still open in ")?;
                 others(importers, first, f)?;
@@ -662,6 +668,10 @@ impl Display for Reason<'_> {
             Reason::PoolWrongPool { pool, of_pool, of_pointer } => {
                 write!(f, "the pointer is not from pool {pool:#x}; {of_pointer} exported the pointer, but {of_pool} exported the pool")
             }
+            Reason::PoolPointerTwice { address, handle } => write!(
+                f,
+                "{handle} was already imported here, at the same address; both imports are the one mapping {address:#x}, and the first free ends both"
+            ),
             Reason::PoolImportInUse { pool, pointers } => write!(
                 f,
                 "{} of the imported pool {pool:#x} {} not freed",

@@ -11,6 +11,7 @@ use super::world::{AtCall, Sight};
 use cupeer_record::{Call, Finding};
 use cupeer_rules::Rule;
 use cupeer_rules::decide::{self, Found};
+use cupeer_spec::effect::Object;
 use cupeer_spec::function::{FnId, Group};
 use cupeer_spec::record::slot::MOST_ARGS;
 
@@ -21,6 +22,7 @@ pub fn may_break(function: FnId, call: &Call) -> bool {
     spec.is_in(Group::Enable)
         || spec.is_in(Group::Release)
         || spec.is_in(Group::Open) && values::narrow(call, "Flags").is_some_and(|flags| flags != 1)
+        || spec.opens().is_some_and(|shared| shared.object == Object::Pointer)
         || spec.is_in(Group::Export) && inside(call) != 0
 }
 

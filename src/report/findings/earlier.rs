@@ -5,9 +5,10 @@
 //! [`super::objects`] builds their rows.
 
 use super::super::collect::Collected;
+use super::super::ledger::follow::OwnHandle;
 use super::super::ledger::own::{By, Closed};
 use super::super::ledger::{Realm, Site};
-use super::super::model::Object;
+use super::super::model;
 use super::super::places::{Places, Stack, Stacks};
 use super::MadeCall;
 use super::calls::judged;
@@ -15,6 +16,7 @@ use super::objects::{Objects, word};
 use super::world::Sight;
 use cupeer_rules::Rule;
 use cupeer_rules::decide::Mapping;
+use cupeer_spec::effect::Object;
 use cupeer_spec::record::slot::finding::role;
 
 /// What the process of a finding had done.
@@ -63,6 +65,12 @@ pub fn sites(rule: Rule, made: &MadeCall, sight: Sight, stacks: &mut Stacks) -> 
             let by = contexts.and_then(|(from, to)| Some((to, sight.own.enabling(from, to)?)));
             by.map(|(to, by)| earlier(role::ENABLING, by, to, None)).into_iter().collect()
         }
+        Rule::PoolPointerTwice => {
+            let address = spec.opens().and_then(|shared| made.call.number(shared.by));
+            let held = address.and_then(|at| Some((at, sight.follower.opened.get(&(Object::Pointer, at))?)));
+            let first = held.and_then(|(address, held)| opened(address, held, sight));
+            first.into_iter().collect()
+        }
         Rule::VmmMappedTwice | Rule::VmmReservationInUse => mapping(made, sight, |_, _| true),
         Rule::VmmPartOfMapping => mapping(made, sight, |mapping, (at, size)| !mapping.is_within(at, size)),
         Rule::VmmReleasedTwice => {
@@ -89,15 +97,20 @@ fn of_site(role: u32, site: &Site, at: u64, address: u64) -> Earlier {
 
 /// Where something was opened that has been closed.
 fn opening(closed: &Closed, sight: Sight) -> Option<Earlier> {
-    let entry = &sight.ledger.handles()[closed.held.handle as usize];
-    let time = entry.imports.get(closed.held.import as usize)?.times.last()?;
+    opened(closed.address, &closed.held, sight)
+}
+
+/// Where a process opened what it has, or had, at an address.
+fn opened(address: u64, held: &OwnHandle, sight: Sight) -> Option<Earlier> {
+    let entry = &sight.ledger.handles()[held.handle as usize];
+    let time = entry.imports.get(held.import as usize)?.times.last()?;
     Some(Earlier {
         role: role::OPENING,
         tid: time.site.tid,
         at: time.opened,
         stack: time.site.stack,
-        address: closed.address,
-        fingerprint: Some(closed.fingerprint),
+        address,
+        fingerprint: Some(entry.fingerprint),
     })
 }
 
@@ -105,13 +118,14 @@ fn opening(closed: &Closed, sight: Sight) -> Option<Earlier> {
 pub fn freed(
     all: &Collected,
     (rule, realm, at): (Rule, Realm, u64),
-    known: &mut Vec<Object>,
+    known: &mut Vec<model::Object>,
     objects: &Objects,
     places: &mut Places,
 ) {
     let is_ended =
-        |object: &Object| [role::FREEING, role::ENDING].iter().any(|role| object.role == word(*role));
-    if !matches!(rule, Rule::IpcOpenAfterFree | Rule::IpcAddressReused) || known.iter().any(is_ended) {
+        |object: &model::Object| [role::FREEING, role::ENDING].iter().any(|role| object.role == word(*role));
+    let is_about = matches!(rule, Rule::IpcOpenAfterFree | Rule::IpcEventOpenedLate | Rule::IpcAddressReused);
+    if !is_about || known.iter().any(is_ended) {
         return;
     }
     let export = known.iter().find(|object| object.role == word(role::EXPORT));

@@ -303,7 +303,11 @@ impl<'a> Handles<'a, '_, '_, '_> {
         (at, last, count): (u64, u64, u64),
     ) {
         for (sentence, things) in found {
-            let objects = things.iter().map(|thing| self.object(*thing)).collect();
+            let mut objects: Vec<_> = things.iter().map(|thing| self.object(*thing)).collect();
+            if let Some(rule) = Rule::of(&sentence.rule) {
+                let realm = self.context.all.realms[process as usize];
+                earlier::freed(self.context.all, (rule, realm, at), &mut objects, self.objects, self.places);
+            }
             let draft = Draft::of(sentence, time.function, 0, process, site, at);
             self.drafts.push(Draft { last, count, objects, ..draft });
         }

@@ -90,7 +90,9 @@ impl<'a> Objects<'a> {
                 _ => None,
             }
         };
-        Kind::ALL.iter().find_map(of_kind)?.into_iter().min_by_key(|call| call.abs_diff(about))
+        // The call began before the process noted it.
+        let calls = Kind::ALL.iter().find_map(of_kind)?.into_iter();
+        calls.min_by_key(|call| (*call > about, call.abs_diff(about)))
     }
 
     pub fn export(&self, entry: &Entry, export: &Export, places: &mut Places) -> Object {

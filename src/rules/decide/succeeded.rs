@@ -1,6 +1,6 @@
 //! Rules about successful calls: undefined effects, results that depend on chance, and facts worth knowing.
 
-use super::{Export, FreedBefore, Importers, Judge, Openers, Verdict, World, peers::PEER};
+use super::{Export, FreedBefore, Importers, Judge, Openers, Opening, Verdict, World, peers::PEER};
 use crate::Confidence;
 use crate::reason::{Handle, Reason};
 use cupeer_spec::effect::{Named, Object, Shared};
@@ -32,6 +32,8 @@ impl<W: World> Judge<'_, W> {
             Verdict::Held
         } else if spec.ends().is_some() {
             self.ended()
+        } else if let Some(shared) = spec.opens().filter(|shared| shared.object == Object::Pointer) {
+            self.pointer_imported(shared)
         } else if self.call.object().is_granted() {
             Verdict::Held
         } else if let Some(shared) = spec.exports() {
@@ -85,14 +87,38 @@ impl<W: World> Judge<'_, W> {
             return verdict;
         }
         match self.export() {
-            Some(export) if !self.call.is_event() => self.opened_memory(&export, verdict),
-            Some(_) => verdict,
+            Some(export) if self.call.is_event() => self.opened_event(&export),
+            Some(export) => self.opened_memory(&export, verdict),
             // The driver opened bytes that nobody exported: those that it does not look at were changed.
             None => match self.original() {
                 Some((_, true)) => self.damaged(),
                 _ => verdict,
             },
         }
+    }
+
+    /// An event that its exporter had destroyed may still be opened.
+    fn opened_event(&mut self, export: &Export<W::Object>) -> Verdict {
+        let Some(ended) = export.ended.filter(|ended| ended.is_before) else { return Verdict::Held };
+        let reason = Reason::IpcEventOpenedLate {
+            handle: Handle(export.fingerprint),
+            owner: export.owner,
+            ago: ended.ago,
+            with_context: ended.with_context,
+        };
+        let objects = [(role::EXPORT, export.object)];
+        self.broken(reason, self.world.trust(export), "handle", &objects)
+    }
+
+    /// The driver returns the address of the first import, and counts nothing.
+    fn pointer_imported(&mut self, Shared { by, handle, .. }: Shared) -> Verdict {
+        let (address, fingerprint) = (self.call.at(by), self.call.fingerprint(handle));
+        let known = self.world.opening(Object::Pointer, address);
+        let is_same =
+            |known: &Opening<W::Object>| (known.address, known.fingerprint) == (address, fingerprint);
+        let Some(known) = known.filter(is_same) else { return Verdict::Held };
+        let reason = Reason::PoolPointerTwice { address, handle: Handle(fingerprint) };
+        self.broken(reason, Confidence::Certain, self.call.name(handle), &[(role::OPENING, known.object)])
     }
 
     fn opened_memory(&mut self, export: &Export<W::Object>, mut verdict: Verdict) -> Verdict {

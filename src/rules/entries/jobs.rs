@@ -32,6 +32,15 @@ rule IpcEventDestroyedWhileOpen "ipc-event-destroyed-while-open" {
     hint: "Make the exporter wait until the importers have destroyed their events.",
     seen: "pytorch#15937",
 }
+rule IpcEventOpenedLate "ipc-event-opened-after-destroy" {
+    says: "Keep an exported event until all importers have opened and destroyed theirs.",
+    functions: [cuIpcOpenEventHandle],
+    severity: Error, scope: Processes,
+    rests_on: Documented("cuIpcGetEventHandle", "Performing operations on the imported event after the exported event has been freed with cuEventDestroy will result in undefined behavior."),
+    costs: "Undefined behavior, although the open may succeed: a wait for the event may never end, or return before the work is done.",
+    hint: "Keep the event in the exporter until the importer has opened it, waited for it, and destroyed its own: for example, store the event with the request, and destroy both when the request completes.",
+    seen: "LMCache#3236",
+}
 rule IpcAddressReused "ipc-address-reused" {
     says: "An address should be exported again only after all importers have closed what was exported from it before.",
     functions: [cuIpcGetMemHandle],

@@ -30,6 +30,15 @@ rule PoolWrongPool "pool-wrong-pool" {
     ruled_out: "the pool is imported, and from the process that exported the pointer",
     hint: "Send with each pointer which pool it belongs to, and import it into the imported form of that pool. If several processes export pools, keep the imported ones apart by process and pool.",
 }
+rule PoolPointerTwice "pool-pointer-imported-twice" {
+    says: "A process should import a pointer of a pool once, and share the import among its threads.",
+    functions: [cuMemPoolImportPointer],
+    severity: Warning, scope: Process,
+    rests_on: Observed("cuMemPoolImportPointer of a pointer that the process has already imported returns the same address. One cuMemFreeAsync ends both imports, and a second one returns CUDA_ERROR_INVALID_VALUE."),
+    costs: "Both imports are one mapping. After the first free, the other owner's copies and kernels fail, or reach other memory.",
+    hint: "Import the pointer once, and count its users: free it when the last one is done. Hold one lock over looking it up, importing, and freeing it.",
+    seen: "cuda-python#2840",
+}
 rule PoolImportInUse "pool-import-in-use" {
     says: "An imported pool must be destroyed only when all of its pointers are freed.",
     functions: [cuMemPoolDestroy], results: [INVALID_VALUE],

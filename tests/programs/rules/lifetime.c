@@ -116,6 +116,31 @@ static void destroyed(void) {
     END(link, cuCtxDestroy_v2, (context));
 }
 
+/* Opens an event that the exporter destroys before, or once this process is done with it. */
+static void open_late(struct link parent) {
+    CUevent event;
+    start(0);
+    Handle handle = get_handle(parent);
+    CALL(cuIpcOpenEventHandle, (&event, handle));
+    OK(cuEventDestroy_v2(event));
+    tell(parent);
+    wait_for(parent);
+}
+static void event_opened_late(void) {
+    CUevent event;
+    Handle handle;
+    struct link link = employ(open_late);
+    start(0);
+    OK(cuEventCreate(&event, INTERPROCESS | DISABLE_TIMING));
+    OK(cuIpcGetEventHandle(&handle, event));
+    if (bad) OK(cuEventDestroy_v2(event));
+    put_handle(link, handle);
+    wait_for(link);
+    if (!bad) OK(cuEventDestroy_v2(event));
+    tell(link);
+    ended(link);
+}
+
 static void event_destroyed(void) {
     CUevent event;
     Handle handle;
@@ -406,7 +431,7 @@ SCENES({"ipc-freed-while-open", freed}, {"ipc-freed-while-open/async", freed_asy
        {"ipc-event-destroyed-while-open/old", event_old_destroyed},
        {"ipc-event-destroyed-while-open/exec", event_destroyed_after_exec}, {"ipc-context-ended-while-open", reset},
        {"ipc-context-ended-while-open/release", released}, {"ipc-context-ended-while-open/created", destroyed},
-       {"ipc-event-destroyed-while-open", event_destroyed}, {"ipc-never-closed", never_closed},
+       {"ipc-event-destroyed-while-open", event_destroyed}, {"ipc-event-opened-after-destroy", event_opened_late}, {"ipc-never-closed", never_closed},
        {"ipc-never-closed/event", event_never_closed}, {"ipc-never-closed/kept", kept}, {"ipc-leak", leaked},
        {"killed", freed_after_kill},
        {"generations", generations})

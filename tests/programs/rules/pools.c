@@ -164,6 +164,22 @@ static void destroy_first(struct link parent) {
     tell(parent);
 }
 
+/* Imports a pointer for each of two users, who free it in turn; in the right program, when the first has freed it. */
+static void import_twice(struct link parent) {
+    PoolPointer pointer;
+    CUdeviceptr p;
+    start(0);
+    Pool pool = imported(receive_descriptor());
+    get(parent, &pointer, sizeof pointer);
+    CUdeviceptr first = import_pointer(pool, pointer);
+    if (!bad) free_now(first);
+    CALL(cuMemPoolImportPointer, (&p, pool, &pointer));
+    CHECK(!bad || p == first);
+    free_now(p);
+    OK(cuMemPoolDestroy(pool));
+    tell(parent);
+}
+
 /* What is shared with an importer. */
 static Pool shared;
 static CUdeviceptr memory;
@@ -189,6 +205,7 @@ static void share_alone_with(void (*work)(struct link)) {
     OK(cuMemPoolDestroy(shared));
 }
 static void own_pool(void) { share_alone_with(use_own_pool); }
+static void imported_twice(void) { share_alone_with(import_twice); }
 static void import_in_use(void) { share_alone_with(destroy_first); }
 
 /* Gets two pools of two processes, and their pointers. */
@@ -358,5 +375,5 @@ SCENES({"vmm-descriptor/pool", pool_by_number}, {"vmm-descriptor/kind", pool_as_
        {"pool-handle-type", handle_type}, {"pool-handle-type/default", default_pool},
        {"pool-handle-type/destroyed", destroyed}, {"pool-handle-type/imported", reexport},
        {"pool-pointer", not_exported}, {"pool-pointer/legacy", no_pool}, {"pool-wrong-pool", wrong_pool},
-       {"pool-wrong-pool/own", own_pool}, {"pool-import-in-use", import_in_use}, {"pool-freed-while-open", freed},
+       {"pool-wrong-pool/own", own_pool}, {"pool-pointer-imported-twice", imported_twice}, {"pool-import-in-use", import_in_use}, {"pool-freed-while-open", freed},
        {"pool-freed-while-open/at-once", freed_at_once}, {"pool-destroyed-while-open", destroyed_while_open})
