@@ -124,6 +124,8 @@ reasons! {
     AddressesExhausted { wanted: u64, reserved: u64, ranges: u64 },
     RanksWaitForDescriptor { waiting: u64, missing: u64, senders: &'a str, least: u64, most: u64 },
     RanksWaitForFailed { waiting: u64, senders: &'a str, function: &'a str, code: &'a str } of RanksWaitForDescriptor,
+    RanksCrossed { opened: Process, missed: Process },
+    RanksCrossedDevices { here: Device, there: Device } of RanksCrossed,
     RanksDiffer { function: &'a str, code: &'a str, failing: u64, others: u64 },
     DriverContradictsEnable { from: Device, to: Device } of DriverContradicts,
     DriverContradictsClose { address: u64 } of DriverContradicts,
@@ -729,6 +731,14 @@ impl Display for Reason<'_> {
                 "{} {} for a file descriptor from {senders}, whose export failed; {function} returned {code} there, and no process imported the last descriptor that was exported here",
                 Count(waiting, "process"),
                 if waiting == 1 { "waits" } else { "wait" }
+            ),
+            Reason::RanksCrossed { opened, missed } => write!(
+                f,
+                "this process opened the export of {opened}, and no process opened that of {missed}; all others opened the export of their own peer, which is that far from their rank"
+            ),
+            Reason::RanksCrossedDevices { here, there } => write!(
+                f,
+                "this process on {here} opened the export on {there}; no process opened the one on {here}, and all others opened the export on their own device"
             ),
             Reason::RanksDiffer { function, code, failing, others } => write!(
                 f,

@@ -1,11 +1,12 @@
-//! Which process a finding of `ranks-wait-for-descriptor` names.
+//! Which processes and devices the findings of jobs name.
 
 use super::scenes::{How, scene};
 
 /// The message and the objects of the finding in the wrong program of a scene.
 fn found(name: &str) -> (String, serde_json::Value) {
     let checked = scene(name).outcome_checked(How::Bad);
-    let is_it = |finding: &&serde_json::Value| finding["rule"] == "ranks-wait-for-descriptor";
+    let rule = name.split('/').next().expect("a rule");
+    let is_it = |finding: &&serde_json::Value| finding["rule"] == rule;
     let finding = checked.findings().iter().find(is_it).unwrap_or_else(|| panic!("{}", checked.text));
     (finding["message"].as_str().expect("a message").to_owned(), finding["objects"].clone())
 }
@@ -25,4 +26,27 @@ fn ranks_of_another_group_are_not_named() {
     let (message, _) = found("ranks-wait-for-descriptor/group");
     let wanted = "1 rank waits for a file descriptor from rank 1, which exported fewer than the others (1 instead of 2)";
     assert!(message.starts_with(wanted), "{message}");
+}
+
+#[test]
+fn what_was_opened_in_place_of_what_is_named() {
+    let (message, objects) = found("ranks-open-another-export");
+    assert!(message.starts_with("this process on device 1 (GPU-"), "{message}");
+    assert!(message.contains(" opened the export on device 0 (GPU-"), "{message}");
+    assert_eq!(objects.as_array().map(Vec::len), Some(2), "{objects:#}");
+    let (message, objects) = found("ranks-open-another-export/ring");
+    assert!(message.starts_with("this process opened the export of process "), "{message}");
+    assert!(message.contains(" (rank 3), and no process opened that of process "), "{message}");
+    assert!(message.contains(" (rank 2); all others opened"), "{message}");
+    assert_eq!((&objects[0]["rank"], &objects[1]["rank"]), (&3.into(), &2.into()), "{objects:#}");
+}
+
+#[test]
+fn of_a_hidden_device_both_processes_have_theirs() {
+    let (message, _) = found("ipc-device-hidden");
+    let both = message.split_once("; process ").expect("the exporter").1;
+    let (there, here) = both.split_once(", and this process sees ").expect("the importer");
+    assert!(there.contains(", which exported it, sees device 0 (GPU-"), "{message}");
+    assert!(there.ends_with(" with CUDA_VISIBLE_DEVICES=0"), "{message}");
+    assert!(here.starts_with("device 0 (GPU-"), "{message}");
 }

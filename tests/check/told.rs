@@ -111,6 +111,30 @@ fn ten_findings_alike_are_told_and_all_are_counted() {
     assert_eq!((findings.len(), &findings[0]["count"]), (1, &Value::from(25)), "{report}");
 }
 
+/// One mistake at one line, of a hundred things, is one finding with its count: found at the call, and afterwards.
+#[test]
+fn a_hundred_findings_alike_are_one_with_a_count() {
+    let program = support::compile_c("programs/hundred.c", &["-ldl"]);
+    for (what, rule) in [
+        ("freed", "ipc-freed-while-open"),
+        ("destroyed", "ipc-event-destroyed-while-open"),
+        ("late", "ipc-event-opened-after-destroy"),
+        ("after-free", "ipc-open-after-free"),
+    ] {
+        for check in ["--check=notes", "--check=off"] {
+            let folder = temp_dir();
+            let mut run = support::cupeer();
+            run.args(["run", "-q", check, "--sim=nvlink:2", "--out"]).arg(folder.path()).arg("--");
+            let ended = support::done(run.arg(&program).arg(what));
+            assert!(ended.status.success(), "{what}: {}", ended.stderr);
+            let report = report(folder.path());
+            let findings = report["findings"].as_array().expect("findings");
+            let all: Vec<_> = findings.iter().map(|found| (&found["rule"], &found["count"])).collect();
+            assert_eq!(all, [(&Value::from(rule), &Value::from(100))], "{what} {check}");
+        }
+    }
+}
+
 #[test]
 fn on_a_network_file_system_the_report_alone_knows_of_others() {
     let folder = temp_dir();

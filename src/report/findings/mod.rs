@@ -19,6 +19,7 @@ mod exhausted;
 mod found;
 mod handles;
 mod objects;
+mod placement;
 mod ranks;
 mod rows;
 mod space;

@@ -11,7 +11,7 @@ use super::super::results;
 use super::super::suppress::Facts;
 use super::found::{Found, Member, Row, library};
 use super::objects::{Objects, word};
-use super::{FindingGroup, Key, awaited, descriptors, earlier, exhausted, handles, ranks, space};
+use super::{FindingGroup, Key, awaited, descriptors, earlier, exhausted, handles, placement, ranks, space};
 use cupeer_record::Job;
 use cupeer_rules::reason::Reason;
 use cupeer_rules::{Basis, Cache, Rule, Severity};
@@ -113,7 +113,8 @@ pub fn found(context: &Context, places: &mut Places) -> Found {
         .chain(space::incomplete(context))
         .chain(descriptors::kept(context));
     let exhausted = exhausted::drafts(context, &objects, places);
-    let of_calls = drafts.into_all().into_iter().chain(exhausted);
+    let crossed = placement::crossed(context, &objects, places);
+    let of_calls = drafts.into_all().into_iter().chain(exhausted).chain(crossed);
     for draft in of_calls.chain(of_records).chain(awaited::drafts(context, &objects, places)) {
         found.rows.extend(context.drafted(draft, places));
     }
@@ -161,10 +162,14 @@ impl<'a> Context<'a> {
             earlier::freed(self.all, (rule, realm, kept.at), &mut about, objects, places);
         }
         let mut message = finding.message.clone();
-        if self.all.findings.rule(key) == Some(Rule::DescriptorsExhausted) {
-            let (more, made) = exhausted::descriptors(self, key.process, objects, places);
-            message += &more;
-            about.extend(made);
+        match self.all.findings.rule(key) {
+            Some(Rule::DescriptorsExhausted) => {
+                let (more, made) = exhausted::descriptors(self, key.process, objects, places);
+                message += &more;
+                about.extend(made);
+            }
+            Some(Rule::IpcDeviceHidden) => message.extend(placement::visible(self, key.process, &about)),
+            _ => {}
         }
         Draft {
             sentence: Sentence {

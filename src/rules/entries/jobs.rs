@@ -130,6 +130,14 @@ rule RanksWaitForDescriptor "ranks-wait-for-descriptor" {
     hint: "Find out why that rank exported fewer descriptors: the report shows its last call, and whether it is still running. Set a timeout on the exchange (SO_RCVTIMEO), and let ranks tell each other about failures.",
     seen: "sglang#36943",
 }
+rule RanksCrossed "ranks-open-another-export" {
+    says: "In an exchange, each process should open the export that is meant for it.",
+    functions: [cuIpcOpenMemHandle, cuIpcOpenMemHandle_v2, cuMemImportFromShareableHandle, cuMemPoolImportPointer],
+    severity: Warning, scope: Processes,
+    rests_on: Practice("If all processes but one open the export of their own device, or of their own peer, and that one's export stays unopened, an index is wrong."),
+    costs: "Two processes use one buffer, and another buffer is not used: wrong data, and traffic over a slower path.",
+    hint: "Check the index by which the process chose the handle: the local rank, the device, or the position in the gathered list.",
+}
 rule RanksDiffer "ranks-differ" {
     says: "The ranks of a job should make the same decisions.",
     functions: [cuCtxEnablePeerAccess, cuIpcGetMemHandle, cuIpcOpenMemHandle, cuIpcOpenMemHandle_v2, cuIpcGetEventHandle,

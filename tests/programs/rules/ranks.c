@@ -69,4 +69,62 @@ static void launch(void (*work)(struct link), int count, int rounds, int waits) 
 static void failed(void) { launch(exchange, 2, 1, 0); }
 static void of_a_group(void) { launch(exchange_twice, RANKS, 2, 0); }
 
-SCENES({"ranks-wait-for-descriptor/failed", failed}, {"ranks-wait-for-descriptor/group", of_a_group})
+/* Opens what it is given, on its own device. */
+static void open_one(struct link parent) {
+    CUdeviceptr p;
+    char text[2] = {(char)('0' + rank), 0};
+    CHECK(setenv("RANK", text, 1) == 0);
+    start(rank);
+    Handle handle = get_handle(parent);
+    CUresult result = cuIpcOpenMemHandle_v2(&p, handle, LAZY);
+    OK(rank == 1 ? printed("cuIpcOpenMemHandle_v2", result) : result);
+    OK(cuIpcCloseMemHandle(p));
+}
+
+/* Exports a buffer on each of three devices, for a process on each; in the wrong job, the second gets the first one's. */
+static void of_devices(void) {
+    enum { COUNT = 3 };
+    struct link workers[COUNT];
+    Handle handles[COUNT];
+    CUdeviceptr memory[COUNT];
+    for (rank = 0; rank < COUNT; rank++) workers[rank] = employ(open_one);
+    start(0);
+    need(COUNT - 1);
+    for (int i = 0; i < COUNT; i++) {
+        OK(cuCtxSetCurrent(retain(i)));
+        handles[i] = export(memory[i] = allocate());
+    }
+    for (int i = 0; i < COUNT; i++) put_handle(workers[i], handles[bad && i == 1 ? 0 : i]);
+    for (int i = 0; i < COUNT; i++) ended(workers[i]);
+    for (int i = 0; i < COUNT; i++) OK(cuMemFree_v2(memory[i]));
+}
+
+/* Exports, and opens what it is given for that. */
+static void swap_one(struct link parent) {
+    CUdeviceptr p;
+    begin();
+    CUdeviceptr own = allocate();
+    put_handle(parent, export(own));
+    Handle handle = get_handle(parent);
+    CUresult result = cuIpcOpenMemHandle_v2(&p, handle, LAZY);
+    OK(rank == 1 ? printed("cuIpcOpenMemHandle_v2", result) : result);
+    OK(cuIpcCloseMemHandle(p));
+    tell(parent);
+    wait_for(parent);
+    OK(cuMemFree_v2(own));
+}
+
+/* Each rank opens the export of the next one; in the wrong job, the second one that of the third next. */
+static void of_a_ring(void) {
+    struct link ranks[RANKS];
+    Handle handles[RANKS];
+    for (rank = 0; rank < RANKS; rank++) ranks[rank] = employ(swap_one);
+    for (int i = 0; i < RANKS; i++) handles[i] = get_handle(ranks[i]);
+    for (int i = 0; i < RANKS; i++) put_handle(ranks[i], handles[bad && i == 1 ? 3 : (i + 1) % RANKS]);
+    for (int i = 0; i < RANKS; i++) wait_for(ranks[i]);
+    for (int i = 0; i < RANKS; i++) tell(ranks[i]);
+    for (int i = 0; i < RANKS; i++) ended(ranks[i]);
+}
+
+SCENES({"ranks-open-another-export", of_devices}, {"ranks-open-another-export/ring", of_a_ring},
+       {"ranks-wait-for-descriptor/failed", failed}, {"ranks-wait-for-descriptor/group", of_a_group})
