@@ -144,12 +144,15 @@ pub enum Verdict {
 /// Whether what explains a failure depends on more than the function, the result, and arguments that are no addresses: then
 /// what is said of one such call need not hold for the next.
 pub fn depends_on_more(function: FnId, result: i32) -> bool {
-    const OF_ARGUMENTS: [Rule; 5] = [
+    // Of the last two, no call tells: the report finds them.
+    const OF_ARGUMENTS: [Rule; 7] = [
         Rule::NullArgument,
         Rule::PeerAttributeUnknown,
         Rule::PeerFlags,
         Rule::IpcFlags,
         Rule::DriverShuttingDown,
+        Rule::MemoryKept,
+        Rule::AddressesExhausted,
     ];
     let mut rules = RULES.iter().filter(|rule| rule.explains(function, result));
     rules.any(|rule| !OF_ARGUMENTS.contains(&rule.id))

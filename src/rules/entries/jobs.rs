@@ -90,7 +90,7 @@ rule DescriptorsExhausted "descriptors-exhausted" {
     says: "A process must not use up its file descriptors.",
     functions: [cuMemExportToShareableHandle, cuMemPoolExportToShareableHandle, cuMemImportFromShareableHandle,
                 cuMemPoolImportFromShareableHandle, cuIpcOpenMemHandle, cuIpcOpenMemHandle_v2, cuIpcGetEventHandle,
-                cuIpcOpenEventHandle, cuMemCreate],
+                cuIpcOpenEventHandle],
     results: [OPERATING_SYSTEM, OUT_OF_MEMORY, MAP_FAILED, UNKNOWN],
     severity: Error, scope: Process,
     rests_on: Practice("An export creates a file descriptor, and the driver opens files of its own. At the limit of open files (RLIMIT_NOFILE), the system refuses any more."),
