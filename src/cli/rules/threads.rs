@@ -24,6 +24,7 @@ const REPOSITORIES: &[(&str, &str)] = &[
     ("flashinfer", "flashinfer-ai/flashinfer"),
     ("hip", "ROCm/hip"),
     ("horovod", "horovod/horovod"),
+    ("jaxmg", "flatironinstitute/jaxmg"),
     ("llama.cpp", "ggml-org/llama.cpp"),
     ("mscclpp", "microsoft/mscclpp"),
     ("nixl", "ai-dynamo/nixl"),
@@ -42,6 +43,7 @@ const REPOSITORIES: &[(&str, &str)] = &[
     ("torchcomms", "meta-pytorch/torchcomms"),
     ("triton", "triton-inference-server/server"),
     ("ucx-py", "rapidsai/ucx-py"),
+    ("video-stitcher", "reco-project/video-stitcher"),
     ("vllm", "vllm-project/vllm"),
     ("xla", "openxla/xla"),
 ];
