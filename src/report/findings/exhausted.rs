@@ -18,6 +18,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// The addresses that a process has, on the machines where there are fewest.
 const ADDRESSES: u64 = 1 << 47;
+/// Where so many are reserved, what is left lies in pieces, because programs and libraries are between them.
+const MOST_ADDRESSES: u64 = ADDRESSES / 16 * 15;
 /// So many descriptors must have been exported or imported, none of which came back, before the finding counts them.
 const MANY: u64 = 16;
 /// The most importers of which the finding shows a call.
@@ -193,9 +195,11 @@ fn addresses<'a>(process: usize, scarce: &Scarce) -> Option<Draft<'a>> {
     }
     let (wanted, reserved) = (scarce.wanted?, scarce.reserved);
     // What never fits is not kept from fitting by what is reserved.
-    let is_exhausted = wanted <= ADDRESSES && reserved.bytes.saturating_add(wanted) >= ADDRESSES;
+    let all = reserved.bytes.saturating_add(wanted);
+    let is_exhausted = wanted <= ADDRESSES && all >= MOST_ADDRESSES;
+    let confidence = if all >= ADDRESSES { Confidence::Certain } else { Confidence::Inferred };
     let reason = Reason::AddressesExhausted { wanted, reserved: reserved.bytes, ranges: reserved.now };
-    is_exhausted.then(|| draft(Sentence::of(&reason, Confidence::Certain, ""), process, scarce, Vec::new()))
+    is_exhausted.then(|| draft(Sentence::of(&reason, confidence, ""), process, scarce, Vec::new()))
 }
 
 /// What adds to a finding of a process that has reached its limit of files: how many descriptors it seems to keep, and

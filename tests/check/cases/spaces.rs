@@ -110,5 +110,5 @@ fn pytorch_186213_addresses_that_are_used_up() {
         "note call-failed: cuMemAddressReserve returned CUDA_ERROR_OUT_OF_MEMORY",
         "most likely no addresses are left",
     ];
-    case("cases_spaces", "pytorch#186213", "nvlink:2", &["call-failed"], &wanted);
+    case("cases_spaces", "pytorch#186213", "nvlink:2", &["vmm-addresses-exhausted"], &wanted);
 }
