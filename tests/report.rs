@@ -37,6 +37,10 @@ mod allocators;
 #[path = "report/marks.rs"]
 mod marks;
 
+// Open handles that pile up.
+#[path = "report/leaks.rs"]
+mod leaks;
+
 // Each effect of the table, in both.
 #[path = "report/effects.rs"]
 mod effects;

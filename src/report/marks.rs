@@ -29,6 +29,20 @@ impl Marks {
         }
     }
 
+    /// Marks that differ only in digits, of one process each: as a program that goes through iterations sets them.
+    pub fn repeated(&self) -> Repeated<'_> {
+        let mut all = Repeated::new();
+        for (at, process, _, text) in &self.kept {
+            let digits = |c: char| c.is_ascii_digit();
+            let plain = text.chars().filter(|c| !digits(*c)).collect();
+            let (_, times) = all.entry((*process, plain)).or_insert((text, Vec::new()));
+            times.push(*at);
+        }
+        all.retain(|_, (_, times)| times.len() > 1);
+        all.values_mut().for_each(|(_, times)| times.sort_unstable());
+        all
+    }
+
     /// The rows in order of time, and how many more marks there are.
     pub fn rows(mut self, fates: &[Fate]) -> (Vec<Mark>, u64) {
         self.kept.sort();
@@ -41,6 +55,9 @@ impl Marks {
         (self.kept.into_iter().map(row).collect(), self.more)
     }
 }
+
+/// Marks by process and by what they say without digits: the first of them, and when they were made.
+pub type Repeated<'a> = BTreeMap<(u32, String), (&'a str, Vec<u64>)>;
 
 /// How many names an error lists.
 const MOST_NAMED: usize = 8;

@@ -7,7 +7,8 @@ mod hints;
 mod values;
 
 pub use values::{
-    Ago, Bytes, Device, Handle, HandleFlaw, MemoryKind, PointerFault, PoolFault, Process, Site, short_uuid,
+    Ago, Bytes, Device, Growth, Handle, HandleFlaw, MemoryKind, PointerFault, PoolFault, Process, Site,
+    short_uuid,
 };
 
 use crate::Rule;
@@ -86,7 +87,7 @@ reasons! {
     IpcEventOpenedLate { handle: Handle, owner: Process, ago: Option<Ago>, with_context: bool },
     IpcAddressReused { address: u64, handle: Handle, before: Handle, importers: u64, first: Process },
     IpcNeverClosed { handles: u64, bytes: u64 },
-    IpcLeak { handles: u64, opened: u64, bytes: u64 },
+    IpcLeak { handles: u64, opened: u64, bytes: u64, freed: u64, growth: Growth<'a> },
     IpcFallback { from: Device, to: Device, failed: u64, code: &'a str },
     VmmHandleType { wanted: u64, types: Option<u64> },
     VmmNoSuchDevice { device: i32, count: i32 } of VmmUnreachableDevice,
@@ -490,9 +491,15 @@ impl Display for Reason<'_> {
                 write!(f, "the process exits without closing {}", Count(handles, "handle"))?;
                 if bytes > 0 { write!(f, " ({} of other processes' memory)", Bytes(bytes)) } else { Ok(()) }
             }
-            Reason::IpcLeak { handles, opened, bytes } => {
-                write!(f, "{handles} of {} opened here were never closed", Count(opened, "handle"))?;
-                if bytes > 0 { write!(f, ", {} of other processes' memory", Bytes(bytes)) } else { Ok(()) }
+            Reason::IpcLeak { handles, opened, bytes, freed, growth } => {
+                write!(f, "{handles} of {} opened here were never closed{growth}", Count(opened, "handle"))?;
+                if bytes > 0 {
+                    write!(f, "; they keep {} of other processes' memory", Bytes(bytes))?;
+                }
+                if freed > 0 {
+                    write!(f, ", {} of which the owners freed", Bytes(freed))?;
+                }
+                Ok(())
             }
             Reason::IpcFallback { from, to, failed, code } => write!(
                 f,

@@ -40,6 +40,7 @@ fn chosen_rules_replace_the_status_whatever_their_severity() {
         (warning, &["--error-on", "warning"], 1),
         // A place that forgets some handles leaks; one that keeps its first and its last ones does not.
         ("ipc-leak", &["--error-exitcode", "7"], 7),
+        ("ipc-leak/marks", &["--error-exitcode", "7"], 7),
         ("ipc-never-closed/kept", &["--error-exitcode", "7"], 0),
     ] {
         let ended = run(name, How::Bad, options);

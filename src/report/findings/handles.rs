@@ -1,5 +1,5 @@
-//! Findings from the handle table: handles that were freed while open elsewhere, opened too late or in the wrong
-//! place, or never closed.
+//! Findings from the handle table: handles that were freed while open elsewhere, or opened too late or in the wrong
+//! place. Those that were never closed are in [`unclosed`].
 //!
 //! These are rules across processes, for calls in which the processes themselves found nothing or were not certain.
 //! Conclusions from the order of times apply to one host: handles of two hosts have nothing in common.
@@ -8,13 +8,11 @@ use super::super::ledger::{Again, Current, Ended, Entry, Export, Failing, Import
 use super::super::model::Object;
 use super::super::places::{Places, Stack};
 use super::drafts::Drafts;
-use super::found::library;
 use super::objects::{Objects, in_words};
 use super::rows::{Context, Draft, Sentence};
 use super::world::{Afterwards, Thing, Whole};
-use super::{About, Key, earlier};
+use super::{About, Key, earlier, unclosed};
 use cupeer_rules::decide::{Ending, FreedBefore, Importers};
-use cupeer_rules::reason::Reason;
 use cupeer_rules::{Cache, Confidence, Rule};
 use cupeer_spec::effect::Object as Kind;
 use cupeer_spec::function::FnId;
@@ -29,7 +27,6 @@ pub fn drafts<'a>(
     let (drafts, revised) = (Drafts::new(context.filter), HashSet::new());
     let mut handles = Handles { context, whole: &Whole::new(context), objects, places, drafts, revised };
     let mut contexts = BTreeMap::new();
-    let mut unclosed = BTreeMap::new();
     let ledger = &context.all.ledger;
     let freed = freed(context);
     for entry in ledger.handles().iter().filter(|entry| !ledger.damage.is_of(entry)) {
@@ -39,14 +36,11 @@ pub fn drafts<'a>(
             handles.failed(entry, import);
             handles.opened(entry, import);
         }
-        never_closed(context, entry, &mut unclosed);
     }
     contexts.into_values().for_each(|ended| handles.context_ended(&ended));
-    let siblings = siblings(context, &unclosed);
-    for (site, open) in unclosed {
-        handles.unclosed(site.0, &open, siblings.get(&site).map(Vec::as_slice).unwrap_or_default());
-    }
-    (handles.drafts, handles.revised)
+    let Handles { mut drafts, revised, .. } = handles;
+    unclosed::found(context, objects, places, &mut |draft| drafts.push(draft));
+    (drafts, revised)
 }
 
 struct Handles<'a, 'c, 'p, 'n> {
@@ -77,9 +71,6 @@ type OpenAt<'a> = (Vec<(&'a Import, &'a Time)>, Option<&'static Cache>);
 
 /// What a context took with it: by process, and when that began.
 type Contexts<'a> = BTreeMap<(u32, u64), Vec<EndedOpen<'a>>>;
-
-/// What was left open, by process and stack.
-type Unclosed<'a> = BTreeMap<(u32, Stack), Vec<(&'a Entry, &'a Time)>>;
 
 impl<'a> Handles<'a, '_, '_, '_> {
     /// What was freed or destroyed while others had it open.
@@ -132,15 +123,8 @@ impl<'a> Handles<'a, '_, '_, '_> {
         (open, cache)
     }
 
-    /// The cache for which something was opened; `None` where a library that has none has opened it, too.
     fn cache_of(&mut self, time: &Time) -> Option<&'static Cache> {
-        let sites = [&time.site].into_iter().chain(time.again.iter().map(|again| &again.site));
-        let mut caches = sites.map(|site| {
-            let (place, _) = self.places.stack(&self.context.all.stacks, site.stack);
-            Cache::of(library(&place).as_bytes())
-        });
-        let first = caches.next().flatten()?;
-        caches.all(|cache| cache.is_some()).then_some(first)
+        unclosed::cache_of(self.context, self.places, time)
     }
 
     /// An address was exported anew while others had open what was exported from it before.
@@ -319,29 +303,6 @@ impl<'a> Handles<'a, '_, '_, '_> {
             Thing::Opened(entry, process, time) => self.objects.opening(entry, process, time, self.places),
         }
     }
-
-    /// What a process had opened in one place, and had open when it ended.
-    fn unclosed(&mut self, process: u32, open: &[(&'a Entry, &'a Time)], siblings: &[Sibling]) {
-        let Some((entry, time)) = open.iter().min_by_key(|(_, time)| time.opened) else { return };
-        let size = |(entry, _): &(&Entry, _)| entry.export.as_ref().and_then(|export| export.bytes);
-        let mut objects = vec![self.objects.opening(entry, process, time, self.places)];
-        if let Some(export) = &entry.export {
-            objects.push(self.objects.export(entry, export, self.places));
-        }
-        let (handles, bytes) = (open.len() as u64, open.iter().filter_map(size).fold(0, u64::saturating_add));
-        let reason = match is_leak(siblings) {
-            true => Reason::IpcLeak { handles, opened: siblings.len() as u64, bytes },
-            false => Reason::IpcNeverClosed { handles, bytes },
-        };
-        let sentence = Sentence::of(&reason, Confidence::Certain, "");
-        let cache = self.cache_of(time);
-        self.drafts.push(Draft {
-            last: open.iter().map(|(_, time)| time.opened).max().unwrap_or(time.opened),
-            count: handles,
-            objects,
-            ..Draft::of(sentence, time.function, 0, process, time.site, time.opened).with_cache(cache)
-        });
-    }
 }
 
 /// Memory that was exported and has ended for sure, with when that was, by process and address.
@@ -384,82 +345,3 @@ fn was_closed(entry: &Entry, export: &Export, at: u64) -> bool {
 }
 
 const MOST_OBJECTS: usize = 16;
-
-/// Adds what ended processes have not closed of a handle, where they have not said so themselves.
-fn never_closed<'a>(context: &Context<'a>, entry: &'a Entry, unclosed: &mut Unclosed<'a>) {
-    if entry.kind.is_granted() {
-        return;
-    }
-    for import in &entry.imports {
-        let Some(time) = import.times.last().filter(|time| time.ended.is_none()) else { continue };
-        let fate = &context.all.fates[import.process as usize];
-        let is_left = fate.alive == Some(false) && !fate.has_lost && !time.is_kept(fate);
-        if is_left && !context.all.findings.has(Rule::IpcNeverClosed, import.process as usize) {
-            unclosed.entry((import.process, time.site.stack)).or_default().push((entry, time));
-        }
-    }
-}
-
-/// A handle that was opened in the same place as one that was left open.
-struct Sibling {
-    opened: u64,
-    /// Whether it was left open, too; otherwise, the process closed it.
-    is_left: bool,
-}
-
-/// All handles that were opened where one was left open, in the order in which they were opened.
-fn siblings(context: &Context, unclosed: &Unclosed) -> HashMap<(u32, Stack), Vec<Sibling>> {
-    let mut all: HashMap<_, Vec<Sibling>> = unclosed.keys().map(|site| (*site, Vec::new())).collect();
-    if all.is_empty() {
-        return all;
-    }
-    for import in context.all.ledger.handles().iter().flat_map(|entry| &entry.imports) {
-        for time in &import.times {
-            let Some(known) = all.get_mut(&(import.process, time.site.stack)) else { continue };
-            let closed =
-                time.ended.is_some_and(|ended| ended.by.is_some_and(|by| by.spec().closes().is_some()));
-            if closed || time.ended.is_none() {
-                known.push(Sibling { opened: time.opened, is_left: !closed });
-            }
-        }
-    }
-    all.values_mut().for_each(|siblings| siblings.sort_by_key(|sibling| sibling.opened));
-    all
-}
-
-/// How many handles have to be left open before it is a leak.
-const LEAST_LEAKED: usize = 3;
-
-/// Whether a place mostly closes what it opens and now and then does not, from beginning to end. What a process opens at its start
-/// and needs all the time is no leak, and neither are the newest handles, which it may still have needed.
-fn is_leak(siblings: &[Sibling]) -> bool {
-    let left = siblings.iter().filter(|sibling| sibling.is_left).count();
-    let Some(newest) = siblings.iter().rposition(|sibling| !sibling.is_left) else { return false };
-    let leaked: Vec<usize> = (0..newest).filter(|index| siblings[*index].is_left).collect();
-    let half = siblings.len() / 2;
-    let grows =
-        leaked.first().is_some_and(|first| *first < half) && leaked.last().is_some_and(|last| *last >= half);
-    leaked.len() >= LEAST_LEAKED && siblings.len() - left > left && grows
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// `c` was closed, `o` was left open.
-    fn of(text: &str) -> bool {
-        let one = |(opened, letter): (usize, char)| Sibling { opened: opened as u64, is_left: letter == 'o' };
-        is_leak(&text.chars().enumerate().map(one).collect::<Vec<_>>())
-    }
-
-    #[test]
-    fn a_place_that_mostly_closes_leaks_from_beginning_to_end() {
-        assert!(of("cocccoccccoccc") && of("occcoccccccoc"));
-        // Held from the start, the newest ones, more left than closed, and too few to tell.
-        for quiet in
-            ["ooocccccccc", "cccccccccooo", "ooocccccccooo", "ocooccooo", "cocccccccoc", "ooooo", "ccc", ""]
-        {
-            assert!(!of(quiet), "{quiet}");
-        }
-    }
-}

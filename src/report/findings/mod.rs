@@ -1,7 +1,7 @@
 //! The findings: those that the processes made, and those that only the whole recording shows.
 //!
 //! [`calls`] collects what calls carry and what their process tells, while events are read. Afterwards, findings
-//! follow from the handle table ([`handles`], [`earlier`]), from mappings ([`space`]), from descriptors
+//! follow from the handle table ([`handles`], [`unclosed`], [`earlier`]), from mappings ([`space`]), from descriptors
 //! ([`mod@descriptors`], [`awaited`]), and from all ranks together ([`ranks`]). [`mod@rows`] builds the rows, [`mod@found`] joins
 //! those of all processes, and [`objects`] adds the objects involved. The rules, their sentences, and their decisions
 //! are in `src/rules`; [`mod@world`] supplies the facts that the recording has for them.
@@ -23,6 +23,7 @@ mod placement;
 mod ranks;
 mod rows;
 mod space;
+mod unclosed;
 mod world;
 
 pub use calls::judged;

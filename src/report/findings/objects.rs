@@ -123,6 +123,16 @@ impl<'a> Objects<'a> {
         }
     }
 
+    /// Where a process closed what it had opened.
+    pub fn closing(&self, entry: &Entry, process: u32, ended: &Ended, places: &mut Places) -> Object {
+        Object {
+            tid: ended.site.map(|site| site.tid),
+            fingerprint: Some(Fingerprint(entry.fingerprint)),
+            time_ns: ended.at,
+            ..self.placed(role::CLOSING, process as usize, ended.site.map(|site| site.stack), places)
+        }
+    }
+
     pub fn freeing(&self, entry: &Entry, export: &Export, ended: &Ended, places: &mut Places) -> Object {
         let is_context = ended.by.is_some_and(|by| by.spec().ends_context().is_some());
         let role = if is_context { role::ENDING } else { role::FREEING };

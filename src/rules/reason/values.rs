@@ -124,6 +124,37 @@ impl Display for Ago {
     }
 }
 
+/// How open handles become more.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Growth<'a> {
+    /// A place closes most of what it opens, and leaves the others open.
+    LeftBySome,
+    /// Some were left open after `of` of `all` marks that look like this one.
+    Marks {
+        /// The marks after which that is so.
+        of: u64,
+        /// All marks since the first opening.
+        all: u64,
+        /// One of them.
+        like: &'a str,
+    },
+    /// From beginning to end of so many nanoseconds.
+    Time {
+        /// The time.
+        over: u64,
+    },
+}
+
+impl Display for Growth<'_> {
+    fn fmt(&self, f: &mut Formatter) -> fmt::Result {
+        match *self {
+            Growth::LeftBySome => Ok(()),
+            Growth::Marks { of, all, like } => write!(f, ", some after {of} of {all} marks such as '{like}'"),
+            Growth::Time { over } => write!(f, ", throughout {}", Ago(over)),
+        }
+    }
+}
+
 /// A size as people say it, exact.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Bytes(pub u64);

@@ -382,6 +382,24 @@ static void forget_some(struct link parent) {
 
 static void leaked(void) { export_many_for(forget_some); }
 
+/* Sets a mark for each iteration, and opens one more handle in each. */
+static void one_more_each_time(struct link parent) {
+    void (*mark)(const char *) = NULL;
+    CUdeviceptr all[OPENED];
+    CUresult result = 0;
+    start(0);
+    *(void **)&mark = dlsym(RTLD_DEFAULT, "cupeer_mark");
+    for (int i = 0; i < OPENED; i++) {
+        Handle handle = get_handle(parent);
+        if (mark) mark("iteration");
+        OK(result = cuIpcOpenMemHandle_v2(&all[i], handle, LAZY));
+    }
+    printed("cuIpcOpenMemHandle_v2", result);
+    for (int i = 0; i < OPENED; i++)
+        if (!bad) OK(cuIpcCloseMemHandle(all[i]));
+}
+static void piled_up(void) { export_many_for(one_more_each_time); }
+
 /* Has the first three open all the time, and the last three until it ends. */
 static void keep_some(struct link parent) {
     CUdeviceptr all[OPENED];
@@ -433,5 +451,6 @@ SCENES({"ipc-freed-while-open", freed}, {"ipc-freed-while-open/async", freed_asy
        {"ipc-context-ended-while-open/release", released}, {"ipc-context-ended-while-open/created", destroyed},
        {"ipc-event-destroyed-while-open", event_destroyed}, {"ipc-event-opened-after-destroy", event_opened_late}, {"ipc-never-closed", never_closed},
        {"ipc-never-closed/event", event_never_closed}, {"ipc-never-closed/kept", kept}, {"ipc-leak", leaked},
+       {"ipc-leak/marks", piled_up},
        {"killed", freed_after_kill},
        {"generations", generations})
