@@ -33,5 +33,8 @@ mod pytest;
 // What is said of it after a run, and what ends a hang.
 mod report;
 
+// Results that are not documented, and that real drivers return.
+mod seen;
+
 // Each call of a program fails, one after the other.
 mod sweep;

@@ -125,6 +125,13 @@ fn function(f: &FnSpec) -> String {
         results.row([result.number.to_string(), result.name().into(), result.meaning.into()]);
     }
     text += &["", &args.render(width), &results.render(width)].join("\n");
+    let mut seen = Table::new(&["CODE", "SEEN, NOT DOCUMENTED", "MEANING"], 3, 20);
+    for result in f.seen.iter().filter_map(|number| f.result(*number)) {
+        seen.row([result.number.to_string(), result.name().into(), result.meaning.into()]);
+    }
+    if !seen.is_empty() {
+        text += &format!("\n{}", seen.render(width));
+    }
     let rules = rules::of_function(f);
     if !rules.is_empty() {
         text += &format!("\n{}", rules.render(width));
@@ -173,6 +180,11 @@ fn code(r: &ResultSpec) -> String {
             documented.iter().map(|name| format!("    {name}")).collect::<Vec<_>>().join("\n")
         ),
     };
+    let seen: Vec<&str> = rules::seen_from(r).map(|f| f.name).collect();
+    if !seen.is_empty() {
+        text +=
+            &format!("\nSeen from real drivers, though not documented, for\n    {}\n", seen.join("\n    "));
+    }
     for why in rules::why(r) {
         text += &format!("\n{}", why.render(width));
     }

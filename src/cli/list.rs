@@ -118,6 +118,7 @@ fn function_json(f: &FnSpec) -> Value {
         "prototype": prototype(f),
         "args": args,
         "results": f.documented().filter_map(|number| f.result_name(number)).collect::<Vec<_>>(),
+        "seen": f.seen.iter().filter_map(|number| f.result_name(*number)).collect::<Vec<_>>(),
         "simulated": f.simulated.name(),
         "intercepted": true,
     })
@@ -151,21 +152,50 @@ fn error_json(r: &ResultSpec) -> Value {
 
 fn functions(others: &[OtherFn]) -> Table {
     let mut table = Table::new(
-        &["FUNCTION", "SINCE", "SIMULATED", "GROUPS", "LOOKED UP AS", "IN THE RUNTIME", "DOCUMENTED RESULTS"],
+        &[
+            "FUNCTION",
+            "SINCE",
+            "SIMULATED",
+            "GROUPS",
+            "LOOKED UP AS",
+            "IN THE RUNTIME",
+            "DOCUMENTED RESULTS",
+            "SEEN RESULTS",
+        ],
         if others.is_empty() { 4 } else { 3 },
         40,
     );
     for f in FUNCTIONS {
         let (lookup, since) = look_up(f.lookup, f.since);
-        let results = f.documented().filter_map(|number| f.result(number)).map(ResultSpec::short);
-        let results = results.collect::<Vec<_>>().join(" ");
+        let names = |codes: &mut dyn Iterator<Item = i32>| {
+            codes.filter_map(|number| f.result(number)).map(ResultSpec::short).collect::<Vec<_>>().join(" ")
+        };
+        let [results, seen] = [names(&mut f.documented()), names(&mut f.seen.iter().copied())];
         let runtime = runtime::name_of(f).unwrap_or("-").to_owned();
-        table.row([f.name.into(), since, f.simulated.name().into(), groups(f), lookup, runtime, results]);
+        table.row([
+            f.name.into(),
+            since,
+            f.simulated.name().into(),
+            groups(f),
+            lookup,
+            runtime,
+            results,
+            seen,
+        ]);
     }
     for f in others {
         let (lookup, since) = look_up(f.lookup, f.since);
         let simulated = f.simulated.name().to_owned();
-        table.row([f.symbol.into(), since, simulated, "-".into(), lookup, "-".into(), String::new()]);
+        table.row([
+            f.symbol.into(),
+            since,
+            simulated,
+            "-".into(),
+            lookup,
+            "-".into(),
+            String::new(),
+            String::new(),
+        ]);
     }
     table
 }

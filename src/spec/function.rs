@@ -241,6 +241,8 @@ pub struct FnSpec {
     pub args: &'static [ArgSpec],
     /// Its documented results, as numbers of its library, success first.
     pub results: &'static [i32],
+    /// Failures that its documentation does not list, and that real drivers were seen to return.
+    pub seen: &'static [i32],
     /// How far the simulated driver is known to answer as a real one.
     pub simulated: Fidelity,
 }
@@ -394,6 +396,16 @@ impl FnSpec {
     /// The numbers of its documented results, success first.
     pub fn documented(&self) -> impl Iterator<Item = i32> + use<> {
         self.results.iter().copied()
+    }
+
+    /// The numbers of the results with which it fails: the documented ones, then those that were seen. A fault plan takes these.
+    pub fn failures(&self) -> impl Iterator<Item = i32> + use<> {
+        self.results.iter().chain(self.seen).copied().filter(|code| *code != 0)
+    }
+
+    /// Whether real drivers were seen to return a result that is not documented for it.
+    pub fn is_only_seen(&self, result: i32) -> bool {
+        self.seen.contains(&result)
     }
 
     /// Whether a call with this result had nothing left to do: the driver has shut down, and so ended by itself what the
@@ -671,6 +683,7 @@ macro_rules! derive_specs {
             library: $library:ident, since: $since:literal, simulated: $fidelity:ident,
             effects: [$($effect:tt)*],
             results: [$($result:ident),* $(,)?],
+            $(seen: [$($seen:ident),* $(,)?],)?
         }
     )*) => {
         /// The number of a function of the table; an index into [`FUNCTIONS`].
@@ -702,6 +715,7 @@ macro_rules! derive_specs {
                 print_stored: <kept!($dir $type)>::print_stored,
             },)*],
             results: results!($library $($result)*),
+            seen: results!($library $($($seen)*)?),
             simulated: Fidelity::$fidelity,
         },)*];
 

@@ -31,8 +31,9 @@
 //!     ARGUMENT is VALUE` says for which of its values the answer is whether a device can reach others: of a link
 //!     `ACCESS_SUPPORTED`, of a device `MULTICAST_SUPPORTED`, which reaches them over NVLink without peer access
 //!   - `LooksUp Function(NAME) as FOUND`
-//! - `results` are the documented ones of its library, SUCCESS first. What a driver answers beyond them is recorded in
-//!   `tests/conformance`; keep both apart.
+//! - `results` are the documented ones of its library, SUCCESS first. `seen` are failures that the documentation does not
+//!   list and real drivers were seen to return: in `tests/conformance`, or as a rule or a cause in `src/rules` has it. A fault
+//!   plan takes both; a rule that rests on the documentation only the former.
 
 mod more;
 mod runtime;
@@ -51,6 +52,7 @@ fn cuDeviceCanAccessPeer(
     library: Cuda, since: 4000, simulated: Recorded,
     effects: [Asks Reach(dev, peerDev) as canAccessPeer],
     results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_DEVICE],
+    seen: [INVALID_VALUE],
 }
 
 /// Queries an attribute of the link between two devices.
@@ -76,6 +78,7 @@ fn cuDeviceGetP2PAtomicCapabilities(
     library: Cuda, since: 13000, simulated: Recorded,
     effects: [Asks Link(srcDevice, dstDevice) as capabilities],
     results: [SUCCESS, INVALID_DEVICE, INVALID_VALUE],
+    seen: [NOT_INITIALIZED],
 }
 
 /// Lets the current context access all allocations of a peer context, in this direction only.
@@ -87,6 +90,7 @@ fn cuCtxEnablePeerAccess(
     effects: [Enables Peer(peerContext)],
     results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, PEER_ACCESS_ALREADY_ENABLED, TOO_MANY_PEERS,
               INVALID_CONTEXT, PEER_ACCESS_UNSUPPORTED, INVALID_VALUE],
+    seen: [CONTEXT_IS_DESTROYED, MAP_FAILED],
 }
 
 /// Revokes the access that cuCtxEnablePeerAccess gave.
@@ -96,6 +100,7 @@ fn cuCtxDisablePeerAccess(
     library: Cuda, since: 4000, simulated: Recorded,
     effects: [Disables Peer(peerContext)],
     results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, PEER_ACCESS_NOT_ENABLED, INVALID_CONTEXT],
+    seen: [CONTEXT_IS_DESTROYED],
 }
 
 /// Creates a handle of an allocation, for another process to open.
@@ -106,6 +111,7 @@ fn cuIpcGetMemHandle(
     library: Cuda, since: 4010, simulated: Recorded,
     effects: [Exports Memory(dptr) as pHandle],
     results: [SUCCESS, INVALID_HANDLE, INVALID_CONTEXT, OUT_OF_MEMORY, MAP_FAILED, INVALID_VALUE],
+    seen: [NOT_SUPPORTED, CONTEXT_IS_DESTROYED, NOT_INITIALIZED, DEINITIALIZED],
 }
 
 /// Maps an allocation of another process (the entry point of CUDA 4.1 to 10.2).
@@ -117,6 +123,8 @@ fn cuIpcOpenMemHandle(
     library: Cuda, since: 4010, simulated: Recorded,
     effects: [Opens Memory(pdptr) from handle],
     results: [SUCCESS, INVALID_CONTEXT, MAP_FAILED, INVALID_HANDLE, TOO_MANY_PEERS, INVALID_VALUE],
+    seen: [PEER_ACCESS_UNSUPPORTED, NOT_PERMITTED, INVALID_DEVICE, OUT_OF_MEMORY, NOT_SUPPORTED, ALREADY_MAPPED,
+           CONTEXT_IS_DESTROYED, NOT_INITIALIZED, DEINITIALIZED],
 }
 
 /// Maps an allocation of another process.
@@ -128,6 +136,8 @@ fn cuIpcOpenMemHandle_v2(
     library: Cuda, since: 11000, simulated: Recorded,
     effects: [Opens Memory(pdptr) from handle],
     results: [SUCCESS, INVALID_CONTEXT, MAP_FAILED, INVALID_HANDLE, TOO_MANY_PEERS, INVALID_VALUE],
+    seen: [PEER_ACCESS_UNSUPPORTED, NOT_PERMITTED, INVALID_DEVICE, OUT_OF_MEMORY, NOT_SUPPORTED, ALREADY_MAPPED,
+           CONTEXT_IS_DESTROYED, NOT_INITIALIZED, DEINITIALIZED],
 }
 
 /// Releases one reference to a mapping; the last one unmaps it.
@@ -137,6 +147,7 @@ fn cuIpcCloseMemHandle(
     library: Cuda, since: 4010, simulated: Recorded,
     effects: [Closes Memory(dptr)],
     results: [SUCCESS, INVALID_CONTEXT, MAP_FAILED, INVALID_HANDLE, INVALID_VALUE],
+    seen: [CONTEXT_IS_DESTROYED, NOT_INITIALIZED, DEINITIALIZED],
 }
 
 /// Creates a handle of an event, for another process to open.
@@ -147,6 +158,7 @@ fn cuIpcGetEventHandle(
     library: Cuda, since: 4010, simulated: Recorded,
     effects: [Exports Event(event) as pHandle],
     results: [SUCCESS, INVALID_HANDLE, OUT_OF_MEMORY, MAP_FAILED, INVALID_VALUE],
+    seen: [NOT_SUPPORTED, INVALID_CONTEXT, NOT_INITIALIZED, DEINITIALIZED],
 }
 
 /// Opens an event of another process; cuEventDestroy closes it.
@@ -157,6 +169,7 @@ fn cuIpcOpenEventHandle(
     library: Cuda, since: 4010, simulated: Recorded,
     effects: [Opens Event(phEvent) from handle],
     results: [SUCCESS, INVALID_CONTEXT, MAP_FAILED, PEER_ACCESS_UNSUPPORTED, INVALID_HANDLE, INVALID_VALUE],
+    seen: [NOT_SUPPORTED, CONTEXT_IS_DESTROYED, NOT_INITIALIZED, DEINITIALIZED],
 }
 
 /// Finds a driver function by name and version (the form of CUDA 11.3 to 11.8).
@@ -169,6 +182,7 @@ fn cuGetProcAddress(
     library: Cuda, since: 11030, simulated: Recorded,
     effects: [LooksUp Function(symbol) as pfn],
     results: [SUCCESS, INVALID_VALUE, NOT_SUPPORTED],
+    seen: [NOT_FOUND],
 }
 
 /// Finds a driver function by name and version, or says why there is none.
@@ -200,6 +214,7 @@ fn cuMemFree_v2(
     library: Cuda, since: 3020, simulated: Recorded,
     effects: [Ends Memory(dptr), Ends Pointer(dptr), Closes Pointer(dptr)],
     results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE],
+    seen: [CONTEXT_IS_DESTROYED],
 }
 
 /// Frees device memory in stream order, including memory that cuMemAlloc gave.
@@ -528,6 +543,7 @@ fn cuMemSetAccess(
     library: Cuda, since: 10020, simulated: Recorded,
     effects: [Grants Mapping(ptr) sized size to desc],
     results: [SUCCESS, INVALID_VALUE, INVALID_DEVICE, NOT_SUPPORTED],
+    seen: [NOT_INITIALIZED],
 }
 
 /// Queries what a device may do with the mapping at an address.
@@ -551,6 +567,7 @@ fn cuMemExportToShareableHandle(
     library: Cuda, since: 10020, simulated: Recorded,
     effects: [Exports Allocation(handle) as shareableHandle],
     results: [SUCCESS, INVALID_VALUE, NOT_INITIALIZED, DEINITIALIZED, NOT_PERMITTED, NOT_SUPPORTED],
+    seen: [OPERATING_SYSTEM],
 }
 
 /// Imports an allocation of another process.
@@ -562,6 +579,7 @@ fn cuMemImportFromShareableHandle(
     library: Cuda, since: 10020, simulated: Recorded,
     effects: [Opens Allocation(handle) from osHandle],
     results: [SUCCESS, INVALID_VALUE, NOT_INITIALIZED, DEINITIALIZED, NOT_PERMITTED, NOT_SUPPORTED],
+    seen: [UNKNOWN, OPERATING_SYSTEM],
 }
 
 /// Gives the handle of the allocation that is mapped at an address, with one reference more.
@@ -635,6 +653,7 @@ fn cuMemPoolDestroy(
     library: Cuda, since: 11020, simulated: Recorded,
     effects: [Ends Pool(pool), Closes Pool(pool)],
     results: [SUCCESS, INVALID_VALUE],
+    seen: [NOT_INITIALIZED],
 }
 
 /// Sets which devices reach the memory of a pool.
@@ -646,6 +665,7 @@ fn cuMemPoolSetAccess(
     library: Cuda, since: 11020, simulated: Recorded,
     effects: [Grants Pool(pool) to map],
     results: [SUCCESS, NOT_INITIALIZED, INVALID_VALUE, NOT_SUPPORTED],
+    seen: [INVALID_DEVICE],
 }
 
 /// Queries what a device may do with the memory of a pool.
@@ -669,6 +689,7 @@ fn cuMemPoolExportToShareableHandle(
     library: Cuda, since: 11020, simulated: Recorded,
     effects: [Exports Pool(pool) as handle_out],
     results: [SUCCESS, INVALID_VALUE, NOT_INITIALIZED, OUT_OF_MEMORY],
+    seen: [NOT_PERMITTED],
 }
 
 /// Imports a pool of another process. Nothing can be allocated of it; its memory is imported by cuMemPoolImportPointer.
@@ -681,6 +702,7 @@ fn cuMemPoolImportFromShareableHandle(
     library: Cuda, since: 11020, simulated: Recorded,
     effects: [Opens Pool(pool_out) from handle],
     results: [SUCCESS, INVALID_VALUE, NOT_INITIALIZED, OUT_OF_MEMORY],
+    seen: [NOT_SUPPORTED, UNKNOWN],
 }
 
 /// Names memory of a pool to those that have imported the pool.

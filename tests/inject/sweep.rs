@@ -308,7 +308,7 @@ fn options_choose_what_is_a_finding_and_which_calls_fail() {
     let all = ["--codes", "all", "--calls", "@release", "--stage", "undo"];
     let swept_all = sweep(folder.path(), &all, &careless(), &["good"]);
     let rules: Vec<String> = swept_all.verdicts().into_iter().map(|(rules, _)| rules).collect();
-    assert!(rules.len() == 8 && rules.iter().all(|rule| rule.contains(":force")), "{rules:#?}");
+    assert!(rules.len() == 10 && rules.iter().all(|rule| rule.contains(":force")), "{rules:#?}");
     assert!(rules.iter().any(|rule| rule.contains("error=DEINITIALIZED")));
 }
 
@@ -564,9 +564,30 @@ fn that_access_is_enabled_already_is_the_last_code_and_no_failure() {
     let sensible = codes_of("sensible");
     // Once, and from then on.
     let (told, others): (Vec<_>, Vec<_>) = sensible.iter().partition(|told| is_told(told));
-    assert_eq!((told.len(), others.len()), (2, 8), "{sensible:?}");
+    assert_eq!((told.len(), others.len()), (2, 12), "{sensible:?}");
     assert!(told.iter().all(|(_, verdict)| verdict == "same"), "{told:?}");
-    assert!(sensible[8..].iter().all(|one| is_told(&one)), "{sensible:?}");
+    assert!(sensible[12..].iter().all(|one| is_told(&one)), "{sensible:?}");
+}
+
+#[test]
+fn results_that_were_only_seen_are_tried_and_marked() {
+    let folder = temp_dir();
+    let calls = ["--calls", "cuCtxEnablePeerAccess", "--accept", "clean"];
+    let swept = sweep(folder.path(), &calls, &careless(), &["tolerant"]);
+    let documented = |code: &str| {
+        let faults = swept.runs().iter().map(|run| &run["faults"][0]).filter(|fault| fault["code"] == code);
+        faults.map(|fault| fault["documented"].as_bool().unwrap()).collect::<Vec<_>>()
+    };
+    assert_eq!(documented("CONTEXT_IS_DESTROYED"), [false, false], "{:#}", swept.json);
+    assert_eq!(documented("TOO_MANY_PEERS"), [true, true], "{:#}", swept.json);
+    // The text says so beside the code, and the estimate has what a run that hangs takes.
+    let mut command = cupeer();
+    command.args(["sweep", "--sim=nvlink:2", "--calls", "cuDeviceCanAccessPeer", "--out"]);
+    command.arg(folder.path().join("text")).arg("--").arg(careless());
+    let ended = alone(command.args(["each", "1"]).env("COLUMNS", "160"));
+    let marked = "with INVALID_DEVICE, INVALID_VALUE (seen, not documented)";
+    assert!(ended.stdout.contains(marked), "{}", ended.stdout);
+    assert!(ended.stderr.contains("; a run that hangs takes 20 s, at most "), "{}", ended.stderr);
 }
 
 #[test]

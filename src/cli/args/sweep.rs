@@ -37,7 +37,7 @@ pub struct SweepArgs {
     /// Treat a run that takes longer as a hang [default: ten times as long as without faults, at least 10s]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub timeout: Option<std::time::Duration>,
-    /// Documented results that calls fail with
+    /// Results that calls fail with: documented ones, and those that real drivers were seen to return
     #[arg(long, value_name = "CODES", default_value = "sensible")]
     pub codes: Codes,
     /// Functions to fail: names, patterns, @groups, ^negations, separated by commas, or all [default: ^@lookup,^@release,^@lifetime,^@query,^@alloc,^@copy]
@@ -91,10 +91,10 @@ pub struct SweepArgs {
 #[derive(ValueEnum, Serialize, Deserialize, Clone, Copy, PartialEq, Eq, Default, Debug)]
 #[serde(rename_all = "kebab-case")]
 pub enum Codes {
-    /// Documented ones, except those of a driver that is not initialized or shutting down
+    /// Documented or seen ones, except those of a driver that is not initialized or shutting down
     #[default]
     Sensible,
-    /// All documented ones
+    /// All documented or seen ones
     All,
     /// Only the first sensible one
     One,

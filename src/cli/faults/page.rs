@@ -39,7 +39,8 @@ fn keys() -> String {
 fn functions() -> String {
     let mut text = String::from(
         "\n## Functions\n\nFor each function: the arguments that can be keys, the outputs that `out=` can change and the values \
-         they take, and what `stage=undo` calls. `cupeer explain FUNCTION` lists the documented results.\n\n\
+         they take, and what `stage=undo` calls. `cupeer explain FUNCTION` lists the results: those that are documented, and those that real drivers \
+         were seen to return.\n\n\
          | function | arguments | outputs | undone by |\n| --- | --- | --- | --- |\n",
     );
     for function in alterable() {

@@ -49,7 +49,7 @@ pub static RECIPES: &[(&str, &str, &str)] = &[
     (
         "Occasional failures",
         "cupeer run --seed 7 --inject @ipc,@peer,^@release:p=1%:error=any -- PROGRAM",
-        "Each failure returns one of the documented results. With the same seed, the same calls fail with the same \
+        "Each failure returns one of the results that are documented or were seen from real drivers. With the same seed, the same calls fail with the same \
          results in every run, if the program makes its calls in the same order. Without `--seed`, the seed is random, \
          and cupeer prints it.",
     ),

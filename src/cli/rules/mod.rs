@@ -11,7 +11,7 @@ mod scenes;
 mod threads;
 mod why;
 
-pub use why::{causes_without_rule, documented, why};
+pub use why::{causes_without_rule, documented, seen_from, why};
 
 use cupeer_report::table::{Table, wrap};
 use cupeer_rules::probes::{FollowUp, PROBES, Probe};

@@ -62,7 +62,7 @@ pub fn causes_without_rule(function: &FnSpec) -> Table {
 /// by itself it tells only where its results are none that the documentation lists.
 fn is_returned(function: FnId, result: i32) -> bool {
     let listed = |known: &Result| function.spec().results.contains(&(*known as i32));
-    let is_listed = function.spec().results.contains(&result);
+    let is_listed = function.spec().failures().any(|known| known == result);
     let tells = |rule: &RuleSpec| rule.explains(function, result) && !rule.results.iter().any(listed);
     is_listed || causes(function, result).next().is_some() || RULES.iter().any(tells)
 }
@@ -71,6 +71,13 @@ pub fn documented(result: &ResultSpec) -> impl Iterator<Item = &'static FnSpec> 
     let lists =
         |function: &&FnSpec| function.library == result.library && function.results.contains(&result.number);
     FUNCTIONS.iter().filter(lists)
+}
+
+/// The functions for which real drivers were seen to return a result that their documentation does not list.
+pub fn seen_from(result: &ResultSpec) -> impl Iterator<Item = &'static FnSpec> {
+    let is_seen =
+        |function: &&FnSpec| function.library == result.library && function.is_only_seen(result.number);
+    FUNCTIONS.iter().filter(is_seen)
 }
 
 impl Why {

@@ -58,6 +58,7 @@ fn fault(fault: &Fault, outcome: &Outcome) -> Value {
         "call": call.n,
         "caller": outcome.caller(&call.site),
         "code": fault.code,
+        "documented": !fault.is_only_seen(),
         "lasting": fault.is_lasting,
         "rule": fault.rule(&outcome.plan),
     })

@@ -91,10 +91,12 @@ fn finding(number: usize, group: &[&Done], outcome: &Outcome, width: usize) -> S
     let Some((fault, before)) = first.trial.faults.split_last() else { return String::new() };
     let codes = |is_lasting: bool| {
         let faults = group.iter().filter_map(|done| done.trial.fault());
-        let mut codes: Vec<&str> = Vec::new();
+        let mut codes: Vec<String> = Vec::new();
         for fault in faults.filter(|fault| fault.is_lasting == is_lasting) {
-            if !codes.contains(&fault.code.as_str()) {
-                codes.push(&fault.code);
+            let seen = if fault.is_only_seen() { " (seen, not documented)" } else { "" };
+            let code = format!("{}{seen}", fault.code);
+            if !codes.contains(&code) {
+                codes.push(code);
             }
         }
         codes.join(", ")

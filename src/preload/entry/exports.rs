@@ -163,6 +163,7 @@ macro_rules! entries {
             library: $library:ident, since: $since:literal, simulated: $fidelity:ident,
             effects: [$($effect:tt)*],
             results: [$($result:ident),* $(,)?],
+            $(seen: [$($seen:ident),* $(,)?],)?
         }
     )*) => {
         $(

@@ -7,6 +7,8 @@ use super::super::model::Fault;
 use super::super::moments::number;
 use super::super::text::names::{clean, counted};
 use cupeer_spec::deny::{ALL, Denied, Name};
+use cupeer_spec::fault::{Error, Plan};
+use cupeer_spec::function::FnId;
 
 /// The most lines about rules.
 const MOST: usize = 8;
@@ -53,16 +55,32 @@ fn line(fault: &Fault, is_covered: bool) -> String {
         (DENY, _, 0) if is_covered => format!("{name} ({rule}): an earlier pair denies it already"),
         (DENY, _, 0) => did_nothing(fault),
         (DENY, ..) => format!("{name} ({rule}): {would}denied {}", counted(fired, "call")),
-        (_, 0, 0) => format!("{}: no call matched {rule}", did_nothing(fault)),
+        (_, 0, 0) => format!("{}: no call matched {rule}{}", did_nothing(fault), seen(fault)),
         (_, _, 0) => {
             let each = if is_counted_in_each_process(&rule) { ", counted in each process" } else { "" };
             let when = when(&rule) + each;
             let when = if when.is_empty() { String::new() } else { format!(" ({when})") };
             let never = if fault.dry_run { "would never have fired" } else { "never fired" };
-            format!("fault {name} ({rule}): matched {}, {never}{when}", number(matched))
+            format!("fault {name} ({rule}): matched {}, {never}{when}{}", number(matched), seen(fault))
         }
-        _ => format!("fault {name} ({rule}): matched {}, {would}fired {}", number(matched), number(fired)),
+        _ => {
+            let (matched, fired) = (number(matched), number(fired));
+            format!("fault {name} ({rule}): matched {matched}, {would}fired {fired}{}", seen(fault))
+        }
     }
+}
+
+/// That the result of a rule is not documented for its functions, where real drivers were seen to return it.
+fn seen(fault: &Fault) -> &'static str {
+    let plan = Plan::parse(&fault.plan, fault.rule.as_deref().unwrap_or_default());
+    let is_seen = plan.is_ok_and(|plan| {
+        plan.rules.iter().any(|rule| {
+            let functions = || FnId::all().filter(|id| rule.functions.contains(*id as usize));
+            let Some(Error::Code(code)) = rule.action.error else { return false };
+            functions().any(|id| id.spec().is_only_seen(code))
+        })
+    });
+    if is_seen { "; its result was seen from real drivers, but is not documented" } else { "" }
 }
 
 /// That a rule did nothing, in words.

@@ -224,7 +224,7 @@ pub struct Action {
 pub enum Error {
     /// This one.
     Code(i32),
-    /// One of those that are documented for the function, by the seed.
+    /// One of those that are documented for the function or were seen, by the seed.
     Any,
 }
 
@@ -294,7 +294,7 @@ pub fn dice(seed: u64, rule: &str, rank: u32, function: &str, count: u64, purpos
 pub mod purpose {
     /// Whether the rule fires.
     pub const FIRE: u64 = 1;
-    /// Which of the documented results.
+    /// Which of the results that are documented or were seen.
     pub const ANY: u64 = 2;
     /// How much more or less than a delay.
     pub const JITTER: u64 = 3;

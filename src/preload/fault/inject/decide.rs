@@ -141,10 +141,10 @@ impl<'a> Fault<'a> {
         match error {
             Error::Code(code) => code,
             Error::Any => {
-                let codes = || self.call.id.spec().documented().filter(|code| *code != 0);
-                let count = codes().count().max(1);
+                let spec = self.call.id.spec();
+                let count = spec.failures().count().max(1);
                 let chosen = self.thrown(fired, purpose::ANY) as usize % count;
-                codes().nth(chosen).unwrap_or(999)
+                spec.failures().nth(chosen).unwrap_or(999)
             }
         }
     }

@@ -186,7 +186,7 @@ keys! {
     }
     Happens true {
         "error" "RESULT|any" Value(actions::error),
-            "The call fails with this result; any: with a documented one, chosen by the seed.",
+            "The call fails with this result; any: with one that is documented or was seen, chosen by the seed.",
             "cuIpcOpenMemHandle*:error=MAP_FAILED";
         "out" "ARGUMENT=VALUE,.." Value(actions::out),
             "Outputs get these values if the call succeeds: for a number, a number, zero, or null; for a handle, zero, flip/BYTE (all bits of this byte inverted), or other (another handle of its kind that the process created or received; if there is none, it stays); of shareable handles, only descriptors change.",
@@ -212,7 +212,7 @@ keys! {
             "What happens to the real call with error=: with instead (the default) it is not made; with after it is made, and its success replaced; with undo it is made, and its effect undone.",
             "cuIpcOpenMemHandle*:stage=undo:error=MAP_FAILED";
         "force" "" Flag(|draft| draft.force = true),
-            "Allows an error= that is not documented for the function, and one for a release function (@release, @lifetime).",
+            "Allows an error= that is neither documented for the function nor was seen from a real driver, and one for a release function (@release, @lifetime).",
             "cuMemFree_v2:force:error=INVALID_VALUE";
         "name" "NAME" Value(clauses::name),
             "Names the fault in the log, the recording, and the report, in place of its number.",

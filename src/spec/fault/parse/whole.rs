@@ -60,12 +60,11 @@ fn together(draft: &Draft) -> Result<()> {
 
 /// The result that the calls get.
 fn result(draft: &Draft, value: Span) -> Result<Error> {
-    let fails = |function: &&&FnSpec| function.documented().any(|code| code != 0);
+    let fails = |function: &&&FnSpec| function.failures().next().is_some();
     if value.text == "any" {
         return match draft.functions.iter().find(|function| !fails(function)) {
             Some(function) => {
-                Err(value
-                    .error(format!("{} has no documented failure; name one, and add force", function.name)))
+                Err(value.error(format!("{} has no known failure; name one, and add force", function.name)))
             }
             None => Ok(Error::Any),
         };
@@ -79,22 +78,27 @@ fn result(draft: &Draft, value: Span) -> Result<Error> {
     if draft.force {
         return Ok(Error::Code(code));
     }
-    let undocumented = |function: &&&FnSpec| function.documented().all(|known| known != code);
-    if let Some(function) = draft.functions.iter().find(undocumented) {
-        let documented =
-            function.documented().filter(|code| *code != 0).filter_map(|code| function.result_name(code));
-        return Err(value.error(match function.result_name(code) {
-            Some(name) => format!(
-                "{name} is not documented for {}, which fails with {}; choose one of these, or add force",
-                function.name,
-                either(documented)
-            ),
-            None => format!(
-                "{code} is not a known result; {} fails with {}; choose one of these, or add force",
-                function.name,
-                either(documented)
-            ),
-        }));
+    let is_unknown = |function: &&&FnSpec| function.failures().all(|known| known != code);
+    if let Some(function) = draft.functions.iter().find(is_unknown) {
+        let names = |only_seen: bool| {
+            let chosen = function.failures().filter(move |code| function.is_only_seen(*code) == only_seen);
+            either(chosen.filter_map(|code| function.result_name(code)))
+        };
+        let what = match function.result_name(code) {
+            Some(name) => {
+                format!("{name} is neither documented for {} nor seen from a real driver", function.name)
+            }
+            None => format!("{code} is not a known result"),
+        };
+        let seen = match names(true) {
+            seen if seen.is_empty() => seen,
+            seen => format!("; real drivers were also seen to return {seen}"),
+        };
+        let documented = names(false);
+        return Err(value.error(format!(
+            "{what}; {} fails with {documented}{seen}; choose one of these, or add force",
+            function.name
+        )));
     }
     Ok(Error::Code(code))
 }
