@@ -3,6 +3,7 @@
 //! On a terminal a bar says so all the time; elsewhere there is a line now and then.
 
 use super::table::counted;
+use super::time;
 use crate::output;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::IsTerminal;
@@ -23,10 +24,13 @@ pub struct Progress {
     done: AtomicUsize,
     found: AtomicUsize,
     all: AtomicUsize,
+    /// How many runs there are at a time.
+    jobs: usize,
+    begun: Instant,
 }
 
 impl Progress {
-    pub fn new() -> Progress {
+    pub fn new(jobs: usize) -> Progress {
         let style = ProgressStyle::with_template("{bar:24} {pos}/{len} runs, {msg}{eta_precise} left");
         let bar = has_bar().then(|| {
             let bar = ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::stderr());
@@ -34,7 +38,8 @@ impl Progress {
                 .with_message("no findings, ")
         });
         let (done, found, all) = Default::default();
-        Progress { bar, said: Mutex::new(Instant::now()), done, found, all }
+        let begun = Instant::now();
+        Progress { bar, said: Mutex::new(begun), done, found, all, jobs, begun }
     }
 
     pub fn expect(&self, more: usize) {
@@ -60,7 +65,9 @@ impl Progress {
         let Ok(mut said) = self.said.lock() else { return };
         if said.elapsed() >= LINE {
             *said = Instant::now();
-            output::note(&format!("{done} of {} runs, {findings}", self.all.load(Relaxed)));
+            let all = self.all.load(Relaxed);
+            let left = time(left(self.begun.elapsed(), done, all, self.jobs));
+            output::note(&format!("{done} of {all} runs, {findings}, about {left} left"));
         }
     }
 
@@ -74,6 +81,13 @@ impl Progress {
             bar.finish_and_clear();
         }
     }
+}
+
+/// How long the rest takes if it goes on as so far. Runs that hang count as what they took.
+fn left(taken: Duration, done: usize, all: usize, jobs: usize) -> Duration {
+    // Those that are under way are half done, on average.
+    let so_far = done as f64 + (jobs.min(all - done.min(all)) as f64) / 2.0;
+    taken.mul_f64((all as f64 - so_far).max(0.0) / so_far.max(1.0))
 }
 
 /// Whether there is a terminal, and somebody who wants to see it.

@@ -3,9 +3,10 @@
 use super::count::Site;
 use super::pool::{self, Limits};
 use super::progress::Progress;
-use super::state::{Done, Journal};
+use super::state::{Done, Journal, Plan};
 use super::trial::Bench;
 use super::trials::{self, Trial};
+use super::verdict::Verdict;
 use super::{Outcome, table, time};
 use crate::args::SweepArgs;
 use crate::output;
@@ -36,14 +37,14 @@ pub fn runs(
         None => (cpus / bench.baseline.counted.processes.max(1)).max(1),
     };
     let all = distinct.len() + further.len() + more as usize;
-    announce(args, bench, distinct.len(), all, jobs, done.len())?;
+    announce(args, bench, distinct.len(), all, jobs, &done)?;
     let until = args.budget.map(|budget| Instant::now() + budget);
     let limits = Limits { jobs, until, is_first_enough: args.fail_fast };
     let mut queue = Queue {
         bench,
         limits,
         journal: Mutex::new(journal),
-        progress: Progress::new(),
+        progress: Progress::new(jobs),
         had: done.into_iter().map(|done| (done.trial.clone(), done)).collect(),
         known: bench.known.clone(),
         outcome,
@@ -54,6 +55,23 @@ pub fn runs(
     swept
 }
 
+/// How long a run takes that hangs: until its time is over, and once more where it is a finding, which is tried again.
+fn cost_of_hang(plan: &Plan, timeout: Duration) -> Duration {
+    timeout * if plan.is_finding(Verdict::Hang) { 2 } else { 1 }
+}
+
+/// How long runs take side by side: on average, and if each of them hangs. Of as many as are done, `hung` did.
+fn estimate(
+    left: usize,
+    jobs: usize,
+    [cost, hang]: [Duration; 2],
+    (hung, done): (usize, usize),
+) -> [Duration; 2] {
+    let rate = hung as f64 / done.max(1) as f64;
+    let of = |one: Duration| one.mul_f64(left as f64 / jobs as f64);
+    [of(cost.mul_f64(1.0 - rate) + hang.mul_f64(rate)), of(cost.max(hang))]
+}
+
 /// Says how much there is to do, before it is done.
 fn announce(
     args: &SweepArgs,
@@ -61,21 +79,25 @@ fn announce(
     distinct: usize,
     all: usize,
     jobs: usize,
-    had: usize,
+    had: &[Done],
 ) -> Result<()> {
     let places = &bench.baseline.places;
     let calls: u64 = places.iter().map(trials::Counts::total).sum();
-    let left = all.saturating_sub(had);
-    let expected = bench.baseline.cost.mul_f64(left as f64 / jobs as f64);
-    let about = time(expected);
+    let left = all.saturating_sub(had.len());
+    let hang = cost_of_hang(&bench.launcher.plan, bench.launcher.timeout);
+    let hung = had.iter().filter(|done| done.judged.verdict == Verdict::Hang).count();
+    let [expected, most] = estimate(left, jobs, [bench.baseline.cost, hang], (hung, had.len()));
     let mut sentence = format!(
-        "{}, {} of {} each: about {about} with -j {jobs}",
+        "{}, {} of {} each: about {} with -j {jobs}; a run that hangs takes {}, at most {} in all",
         table::counted_on(calls, places.len()),
         table::counted(all as u64, "run"),
         time(bench.baseline.cost),
+        time(expected),
+        time(hang),
+        time(most),
     );
-    if had > 0 {
-        sentence += &format!("; {had} are already done");
+    if !had.is_empty() {
+        sentence += &format!("; {} are already done", had.len());
     }
     output::note(&sentence);
     match args.budget {
@@ -164,5 +186,22 @@ impl Queue<'_> {
             }
         }
         batch
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_estimate_counts_what_hangs_cost() {
+        let second = Duration::from_secs(1);
+        let of = |had| estimate(100, 2, [second, 20 * second], had);
+        assert_eq!(of((0, 0)), [50 * second, 1000 * second]);
+        // Half of those that are done hung.
+        assert_eq!(of((5, 10)), [525 * second, 1000 * second]);
+        let plan = |accept: &[Verdict]| Plan { accept: accept.iter().copied().collect(), ..Plan::default() };
+        assert_eq!(cost_of_hang(&plan(&[]), 10 * second), 20 * second);
+        assert_eq!(cost_of_hang(&plan(&[Verdict::Hang]), 10 * second), 10 * second);
     }
 }
