@@ -14,14 +14,16 @@ use std::sync::OnceLock;
 
 #[test]
 fn wrong_command_lines_are_one_line_and_125() {
-    refused(&[], "a subcommand is missing; 'cupeer --help' lists them all");
+    let commands =
+        "run, env, list, explain, report, top, why, ls, clean, pack, reduce, export, release, sweep, doctor";
+    refused(&[], &format!("a subcommand is missing; the commands are {commands}; see --help"));
     refused(&["rum"], "there is no command 'rum'; did you mean 'run'?");
     refused(&["rnu"], "there is no command 'rnu'; did you mean 'run'?");
     refused(
         &["explain", "ipc-freed"],
         "no function, result code, rule or key of fault plans is named 'ipc-freed'; did you mean 'ipc-freed-while-open'?",
     );
-    refused(&["frobnicate"], "there is no command 'frobnicate'; 'cupeer --help' lists them all");
+    refused(&["frobnicate"], &format!("there is no command 'frobnicate'; the commands are {commands}"));
     refused(&["run"], "the following required arguments were not provided: <PROGRAM> [ARGS]...; see --help");
     refused(
         &["run", "--log-fil", "x", "true"],
@@ -38,6 +40,14 @@ fn wrong_command_lines_are_one_line_and_125() {
     refused(
         &["env", "--format", "fish"],
         "invalid value 'fish' for '--format <FORMAT>' [possible values: sh, docker, k8s, mpirun, srun, ray]; see --help",
+    );
+    refused(
+        &["list"],
+        "the following required arguments were not provided: <WHAT> [possible values: functions, errors, topologies, environment, rules, faults]; see --help",
+    );
+    refused(
+        &["run", "--error-exitcode", "many", "true"],
+        "invalid value 'many' for '--error-exitcode <N>': it takes a number; see --help",
     );
     refused(&["list", "errors", "--all"], "--all works only with 'functions'; the other lists are complete");
 }
@@ -357,8 +367,8 @@ fn tables_fit_the_terminal() {
     }
     let wide = stdout(with(&["list", "errors"]).env("COLUMNS", "240"));
     assert!(wide.lines().next().unwrap().ends_with("MEANING"), "{wide}");
-    let wide = stdout(with(&["list", "functions"]).env("COLUMNS", "220"));
-    assert!(wide.lines().next().unwrap().ends_with("DOCUMENTED RESULTS"), "{wide}");
+    let wide = stdout(with(&["list", "functions"]).env("COLUMNS", "400"));
+    assert!(wide.lines().next().unwrap().ends_with("SEEN RESULTS"), "{wide}");
 }
 
 #[test]
@@ -399,6 +409,10 @@ CODE  DOCUMENTED RESULT          MEANING
 1     CUDA_ERROR_INVALID_VALUE   One or more of the parameters passed to the API
                                  call is not within an acceptable range of
                                  values.
+
+CODE  SEEN, NOT DOCUMENTED        MEANING
+3     CUDA_ERROR_NOT_INITIALIZED  The CUDA driver has not been initialized with
+                                  cuInit() or that initialization has failed.
 ",
     );
     for function in alterable() {
@@ -419,6 +433,10 @@ Peer access is not supported across the given devices.
 Documented for
     cuCtxEnablePeerAccess
     cuIpcOpenEventHandle
+
+Seen from real drivers, though not documented, for
+    cuIpcOpenMemHandle
+    cuIpcOpenMemHandle_v2
 ";
     for name in [
         "217",

@@ -185,7 +185,8 @@ pub fn usage(error: &clap::Error) -> u8 {
             print(&text).map_or_else(|error| failed(&error), |_| 0)
         }
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
-            fail("a subcommand is missing; 'cupeer --help' lists them all");
+            let known = misspelt::commands().join(", ");
+            fail(&format!("a subcommand is missing; the commands are {known}; see --help"));
             status::OURS
         }
         _ => {
@@ -196,7 +197,9 @@ pub fn usage(error: &clap::Error) -> u8 {
             };
             let words: Vec<&str> = lines.filter(|line| !useless(line)).collect();
             let sentence = words.join(" ").replace(" tip: ", "; ");
-            fail(&format!("{}; see --help", sentence.strip_prefix("error: ").unwrap_or(&sentence)));
+            let sentence = sentence.replace("invalid digit found in string", "it takes a number");
+            let choices = misspelt::choices(error).unwrap_or_default();
+            fail(&format!("{}{choices}; see --help", sentence.strip_prefix("error: ").unwrap_or(&sentence)));
             status::OURS
         }
     }

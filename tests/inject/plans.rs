@@ -77,7 +77,7 @@ fn options_that_do_nothing_are_refused() {
     refused(&["run", "--inject", " ; ", "true"], "--inject ' ; ': it contains no rule");
     refused(
         &["run", "--inject", FAILED, "--seed", "x", "true"],
-        "invalid value 'x' for '--seed <N>': invalid digit found in string; see --help",
+        "invalid value 'x' for '--seed <N>': it takes a number; see --help",
     );
     let long = [FAILED; 3000].join(";");
     let ended = done(&mut run(&["--inject", &long]));
