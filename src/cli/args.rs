@@ -106,7 +106,7 @@ pub struct Options {
     /// Record into DIR; all runs with the same DIR are one job. %p is the pid, %h the host, %q{VAR} a variable [default: a new directory that 'cupeer ls' lists]
     #[arg(short, long, value_name = "DIR", help_heading = "Recording")]
     pub out: Option<PathBuf>,
-    /// What to record: full, ring[:SIZE] (the last SIZE bytes per process and everything still open), auto[:RANKS] (full for up to RANKS ranks, ring:4M above), or off [default: auto:256]
+    /// What to record: full[:SIZE] (everything; or within SIZE bytes per process the first calls, the last calls, and everything still open), ring[:SIZE] (the last SIZE bytes per process and everything still open), auto[:RANKS] (full:256M for up to RANKS ranks, ring:4M above), or off [default: auto:256]
     #[arg(long, value_name = "KEPT", help_heading = "Recording")]
     pub record: Option<String>,
     /// Let the group of DIR read the recording and add to it

@@ -115,8 +115,6 @@ pub fn export(job: &Job, symbols: &mut Symbols, options: &Options, directory: &P
     problems.extend(quiet_ones(report.record.quiet_processes(), job.processes.len()));
     let without: u64 = read.iter().map(|read| read.without_stack).sum();
     problems.extend(left_out("calls are without their stacks: there were too many".into(), without));
-    if report.record.dropped {
-        problems.push("a ring keeps only the last events, and older ones are gone".into());
-    }
+    problems.extend(report.dropped());
     Ok(Exported { tables, processes: job.processes.len(), problems })
 }

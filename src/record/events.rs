@@ -6,7 +6,7 @@ use crate::process::Process;
 use crate::read;
 use crate::reader::{Reader, Shared};
 use crate::stream::Stream;
-use cupeer_spec::record::SLOTS;
+use cupeer_spec::record::{Header, SLOTS};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::collections::binary_heap::PeekMut;
@@ -42,8 +42,11 @@ impl Events {
         let functions = numbers.map(|number| process.function_id(number as u16)).collect();
         let readers = index.streams.iter().enumerate().map(|(place, blocks)| Reader::new(place, blocks));
         let mut streams: Vec<Stream> = readers.map(Stream::new).collect();
-        let mut shared =
-            Shared { file, index, functions, version: process.header.version, piece, error: None };
+        let Header { version, mode, .. } = process.header;
+        let mut shared = Shared { file, index, functions, version, mode, piece, error: None };
+        if shared.index.is_bounded {
+            shared.overwritten();
+        }
         streams.iter_mut().for_each(|stream| stream.fill(&mut shared));
         let mut order = BinaryHeap::new();
         if streams.len() > 1 {

@@ -56,7 +56,9 @@ pub struct Follower {
     /// What was written to when it was read, and has become a chunk since, which is still to be found.
     left: Vec<Place>,
     /// Chunks that were there before the first look, and were not read yet.
-    history: Vec<u32>,
+    history: Vec<Chunk>,
+    /// By stream, the base of the last chunk that was found.
+    last: HashMap<u32, u64>,
     is_new: bool,
     tally: Tally,
     /// Of a ring, by stream.
@@ -65,6 +67,12 @@ pub struct Follower {
     unread: u64,
     estimated: u64,
     buffer: Vec<u8>,
+}
+
+/// A chunk that was found: another one may take its place.
+struct Chunk {
+    number: u32,
+    base: u64,
 }
 
 /// How far a block was read.
@@ -122,6 +130,7 @@ impl Follower {
             open: Vec::new(),
             left: Vec::new(),
             history: Vec::new(),
+            last: HashMap::new(),
             is_new: true,
             tally: Tally::default(),
             rings: HashMap::new(),
@@ -138,10 +147,25 @@ impl Follower {
         for place in std::mem::take(&mut self.open) {
             self.look_at(place)?;
         }
+        // Where the file has reached its limit, new chunks are among the old ones.
+        let is_bounded = self.header.mode == mode::BOUNDED;
+        let first = if is_bounded { 1 } else { self.settled };
         let mut found = Vec::new();
-        let settled =
-            scan::blocks(&self.file, self.settled, |block| found.push((block.number, block.header)))?;
+        let settled = scan::blocks(&self.file, first, |block| found.push((block.number, block.header)))?;
+        let last = self.last.clone();
         for (number, header) in found {
+            let is_chunk = header.kind == block::CHUNK;
+            if is_chunk {
+                let end = self.last.entry(header.stream).or_insert(header.base);
+                *end = header.base.max(*end);
+            }
+            if is_bounded && number < self.settled {
+                let is_old = last.get(&header.stream).is_some_and(|last| header.base <= *last);
+                if is_chunk && header.used > 0 && !is_old {
+                    self.read_chunk(number, &header)?;
+                }
+                continue;
+            }
             if number >= settled && !self.ahead.insert(number)
                 || self.ahead.contains(&number) && number < settled
             {
@@ -150,15 +174,22 @@ impl Follower {
             match header.kind {
                 block::CHUNK if header.used == 0 => {}
                 block::CHUNK if self.is_new && !self.open.iter().any(|open| open.is(&header)) => {
-                    self.history.push(number);
+                    self.history.push(Chunk { number, base: header.base });
                 }
                 block::CHUNK => self.read_chunk(number, &header)?,
                 block::WINDOW | block::RING => self.look_at(Place { number, ..Place::begun(&header) })?,
                 _ => {}
             }
         }
-        self.settled = settled;
-        self.ahead.retain(|number| *number >= settled);
+        // One that is written anew is not whole meanwhile.
+        self.settled = if is_bounded { settled.max(self.settled) } else { settled };
+        self.ahead.retain(|number| *number >= self.settled);
+        if is_bounded {
+            // What is not in a chunk by now was overwritten there.
+            for place in std::mem::take(&mut self.left) {
+                self.forget(&place);
+            }
+        }
         self.estimate();
         if std::mem::take(&mut self.is_new) {
             self.tally.old = self.tally.counts;
@@ -200,6 +231,9 @@ impl Follower {
     /// Returns true if [`Follower::counts`] has all calls of the process.
     pub fn is_complete(&self) -> bool {
         let has_begin = self.rings.iter().all(|(stream, ring)| ring.first <= record::first_in_ring(*stream));
+        if self.header.mode == mode::BOUNDED {
+            return false;
+        }
         // Of a thread that is gone, all may be.
         let has_all = self.header.mode != mode::RING || self.rings.len() >= self.header.next_stream as usize;
         let is_whole = has_begin && has_all;
@@ -227,9 +261,9 @@ impl Follower {
         let before = self.tally.counts;
         let from = self.history.len().saturating_sub(most);
         let blocks = self.history.split_off(from);
-        for number in blocks.iter().copied() {
-            if let Some(header) = self.head(number)? {
-                self.read_chunk(number, &header)?;
+        for Chunk { number, base } in &blocks {
+            if let Some(header) = self.head(*number)?.filter(|header| header.base == *base) {
+                self.read_chunk(*number, &header)?;
             }
         }
         let now = self.tally.counts;
@@ -249,6 +283,7 @@ impl Follower {
             place = std::mem::replace(open, Place { number: open.number, base: NOWHERE, ..Place::default() });
         }
         let used = index::used(header);
+        let before = place.clone();
         for again in std::mem::take(&mut place.again) {
             self.read(number, again.at, 1)?;
             self.take_again(&mut place, again, None);
@@ -256,8 +291,22 @@ impl Follower {
         }
         let from = place.at;
         self.read(number, from, used.saturating_sub(from))?;
-        self.take(&mut place, from, None);
+        // Another one may have taken its place.
+        if self.head(number)?.is_some_and(|now| now.still_is(block::CHUNK, header.stream, header.base)) {
+            self.take(&mut place, from, None);
+        } else {
+            self.forget(&before);
+        }
         Ok(())
+    }
+
+    /// Gives up what was to be looked at again in a block: how these calls ended stands nowhere any more.
+    fn forget(&mut self, place: &Place) {
+        for again in &place.again {
+            let key = (place.stream, place.number_of(again.at));
+            self.tally.unreturned.remove(&key);
+            self.tally.runs.remove(&key);
+        }
     }
 
     /// Reads on in a block that is written to.
@@ -266,6 +315,12 @@ impl Follower {
             self.open.push(place);
             return Ok(());
         };
+        let has_chunk = self.last.get(&header.stream).is_some_and(|last| header.base <= *last);
+        if place.base == NOWHERE && has_chunk && header.kind == block::WINDOW {
+            // Its thread has made the chunk, and is about to begin the window anew.
+            self.open.push(place);
+            return Ok(());
+        }
         if header.kind == block::CHUNK && place.is(&header) {
             // It became one where it is.
             let number = place.number;
@@ -274,12 +329,8 @@ impl Follower {
         }
         if !place.is(&header) {
             if self.header.mode == mode::RING {
-                // How they ended stands nowhere any more. Whoever is in a call that he makes none within keeps his block.
-                for again in &place.again {
-                    let key = (place.stream, place.number_of(again.at));
-                    self.tally.unreturned.remove(&key);
-                    self.tally.runs.remove(&key);
-                }
+                // Whoever is in a call that he makes none within keeps his block.
+                self.forget(&place);
             } else if place.base != NOWHERE {
                 self.left.push(place.clone());
             }

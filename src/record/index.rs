@@ -2,9 +2,10 @@
 //!
 //! It takes 4 bytes per block, because a record may be larger than the memory.
 
+use crate::read;
 use crate::scan;
 use crate::source::Opened;
-use cupeer_spec::record::{self, BlockHeader, SLOTS, block};
+use cupeer_spec::record::{self, BlockHeader, SLOTS, block, mode};
 use std::collections::HashMap;
 use std::io;
 
@@ -35,6 +36,8 @@ pub(crate) struct Index {
     pub streams: Vec<Blocks>,
     /// The first block that may become one later.
     pub settled: u32,
+    /// Whether chunks take the places of older ones: see [`mode::BOUNDED`].
+    pub is_bounded: bool,
 }
 
 impl Index {
@@ -60,6 +63,8 @@ impl Index {
         // What a window held before it was looked at became a chunk before that, perhaps behind where the scan was then; and
         // what it held then may be one by now, which nobody looks for again here. What it got later is not part of what is
         // read, or there would be gaps.
+        let is_bounded = is_bounded(file);
+        let first_unsettled = if is_bounded { 1 } else { first_unsettled };
         let settled = scan::blocks(file, first_unsettled, |found| {
             let header = found.header;
             let Some(i) = numbers.get(&header.stream).filter(|_| header.kind == block::CHUNK) else { return };
@@ -78,21 +83,32 @@ impl Index {
             blocks.chunks.shrink_to_fit();
         }
         streams.sort_unstable_by_key(|blocks| blocks.stream);
-        Ok(Index { streams, settled })
+        Ok(Index { streams, settled, is_bounded })
+    }
+
+    /// Whether a chunk of a stream took the place of one that was found, by the number of its first slot: it was made later,
+    /// in a file that has reached its limit.
+    pub(crate) fn is_newer(&mut self, file: &Opened, place: usize, base: u64) -> bool {
+        let is_later = self.streams[place].open.last().is_some_and(|(open, _)| base > *open);
+        self.is_bounded |= is_later && is_bounded(file);
+        is_later && self.is_bounded
     }
 
     /// Looks for a chunk that was made since, of what was the window of a stream.
     pub(crate) fn find(&mut self, file: &Opened, stream: u32, base: u64) -> io::Result<Option<u32>> {
         let mut chunk = None;
-        self.settled = scan::blocks(file, self.settled, |found| {
+        self.is_bounded |= is_bounded(file);
+        let (is_bounded, first) = (self.is_bounded, if self.is_bounded { 1 } else { self.settled });
+        self.settled = scan::blocks(file, first, |found| {
             let header = found.header;
             if header.kind != block::CHUNK {
                 return;
             }
             if (header.stream, header.base) == (stream, base) {
                 chunk = Some(found.number);
-            // What another stream will look for is behind us then.
-            } else if let Ok(i) = self.streams.binary_search_by_key(&header.stream, |blocks| blocks.stream)
+            // What another stream will look for is behind us then, or is looked for from the first block on.
+            } else if !is_bounded
+                && let Ok(i) = self.streams.binary_search_by_key(&header.stream, |blocks| blocks.stream)
                 && self.streams[i].open.iter().any(|(open, _)| *open == header.base)
             {
                 self.streams[i].chunks.push(found.number);
@@ -100,6 +116,11 @@ impl Index {
         })?;
         Ok(chunk)
     }
+}
+
+/// Whether the file has reached its limit by now. What has no header of ours has none.
+fn is_bounded(file: &Opened) -> bool {
+    read::header(file).is_ok_and(|header| header.mode == mode::BOUNDED)
 }
 
 /// Brings chunks into the order of their slots.

@@ -7,7 +7,7 @@ use crate::source::Source;
 use cupeer_spec::function::FnId;
 use cupeer_spec::rank::Ranks;
 use cupeer_spec::record::end::End;
-use cupeer_spec::record::{Header, Moment, meta, mode};
+use cupeer_spec::record::{BLOCK, Header, Moment, meta, mode};
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -180,10 +180,19 @@ impl Process {
         End::of(now.map_or(self.header.end, |header| header.end))
     }
 
-    /// Returns true if a ring has overwritten its first events.
+    /// Returns true if events were overwritten: the first ones of a ring, or, in a record that reached its limit, those
+    /// between the first and the last ones.
     pub fn has_dropped(&self) -> bool {
-        // Its first block holds no events, and is not counted.
-        self.header.mode == mode::RING && self.header.next_block > self.header.ring_blocks
+        match self.header.mode {
+            // Its first block holds no events, and is not counted.
+            mode::RING => self.header.next_block > self.header.ring_blocks,
+            mode => mode == mode::BOUNDED,
+        }
+    }
+
+    /// Returns the size in bytes that the record may have, if it has reached it: see [`mode::BOUNDED`].
+    pub fn reached_limit(&self) -> Option<u64> {
+        (self.header.mode == mode::BOUNDED).then_some(self.header.ring_blocks.saturating_mul(BLOCK as u64))
     }
 
     /// Returns true if calls of the process or their results are missing, so that their absence proves nothing. Calls

@@ -5,7 +5,7 @@ use crate::scan;
 use crate::source::Opened;
 use cupeer_spec::function::FnId;
 use cupeer_spec::record::slot::{self, Slot, has_appeared, settled};
-use cupeer_spec::record::{self, BLOCK_MAGIC, BlockHeader, SLOTS, block};
+use cupeer_spec::record::{self, BLOCK_MAGIC, BlockHeader, SLOTS, block, mode};
 use std::io;
 
 /// The bytes of a slot.
@@ -19,6 +19,8 @@ pub(crate) struct Shared {
     pub functions: Vec<Option<FnId>>,
     /// The version of the format.
     pub version: u32,
+    /// The mode of the record when it was opened.
+    pub mode: u32,
     /// How many slots are read at once.
     pub piece: usize,
     /// The first failure to read a block.
@@ -150,6 +152,11 @@ impl Reader {
         {
             return self.moved(shared, noted);
         }
+        // It took the place of one that was found.
+        if noted.is_none() && shared.index.is_newer(&shared.file, self.place, header.base) {
+            shared.overwritten();
+            return self.moved(shared, None);
+        }
         let Some(end) = header.base.checked_add(SLOTS as u64) else { return };
         let used = if is_chunk { index::used(&header) } else { SLOTS };
         let at = if self.next >= end { used } else { self.next.saturating_sub(header.base) as usize };
@@ -168,6 +175,8 @@ impl Reader {
         let Some(base) = noted else { return };
         match shared.index.find(&shared.file, self.stream, base) {
             Ok(Some(chunk)) => self.begin(shared, chunk, None),
+            Ok(None) if shared.index.is_bounded => shared.overwritten(),
+            // It is among the chunks of the stream by now, or it was a block of a ring.
             Ok(None) => {}
             Err(error) => shared.fail(error),
         }
@@ -191,6 +200,13 @@ impl Reader {
             return;
         }
         if kind == block::CHUNK {
+            // Another one may take its place, whose header comes first.
+            let is_same =
+                self.header(shared, number).is_some_and(|now| now.still_is(kind, self.stream, base));
+            if !is_same {
+                shared.overwritten();
+                self.moved(shared, None);
+            }
             return;
         }
         let words: Vec<u64> = self.buffer.chunks_exact(SLOT).map(word).collect();
@@ -259,6 +275,13 @@ pub(crate) fn word(bytes: &[u8]) -> u64 {
 impl Shared {
     fn fail(&mut self, error: io::Error) {
         self.error.get_or_insert(error);
+    }
+
+    /// Notes that a chunk was overwritten since it was found. A record that had reached its limit before lacks events anyway.
+    pub fn overwritten(&mut self) {
+        if self.mode != mode::BOUNDED {
+            self.fail(io::Error::other("reached its limit while it was read: events are missing"));
+        }
     }
 }
 

@@ -98,7 +98,7 @@ pub fn ended(all: &Collected, filter: &Filter, began: u64) -> u64 {
 }
 
 fn mode_word(process: &record::Process) -> &'static str {
-    if process.header.mode == mode::RING { "ring" } else { "full" }
+    if process.header.mode == mode::FULL { "full" } else { "ring" }
 }
 
 fn whole(job: &Job, all: &Collected, filter: &Filter, began_ns: u64, ended_ns: u64) -> Record {
@@ -237,6 +237,7 @@ fn processes(job: &Job, all: &Collected, places: &mut Places, ended: u64) -> Vec
             arguments: process.arguments.clone(),
             variables: variables(process),
             mode: mode_word(process),
+            reached_limit: process.reached_limit(),
             events: tally.events,
             repeated: tally.repeated,
             injected: tally.injected,

@@ -29,6 +29,7 @@ pub mod junit;
 mod kinds;
 mod leaks;
 mod ledger;
+mod limited;
 mod looked;
 mod marks;
 pub mod model;

@@ -78,7 +78,7 @@ pub fn reservations(report: &Report) -> Vec<String> {
     all.extend(record.problems.iter().map(|problem| format!("the record is incomplete: {}", clean(problem))));
     let lost = counted(record.lost, "event");
     all.extend((record.lost > 0).then(|| format!("the record is incomplete: {lost} could not be kept")));
-    all.extend(record.dropped.then(|| "a ring keeps only the last events, and older ones are gone".into()));
+    all.extend(report.dropped());
     all.extend(record.running.then(|| "processes are still running".into()));
     let mut seen = BTreeSet::new();
     all.retain(|why| seen.insert(why.clone()));

@@ -26,6 +26,7 @@ use anyhow::Result;
 use cupeer_record::{Call, Clock, Event, Outcome, Process};
 use cupeer_spec::function::FnId;
 use cupeer_spec::record::slot::hit::did;
+use cupeer_spec::record::{SLOTS, mode};
 use std::collections::{HashMap, HashSet};
 
 /// What is known of the events of one process.
@@ -84,6 +85,8 @@ pub struct Reading<'a> {
     last_tick: u64,
     /// The last call: function, thread, begin.
     last_call: Option<(Number, u32, u64)>,
+    /// Of a record that has reached its limit: the number of the last call in each stream.
+    last_numbers: HashMap<u32, u64>,
     tally: Tally,
 }
 
@@ -116,6 +119,7 @@ impl<'a> Reading<'a> {
             asked: HashSet::new(),
             last_tick: 0,
             last_call: None,
+            last_numbers: HashMap::new(),
             tally: Tally::default(),
         }
     }
@@ -176,6 +180,9 @@ impl<'a> Reading<'a> {
         self.tally.repeated = self.tally.repeated.saturating_add(call.times() - 1);
         self.last_tick = self.last_tick.max(call.start);
         self.last_call = Some((self.number(call), call.tid, call.start));
+        if self.process.header.mode == mode::BOUNDED {
+            self.last_numbers.insert(call.stream, call.seq);
+        }
         if is_runtime(call.function) {
             self.latest.begin(call).iter().for_each(|ended| self.count_runtime(ended));
         }
@@ -351,7 +358,10 @@ impl<'a> Reading<'a> {
 
     /// Whether the end of a call that has none may be missing. What a fault plan has stopped did not return.
     fn may_have_returned(&self, call: &Call) -> bool {
-        self.lacks_calls() && call.stopped_by().is_none()
+        // Where handlers made so many calls within it, its end is in a later block, which may be overwritten.
+        let last = self.last_numbers.get(&call.stream);
+        let is_left_behind = last.is_some_and(|last| *last > call.seq.saturating_add(SLOTS as u64));
+        (self.lacks_calls() || is_left_behind) && call.stopped_by().is_none()
     }
 
     fn lacks_calls(&self) -> bool {

@@ -5,6 +5,7 @@ pub mod faults;
 mod found;
 
 use super::filter::Filter;
+use super::limited::Limited;
 use super::model::{
     Codes, ExitKind, FailureGroup, Finding, Function, Open, Pending, Proc, Process, Report, Started, State,
 };
@@ -105,7 +106,9 @@ pub struct Told {
 pub fn whole(directory: &Path, shown: &str, how: &How) -> Told {
     let size = size(directory);
     if size > MOST_READ && !how.decides {
-        return Told { lines: vec![too_large(size, shown).into()], report: None };
+        let mut lines = vec![too_large(size, shown).into()];
+        lines.extend(Job::open(directory).ok().and_then(|job| limit_of(&job)));
+        return Told { lines, report: None };
     }
     match judged(directory, how, |_| true) {
         Ok((report, mut symbols)) => {
@@ -192,7 +195,7 @@ fn own(directory: &Path, shown: &str, is_of_it: impl Fn(&cupeer_record::Process)
         let sizes = job.processes.iter().filter_map(|process| Some(process.path.metadata().ok()?.len()));
         let size = sizes.fold(0, u64::saturating_add);
         if size > MOST_READ {
-            return Ok(vec![too_large(size, shown).into()]);
+            return Ok([too_large(size, shown).into()].into_iter().chain(limit_of(&job)).collect());
         }
         let others = (all - job.processes.len()) as u64;
         let mut report = super::read(&job, &Filter::all(&job), Keep::default(), None)?;
@@ -214,6 +217,7 @@ fn own(directory: &Path, shown: &str, is_of_it: impl Fn(&cupeer_record::Process)
         lines.push(sum.into());
         let rest = [living(&report), failing(&report), pending(&report)];
         lines.extend(rest.into_iter().flatten().map(Line::from));
+        lines.extend(limit(report.limited()));
         Ok(lines)
     };
     read().unwrap_or_else(|error| vec![unreadable(shown, &error)])
@@ -233,7 +237,7 @@ fn counts(report: &Report) -> String {
     // One that became another program has an entry for each.
     let is_one = |process: &&Process| process.exit.kind != ExitKind::Executed;
     let processes = counted(report.processes.iter().filter(is_one).count() as u64, "process");
-    let (last, calls) = (report.record.last(), counted(calls, "call"));
+    let (last, calls) = (report.last(), counted(calls, "call"));
     let quiet = quiet_ones(report.record.quiet_processes(), report.processes.len())
         .map_or(String::new(), |quiet| format!("; {quiet}"));
     format!("{processes}, {last}{calls}, {} failed{more}{quiet}", number(failed))
@@ -280,11 +284,22 @@ fn about(report: &Report, shown: &str, symbols: &mut Symbols) -> Vec<Line> {
     lines.extend(found::notes(report));
     all.extend(lines.into_iter().map(Line::from));
     all.extend(suppressed(report).into_iter().map(Line::from));
+    all.extend(limit(report.limited()));
     if report.record.lost > 0 {
         let lost = counted(report.record.lost, "event");
         all.push(Line::bad(Mark::Warning, format!("  {lost} lost: the record could not be written")));
     }
     all
+}
+
+/// That recordings reached their limit, and what to do about it.
+fn limit(limited: Option<Limited>) -> Option<Line> {
+    Some(format!("  {}; --record full keeps all calls", limited?.sentence()).into())
+}
+
+/// The same of processes whose events were not read.
+fn limit_of(job: &Job) -> Option<Line> {
+    limit(Limited::of(job.processes.iter().map(cupeer_record::Process::reached_limit)))
 }
 
 /// The processes that live on.

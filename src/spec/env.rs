@@ -34,7 +34,7 @@ variables! {
     OUT "CUPEER_OUT" "DIR"
         "Directory of the recording, which contains a file for each process that calls the driver. It is created if it does not exist. %p becomes the pid, %h the host, %q{VAR} a variable. Default: no recording."
     RECORD "CUPEER_RECORD" "auto|full|ring|off"
-        "What to record. full: everything. ring or ring:SIZE: the last SIZE bytes of each process (with K, M, or G; 1M to 1024G; default 16M) and everything still open. auto or auto:N: full for up to N ranks (default 256; the first of WORLD_SIZE, OMPI_COMM_WORLD_SIZE, PMI_SIZE, and SLURM_NTASKS that is a number), and above that ring:4M, in one directory per host, with no file for a process that shares nothing. off: nothing. Default: auto."
+        "What to record. full: everything. full:SIZE: everything while it fits into SIZE bytes for a process, and else the first calls (half of SIZE), the last calls, and everything still open. ring or ring:SIZE: the last SIZE bytes of each process (with K, M, or G; 1M to 1024G; default 16M) and everything still open. auto or auto:N: full:256M for up to N ranks (default 256; the first of WORLD_SIZE, OMPI_COMM_WORLD_SIZE, PMI_SIZE, and SLURM_NTASKS that is a number), and above that ring:4M, in one directory per host, with no file for a process that shares nothing. off: nothing. Default: auto."
     SHARE "CUPEER_SHARE" "group"
         "Lets the directory's group read and write the recording, for processes of several users. Default: only the user."
     PYTHON "CUPEER_PYTHON" "0|1"
@@ -102,6 +102,8 @@ impl Level {
 /// The size of a ring where none is chosen.
 pub const RING_SIZE: u64 = 16 << 20;
 
+/// Up to how many bytes of a process everything is kept, where nobody says how many.
+pub const AUTO_LIMIT: u64 = 256 << 20;
 /// Up to how many ranks everything is kept, where nobody says how many.
 pub const AUTO_RANKS: u32 = 256;
 /// The size of the ring that each process of a larger job has: a node has hundreds of processes, and may keep files in memory.
@@ -110,13 +112,13 @@ pub const AUTO_RING: u64 = 4 << 20;
 /// What a record keeps: the values of [`RECORD`] and `--record`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RecordMode {
-    /// `auto[:N]`: everything in a job of up to so many ranks; in a larger one as a ring, in the host's folder, and only of
+    /// `auto[:N]`: everything up to [`AUTO_LIMIT`] in a job of up to so many ranks; in a larger one as a ring, in the host's folder, and only of
     /// processes that share something.
     Auto(u32),
     /// `off`: there is none.
     Off,
-    /// `full`: everything.
-    Full,
+    /// `full[:SIZE]`: everything, or up to so many bytes the first ones and the last ones.
+    Full(Option<u64>),
     /// `ring[:SIZE]`: the last that fits into so many bytes.
     Ring(u64),
 }
@@ -124,7 +126,12 @@ pub enum RecordMode {
 impl RecordMode {
     /// Reads a value. The error is a sentence about it.
     pub fn parse(text: &str) -> Result<RecordMode, &'static str> {
-        let known = "it takes auto, auto:RANKS, full, off, ring, or ring:SIZE, such as ring:64M";
+        let known = "it takes auto, auto:RANKS, full, full:SIZE, off, ring, or ring:SIZE, such as ring:64M";
+        let sized = |digits, make: fn(u64) -> RecordMode| match size(digits) {
+            Some(size) if RING_SIZES.contains(&size) => Ok(make(size)),
+            Some(_) => Err("a SIZE is at least 1M and at most 1024G"),
+            None => Err(known),
+        };
         if let Some(ranks) = text.strip_prefix("auto:") {
             let digits = ranks.bytes().all(|byte| byte.is_ascii_digit()).then_some(ranks);
             let ranks = digits.and_then(|digits| digits.parse().ok());
@@ -133,12 +140,12 @@ impl RecordMode {
         match text {
             "auto" => Ok(RecordMode::Auto(AUTO_RANKS)),
             "off" => Ok(RecordMode::Off),
-            "full" => Ok(RecordMode::Full),
+            "full" => Ok(RecordMode::Full(None)),
             "ring" => Ok(RecordMode::Ring(RING_SIZE)),
-            _ => match size(text.strip_prefix("ring:").ok_or(known)?) {
-                Some(size) if RING_SIZES.contains(&size) => Ok(RecordMode::Ring(size)),
-                Some(_) => Err("a ring has at least 1M and at most 1024G"),
-                None => Err(known),
+            _ => match text.split_once(':') {
+                Some(("ring", digits)) => sized(digits, RecordMode::Ring),
+                Some(("full", digits)) => sized(digits, |size| RecordMode::Full(Some(size))),
+                _ => Err(known),
             },
         }
     }
@@ -185,7 +192,8 @@ mod tests {
             ("auto", RecordMode::Auto(256)),
             ("auto:0", RecordMode::Auto(0)),
             ("auto:4294967295", RecordMode::Auto(u32::MAX)),
-            ("full", RecordMode::Full),
+            ("full", RecordMode::Full(None)),
+            ("full:256M", RecordMode::Full(Some(AUTO_LIMIT))),
             ("off", RecordMode::Off),
             ("ring", RecordMode::Ring(16 << 20)),
             ("ring:1M", RecordMode::Ring(1 << 20)),
@@ -193,9 +201,9 @@ mod tests {
         ] {
             assert_eq!(RecordMode::parse(good), Ok(mode), "{good}");
         }
-        let known = "it takes auto, auto:RANKS, full, off, ring, or ring:SIZE, such as ring:64M";
+        let known = "it takes auto, auto:RANKS, full, full:SIZE, off, ring, or ring:SIZE, such as ring:64M";
         let ranks = "auto: is followed by a number of ranks";
-        let sizes = "a ring has at least 1M and at most 1024G";
+        let sizes = "a SIZE is at least 1M and at most 1024G";
         for (wrong, why) in [
             ("", known),
             ("Full", known),
@@ -207,6 +215,8 @@ mod tests {
             ("ring:x", known),
             ("ring:16T", known),
             ("ring:1", sizes),
+            ("full:1", sizes),
+            ("full:", known),
             ("ring:1023K", sizes),
             ("ring:1025G", sizes),
             ("ring:9223372036854775808", sizes),

@@ -27,7 +27,11 @@ fn what_ends_while_others_have_it_open_stands_in_the_record() {
     assert!(of_lifetimes.len() > 10);
     for_each(of_lifetimes, |scene| {
         let mut said = Vec::new();
-        for options in [&["--check=off"][..], &["--check=off", "--record", "ring:1M"]] {
+        for options in [
+            &["--check=off"][..],
+            &["--check=off", "--record", "ring:1M"],
+            &["--check=off", "--record", "full:1M"],
+        ] {
             let (bad, good) = (recorded(scene, How::Bad, options), recorded(scene, How::Good, options));
             let rule = scene.rule.spec().name;
             // Of an importer that has ended without a word it is not known how long it had something open.

@@ -203,7 +203,7 @@ fn a_ring_that_no_memory_holds_is_refused() {
         let ended = done(&mut with(&["run", "--sim", &kept, "--", "true"]));
         assert!(
             ended.status.code() == Some(125)
-                && ended.stderr.contains("a ring has at least 1M and at most 1024G"),
+                && ended.stderr.contains("a SIZE is at least 1M and at most 1024G"),
             "{}",
             ended.stderr
         );
@@ -214,7 +214,7 @@ fn a_ring_that_no_memory_holds_is_refused() {
         let ended = done(&mut limited(&command));
         assert!(
             ended.stdout == "done\n"
-                && ended.stderr.contains("a ring has at least 1M and at most 1024G; using auto"),
+                && ended.stderr.contains("a SIZE is at least 1M and at most 1024G; using auto"),
             "{}",
             ended.stderr
         );

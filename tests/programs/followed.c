@@ -1,16 +1,16 @@
-/* followed FIRST SECOND: a thread makes FIRST calls and stays; then another makes SECOND calls. The marks of the first are
- * from 1 on, and those of the second from FIRST + 1 on. */
+/* followed FIRST SECOND [BEFORE]: a thread makes FIRST calls and stays; then another makes SECOND calls. The marks of the first
+ * are from BEFORE + 1 on, or from 1 on, and those of the second behind them. */
 #ifndef LINKED
 #define LINKED
 #endif
 #include "common.h"
 
 static pthread_barrier_t barrier;
-static int first, second;
+static int first, second, before;
 
 static void calls(int from, int to) {
     int can;
-    for (int i = from; i < to; i++) CHECK(cuDeviceCanAccessPeer(&can, 1 + i, 1) == 0);
+    for (int i = from; i < to; i++) CHECK(cuDeviceCanAccessPeer(&can, before + 1 + i, 1) == 0);
 }
 
 static void *stays(void *unused) {
@@ -26,9 +26,10 @@ static void *follows(void *unused) {
 }
 
 int main(int argc, char **argv) {
-    CHECK(argc == 3);
+    CHECK(argc == 3 || argc == 4);
     first = atoi(argv[1]);
     second = atoi(argv[2]);
+    if (argc == 4) before = atoi(argv[3]);
     pthread_barrier_init(&barrier, NULL, 2);
     pthread_t threads[2];
     CHECK(pthread_create(&threads[0], NULL, stays, NULL) == 0);

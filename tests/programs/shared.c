@@ -3,6 +3,8 @@
  *   open:m    close:m          open-event:m   destroy:m   what others own
  *   peer:m    unpeer:m         access to a context
  *   destroy-context:m          reset
+ *   ask:N     as many calls about devices
+ *   fork      a child goes on as its parent does, who waits for it at the end
  *   wait      prints a line, and waits for one on stdin
  *   kill      SIGKILL
  *   random:SEED  opens and closes handles from 70000 on at random until it is killed; prints a line first */
@@ -34,6 +36,7 @@ static void random_calls(unsigned seed) {
 
 int main(int argc, char **argv) {
     struct outputs o;
+    pid_t child = 0;
     for (int i = 1; i < argc; i++) {
         char *colon = strchr(argv[i], ':');
         unsigned m = colon ? (unsigned)atoi(colon + 1) : 0;
@@ -52,6 +55,9 @@ int main(int argc, char **argv) {
         else if (IS("unpeer")) r = cuCtxDisablePeerAccess((CUcontext)(uintptr_t)m);
         else if (IS("destroy-context")) r = cuCtxDestroy_v2((CUcontext)(uintptr_t)m);
         else if (IS("reset")) r = cuDevicePrimaryCtxReset_v2(0);
+        else if (IS("ask"))
+            for (unsigned n = 0; n < m && r == 0; n++) r = cuDeviceCanAccessPeer(&o.number, 1, 1);
+        else if (IS("fork")) CHECK((child = fork()) >= 0);
         else if (IS("kill")) raise(SIGKILL);
         else if (IS("wait")) {
             puts("waiting");
@@ -65,5 +71,6 @@ int main(int argc, char **argv) {
         else CHECK(!"a command");
         CHECK(r == 0);
     }
+    CHECK(child == 0 || waitpid(child, NULL, 0) == child);
     return 0;
 }

@@ -3,8 +3,9 @@
 use super::recording;
 use crate::programs::{Scene, linked, mark_of, open_job, recorded};
 use crate::support::{self, rounds, stdout};
-use cupeer_record::{Call, Follower, Job, Outcome};
+use cupeer_record::{Call, Event, Follower, Job, Outcome, Process};
 use cupeer_spec::env;
+use cupeer_spec::function::FnId;
 use cupeer_spec::record::{BLOCK, SLOTS, first_in_ring};
 use std::collections::{BTreeMap, HashSet};
 use std::process::Stdio;
@@ -29,6 +30,173 @@ fn what_a_block_of_a_ring_held_before_is_nobodys_call() {
         assert_eq!(of(0).next_back(), Some(FIRST));
         assert!(of(0).count() as u64 >= FIRST - taken, "{}", of(0).count());
     }
+}
+
+/// Where nobody says how much, a file has a limit; it has none where all is asked for.
+#[test]
+fn the_default_record_has_a_limit() {
+    let folder = support::temp_dir();
+    for (mode, blocks) in
+        [(None, (256 << 20) / BLOCK as u64), (Some("auto"), (256 << 20) / BLOCK as u64), (Some("full"), 0)]
+    {
+        let record = folder.path().join(mode.unwrap_or("default"));
+        let scene = Scene::new(linked("followed.c", &[])).args(&["10", "5"]);
+        let mut command = recording(&scene, &record);
+        match mode {
+            Some(mode) => command.env(env::RECORD, mode),
+            None => command.env_remove(env::RECORD),
+        };
+        assert_eq!(stdout(&mut command), "done\n");
+        let process = &open_job(&record).processes[0];
+        assert_eq!((process.header.ring_blocks, process.reached_limit()), (blocks, None), "{mode:?}");
+    }
+}
+
+/// Behind the marks for which the fake driver fails.
+const BEFORE: &str = "1000000";
+
+/// A record that may have a size keeps what was called first, and what was called last, and never exceeds the size.
+#[test]
+fn at_its_limit_a_record_keeps_the_first_calls_and_the_last() {
+    const LIMIT: u64 = 4 << 20;
+    let before: u64 = BEFORE.parse().expect("a number");
+    const HALF: u64 = LIMIT / BLOCK as u64 / 2;
+    let folder = support::temp_dir();
+    for (calls, is_full) in [(24 * SLOTS as u64, true), (120_000, false)] {
+        let record = folder.path().join(calls.to_string());
+        let scene = Scene::new(linked("followed.c", &[])).args(&[&calls.to_string(), "5", BEFORE]);
+        assert_eq!(stdout(recording(&scene, &record).env(env::RECORD, "full:4M")), "done\n");
+        let job = open_job(&record);
+        let process = &job.processes[0];
+        assert_eq!((process.has_dropped(), process.header.lost), (!is_full, 0));
+        assert_eq!(process.reached_limit(), (!is_full).then_some(LIMIT));
+        assert_eq!(process.header.ring_blocks, LIMIT / BLOCK as u64);
+        let size = process.path.metadata().expect("it is there").len();
+        assert!(size <= LIMIT && (is_full || size > LIMIT * 3 / 4), "{size}");
+        let all = recorded(process);
+        let marks = all.iter().filter(|call| call.stream == 0).filter_map(mark_of);
+        let marks: Vec<u64> = marks.map(|mark| mark - before).collect();
+        let gaps: Vec<_> = marks.windows(2).filter(|pair| pair[1] != pair[0] + 1).collect();
+        assert_eq!((marks[0], marks[marks.len() - 1], gaps.len()), (1, calls, usize::from(!is_full)));
+        if let [gap] = gaps[..] {
+            let each = SLOTS as u64 - 16;
+            assert!(gap[0] >= HALF * each && calls - gap[1] >= 7 * each, "{gap:?}");
+        }
+        assert_eq!(all.iter().filter(|call| call.stream == 1).count(), 5);
+        let mut follower = Follower::new(process).expect("it can be read");
+        follower.look(usize::MAX).expect("it can be read");
+        assert_eq!((follower.is_complete(), follower.counts().calls), (is_full, all.len() as u64));
+    }
+}
+
+/// The lines after a run, and the report in each form.
+#[test]
+fn that_a_record_reached_its_limit_is_said() {
+    let folder = support::temp_dir();
+    let record = folder.path().join("record");
+    let sentence = "1 process reached the limit of 1MiB for a recording, which has the first calls, the last calls, and everything \
+                    still open";
+    let mut run = support::with(&["run", "--record", "full:1M", "--check=off", "--out"]);
+    run.arg(&record).arg("--").arg(linked("followed.c", &[])).args(["30000", "5", BEFORE]);
+    run.env("LD_LIBRARY_PATH", crate::programs::driver());
+    let ended = support::done(&mut run);
+    assert_eq!(ended.stdout, "done\n", "{}", ended.stderr);
+    assert!(
+        ended.stderr.contains(&format!("{sentence}; --record full keeps all calls\n")),
+        "{}",
+        ended.stderr
+    );
+    let report =
+        |form: &str| stdout(support::with(&["report", "--format", form]).arg(&record).env("COLUMNS", "250"));
+    let json: serde_json::Value = serde_json::from_str(&report("json")).expect("JSON");
+    let process = &json["processes"][0];
+    assert_eq!((&process["mode"], &process["reached_limit"]), (&"ring".into(), &(1 << 20).into()));
+    assert_eq!(json["record"]["dropped"], true);
+    let text = report("text");
+    assert!(text.contains(&format!("LIMIT      {sentence}\n")), "{text}");
+    assert!(!text.contains("keeps the last events") && text.contains("the first and the last "), "{text}");
+}
+
+/// A child has a record of its own, with the same limit. What is open at the end is known, wherever its opening was.
+#[test]
+fn at_its_limit_a_record_knows_what_is_open_in_each_process() {
+    let folder = support::temp_dir();
+    let record = folder.path().join("record");
+    let words = [
+        "ask:12000",
+        "open:90000",
+        "fork",
+        "ask:12000",
+        "open:91000",
+        "open:92000",
+        "ask:30000",
+        "close:92000",
+    ];
+    let scene = Scene::new(linked("shared.c", &[])).args(&words);
+    assert_eq!(stdout(recording(&scene, &record).env(env::RECORD, "full:1M")), "");
+    let job = open_job(&record);
+    assert_eq!(job.processes.len(), 2);
+    for process in &job.processes {
+        assert_eq!((process.reached_limit(), process.header.lost), (Some(1 << 20), 0));
+        // So small a file holds a few chunks more.
+        let size = process.path.metadata().expect("it is there").len();
+        assert!(size <= (1 << 20) + 4 * BLOCK as u64, "{size}");
+        let is_opening = |call: &Call| call.function == Some(FnId::cuIpcOpenMemHandle_v2);
+        assert!(!recorded(process).iter().any(is_opening), "they are in the part that is overwritten");
+    }
+    let mut report = support::cupeer();
+    let report = stdout(report.args(["report", "--format", "json"]).arg(&record));
+    let report: serde_json::Value = serde_json::from_str(&report).expect("JSON");
+    let open = report["handles"].as_array().expect("handles").iter();
+    let mut open: Vec<usize> = open.map(|handle| handle["opens"].as_array().map_or(0, Vec::len)).collect();
+    open.sort_unstable();
+    // One by the parent alone, before the fork, and one by both.
+    assert_eq!(open, [1, 2], "{:#}", report["handles"]);
+}
+
+/// The calls of a record that is written to, and whether it has a problem.
+fn seen(process: &Process) -> (Vec<Call>, bool) {
+    let mut events = process.events().expect("it can be read");
+    let calls =
+        events.by_ref().filter_map(|event| if let Event::Call(call) = event { Some(call) } else { None });
+    (calls.collect(), events.error().is_some())
+}
+
+/// Who follows such a record from its begin counts each call that he sees once.
+#[test]
+fn at_its_limit_a_record_is_followed() {
+    let folder = support::temp_dir();
+    let record = folder.path().join("record");
+    let scene = Scene::new(linked("followed.c", &[])).args(&["90000", "5", BEFORE]);
+    let mut command = recording(&scene, &record);
+    let mut child = command
+        .env(env::RECORD, "full:1M")
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("it runs");
+    let is_there = || Job::open(&record).is_ok_and(|job| !job.processes.is_empty());
+    support::wait_for("the record", is_there);
+    let mut follower = Follower::new(&open_job(&record).processes[0]).expect("it can be read");
+    let mut last = 0;
+    while child.try_wait().expect("its state").is_none() {
+        follower.look(usize::MAX).expect("it can be read");
+        assert!(follower.counts().calls >= last, "{} of {last}", follower.counts().calls);
+        last = follower.counts().calls;
+        // Whoever reads it from its begin meanwhile has each call once, and knows if there may be more.
+        for process in &open_job(&record).processes {
+            let (calls, has_problem) = seen(process);
+            let marks: Vec<u64> = calls.iter().filter(|call| call.stream == 0).filter_map(mark_of).collect();
+            assert!(marks.windows(2).all(|pair| pair[0] < pair[1]), "{marks:?}");
+            let has_gap = marks.windows(2).any(|pair| pair[0] + 1 < pair[1]);
+            assert!(!has_gap || process.has_dropped() || has_problem, "{}", marks.len());
+        }
+    }
+    follower.look(usize::MAX).expect("it can be read");
+    let counted = follower.counts().calls;
+    assert!(counted <= 90_005 && counted >= last, "{counted}");
+    assert!(!follower.is_complete());
+    assert_eq!(follower.unreturned().count(), 0);
 }
 
 #[test]
@@ -80,7 +248,8 @@ fn assert_whirl(mode: &str, seed: u32, [threads, at_once, calls, period]: [u32; 
             && let Ok(job) = Job::open(&record)
             && let Some(process) = job.processes.first()
         {
-            meanwhile.push(recorded(process));
+            // One that reaches its limit meanwhile says that events are missing.
+            meanwhile.push(if mode.starts_with("full:") { seen(process).0 } else { recorded(process) });
         }
         std::thread::sleep(Duration::from_millis(5));
     }
@@ -102,7 +271,9 @@ fn assert_whirl(mode: &str, seed: u32, [threads, at_once, calls, period]: [u32; 
     assert_eq!(job.processes[0].header.lost, 0, "{which}");
     let all = recorded(&job.processes[0]);
     for (i, call) in all.iter().enumerate() {
-        assert_eq!(call.outcome, Outcome::Returned(0), "{which}: {call:?}");
+        // The end of one that handlers have interrupted for longer than a block may be overwritten.
+        let may_lack_end = mode.starts_with("full:") && call.outcome == Outcome::Pending;
+        assert!(call.outcome == Outcome::Returned(0) || may_lack_end, "{which}: {call:?}");
         // Where a handler's call hid who made one, there is nothing to begin with.
         let may_lack_them =
             || call.caller == 0 || interrupting(&all[i..]) >= HELD || mode != "full" && ends_block(call);
@@ -153,6 +324,7 @@ fn whatever_threads_do_what_is_recorded_is_theirs() {
     for seed in 0..rounds(3) {
         assert_whirl("ring:1M", seed, [40, 3, 9000, 100 * (seed % 3)]);
         assert_whirl("ring:4M", seed, [60, 10, 20_000, 100 * (seed % 3)]);
+        assert_whirl("full:4M", seed, [60, 10, 20_000, 100 * (seed % 3)]);
         assert_whirl("full", seed, [30, 10, 5000, 100 * (seed % 3)]);
     }
 }

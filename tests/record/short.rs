@@ -19,6 +19,7 @@ const PLAN: &str = "cuIpcOpen*:when=7:error=MAP_FAILED;@peer:per=thread:when=3:d
 const MODES: &[(&str, &[(&str, &str)])] = &[
     ("record", &[]),
     ("ring", &[(env::RECORD, "ring:1M")]),
+    ("limit", &[(env::RECORD, "full:1M")]),
     ("check", &[(env::CHECK, "errors")]),
     ("plan", &[(env::INJECT, PLAN), (env::RECORD, "off")]),
     ("plan and record", &[(env::INJECT, PLAN)]),

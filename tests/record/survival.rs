@@ -120,7 +120,9 @@ fn kill_often(
         let scene = Scene::new(linked("counted.c", &[])).arg(&counters).arg(THREADS.to_string());
         let name = format!("record-{time}");
         let Some(command) = around(recording(&scene, &written.join(&name))) else { return };
-        kill_once(command, mode, &counters, &read.join(&name), time % 10 < 3, &mut random);
+        // A file that has reached its limit does not grow.
+        let grows = time % 10 < 3 && mode.0 != LIMITED.0;
+        kill_once(command, mode, &counters, &read.join(&name), grows, &mut random);
     }
 }
 
@@ -128,11 +130,19 @@ fn kill_often(
 /// were overwritten.
 const FULL: (&str, u64) = ("full", 2500);
 const RING: (&str, u64) = ("ring:4M", 60_000);
+/// The same with a file that has reached its limit.
+const LIMITED: (&str, u64) = ("full:4M", 60_000);
 
 #[test]
 fn killed_at_any_moment_in_a_ring() {
     let folder = support::temp_dir();
     kill_often(50, RING, Some, folder.path(), folder.path());
+}
+
+#[test]
+fn killed_at_any_moment_at_the_limit() {
+    let folder = support::temp_dir();
+    kill_often(50, LIMITED, Some, folder.path(), folder.path());
 }
 
 #[test]

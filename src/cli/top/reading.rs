@@ -392,10 +392,10 @@ fn tables(paths: &[PathBuf], seen: &mut OfJob) {
         let missing = counted(seen.refused as usize, "export or opening is", "exports and openings are");
         seen.unseen.push(format!("the live table is full: {missing} not in it"));
     }
-    let rings = seen.processes.iter().filter(|one| one.header.mode == mode::RING && !one.is_complete).count();
+    let rings = seen.processes.iter().filter(|one| one.header.mode != mode::FULL && !one.is_complete).count();
     if rings > 0 {
         let whose = counted(rings, "process", "processes");
-        seen.unseen.push(format!("calls and failures that the rings of {whose} no longer have (+)"));
+        seen.unseen.push(format!("calls and failures that the recordings of {whose} no longer have (+)"));
     }
     let lost = seen.processes.iter().map(|one| one.header.lost).fold(0, u64::saturating_add);
     if lost > 0 {

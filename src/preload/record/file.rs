@@ -19,7 +19,7 @@ use core::ffi::c_int;
 use core::ptr;
 use core::sync::atomic::{
     AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU64,
-    Ordering::{AcqRel, Acquire, Relaxed},
+    Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
 use cupeer_spec::proc::{Stat, StatPath};
 use cupeer_spec::record::end::End;
@@ -40,6 +40,8 @@ pub struct File {
     pub ring: *mut u8,
     /// How many blocks a ring has, the first one included.
     pub ring_blocks: u64,
+    /// What is overwritten once the file has reached its limit, where it has one.
+    later: Option<Later>,
     pub windows: [AtomicPtr<BlockHeader>; WINDOWS],
     pub window_count: AtomicU32,
     descriptor: AtomicI32,
@@ -55,6 +57,59 @@ pub struct File {
 
 // SAFETY: the header and the ring are shared memory, whose fields are written as atomics or by one thread.
 unsafe impl Sync for File {}
+
+/// The chunks of a file that may not exceed a size: those in its first half stay, and the later ones take turns. The file has
+/// blocks besides, which are never given up: the first one, those with facts, and one for each thread that is running. An eighth
+/// is left for those that come later.
+struct Later {
+    /// How many blocks the file may have.
+    blocks: u64,
+    /// The places of later chunks: the number of the block of each, 0 where it has none yet, and [`BUSY`] while a thread writes to it.
+    places: &'static [AtomicU32],
+    /// How many of them take turns; 0 before the first half is full.
+    turns: AtomicU64,
+    /// How many chunks were written.
+    chunks: AtomicU64,
+}
+
+/// See [`Later::places`].
+const BUSY: u32 = u32::MAX;
+/// The fewest chunks that take turns, where threads have most of the blocks.
+const FEWEST: u64 = 4;
+
+impl Later {
+    fn new(limit: u64) -> Result<Later, c_int> {
+        let blocks = limit / BLOCK as u64;
+        let places = (blocks - blocks / 2).max(FEWEST) as usize;
+        let memory = pages::new(places * size_of::<AtomicU32>(), 0)?.cast::<AtomicU32>();
+        // SAFETY: new memory of that size, all zero, which are atomics; never unmapped.
+        let places = unsafe { core::slice::from_raw_parts(memory, places) };
+        Ok(Later { blocks, places, turns: AtomicU64::new(0), chunks: AtomicU64::new(0) })
+    }
+
+    /// The place of the next chunk, now this thread's, and the number of the block that it has, if any; `None` where the chunk is
+    /// one of the first. `used` is how many blocks the file has.
+    fn take(&self, used: u64) -> Option<(&AtomicU32, Option<u32>)> {
+        // Where a place is another thread's, who is late by a lap, the next one is as good. All are if there are many threads: then
+        // the file grows by a block.
+        for _ in 0..self.places.len() {
+            let later = self.chunks.fetch_add(1, Relaxed).checked_sub(self.blocks / 2)?;
+            let left =
+                self.blocks.saturating_sub(used + self.blocks / 8).clamp(FEWEST, self.places.len() as u64);
+            let turns = match self.turns.compare_exchange(0, left, Relaxed, Relaxed) {
+                Ok(_) => left,
+                Err(turns) => turns,
+            };
+            let place = self.places.get((later % turns) as usize)?;
+            match place.swap(BUSY, AcqRel) {
+                BUSY => {}
+                0 => return Some((place, None)),
+                number => return Some((place, Some(number))),
+            }
+        }
+        None
+    }
+}
 
 /// What the record needs to know of this process before it can make a file.
 pub struct Identity {
@@ -195,6 +250,8 @@ impl File {
     ) -> Result<&'static File, c_int> {
         let ring = settings::get().record.as_ref().and_then(|record| record.ring);
         let ring_blocks = ring.map_or(0, |size| size / BLOCK as u64);
+        let limit = settings::get().record.as_ref().and_then(|record| record.limit);
+        let later = limit.map(Later::new).transpose()?;
         let descriptor = file.descriptor();
         let mapped = if ring.is_some() {
             allocate(descriptor, 0, ring_blocks * BLOCK as u64)?;
@@ -225,7 +282,7 @@ impl File {
                 first: early.unwrap_or(now),
                 last: now,
                 next_block: 1,
-                ring_blocks,
+                ring_blocks: later.as_ref().map_or(ring_blocks, |later| later.blocks),
                 lost: 0,
                 next_stream: 0,
                 ended_by: 0,
@@ -246,6 +303,7 @@ impl File {
             (&raw mut (*kept).header).write(header);
             (&raw mut (*kept).ring).write(if ring.is_some() { mapped } else { ptr::null_mut() });
             (&raw mut (*kept).ring_blocks).write(ring_blocks);
+            (&raw mut (*kept).later).write(later);
             (&raw mut (*kept).descriptor).write(AtomicI32::new(descriptor));
             (&raw mut (*kept).device).write(device);
             (&raw mut (*kept).inode).write(inode);
@@ -369,13 +427,34 @@ impl File {
         until != 0 && system_clock::now() < until
     }
 
-    /// Writes a block at the end of the file, in pieces.
-    pub fn append_block(&self, pieces: [libc::iovec; 3]) -> Result<(), c_int> {
-        self.append(|descriptor, number| {
-            let (mut left, at) = (pieces, (number * BLOCK as u64) as i64);
-            files::without_signals(|| write_all_at(descriptor, &mut left, at))?;
-            if self.is_under(descriptor) { Ok(()) } else { Err(libc::ESTALE) }
-        })
+    /// Writes a chunk, in pieces: at the end of the file or, where that has reached its limit, in place of an old one.
+    pub fn add_chunk(&self, pieces: [libc::iovec; 3]) -> Result<(), c_int> {
+        let append =
+            || self.append(|descriptor, number| self.write(descriptor, number, pieces).map(|()| number));
+        let taken = self.later.as_ref().and_then(|later| later.take(self.last_block() + 1));
+        let Some((place, old)) = taken else { return append().map(drop) };
+        let written = match old {
+            None => append(),
+            Some(number) => {
+                self.overwrites();
+                let number = u64::from(number);
+                self.with_descriptor(|descriptor| self.write(descriptor, number, pieces)).map(|()| number)
+            }
+        };
+        place.store(written.as_ref().map_or(old.unwrap_or(0), |number| *number as u32), Release);
+        written.map(drop)
+    }
+
+    fn write(&self, descriptor: c_int, number: u64, pieces: [libc::iovec; 3]) -> Result<(), c_int> {
+        let (mut left, at) = (pieces, (number * BLOCK as u64) as i64);
+        files::without_signals(|| write_all_at(descriptor, &mut left, at))?;
+        if self.is_under(descriptor) { Ok(()) } else { Err(libc::ESTALE) }
+    }
+
+    /// Notes that events are overwritten.
+    fn overwrites(&self) {
+        // SAFETY: the header is mapped for good, and the field is aligned and from here on only used as an atomic.
+        unsafe { AtomicU32::from_ptr(&raw mut (*self.header).mode) }.store(mode::BOUNDED, Release);
     }
 
     /// Does something with the descriptor, again where another thread of the program has put something else under it

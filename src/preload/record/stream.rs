@@ -521,7 +521,7 @@ unsafe fn empty(file: &File, thread: *mut Thread, has_no_room: Option<c_int>) ->
             |start: *const u8, length| libc::iovec { iov_base: start.cast_mut().cast(), iov_len: length };
         let slots = window.0.cast::<u8>().add(size_of::<BlockHeader>());
         let append = || {
-            file.append_block([
+            file.add_chunk([
                 piece((&raw const header).cast(), size_of::<BlockHeader>()),
                 piece(slots, SLOTS * SLOT),
                 piece((&raw const trailer).cast(), size_of::<Trailer>()),

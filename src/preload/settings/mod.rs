@@ -73,6 +73,8 @@ pub struct Record {
     pub directory: CString,
     /// The size of a ring; `None` where everything is kept.
     pub ring: Option<u64>,
+    /// The size at which a file that keeps everything begins to overwrite its later half.
+    pub limit: Option<u64>,
     /// Whether the group may read and write it.
     pub shared: bool,
     /// Whether the job is so large that files lie in a folder a host, and only those of processes that share something.
@@ -83,13 +85,14 @@ impl Record {
     fn new(directory: CString, mode: RecordMode, shared: bool) -> Option<Record> {
         let number = |name: &&str| found(name)?.to_str().ok()?.parse::<u32>().ok();
         let is_large = |most| rank::SIZE.iter().find_map(number).is_some_and(|ranks| ranks > most);
-        let (ring, is_large) = match mode {
+        let (ring, limit, is_large) = match mode {
             RecordMode::Off => return None,
-            RecordMode::Auto(most) if is_large(most) => (Some(env::AUTO_RING), true),
-            RecordMode::Auto(_) | RecordMode::Full => (None, false),
-            RecordMode::Ring(size) => (Some(size), false),
+            RecordMode::Auto(most) if is_large(most) => (Some(env::AUTO_RING), None, true),
+            RecordMode::Auto(_) => (None, Some(env::AUTO_LIMIT), false),
+            RecordMode::Full(limit) => (None, limit, false),
+            RecordMode::Ring(size) => (Some(size), None, false),
         };
-        Some(Record { directory, ring, shared, is_large })
+        Some(Record { directory, ring, limit, shared, is_large })
     }
 }
 

@@ -139,7 +139,8 @@ pub struct Record {
     #[schemars(extend("enum" = ["full", "ring", "mixed"]))]
     #[serde(deserialize_with = "word::read")]
     pub mode: Word,
-    /// True if older events than those counted here are gone, because a ring keeps only the last ones.
+    /// True if there were more events than those counted here, because a ring keeps only the last ones, and a recording that
+    /// reached its limit only the first and the last ones.
     pub dropped: bool,
     /// Hosts; if two have the same name, with the start of their boot ids.
     pub hosts: Vec<String>,

@@ -36,10 +36,15 @@ pub struct Process {
     pub arguments: Vec<String>,
     /// Environment variables that change the behavior of CUDA programs.
     pub variables: BTreeMap<String, String>,
-    /// Recording mode: all events or the last ones.
+    /// Recording mode: all events, or the last ones, with the first ones of a recording that reached its limit.
     #[schemars(extend("enum" = ["full", "ring"]))]
     #[serde(deserialize_with = "word::read")]
     pub mode: Word,
+    /// Limit of the recording in bytes, which it reached: events between the first and the last ones are gone. Null if it did
+    /// not reach a limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "u64")]
+    pub reached_limit: Option<u64>,
     /// Number of events that were read.
     pub events: u64,
     /// Number of calls without an event of their own, because they failed in the same way as an earlier call, which

@@ -215,8 +215,10 @@ impl<'a> View<'a> {
             let ended = counted(failing, "process");
             text += &format!(" {ended} exited with an error while a fault plan was active.");
         }
-        if record.dropped {
-            text += " The ring no longer contains older calls and their findings.";
+        match self.report.limited() {
+            Some(limited) => text += &format!(" {}.", limited.sentence()),
+            None if record.dropped => text += " The ring no longer contains older calls and their findings.",
+            None => {}
         }
         if record.quiet_processes() > 0 {
             text += " Processes that shared nothing were not recorded, so how they ended is unknown.";

@@ -1,6 +1,6 @@
 //! The head: the recording, its place, time, and size, and what is missing from it.
 
-use super::super::model::{Exit, ExitKind, Process, Quiet, Record};
+use super::super::model::{Exit, ExitKind, Process, Quiet};
 use super::super::moments::{date, duration, number};
 use super::View;
 use super::names::{clean, counted, quiet_ones, ranks};
@@ -12,12 +12,18 @@ const MOST_PROGRAMS: usize = 4;
 impl View<'_> {
     pub fn head(&self) -> String {
         let record = &self.report.record;
+        let rings = self.report.processes.iter().filter(|process| process.mode == "ring").count();
+        let limited = self.report.limited();
         let ring = match record.mode {
+            _ if limited.as_ref().is_some_and(|limited| limited.processes == rings) => "",
             "full" => "",
             "ring" => ", which keeps the last events, and what is open",
             _ => ", of which some processes keep only the last events, and what is open",
         };
         let mut text = self.item("record     ", &format!("{}{ring}", clean(&record.path)));
+        if let Some(limited) = limited {
+            text += &self.item("LIMIT      ", &limited.sentence());
+        }
         if !record.hosts.is_empty() {
             let began = date(record.began_ns);
             text += &self.item("began      ", &format!("{began}; times below are seconds since then"));
@@ -77,7 +83,7 @@ impl View<'_> {
     /// `122 of 1,004`, where there are filters.
     fn events(&self) -> String {
         let record = &self.report.record;
-        let all = format!("{}{}", record.last(), number(record.events));
+        let all = format!("{}{}", self.report.last(), number(record.events));
         let all = match record.repeated {
             0 => all,
             more => {
@@ -128,12 +134,5 @@ fn state(process: &Process) -> (u8, &'static str) {
         Exit { kind: ExitKind::Signal, .. } => (3, "killed by a signal"),
         Exit { kind: ExitKind::Died, .. } => (4, "killed, or called exit_group"),
         Exit { kind: ExitKind::Unseen, .. } => (5, "which may still be running, or may have ended"),
-    }
-}
-
-impl Record {
-    /// What stands before a number of events or calls, where there were more.
-    pub fn last(&self) -> &'static str {
-        if self.dropped { "the last " } else { "" }
     }
 }

@@ -17,6 +17,8 @@
 //!   the call that it has interrupted is about to write there.
 //! - A *chunk* is such a copy. It counts only where its [`Trailer`], the last slot, repeats its header: one that
 //!   was torn by the death of the process is still in the window.
+//! - Where a file may not exceed a size, and has reached it, each new chunk takes the place of the oldest one in the later half
+//!   of the file ([`mode::BOUNDED`]). Its header comes first and its trailer last, so that one that is torn is neither.
 //! - In the record of a ring there are no chunks: a full *ring* block is left, and the next one is taken, which
 //!   may be the oldest.
 //! - A *meta* block has more entries about the process.
@@ -144,6 +146,8 @@ pub mod mode {
     pub const FULL: u32 = 0;
     /// The last ones, and all that is still open.
     pub const RING: u32 = 1;
+    /// The first ones, the last ones, and all that is still open. Such a record was [`FULL`] until it reached its limit.
+    pub const BOUNDED: u32 = 2;
 }
 
 /// The start of a process's file.
@@ -180,7 +184,7 @@ pub struct Header {
     pub last: Moment,
     /// The next free block.
     pub next_block: u64,
-    /// A ring's number of blocks.
+    /// A ring's number of blocks; of another file, how many it may have, and 0 where that has no limit.
     pub ring_blocks: u64,
     /// Events that could not be kept.
     pub lost: u64,
