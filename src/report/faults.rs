@@ -9,7 +9,8 @@ use super::ledger::settle::Fate;
 pub use super::model::Fault;
 use cupeer_record::{Call, FaultRule, Hit, Job};
 use cupeer_spec::env;
-use cupeer_spec::fault::Plan;
+use cupeer_spec::fault::{Error, Plan};
+use cupeer_spec::function::FnId;
 use cupeer_spec::record::slot::hit::did;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -52,6 +53,7 @@ pub fn rows(job: &Job, fired: Fired, functions: &Functions, fates: &[Fate]) -> V
 pub fn of_rules(rules: Vec<FaultRule>, dry_run: bool) -> Vec<Fault> {
     let row = |rule: FaultRule| Fault {
         plan: rule.plan().to_owned(),
+        only_seen: has_seen_result(&rule),
         rule: Some(without_name(&rule.text)),
         name: rule.name,
         matched: Some(rule.matched),
@@ -137,6 +139,15 @@ pub fn label(hit: &Hit, rules: &[FaultRule]) -> Option<String> {
 pub fn label_of(rule: &FaultRule) -> Option<String> {
     let plan = Plan::parse(rule.plan(), &rule.text).ok()?;
     plan.rules.into_iter().find_map(|rule| rule.action.hang)
+}
+
+/// Whether the result of a rule is not documented for one of its functions, but was seen there.
+fn has_seen_result(rule: &FaultRule) -> bool {
+    let Ok(plan) = Plan::parse(rule.plan(), &rule.text) else { return false };
+    plan.rules.iter().any(|rule| {
+        let Some(Error::Code(code)) = rule.action.error else { return false };
+        FnId::all().any(|id| rule.functions.contains(id as usize) && id.spec().is_only_seen(code))
+    })
 }
 
 /// A rule without the clause that names it: its name is known.

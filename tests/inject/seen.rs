@@ -1,7 +1,7 @@
 //! Results that real drivers were seen to return, although the documentation does not list them.
 
 use super::client;
-use crate::support::{cupeer, done, temp_dir};
+use crate::support::{cupeer, done, stdout, temp_dir, with};
 use cupeer_rules::causes;
 use cupeer_spec::fault::Plan;
 use cupeer_spec::function::FnId;
@@ -94,5 +94,11 @@ fn results_of_the_field_are_injected_and_marked() {
         let is_marked = ended.stderr.contains("its result was seen from real drivers, but is not documented");
         assert!(ended.stderr.contains(&format!("error={code})")), "{}", ended.stderr);
         assert_eq!(is_marked, code != "MAP_FAILED", "{}", ended.stderr);
+        let report =
+            |form: &str| stdout(with(&["report", "--format", form]).arg(&record).env("COLUMNS", "200"));
+        let marked = format!("error={code} (seen, not documented)");
+        assert_eq!(report("text").contains(&marked), is_marked, "{}", report("text"));
+        let json: Value = serde_json::from_str(&report("json")).expect("JSON");
+        assert_eq!(json["faults"][0]["only_seen"], is_marked);
     }
 }

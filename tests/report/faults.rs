@@ -164,9 +164,9 @@ fn failures_that_a_rule_made_are_counted_apart() {
     let report = assert_nobody_is_blamed(&scene);
     let faults = json!([
         {"plan": "inject", "name": "inject/1", "rule": "cuIpcOpenMemHandle*:error=MAP_FAILED", "matched": 3,
-         "fired": 3, "processes": 4, "dry_run": false},
+         "fired": 3, "processes": 4, "dry_run": false, "only_seen": false},
         {"plan": "inject", "name": "inject/2", "rule": "cuMemFree:when=5:delay=1s", "matched": 1, "fired": 0,
-         "processes": 4, "dry_run": false},
+         "processes": 4, "dry_run": false, "only_seen": false},
     ]);
     assert_eq!(without_hits(&report), faults);
     for failure in [&report["failures"][0], &report["failure_groups"][0]] {
@@ -476,7 +476,7 @@ fn rules_that_a_program_armed_itself_are_known_by_their_calls() {
         }
     });
     let rule = json!({"plan": "armed", "name": "armed/1", "rule": null, "matched": null, "fired": 2, "processes": 1,
-                      "dry_run": false});
+                      "dry_run": false, "only_seen": false});
     assert_eq!(without_hits(&json_of(&scene, &[])), json!([rule]));
     let text = of(&scene, &[]);
     assert!(text.contains("armed/1        -      2  (armed by the program)\n"), "{text}");

@@ -94,6 +94,8 @@ pub enum Codes {
     /// Documented or seen ones, except those of a driver that is not initialized or shutting down
     #[default]
     Sensible,
+    /// Documented ones, with the same exceptions
+    Documented,
     /// All documented or seen ones
     All,
     /// Only the first sensible one

@@ -15,6 +15,9 @@ pub struct Fault {
     pub name: String,
     /// Text of the fault as it was written, without its name; null for a plan that a program armed itself.
     pub rule: Option<String>,
+    /// True if the result of the fault is not documented for one of its functions, and real drivers were seen to return it.
+    #[serde(default)]
+    pub only_seen: bool,
     /// Number of calls that met the conditions and were counted for when=; null for a plan that a program armed
     /// itself.
     pub matched: Option<u64>,

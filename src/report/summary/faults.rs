@@ -7,8 +7,6 @@ use super::super::model::Fault;
 use super::super::moments::number;
 use super::super::text::names::{clean, counted};
 use cupeer_spec::deny::{ALL, Denied, Name};
-use cupeer_spec::fault::{Error, Plan};
-use cupeer_spec::function::FnId;
 
 /// The most lines about rules.
 const MOST: usize = 8;
@@ -70,17 +68,9 @@ fn line(fault: &Fault, is_covered: bool) -> String {
     }
 }
 
-/// That the result of a rule is not documented for its functions, where real drivers were seen to return it.
+/// That the result of a rule is not documented, where real drivers were seen to return it.
 fn seen(fault: &Fault) -> &'static str {
-    let plan = Plan::parse(&fault.plan, fault.rule.as_deref().unwrap_or_default());
-    let is_seen = plan.is_ok_and(|plan| {
-        plan.rules.iter().any(|rule| {
-            let functions = || FnId::all().filter(|id| rule.functions.contains(*id as usize));
-            let Some(Error::Code(code)) = rule.action.error else { return false };
-            functions().any(|id| id.spec().is_only_seen(code))
-        })
-    });
-    if is_seen { "; its result was seen from real drivers, but is not documented" } else { "" }
+    if fault.only_seen { "; its result was seen from real drivers, but is not documented" } else { "" }
 }
 
 /// That a rule did nothing, in words.

@@ -38,11 +38,12 @@ impl View<'_> {
                 _ => "",
             };
             let rule = fault.rule.as_deref().map_or("(armed by the program)".into(), clean);
+            let seen = if fault.only_seen { " (seen, not documented)" } else { "" };
             table.row([
                 clean(&fault.name),
                 fault.matched.map_or("-".into(), number),
                 number(fault.fired),
-                format!("{rule}{note}"),
+                format!("{rule}{seen}{note}"),
             ]);
         }
         if table.is_empty() { String::new() } else { table.render(self.width) + &self.more(faults.len()) }
