@@ -119,6 +119,7 @@ reasons! {
     PoolFreedWhileOpen { address: u64, bytes: u64, handle: Handle, importers: u64, first: Process },
     PoolDestroyedWhileOpen { pool: u64, handle: Handle, importers: u64, first: Process },
     VmmAccess { mappings: u64, bytes: u64, start: u64, from: Device, home: Device },
+    VmmLeak { handles: u64, opened: u64, bytes: u64, freed: u64, growth: Growth<'a> },
     FdLeak { descriptors: u64, is_export: bool },
     DescriptorsExhausted { limit: u64 },
     MemoryKept { bytes: u64, allocations: u64, owner: Option<Process>, holders: u64, first: Process, unmaps_nothing: bool },
@@ -154,6 +155,17 @@ impl Display for Past<'_> {
         When(self.0).fmt(f)?;
         self.1.map_or(Ok(()), |site| write!(f, " in {site}"))
     }
+}
+
+/// What others' memory is kept, and how much of it its owners freed.
+fn keeping(f: &mut Formatter, bytes: u64, freed: u64) -> fmt::Result {
+    if bytes > 0 {
+        write!(f, "; they keep {} of other processes' memory", Bytes(bytes))?;
+    }
+    if freed > 0 {
+        write!(f, ", {} of which the owners freed", Bytes(freed))?;
+    }
+    Ok(())
 }
 
 impl Display for Reason<'_> {
@@ -493,13 +505,12 @@ impl Display for Reason<'_> {
             }
             Reason::IpcLeak { handles, opened, bytes, freed, growth } => {
                 write!(f, "{handles} of {} opened here were never closed{growth}", Count(opened, "handle"))?;
-                if bytes > 0 {
-                    write!(f, "; they keep {} of other processes' memory", Bytes(bytes))?;
-                }
-                if freed > 0 {
-                    write!(f, ", {} of which the owners freed", Bytes(freed))?;
-                }
-                Ok(())
+                keeping(f, bytes, freed)
+            }
+            Reason::VmmLeak { handles, opened, bytes, freed, growth } => {
+                let all = Count(opened, "allocation");
+                write!(f, "{handles} of {all} imported here were never given up{growth}")?;
+                keeping(f, bytes, freed)
             }
             Reason::IpcFallback { from, to, failed, code } => write!(
                 f,

@@ -41,6 +41,7 @@ fn chosen_rules_replace_the_status_whatever_their_severity() {
         // A place that forgets some handles leaks; one that keeps its first and its last ones does not.
         ("ipc-leak", &["--error-exitcode", "7"], 7),
         ("ipc-leak/marks", &["--error-exitcode", "7"], 7),
+        ("vmm-leak", &["--error-exitcode", "7"], 7),
         ("ipc-never-closed/kept", &["--error-exitcode", "7"], 0),
     ] {
         let ended = run(name, How::Bad, options);
@@ -160,4 +161,32 @@ fn a_runner_of_github_gets_annotations_on_stderr() {
     assert!(play("peer-not-enabled", "true")[0].starts_with("::warning title=cupeer peer-not-enabled,file="));
     assert_eq!(play("ipc-flags", "false"), [""; 0]);
     assert_eq!(play("peer-already-enabled", "true"), [""; 0], "a note");
+}
+
+/// What a leak has: totals, what the owners freed, and both places.
+#[test]
+fn a_leak_has_totals_and_both_places() {
+    for (name, what) in [
+        ("ipc-leak", "handles opened here were never closed"),
+        ("vmm-leak", "allocations imported here were never given up"),
+    ] {
+        let checked = scene(name).outcome_checked(How::Bad);
+        let finding = checked.findings().iter().find(|finding| finding["rule"] == name).expect("the finding");
+        let message = finding["message"].as_str().expect("a message");
+        // One owner frees them after the other process ended, and the other at once.
+        let freed = if name == "vmm-leak" { ", 16 MiB of which the owners freed" } else { "" };
+        assert_eq!(message, format!("4 of 16 {what}; they keep 16 MiB of other processes' memory{freed}"));
+        // In the summary after the run, too.
+        assert!(checked.done.stderr.contains(&format!("4 of 16 {what}")), "{}", checked.done.stderr);
+        let object = |role: &str| {
+            let mut objects = finding["objects"].as_array().expect("objects").iter();
+            objects.find(|object| object["role"] == role).unwrap_or_else(|| panic!("{role}: {finding:#}"))
+        };
+        let program = if name == "ipc-leak" { "lifetime.c" } else { "vmm.c" };
+        for role in ["opening", "export"] {
+            let place = object(role);
+            assert!(place["stack"].to_string().contains(program), "{place:#}");
+        }
+        assert_ne!(object("opening")["pid"], object("export")["pid"]);
+    }
 }

@@ -7,12 +7,13 @@ use std::collections::BTreeSet;
 use std::fs;
 
 /// Rules that the record tells: of a process that has ended, and of all together. No process says them.
-const OF_RECORDS: [Rule; 12] = [
+const OF_RECORDS: [Rule; 13] = [
     Rule::RanksCrossed,
     Rule::MemoryKept,
     Rule::AddressesExhausted,
     Rule::IpcNeverClosed,
     Rule::IpcLeak,
+    Rule::VmmLeak,
     Rule::VmmNoAccess,
     Rule::VmmAccess,
     Rule::MulticastIncomplete,

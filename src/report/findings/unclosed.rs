@@ -1,4 +1,5 @@
-//! Handles that processes did not close: a note about those that were open at an exit, and a warning about those that pile up.
+//! Handles that processes did not close: a note about those that were open at an exit, and a warning about those that pile up,
+//! also of virtual memory that they imported.
 //!
 //! Three patterns are leaks. A place closes most handles and leaves some open, from beginning to end. Open handles
 //! become more from one mark to the next of a program that marks its iterations. Or they become more over minutes. Handles that a
@@ -8,11 +9,13 @@ use super::super::ledger::settle::Fate;
 use super::super::ledger::{Ended, Entry, Time};
 use super::super::marks::Repeated;
 use super::super::places::{Places, Stack};
+use super::super::virtual_memory::Imported;
 use super::found::library;
 use super::objects::Objects;
 use super::rows::{Context, Draft, Sentence};
 use cupeer_rules::reason::{Growth, Reason};
 use cupeer_rules::{Cache, Confidence, Rule};
+use cupeer_spec::effect::Object as Kind;
 use std::collections::{BTreeMap, HashMap};
 
 /// How many handles have to be left open by a place that closes others before it is a leak.
@@ -43,14 +46,68 @@ pub fn found<'a>(
     for entry in ledger.handles().iter().filter(|entry| !ledger.damage.is_of(entry)) {
         never_closed(context, entry, &mut unclosed);
     }
-    if unclosed.is_empty() {
-        return;
-    }
     let (siblings, marks) = (siblings(context, &unclosed), context.all.marks.repeated());
+    imports(context, objects, places, &marks, add);
     for (site, open) in unclosed {
         let siblings = siblings.get(&site).map(Vec::as_slice).unwrap_or_default();
         if let Some(draft) = of_site(context, objects, places, (site.0, &open), (siblings, &marks)) {
             add(draft);
+        }
+    }
+}
+
+/// An import that a process made in one place.
+struct Import<'a> {
+    entry: &'a Entry,
+    time: &'a Time,
+    of: Imported,
+}
+
+/// Virtual memory that processes imported and did not give up. What a call released, only a whole record tells.
+fn imports<'a>(
+    context: &Context<'a>,
+    objects: &Objects,
+    places: &mut Places,
+    marks: &Repeated,
+    add: &mut dyn FnMut(Draft<'a>),
+) {
+    let joined = context.all.virtual_memory.joined();
+    for (process, fate) in context.all.fates.iter().enumerate() {
+        if fate.alive.is_none() || !fate.is_full || fate.has_lost || fate.is_ended_on_purpose {
+            continue;
+        }
+        let mut sites: BTreeMap<Stack, Vec<Import>> = BTreeMap::new();
+        for of in joined.imports(process) {
+            let realm = context.all.realms[process];
+            let Some(entry) = context.all.ledger.handle(realm, Kind::Allocation, of.fingerprint) else {
+                continue;
+            };
+            let own = entry.imports.iter().filter(|import| import.process as usize == process);
+            let time = own.flat_map(|import| &import.times).min_by_key(|time| time.opened.abs_diff(of.since));
+            if let Some(time) = time {
+                sites.entry(time.site.stack).or_default().push(Import { entry, time, of });
+            }
+        }
+        for mut all in sites.into_values() {
+            all.sort_by_key(|import| import.of.since);
+            let opened: Vec<(u64, bool)> = all.iter().map(|one| (one.of.since, one.of.is_left)).collect();
+            let left: Vec<&Import> = all.iter().filter(|import| import.of.is_left).collect();
+            let Some(first) = left.first() else { continue };
+            let Some(growth) = growth(&opened, process as u32, fate, marks) else { continue };
+            let sum = |is_counted: &dyn Fn(&Imported) -> bool| {
+                let counted = left.iter().filter(|import| is_counted(&import.of));
+                counted.fold(0u64, |bytes, import| bytes.saturating_add(import.of.bytes))
+            };
+            let (handles, bytes, freed) =
+                (left.len() as u64, sum(&|_| true), sum(&|of| of.freed.is_some_and(|at| is_kept(fate, at))));
+            let reason = Reason::VmmLeak { handles, opened: all.len() as u64, bytes, freed, growth };
+            let mut about = vec![objects.opening(first.entry, process as u32, first.time, places)];
+            about.extend(first.entry.export.iter().map(|export| objects.export(first.entry, export, places)));
+            let sentence = Sentence::of(&reason, Confidence::Certain, "");
+            let Time { function, site, .. } = *first.time;
+            let last = left.last().map_or(first.of.since, |import| import.of.since);
+            let draft = Draft::of(sentence, function, 0, process as u32, site, first.of.since);
+            add(Draft { last, count: handles, objects: about, ..draft });
         }
     }
 }
@@ -113,10 +170,12 @@ fn of_site<'a>(
     let (entry, time) = open.iter().min_by_key(|(_, time)| time.opened)?;
     let fate = &context.all.fates[process as usize];
     let exported = |entry: &Entry| entry.export.as_ref().and_then(|export| export.bytes).unwrap_or(0);
-    let is_freed = |entry: &Entry| entry.export.as_ref().is_some_and(|export| export.ended.is_some());
+    let freed_at = |entry: &Entry| entry.export.as_ref()?.ended.as_ref()?.at;
+    let is_freed = |entry: &Entry| freed_at(entry).is_some_and(|at| is_kept(fate, at));
     let sum = |bytes: u64, (entry, _): &(&Entry, _)| bytes.saturating_add(exported(entry));
     let (handles, bytes) = (open.len() as u64, open.iter().fold(0, sum));
-    let reason = match growth(siblings, process, fate, marks) {
+    let times: Vec<(u64, bool)> = siblings.iter().map(|one| (one.opened, one.is_left())).collect();
+    let reason = match growth(&times, process, fate, marks) {
         Some(growth) => {
             let freed = open.iter().filter(|(entry, _)| is_freed(entry)).fold(0, sum);
             Reason::IpcLeak { handles, opened: siblings.len() as u64, bytes, freed, growth }
@@ -144,6 +203,11 @@ fn of_site<'a>(
     })
 }
 
+/// Whether a process kept what it left open beyond a time, when its owner gave it up.
+fn is_kept(fate: &Fate, at: u64) -> bool {
+    fate.alive == Some(true) || at < fate.last_seen
+}
+
 /// The cache for which something was opened; `None` where a library that has none has opened it, too.
 pub fn cache_of(context: &Context, places: &mut Places, time: &Time) -> Option<&'static Cache> {
     let sites = [&time.site].into_iter().chain(time.again.iter().map(|again| &again.site));
@@ -155,16 +219,15 @@ pub fn cache_of(context: &Context, places: &mut Places, time: &Time) -> Option<&
     caches.all(|cache| cache.is_some()).then_some(first)
 }
 
-/// How handles of a place pile up; `None` if they do not.
-fn growth<'m>(siblings: &[Sibling], process: u32, fate: &Fate, marks: &'m Repeated) -> Option<Growth<'m>> {
-    if closes_most(&siblings.iter().map(Sibling::is_left).collect::<Vec<_>>()) {
+/// How handles of a place pile up, by when each was opened and whether it was left open; `None` if they do not.
+fn growth<'m>(opened: &[(u64, bool)], process: u32, fate: &Fate, marks: &'m Repeated) -> Option<Growth<'m>> {
+    if closes_most(&opened.iter().map(|(_, is_left)| *is_left).collect::<Vec<_>>()) {
         return Some(Growth::LeftBySome);
     }
     // A place that closes some may still need those that are younger.
-    let newest = siblings.iter().rposition(|sibling| !sibling.is_left()).unwrap_or(siblings.len());
-    let left = siblings[..newest].iter().filter(|sibling| sibling.is_left());
-    let left: Vec<u64> = left.map(|sibling| sibling.opened).collect();
-    let first = siblings.first()?.opened;
+    let newest = opened.iter().rposition(|(_, is_left)| !is_left).unwrap_or(opened.len());
+    let left: Vec<u64> = opened[..newest].iter().filter(|(_, is_left)| *is_left).map(|(at, _)| *at).collect();
+    let first = opened.first()?.0;
     // A process that sets no marks may go through the iterations of another.
     let has_own = marks.keys().any(|(of, _)| *of == process);
     let lists = marks.iter().filter(|((of, _), _)| !has_own || *of == process);

@@ -221,7 +221,7 @@ impl<'a> View<'a> {
             ),
             (
                 State::OpenAtExit,
-                &[Rule::IpcNeverClosed, Rule::IpcLeak],
+                &[Rule::IpcNeverClosed, Rule::IpcLeak, Rule::VmmLeak],
                 "was open when its opener ended",
                 "were open when their openers ended",
             ),

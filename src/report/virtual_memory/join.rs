@@ -41,6 +41,18 @@ pub struct Held<'a> {
     pub last: (Number, &'a Allocation),
 }
 
+/// An import of another process's allocation.
+pub struct Imported {
+    /// The fingerprint of the handle.
+    pub fingerprint: u64,
+    pub since: u64,
+    /// Whether the process has it still, by a handle or a mapping.
+    pub is_left: bool,
+    pub bytes: u64,
+    /// When its owner gave it up.
+    pub freed: Option<u64>,
+}
+
 /// What a process kept alive.
 pub struct Kept {
     pub owner: usize,
@@ -70,6 +82,26 @@ impl Held<'_> {
             Source::Imported(fingerprint) => Some(fingerprint).filter(|fingerprint| *fingerprint != 0),
             Source::Made { .. } => None,
         }
+    }
+}
+
+impl Joined<'_> {
+    /// Returns what a process imported of others by a handle with a known fingerprint, in no particular order.
+    pub fn imports(&self, process: usize) -> impl Iterator<Item = Imported> {
+        let allocations = self.spaces[process].allocations.iter();
+        allocations.filter_map(move |(number, own)| {
+            let Source::Imported(fingerprint @ 1..) = own.source else { return None };
+            let origin = self.origin(process, *number);
+            let owned = self.allocation(origin);
+            let is_own = matches!(origin, Origin::Known(owner, _) if owner == process);
+            (!is_own).then(|| Imported {
+                fingerprint,
+                since: own.since,
+                is_left: own.ended.is_none(),
+                bytes: owned.and_then(|owned| owned.bytes).or(own.bytes).unwrap_or(0),
+                freed: owned.and_then(|owned| owned.ended),
+            })
+        })
     }
 }
 

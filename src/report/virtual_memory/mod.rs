@@ -18,7 +18,7 @@ mod tests;
 use super::ledger::Realm;
 use super::model::{Uuid, Where};
 pub use follow::{concerns, location_of};
-pub use join::{Origin, Until};
+pub use join::{Imported, Origin, Until};
 pub use rows::order;
 pub use space::{Reach, Space, Sum};
 pub use teams::{Waiting, Waits};

@@ -123,6 +123,14 @@ rule VmmAccess "vmm-access" {
     hint: "List each device that uses the memory in desc of cuMemSetAccess, in one call or in several. If only its own device uses it, ignore this.",
     seen: "xla#41075",
 }
+rule VmmLeak "vmm-leak" {
+    says: "A program should release and unmap what it imports on every path.",
+    functions: [cuMemImportFromShareableHandle],
+    severity: Warning, scope: Process,
+    rests_on: Documented("cuMemRelease", "The memory allocation will be freed when all outstanding mappings to the memory are unmapped and when all outstanding references to the handle (including it's shareable counterparts) are also released."),
+    costs: "Imports pile up while the process runs. Each keeps its memory, which is not returned to the device even after its owner releases it.",
+    hint: "Find the path on which the handle is not released (cuMemRelease), or its mapping not unmapped (cuMemUnmap): an early return, an error, or an exception.",
+}
     } };
 }
 pub(crate) use vmm_rules;

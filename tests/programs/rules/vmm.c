@@ -376,7 +376,41 @@ static void ranks_wait(void) {
     }
 }
 
-SCENES({"ranks-wait-for-descriptor", ranks_wait}, {"fd-leak", leak}, {"fd-leak/imported", leak_imported}, {"vmm-handle-type", handle_type}, {"vmm-handle-type/imported", reexport},
+enum { IMPORTED = 16 };
+
+static void import_some(struct link parent) {
+    CUresult result = 0;
+    start(0);
+    for (int i = 0; i < IMPORTED; i++) {
+        Allocation allocation;
+        int fd = receive_descriptor();
+        OK(result = cuMemImportFromShareableHandle(&allocation, as_pointer(fd), DESCRIPTOR));
+        close(fd);
+        CUdeviceptr at = map(allocation);
+        if (bad) if (i % 4 == 1) continue;
+        unmap(at);
+        OK(cuMemRelease(allocation));
+    }
+    printed("cuMemImportFromShareableHandle", result);
+    tell(parent);
+}
+/* Releases its own memory at once: the descriptors keep it. */
+static void imports_leak(void) {
+    struct link link;
+    employ_with_socket(&link, import_some);
+    start(0);
+    for (int i = 0; i < IMPORTED; i++) {
+        Allocation allocation = create(DESCRIPTOR);
+        int fd = exported(allocation);
+        send_descriptor(fd);
+        close(fd);
+        OK(cuMemRelease(allocation));
+    }
+    wait_for(link);
+    ended(link);
+}
+
+SCENES({"ranks-wait-for-descriptor", ranks_wait}, {"vmm-leak", imports_leak}, {"fd-leak", leak}, {"fd-leak/imported", leak_imported}, {"vmm-handle-type", handle_type}, {"vmm-handle-type/imported", reexport},
        {"vmm-unreachable-device", unreachable}, {"vmm-unreachable-device/imported", unreachable_imported},
        {"vmm-unreachable-device/several", unreachable_several},
        {"vmm-unreachable-device/none", no_such_device}, {"vmm-fabric-without-channel", fabric},
