@@ -746,3 +746,24 @@ fn explains_what_it_does_not_intercept() {
         "{text}"
     );
 }
+
+/// The page about launchers shows the variables as `cupeer env` prints them, but for the key and for where it is installed.
+#[test]
+fn the_page_about_launchers_shows_what_env_prints() {
+    let page = include_str!("../docs/guides/launchers.md");
+    let shown = page.split_once("$ cupeer env -o /tmp/job1 --format docker\n").expect("the command").1;
+    let folder = crate::support::temp_dir();
+    let job = folder.path().join("job1");
+    let printed =
+        crate::support::stdout(crate::support::cupeer().args(["env", "--format", "docker", "-o"]).arg(&job));
+    let variables = |line: &str| -> Vec<String> {
+        let words = line.split_whitespace().filter(|word| word.contains('='));
+        let named = words.map(|word| word.split_once('=').expect("it has one"));
+        let is_own = |name: &str| ["CUPEER_OUT", "CUPEER_JOB", "LD_PRELOAD"].contains(&name);
+        named
+            .map(|(name, value)| if is_own(name) { name.to_owned() } else { format!("{name}={value}") })
+            .collect()
+    };
+    let [shown, printed] = [shown, &printed].map(|text| variables(text.lines().next().unwrap_or_default()));
+    assert_eq!(shown, printed);
+}

@@ -149,10 +149,13 @@ fn people_see_a_sentence_a_matrix_and_what_is_bad() {
         "- 0 -> 1, all ways: wrong data\n",
         "    read by copy engine, read by a kernel: good\n",
         " words are wrong, the first at byte 0x0: nothing arrived\n",
-        "    hint: an IOMMU or PCIe ACS ",
+        "    hint: it is an NVLink, which neither the IOMMU nor ACS concerns: ",
     ] {
         assert!(ended.stdout.contains(part), "{part}\n{}", ended.stdout);
     }
+    let lost = "count = 2\n[[link]]\nfrom = 0\nto = 1\nkind = 'pcie'\ndata = 'lost'\n";
+    let said = done(&mut doctor(topology(folder.path(), lost).to_str().unwrap())).stdout;
+    assert!(said.contains("    hint: an IOMMU or PCIe ACS ") && !said.contains("NVLink"), "{said}");
     let measured = stdout(&mut with(&["doctor", "--p2p", "--sim=pcie:2"]));
     assert!(
         measured.starts_with("All 2 directions between 2 devices are good in all 3 ways.\n"),

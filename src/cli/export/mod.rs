@@ -31,6 +31,12 @@ pub fn command(args: &ExportArgs) -> Result<ExitCode> {
         None => redaction.job(&name(directory)?),
     };
     ensure!(!name.is_empty(), "--job needs a name");
+    if let Some(other) = place.namesake(&name) {
+        output::complain(&format!(
+            "the job of {} is called '{name}', too: queries over both count them as one; add --job NAME",
+            other.display()
+        ));
+    }
     let size: u64 = job.processes.iter().map(|process| process.source.size()).sum();
     let bar = bar(size / EVENT);
     let threads = std::thread::available_parallelism().map_or(1, usize::from);

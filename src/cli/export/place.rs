@@ -37,6 +37,13 @@ impl Place {
         self.new.path()
     }
 
+    /// Returns another export in the same directory whose job has this name.
+    pub fn namesake(&self, job: &str) -> Option<PathBuf> {
+        let entries = fs::read_dir(beside(&self.output)).ok()?.flatten().map(|entry| entry.path());
+        let is_other = |path: &PathBuf| path.file_name() != self.output.file_name();
+        entries.filter(is_other).find(|path| about(path).is_some_and(|about| about["job"] == job))
+    }
+
     /// Gives the directory its name.
     pub fn finish(self, about: &str) -> Result<()> {
         let failed = || format!("failed to write {}", self.output.display());
@@ -70,6 +77,12 @@ fn beside(output: &Path) -> &Path {
     output.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
+/// What an export says of itself; `None` where there is none.
+fn about(output: &Path) -> Option<Value> {
+    let about: Value = serde_json::from_slice(&fs::read(output.join(ABOUT)).ok()?).ok()?;
+    about["schema"].as_str().is_some_and(|text| text.starts_with("cupeer-export/")).then_some(about)
+}
+
 /// Whether an export may go there.
 fn check(output: &Path, may_replace: bool) -> Result<()> {
     let shown = output.display();
@@ -81,11 +94,7 @@ fn check(output: &Path, may_replace: bool) -> Result<()> {
     if entries.count() == 0 {
         return Ok(());
     }
-    let about = fs::read(output.join(ABOUT)).ok();
-    let about: Option<Value> = about.and_then(|bytes| serde_json::from_slice(&bytes).ok());
-    let is_ours = about
-        .is_some_and(|about| about["schema"].as_str().is_some_and(|text| text.starts_with("cupeer-export/")));
-    ensure!(is_ours, "{shown} is not empty, and holds no export; name another directory");
+    ensure!(about(output).is_some(), "{shown} is not empty, and holds no export; name another directory");
     if let Some(other) = foreign(output, 0).with_context(|| format!("failed to read {shown}"))? {
         bail!(
             "{shown} holds an export and {}, which is not a part of it; name another directory",
@@ -147,6 +156,21 @@ mod tests {
         let said = refused(&out, true);
         assert!(said.contains("notes.txt, which is not a part of it"), "{said}");
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "nothing is left beside");
+    }
+
+    #[test]
+    fn another_job_of_the_same_name_is_found() {
+        let folder = tempfile::tempdir().unwrap();
+        let export = |name: &str, job: &str| {
+            let place = Place::prepare(&folder.path().join(name), true).unwrap();
+            let namesake = place.namesake(job);
+            place.finish(&format!(r#"{{"schema": "cupeer-export/1", "job": "{job}"}}"#)).unwrap();
+            namesake
+        };
+        assert_eq!(export("monday", "job"), None);
+        assert_eq!(export("monday", "job"), None, "it replaces itself");
+        assert_eq!(export("tuesday", "other"), None);
+        assert_eq!(export("wednesday", "job"), Some(folder.path().join("monday")));
     }
 
     #[test]

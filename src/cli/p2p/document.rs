@@ -140,19 +140,19 @@ fn pair(findings: &Findings, pair: &Direction) -> Pair {
         attributes: pair.about.attributes,
         atomic_capabilities: pair.about.atomics.clone(),
         promise: pair.promise,
-        ways: pair.ways.iter().map(way).collect(),
+        ways: pair.ways.iter().map(|tested| way(tested, pair.is_nvlink())).collect(),
         system: findings.explains(pair).into_iter().cloned().collect(),
     }
 }
 
-fn way(tested: &Tested) -> Way {
+fn way(tested: &Tested, is_nvlink: bool) -> Way {
     let checked = |(check, verdict): &(Check, Verdict)| Checked { check: *check, verdict: verdict.clone() };
     Way {
         way: tested.way.name(),
         verdict: tested.verdict.clone(),
         checks: tested.checks.iter().map(checked).collect(),
         measured: tested.measured,
-        hints: hints::of(tested),
+        hints: hints::of(tested, is_nvlink),
     }
 }
 

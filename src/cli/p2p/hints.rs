@@ -3,7 +3,8 @@
 use super::plan::Tested;
 use super::verdict::{Check, Verdict, Way};
 
-pub fn of(tested: &Tested) -> Vec<String> {
+/// `is_nvlink` says whether the link is one: nothing of PCI Express is on its way.
+pub fn of(tested: &Tested, is_nvlink: bool) -> Vec<String> {
     let is_bad =
         |check: Check| tested.checks.iter().any(|(known, verdict)| *known == check && verdict.is_bad());
     let mut hints = Vec::new();
@@ -24,6 +25,11 @@ pub fn of(tested: &Tested) -> Vec<String> {
                 (false, true) => {
                     "copies arrive and what kernels do does not: NCCL_P2P_DISABLE=1 for NCCL, disable_custom_all_reduce \
                      for vLLM; tests that only copy find nothing"
+                }
+                _ if is_nvlink => {
+                    "it is an NVLink, which neither the IOMMU nor ACS concerns: look for an Xid in the kernel's log (dmesg) and for \
+                     errors in 'nvidia-smi nvlink -e', and reset the devices (nvidia-smi --gpu-reset); until then \
+                     NCCL_P2P_DISABLE=1"
                 }
                 _ => {
                     "an IOMMU or PCIe ACS between the devices redirects or drops peer traffic: boot with iommu=pt, or switch \
@@ -53,13 +59,15 @@ mod tests {
 
     #[test]
     fn kernels_that_were_not_tested_are_not_said_to_arrive() {
-        let hint = |kernels: Verdict| {
+        let hint = |kernels: Verdict, is_nvlink| {
             let stalls = Verdict::Stalls { reason: "made".to_owned() };
             let checks = vec![(Check::CopyWrite, stalls.clone()), (Check::KernelWrite, kernels)];
-            of(&Tested { way: Way::Peer, checks, verdict: stalls, measured: None }).concat()
+            of(&Tested { way: Way::Peer, checks, verdict: stalls, measured: None }, is_nvlink).concat()
         };
         let untested = Verdict::NotTested { reason: "made".to_owned() };
-        assert!(hint(Verdict::Good).contains("what kernels write arrives"));
-        assert!(hint(untested).contains("IOMMU"));
+        assert!(hint(Verdict::Good, true).contains("what kernels write arrives"));
+        assert!(hint(untested.clone(), false).starts_with("an IOMMU or PCIe ACS"));
+        let of_nvlink = hint(untested, true);
+        assert!(of_nvlink.contains("nvidia-smi nvlink -e") && !of_nvlink.contains("iommu=pt"), "{of_nvlink}");
     }
 }

@@ -3,7 +3,6 @@
 //! `src/topology/file.rs` describes the format, and reads it.
 
 use super::Findings;
-use super::nvml::Kind;
 use super::plan::{Direction, Tested};
 use super::verdict::{Check, Verdict};
 use crate::output;
@@ -73,18 +72,10 @@ fn quoted(text: &str) -> String {
 
 fn link(text: &mut String, pair: &Direction) {
     let about = &pair.about;
-    let kind = match (about.can_access, pair.promise.map(|promise| promise.kind)) {
-        (false, _) => "none",
-        (true, Some(Kind::Nvlink)) => "nvlink",
-        (true, Some(Kind::Pcie)) => "pcie",
-        // Native atomics are NVLink's.
-        (true, None) => {
-            if about.has_native_atomics() {
-                "nvlink"
-            } else {
-                "pcie"
-            }
-        }
+    let kind = match about.can_access {
+        false => "none",
+        true if pair.is_nvlink() => "nvlink",
+        true => "pcie",
     };
     let _ = write!(text, "\n[[link]]\nfrom = {}\nto = {}\nkind = \"{kind}\"\n", pair.from, pair.to);
     let _ = writeln!(text, "can_access = {}", about.can_access);

@@ -4,7 +4,7 @@
 
 use super::checks::{Measured, measure, perform};
 use super::link::{Holder, Link, Run, says_nothing_of_links, untested, verdict_of};
-use super::nvml::Promise;
+use super::nvml::{Kind, Promise};
 use super::process::{Broken, Environment, Starter, serve};
 use super::request::{Device, Pair};
 use super::verdict::{Check, Verdict, Way};
@@ -32,6 +32,13 @@ pub struct Direction {
     pub promise: Option<Promise>,
     /// Empty where the driver calls the other device unreachable.
     pub ways: Vec<Tested>,
+}
+
+impl Direction {
+    /// Whether it is NVLink: NVML says so, or where that says nothing it has native atomics, which only NVLink has.
+    pub fn is_nvlink(&self) -> bool {
+        self.promise.map_or_else(|| self.about.has_native_atomics(), |promise| promise.kind == Kind::Nvlink)
+    }
 }
 
 /// How many directions are what. Those without access are none of it.

@@ -119,7 +119,7 @@ fn bad(findings: &Findings, style: Style) -> String {
     for pair in &findings.pairs {
         let mut said: Vec<(String, Vec<&Tested>)> = Vec::new();
         for tested in pair.ways.iter().filter(|tested| tested.verdict.is_bad()) {
-            let about = about(tested);
+            let about = about(tested, pair.is_nvlink());
             match said.iter_mut().find(|(known, _)| *known == about) {
                 Some((_, ways)) => ways.push(tested),
                 None => said.push((about, vec![tested])),
@@ -141,7 +141,7 @@ fn bad(findings: &Findings, style: Style) -> String {
     text
 }
 
-fn about(tested: &Tested) -> String {
+fn about(tested: &Tested, is_nvlink: bool) -> String {
     let mut text = String::new();
     // Several checks that say the same are one line.
     let mut groups: Vec<(String, Vec<&str>)> = Vec::new();
@@ -158,7 +158,7 @@ fn about(tested: &Tested) -> String {
     for (said, checks) in groups {
         let _ = writeln!(text, "    {}: {said}", checks.join(", "));
     }
-    for hint in hints::of(tested) {
+    for hint in hints::of(tested, is_nvlink) {
         let _ = writeln!(text, "    hint: {hint}");
     }
     text
