@@ -39,6 +39,9 @@ macro_rules! reasons {
     (@ $id:ident) => { Rule::$id };
     (@ $id:ident $rule:ident) => { Rule::$rule };
 }
+/// The least Flags that are probably the lower half of a pointer: flags have few bits, and addresses have more.
+const POINTERS: u32 = 1 << 16;
+
 reasons! {
     UsedAfterFork { pid: u32, parent: Option<u32> },
     NotInitialized { is_forked: bool },
@@ -299,6 +302,10 @@ impl Display for Reason<'_> {
             Reason::IpcEventFlags { event } => write!(
                 f,
                 "event {event:#x} cannot be exported; it was created without CU_EVENT_INTERPROCESS or without CU_EVENT_DISABLE_TIMING, or does not belong to this process"
+            ),
+            Reason::IpcFlags { flags: flags @ POINTERS.., is_taken: false } => write!(
+                f,
+                "Flags must be 1 (is {flags}): the handle is probably passed by pointer, and must be passed by value; the driver then takes the pointer for Flags"
             ),
             Reason::IpcFlags { flags, is_taken: false } => write!(f, "Flags must be 1 (is {flags})"),
             Reason::IpcFlags { flags, is_taken: true } => {
@@ -825,6 +832,10 @@ mod tests {
         let device = Device { ordinal: 1, uuid };
         for (reason, wanted) in [
             (Reason::IpcFlags { flags: 0, is_taken: false }, "Flags must be 1 (is 0)"),
+            (
+                Reason::IpcFlags { flags: 0x5555_0010, is_taken: false },
+                "Flags must be 1 (is 1431633936): the handle is probably passed by pointer, and must be passed by value; the driver then takes the pointer for Flags",
+            ),
             (
                 Reason::IpcInteriorPointer { address: 0x7f0000080000, base: 0x7f0000000000, bytes: 2 << 20 },
                 "0x7f0000080000 is 524288 bytes into the 2 MiB allocation at 0x7f0000000000; the handle refers to the whole allocation, so the importer must add 524288 bytes",

@@ -21,13 +21,22 @@ pub struct Objects<'a> {
     ledger: &'a Ledger,
     realms: &'a [Realm],
     processes: HashMap<Identity, usize>,
+    /// The stacks with lines of Python, by process and return addresses.
+    with_python: HashMap<(usize, &'a [u64]), Vec<Stack>>,
 }
 
 impl<'a> Objects<'a> {
     /// Of a job, of which this was collected.
     pub fn new(job: &'a Job, all: &'a Collected) -> Self {
         let Collected { stacks, allocators, ledger, realms, .. } = all;
-        Objects { job, stacks, allocators, ledger, realms, processes: identities(job) }
+        let mut with_python: HashMap<_, Vec<Stack>> = HashMap::new();
+        for stack in stacks.numbers() {
+            let (process, _, frames, python) = stacks.get(stack);
+            if !python.is_empty() {
+                with_python.entry((*process as usize, &**frames)).or_default().push(stack);
+            }
+        }
+        Objects { job, stacks, allocators, ledger, realms, processes: identities(job), with_python }
     }
 
     /// One that was recorded with a call of a process.
@@ -37,22 +46,24 @@ impl<'a> Objects<'a> {
         let key = (teller.header.boot_id, what.pid_ns, what.pid, what.started, what.image);
         let index = self.processes.get(&key).copied();
         let clock = self.job.clock(teller);
-        let stack = match index {
-            Some(index) if !object.frames.is_empty() => {
-                places.named(index, ticks(&clock, what.monotonic), &object.frames)
-            }
-            _ => Default::default(),
-        };
         let known = |number: u64| (number != 0).then_some(number);
-        let device = uuid(what.uuid).or_else(|| {
-            let device = self.job.processes[index?].device(what.device)?;
-            Some(Uuid(device.uuid))
-        });
         let since = |at: u64| {
             let origin = &clock.origin;
             let later = origin.realtime.saturating_add(at.saturating_sub(origin.monotonic));
             later.saturating_sub(origin.monotonic.saturating_sub(at))
         };
+        let at = known(what.monotonic).map(since);
+        let stack = match index {
+            Some(index) if !object.frames.is_empty() => match self.in_python(object, index, at) {
+                Some(stack) => places.stack(self.stacks, stack),
+                None => places.named(index, ticks(&clock, what.monotonic), &object.frames),
+            },
+            _ => Default::default(),
+        };
+        let device = uuid(what.uuid).or_else(|| {
+            let device = self.job.processes[index?].device(what.device)?;
+            Some(Uuid(device.uuid))
+        });
         let mut made = Object {
             rank: (what.rank != u32::MAX).then_some(what.rank),
             tid: (what.tid != 0).then_some(what.tid),
@@ -60,7 +71,7 @@ impl<'a> Objects<'a> {
             address: known(what.address),
             bytes: known(what.bytes),
             fingerprint: known(what.fingerprint).map(Fingerprint),
-            time_ns: known(what.monotonic).map(since).map(|at| self.called(object, index, at).unwrap_or(at)),
+            time_ns: at.map(|at| self.called(object, index, at).unwrap_or(at)),
             ..self.object(what.role, index, stack)
         };
         made.pid = what.pid;
@@ -69,6 +80,30 @@ impl<'a> Objects<'a> {
             (made.library, made.offset) = (Some(library.into()), Some(what.offset));
         }
         made
+    }
+
+    /// Returns the stack, with its lines of Python, of a call that a process noted after it had returned, at about this time.
+    /// The process notes only the return addresses, which differ less than the lines. `None` if no line is known for them.
+    fn in_python(&self, object: &record::Object, process: usize, about: Option<u64>) -> Option<Stack> {
+        let all = self.with_python.get(&(process, &*object.frames))?;
+        if let [only] = &all[..] {
+            return Some(*only);
+        }
+        let (about, realm) = (about?, *self.realms.get(process)?);
+        let made = |kind: &Kind| {
+            let entry = self.ledger.handle(realm, *kind, object.what.fingerprint)?;
+            let is_export = object.what.role == role::EXPORT;
+            let export =
+                entry.export.as_ref().filter(|export| is_export && export.process as usize == process);
+            let first = export.and_then(|export| Some((export.first.1, export.made?.1.stack)));
+            let last = export.and_then(|export| Some((export.last.1, export.stack?)));
+            let opened =
+                entry.imports.iter().filter(|import| !is_export && import.process as usize == process);
+            let opened = opened.flat_map(|import| &import.times).map(|time| (time.opened, time.site.stack));
+            let calls = first.into_iter().chain(last).chain(opened).filter(|(_, stack)| all.contains(stack));
+            calls.min_by_key(|(call, _)| (*call > about, call.abs_diff(about)))
+        };
+        Kind::ALL.iter().find_map(made).map(|(_, stack)| stack)
     }
 
     /// Returns when a call began that a process noted after it had returned, at about this time. `None` if the handle table does

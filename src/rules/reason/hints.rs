@@ -1,6 +1,6 @@
 //! Hints for values of a reason that the rule's own hint does not fit.
 
-use super::{Device, HandleFlaw, Reason};
+use super::{Device, HandleFlaw, POINTERS, Reason};
 use crate::Rule;
 
 impl Reason<'_> {
@@ -71,6 +71,9 @@ impl Reason<'_> {
             }
             Reason::IpcFlags { is_taken: true, .. } => {
                 "Pass only 1 (CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS): a later driver may reject other bits."
+            }
+            Reason::IpcFlags { flags: POINTERS.., is_taken: false } => {
+                "Pass the 64 bytes of the handle themselves. In ctypes, pass a Structure of 64 bytes without byref, and set argtypes of the function."
             }
             Reason::IpcDamagedHandle { is_opened: true, .. } => {
                 "Send all 64 bytes unchanged. This driver did not check the bytes that differ, but another version may."
