@@ -372,6 +372,9 @@ fn the_table_says_how_each_ended() {
     assert!(rows[1].starts_with(&format!("{}-2 ", stem())) && rows[1].ends_with("open:5"), "{text}");
     assert!(rows.len() == 3 && rows[1].contains("  exit 0  "), "{text}");
     assert!(rows[2].starts_with("sh-1 ") && rows[2].contains("  exit 3 (sh)  "), "{text}");
+    // On a narrow terminal, too, a record is a line.
+    let text = support::stdout(at(folder.path(), &["ls"]).env("COLUMNS", "80"));
+    assert!(text.lines().count() == 3 && text.contains("...\n"), "{text}");
 }
 
 #[test]

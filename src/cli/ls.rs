@@ -11,6 +11,7 @@ use cupeer_report::moments::{bytes, date};
 use cupeer_report::reduced::Reduced;
 use cupeer_report::table::Table;
 use cupeer_report::text::endings::ending;
+use cupeer_report::text::processes::is_spawned;
 use serde::Serialize;
 use std::path::Path;
 use std::process::ExitCode;
@@ -47,7 +48,7 @@ pub fn command(args: &LsArgs) -> Result<ExitCode> {
         return output::print(&format!("there are no records in {}\n", home.display()));
     }
     let head = ["NAME", "BEGAN (UTC)", "PROCESSES", "SIZE", "END", "PROGRAM"];
-    let mut table = Table::new(&head, 6, 20).with_numbers(&[2, 3]);
+    let mut table = Table::new(&head, 6, 20).with_numbers(&[2, 3]).or_cut();
     for row in rows {
         let began = row.began_ns.map_or("-".into(), |began| date(began).replace(" UTC", ""));
         let processes = row.processes.map_or("-".into(), |count| count.to_string());
@@ -123,9 +124,10 @@ fn of_record(entry: &Entry, row: Row) -> Row {
     };
     // One that became another program has a file for each.
     let count = exits.iter().filter(|exit| exit.kind != ExitKind::Executed).count();
-    let first = all.into_iter().min_by_key(|one| one.began);
+    let began_ns = all.iter().map(|one| one.began).min();
+    let first = all.into_iter().min_by_key(|one| (is_spawned(&one.program), one.began));
     Row {
-        began_ns: first.as_ref().map(|one| one.began),
+        began_ns,
         program: first.map(|one| one.program).unwrap_or_default(),
         processes: Some(count),
         end,

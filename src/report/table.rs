@@ -16,6 +16,7 @@ pub struct Table {
     least: usize,
     numbers: Vec<usize>,
     below: bool,
+    cut: bool,
 }
 
 impl Table {
@@ -23,7 +24,7 @@ impl Table {
     /// of a line; otherwise an optional column does not fit.
     pub fn new(head: &[&str], needed: usize, least: usize) -> Self {
         let head = head.iter().map(|cell| cell.to_string()).collect();
-        Table { rows: vec![head], needed, least, numbers: Vec::new(), below: false }
+        Table { rows: vec![head], needed, least, numbers: Vec::new(), below: false, cut: false }
     }
 
     /// Aligns these columns of numbers to the right.
@@ -34,6 +35,11 @@ impl Table {
     /// Puts the last column below the others if a word of it does not fit beside them.
     pub fn or_below(self) -> Self {
         Table { below: true, ..self }
+    }
+
+    /// Cuts the last column off at the edge, so that each row is one line.
+    pub fn or_cut(self) -> Self {
+        Table { cut: true, ..self }
     }
 
     /// Omits optional columns that are empty in all rows.
@@ -88,7 +94,8 @@ impl Table {
         }
         let mut text = String::new();
         for row in &self.rows {
-            for (i, line) in wrap(&row[last], room).iter().enumerate() {
+            let lines = if self.cut { vec![cut(&row[last], room)] } else { wrap(&row[last], room) };
+            for (i, line) in lines.iter().enumerate() {
                 let mut out = self.beside(row, last, &widths, i == 0);
                 out += &if self.numbers.contains(&last) {
                     self.aligned(last, line, widths[last])
@@ -140,6 +147,22 @@ fn words<'a>(text: &'a str) -> Box<dyn Iterator<Item = Word<'a>> + 'a> {
     Box::new(text.split_inclusive(' ').flat_map(items).map(Word::from))
 }
 
+/// Cuts a text that is wider than so many columns.
+fn cut(text: &str, width: usize) -> String {
+    if display_width(text) <= width {
+        return text.to_owned();
+    }
+    let mut shown = String::new();
+    for character in text.chars() {
+        shown.push(character);
+        if display_width(&shown) + 3 > width {
+            shown.pop();
+            break;
+        }
+    }
+    format!("{}...", shown.trim_end())
+}
+
 /// Breaks a text at spaces, and long lists after their commas, into lines of at most `width` columns; a longer word
 /// has its own line.
 pub fn wrap(text: &str, width: usize) -> Vec<String> {
@@ -162,6 +185,15 @@ mod tests {
             table.render(40),
             "NAME  TEXT                MORE\na     one two three four  and some more\n                          of it\n"
         );
+    }
+
+    #[test]
+    fn a_row_that_is_cut_is_one_line() {
+        let mut table = Table::new(&["NAME", "TEXT"], 2, 10).or_cut();
+        table.row(["a".into(), "one two three four".into()]);
+        assert_eq!(table.render(24), "NAME  TEXT\na     one two three four\n");
+        assert_eq!(table.render(23), "NAME  TEXT\na     one two three...\n");
+        assert_eq!(table.render(17), "NAME  TEXT\na     one two...\n");
     }
 
     #[test]

@@ -223,6 +223,49 @@ fn what_a_record_says_is_never_markup() {
 }
 
 #[test]
+fn what_a_process_holds_ends_with_it() {
+    let scene = Scene::new();
+    let mut exporter = scene.gone(0);
+    exporter.export(100, 0xa, 0x7000).ask(900, 1);
+    exporter.ends();
+    let mut opener = scene.gone(1);
+    opener.add(&opener.opening(300, (0xa, checked(0xa)), 0x9000)).ask(600, 1);
+    opener.ends();
+    let mut other = scene.gone(2);
+    other.ask(90_000, 1).ends();
+    let data = data(&page(&scene.dir(), "held"));
+    let until = |process: usize| data["processes"][process]["until_ns"].as_u64().unwrap();
+    let life = &data["handles"][0];
+    assert!(until(1) < until(0) && until(0) < until(2), "{data}");
+    assert_eq!((&life["freed_ns"], life["gone_ns"].as_u64()), (&Value::Null, Some(until(0))), "{life}");
+    let open = &life["opens"][0];
+    assert_eq!((open[2].as_u64(), &open[3]), (Some(until(1)), &false.into()), "{life}");
+}
+
+#[test]
+fn a_finding_is_on_the_row_of_each_of_its_ranks() {
+    let scene = Scene::new();
+    for rank in 0..15 {
+        let mut actor = scene.gone(rank);
+        actor.writer().argument("train.py").unwrap();
+        actor.writer().argument(if rank == 0 { "--multiprocessing-fork" } else { "--steps=3" }).unwrap();
+        let mut call = actor.opening(400 + u64::from(rank), (0xc, checked(0xc)), 0x9000);
+        call.outcome = Outcome::Returned(1);
+        call.details.findings = vec![scene::found("ipc-flags", cupeer_rules::Severity::Error, "Flags is 0")];
+        actor.add(&call).ends();
+    }
+    let page = page(&scene.dir(), "rows");
+    let data = data(&page);
+    let moments = data["moments"].as_array().unwrap().iter().filter(|moment| moment["kind"] == "error");
+    let mut rows: Vec<u64> = moments.map(|moment| moment["process"].as_u64().unwrap()).collect();
+    rows.sort_unstable();
+    assert_eq!(rows, Vec::from_iter(0..15));
+    // The command line stands in the head.
+    assert!(read(&page).contains(" command train train.py --steps=3 "), "{}", read(&page));
+    drawn(&page, "rows");
+}
+
+#[test]
 fn of_64_ranks_and_100_000_calls_the_page_is_below_5_mb() {
     let scene = ring(64, 391);
     let page = page(&scene.dir(), "large");

@@ -96,12 +96,14 @@ struct Life {
     exporter: Option<usize>,
     from_ns: Option<u64>,
     freed_ns: Option<u64>,
+    /// When the exporter ended, if it freed nothing before.
+    gone_ns: Option<u64>,
     state: String,
     alike: u64,
     /// The last moment of those that are alike.
     last_ns: u64,
-    /// Opener, from, to.
-    opens: Vec<(Option<usize>, u64, Option<u64>)>,
+    /// Opener, from, to, and whether it was closed: otherwise, it ended with its process, or is open still.
+    opens: Vec<(Option<usize>, u64, Option<u64>, bool)>,
     /// Who failed to open it, and when last.
     failed: Vec<(Option<usize>, u64)>,
 }
@@ -120,7 +122,7 @@ impl Page<'_> {
             pairs,
             openings: self.openings_by_process(),
             places,
-            handles: self.ledger.lines.iter().map(|line| self.life(line)).collect(),
+            handles: self.ledger.lines.iter().map(|line| self.life(line, timeline)).collect(),
             left_out,
         }
     }
@@ -207,12 +209,19 @@ impl Page<'_> {
             .iter()
             .enumerate()
             .filter(|(_, finding)| is_told(finding) || is_noted(finding));
-        for (number, finding) in findings.take(MOST_MOMENTS) {
-            let Some(place) = self.place(&finding.proc) else { continue };
+        let most = all.len() + MOST_MOMENTS;
+        for (number, finding) in findings {
             let who = self.brief.who_and_how_often(finding);
             let text = format!("{} {}: {who}: {}", finding.severity, finding.rule, finding.message);
-            let at_ns = self.since(finding.time_ns);
-            all.push(Moment { process: place, at_ns, kind: finding.severity, text, id: finding_id(number) });
+            // Of the others, only the first one's time is known: as far as they had begun and not ended.
+            for place in finding.procs.iter().filter_map(|proc| self.place(proc)) {
+                let lived = self.since(self.report.processes[place].began_ns)..=timeline.rows[place].until_ns;
+                let at_ns = self.since(finding.time_ns).min(*lived.end()).max(*lived.start());
+                let (text, id) = (text.clone(), finding_id(number));
+                if all.len() < most {
+                    all.push(Moment { process: place, at_ns, kind: finding.severity, text, id });
+                }
+            }
         }
         for (number, mark) in self.report.marks.iter().take(MOST_MOMENTS).enumerate() {
             let Some(place) = self.place(&mark.proc) else { continue };
@@ -291,9 +300,18 @@ impl Page<'_> {
         used.iter().filter_map(|(process, uuid)| Some((*process, place(uuid)?))).collect()
     }
 
-    fn life(&self, line: &ledger::Line) -> Life {
+    /// When a process ended; `None` while it runs.
+    fn ended(&self, proc: &str, timeline: &Timeline) -> Option<u64> {
+        let place = self.place(proc)?;
+        let is_running = self.report.processes[place].exit.kind == ExitKind::Running;
+        (!is_running).then(|| timeline.rows[place].until_ns)
+    }
+
+    fn life(&self, line: &ledger::Line, timeline: &Timeline) -> Life {
         let handle = line.handle;
+        let exporter = handle.exporter.as_ref().filter(|_| handle.freed_ns.is_none());
         Life {
+            gone_ns: exporter.and_then(|proc| self.ended(proc, timeline)),
             name: handle.fingerprint.to_string(),
             exporter: handle.exporter.as_ref().and_then(|proc| self.place(proc)),
             from_ns: handle.exported_ns.map(|at| self.since(at)),
@@ -306,11 +324,10 @@ impl Page<'_> {
                 .iter()
                 .take(MOST_OPENINGS)
                 .map(|open| {
-                    (
-                        self.place(&open.proc),
-                        self.since(open.opened_ns),
-                        open.closed_ns.map(|at| self.since(at)),
-                    )
+                    let (from, closed) =
+                        (self.since(open.opened_ns), open.closed_ns.map(|at| self.since(at)));
+                    let until = || self.ended(&open.proc, timeline).map(|at| at.max(from));
+                    (self.place(&open.proc), from, closed.or_else(until), closed.is_some())
                 })
                 .collect(),
             failed: handle

@@ -145,6 +145,53 @@ impl Page<'_> {
     }
 }
 
+/// What the marks and colors of a picture mean: a class of the style, and the words.
+type Keys = [(&'static str, &'static str)];
+
+const TIMELINE_KEYS: &Keys = &[
+    ("call", "call"),
+    ("shape", "calls at that time"),
+    ("failed", "failed"),
+    ("hang", "has not returned"),
+    ("death", "ended abnormally"),
+    ("error", "error"),
+    ("warning", "warning"),
+    ("note", "note"),
+    ("mark", "mark"),
+    ("life", "process"),
+    ("dead-row", "process that ended abnormally"),
+    ("wrong-row", "process that hangs or exited with an error"),
+];
+const LIVES_KEYS: &Keys = &[
+    ("life", "exported"),
+    ("begun", "export"),
+    ("freed", "free"),
+    ("call", "open"),
+    ("hang", "never closed"),
+    ("failed", "with a problem"),
+    ("death", "failed to open"),
+];
+const PAIRS_KEYS: &Keys = &[
+    ("enabled", "enabled"),
+    ("call", "opened over IPC"),
+    ("shape", "can access, or asked"),
+    ("cannot", "cannot access"),
+    ("failed", "failed"),
+];
+const OPENINGS_KEYS: &Keys = &[("call", "opened and closed"), ("hang", "still open"), ("failed", "failed")];
+const LINKS_KEYS: &Keys = &[
+    ("enabled", "enabled"),
+    ("call", "opened over IPC"),
+    ("failed", "failed, or a process that ended abnormally"),
+    ("hang", "process that hangs"),
+    ("warn", "process that exited with an error"),
+    ("shape", "other process"),
+];
+
+fn legend(keys: &Keys) -> Markup {
+    html! { span.legend { @for (class, words) in keys { span class={ "key " (class) } { (words) } } } }
+}
+
 /// Where a picture goes, and what it shows in words, for who cannot see it.
 fn picture(id: &str, label: &str) -> Markup {
     html! { div.picture id=(id) role="img" aria-label=(label) {} }
@@ -170,10 +217,7 @@ fn timeline_section(timeline: &timeline::Timeline) -> Markup {
                 button type="button" #closer title="+" { "Closer" }
                 button type="button" #wider title="-" { "Wider" }
                 button type="button" #whole title="0" { "Whole" }
-                span.legend {
-                    span.key.death { "died" } span.key.failed { "failed" } span.key.hang { "has not returned" }
-                    span.key.finding { "finding" } span.key.mark { "mark" }
-                }
+                (legend(TIMELINE_KEYS))
             }
             div.picture #ranks tabindex="0" role="application"
                 aria-label="Timeline of all processes. Arrow keys move, plus and minus zoom, 0 shows all, n and p go from one notable moment to the next, Enter opens it." {}
@@ -221,6 +265,45 @@ mod tests {
             assert!(!script.contains("</script") && !script.contains("<!--"));
         }
         assert!(!STYLE.contains("</style") && !STYLE.contains("url(") && !STYLE.contains("@import"));
+    }
+
+    /// The colors of the marks that a script draws, without those of texts, grids, and what is pointed at.
+    fn colors(script: &str) -> BTreeSet<&str> {
+        let neutral = ["text", "line", "panel", "accent", "mono", "on-color"];
+        let all = script.split("var(--").skip(1).filter_map(|rest| rest.split(')').next());
+        all.filter(|name| !neutral.contains(name) && !name.contains('$')).collect()
+    }
+
+    #[test]
+    fn every_color_of_a_picture_is_in_its_legend() {
+        let pairs = SCRIPTS[2];
+        let (matrices, links) = pairs.split_once("picture(\"links\"").unwrap();
+        // The names of processes have the ink of their rows.
+        let rows = SCRIPTS[1].lines().filter(|line| !line.contains("const label =")).collect::<String>();
+        // The colors of links stand above, with those of the matrix of devices.
+        let fates = matrices.lines().find(|line| line.contains("fateColors =")).unwrap();
+        let openings = matrices.split_once("picture(\"openings\"").unwrap().1;
+        let devices = matrices.lines().find(|line| line.contains("colorOf =")).unwrap();
+        let all = [
+            (colors(&rows), TIMELINE_KEYS, &["error", "warning", "note", "mark"][..]),
+            (colors(SCRIPTS[3]), LIVES_KEYS, &[]),
+            (colors(devices), PAIRS_KEYS, &[]),
+            (colors(openings), OPENINGS_KEYS, &[]),
+            (&colors(links) | &colors(fates), LINKS_KEYS, &[]),
+        ];
+        for (drawn, keys, more) in all {
+            let in_style = |class: &str| {
+                let begin = format!(".key.{class}::before");
+                let line =
+                    STYLE.lines().find(|line| line.starts_with(&begin)).unwrap_or_else(|| panic!("{begin}"));
+                line.split("var(--").nth(1).unwrap().split(')').next().unwrap()
+            };
+            let told: BTreeSet<&str> = keys.iter().map(|(class, _)| in_style(class)).collect();
+            assert!(!drawn.is_empty());
+            for color in drawn.iter().chain(more) {
+                assert!(told.contains(color), "{color} is in no legend: {told:?}");
+            }
+        }
     }
 
     #[test]

@@ -10,7 +10,7 @@ use super::super::text::tables::{DEVICES, PAIRS};
 use super::super::text::wrong::MOST as BRIEF;
 use super::table::{Cell, Row, Table, count, markup, none, ordered, text};
 use super::wrong::is_short;
-use super::{Page, picture};
+use super::{LINKS_KEYS, LIVES_KEYS, OPENINGS_KEYS, PAIRS_KEYS, Page, legend, picture};
 use maud::{Markup, html};
 
 /// The most rows of a table.
@@ -92,9 +92,9 @@ impl Page<'_> {
                 h2 { "Devices and their links" }
                 (table_of("all-devices", "Devices", &DEVICES, self.report.devices.iter().map(|device| self.brief.device_row(device).to_vec())))
                 div.beside {
-                    figure hidden[!has_pairs] { figcaption { (matrix::TITLE) } (picture("pairs", "Matrix of devices; the table of pairs has it in words")) }
-                    figure hidden[!has_opens] { figcaption { "Handles by exporter and importer, with how often they were opened" } (picture("openings", "Matrix of exporters and importers; the table of handles has the same as text")) }
-                    figure.whole hidden[self.report.devices.is_empty()] { figcaption { "Where processes are, and how their devices are linked" } (picture("links", "Processes on their devices, with links between devices")) }
+                    figure hidden[!has_pairs] { figcaption { (matrix::TITLE) " " (legend(PAIRS_KEYS)) } (picture("pairs", "Matrix of devices; the table of pairs has it in words")) }
+                    figure hidden[!has_opens] { figcaption { "Handles by exporter and importer, with how often they were opened " (legend(OPENINGS_KEYS)) } (picture("openings", "Matrix of exporters and importers; the table of handles has the same as text")) }
+                    figure.whole hidden[self.report.devices.is_empty()] { figcaption { "Where processes are, and how their devices are linked " (legend(LINKS_KEYS)) } (picture("links", "Processes on their devices, with links between devices")) }
                 }
                 (table_of("all-pairs", "Pairs of devices", &PAIRS, self.brief.pair_rows().into_iter()))
             }
@@ -147,7 +147,7 @@ impl Page<'_> {
                 h2 { (title) }
                 @if lines.is_empty() { p { "None." } } @else {
                     @if folded > 0 { p.hint { (number(folded)) " handles are grouped into rows of similar handles" } }
-                    figure { figcaption { "From export to close " span #lived {} } (picture("lives", "Lives of the handles of the ledger, in its order")) }
+                    figure { figcaption { "From export to close " span #lived {} " " (legend(LIVES_KEYS)) } (picture("lives", "Lives of the handles of the ledger, in its order")) }
                     p.tools { input #which type="search" placeholder="Search the ledger" aria-label="Search the ledger"; }
                     (table.show())
                 }

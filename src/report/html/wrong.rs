@@ -3,6 +3,7 @@
 use super::super::model::{Finding, Place};
 use super::super::text::digest::About;
 use super::super::text::findings::{is_noted, is_told};
+use super::super::text::processes::is_spawned;
 use super::Page;
 use maud::{Markup, html};
 use std::collections::HashMap;
@@ -35,6 +36,7 @@ impl Page<'_> {
             }
             section #record aria-label="The record" {
                 dl {
+                    @if let Some(command) = self.command() { div { dt { "command" } dd { (command) } } }
                     @for line in self.brief.head().lines() {
                         @let (name, value) = line.split_once(' ').unwrap_or((line, ""));
                         div { dt { (name) } dd { (value.trim()) } }
@@ -42,6 +44,13 @@ impl Page<'_> {
                 }
             }
         }
+    }
+
+    /// The command line of the process that began first, but for helpers of Python's multiprocessing.
+    fn command(&self) -> Option<String> {
+        let all = self.report.processes.iter().filter(|process| !process.arguments.is_empty());
+        let first = all.min_by_key(|process| (is_spawned(&process.arguments), process.began_ns))?;
+        Some(first.arguments.join(" "))
     }
 
     /// Where a line of the digest leads.

@@ -30,6 +30,9 @@ addEventListener("beforeprint", drawAll);
 // A text that is cut in the middle, where its end tells as much as its start.
 const short = (text, most) => text.length <= most ? text : `${text.slice(0, most - 6)}…${text.slice(-5)}`;
 
+// What an axis of moments shows.
+const sinceBegin = "time since the recording began";
+
 // Moments on an axis: with as many digits as tell its ticks apart.
 const inSeconds = (length) => {
   const digits = Math.max(0, Math.min(9, Math.ceil(1 - Math.log10(length)) + 1));

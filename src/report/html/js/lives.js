@@ -5,26 +5,28 @@ const drawLives = (() => {
     const rows = [...document.querySelectorAll("#ledger tbody tr")].filter((row) => !row.hidden);
     const shown = rows.slice(0, most).map((row) => ({ id: row.id, isBad: row.classList.contains("error"), ...data.handles[Number(row.id.slice(1))] }));
     // As much of the time as the shown ones live.
-    const isOpen = ({ freed_ns: freed, opens, alike }) => (freed === null && !alike) || opens.some(([, , to]) => to === null);
-    const end = d3.max(shown, (life) => isOpen(life) ? data.lasted_ns : life.last_ns) ?? data.lasted_ns;
+    const until = ({ freed_ns: freed, gone_ns: gone }) => freed ?? gone;
+    const isOpen = (life) => (until(life) === null && !life.alike) || life.opens.some(([, , to]) => to === null);
+    const lastOf = (life) => d3.max([life.last_ns, until(life), ...life.opens.map(([, , to]) => to)]);
+    const end = d3.max(shown, (life) => isOpen(life) ? data.lasted_ns : lastOf(life)) ?? data.lasted_ns;
     const begin = d3.min(shown, ({ from_ns: from, opens }) => from ?? opens[0]?.[1]) ?? 0;
     const room = Math.max(1, end - begin) * 0.02;
     const width = wideness(node), tall = 15;
     const lives = shown.filter(({ from_ns: from }) => from !== null);
-    const opens = shown.flatMap((life) => life.opens.map(([opener, from, to]) => ({
-      life, x1: seconds(from), x2: seconds(to ?? end), isOpen: to === null,
-      text: `${nameOf(opener)} had ${life.name} open from ${seconds(from).toFixed(6)}${to === null ? ": never closed" : ` to ${seconds(to).toFixed(6)}`}`,
+    const opens = shown.flatMap((life) => life.opens.map(([opener, from, to, isClosed]) => ({
+      life, x1: seconds(from), x2: seconds(to ?? end), isOpen: !isClosed,
+      text: `${nameOf(opener)} had ${life.name} open from ${seconds(from).toFixed(6)}${to === null ? "" : ` to ${seconds(to).toFixed(6)}`}${isClosed ? "" : to === null ? ": still open" : ": never closed, until the process ended"}`,
     })));
     const failed = shown.flatMap((life) => life.failed.map(([opener, at]) => ({ life, x: seconds(at), text: `${nameOf(opener)} failed to open ${life.name} at ${seconds(at).toFixed(6)}` })));
     const freed = lives.filter(({ freed_ns: at }) => at !== null);
     const color = ({ life, isOpen }) => life.isBad ? "var(--bad)" : isOpen && life.state !== "closed" ? "var(--hang)" : "var(--call)";
     put("lives", shown.length ? Plot.plot({
-      width, height: shown.length * tall + 44, marginLeft: isNarrow() ? 110 : 170, marginRight: 14, marginTop: 22, marginBottom: 22,
+      width, height: shown.length * tall + 58, marginLeft: isNarrow() ? 110 : 170, marginRight: 14, marginTop: 36, marginBottom: 22,
       x: { domain: [seconds(Math.max(0, begin - room)), seconds(end + room)], axis: null }, y: { type: "band", domain: shown.map(({ id }) => id), axis: null, padding: 0.25 },
       marks: [
-        Plot.axisX({ anchor: "top", ticks: isNarrow() ? 4 : 8, label: null, tickFormat: inSeconds(seconds(end - begin)) }),
+        Plot.axisX({ anchor: "top", ticks: isNarrow() ? 4 : 8, label: sinceBegin, tickFormat: inSeconds(seconds(end - begin)) }),
         Plot.gridX({ stroke: "var(--line)", strokeOpacity: 1, ticks: isNarrow() ? 4 : 8 }),
-        Plot.ruleY(lives, { y: "id", x1: ({ from_ns: from }) => seconds(from), x2: ({ freed_ns: at }) => seconds(at ?? end), stroke: "var(--faint)", strokeWidth: 2 }),
+        Plot.ruleY(lives, { y: "id", x1: ({ from_ns: from }) => seconds(from), x2: (life) => seconds(until(life) ?? end), stroke: "var(--faint)", strokeWidth: 2 }),
         Plot.ruleY(lives.filter(({ alike }) => alike), { y: "id", x1: ({ from_ns: from }) => seconds(from), x2: ({ last_ns: at }) => seconds(at), stroke: "var(--call)", strokeWidth: 5, strokeOpacity: 0.3 }),
         Plot.barX(opens, { y: ({ life }) => life.id, x1: "x1", x2: "x2", fill: color, fillOpacity: 0.6, stroke: color, strokeWidth: 0.7 }),
         Plot.tickX(lives, { y: "id", x: ({ from_ns: from }) => seconds(from), stroke: "var(--text)", strokeWidth: 1.5 }),

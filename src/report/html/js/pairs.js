@@ -10,16 +10,16 @@
   function matrix(node, names, cells, options) {
     const room = Math.min(wideness(node), 34 * names.length + 190);
     const isMany = names.length > 18;
-    const left = Math.min(130, 14 + 7 * d3.max(names, (name) => Math.min(18, name.length)));
+    const left = Math.min(146, 30 + 7 * d3.max(names, (name) => Math.min(18, name.length)));
     const every = Math.ceil(names.length / 18);
     const ticks = d3.range(0, names.length, every);
     const label = (i) => short(names[i], 17);
     return Plot.plot({
-      width: room, height: Math.max(60, room - left - 62) + (isMany ? 56 : 76), marginLeft: left, marginTop: isMany ? 50 : 70, marginRight: 62, marginBottom: 6,
+      width: room, height: Math.max(60, room - left - 62) + (isMany ? 76 : 106), marginLeft: left, marginTop: isMany ? 70 : 100, marginRight: 62, marginBottom: 6,
       x: { type: "band", domain: d3.range(names.length), axis: null }, y: { type: "band", domain: d3.range(names.length), axis: null },
       marks: [
-        Plot.axisX({ anchor: "top", ticks, tickFormat: label, tickRotate: -45, tickSize: 0, label: null }),
-        Plot.axisY({ ticks, tickFormat: label, tickSize: 0, label: null }),
+        Plot.axisX({ anchor: "top", ticks, tickFormat: label, tickRotate: -45, tickSize: 0, label: options.to }),
+        Plot.axisY({ ticks, tickFormat: label, tickSize: 0, label: options.from }),
         Plot.frame({ stroke: "var(--line)" }),
         Plot.cell(cells, { x: "to", y: "from", inset: isMany ? 0 : 0.5, fill: options.fill, fillOpacity: options.opacity, title: "text" }),
         isMany ? null : Plot.text(cells, { x: "to", y: "from", text: options.text, fill: options.ink, fontSize: 11, pointerEvents: "none" }),
@@ -30,7 +30,7 @@
 
   picture("pairs", (node) => {
     const cells = data.pairs.map(([from, to, letters]) => ({ from, to, letters, text: `${data.devices[from]} to ${data.devices[to]}: ${inWords(letters)}` }));
-    put("pairs", matrix(node, data.devices, cells, { fill: ({ letters }) => colorOf(letters), text: "letters", ink: ({ letters }) => inkOf(letters) }));
+    put("pairs", matrix(node, data.devices, cells, { fill: ({ letters }) => colorOf(letters), text: "letters", ink: ({ letters }) => inkOf(letters), from: "accessed from", to: "memory on" }));
   });
 
   picture("openings", (node) => {
@@ -45,7 +45,7 @@
     if (cells.length) put("openings", matrix(node, used.map(nameOf), cells, {
       fill: ({ failed, open }) => failed ? "var(--bad)" : open ? "var(--hang)" : "var(--call)",
       opacity: ({ times, failed }) => failed ? 1 : 0.35 + 0.65 * Math.sqrt(times / most),
-      text: ({ times, failed }) => failed ? `${times}!` : times, ink: "var(--on-color)",
+      text: ({ times, failed }) => failed ? `${times}!` : times, ink: "var(--on-color)", from: "exporter", to: "importer",
     }));
   });
 
@@ -85,8 +85,6 @@
     svg.querySelectorAll("a").forEach((link) => link.setAttribute("tabindex", "-1"));
     const said = document.createElement("p");
     said.className = "hint";
-    const legend = [["!", "failed"], ["o", "opened over IPC"], ["e", "enabled"]].filter(([letter]) => links.some(({ letters }) => kind(letters) === letter));
-    said.append(...legend.map(([letter, word]) => Object.assign(document.createElement("span"), { className: `key ${{ "!": "failed", o: "opened", e: "enabled" }[letter]}`, textContent: word })));
     if (all.length > links.length) said.append(` ${all.length - links.length} more links are not drawn; the matrix has them.`);
     if (on.length > cut.length) said.append(` ${on.length - cut.length} more processes are not drawn.`);
     if (data.left_out) said.append(` ${data.left_out} more devices are not drawn.`);

@@ -75,11 +75,11 @@
     const tips = [...shown.map((moment) => ({ ...moment, at: moment.row + 0.4 })),
       ...bars.map(({ row, x1, x2, text }) => ({ x: (Math.max(x1, state.from) + Math.min(x2, state.to)) / 2, at: row + 0.5, text }))];
     const svg = Plot.plot({
-      width, height: list.length * tall + 52, marginLeft: left, marginRight: 14, marginTop: 24, marginBottom: 24,
+      width, height: list.length * tall + 66, marginLeft: left, marginRight: 14, marginTop: 24, marginBottom: 38,
       x: { domain: [state.from, state.to], axis: null }, y: { domain: [list.length, 0], axis: null },
       marks: [
         Plot.axisX({ anchor: "top", ticks: isNarrow() ? 4 : 8, label: null, tickFormat: inSeconds(state.to - state.from) }),
-        Plot.axisX({ anchor: "bottom", ticks: isNarrow() ? 4 : 8, label: null, tickFormat: inSeconds(state.to - state.from) }),
+        Plot.axisX({ anchor: "bottom", ticks: isNarrow() ? 4 : 8, label: sinceBegin, tickFormat: inSeconds(state.to - state.from) }),
         Plot.gridX({ stroke: "var(--line)", strokeOpacity: 1, ticks: isNarrow() ? 4 : 8 }),
         Plot.rect(list.map((one, row) => ({ one, row })).filter(({ one }) => one.state in bad),
           { x1: state.from, x2: state.to, y1: "row", y2: ({ row }) => row + 1, fill: ({ one }) => bad[one.state] }),
@@ -104,7 +104,7 @@
       ],
     });
     svg.querySelectorAll("a").forEach((link) => link.setAttribute("tabindex", "-1"));
-    brush(svg, width, left, list.length * tall + 52);
+    brush(svg, width, left, list.length * tall + 66);
     put("ranks", svg);
     const folded = data.groups.reduce((sum, [, members]) => sum + members.length, 0);
     const cut = all.length - list.length;
@@ -114,7 +114,7 @@
   // A stretch that is drawn over is looked at closer.
   function brush(svg, width, left, height) {
     const x = svg.scale("x");
-    const over = d3.brushX().extent([[left, 20], [width - 14, height - 22]]).on("end", ({ selection, sourceEvent }) => {
+    const over = d3.brushX().extent([[left, 20], [width - 14, height - 36]]).on("end", ({ selection, sourceEvent }) => {
       if (!selection || !sourceEvent) return;
       const [from, to] = selection.map((place) => x.invert(place));
       if (to > from) look(from, to);
