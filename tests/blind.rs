@@ -226,6 +226,23 @@ fn what_takes_the_preload_away_from_children_is_said() {
 }
 
 #[test]
+fn a_program_that_the_loader_ends_for_want_of_a_driver_is_answered_with_the_simulated_one() {
+    let program = linked("driverless", "cuInit(0);");
+    let ended = done(run(&[]).arg(&program));
+    if ended.status.success() {
+        left_out!("this machine has a driver");
+        return;
+    }
+    let line = format!(
+        "cupeer: {} needs libcuda.so.1, which the loader did not find; --sim runs it on the simulated driver",
+        program.display()
+    );
+    assert_eq!(ended.status.code(), Some(127), "{}", ended.stderr);
+    assert!(ended.stderr.lines().any(|known| known == line), "{}", ended.stderr);
+    assert_eq!(said(run(&["--sim"]).arg(&program)), "");
+}
+
+#[test]
 fn the_runtime_on_the_simulated_driver_is_one_clear_line() {
     let asks = |name: &str, table: &str| {
         let body = format!(

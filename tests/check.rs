@@ -22,6 +22,9 @@ mod options;
 // The status of a run by what was found.
 mod gate;
 
+// What all outputs say is an error.
+mod verdict;
+
 // What users met, and our words beside the driver's.
 mod cases;
 

@@ -189,6 +189,78 @@ fn children_are_told_of_as_far_as_they_and_who_waits_for_them_know() {
     }
 }
 
+/// Whose parent did not wait for it, the kernel gives to the launcher.
+#[test]
+fn the_launcher_sees_how_an_orphan_ended() {
+    for (words, exit, how) in [
+        (["orphan", "signal", "15"], ("signal", None, Some(15)), "was killed by SIGTERM"),
+        (["orphan", "signal", "9"], ("signal", None, Some(9)), "was killed by SIGKILL"),
+        (["orphan", "system-call", "3"], (RETURNED, Some(3), None), "exited with status 3"),
+    ] {
+        let told = told(&words, Some(0));
+        assert_eq!(told.exits, [(exit.0.to_owned(), exit.1, exit.2)], "{words:?}");
+        assert!(told.summary.lines().any(|line| line.ends_with(how)), "{words:?}: {}", told.summary);
+    }
+}
+
+#[test]
+fn the_summary_tells_which_child_exited_with_an_error() {
+    let said = told(&["child", "exit", "1"], Some(0)).summary;
+    let is_it =
+        |line: &str| line.starts_with("cupeer:   process ") && line.ends_with(") exited with status 1");
+    assert!(said.lines().any(is_it), "{said}");
+    // Its own status is that of the run.
+    let said = told(&["exit", "1"], Some(1)).summary;
+    assert!(!said.contains("exited"), "{said}");
+}
+
+/// The driver does not work in it, and no call that is recorded shows that.
+#[test]
+fn a_child_that_was_forked_too_late_is_told_without_a_recorded_call() {
+    let late = |name: &str, first: &str| {
+        let text = format!(
+            "#include <stdlib.h>\n#include <sys/wait.h>\n#include <unistd.h>\nint cuInit(unsigned);\n\
+             int cuDeviceCanAccessPeer(int *, int, int);\nint main(void) {{ int can; (void)can; {first}\n\
+             if (fork() == 0) exit(cuInit(0) ? 1 : 0);\nwait(0); return 0; }}\n"
+        );
+        crate::support::compile_text(
+            name,
+            &text,
+            &["-Wl,--no-as-needed", sim_dir().join("libcuda.so").to_str().unwrap()],
+        )
+    };
+    let said = |program: PathBuf| {
+        let folder = temp_dir();
+        let mut command = cupeer();
+        command.args(["run", "--sim", "-o"]).arg(folder.path().join("record")).arg("--").arg(program);
+        done(&mut command).stderr
+    };
+    let line = "cupeer: 1 process was forked after the parent had initialized CUDA, and exited with an error";
+    for first in ["if (cuInit(0)) return 9;", "if (cuInit(0) || cuDeviceCanAccessPeer(&can, 0, 1)) return 9;"]
+    {
+        let said = said(late("forked", first));
+        assert!(said.contains(line), "{said}");
+    }
+    let said = said(late("unforked", ""));
+    assert!(!said.contains("forked"), "{said}");
+}
+
+/// They loaded the driver, and nothing that they did is in the record.
+#[test]
+fn processes_without_a_recorded_call_are_counted() {
+    let silent = crate::support::compile_text(
+        "silent",
+        "int cuInit(unsigned);\nint main(void) { return cuInit(0); }\n",
+        &["-Wl,--no-as-needed", sim_dir().join("libcuda.so").to_str().unwrap()],
+    );
+    let folder = temp_dir();
+    let mut command = cupeer();
+    command.args(["run", "--sim", "-o"]).arg(folder.path().join("record")).args(["--", "sh", "-c"]);
+    let said = done(command.arg("\"$0\" return 0; \"$1\"; \"$1\"").arg(program()).arg(silent)).stderr;
+    let line = "cupeer:   2 more processes loaded the driver and made no call that cupeer records";
+    assert!(said.starts_with("cupeer: 1 process, ") && said.lines().any(|known| known == line), "{said}");
+}
+
 /// What ended by `_exit` did nothing that is done at an exit.
 #[test]
 fn an_immediate_exit_is_told_from_a_return() {

@@ -25,10 +25,10 @@ mod engine;
 mod plans;
 
 // The Python module.
-mod python;
+pub mod python;
 
 // The plugin for pytest.
-mod pytest;
+pub mod pytest;
 
 // What is said of it after a run, and what ends a hang.
 mod report;

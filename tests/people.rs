@@ -60,8 +60,9 @@ fn text_has_colours_where_they_are_asked_for_and_nothing_else_changes() {
     let json = report(&["--format", "json", "--color", "always"], &[]);
     assert!(!json.contains('\x1b'));
     let summary = done(&mut run(folder.path(), &["--color", "always"])).stderr;
-    // Another run has joined the record: its counts are all that it says.
-    assert!(!summary.contains('\x1b'), "{summary}");
+    // Another run has joined the record: its counts, and how its processes ended, are all that it says.
+    assert_eq!(summary.matches("\x1b[33m").count(), 1, "{summary}");
+    assert!(summary.contains("\x1b[33m  2 processes exited with status 1: "), "{summary}");
     refused(
         &["--color", "red", "list", "errors"],
         "invalid value 'red' for '--color <WHEN>' [possible values: auto, always, never]; see --help",
@@ -112,7 +113,8 @@ fn quiet_leaves_what_is_wrong() {
     let broken = quiet(&["--sim=none:2"], &[&path]);
     let lines: Vec<&str> = broken.stderr.lines().filter(|line| line.starts_with("cupeer:")).collect();
     assert!(
-        matches!(lines[..], [at_once, line, ..] if at_once.starts_with("cupeer: error ipc-devices-apart: ")
+        matches!(lines[..], [at_once, ends, line, ..] if at_once.starts_with("cupeer: error ipc-devices-apart: ")
+            && ends.starts_with("cupeer:   2 processes exited with status 1: ")
             && line.starts_with("cupeer:   error ipc-devices-apart: ")),
         "{}",
         broken.stderr

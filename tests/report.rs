@@ -95,7 +95,7 @@ mod junit;
 #[path = "report/sarif.rs"]
 mod sarif;
 #[path = "report/xml.rs"]
-mod xml;
+pub mod xml;
 
 // Records of real programs, on the simulated driver.
 #[path = "report/real.rs"]

@@ -153,6 +153,7 @@ class Plan(contextlib.AbstractContextManager["Plan"]):
     def __init__(self, rules: str) -> None:
         self.rules = rules
         self._number = 0
+        self._is_entered = False
         self._done = (0, 0)
 
     def arm(self) -> Plan:
@@ -183,7 +184,7 @@ class Plan(contextlib.AbstractContextManager["Plan"]):
     def disarm(self) -> None:
         """Disarms the plan, and releases the calls that it holds. Does nothing if the plan is not armed."""
         if self._number:
-            number, self._number = self._number, 0
+            number, self._number, self._is_entered = self._number, 0, False
             self._done = _ask(_disarm, number) or self._done
 
     @property
@@ -207,7 +208,11 @@ class Plan(contextlib.AbstractContextManager["Plan"]):
         return self._done
 
     def __enter__(self) -> Plan:
-        return self.arm()
+        # A plan of the fixture is armed already; a block within its own block is an error.
+        if not self._number or self._is_entered:
+            self.arm()
+        self._is_entered = True
+        return self
 
     def __exit__(self, *raised: object) -> None:
         self.disarm()
@@ -218,10 +223,13 @@ class Plan(contextlib.AbstractContextManager["Plan"]):
 
 
 class Plans(contextlib.AbstractContextManager["Plans"]):
-    """Arms one plan per call, and disarms all of them at the end of the ``with`` block::
+    """Arms one plan per call, and disarms all of them at the end of the ``with`` block. A plan can also have a block of
+    its own, at whose end it is disarmed::
 
         with cupeer.Plans() as inject:
             plan = inject("@ipc:delay=5ms")
+            with inject("cuIpcOpenMemHandle*:error=MAP_FAILED"):
+                share_a_tensor()
     """
 
     def __init__(self) -> None:

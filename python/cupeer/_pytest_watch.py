@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import fnmatch
 import json
+import os
 import subprocess
-from typing import Any, Dict, Generator, Iterable, Iterator, List, Optional, Sequence, Tuple
+from typing import Any, Dict, Generator, Iterable, Iterator, List, Optional, Sequence, Set, Tuple
 
 import pytest
 
@@ -15,10 +16,13 @@ from cupeer._pytest_start import without_library
 
 MARKER = (
     "cupeer(error_on=RULES): the test fails when it breaks one of these rules: names or patterns of 'cupeer list rules'; "
-    "without error_on, when it breaks a rule whose severity is error"
+    "without error_on, when it breaks a rule whose severity is error; the processes that it starts count"
 )
 UNCHECKED = "rules are not checked in this process (--check=off, or --record off), so the test cannot fail by them"
 NO_TEST = "outside of tests"
+NOTHING_RAN = "no test called the CUDA driver, so cupeer checked nothing"
+# The environment variable with the name of the test, which the processes that it starts inherit.
+_TEST = "CUPEER_TEST"
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -26,13 +30,61 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(_Watch(), "cupeer-watch")
 
 
+class _Peers:
+    """Findings of the processes that one test starts, from the recording."""
+
+    def __init__(self, test: str) -> None:
+        self._test = test
+        self._before = _recorded()
+        self._told: Set[Tuple[str, ...]] = set()
+
+    def take(self) -> List[Dict[str, str]]:
+        """Returns the findings that are new since the last call."""
+        command = _command.find()
+        if command is None or _recorded() == self._before:
+            return []
+        of_test = ["--process", f"{_TEST}={self._test}", "--format", "json"]
+        done = subprocess.run([command, "report", _directory(), *of_test], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        # If no process of the test called the driver, this is an error.
+        report = json.loads(done.stdout) if done.returncode == 0 else {"processes": [], "findings": []}
+        peers = {process["proc"]: process for process in report["processes"] if process["pid"] != os.getpid()}
+        found = []
+        for finding in report["findings"]:
+            whose = [peers[proc] for proc in finding["procs"] if proc in peers]
+            key = (finding["rule"], finding["function"], finding["message"], *(peer["proc"] for peer in whose))
+            if whose and key not in self._told and not finding["suppressed_by"]:
+                self._told.add(key)
+                where = ", ".join(_called(peer) for peer in whose)
+                message = f"{finding['message']} (in {where})"
+                told = {key: finding[key] for key in ("rule", "severity", "function", "hint")}
+                found.append({**told, "message": message})
+        return found
+
+
+def _directory() -> str:
+    return os.environ.get("CUPEER_OUT", "").replace("%h", os.uname().nodename)
+
+
+def _recorded() -> Set[str]:
+    """Returns the files of the recording, one for each process that called the driver."""
+    files = (os.path.join(path, file) for path, _, files in os.walk(_directory()) for file in files)
+    return {file for file in files if file.endswith(".cupeer")}
+
+
+def _called(process: Dict[str, Any]) -> str:
+    return f"process {process['pid']}" if process["rank"] is None else f"rank {process['rank']}"
+
+
 class _Watch:
-    """Findings by test. Findings of other processes, including children of a test, do not reach this process."""
+    """Findings by test: those of this process as they happen, those of processes that the test starts from the recording."""
 
     def __init__(self) -> None:
         # Appended to by any thread.
         self._heard: List[cupeer.Finding] = []
         self._is_checked = False
+        self._peers: Optional[_Peers] = None
+        # How many tests were skipped because the library is not loaded.
+        self._skipped = 0
         # What the reports of all tests say, also of those that pytest-xdist ran elsewhere.
         self._told: List[Tuple[str, Dict[str, str]]] = []
 
@@ -56,7 +108,14 @@ class _Watch:
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
         self._tell(NO_TEST, self._take())
         self._listen()
+        outer = os.environ.get(_TEST)
+        os.environ[_TEST] = item.nodeid
+        self._peers = _Peers(item.nodeid) if cupeer.is_loaded() else None
         yield
+        self._peers = None
+        del os.environ[_TEST]
+        if outer is not None:
+            os.environ[_TEST] = outer
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
@@ -70,20 +129,22 @@ class _Watch:
     @pytest.hookimpl(hookwrapper=True, trylast=True)
     def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[None]) -> Generator[None, Any, None]:
         """After each phase: setup, call and teardown."""
-        found = self._take()
+        found = [finding._asdict() for finding in self._take()]
+        found += self._peers.take() if self._peers is not None else []
         broken = [finding for finding in found if _is_error(finding, _error_on(item))]
         if broken and call.excinfo is None:
             # As if the test had raised it, so that xfail and others judge it as they do that.
-            lines = "\n".join(f"  {_line(finding._asdict())}" for finding in broken)
+            lines = "\n".join(f"  {_line(finding)}" for finding in broken)
             call.excinfo = _raised(f"cupeer: the test broke rules that it must not break\n{lines}")
         outcome = yield
         report: Any = outcome.get_result()
         if found:
             report.sections.append((f"cupeer {report.when}", "\n".join(_paragraph(finding) for finding in found)))
             # Plain values, which pytest-xdist passes on.
-            report.cupeer_findings = [finding._asdict() for finding in found]
+            report.cupeer_findings = found
 
     def pytest_runtest_logreport(self, report: Any) -> None:
+        self._skipped += report.skipped and _command.HOW_TO_RUN in str(report.longrepr)
         for finding in getattr(report, "cupeer_findings", ()):
             self._told.append((report.nodeid, finding))
 
@@ -102,6 +163,11 @@ class _Watch:
             terminalreporter.section("cupeer: broken rules")
             for line, times in lines.items():
                 terminalreporter.line(line + (f" ({times} times)" if times > 1 else ""))
+        if self._skipped:
+            tests = "1 test was" if self._skipped == 1 else f"{self._skipped} tests were"
+            terminalreporter.line(f"cupeer: {tests} skipped: {_command.HOW_TO_RUN}")
+        elif cupeer.is_loaded() and os.environ.get("CUPEER_RECORD") != "off" and "%" not in _directory() and not _recorded():
+            terminalreporter.line(f"cupeer: {NOTHING_RAN}")
 
     def pytest_unconfigure(self) -> None:
         cupeer.on_finding(None)
@@ -111,8 +177,8 @@ def _line(finding: Dict[str, Any]) -> str:
     return "{severity} {rule}: {function}: {message}".format(**finding)
 
 
-def _paragraph(finding: cupeer.Finding) -> str:
-    return f"{_line(finding._asdict())}\n    hint: {finding.hint}"
+def _paragraph(finding: Dict[str, Any]) -> str:
+    return f"{_line(finding)}\n    hint: {finding['hint']}"
 
 
 def _raised(text: str) -> Any:
@@ -134,10 +200,12 @@ def _error_on(item: pytest.Item) -> Optional[Sequence[str]]:
     return tuple(rules)
 
 
-def _is_error(finding: cupeer.Finding, error_on: Optional[Sequence[str]]) -> bool:
-    if error_on:
-        return any(fnmatch.fnmatchcase(finding.rule, pattern) for pattern in error_on)
-    return error_on is not None and finding.severity == "error"
+def _is_error(finding: Dict[str, Any], error_on: Optional[Sequence[str]]) -> bool:
+    """Decides whether a finding fails its test: by the mark, or by --error-on, whose findings alone are then errors."""
+    if error_on and any(fnmatch.fnmatchcase(finding["rule"], pattern) for pattern in error_on):
+        return True
+    is_asked = error_on == () or bool(os.environ.get("CUPEER_ERROR_ON"))
+    return is_asked and finding["severity"] == "error"
 
 
 def _check_patterns(patterns: Iterable[str]) -> None:

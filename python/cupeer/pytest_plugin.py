@@ -8,6 +8,11 @@ fixture that makes calls fail, and a mark for tests that must not break rules::
         assert share_a_tensor() == "through the host"
         assert plan.fired > 0
 
+    def test_recovers(cupeer_inject):
+        with cupeer_inject("cuIpcOpenMemHandle*:error=MAP_FAILED"):
+            assert share_a_tensor() == "through the host"
+        assert share_a_tensor() == "directly"
+
     @pytest.mark.cupeer(error_on=["ipc-*"])
     def test_shares():
         share_a_tensor()

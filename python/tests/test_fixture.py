@@ -9,5 +9,20 @@ def test_a_plan_holds_for_its_test(cupeer_inject):
     assert plan.fired == 1
 
 
+def test_a_plan_holds_for_its_block(cupeer_inject):
+    with cupeer_inject("cuIpcGetMemHandle:error=MAP_FAILED") as plan:
+        assert exported() == MAP_FAILED
+    assert (exported(), plan.fired, plan.is_armed) == (SUCCESS, 1, False)
+    outer = cupeer_inject("cuIpcGetMemHandle:error=MAP_FAILED")
+    with outer:
+        try:
+            with outer:
+                raise AssertionError("it is within its own block")
+        except RuntimeError:
+            pass
+        assert exported() == MAP_FAILED
+    assert exported() == SUCCESS
+
+
 def test_and_not_for_the_next(cupeer_inject):
     assert exported() == SUCCESS

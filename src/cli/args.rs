@@ -199,7 +199,7 @@ pub struct RunArgs {
     /// Exit with status N (1 to 255) if the run has a finding that --error-on selects, unless a signal killed the program
     #[arg(long, help_heading = "Exit status", value_name = "N", value_parser = clap::value_parser!(u8).range(1..), conflicts_with = "exec")]
     pub error_exitcode: Option<u8>,
-    /// Findings that set the exit status: rules (as for --ignore), a severity (error, warning, note: that and above), or all; with status 1 unless --error-exitcode is given [default: warning]
+    /// Findings that count as errors, for the exit status and in all outputs: rules (as for --ignore), a severity (error, warning, note: that and above), or all; with status 1 unless --error-exitcode is given [default: warning]
     #[arg(long, help_heading = "Exit status", value_name = "RULES", conflicts_with = "exec")]
     pub error_on: Option<String>,
     /// Ignore the findings listed in FILE, in the summary and for the exit status; repeatable. Use --ignore for messages during the run
@@ -332,7 +332,7 @@ pub struct ReportArgs {
     /// Form of the report
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     pub format: ReportFormat,
-    /// Show only this process: a pid, or its name in JSON
+    /// Show only this process: a pid, or its name in JSON; or those that have a variable, as NAME=VALUE
     #[arg(long, value_name = "PROCESS")]
     pub process: Option<String>,
     /// Show only these ranks: numbers and ranges, separated by commas
@@ -365,6 +365,9 @@ pub struct ReportArgs {
     /// Leave out the findings listed in FILE, and print their number; JSON and SARIF keep them, with the entry; repeatable
     #[arg(long, value_name = "FILE")]
     pub suppressions: Vec<PathBuf>,
+    /// Findings that count as errors: as for 'cupeer run'; exit with status 1 if there is one [default: what the run was given, without the status]
+    #[arg(long, value_name = "RULES", conflicts_with_all = ["diff", "suggest_suppressions"])]
+    pub error_on: Option<String>,
     /// Print a file for --suppressions that lists all errors and warnings
     #[arg(long, conflicts_with_all = ["leaks", "diff", "format", "all"])]
     pub suggest_suppressions: bool,
@@ -383,7 +386,7 @@ pub enum ReportFormat {
     Trace,
     /// SARIF 2.1.0, for code scanning
     Sarif,
-    /// JUnit's XML, for CI servers: a test case for each rule and each process
+    /// JUnit's XML, for CI servers: a test case for each rule that applies and each process
     Junit,
     /// One HTML file, which works offline
     Html,

@@ -172,9 +172,9 @@ impl Job {
         self.displaced.as_deref()
     }
 
-    /// Says in the record of the process that was started how it ended: nobody else sees by which signal. Where it has become
-    /// one program after the other, in that of the last.
-    pub fn tell_end(&self, program: &OsStr, (pid, started): (libc::pid_t, u64), end: End) {
+    /// Says in the record of a process how it ended: nobody else sees by which signal. Where it has become one program after
+    /// the other, in that of the last. `program` is that of the started one, which is noted if it has no record.
+    pub fn tell_end(&self, program: Option<&OsStr>, (pid, started): (libc::pid_t, u64), end: End) {
         let (Some(boot), Some(namespace)) = (host::boot_id(), host::pid_ns()) else { return };
         // Other hosts may have a process of this number that was started at this time.
         let of_process = format!("{}-{namespace}-{pid}-{started}", host::short(boot));
@@ -188,6 +188,7 @@ impl Job {
         };
         let Some((_, path)) = files.filter_map(|file| image(file.path())).max() else {
             // It made no call, as a shell does that starts others, or in a large job it has shared nothing.
+            let Some(program) = program else { return };
             let program = Path::new(program).file_name().unwrap_or(program).to_string_lossy().into_owned();
             return self.add(&(Started { program, end }.line() + "\n"));
         };

@@ -8,6 +8,7 @@ use crate::home::{self, Entry, Kind};
 use crate::opened::Opened;
 use crate::output::{self, terminal_width};
 use crate::parts::{self, Given, MOST_FAILURES};
+use crate::run::gate;
 use crate::{annotations, suppressions};
 use anyhow::{Context, Result, bail};
 use cupeer_record::Job;
@@ -17,6 +18,7 @@ use cupeer_report::model::Report;
 use cupeer_report::reduced::Reduced;
 use cupeer_report::suppress::suggest;
 use cupeer_report::{diff, html, junit, sarif, text, trace};
+use cupeer_rules::Chosen;
 use std::io::{self, BufWriter, ErrorKind::BrokenPipe};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -32,8 +34,12 @@ pub fn command(args: &ReportArgs) -> Result<ExitCode> {
     if let Some(other) = &args.diff {
         return compare(args, &paths, &[home::find(other)?]);
     }
-    if args.format == ReportFormat::Trace && !args.suppressions.is_empty() {
-        bail!("--suppressions is for the other forms; a trace shows all findings");
+    let of_findings =
+        [("--suppressions", !args.suppressions.is_empty()), ("--error-on", args.error_on.is_some())];
+    if let (ReportFormat::Trace, Some((option, _))) =
+        (args.format, of_findings.iter().find(|(_, is_given)| *is_given))
+    {
+        bail!("{option} is for the other forms; a trace shows all findings");
     }
     let shown = if let [path] = &paths[..] { home::shown(path) } else { shown_together(&paths) };
     let mut opened = match parts::open(&paths, most_failures(args), args.all)? {
@@ -99,12 +105,24 @@ fn refuse(args: &ReportArgs, shown: &str) -> Result<()> {
 fn of_parts(args: &ReportArgs, mut parts: Reduced) -> Result<Report> {
     let suppressions = suppressions::read(&args.suppressions)?;
     parts.suppress(&suppressions);
-    let filter = parts.filter(suppressions);
+    let mut filter = parts.filter(suppressions);
+    filter.error_on = error_on(args)?;
     Ok(parts.report(&filter))
 }
 
-/// Prints a report, of a record or of what is kept of some.
+/// Prints a report, of a record or of what is kept of some. The status is 1 if `--error-on` chooses a finding of it.
 fn print(
+    args: &ReportArgs,
+    report: &Report,
+    shown: &str,
+    record: Option<(&Job, &Filter)>,
+) -> Result<ExitCode> {
+    let printed = write(args, report, shown, record)?;
+    let fails = args.error_on.is_some() && report.findings.iter().any(|finding| finding.fails);
+    Ok(if fails { ExitCode::FAILURE } else { printed })
+}
+
+fn write(
     args: &ReportArgs,
     report: &Report,
     shown: &str,
@@ -149,8 +167,13 @@ fn filter(args: &ReportArgs, job: &Job) -> Result<Filter> {
     };
     let mut filter = Filter::new(&asked, job)?;
     filter.suppressions = suppressions::read(&args.suppressions)?;
+    filter.error_on = error_on(args)?;
     args.function.iter().for_each(|set| output::explain_runtime(set));
     Ok(filter)
+}
+
+fn error_on(args: &ReportArgs) -> Result<Option<Chosen>> {
+    args.error_on.as_deref().map(gate::chosen).transpose()
 }
 
 fn compare(args: &ReportArgs, paths: &[PathBuf], others: &[PathBuf]) -> Result<ExitCode> {

@@ -9,6 +9,7 @@ use super::suppress::Suppressions;
 use super::{assemble, moments};
 use anyhow::{Result, anyhow, bail};
 use cupeer_record::{Call, Job, Outcome, Process};
+use cupeer_rules::Chosen;
 use cupeer_spec::effect::Object;
 use cupeer_spec::function::{FUNCTIONS, FnId, Group};
 use cupeer_spec::selector::FunctionSet;
@@ -40,6 +41,8 @@ pub struct Filter {
     pub given: Vec<String>,
     /// Findings that do not count.
     pub suppressions: Suppressions,
+    /// Findings that count as errors; without a choice, each run's own applies.
+    pub error_on: Option<Chosen>,
 }
 
 impl Filter {
@@ -58,6 +61,7 @@ impl Filter {
             until: None,
             given: Vec::new(),
             suppressions,
+            error_on: None,
         }
     }
 
@@ -78,7 +82,7 @@ impl Filter {
             filter.processes = job.processes.iter().map(|process| is_called(process, text)).collect();
             if !filter.processes.contains(&true) {
                 bail!(
-                    "no process of the record is called '{text}': --process takes a pid or a name as in --format json"
+                    "no process of the record is called '{text}': --process takes a pid, a name as in --format json, or NAME=VALUE of a variable"
                 );
             }
         }
@@ -244,9 +248,11 @@ impl Filter {
     }
 }
 
-/// Whether a process is meant by its pid, or by its name or the start of that.
+/// Whether a process is meant by its pid, by a variable of its environment, or by its name or the start of that.
 fn is_called(process: &Process, text: &str) -> bool {
+    let has_variable = |(name, value): (&str, &str)| process.variable(name) == Some(value);
     text.parse() == Ok(process.header.pid)
+        || text.split_once('=').is_some_and(has_variable)
         || process.proc == text
         || (text.len() >= 8 && process.proc.starts_with(text))
 }

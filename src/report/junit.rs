@@ -1,7 +1,8 @@
 //! The report as JUnit XML, for test runners and CI servers.
 //!
-//! A recording is a test suite; each rule and each process is a test case. A rule passes if it was checked and has no
-//! finding above a note. A rule that was not checked, or only in part, is skipped, with the reason.
+//! A recording is a test suite; each process is a test case, and so is each rule that applies: cupeer checks it, and the
+//! recording contains a call that could have broken it. A rule fails if a finding of it fails the run. It is skipped, with
+//! the reason, if an option or the recording left a part of it unchecked.
 
 use super::incidents::{DIED, FAILED};
 use super::looked;
@@ -11,7 +12,7 @@ use super::text::View;
 use super::text::endings::death;
 use super::text::suppressed::lines;
 use super::xml::Element;
-use cupeer_rules::{RULES, RuleSpec, Severity};
+use cupeer_rules::{RULES, RuleSpec};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
@@ -41,6 +42,7 @@ pub fn document(report: &Report) -> String {
     // As everywhere, deaths come first.
     let mut cases = of_processes(&view);
     cases.extend(of_rules(&view));
+    cases.extend(nothing_ran(report));
     let count = |is_one: fn(&Outcome) -> bool| cases.iter().filter(|case| is_one(&case.outcome)).count();
     let failed = count(|outcome| matches!(outcome, Outcome::Failed(..)));
     let skipped = count(|outcome| matches!(outcome, Outcome::Skipped(_)));
@@ -80,7 +82,9 @@ impl Case {
 }
 
 fn of_rules(view: &View) -> Vec<Case> {
-    let known = RULES.iter().map(|rule| (rule.name, Some(rule)));
+    let is_found = |rule: &&RuleSpec| view.report.findings.iter().any(|finding| *finding.rule == *rule.name);
+    let applies = |rule: &&RuleSpec| looked::applies(view.report, rule) || is_found(rule);
+    let known = RULES.iter().filter(applies).map(|rule| (rule.name, Some(rule)));
     // What a newer version has found.
     let is_new = |name: &&str| RULES.iter().all(|rule| rule.name != *name);
     let new: BTreeSet<&str> =
@@ -93,8 +97,7 @@ fn of_rule(view: &View, name: &str, rule: Option<&RuleSpec>) -> Case {
     let found: Vec<&Finding> = view.report.findings.iter().filter(|finding| *finding.rule == *name).collect();
     let (suppressed, found): (Vec<&Finding>, Vec<&Finding>) =
         found.iter().partition(|finding| finding.suppressed_by.is_some());
-    let (notes, told): (Vec<&Finding>, Vec<&Finding>) =
-        found.iter().partition(|finding| finding.severity == Severity::Note.word());
+    let (told, others): (Vec<&Finding>, Vec<&Finding>) = found.iter().partition(|finding| finding.fails);
     let text =
         |findings: &[&Finding]| findings.iter().map(|finding| view.finding(finding)).collect::<String>();
     let unknown = || rule.and_then(|rule| looked::why_unknown(view.report, rule));
@@ -110,7 +113,14 @@ fn of_rule(view: &View, name: &str, rule: Option<&RuleSpec>) -> Case {
         None if !suppressed.is_empty() => Outcome::Skipped(lines(suppressed.into_iter()).join("; ")),
         None => unknown().map_or(Outcome::Passed, Outcome::Skipped),
     };
-    Case { class: "cupeer.rules", name: name.to_owned(), outcome, out: text(&notes) }
+    Case { class: "cupeer.rules", name: name.to_owned(), outcome, out: text(&others) }
+}
+
+/// Says of a recording without calls that nothing was tested, and why.
+fn nothing_ran(report: &Report) -> Option<Case> {
+    let why = looked::why_nothing_ran(report)?;
+    let (name, outcome) = ("calls".into(), Outcome::Skipped(why));
+    Some(Case { class: "cupeer.recording", name, outcome, out: String::new() })
 }
 
 fn of_processes(view: &View) -> Vec<Case> {

@@ -4,7 +4,7 @@
 //! arguments and output, are up to the command. A report is built in three steps. [`collect`] reads the events and
 //! passes them to [`functions`], [`failures`], [`findings`], [`ledger`], [`virtual_memory`], and [`peers`]; nothing
 //! there grows with the number of events. [`assemble`] builds the rows of [`model`], which are serialized unchanged.
-//! [`text`] and [`html`] show them, [`sarif`] and [`junit`] write them for other tools, [`diff`] compares them, and
+//! [`mod@verdict`] decides which findings fail a run. [`text`] and [`html`] show them, [`sarif`] and [`junit`] write them for other tools, [`diff`] compares them, and
 //! [`trace`] reads the recording a second time. [`symbols`] names addresses.
 
 mod allocator;
@@ -55,6 +55,7 @@ pub mod terminal;
 pub mod text;
 pub mod trace;
 mod values;
+mod verdict;
 mod virtual_memory;
 mod xml;
 

@@ -1,17 +1,15 @@
 //! Tracks how far each rule was checked, because the absence of findings means something only for rules that were checked.
 
 use super::model::{Escaped, Process, Report};
-use super::text::names::{clean, counted};
-use cupeer_rules::{RULES, RuleSet, RuleSpec, Status};
+use super::text::names::{clean, counted, quiet_ones};
+use cupeer_rules::{RULES, RuleSet, RuleSpec};
 use cupeer_spec::env;
 use cupeer_spec::function::{FnId, Group};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Why nobody can say that a rule was kept by all processes of a record, where no finding says that it was broken.
+/// Why nobody can say that a rule that applies was kept by all processes of a record, where no finding says that it was
+/// broken.
 pub fn why_unknown(report: &Report, rule: &RuleSpec) -> Option<String> {
-    if let Status::Unchecked(why) = rule.status {
-        return Some(format!("it is not checked: {why}"));
-    }
     reservations(report).into_iter().next().or_else(|| of_rule(report, rule))
 }
 
@@ -85,10 +83,28 @@ pub fn reservations(report: &Report) -> Vec<String> {
     all
 }
 
+/// Whether a rule applies to a record: it is checked, and a call could have broken it.
+pub fn applies(report: &Report, rule: &RuleSpec) -> bool {
+    rule.is_checked() && is_called(report, rule)
+}
+
+/// Why a record has no call; `None` if it has one.
+pub fn why_nothing_ran(report: &Report) -> Option<String> {
+    let record = &report.record;
+    let why = || match quiet_ones(record.quiet_processes(), 0) {
+        Some(quiet) => format!("{quiet}; --record full keeps all"),
+        None if !record.filters.is_empty() => format!("no call matches {}", record.filters.join(" ")),
+        None if report.processes.is_empty() => "no process called the CUDA driver under cupeer".into(),
+        None => "no process made a call that cupeer records".into(),
+    };
+    let has_call = report.functions.iter().any(|function| function.calls > 0);
+    (!has_call).then(|| reservations(report).into_iter().next().unwrap_or_else(why))
+}
+
 /// The reasons why rules were not looked for, each with the rules: what was chosen, and what was not asked for.
 pub fn left_out_rules(report: &Report) -> BTreeMap<String, Vec<&'static str>> {
     let mut all: BTreeMap<String, Vec<&str>> = BTreeMap::new();
-    for rule in RULES.iter().filter(|rule| rule.is_checked() && is_called(report, rule)) {
+    for rule in RULES.iter().filter(|rule| applies(report, rule)) {
         if let Some(why) = of_rule(report, rule) {
             all.entry(why).or_default().push(rule.name);
         }
@@ -97,11 +113,6 @@ pub fn left_out_rules(report: &Report) -> BTreeMap<String, Vec<&'static str>> {
 }
 
 fn of_rule(report: &Report, rule: &RuleSpec) -> Option<String> {
-    if !is_called(report, rule) {
-        let has_injected = report.functions.iter().any(|function| function.injected > 0);
-        let but = if has_injected { ", but for what a fault plan answered" } else { "" };
-        return Some(format!("no call of its functions is in the record{but}"));
-    }
     let all = &report.processes;
     let left_out = all.iter().find_map(|process| left_out(process, rule));
     left_out.or_else(|| {

@@ -12,12 +12,14 @@ use super::model::{
 use super::moments::number;
 use super::suppress::Suppressions;
 use super::symbols::Symbols;
+use super::text::View;
 use super::text::endings::{death, killed};
 use super::text::names::{clean, codes, counted, quiet_ones};
 use super::text::suppressed;
 use crate::Keep;
 use crate::style::{Mark, Style};
 use cupeer_record::Job;
+use cupeer_rules::Chosen;
 use cupeer_spec::effect::Object;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -89,6 +91,10 @@ pub struct How {
     /// True if the exit status depends on findings, so that the recording is read however large it is and whoever else
     /// writes to it.
     pub decides: bool,
+    /// Findings that count as errors; without a choice, that in the recording.
+    pub error_on: Option<Chosen>,
+    /// Pid of the launched program, whose exit status is that of the run.
+    pub launched: u32,
     /// True if the report is wanted, unless the recording is large.
     pub annotates: bool,
 }
@@ -112,7 +118,7 @@ pub fn whole(directory: &Path, shown: &str, how: &How) -> Told {
     }
     match judged(directory, how, |_| true) {
         Ok((report, mut symbols)) => {
-            Told { lines: about(&report, shown, &mut symbols), report: Some(report) }
+            Told { lines: about(&report, shown, &mut symbols, how.launched), report: Some(report) }
         }
         Err(error) => Told { lines: vec![unreadable(shown, &error)], report: None },
     }
@@ -139,6 +145,7 @@ fn judged(
     let job = Job::open(directory)?;
     let mut filter = Filter::of(&job, is_chosen);
     filter.suppressions = how.suppressions.clone();
+    filter.error_on = how.error_on.clone();
     let mut symbols = Symbols::of_record(directory, &job.processes);
     // Names of functions take their time, and only these ask for all of them.
     let asked = (how.annotates || !how.suppressions.is_empty()).then_some(&mut symbols);
@@ -171,7 +178,7 @@ pub fn of_run(
 ) -> Told {
     let is_wanted = how.decides || how.annotates && size(directory) <= MOST_READ;
     let report = is_wanted.then(|| judged(directory, how, &is_of_it));
-    let mut lines = own(directory, shown, is_of_it);
+    let mut lines = own(directory, shown, is_of_it, how.launched);
     if let Some(Err(error)) = &report {
         lines.push(unreadable(shown, error));
     }
@@ -182,7 +189,12 @@ pub fn of_run(
 }
 
 /// The lines of [`of_run`], without what rules found.
-fn own(directory: &Path, shown: &str, is_of_it: impl Fn(&cupeer_record::Process) -> bool) -> Vec<Line> {
+fn own(
+    directory: &Path,
+    shown: &str,
+    is_of_it: impl Fn(&cupeer_record::Process) -> bool,
+    launched: u32,
+) -> Vec<Line> {
     let read = || -> anyhow::Result<Vec<Line>> {
         let mut job = Job::open(directory)?;
         let all = job.processes.len();
@@ -215,12 +227,22 @@ fn own(directory: &Path, shown: &str, is_of_it: impl Fn(&cupeer_record::Process)
             ),
         };
         lines.push(sum.into());
-        let rest = [living(&report), failing(&report), pending(&report)];
-        lines.extend(rest.into_iter().flatten().map(Line::from));
+        lines.extend(living(&report).into_iter().map(Line::from));
+        lines.extend(failing_ends(&report, launched));
+        lines.extend([failing(&report), pending(&report)].into_iter().flatten().map(Line::from));
         lines.extend(limit(report.limited()));
         Ok(lines)
     };
     read().unwrap_or_else(|error| vec![unreadable(shown, &error)])
+}
+
+/// Counts the processes that loaded the driver and made no call that cupeer records; `reached` is how many loaded it.
+pub fn without_call(report: &Report, reached: u32) -> Option<String> {
+    let is_one = |process: &&Process| process.exit.kind != ExitKind::Executed;
+    let recorded = report.processes.iter().filter(is_one).count() as u64 + report.record.quiet_processes();
+    let others = u64::from(reached).checked_sub(recorded).filter(|others| *others > 0 && recorded > 0)?;
+    let others = counted(others, "process").replacen(' ', " more ", 1);
+    Some(format!("  {others} loaded the driver and made no call that cupeer records"))
 }
 
 /// How many processes, calls and failures there are.
@@ -243,7 +265,7 @@ fn counts(report: &Report) -> String {
     format!("{processes}, {last}{calls}, {} failed{more}{quiet}", number(failed))
 }
 
-fn about(report: &Report, shown: &str, symbols: &mut Symbols) -> Vec<Line> {
+fn about(report: &Report, shown: &str, symbols: &mut Symbols, launched: u32) -> Vec<Line> {
     let mut all = deaths(report);
     let quiet = quiet_ones(report.record.quiet_processes(), 0).filter(|_| report.processes.is_empty());
     if let Some(quiet) = quiet {
@@ -252,6 +274,7 @@ fn about(report: &Report, shown: &str, symbols: &mut Symbols) -> Vec<Line> {
     }
     all.push(format!("{}; 'cupeer report {shown}' shows them", counts(report)).into());
     all.extend(living(report).into_iter().map(Line::from));
+    all.extend(failing_ends(report, launched));
     all.extend(blind(report).into_iter().map(|text| Line::bad(Mark::Warning, text)));
     let (told, kinds) = found::lines(report, symbols);
     all.extend(told);
@@ -401,6 +424,26 @@ fn deaths(report: &Report) -> Vec<Line> {
     };
     lines.extend(started.filter_map(killed).take(MOST_LINES));
     lines.into_iter().map(|text| Line::bad(Mark::Error, text)).collect()
+}
+
+/// The processes that exited with an error, one line for each status, but for the launched program, whose exit status is
+/// that of the run.
+fn failing_ends(report: &Report, launched: u32) -> Vec<Line> {
+    let view = View::new(report, usize::MAX, true);
+    let mut by_code: BTreeMap<u8, Vec<&Process>> = BTreeMap::new();
+    for (process, code) in view.all_failing_ends() {
+        if process.pid != launched {
+            by_code.entry(code).or_default().push(process);
+        }
+    }
+    let line = |(code, processes): (u8, Vec<&Process>)| match &processes[..] {
+        [only] => format!("  {} exited with status {code}", named(only)),
+        _ => {
+            let names = view.names.processes(processes.iter().map(|process| &*process.proc));
+            format!("  {} exited with status {code}: {names}", counted(processes.len() as u64, "process"))
+        }
+    };
+    by_code.into_iter().map(|group| Line::bad(Mark::Warning, line(group))).collect()
 }
 
 /// The library that a call came from.

@@ -8,6 +8,7 @@
 mod at_call;
 mod caches;
 mod causes;
+mod chosen;
 mod family;
 mod entries {
     pub mod driver;
@@ -28,6 +29,7 @@ mod words;
 pub use at_call::ONLY_AT_THE_CALL;
 pub use caches::{CACHES, Cache, OF_OPENERS};
 pub use causes::{Cause, causes};
+pub use chosen::Chosen;
 pub use cupeer_spec::record::slot::finding::{Confidence, Severity};
 pub use family::{FAMILIES, Family};
 pub use set::{RuleSet, SetError, is_file, known_rule};

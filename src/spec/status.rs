@@ -8,7 +8,7 @@ use crate::question::Question;
 use core::sync::atomic::{AtomicU8, AtomicU32};
 
 /// What the first word holds.
-pub const MAGIC: u32 = 0x6375_7032;
+pub const MAGIC: u32 = 0x6375_7033;
 
 /// The page.
 #[repr(C)]
@@ -29,6 +29,8 @@ pub struct Status {
     pub findings: AtomicU32,
     /// Processes that had a driver of which no watched call was seen.
     pub unseen: AtomicU32,
+    /// Processes that were forked from one that had initialized the driver, made no watched call, and exited with an error.
+    pub forked: AtomicU32,
     /// Whether the CUDA runtime asked the simulated driver for functions that have no names, and was refused.
     pub nameless: AtomicU32,
     /// Processes that began without our library in LD_PRELOAD, although it is in them: what they start is without it.

@@ -15,7 +15,7 @@ fn run(name: &str, how: How, options: &[&str]) -> Done {
 
 /// What is said of the status.
 fn why(done: &Done) -> Vec<&str> {
-    done.stderr.lines().filter(|line| line.contains("exits with")).collect()
+    done.stderr.lines().filter(|line| line.starts_with("cupeer: exits with")).collect()
 }
 
 #[test]

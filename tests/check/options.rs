@@ -1,7 +1,7 @@
 //! The options of `cupeer run --check`: which findings are said, and what else is done about them.
 
 use super::scenes::{How, scene};
-use crate::support::{Done, done, temp_dir, wait_for};
+use crate::support::{Done, cupeer, done, temp_dir, wait_for};
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::ExitStatusExt;
@@ -18,6 +18,21 @@ fn said(done: &Done) -> Vec<&str> {
     let first = |line: &'_ str| severities.iter().any(|severity| line.starts_with(severity));
     let lines = done.stderr.lines().filter_map(|line| line.strip_prefix("cupeer: "));
     lines.filter(|line| first(line)).filter_map(|line| line.split(':').next()).collect()
+}
+
+#[test]
+fn without_a_check_nothing_is_said_during_the_run_and_the_summary_has_what_the_record_shows() {
+    let ended = run("ipc-flags", How::Bad, &["--check=off"]);
+    let live = ended.stderr.lines().filter(|line| line.starts_with("cupeer: error "));
+    assert_eq!(live.count(), 0, "{}", ended.stderr);
+    assert!(
+        ended.stderr.contains("cupeer:   error ipc-flags: cuIpcOpenMemHandle_v2, once"),
+        "{}",
+        ended.stderr
+    );
+    let help = done(cupeer().args(["run", "--help"])).stdout;
+    let said = "Nothing during the run; the summary and the report still list what the recording shows";
+    assert!(help.split_whitespace().collect::<Vec<_>>().join(" ").contains(said), "{help}");
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::process::Command;
 const PYTEST: [&str; 6] = ["-m", "pytest", "-p", "cupeer.pytest_plugin", "-p", "no:cacheprovider"];
 
 /// pytest without any options but those that it always has here, and with the command on PATH.
-fn pytest(arguments: &[&str]) -> Command {
+pub fn pytest(arguments: &[&str]) -> Command {
     let mut command = plain("python3");
     let path = std::env::var("PATH").expect("it is set");
     command.args(PYTEST).args(arguments);
@@ -45,7 +45,7 @@ fn the_option_runs_the_tests_under_the_command() {
     let ended = in_tests(&mut pytest(&["test_fixture.py", &sim_into(folder.path(), "")]));
     assert_eq!(
         (ended.status.code(), counts(&ended)),
-        (Some(0), "2 passed"),
+        (Some(0), "3 passed"),
         "{}{}",
         ended.stdout,
         ended.stderr
@@ -66,7 +66,7 @@ fn options_that_come_too_late_are_said_to_have_no_effect() {
     }
     let tests = [&["run", "--sim", "--", "python3"], &PYTEST[..], &["test_fixture.py", "--cupeer=--seed 7"]];
     let ended = in_tests(&mut with(&tests.concat()));
-    assert_eq!(counts(&ended), "2 passed", "{}{}", ended.stdout, ended.stderr);
+    assert_eq!(counts(&ended), "3 passed", "{}{}", ended.stdout, ended.stderr);
     assert!(
         ended.stdout.contains("it was loaded before pytest, so --seed 7 has no effect"),
         "{}",
@@ -105,6 +105,47 @@ fn marked_tests_fail_by_the_rules_that_they_break() {
             "{summary}"
         );
     }
+}
+
+#[test]
+fn tests_fail_by_the_rules_that_their_processes_break() {
+    if !has("pytest") {
+        return;
+    }
+    let mut ways = vec![vec!["test_started.py"]];
+    if has("xdist") {
+        ways.push(vec!["test_started.py", "-p", "xdist", "-n", "2"]);
+    }
+    for way in ways {
+        let folder = temp_dir();
+        let ended = in_tests(pytest(&way).arg(sim_into(folder.path(), "")));
+        let shown = format!("{}{}", ended.stdout, ended.stderr);
+        assert_eq!(
+            (ended.status.code(), counts(&ended)),
+            (Some(1), "3 failed, 4 passed, 1 error"),
+            "{shown}"
+        );
+        let broken = "error ipc-flags: cuIpcOpenMemHandle_v2: Flags must be 1 (is 0) (in process ";
+        let summary = ended.stdout.split("cupeer: broken rules").nth(1).expect("a summary");
+        assert_eq!(summary.matches(&format!(": {broken}")).count(), 6, "{shown}");
+    }
+}
+
+#[test]
+fn where_nothing_ran_pytest_says_why() {
+    if !has("pytest") {
+        return;
+    }
+    let folder = temp_dir();
+    let test = folder.path().join("test_nothing.py");
+    std::fs::write(&test, "def test_nothing(): pass\n").expect("a test");
+    let record = folder.path().join("record");
+    let ended = in_tests(pytest(&[]).arg(&test).arg(sim_into(&record, "")));
+    let said = "cupeer: no test called the CUDA driver, so cupeer checked nothing\n";
+    assert!(ended.stdout.contains(said), "{}{}", ended.stdout, ended.stderr);
+    let ended = in_tests(without_command(&["test_marked.py"]).env("PATH", "/nowhere"));
+    let said = "cupeer: 20 tests were skipped: libcupeer.so is not loaded; run pytest with --cupeer";
+    assert!(ended.stdout.contains(said), "{}{}", ended.stdout, ended.stderr);
 }
 
 #[test]
@@ -159,7 +200,7 @@ fn without_the_command_nothing_passes() {
     for tests in ["test_fixture.py", "test_marked.py"] {
         let ended = in_tests(&mut without_command(&[tests, "--cupeer", "--cupeer-skip-missing"]));
         assert!(ended.stdout.contains("tests that need it are skipped"), "{}", ended.stdout);
-        let expected = if tests == "test_marked.py" { "1 passed, 20 skipped" } else { "2 skipped" };
+        let expected = if tests == "test_marked.py" { "1 passed, 20 skipped" } else { "3 skipped" };
         assert_eq!((ended.status.code(), counts(&ended)), (Some(0), expected), "{}", ended.stdout);
     }
     // Without the option, as ever.

@@ -1,5 +1,6 @@
 /* Reaches the driver and then ends in the way that it is asked for. With "child" or "grandchild" in front, a child does so,
- * or a child of a child, and this process returns 0 when it has ended. */
+ * or a child of a child, and this process returns 0 when it has ended. With "orphan", the parent of that child does not
+ * wait for it. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <pthread.h>
@@ -30,6 +31,7 @@ static void *last(void *unused)
 }
 
 static int in_child(char **arguments);
+static int in_orphan(char **arguments);
 
 static int end(char **arguments)
 {
@@ -37,6 +39,9 @@ static int end(char **arguments)
     int number = arguments[1] ? atoi(arguments[1]) : 0;
     if (!strcmp(way, "child")) {
         return in_child(arguments + 1);
+    }
+    if (!strcmp(way, "orphan")) {
+        return in_orphan(arguments + 1);
     }
     reach();
     if (!strcmp(way, "return")) {
@@ -101,6 +106,31 @@ static int end(char **arguments)
         return 0;
     }
     return 98;
+}
+
+static int in_orphan(char **arguments)
+{
+    int pipes[2];
+    char none;
+    pid_t middle;
+    if (pipe(pipes)) {
+        return 97;
+    }
+    middle = fork();
+    if (middle == 0) {
+        pid_t parent = getpid();
+        if (fork() == 0) {
+            while (getppid() == parent) {
+                usleep(1000);
+            }
+            exit(end(arguments));
+        }
+        _exit(0);
+    }
+    waitpid(middle, NULL, 0);
+    close(pipes[1]);
+    /* Nobody has the other end any more when the orphan has ended. */
+    return read(pipes[0], &none, 1) == 0 ? 0 : 95;
 }
 
 static int in_child(char **arguments)

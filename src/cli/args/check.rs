@@ -40,7 +40,7 @@ pub enum Level {
     Warnings,
     /// Errors, warnings, and notes, in full
     Notes,
-    /// No checks
+    /// Nothing during the run; the summary and the report still list what the recording shows
     Off,
 }
 

@@ -1,5 +1,6 @@
 //! The program's process: from fork to exec, and its end.
 
+use super::orphans;
 use super::page::Page;
 use super::signals::Before;
 use super::{End, cannot_run};
@@ -89,6 +90,7 @@ impl Child {
         let (mut reader, writer) = io::pipe().context("failed to make a pipe")?;
         // SAFETY: asks for a number; cannot fail.
         let parent = unsafe { libc::getpid() };
+        orphans::adopt();
         // SAFETY: no other thread exists yet, and the child calls nothing that is not async-signal-safe.
         let pid = unsafe { libc::fork() };
         match pid {

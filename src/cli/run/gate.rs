@@ -8,10 +8,10 @@
 use super::Run;
 use crate::args::RunArgs;
 use crate::output;
-use anyhow::{Result, bail};
+use anyhow::{Result, anyhow, bail};
 use cupeer_report::model::{Finding, Report};
 use cupeer_report::text::names::counted;
-use cupeer_rules::{Rule, RuleSet, Severity};
+use cupeer_rules::{Chosen, Rule, Severity};
 use std::collections::BTreeMap;
 
 /// The status of a run where `--error-on` is given without one.
@@ -21,56 +21,22 @@ pub struct Gate {
     status: u8,
     /// The option that chooses.
     option: &'static str,
-    /// Findings that are this severe count.
-    least: Option<Severity>,
-    /// Findings of these rules count, too.
-    rules: Vec<RuleSet>,
+    /// Findings that count; `None` for all warnings and errors.
+    pub chosen: Option<Chosen>,
 }
 
 impl Gate {
     /// What the options ask for, if anything.
     pub fn new(args: &RunArgs) -> Result<Option<Gate>> {
-        let Some(text) = &args.error_on else {
-            let gate = |status| Gate {
-                status,
-                option: "--error-exitcode",
-                least: Some(Severity::Warning),
-                rules: Vec::new(),
-            };
-            return Ok(args.error_exitcode.map(gate));
-        };
-        let status = args.error_exitcode.unwrap_or(STATUS);
-        let mut gate = Gate { status, option: "--error-on", least: None, rules: Vec::new() };
-        let mut column = 1;
-        for item in text.split(',') {
-            match severity(item) {
-                Some(severity) => gate.least = Some(gate.least.map_or(severity, |least| least.min(severity))),
-                None => match RuleSet::parse(item) {
-                    Ok(rules) => gate.rules.push(rules),
-                    Err(error) => {
-                        let column = column + error.column - 1;
-                        bail!("--error-on '{text}', column {column}: {}", error.message);
-                    }
-                },
-            }
-            column += item.len() + 1;
-        }
-        Ok(Some(gate))
-    }
-
-    fn chooses(&self, finding: &Finding) -> bool {
-        let library = finding.caller.library.as_deref().unwrap_or_default().as_bytes();
-        let is_as_severe = || self.least.is_some_and(|least| Severity::of(finding.severity) >= Some(least));
-        let is_of_rules = || {
-            let rule = Rule::of(&finding.rule);
-            rule.is_some_and(|rule| self.rules.iter().any(|set| set.contains(rule, library)))
-        };
-        finding.suppressed_by.is_none() && (is_as_severe() || is_of_rules())
+        let chosen = args.error_on.as_deref().map(chosen).transpose()?;
+        let option = if chosen.is_some() { "--error-on" } else { "--error-exitcode" };
+        let status = args.error_exitcode.or_else(|| chosen.as_ref().map(|_| STATUS));
+        Ok(status.map(|status| Gate { status, option, chosen }))
     }
 
     /// Whether all warnings and errors count, which is what the page counts.
     fn chooses_what_the_page_counts(&self) -> bool {
-        self.least.is_some_and(|least| least <= Severity::Warning)
+        self.chosen.as_ref().is_none_or(Chosen::has_all_warnings)
     }
 
     /// The status that a run ends with, and why; says so where nobody can say.
@@ -98,7 +64,7 @@ impl Gate {
             };
         };
         let mut by_rule: BTreeMap<&str, u64> = BTreeMap::new();
-        for finding in report.findings.iter().filter(|finding| self.chooses(finding)) {
+        for finding in report.findings.iter().filter(|finding| finding.fails) {
             *by_rule.entry(&finding.rule).or_default() += finding.count;
         }
         let mut count = by_rule.values().sum();
@@ -137,15 +103,15 @@ fn gone(report: &Report, run: &Run) -> u64 {
     // One that the report does not rely on any more is there all the same.
     let is_counted = |finding: &&Finding| {
         let rule = Rule::of(&finding.rule).map(|rule| rule.spec().severity);
-        finding.severity != Severity::Note.word() || rule.is_some_and(|severity| severity > Severity::Note)
+        rule.map_or(finding.severity != Severity::Note.word(), |severity| severity > Severity::Note)
     };
     let kept: u64 = report.findings.iter().filter(is_counted).map(|finding| finding.count).sum();
     u64::from(run.findings.unwrap_or(0)).saturating_sub(kept)
 }
 
-/// What is meant by a word for severities: all that is as bad, or worse.
-fn severity(word: &str) -> Option<Severity> {
-    if word == "all" { Some(Severity::Note) } else { Severity::of(word) }
+/// Reads the value of `--error-on`.
+pub fn chosen(text: &str) -> Result<Chosen> {
+    Chosen::parse(text).map_err(|error| anyhow!("--error-on '{text}', {error}"))
 }
 
 #[cfg(test)]
@@ -173,6 +139,7 @@ mod tests {
         Run {
             end: End::Exited(0),
             process: (1, 1),
+            orphans: Vec::new(),
             reached: 1,
             findings,
             record_lost: 0,
@@ -181,12 +148,13 @@ mod tests {
             unreached: Vec::new(),
             unused: None,
             unseen: 0,
+            forked: 0,
             escaped: 0,
         }
     }
 
     /// The report of a process that broke `ipc-flags` once, and whose record lacks some events.
-    fn report(lost: u64) -> Report {
+    fn report(lost: u64, options: &[&str]) -> Report {
         let folder = tempfile::tempdir().unwrap();
         writer::job(folder.path()).unwrap();
         let mut writer = Writer::create(folder.path(), About::default()).unwrap();
@@ -205,7 +173,7 @@ mod tests {
         writer.call(stream, &call).unwrap();
         writer.header(|header| header.lost = lost).unwrap();
         writer.finish().unwrap();
-        let how = How { decides: true, ..How::default() };
+        let how = How { decides: true, error_on: gate(options).chosen, ..How::default() };
         summary::whole(folder.path(), "DIR", &how).report.unwrap()
     }
 
@@ -220,26 +188,25 @@ mod tests {
     #[test]
     fn the_report_is_the_truth_and_the_page_knows_what_it_lacks() {
         let severe = ["--error-exitcode", "9"];
-        let rules = ["--error-on", "peer-*"];
-        let whole = report(0);
+        let [rules, warnings] = ["peer-*", "warning"].map(|set| ["--error-on", set]);
         let why = |count| format!("{count} findings are warnings or errors (--error-exitcode)");
         assert_eq!(
-            verdict(&severe, Some(&whole), Some(7)),
+            verdict(&severe, Some(&report(0, &severe)), Some(7)),
             "1 finding is a warning or an error (--error-exitcode)"
         );
-        assert_eq!(verdict(&rules, Some(&whole), Some(7)), "none");
-        let lacking = report(3);
+        assert_eq!(verdict(&rules, Some(&report(0, &rules)), Some(7)), "none");
+        let lacking = |options: &[&str]| report(3, options);
         assert_eq!(
-            verdict(&severe, Some(&lacking), Some(1)),
+            verdict(&severe, Some(&lacking(&severe)), Some(1)),
             "1 finding is a warning or an error (--error-exitcode)"
         );
-        assert_eq!(verdict(&severe, Some(&lacking), Some(7)), why(7));
+        assert_eq!(verdict(&severe, Some(&lacking(&severe)), Some(7)), why(7));
         assert_eq!(
-            verdict(&["--error-on", "warning"], Some(&lacking), Some(7)),
+            verdict(&warnings, Some(&lacking(&warnings)), Some(7)),
             "7 findings are chosen by --error-on: 1 ipc-flags, 6 that the record could not keep"
         );
         let unknown = "unknown: cannot tell what 6 findings were that the record could not keep";
-        assert_eq!(verdict(&rules, Some(&lacking), Some(7)), unknown);
+        assert_eq!(verdict(&rules, Some(&lacking(&rules)), Some(7)), unknown);
     }
 
     #[test]
@@ -259,8 +226,5 @@ mod tests {
     fn the_status_is_that_of_the_options() {
         assert_eq!(gate(&["--error-on", "all"]).status, 1);
         assert_eq!(gate(&["--error-on", "all", "--error-exitcode", "4"]).status, 4);
-        let least = |set| gate(&["--error-on", set]).least;
-        assert_eq!([least("error,note"), least("all")], [Some(Severity::Note); 2]);
-        assert_eq!((least("error"), least("ipc-*")), (Some(Severity::Error), None));
     }
 }

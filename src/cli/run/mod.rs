@@ -6,11 +6,12 @@
 mod answers;
 mod child;
 mod faults;
-mod gate;
+pub mod gate;
 mod hang;
+mod orphans;
 mod page;
 mod preloading;
-mod program;
+pub mod program;
 mod signals;
 mod watch;
 
@@ -38,6 +39,7 @@ use cupeer_topology::Topology;
 use faults::Faults;
 use gate::Gate;
 use hang::{Hangs, OnHang};
+use orphans::Orphan;
 use page::{Image, Page};
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -98,6 +100,8 @@ pub struct Run {
     pub end: End,
     /// The process that was started: its pid, and when it was started.
     process: (libc::pid_t, u64),
+    /// The descendants that ended when nobody else could wait for them.
+    orphans: Vec<Orphan>,
     /// How many processes met the driver under cupeer.
     pub reached: u32,
     /// How many findings at calls are warnings or errors; `None` where they could not be counted.
@@ -115,6 +119,8 @@ pub struct Run {
     unused: Option<String>,
     /// How many processes had a driver of which no watched call was seen.
     pub unseen: u32,
+    /// How many processes were forked after the driver was initialized, and exited with an error without a watched call.
+    forked: u32,
     /// How many libraries' calls went past us, counted once a process.
     pub escaped: u32,
 }
@@ -123,6 +129,19 @@ impl Run {
     /// Whether a driver was loaded, and no call seen in any process.
     pub fn is_unseen(&self) -> bool {
         self.unseen > 0 && self.unseen >= self.reached
+    }
+
+    /// That children were forked too late, where no call shows what the driver returned to them.
+    fn forked(&self) -> Option<String> {
+        let processes = counted(self.forked.into(), "process");
+        let was = if self.forked == 1 { "was" } else { "were" };
+        (self.forked > 0).then(|| {
+            format!(
+                "{processes} {was} forked after the parent had initialized CUDA, and exited with an error without a call that \
+                 cupeer records: the driver does not work in a forked child; start processes with spawn instead ('cupeer \
+                 explain used-after-fork')"
+            )
+        })
     }
 
     /// What went past us, where no record tells it.
@@ -150,10 +169,18 @@ pub fn command(mut args: RunArgs) -> Result<ExitCode> {
     }
     let args = &args;
     let suppressions = suppressions::read(&args.suppressions)?;
-    let how = How { suppressions, decides: gate.is_some(), annotates: annotations::are_read() };
+    let error_on = gate.as_ref().and_then(|gate| gate.chosen.clone());
+    let mut how = How {
+        suppressions,
+        decides: gate.is_some(),
+        error_on,
+        annotates: annotations::are_read(),
+        launched: 0,
+    };
     let begun = SystemTime::now();
     let mut settings = Settings::new(&args.options, Some(&args.program[0]))?;
     let mut environment = settings.apply(Environment::inherited())?;
+    args.error_on.iter().for_each(|rules| environment.set(env::ERROR_ON, rules));
     settings.verdicts.iter().filter_map(Verdicts::warning).for_each(|line| output::complain(&line));
     if args.exec {
         settings.verdicts.iter_mut().for_each(Verdicts::keep);
@@ -192,17 +219,21 @@ pub fn command(mut args: RunArgs) -> Result<ExitCode> {
         }
         !is_gone
     });
-    let run = run?;
+    let mut run = run?;
+    if let Some(job) = job.as_ref().filter(|job| !job.is_inherited()) {
+        summary::wait_for_the_last(&job.directory);
+    }
+    orphans::reap(run.process.0, &mut run.orphans);
+    how.launched = run.process.0 as u32;
+    let (run, how) = (run, how);
     if let Some(job) = &job {
         let end = match run.end {
             End::Exited(status) => end::End::Returned(status),
             End::Killed(signal) => end::End::Signal(signal as u8),
         };
-        job.tell_end(&args.program[0], run.process, end);
+        job.tell_end(Some(&args.program[0]), run.process, end);
+        run.orphans.iter().for_each(|(process, end)| job.tell_end(None, *process, *end));
         job.tell_lost(run.record_lost, run.unrecorded);
-    }
-    if let Some(job) = job.as_ref().filter(|job| !job.is_inherited()) {
-        summary::wait_for_the_last(&job.directory);
     }
     let of_run =
         |job: &Job| summary::of_run(&job.directory, &home::shown(&job.directory), &how, of_this_run(begun));
@@ -215,6 +246,10 @@ pub fn command(mut args: RunArgs) -> Result<ExitCode> {
         Some(job) if how.decides => Told { lines: Vec::new(), ..of_run(job) },
         _ => Told::default(),
     };
+    let mut recorded = recorded;
+    if let Some(report) = report.as_ref().filter(|_| job.as_ref().is_some_and(Job::is_ours_alone)) {
+        recorded.extend(summary::without_call(report, run.reached).map(Line::from));
+    }
     let is_recorded = !recorded.is_empty();
     let is_told_elsewhere = job.as_ref().is_some_and(Job::is_inherited);
     let warning = |text| Line::bad(Mark::Warning, text);
@@ -240,6 +275,7 @@ pub fn command(mut args: RunArgs) -> Result<ExitCode> {
     }
     lines.extend(seed.map(Line::from));
     lines.extend(run.unused.clone().filter(|_| job.is_none()).map(Line::from));
+    lines.extend(run.forked().map(warning));
     lines.extend(unreached.iter().chain(&run.notes).cloned().map(warning));
     lines.iter().for_each(output::sum_up);
     if let Some(report) = &report {
@@ -315,7 +351,8 @@ fn watched(
     let is_checked = environment.get(env::CHECK).is_some_and(|level| !level.is_empty());
     let answers = page.as_ref().filter(|_| is_checked).and_then(Answers::start);
     let hangs = on_hang.map(|on_hang| Hangs::start(child.pid(), on_hang));
-    let end = signals::wait(&child, for_debugger);
+    let mut orphans = Vec::new();
+    let end = signals::wait(&child, for_debugger, &mut orphans);
     drop(hangs);
     drop(answers);
     let mut seen = watch.stop();
@@ -337,8 +374,11 @@ fn watched(
                 .or_else(|| preloading::by_itself(name, end));
             unreached.extend(reason);
             unreached.extend(program::obstacles_in_shell(program));
-            let is_unused = unreached.is_empty() && end != End::Exited(status::NOT_FOUND);
-            unused = (is_unused && is_recorded(&environment)).then(|| driver::unused(driver));
+            let has_no_driver = driver.is_none() && end == End::Exited(status::NOT_FOUND);
+            unreached.extend(
+                Some(&program[0]).filter(|_| has_no_driver).and_then(|name| program::missing_driver(name)),
+            );
+            unused = (unreached.is_empty() && is_recorded(&environment)).then(|| driver::unused(driver));
         }
         notes.extend(page.dropped().map(|(count, name)| dropped(count, &name)));
         if page.status().nameless.load(Acquire) != 0 {
@@ -353,6 +393,7 @@ fn watched(
     Ok(Run {
         end,
         process: (child.pid(), child.started()),
+        orphans,
         reached: reached.unwrap_or(0),
         findings: told(|status| &status.findings),
         record_lost,
@@ -361,6 +402,7 @@ fn watched(
         unreached,
         unused,
         unseen: told(|status| &status.unseen).unwrap_or(0),
+        forked: told(|status| &status.forked).unwrap_or(0),
         escaped: told(|status| &status.escaped).unwrap_or(0),
     })
 }

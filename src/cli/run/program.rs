@@ -5,6 +5,7 @@ use crate::elf::Elf;
 use crate::libraries;
 use crate::settings::check_access;
 use cupeer_record::plain::{self, Links};
+use cupeer_spec::function::Library;
 use std::collections::BTreeSet;
 use std::ffi::{CString, OsStr, OsString};
 use std::io::Read;
@@ -58,6 +59,19 @@ pub fn obstacles_in_shell(program: &[OsString]) -> Vec<String> {
     });
     let commands: BTreeSet<String> = commands.collect();
     commands.iter().filter_map(|command| obstacle(OsStr::new(command))).collect()
+}
+
+/// What is said where the loader ended a program because it found no driver; `None` where the program does not ask for one.
+pub fn missing_driver(program: &OsStr) -> Option<String> {
+    let path = find(program)?;
+    let soname = Library::Cuda.soname();
+    let needed = Elf::open(&follow_scripts(&path)?.0).ok()??.needed().ok()?;
+    needed.iter().any(|name| name == soname).then(|| {
+        format!(
+            "{} needs {soname}, which the loader did not find; --sim runs it on the simulated driver",
+            path.display()
+        )
+    })
 }
 
 /// The interpreter of a program where exec failed for want of it.

@@ -10,6 +10,7 @@
 
 use super::End;
 use super::child::{Child, State};
+use super::orphans::{self, Orphan};
 use cupeer_spec::proc::Stat;
 use std::time::Duration;
 
@@ -78,8 +79,9 @@ fn waited_for() -> libc::sigset_t {
     }
 }
 
-/// Passes signals on until the program ends. `for_debugger` says that its processes may stop for a debugger.
-pub fn wait(child: &Child, for_debugger: bool) -> End {
+/// Passes signals on until the program ends, and notes how orphans end. `for_debugger` says that its processes may stop for
+/// a debugger.
+pub fn wait(child: &Child, for_debugger: bool, orphans: &mut Vec<Orphan>) -> End {
     let set = waited_for();
     loop {
         // SAFETY: all-zero bytes are a valid siginfo, which the call fills; the set is valid.
@@ -91,6 +93,7 @@ pub fn wait(child: &Child, for_debugger: bool) -> End {
             // Interrupted: by a stop and a continuation, for one.
             -1 => {}
             libc::SIGCHLD => {
+                orphans::reap(child.pid(), orphans);
                 if let Some(end) = look(child, for_debugger) {
                     return end;
                 }

@@ -146,16 +146,19 @@ fn told(
                 room.text()
             }
         };
+        let chosen = check.error_on.as_ref();
+        let counts_as =
+            chosen.map_or(severity, |chosen| chosen.severity(Some(rule), caller.library, severity));
         let is_said = match check.level {
             // What comes again at one place is in the summary.
-            Level { severity: least, is_brief: true } => severity >= least && before == 0,
-            Level { severity: least, is_brief: false } => severity >= least || is_explanation(rule),
+            Level { severity: least, is_brief: true } => counts_as >= least && before == 0,
+            Level { severity: least, is_brief: false } => counts_as >= least || is_explanation(rule),
         };
         let is_heard = is_said || heard == Heard::Now && listener().is_some();
         let said = FindingText {
             call,
             rule: spec,
-            severity,
+            severity: counts_as,
             confidence,
             argument,
             message,

@@ -3,9 +3,14 @@
 //! A process that is killed, or that calls the kernel directly to exit, never reaches this code.
 
 use crate::check;
+use crate::driver::questions;
+use crate::log::status;
 use crate::record;
 use crate::resolve::dlsym;
 use crate::settings;
+use crate::sys::elf;
+use crate::sys::every_call::has_record;
+use crate::sys::guard::guarded;
 use core::ffi::{c_int, c_void};
 use core::ptr;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -36,7 +41,20 @@ pub fn begin() {
     }
 }
 
+/// Tells the launcher of a child that was forked after its parent had initialized the driver, made no watched call, and exits
+/// with an error: no call of it shows that it tried to use the driver.
+fn tell_forked(code: c_int) {
+    if code as u8 != 0 && elf::is_forked() && !has_record() {
+        guarded(|| {
+            if questions::was_initialized_before_fork().is_some() {
+                status::forked();
+            }
+        });
+    }
+}
+
 extern "C" fn at_exit(status: c_int, _: *mut c_void) {
+    tell_forked(status);
     record::ends(End::Returned(status as u8));
 }
 
@@ -66,6 +84,7 @@ pub unsafe extern "C" fn _Exit(status: c_int) -> ! {
 
 fn leave(status: c_int, next: &AtomicUsize) -> ! {
     check::say_held();
+    tell_forked(status);
     record::ends(End::Left(status as u8));
     let next = next.load(Relaxed);
     if next != 0 {

@@ -107,6 +107,11 @@ pub fn record_lost() {
     count(|status| &status.record_lost);
 }
 
+/// Counts a process that was forked after its parent had initialized the driver, and exits with an error.
+pub fn forked() {
+    count(|status| &status.forked);
+}
+
 /// Counts a process that goes without a record.
 pub fn unrecorded() {
     count(|status| &status.unrecorded);

@@ -1,7 +1,7 @@
 //! The settings of the checks: which rules, what is reported, and what stops the program.
 
 use super::{read, read_text, value};
-use cupeer_rules::{RuleSet, Severity};
+use cupeer_rules::{Chosen, RuleSet, Severity};
 use cupeer_spec::env::{self, Level};
 
 #[derive(Debug)]
@@ -12,6 +12,8 @@ pub struct Check {
     pub ignore: RuleSet,
     /// What alone is checked; `None` for everything.
     pub only: Option<RuleSet>,
+    /// What counts as an error, in what is said; `None` for the severity of each rule.
+    pub error_on: Option<Chosen>,
     /// What ends the program with SIGABRT.
     pub abort_on: RuleSet,
     /// What stops the program for a debugger.
@@ -32,11 +34,14 @@ impl Check {
             complaints.push(without_record(value(env::OUT).is_some()));
             return None;
         }
+        let otherwise = "each finding has the severity of its rule";
+        let error_on = read_text(complaints, env::ERROR_ON, otherwise, Chosen::parse);
         let mut set = |name, otherwise| read_text(complaints, name, otherwise, RuleSet::parse);
         Some(Check {
             level,
             ignore: set(env::IGNORE, "nothing is ignored").unwrap_or_default(),
             only: set(env::ONLY, "all rules are checked"),
+            error_on,
             abort_on: set(env::ABORT_ON, "nothing aborts the program").unwrap_or_default(),
             stop_on: set(env::STOP_ON, "nothing stops the program").unwrap_or_default(),
         })

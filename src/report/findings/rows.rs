@@ -228,6 +228,7 @@ impl<'a> Context<'a> {
         let finding = Finding {
             rule: sentence.rule,
             severity: severity.word(),
+            fails: false,
             confidence: confidence.word(),
             function: all.functions.name(function),
             argument: sentence.argument,

@@ -19,10 +19,15 @@ pub const SEVERITIES: [&str; 3] = [Severity::Error.word(), Severity::Warning.wor
 pub struct Finding {
     /// Name of the rule; `cupeer explain RULE` describes it.
     pub rule: Rc<str>,
-    /// Severity of the finding. It is a note if a library does it on purpose.
+    /// Severity of the finding. It is a note if a library does it on purpose. With --error-on, the findings that it selects
+    /// are errors, and all others at most warnings.
     #[schemars(extend("enum" = SEVERITIES))]
     #[serde(deserialize_with = "word::read")]
     pub severity: Word,
+    /// True if the finding fails a run: --error-on selects it or, without that option, it is a warning or an error; and no
+    /// suppression matches it.
+    #[serde(default)]
+    pub fails: bool,
     /// Certainty of the finding. Certain: it follows from what cupeer observed. Stale: it follows from the data of a
     /// process that ended. Inferred: it is the most likely explanation.
     #[schemars(extend("enum" = [Confidence::Certain, Confidence::Stale, Confidence::Inferred].map(Confidence::word)))]

@@ -5,6 +5,7 @@ use super::super::filter::Filter;
 use super::super::findings::Member;
 use super::super::functions::{self, FunctionSum};
 use super::super::model::{Device, Finding, Process, Report, SCHEMA};
+use super::super::verdict;
 use super::Reduced;
 use std::collections::{BTreeMap, HashMap};
 
@@ -48,6 +49,7 @@ impl Reduced {
             escaped: self.escaped,
             unnamed: self.unnamed,
         };
+        verdict::decide(&mut report, filter.error_on.as_ref());
         filter.apply(&mut report);
         report.processes.sort_by_key(|process| (process.rank.is_none(), process.rank, process.began_ns));
         report

@@ -1,0 +1,46 @@
+//! The ends of descendants whose parent ended before them, or never waited for them.
+//!
+//! The kernel gives these to the launcher, which is their subreaper, in place of init: so it learns how they ended. They
+//! find another process as their parent; in all else nothing is different for them.
+
+use cupeer_spec::proc::Stat;
+use cupeer_spec::record::end::End;
+
+/// The most ends that are kept.
+const MOST: usize = 4096;
+
+/// A descendant that ended: its pid and start, and how it ended.
+pub type Orphan = ((libc::pid_t, u64), End);
+
+/// Makes this process the one that orphans are given to.
+pub fn adopt() {
+    // SAFETY: sets an attribute of this process; no memory is involved.
+    unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1) };
+}
+
+/// Waits for the orphans that have ended, and notes how. The started program stays for its own wait.
+pub fn reap(program: libc::pid_t, found: &mut Vec<Orphan>) {
+    loop {
+        // SAFETY: all-zero bytes are a valid siginfo, which the call fills.
+        let (got, info) = unsafe {
+            let mut info: libc::siginfo_t = std::mem::zeroed();
+            let flags = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
+            (libc::waitid(libc::P_ALL, 0, &mut info, flags), info)
+        };
+        // SAFETY: the call filled it for a child, or left it zero.
+        let (pid, status) = unsafe { (info.si_pid(), info.si_status()) };
+        if got != 0 || pid == 0 || pid == program {
+            return;
+        }
+        // Until it is waited for, the number is its own.
+        let stat = std::fs::read(format!("/proc/{pid}/stat")).unwrap_or_default();
+        let started = Stat::parse(&stat).map(|stat| stat.started);
+        let end = match info.si_code {
+            libc::CLD_EXITED => End::Returned(status as u8),
+            _ => End::Signal(status as u8),
+        };
+        found.extend(started.filter(|_| found.len() < MOST).map(|started| ((pid, started), end)));
+        // SAFETY: the process is a child that has ended, and nobody else waits for it.
+        unsafe { libc::waitpid(pid, std::ptr::null_mut(), libc::WNOHANG) };
+    }
+}

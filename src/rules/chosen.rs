@@ -1,0 +1,89 @@
+//! The findings that count as errors: `ipc-*,peer-flags@libnccl*,warning`, as `--error-on` has them.
+//!
+//! The library and the report decide with it how severe a finding is, so that messages, reports, and exit statuses agree.
+
+use super::{Rule, RuleSet, SetError, Severity};
+
+/// A choice of findings that count as errors. All others are warnings at most.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Chosen {
+    /// Findings that are this severe.
+    least: Option<Severity>,
+    /// Findings of these rules.
+    rules: Vec<RuleSet>,
+}
+
+impl Chosen {
+    /// Reads a choice: rules as in a [`RuleSet`], a severity, which means that and above, or `all`; separated by commas.
+    pub fn parse(text: &str) -> Result<Self, SetError> {
+        let mut chosen = Chosen::default();
+        let mut column = 1;
+        for item in text.split(',') {
+            let severity = if item == "all" { Some(Severity::Note) } else { Severity::of(item) };
+            match severity {
+                Some(severity) => {
+                    chosen.least = Some(chosen.least.map_or(severity, |least| least.min(severity)));
+                }
+                None => {
+                    let rules = RuleSet::parse(item);
+                    chosen.rules.push(rules.map_err(|error| SetError {
+                        column: column + error.column - 1,
+                        message: error.message,
+                    })?);
+                }
+            }
+            column += item.len() + 1;
+        }
+        Ok(chosen)
+    }
+
+    /// Returns the severity as which a finding counts, of a rule that is this severe in a call of a library. `None` is a
+    /// rule of another version.
+    pub fn severity(&self, rule: Option<Rule>, library: &[u8], severity: Severity) -> Severity {
+        let is_of_rules =
+            || rule.is_some_and(|rule| self.rules.iter().any(|set| set.contains(rule, library)));
+        match self.least.is_some_and(|least| severity >= least) || is_of_rules() {
+            true => Severity::Error,
+            false => severity.min(Severity::Warning),
+        }
+    }
+
+    /// Returns true if all warnings and errors are chosen.
+    pub fn has_all_warnings(&self) -> bool {
+        self.least.is_some_and(|least| least <= Severity::Warning)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_chosen_is_an_error_and_nothing_else() {
+        let severities = |text| {
+            let chosen = Chosen::parse(text).unwrap();
+            Severity::ALL.map(|severity| chosen.severity(Some(Rule::IpcFlags), b"/lib/a.so", severity).word())
+        };
+        assert_eq!(severities("ipc-flags"), ["error"; 3]);
+        assert_eq!(severities("peer-*,ipc-f*"), ["error"; 3]);
+        assert_eq!(severities("peer-flags"), ["note", "warning", "warning"]);
+        assert_eq!(severities("ipc-flags@b*"), ["note", "warning", "warning"]);
+        assert_eq!(severities("error"), ["note", "warning", "error"]);
+        assert_eq!(severities("error,warning"), ["note", "error", "error"]);
+        assert_eq!(severities("all"), ["error"; 3]);
+        let of_tomorrow = Chosen::parse("ipc-flags").unwrap().severity(None, b"", Severity::Error);
+        assert_eq!(of_tomorrow, Severity::Warning);
+    }
+
+    #[test]
+    fn an_error_is_where_it_is_in_the_whole() {
+        assert_eq!(Chosen::parse("error,ipc-flagz").unwrap_err().column, 7);
+        assert!(Chosen::parse("").is_err());
+    }
+
+    #[test]
+    fn all_warnings_are_those_of_a_severity() {
+        let has = |text| Chosen::parse(text).unwrap().has_all_warnings();
+        assert_eq!(["all", "error,note", "warning", "error", "*"].map(has), [true, true, true, false, false]);
+    }
+}
