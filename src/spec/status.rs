@@ -5,7 +5,7 @@
 //! meets a driver, counts itself, and closes it. Both sides use it through a shared mapping.
 
 use crate::question::Question;
-use core::sync::atomic::{AtomicU8, AtomicU32};
+use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64};
 
 /// What the first word holds.
 pub const MAGIC: u32 = 0x6375_7033;
@@ -45,6 +45,8 @@ pub struct Status {
     pub image: [AtomicU8; NAME],
     /// The name of the last process that is counted as `dropped`.
     pub dropper: [AtomicU8; NAME],
+    /// What processes have said in a line, each as a hash: the same of the next rank is not said again. 0 for none.
+    pub said: [AtomicU64; SAID],
     /// How many questions were put: a futex on which the launcher waits.
     pub bell: AtomicU32,
     /// Whether somebody answers.
@@ -52,6 +54,9 @@ pub struct Status {
     /// What the processes ask.
     pub questions: [Question; QUESTIONS],
 }
+
+/// How many different lines are told apart; what finds no place is said again.
+pub const SAID: usize = 256;
 
 /// How many processes may ask at once; more do without.
 pub const QUESTIONS: usize = 64;

@@ -233,3 +233,17 @@ fn what_is_certain_of_one_call_is_not_said_of_others() {
         assert!(message.starts_with("no process under cupeer exported "), "{check}: {message}");
     }
 }
+
+/// What all ranks break in one place is a line of the first, and its count is in the summary.
+#[test]
+fn the_same_line_of_several_processes_is_said_once() {
+    let folder = temp_dir();
+    let all = ["sh", "-c", "\"$0\" \"$@\" & \"$0\" \"$@\" & \"$0\" \"$@\" & wait"];
+    let scene = super::scenes::scene("ipc-flags");
+    let ended =
+        done(&mut scene.under_within(super::scenes::How::Bad, &[], &folder.path().join("record"), &all));
+    let live = ended.stderr.lines().filter(|line| line.starts_with("cupeer: error ipc-flags: "));
+    assert_eq!(live.count(), 1, "{}", ended.stderr);
+    let count = "cupeer:   error ipc-flags: cuIpcOpenMemHandle_v2, 3 times in 3 processes";
+    assert!(ended.stderr.lines().any(|line| line == count), "{}", ended.stderr);
+}

@@ -150,8 +150,10 @@ fn told(
         let counts_as =
             chosen.map_or(severity, |chosen| chosen.severity(Some(rule), caller.library, severity));
         let is_said = match check.level {
-            // What comes again at one place is in the summary.
-            Level { severity: least, is_brief: true } => counts_as >= least && before == 0,
+            // What comes again at one place, in this process or another, is in the summary with its count.
+            Level { severity: least, is_brief: true } => {
+                counts_as >= least && before == 0 && status::is_new(hash(rule, call, &caller))
+            }
             Level { severity: least, is_brief: false } => counts_as >= least || is_explanation(rule),
         };
         let is_heard = is_said || heard == Heard::Now && listener().is_some();
@@ -245,6 +247,12 @@ static COUNTS: [AtomicU32; PLACES] = [const { AtomicU32::new(0) }; PLACES];
 
 fn count_anew() {
     COUNTS.iter().for_each(|count| count.store(0, Relaxed));
+}
+
+/// Returns what a rule, a function, and its caller have in common in all processes that run the same program.
+fn hash(rule: Rule, call: &Call, caller: &Caller) -> u64 {
+    let start = record::live::mix((rule as u64) << 48 ^ (call.id as u64) << 32 ^ caller.offset as u64);
+    caller.library.iter().fold(start, |hash, byte| record::live::mix(hash ^ u64::from(*byte)))
 }
 
 /// How often a rule was found broken by a caller before.

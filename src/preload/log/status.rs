@@ -9,7 +9,7 @@ use core::sync::atomic::{
     AtomicBool, AtomicPtr, AtomicU8, AtomicU32,
     Ordering::{Acquire, Relaxed, Release},
 };
-use cupeer_spec::status::{MAGIC, NAME, Status};
+use cupeer_spec::status::{MAGIC, NAME, SAID, Status};
 use cupeer_spec::way::Way;
 
 /// Counts this process as one that met a driver, once.
@@ -110,6 +110,27 @@ pub fn record_lost() {
 /// Counts a process that was forked after its parent had initialized the driver, and exits with an error.
 pub fn forked() {
     count(|status| &status.forked);
+}
+
+/// Returns true if no process of the run has said a line before, by its hash, or if that is unknown.
+pub fn is_new(hash: u64) -> bool {
+    /// How many places are looked at.
+    const PLACES: usize = 16;
+    let (hash, mut is_new) = (hash | 1, true);
+    with(|status| {
+        for i in 0..PLACES {
+            let place = &status.said[(hash as usize).wrapping_add(i) % SAID];
+            match place.compare_exchange(0, hash, Relaxed, Relaxed) {
+                Ok(_) => return,
+                Err(known) if known == hash => {
+                    is_new = false;
+                    return;
+                }
+                Err(_) => {}
+            }
+        }
+    });
+    is_new
 }
 
 /// Counts a process that goes without a record.
