@@ -241,6 +241,15 @@ fn a_child_that_was_forked_too_late_is_told_without_a_recorded_call() {
         let said = said(late("forked", first));
         assert!(said.contains(line), "{said}");
     }
+    // The report says so, too, of a recording that there is.
+    let folder = temp_dir();
+    let record = folder.path().join("record");
+    let first = "if (cuInit(0) || cuDeviceCanAccessPeer(&can, 0, 1)) return 9;";
+    done(cupeer().args(["run", "--sim", "-o"]).arg(&record).arg("--").arg(late("forked", first)));
+    let (text, exits) = report(&record);
+    assert_eq!(exits.len(), 1, "{text}");
+    let wanted = "- 1 process forked after CUDA was initialized exited with an error without a recorded call The driver";
+    assert!(unwrapped(&text).contains(wanted), "{text}");
     let said = said(late("unforked", ""));
     assert!(!said.contains("forked"), "{said}");
 }

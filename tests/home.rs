@@ -377,6 +377,28 @@ fn the_table_says_how_each_ended() {
     assert!(text.lines().count() == 3 && text.contains("...\n"), "{text}");
 }
 
+/// The arguments of the processes that make calls name no script.
+#[test]
+fn the_script_behind_multiprocessing_is_listed() {
+    let folder = temp_dir();
+    let script = folder.path().join("train.py");
+    let text = "import ctypes\nimport multiprocessing\ndef ask():\n    cuda = ctypes.CDLL('libcuda.so.1')\n    \
+                cuda.cuInit(0)\n    cuda.cuDeviceCanAccessPeer(ctypes.byref(ctypes.c_int()), 0, 1)\n\
+                if __name__ == '__main__':\n    multiprocessing.set_start_method('METHOD')\n    \
+                child = multiprocessing.Process(target=ask)\n    child.start()\n    child.join()\n";
+    for method in ["spawn", "forkserver"] {
+        fs::write(&script, text.replace("METHOD", method)).unwrap();
+        let ended = done(&mut at(folder.path(), &["run", "python3", "train.py", "--steps=3"]));
+        assert_eq!(ended.status.code(), Some(0), "{}", ended.stderr);
+        let listed = support::stdout(at(folder.path(), &["ls"]).env("COLUMNS", "160"));
+        let first = listed.lines().nth(1).unwrap();
+        assert!(
+            first.contains("train.py --steps=3") && !first.contains("multiprocessing"),
+            "{method}: {listed}"
+        );
+    }
+}
+
 #[test]
 fn nobody_shares_what_lies_at_home() {
     support::refused(

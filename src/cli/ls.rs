@@ -11,7 +11,7 @@ use cupeer_report::moments::{bytes, date};
 use cupeer_report::reduced::Reduced;
 use cupeer_report::table::Table;
 use cupeer_report::text::endings::ending;
-use cupeer_report::text::processes::is_spawned;
+use cupeer_spec::record::meta;
 use serde::Serialize;
 use std::path::Path;
 use std::process::ExitCode;
@@ -87,8 +87,12 @@ struct One {
 }
 
 impl One {
-    fn of(began: u64, exit: Exit, program: &str, arguments: &[String]) -> One {
-        let program = if arguments.is_empty() { vec![program.to_owned()] } else { arguments.to_vec() };
+    fn of(began: u64, exit: Exit, program: &str, arguments: &[String], started_by: Option<&str>) -> One {
+        let program = match started_by.filter(|by| !by.is_empty()) {
+            Some(by) => by.split(' ').map(str::to_owned).collect(),
+            None if arguments.is_empty() => vec![program.to_owned()],
+            None => arguments.to_vec(),
+        };
         One { began, exit, program }
     }
 }
@@ -99,13 +103,16 @@ fn processes(job: &Job, path: &Path) -> Option<Vec<One>> {
     let exits = job.processes.iter().zip(job.alive()).zip(job.are_others());
     let one = |((process, alive), is_other): ((&cupeer_record::Process, _), _)| {
         let exit = Exit::of(alive, process.end(), is_other);
-        One::of(began(process), exit, process.program(), &process.arguments)
+        let started_by = process.text(meta::STARTED_BY);
+        One::of(began(process), exit, process.program(), &process.arguments, started_by)
     };
     let mut all: Vec<One> = exits.map(one).collect();
     for file in parts::files_in(path) {
         let reduced = Reduced::read(&file).ok()?;
         let processes = reduced.processes().iter();
-        all.extend(processes.map(|one| One::of(one.began_ns, one.exit, &one.program, &one.arguments)));
+        all.extend(processes.map(|one| {
+            One::of(one.began_ns, one.exit, &one.program, &one.arguments, one.started_by.as_deref())
+        }));
     }
     Some(all)
 }
@@ -124,10 +131,9 @@ fn of_record(entry: &Entry, row: Row) -> Row {
     };
     // One that became another program has a file for each.
     let count = exits.iter().filter(|exit| exit.kind != ExitKind::Executed).count();
-    let began_ns = all.iter().map(|one| one.began).min();
-    let first = all.into_iter().min_by_key(|one| (is_spawned(&one.program), one.began));
+    let first = all.into_iter().min_by_key(|one| one.began);
     Row {
-        began_ns,
+        began_ns: first.as_ref().map(|one| one.began),
         program: first.map(|one| one.program).unwrap_or_default(),
         processes: Some(count),
         end,

@@ -30,6 +30,9 @@ pub struct Job {
     pub faults: Vec<FaultFile>,
     /// Programs that runs started and that made no call, with how they ended.
     pub started: Vec<Started>,
+    /// Number of processes that were forked after the driver was initialized, made no call that is recorded, and exited with
+    /// an error.
+    pub forked: u64,
     /// Processes of a large job without a file of their own, because they shared nothing.
     pub quiet: Vec<Quiet>,
     /// Files with the stacks of processes that made no progress.
@@ -134,6 +137,7 @@ impl Job {
             tables: Vec::new(),
             faults: Vec::new(),
             started: Vec::new(),
+            forked: 0,
             quiet: Vec::new(),
             hangs: Vec::new(),
             problems: Vec::new(),
@@ -208,6 +212,7 @@ impl Job {
         self.tables.retain(|table| table.boot_id == boot);
         self.faults.retain(|file| file.boot_id == boot);
         self.started.clear();
+        self.forked = 0;
         let short = crate::host::short(boot);
         self.hangs.clear();
         self.quiet.retain(|quiet| quiet.file.starts_with(&short));
@@ -256,6 +261,7 @@ impl Job {
             match check_job(&path) {
                 Some(answer) => answer.map(|told| {
                     self.started.extend(told.started);
+                    self.forked = self.forked.saturating_add(told.forked);
                     self.lost = self.lost.saturating_add(told.lost);
                     self.missing = self.missing.saturating_add(told.missing);
                     None
@@ -396,6 +402,8 @@ struct Told {
     lost: u64,
     /// How many of them have no record.
     missing: u64,
+    /// How many were forked too late.
+    forked: u64,
 }
 
 /// Looks at the first line of a file `job`, and reads what runs have told; `None` where it is somebody else's.
@@ -414,8 +422,8 @@ fn check_job(path: &Path) -> Option<Result<Told, String>> {
                 .filter_map(|line| line.strip_prefix(name)?.strip_prefix('=')?.parse::<u32>().ok());
             counts.map(u64::from).sum()
         };
-        let (lost, missing) = (sum(job::LOST), sum(job::MISSING));
-        return Some(Ok(Told { started: Started::all(&text), lost, missing }));
+        let [lost, missing, forked] = [job::LOST, job::MISSING, job::FORKED].map(sum);
+        return Some(Ok(Told { started: Started::all(&text), lost, missing, forked }));
     }
     let (words, ours) = job::FIRST_LINE.rsplit_once(' ').unwrap_or((job::FIRST_LINE, ""));
     let version = line.strip_prefix(words)?.trim().parse().ok()?;

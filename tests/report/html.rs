@@ -247,8 +247,8 @@ fn a_finding_is_on_the_row_of_each_of_its_ranks() {
     let scene = Scene::new();
     for rank in 0..15 {
         let mut actor = scene.gone(rank);
-        actor.writer().argument("train.py").unwrap();
-        actor.writer().argument(if rank == 0 { "--multiprocessing-fork" } else { "--steps=3" }).unwrap();
+        actor.writer().argument("--multiprocessing-fork").unwrap();
+        actor.writer().text("started-by", "python3 train.py --steps=3").unwrap();
         let mut call = actor.opening(400 + u64::from(rank), (0xc, checked(0xc)), 0x9000);
         call.outcome = Outcome::Returned(1);
         call.details.findings = vec![scene::found("ipc-flags", cupeer_rules::Severity::Error, "Flags is 0")];
@@ -261,7 +261,7 @@ fn a_finding_is_on_the_row_of_each_of_its_ranks() {
     rows.sort_unstable();
     assert_eq!(rows, Vec::from_iter(0..15));
     // The command line stands in the head.
-    assert!(read(&page).contains(" command train train.py --steps=3 "), "{}", read(&page));
+    assert!(read(&page).contains(" command python3 train.py --steps=3 "), "{}", read(&page));
     drawn(&page, "rows");
 }
 

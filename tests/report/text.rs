@@ -291,3 +291,30 @@ Access between devices (e enabled, y can, n cannot; o opened over IPC, ! failed)
 ",
     );
 }
+
+/// Of 8 devices there are 56 pairs, of which each device's are alike.
+#[test]
+fn pairs_that_are_alike_share_a_row() {
+    let scene = Scene::new();
+    let mut actor = scene.gone(0);
+    for ordinal in 2..8 {
+        actor.device(ordinal);
+    }
+    let pairs = (0..8).flat_map(|from| (0..8).map(move |to| (from, to))).filter(|(from, to)| from != to);
+    for (i, pair) in (0..).zip(pairs) {
+        actor.ask_about(100 + i, pair, i32::from(pair != (0, 3)));
+    }
+    actor.ends();
+    let rows = |options: &[&str]| {
+        let text = of(&scene, options);
+        let table = text.split_once("Pairs of devices").expect("the table").1.to_owned();
+        let table = table.split("\n\n").next().expect("its rows").to_owned();
+        table.lines().filter(|line| line.starts_with("GPU-")).map(str::to_owned).collect::<Vec<String>>()
+    };
+    assert_eq!(rows(&["--all"]).len(), 56);
+    let rows = rows(&[]);
+    // The one pair that is not like the others of its device has a row of its own.
+    assert_eq!(rows.len(), 9, "{rows:#?}");
+    assert_eq!(rows.iter().filter(|row| row.contains(" and 6 more ")).count(), 7, "{rows:#?}");
+    assert!(rows.iter().any(|row| row.contains(" and 5 more ")), "{rows:#?}");
+}

@@ -38,6 +38,7 @@ const HARMLESS: &[&str] = &[
     "CUPEER_RECORD",
     "CUPEER_TRACE",
     "CUPEER_DRY_RUN",
+    "CUPEER_ERROR_ON",
 ];
 
 /// Directories that are the same everywhere.

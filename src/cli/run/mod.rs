@@ -233,7 +233,7 @@ pub fn command(mut args: RunArgs) -> Result<ExitCode> {
         };
         job.tell_end(Some(&args.program[0]), run.process, end);
         run.orphans.iter().for_each(|(process, end)| job.tell_end(None, *process, *end));
-        job.tell_lost(run.record_lost, run.unrecorded);
+        job.tell_lost(run.record_lost, run.unrecorded, run.forked);
     }
     let of_run =
         |job: &Job| summary::of_run(&job.directory, &home::shown(&job.directory), &how, of_this_run(begun));

@@ -22,6 +22,7 @@ use core::sync::atomic::{
     fence,
 };
 use cupeer_spec::function::FnId;
+use cupeer_spec::proc::{Stat, StatPath};
 use cupeer_spec::record::{BLOCK, BLOCK_MAGIC, BlockHeader, META_START, block, meta};
 
 /// The block that entries are appended to, and where in it; both of the record with this epoch.
@@ -64,6 +65,9 @@ pub fn begin(file: &File) {
     for argument in line[..length].split_inclusive(|byte| *byte == 0) {
         entry(file, meta::ARGUMENT, &[until_nul(argument)]);
     }
+    if is_of_multiprocessing(&line[..length]) {
+        started_by(file, &mut line);
+    }
     if let Some((by_call, by_file)) = program_memory::refusal() {
         let missing = Short::<512>::new(format_args!(
             "the system refuses to read this process's memory (process_vm_readv: {}; /proc/self/mem: {}): its variables, \
@@ -80,6 +84,33 @@ pub fn begin(file: &File) {
             entry(file, meta::VARIABLE, &[variable]);
         }
     });
+}
+
+/// Whether a command line is that of a process that Python's multiprocessing starts: it names no script.
+fn is_of_multiprocessing(line: &[u8]) -> bool {
+    const MODULE: &[u8] = b"multiprocessing";
+    line.windows(MODULE.len()).any(|part| part == MODULE)
+}
+
+/// Says which program is behind it: the nearest ancestor that is none of these processes.
+fn started_by(file: &File, line: &mut [u8]) {
+    const MOST: usize = 4;
+    // SAFETY: getppid has no preconditions.
+    let mut pid = unsafe { libc::getppid() };
+    for _ in 0..MOST {
+        let path = Short::<48>::new(format_args!("/proc/{pid}/cmdline\0"));
+        let length = files::read(path.c_text().unwrap_or_default(), line).unwrap_or(0);
+        let found = line[..length].trim_ascii_end();
+        let end = found.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+        if !is_of_multiprocessing(&line[..end]) {
+            line[..end].iter_mut().filter(|byte| **byte == 0).for_each(|byte| *byte = b' ');
+            return text(file, meta::STARTED_BY, &line[..end]);
+        }
+        let path = Short::<64>::new(format_args!("{}\0", StatPath(pid)));
+        let length = files::read(path.c_text().unwrap_or_default(), line).unwrap_or(0);
+        let Some(stat) = Stat::parse(&line[..length]) else { return };
+        pid = stat.parent;
+    }
 }
 
 fn text(file: &File, name: &str, value: &[u8]) {

@@ -3,7 +3,6 @@
 use super::super::model::{Finding, Place};
 use super::super::text::digest::About;
 use super::super::text::findings::{is_noted, is_told};
-use super::super::text::processes::is_spawned;
 use super::Page;
 use maud::{Markup, html};
 use std::collections::HashMap;
@@ -46,11 +45,11 @@ impl Page<'_> {
         }
     }
 
-    /// The command line of the process that began first, but for helpers of Python's multiprocessing.
+    /// The command line of the process that began first.
     fn command(&self) -> Option<String> {
         let all = self.report.processes.iter().filter(|process| !process.arguments.is_empty());
-        let first = all.min_by_key(|process| (is_spawned(&process.arguments), process.began_ns))?;
-        Some(first.arguments.join(" "))
+        let first = all.min_by_key(|process| process.began_ns)?;
+        Some(first.started_by.clone().unwrap_or_else(|| first.arguments.join(" ")))
     }
 
     /// Where a line of the digest leads.

@@ -155,6 +155,9 @@ pub struct Record {
     /// Programs that `cupeer run` started and that made no call themselves, such as a shell.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub started: Vec<Started>,
+    /// Number of processes that were forked after the driver was initialized, made no recorded call, and exited with an error.
+    #[serde(default)]
+    pub forked: u64,
     /// Processes of a large job that shared nothing, by program; only their start is known.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub quiet: Vec<Quiet>,

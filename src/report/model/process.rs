@@ -34,6 +34,10 @@ pub struct Process {
     pub program: String,
     /// Arguments of the program, its name first.
     pub arguments: Vec<String>,
+    /// Command line of the program behind a process that Python's multiprocessing started, whose own arguments name no
+    /// script; null for other processes.
+    #[serde(default)]
+    pub started_by: Option<String>,
     /// Environment variables that change the behavior of CUDA programs.
     pub variables: BTreeMap<String, String>,
     /// Recording mode: all events, or the last ones, with the first ones of a recording that reached its limit.

@@ -118,6 +118,7 @@ fn join_records(all: &mut Record, other: Record) {
     all.repeated = all.repeated.saturating_add(other.repeated);
     all.lost = all.lost.saturating_add(other.lost);
     all.started.extend(other.started);
+    all.forked = all.forked.saturating_add(other.forked);
     all.add_quiet(other.quiet);
     // Its file is not reduced, so it may be read twice.
     all.hangs.extend(other.hangs);

@@ -165,6 +165,16 @@ impl<'a> View<'a> {
         Some(if is_passed_on { thing.in_short(String::new()) } else { thing })
     }
 
+    /// The processes that were forked after the driver was initialized, of which no call shows that.
+    pub fn forked(&self) -> Option<Thing> {
+        let record = &self.report.record;
+        let hint = "The driver does not work in a forked child. Start processes with spawn instead; see 'cupeer explain \
+                    used-after-fork'.";
+        let count = if record.in_part { 0 } else { record.forked };
+        let what = "forked after CUDA was initialized exited with an error without a recorded call";
+        Thing::of((count, "process"), what, if count > 0 { vec![hint.into()] } else { Vec::new() })
+    }
+
     pub fn death(&self, process: &Process, how: &str) -> String {
         let mut text = format!("{} {how}{}", self.names.process(&process.proc), self.last_act(process));
         let left: Vec<String> =

@@ -13,7 +13,7 @@ mod memory;
 pub mod names;
 mod outside;
 mod pools;
-pub mod processes;
+pub(crate) mod processes;
 pub mod suppressed;
 pub(crate) mod tables;
 pub(crate) mod wrong;

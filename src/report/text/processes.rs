@@ -131,11 +131,6 @@ pub fn program(process: &Process) -> String {
     }
 }
 
-/// Whether Python's multiprocessing started a process with these arguments: the script is that of its parent.
-pub fn is_spawned(arguments: &[String]) -> bool {
-    arguments.iter().any(|argument| argument.contains("multiprocessing"))
-}
-
 /// One value that all have, or the least and the greatest.
 fn least_and_most(values: impl Iterator<Item = u64> + Clone, shown: impl Fn(u64) -> String) -> String {
     let (Some(least), Some(most)) = (values.clone().min(), values.max()) else { return "-".into() };

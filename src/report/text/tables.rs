@@ -17,8 +17,30 @@ const MOST_CLOSED: usize = 20;
 
 /// The columns of the table of devices.
 pub const DEVICES: [&str; 4] = ["DEVICE", "PCI", "NAME", "SEEN BY"];
+/// From more pairs on, those from one device that are alike in all else share a row.
+const MANY_PAIRS: usize = 16;
 /// The columns of the table of pairs of devices.
 pub const PAIRS: [&str; 8] = ["FROM", "TO", "ASKED", "CAN", "ENABLED BY", "OPENED", "FAILED", "COPIED"];
+
+/// Rows of pairs, of which those from one device share one that are alike in all else.
+fn folded(rows: Vec<Vec<String>>) -> Vec<Vec<String>> {
+    const TO: usize = 1;
+    let mut folded: Vec<(Vec<String>, u64)> = Vec::new();
+    for row in rows {
+        let is_alike = |known: &[String]| known[0] == row[0] && known[TO + 1..] == row[TO + 1..];
+        match folded.iter_mut().find(|(known, _)| is_alike(known)) {
+            Some((_, count)) => *count += 1,
+            None => folded.push((row, 1)),
+        }
+    }
+    let named = |(mut row, count): (Vec<String>, u64)| {
+        if count > 1 {
+            row[TO] = format!("{} and {} more", row[TO], count - 1);
+        }
+        row
+    };
+    folded.into_iter().map(named).collect()
+}
 
 impl View<'_> {
     pub fn functions(&self) -> String {
@@ -214,7 +236,8 @@ impl View<'_> {
                 copied(peers),
             ]
         };
-        rows.iter().map(row).collect()
+        let rows: Vec<Vec<String>> = rows.iter().map(row).collect();
+        if self.all || rows.len() <= MANY_PAIRS { rows } else { folded(rows) }
     }
 
     fn enabled(&self, peers: &[&Peer]) -> String {

@@ -63,7 +63,13 @@ impl<'a> View<'a> {
         let things = [self.pending(), self.failed()]
             .into_iter()
             .chain(self.handles_gone_wrong().into_iter().map(Some))
-            .chain([self.unmapped(), self.deviating(), self.failing_ends(), self.failing_starts()]);
+            .chain([
+                self.unmapped(),
+                self.deviating(),
+                self.failing_ends(),
+                self.failing_starts(),
+                self.forked(),
+            ]);
         things.flatten().collect()
     }
 

@@ -23,7 +23,7 @@ pub struct Head {
 
 /// A text: `name`, NUL, value. Names in use: `cupeer` (its version), `program`, `host`, `driver` (its version as
 /// a number), `trace` (the recorded functions), `directory` (the working directory),
-/// [`INITIALIZED_BY`], [`DEVICES_FROM`], [`MISSING`].
+/// [`INITIALIZED_BY`], [`DEVICES_FROM`], [`MISSING`], [`STARTED_BY`].
 pub const TEXT: u16 = 1;
 /// The name of a pid: of the process that had initialised the driver before this one was forked from it; 0 unknown.
 pub const INITIALIZED_BY: &str = "initialized-by";
@@ -31,6 +31,8 @@ pub const INITIALIZED_BY: &str = "initialized-by";
 pub const DEVICES_FROM: &str = "devices-from";
 /// The name of a sentence: what of the process could not be recorded, and why.
 pub const MISSING: &str = "missing";
+/// The name of a text: the command line of the program behind a process that Python's multiprocessing started.
+pub const STARTED_BY: &str = "started-by";
 /// The name of a text: when the process was about to become another program, on the record's clock, and which.
 pub const BECAME: &str = "became";
 /// An argument of the program, in order.
