@@ -426,6 +426,8 @@ fn all_pictures_are_drawn_and_all_rows_are_there() {
         );
     }
     assert!(timeline.contains("was killed by SIGKILL"), "who was killed stands out");
+    // The last call comes long after all others.
+    assert!(timeline.contains("nothing for 8.31 ms"), "{timeline}");
 }
 
 #[test]

@@ -159,6 +159,7 @@ const TIMELINE_KEYS: &Keys = &[
     ("note", "note"),
     ("mark", "mark"),
     ("life", "process"),
+    ("gap", "nothing, shortened"),
     ("dead-row", "process that ended abnormally"),
     ("wrong-row", "process that hangs or exited with an error"),
 ];
@@ -269,7 +270,7 @@ mod tests {
 
     /// The colors of the marks that a script draws, without those of texts, grids, and what is pointed at.
     fn colors(script: &str) -> BTreeSet<&str> {
-        let neutral = ["text", "line", "panel", "accent", "mono", "on-color"];
+        let neutral = ["text", "soft", "line", "panel", "accent", "mono", "on-color"];
         let all = script.split("var(--").skip(1).filter_map(|rest| rest.split(')').next());
         all.filter(|name| !neutral.contains(name) && !name.contains('$')).collect()
     }

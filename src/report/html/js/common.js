@@ -30,6 +30,9 @@ addEventListener("beforeprint", drawAll);
 // A text that is cut in the middle, where its end tells as much as its start.
 const short = (text, most) => text.length <= most ? text : `${text.slice(0, most - 6)}…${text.slice(-5)}`;
 
+// A stretch of time in words.
+const duration = (length) => length >= 1 ? `${length.toPrecision(3)} s` : length >= 1e-3 ? `${(length * 1e3).toPrecision(3)} ms` : `${(length * 1e6).toPrecision(3)} us`;
+
 // What an axis of moments shows.
 const sinceBegin = "time since the recording began";
 

@@ -1,7 +1,59 @@
 // The timeline: a row for each process, or for those that are alike; shapes count calls, bars are the longest of them.
 {
-  const state = { from: 0, to: seconds(data.lasted_ns), each: false, moment: -1 };
-  const whole = () => { state.from = 0; state.to = seconds(data.lasted_ns); };
+  // Stretches in which nothing begins, happens, or ends: each is drawn as a short gap. `place` leads from a moment to where it
+  // is drawn, `unplace` back.
+  const gaps = (() => {
+    const { bins, width_ns: width, rows } = data.timeline, least = Math.max(8, bins * 0.15), gap = seconds(data.lasted_ns) * 0.025;
+    const busy = new Uint8Array(bins + 1);
+    const note = (ns) => { busy[Math.min(bins, Math.floor(ns / width))] = 1; };
+    rows.forEach(({ calls, longest }) => {
+      calls.forEach(([first, ...counts]) => busy.fill(1, first, first + counts.length));
+      longest.forEach(([took, at]) => busy.fill(1, Math.floor(at / width), Math.floor((at + took) / width) + 1));
+    });
+    data.processes.forEach(({ began_ns: began, until_ns: until }) => { note(began); note(until); });
+    data.moments.forEach(({ kind, process, at_ns: at }) => {
+      note(at);
+      if (kind === "hang") note(Math.max(at, data.processes[process].until_ns));
+    });
+    const found = [];
+    for (let bin = 0, removed = 0; bin < bins; bin++) {
+      const first = bin;
+      while (bin < bins && !busy[bin]) bin++;
+      if (bin - first < least) continue;
+      const from = seconds(first * width), to = seconds(Math.min(bin * width, data.lasted_ns));
+      if (to - from <= gap) continue;
+      found.push({ from, to, at: from - removed, until: from - removed + gap });
+      removed += to - from - gap;
+    }
+    return found;
+  })();
+  const last = (list, test) => { for (let i = list.length; i-- > 0;) if (test(list[i])) return list[i]; };
+  const place = (moment) => {
+    const gap = last(gaps, ({ from }) => moment > from);
+    if (!gap) return moment;
+    return moment < gap.to ? gap.at + (moment - gap.from) / (gap.to - gap.from) * (gap.until - gap.at) : gap.until + moment - gap.to;
+  };
+  const unplace = (x) => {
+    const gap = last(gaps, ({ at }) => x > at);
+    if (!gap) return x;
+    return x < gap.until ? gap.from + (x - gap.at) / (gap.until - gap.at) * (gap.to - gap.from) : gap.to + x - gap.until;
+  };
+  const at = (ns) => place(seconds(ns));
+  const end = at(data.lasted_ns);
+  // Round moments outside of the gaps.
+  function ticks(from, to, count) {
+    const edges = [from, ...gaps.flatMap(({ at, until }) => [at, until]).filter((x) => x > from && x < to), to];
+    return d3.range(0, edges.length - 1).flatMap((i) => {
+      const [left, right] = [edges[i], edges[i + 1]];
+      if (gaps.some((gap) => gap.at <= left && right <= gap.until)) return [];
+      const wanted = Math.round(count * (right - left) / (to - from));
+      const round = d3.ticks(unplace(left), unplace(right), Math.max(1, wanted)).map(place);
+      return wanted > 0 ? round : round.slice(0, 1);
+    });
+  }
+
+  const state = { from: 0, to: end, each: false, moment: -1 };
+  const whole = () => { state.from = 0; state.to = end; };
   const worst = { died: 0, hangs: 1, failed: 2, running: 4, ended: 4 };
   const mostRows = 500;
   const isFolded = () => data.groups.length > 0 && !state.each;
@@ -33,12 +85,12 @@
       let last = 0;
       sums.forEach((count, bin) => {
         if (count !== last) {
-          const x = seconds(bin * width);
+          const x = at(bin * width);
           points.push({ row, x, height: Math.sqrt(last / most) }, { row, x, height: Math.sqrt(count / most) });
         }
         last = count;
       });
-      if (last) points.push({ row, x: seconds(bins * width), height: Math.sqrt(last / most) }, { row, x: seconds(bins * width), height: 0 });
+      if (last) points.push({ row, x: at(bins * width), height: Math.sqrt(last / most) }, { row, x: at(bins * width), height: 0 });
     });
     return points;
   }
@@ -49,16 +101,16 @@
     const width = wideness(node), left = isNarrow() ? 84 : 150;
     const tall = list.length <= 12 ? 30 : list.length <= 32 ? 20 : list.length <= 80 ? 13 : 9;
     const isIn = (from, to) => to >= state.from && from <= state.to;
-    const shown = data.moments.map((moment, i) => ({ ...moment, i, x: seconds(moment.at_ns), row: rowOf.get(moment.process) }))
+    const shown = data.moments.map((moment, i) => ({ ...moment, i, x: at(moment.at_ns), row: rowOf.get(moment.process) }))
       .filter(({ row, x }) => row !== undefined && isIn(x, x));
     const alone = list.flatMap(({ members }, row) => members.length === 1 ? [[row, members[0]]] : []);
-    const bars = alone.flatMap(([row, member]) => data.timeline.rows[member].longest.map(([took, at, name, failed]) => (
-      { row, failed, took, x1: seconds(at), x2: seconds(at + took), text: `${nameOf(member)}: ${data.timeline.functions[name]}${failed ? ", failed" : ""}\n${(took / 1e3).toLocaleString("en")} us at ${seconds(at).toFixed(6)}` })))
+    const bars = alone.flatMap(([row, member]) => data.timeline.rows[member].longest.map(([took, begun, name, failed]) => (
+      { row, failed, took, x1: at(begun), x2: at(begun + took), text: `${nameOf(member)}: ${data.timeline.functions[name]}${failed ? ", failed" : ""}\n${(took / 1e3).toLocaleString("en")} us at ${seconds(begun).toFixed(6)}` })))
       .filter(({ x1, x2 }) => isIn(x1, x2)).sort((a, b) => b.took - a.took).slice(0, 3000);
     const failed = [...new Map(list.flatMap(({ members }, row) => members.flatMap((member) =>
       data.timeline.rows[member].failed.flatMap(([first, ...counts]) => counts.map((_, i) => [`${row} ${first + i}`, { row, bin: first + i }]))))).values()];
     const hangs = data.moments.filter(({ kind }) => kind === "hang").map(({ process, at_ns, text }) => (
-      { row: rowOf.get(process), x1: seconds(at_ns), x2: seconds(Math.max(at_ns, data.processes[process].until_ns)), text }));
+      { row: rowOf.get(process), x1: at(at_ns), x2: at(Math.max(at_ns, data.processes[process].until_ns)), text }));
     const deaths = shown.filter(({ kind }) => kind === "death");
     const others = shown.filter(({ kind }) => !["death", "hang"].includes(kind));
     const bad = { died: "var(--bad-soft)", hangs: "var(--warn-soft)", failed: "var(--warn-soft)" };
@@ -68,25 +120,30 @@
     const label = (one) => one.state === "died" ? "var(--bad)" : one.state in bad ? "var(--warn)" : "var(--text)";
     const lives = list.map(({ members }, row) => ({
       row,
-      x1: seconds(Math.min(...members.map((member) => data.processes[member].began_ns))),
-      x2: seconds(Math.max(...members.map((member) => data.processes[member].until_ns))),
+      x1: at(Math.min(...members.map((member) => data.processes[member].began_ns))),
+      x2: at(Math.max(...members.map((member) => data.processes[member].until_ns))),
     }));
     const chosen = shown.filter(({ i }) => i === state.moment);
+    const count = isNarrow() ? 4 : 8, marked = ticks(state.from, state.to, count);
+    const shownTime = inSeconds(state.to - state.from);
+    const tickFormat = (x) => shownTime(unplace(x));
     const tips = [...shown.map((moment) => ({ ...moment, at: moment.row + 0.4 })),
       ...bars.map(({ row, x1, x2, text }) => ({ x: (Math.max(x1, state.from) + Math.min(x2, state.to)) / 2, at: row + 0.5, text }))];
     const svg = Plot.plot({
       width, height: list.length * tall + 66, marginLeft: left, marginRight: 14, marginTop: 24, marginBottom: 38,
       x: { domain: [state.from, state.to], axis: null }, y: { domain: [list.length, 0], axis: null },
       marks: [
-        Plot.axisX({ anchor: "top", ticks: isNarrow() ? 4 : 8, label: null, tickFormat: inSeconds(state.to - state.from) }),
-        Plot.axisX({ anchor: "bottom", ticks: isNarrow() ? 4 : 8, label: sinceBegin, tickFormat: inSeconds(state.to - state.from) }),
-        Plot.gridX({ stroke: "var(--line)", strokeOpacity: 1, ticks: isNarrow() ? 4 : 8 }),
+        Plot.axisX({ anchor: "top", ticks: marked, label: null, tickFormat }),
+        Plot.axisX({ anchor: "bottom", ticks: marked, label: sinceBegin, tickFormat }),
+        Plot.gridX({ stroke: "var(--line)", strokeOpacity: 1, ticks: marked }),
         Plot.rect(list.map((one, row) => ({ one, row })).filter(({ one }) => one.state in bad),
           { x1: state.from, x2: state.to, y1: "row", y2: ({ row }) => row + 1, fill: ({ one }) => bad[one.state] }),
+        Plot.rect(gaps, { x1: "at", x2: "until", y1: 0, y2: list.length, fill: "var(--line)", clip }),
+        Plot.text(gaps.filter(({ at, until }) => isIn(at, until)), { x: ({ at, until }) => (at + until) / 2, y: list.length / 2, text: ({ from, to }) => duration(to - from), fill: "var(--soft)", fontSize: 9, title: ({ from, to }) => `nothing for ${duration(to - from)}, from ${from.toFixed(6)} to ${to.toFixed(6)}` }),
         Plot.ruleY(lives, { y: ({ row }) => row + 0.92, x1: "x1", x2: "x2", stroke: "var(--faint)", clip }),
         Plot.areaY(shapes(list), { x: "x", y1: ({ row }) => row + 0.92, y2: ({ row, height }) => row + 0.92 - 0.78 * height, z: "row", fill: "var(--shape)", clip }),
         Plot.rect(bars, { x1: "x1", x2: "x2", y1: ({ row }) => row + 0.42, y2: ({ row }) => row + 0.92, fill: ({ failed }) => failed ? "var(--bad)" : "var(--call)", stroke: ({ failed }) => failed ? "var(--bad)" : "var(--call)", strokeWidth: 0.6, clip }),
-        Plot.rect(failed, { x1: ({ bin }) => seconds(bin * data.timeline.width_ns), x2: ({ bin }) => seconds((bin + 1) * data.timeline.width_ns), y1: ({ row }) => row + 0.18, y2: ({ row }) => row + 0.92, fill: "var(--bad)", stroke: "var(--bad)", strokeWidth: 1, clip }),
+        Plot.rect(failed, { x1: ({ bin }) => at(bin * data.timeline.width_ns), x2: ({ bin }) => at((bin + 1) * data.timeline.width_ns), y1: ({ row }) => row + 0.18, y2: ({ row }) => row + 0.92, fill: "var(--bad)", stroke: "var(--bad)", strokeWidth: 1, clip }),
         Plot.rect(hangs.filter(({ row }) => row !== undefined), { x1: "x1", x2: "x2", y1: ({ row }) => row + 0.3, y2: ({ row }) => row + 0.92, fill: "var(--hang)", fillOpacity: 0.75, stroke: "var(--hang)", clip }),
         Plot.ruleX(chosen, { x: "x", stroke: "var(--accent)", strokeWidth: 2 }),
         Plot.dot(others, { x: "x", y: ({ row }) => row + 0.28, r: Math.min(5, tall / 4 + 1), symbol: ({ kind }) => kind === "mark" ? "triangle2" : "diamond2", fill: ({ kind }) => `var(--${kind})`, stroke: "var(--panel)", strokeWidth: 0.8, href: ({ id }) => `#${id}` }),
@@ -123,15 +180,15 @@
   }
 
   function look(from, to) {
-    const end = seconds(data.lasted_ns), least = Math.min(1e-6, end);
+    const least = Math.min(1e-6, end);
     const length = Math.min(end, Math.max(least, to - from));
     const start = Math.max(0, Math.min(end - length, from));
     [state.from, state.to] = [start, start + length];
     draw(element("ranks"));
   }
   const zoom = (factor) => {
-    const at = state.moment >= 0 ? seconds(data.moments[state.moment].at_ns) : (state.from + state.to) / 2;
-    const middle = at >= state.from && at <= state.to ? at : (state.from + state.to) / 2;
+    const x = state.moment >= 0 ? at(data.moments[state.moment].at_ns) : (state.from + state.to) / 2;
+    const middle = x >= state.from && x <= state.to ? x : (state.from + state.to) / 2;
     const half = (state.to - state.from) * factor / 2;
     look(middle - half, middle + half);
   };
@@ -139,13 +196,13 @@
   function step(by) {
     if (!data.moments.length) return;
     state.moment = state.moment < 0 ? (by > 0 ? 0 : data.moments.length - 1) : (state.moment + by + data.moments.length) % data.moments.length;
-    const moment = data.moments[state.moment], at = seconds(moment.at_ns);
+    const moment = data.moments[state.moment], x = at(moment.at_ns);
     const link = document.createElement("a");
     link.href = `#${moment.id}`;
-    link.textContent = `${at.toFixed(6)}  ${moment.text}`;
+    link.textContent = `${seconds(moment.at_ns).toFixed(6)}  ${moment.text}`;
     element("moment").replaceChildren(link);
     const half = (state.to - state.from) / 2;
-    if (at < state.from || at > state.to) look(at - half, at + half); else draw(element("ranks"));
+    if (x < state.from || x > state.to) look(x - half, x + half); else draw(element("ranks"));
   }
   const keys = {
     ArrowLeft: () => move(-0.2), ArrowRight: () => move(0.2), "+": () => zoom(0.5), "=": () => zoom(0.5), "-": () => zoom(2),
