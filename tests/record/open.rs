@@ -5,6 +5,7 @@ use crate::programs::{Scene, linked, open_job};
 use crate::support;
 use cupeer_record::Job;
 use cupeer_spec::record::live::{self, Entry, FIRST, kind};
+use cupeer_spec::value::Shareable;
 use std::io::Write;
 use std::path::Path;
 use std::process::{Child, Stdio};
@@ -282,5 +283,6 @@ fn record_of(record: &Path, byte: u8) -> u64 {
     let key: Vec<u8> =
         (0..16).map(|i| u8::from_str_radix(&digits[2 * i..2 * i + 2], 16).expect("a digit")).collect();
     let key: [u8; 16] = key.try_into().expect("16 bytes");
-    siphasher::sip::SipHasher24::new_with_key(&key).hash(&[byte; 64])
+    // A hash may look like the fingerprint of something else.
+    Shareable::of_ipc(siphasher::sip::SipHasher24::new_with_key(&key).hash(&[byte; 64]))
 }
