@@ -217,11 +217,11 @@ fn the_summary_tells_which_child_exited_with_an_error() {
 /// The driver does not work in it, and no call that is recorded shows that.
 #[test]
 fn a_child_that_was_forked_too_late_is_told_without_a_recorded_call() {
-    let late = |name: &str, first: &str| {
+    let late = |name: &str, first: &str, child: &str| {
         let text = format!(
             "#include <stdlib.h>\n#include <sys/wait.h>\n#include <unistd.h>\nint cuInit(unsigned);\n\
              int cuDeviceCanAccessPeer(int *, int, int);\nint main(void) {{ int can; (void)can; {first}\n\
-             if (fork() == 0) exit(cuInit(0) ? 1 : 0);\nwait(0); return 0; }}\n"
+             if (fork() == 0) {child};\nwait(0); return 0; }}\n"
         );
         crate::support::compile_text(
             name,
@@ -229,6 +229,7 @@ fn a_child_that_was_forked_too_late_is_told_without_a_recorded_call() {
             &["-Wl,--no-as-needed", sim_dir().join("libcuda.so").to_str().unwrap()],
         )
     };
+    let uses = "exit(cuInit(0) ? 1 : 0)";
     let said = |program: PathBuf| {
         let folder = temp_dir();
         let mut command = cupeer();
@@ -238,20 +239,24 @@ fn a_child_that_was_forked_too_late_is_told_without_a_recorded_call() {
     let line = "cupeer: 1 process was forked after the parent had initialized CUDA, and exited with an error";
     for first in ["if (cuInit(0)) return 9;", "if (cuInit(0) || cuDeviceCanAccessPeer(&can, 0, 1)) return 9;"]
     {
-        let said = said(late("forked", first));
+        let said = said(late("forked", first, uses));
         assert!(said.contains(line), "{said}");
     }
     // The report says so, too, of a recording that there is.
     let folder = temp_dir();
     let record = folder.path().join("record");
     let first = "if (cuInit(0) || cuDeviceCanAccessPeer(&can, 0, 1)) return 9;";
-    done(cupeer().args(["run", "--sim", "-o"]).arg(&record).arg("--").arg(late("forked", first)));
+    done(cupeer().args(["run", "--sim", "-o"]).arg(&record).arg("--").arg(late("forked", first, uses)));
     let (text, exits) = report(&record);
     assert_eq!(exits.len(), 1, "{text}");
     let wanted = "- 1 process forked after CUDA was initialized exited with an error without a recorded call The driver";
     assert!(unwrapped(&text).contains(wanted), "{text}");
-    let said = said(late("unforked", ""));
-    assert!(!said.contains("forked"), "{said}");
+    // Nor is a child told of that was to become another program, and could not.
+    let becomes = r#"{ char *none[] = {"none", 0}; execv("/nonexistent", none); _exit(127); }"#;
+    for program in [late("unforked", "", uses), late("unexecuted", "if (cuInit(0)) return 9;", becomes)] {
+        let said = said(program);
+        assert!(!said.contains("forked"), "{said}");
+    }
 }
 
 /// They loaded the driver, and nothing that they did is in the record.

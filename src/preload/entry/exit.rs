@@ -44,7 +44,10 @@ pub fn begin() {
 /// Tells the launcher of a child that was forked after its parent had initialized the driver, made no watched call, and exits
 /// with an error: no call of it shows that it tried to use the driver.
 fn tell_forked(code: c_int) {
-    if code as u8 != 0 && elf::is_forked() && !has_record() {
+    /// How children end that cannot execute a program: those of shells and of posix_spawn, and those of Python.
+    const NOT_EXECUTED: [u8; 3] = [126, 127, 255];
+    let code = code as u8;
+    if code != 0 && !NOT_EXECUTED.contains(&code) && elf::is_forked() && !has_record() {
         guarded(|| {
             if questions::was_initialized_before_fork().is_some() {
                 status::forked();
