@@ -46,6 +46,23 @@ fn the_preload_library_exports_the_table_and_its_header_alone() {
 }
 
 #[test]
+fn the_preload_library_loads_no_other_with_it() {
+    let maps = |preloaded: &str| {
+        let output =
+            std::process::Command::new("cat").arg("/proc/self/maps").env("LD_PRELOAD", preloaded).output();
+        let maps = String::from_utf8(output.expect("cat runs").stdout).expect("UTF-8");
+        maps.lines()
+            .filter_map(|line| {
+                line.split('/').next_back().filter(|name| name.contains(".so")).map(String::from)
+            })
+            .collect::<BTreeSet<String>>()
+    };
+    let library = support::preload_library();
+    let added: Vec<String> = maps(library.to_str().expect("UTF-8")).difference(&maps("")).cloned().collect();
+    assert_eq!(added, ["libcupeer.so"]);
+}
+
+#[test]
 fn every_export_has_an_address_of_its_own() {
     for library in [support::preload_library(), support::sim_library()] {
         let mut names: BTreeMap<u64, String> = BTreeMap::new();

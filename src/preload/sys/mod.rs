@@ -22,6 +22,7 @@ pub mod neighbour;
 pub mod object;
 pub mod opened;
 pub mod pages;
+mod panics;
 pub mod process;
 pub mod program_memory;
 pub mod python;

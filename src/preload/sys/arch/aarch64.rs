@@ -284,6 +284,40 @@ macro_rules! common_asm {
 }
 pub(crate) use common_asm;
 
+/// A function of the unwinder, as a jump to what `$found` has by its number. Where that is 0, `$find` is asked. It is visible in
+/// this library alone.
+macro_rules! unwinder_function {
+    ($number:literal, $name:ident, $found:ident, $find:ident) => {
+        core::arch::global_asm!(
+            concat!(".globl ", stringify!($name), "\n.hidden ", stringify!($name)),
+            concat!(".type ", stringify!($name), ",%function\n", stringify!($name), ":"),
+            "adrp x16, {found}",
+            "add x16, x16, :lo12:{found}",
+            "ldr x16, [x16, #8 * {number}]",
+            "cbz x16, 2f",
+            "br x16",
+            // None has more arguments.
+            "2:",
+            "stp x29, x30, [sp, #-48]!",
+            "mov x29, sp",
+            "stp x0, x1, [sp, #16]",
+            "str x2, [sp, #32]",
+            "mov w0, #{number}",
+            "bl {find}",
+            "mov x16, x0",
+            "ldr x2, [sp, #32]",
+            "ldp x0, x1, [sp, #16]",
+            "ldp x29, x30, [sp], #48",
+            "br x16",
+            concat!(".size ", stringify!($name), ", . - ", stringify!($name)),
+            number = const $number,
+            found = sym $found,
+            find = sym $find,
+        );
+    };
+}
+pub(crate) use unwinder_function;
+
 /// Calls `work(argument)` on another stack, whose end is `top`, a multiple of 16.
 ///
 /// # Safety

@@ -22,7 +22,7 @@ pub use own::{
     asynchronous, by_resolver, forward_asynchronously, jump_target, kept_by, on_stack, page_size,
     saved_registers, stack_height, thread, thread_description, thread_pointer, ticks, valgrind,
 };
-pub(crate) use own::{common_asm, deciding_entry, noting_entry};
+pub(crate) use own::{common_asm, deciding_entry, noting_entry, unwinder_function};
 
 /// What each thread keeps. Zero at the start of a thread, no destructor: calls come also after a thread's
 /// destructors have run.

@@ -198,6 +198,37 @@ macro_rules! common_asm {
 }
 pub(crate) use common_asm;
 
+/// A function of the unwinder, as a jump to what `$found` has by its number. Where that is 0, `$find` is asked. It is visible in
+/// this library alone.
+macro_rules! unwinder_function {
+    ($number:literal, $name:ident, $found:ident, $find:ident) => {
+        core::arch::global_asm!(
+            concat!(".globl ", stringify!($name), "\n.hidden ", stringify!($name)),
+            concat!(".type ", stringify!($name), ",@function\n", stringify!($name), ":"),
+            "mov rax, qword ptr [rip + {found} + 8 * {number}]",
+            "test rax, rax",
+            "jz 2f",
+            "jmp rax",
+            // Three words and the return address: the stack is aligned for a call. None has more arguments.
+            "2:",
+            "push rdi",
+            "push rsi",
+            "push rdx",
+            "mov edi, {number}",
+            "call {find}",
+            "pop rdx",
+            "pop rsi",
+            "pop rdi",
+            "jmp rax",
+            concat!(".size ", stringify!($name), ", . - ", stringify!($name)),
+            number = const $number,
+            found = sym $found,
+            find = sym $find,
+        );
+    };
+}
+pub(crate) use unwinder_function;
+
 /// Calls `work(argument)` on another stack, whose end is `top`, a multiple of 16.
 ///
 /// # Safety
