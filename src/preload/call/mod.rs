@@ -57,7 +57,22 @@ impl Entered {
 
 /// Takes up a call that came through a traced entry: the export's, or that of look-ups.
 #[inline(always)]
-pub fn enter<const EXPORT: bool>(id: FnId) -> Entered {
+pub fn enter<F: Function, const EXPORT: bool>() -> Entered {
+    // As in `run`.
+    if const { FUNCTIONS[F::ID as usize].is_quick() } {
+        enter_by(F::ID, EXPORT)
+    } else {
+        enter_shared(F::ID, EXPORT)
+    }
+}
+
+#[inline(never)]
+fn enter_shared(id: FnId, is_export: bool) -> Entered {
+    enter_by(id, is_export)
+}
+
+#[inline(always)]
+fn enter_by(id: FnId, is_export: bool) -> Entered {
     let thread = thread();
     // SAFETY: only this thread uses the block.
     let Thread { caller, entered, inside, inside_at, inside_real, .. } = unsafe { &*thread };
@@ -65,7 +80,7 @@ pub fn enter<const EXPORT: bool>(id: FnId) -> Entered {
     let is_plain = *entered == id as u32 + 1;
     let is_asynchronous = !is_plain && *entered == (id as u32 + 1) | ASYNCHRONOUS;
     let caller = if is_plain || is_asynchronous { *caller } else { 0 };
-    let real = if EXPORT { linked::real(id, caller) } else { driver::real(id) };
+    let real = if is_export { linked::real(id, caller) } else { driver::real(id) };
     let mut through = real;
     if is_asynchronous {
         // SAFETY: as above.

@@ -246,7 +246,7 @@ macro_rules! entries {
                 }
 
                 unsafe extern "C-unwind" fn traced<const EXPORT: bool>($($arg: $type),*) -> $ret {
-                    let entered = call::enter::<EXPORT>(FnId::$name);
+                    let entered = call::enter::<Passed, EXPORT>();
                     let passed = Passed { $($arg,)* known: Known::default() };
                     type Answer = $ret;
                     // SAFETY: `enter` gives the address of a function of this name that the program would have called
