@@ -417,7 +417,7 @@ CODE  SEEN, NOT DOCUMENTED        MEANING
     );
     for function in alterable() {
         let text = stdout(&mut with(&["explain", function.name]));
-        assert!(text.contains(function.doc) || text.replace('\n', " ").contains(function.doc), "{text}");
+        assert!(text.contains(function.doc()) || text.replace('\n', " ").contains(function.doc()), "{text}");
         assert!(text.lines().all(|line| line.len() <= 80), "{text}");
     }
 }

@@ -109,7 +109,7 @@ fn function_json(f: &FnSpec) -> Value {
         .collect();
     json!({
         "function": f.name,
-        "meaning": f.doc,
+        "meaning": f.doc(),
         "library": f.library.soname(),
         "lookup": (!f.lookup.is_empty()).then_some(f.lookup),
         "since": (!f.lookup.is_empty()).then(|| version(f.since)),

@@ -104,7 +104,7 @@ fn of_rule(view: &View, name: &str, rule: Option<&RuleSpec>) -> Case {
     let outcome = match told.first() {
         Some(first) => {
             let message = match (first.message.is_empty(), rule) {
-                (true, Some(rule)) => rule.says,
+                (true, Some(rule)) => rule.page().says,
                 _ => &first.message,
             };
             let message = format!("{}: {message}", view.who_and_how_often(first));

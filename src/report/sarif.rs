@@ -68,14 +68,14 @@ fn rule(rule: &RuleSpec) -> Value {
         help.push(format!("It is not checked: {why}."));
     }
     help.push(format!("Source: {}: \"{}\"", rule.basis.source(), rule.basis.sentence()));
-    if !rule.seen.is_empty() {
-        help.push(format!("Seen in: {}.", rule.seen));
+    if !rule.page().seen.is_empty() {
+        help.push(format!("Seen in: {}.", rule.page().seen));
     }
     help.retain(|text| !text.is_empty());
     json!({
         "id": rule.name,
-        "shortDescription": { "text": rule.says },
-        "fullDescription": { "text": format!("{} {}", rule.says, rule.costs) },
+        "shortDescription": { "text": rule.page().says },
+        "fullDescription": { "text": format!("{} {}", rule.page().says, rule.page().costs) },
         "help": { "text": help.join("\n") },
         "helpUri": format!("{RULES_PAGES}/{}.md#{}", rule.family().name, rule.name),
         "defaultConfiguration": { "enabled": rule.is_checked(), "level": rule.severity.word() },

@@ -116,8 +116,6 @@ pub struct RuleSpec {
     pub id: Rule,
     /// Its name: short, stable, and saying what is wrong.
     pub name: &'static str,
-    /// What a program has to do, as a sentence.
-    pub says: &'static str,
     /// The functions at which it can be broken.
     pub functions: &'static [FnId],
     /// What they return where it is broken; empty where they succeed, or where that does not matter. A rule that has some
@@ -134,8 +132,6 @@ pub struct RuleSpec {
     pub basis: Basis,
     /// What it rests on instead at functions of which something else is written, or that return something else.
     pub bases: &'static [(FnId, Basis)],
-    /// What breaking it costs the program; left out where that is only that the call fails with its one result.
-    pub costs: &'static str,
     /// The rule as the cause of a failure.
     pub cause: &'static str,
     /// How it is known that it was not the cause.
@@ -144,10 +140,19 @@ pub struct RuleSpec {
     pub hint: &'static str,
     /// Who breaks it on purpose or without harm: a finding in a call of theirs is a note.
     pub usual: &'static [Usual],
-    /// Where users have met it.
-    pub seen: &'static str,
     /// Whether it is checked.
     pub status: Status,
+}
+
+/// What only pages and reports say of a rule. It is by itself, so that the preload library is without it.
+#[derive(Clone, Copy, Debug)]
+pub struct RulePage {
+    /// What a program has to do, as a sentence.
+    pub says: &'static str,
+    /// What breaking it costs the program; left out where that is only that the call fails with its one result.
+    pub costs: &'static str,
+    /// Where users have met it.
+    pub seen: &'static str,
 }
 
 impl RuleSpec {
@@ -165,6 +170,11 @@ impl RuleSpec {
     pub fn severity_in(&self, library: &[u8], cache: Option<&Cache>) -> Severity {
         let is_by_design = cache.is_some() || self.usual_for(library).is_some();
         if is_by_design { Severity::Note } else { self.severity }
+    }
+
+    /// What only pages and reports say of it.
+    pub fn page(&self) -> &'static RulePage {
+        &PAGES[self.id as usize]
     }
 
     /// What it rests on at one of its functions.
@@ -251,7 +261,6 @@ macro_rules! declare {
         pub static RULES: &[RuleSpec] = &[$(RuleSpec {
             id: Rule::$id,
             name: $name,
-            says: $says,
             functions: &[$($(FnId::$function),*)?],
             results: &[$($(Result::$result),*)?],
             only_shows: &[$($(FnId::$shows),*)?],
@@ -259,13 +268,17 @@ macro_rules! declare {
             scope: Scope::$scope,
             basis: Basis::$basis($($basis_text),+),
             bases: &[$($((FnId::$at, Basis::$basis_at($($basis_at_text),+))),+)?],
-            costs: declare!(@costs [$($($result)*)?] $($costs)?),
             cause: concat!($($cause)?),
             ruled_out: concat!($($ruled_out)?),
             hint: concat!($($hint)?),
             usual: &[$($(Usual { library: $library, why: $why }),*)?],
-            seen: concat!($($seen)?),
             status: declare!(@status $($reason)?),
+        }),*];
+
+        static PAGES: &[RulePage] = &[$(RulePage {
+            says: $says,
+            costs: declare!(@costs [$($($result)*)?] $($costs)?),
+            seen: concat!($($seen)?),
         }),*];
     };
     (@costs [$result:ident]) => { concat!("The call fails with CUDA_ERROR_", stringify!($result), ".") };
@@ -298,7 +311,7 @@ mod tests {
     fn every_rule_says_what_people_ask() {
         for rule in RULES {
             assert!(!rule.basis.sentence().is_empty(), "{}", rule.name);
-            for (what, text) in [("says", rule.says), ("costs", rule.costs)] {
+            for (what, text) in [("says", rule.page().says), ("costs", rule.page().costs)] {
                 assert!(text.ends_with('.'), "{}: {what} is no sentence: {text:?}", rule.name);
             }
             assert!(!rule.is_checked() || rule.hint.ends_with('.'), "{}: no hint", rule.name);

@@ -225,8 +225,8 @@ pub struct Given {
 pub struct FnSpec {
     /// The exported name.
     pub name: &'static str,
-    /// One sentence: what it does.
-    pub doc: &'static str,
+    /// Its number.
+    pub id: FnId,
     /// Where it really lives.
     pub library: Library,
     /// The name that `cuGetProcAddress` is asked for; empty for a function that is not the driver's.
@@ -248,6 +248,11 @@ pub struct FnSpec {
 }
 
 impl FnSpec {
+    /// One sentence: what it does.
+    pub fn doc(&self) -> &'static str {
+        DOCS[self.id as usize]
+    }
+
     /// Whether the function belongs to a group.
     pub const fn is_in(&self, group: Group) -> bool {
         self.groups.has(group)
@@ -695,7 +700,7 @@ macro_rules! derive_specs {
         /// The table as data, in the order of [`FnId`].
         pub static FUNCTIONS: &[FnSpec] = &[$(FnSpec {
             name: stringify!($name),
-            doc: $doc.trim_ascii(),
+            id: FnId::$name,
             library: Library::$library,
             lookup: look_up_name(stringify!($name), $since),
             since: $since,
@@ -718,6 +723,9 @@ macro_rules! derive_specs {
             seen: results!($library $($($seen)*)?),
             simulated: Fidelity::$fidelity,
         },)*];
+
+        /// By itself, so that the preload library is without it.
+        static DOCS: &[&str] = &[$($doc.trim_ascii()),*];
 
         static ALL: &[FnId] = &[$(FnId::$name,)*];
 
@@ -943,7 +951,7 @@ mod tests {
     #[test]
     fn every_function_is_documented_and_in_a_group() {
         for f in FUNCTIONS {
-            assert!(f.doc.ends_with('.') && f.groups().next().is_some(), "{}", f.name);
+            assert!(f.doc().ends_with('.') && f.groups().next().is_some(), "{}", f.name);
         }
     }
 }

@@ -152,7 +152,7 @@ fn all_rules_stand_in_the_log() {
             rule["defaultConfiguration"],
             json!({ "enabled": spec.is_checked(), "level": spec.severity.word() })
         );
-        assert_eq!(rule["shortDescription"]["text"], spec.says);
+        assert_eq!(rule["shortDescription"]["text"], spec.page().says);
         assert!(rule["help"]["text"].as_str().unwrap().starts_with(spec.hint), "{rule:#}");
         // The page has it.
         let uri = rule["helpUri"].as_str().unwrap();

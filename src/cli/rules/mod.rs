@@ -73,8 +73,8 @@ fn caches_of(rule: &RuleSpec) -> impl Iterator<Item = &'static Cache> {
 
 fn says(rule: &RuleSpec) -> String {
     match rule.status {
-        Status::Checked => rule.says.to_owned(),
-        Status::Unchecked(reason) => format!("{} Not checked: {reason}.", rule.says),
+        Status::Checked => rule.page().says.to_owned(),
+        Status::Unchecked(reason) => format!("{} Not checked: {reason}.", rule.page().says),
     }
 }
 
@@ -86,14 +86,14 @@ fn rule_json(rule: &RuleSpec) -> Value {
     let some = |text: &'static str| (!text.is_empty()).then_some(text);
     json!({
         "rule": rule.name,
-        "says": rule.says,
+        "says": rule.page().says,
         "functions": functions(rule),
         "results": rule.results.iter().map(|result| result.spec().name()).collect::<Vec<_>>(),
         "severity": rule.severity.word(),
         "scope": rule.scope.words(),
         "source": rule.basis.source(),
         "sentence": rule.basis.sentence(),
-        "costs": rule.costs,
+        "costs": rule.page().costs,
         "cause": some(rule.cause),
         "ruled_out": some(rule.ruled_out),
         "hint": some(rule.hint),
@@ -115,7 +115,7 @@ pub fn explain(rule: &RuleSpec, width: usize) -> String {
     for Fact { name, text, meaning } in facts_of(rule) {
         facts.row([name.into(), if meaning.is_empty() { text } else { format!("{text} ({meaning})") }]);
     }
-    let says = wrap(rule.says, width).join("\n");
+    let says = wrap(rule.page().says, width).join("\n");
     format!("{}\n\n{says}\n\n{}", rule.name, facts.render(width).trim_start())
 }
 
@@ -138,7 +138,7 @@ fn facts_of(rule: &RuleSpec) -> Vec<Fact> {
     let facts = [
         fact("Fix", rule.hint.into()),
         fact("Source", basis(&rule.basis)),
-        fact("Effect", rule.costs.into()),
+        fact("Effect", rule.page().costs.into()),
         Fact { name: "Severity", text: rule.severity.word().into(), meaning: severity(rule.severity) },
         Fact { name: "Scope", text: rule.scope.words().into(), meaning: scope(rule.scope) },
         fact("Functions", functions(rule).join(", ")),
@@ -163,7 +163,7 @@ fn functions(rule: &RuleSpec) -> Vec<&'static str> {
 }
 
 fn seen(rule: &RuleSpec) -> impl Iterator<Item = &'static str> {
-    rule.seen.split(", ").filter(|thread| !thread.is_empty())
+    rule.page().seen.split(", ").filter(|thread| !thread.is_empty())
 }
 
 fn severity(severity: Severity) -> &'static str {
@@ -203,7 +203,14 @@ mod tests {
             assert!(text.lines().all(|line| line.len() <= 100), "{text}");
             let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
             let flat = words(&text);
-            for part in [rule.says, rule.basis.sentence(), rule.costs, rule.hint, rule.cause, rule.seen] {
+            for part in [
+                rule.page().says,
+                rule.basis.sentence(),
+                rule.page().costs,
+                rule.hint,
+                rule.cause,
+                rule.page().seen,
+            ] {
                 assert!(flat.contains(&words(part)), "{part} is missing in\n{text}");
             }
             for function in functions(rule) {

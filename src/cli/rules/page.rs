@@ -45,7 +45,7 @@ fn index() -> String {
             text += &format!(
                 "| {} | {severity} | {scope} | {}{unchecked} |\n",
                 link(rule, "rules/"),
-                escaped(rule.says)
+                escaped(rule.page().says)
             );
         }
     }
@@ -64,7 +64,7 @@ fn page(family: &'static Family) -> String {
 }
 
 fn section(rule: &RuleSpec) -> String {
-    let mut text = format!("\n## {}\n\n{}\n\n", rule.name, escaped(rule.says));
+    let mut text = format!("\n## {}\n\n{}\n\n", rule.name, escaped(rule.page().says));
     for Fact { name, text: fact, .. } in facts_of(rule) {
         let fact = if name == "Seen in" { linked(&fact) } else { escaped(&fact) };
         text += &format!("- **{name}**: {fact}\n");

@@ -136,12 +136,11 @@ fn make() -> *mut Settings {
     /// What can be had in any case is enough for so many bytes of each.
     const SHORT: usize = 512;
     let make = || (Box::into_raw(Box::new(Settings::from_environment())), true);
-    let need =
-        env::VARIABLES.iter().map(|variable| match found(variable.name).map_or(0, CStr::count_bytes) {
-            0 => 0,
-            length if variable.name == env::INJECT => inject::memory_of(length),
-            length => 8 * length,
-        });
+    let need = env::NAMES.iter().map(|name| match found(name).map_or(0, CStr::count_bytes) {
+        0 => 0,
+        length if *name == env::INJECT => inject::memory_of(length),
+        length => 8 * length,
+    });
     memory::within(ALWAYS + need.sum::<usize>(), make).unwrap_or_else(|| {
         LONGEST.store(SHORT, Relaxed);
         // Where another thread has come first and taken it, there is the arena.
@@ -154,7 +153,7 @@ impl Settings {
         let mut complaints = Vec::new();
         let is_short = LONGEST.load(Relaxed) != usize::MAX;
         let left_out = |name: &&str| is_short && found(name).is_some() && value(name).is_none();
-        for name in env::VARIABLES.iter().map(|variable| variable.name).filter(left_out) {
+        for name in env::NAMES.iter().copied().filter(left_out) {
             complaints.push(format!("out of memory for {name}: it counts as not set"));
         }
         let log = read(&mut complaints, env::LOG, "there is no log", |value| match value.to_bytes() {
