@@ -183,8 +183,7 @@ impl Collected {
                     }
                     continue;
                 }
-                let frames = &entry.frames[..(entry.frame_count as usize).min(entry.frames.len())];
-                let stack = self.stacks.number(index, entry.since, frames, &[]);
+                let stack = self.stacks.number(index, entry.since, entry.return_addresses(), &[]);
                 self.ledger.live(entry, index, self.realms[index], at, stack, is_full);
             }
         }

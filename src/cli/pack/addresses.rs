@@ -110,8 +110,7 @@ impl Addresses {
             else {
                 continue;
             };
-            let count = (entry.frame_count as usize).min(entry.frames.len());
-            entry.frames[..count].iter().for_each(|frame| self.place(libraries, *frame));
+            entry.return_addresses().iter().for_each(|frame| self.place(libraries, *frame));
         }
         self.libraries = libraries;
     }

@@ -2,10 +2,11 @@
 
 use super::c_types::{cupeer_finding, cupeer_finding_callback};
 use super::held::{self, Question};
-use super::say::{self, FindingText, SourceLine};
+use super::say::{self, FindingText};
 use super::world::Call;
 use crate::driver::questions;
 use crate::job::importers::is_own;
+use crate::job::python_line::SourceLine;
 use crate::log::{self, message, source, status};
 use crate::record::item_of;
 use crate::settings::{self, Check, LogForm};
@@ -210,7 +211,7 @@ fn keep(said: &FindingText, head: &[u8; 4], item: &mut [u8]) {
     }
     item_of(said.call.slot, detail::FINDING, filled(item, &parts));
     for (role, entry) in said.objects {
-        let frames = &entry.frames[..(entry.frame_count as usize).min(entry.frames.len())];
+        let frames = entry.return_addresses();
         item[..size_of::<Object>()].copy_from_slice(record::bytes(&object(*role, entry)));
         for (place, frame) in item[size_of::<Object>()..].chunks_mut(8).zip(frames) {
             place.copy_from_slice(&frame.to_le_bytes());

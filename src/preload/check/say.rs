@@ -3,18 +3,16 @@
 use super::emit::is_explanation;
 use super::world::{Call, device_of};
 use crate::job::importers::process_of;
-use crate::settings::{self, key};
+use crate::job::python_line::SourceLine;
+use crate::settings::key;
 use crate::sys::caller::Caller;
 use crate::sys::environment;
-use crate::sys::line::{Line, Short};
-use crate::sys::python;
+use crate::sys::line::Line;
 use core::fmt::{self, Write};
 use cupeer_rules::reason::{Bytes, Handle};
 use cupeer_rules::{Basis, RuleSpec, Severity, meaning};
-use cupeer_spec::origin::Origin;
 use cupeer_spec::question::Answer;
 use cupeer_spec::record::live::{Entry, library_name};
-use cupeer_spec::record::slot::detail::MOST_FRAMES;
 use cupeer_spec::record::slot::finding::{Confidence, role};
 use cupeer_spec::value::{Format, quoted, quoted_inside};
 
@@ -40,54 +38,12 @@ pub struct FindingText<'a> {
     pub is_last: bool,
 }
 
-/// A line of Python.
-pub struct SourceLine {
-    /// In UTF-8, where a character has up to four bytes.
-    file: Short<2048>,
-    function: Short<512>,
-    line: u32,
-}
-
-impl SourceLine {
-    /// The line of this thread that tells who made a call: the user's own before one of a library. The places are for it and
-    /// for the innermost one.
-    pub fn of_user(places: &mut [SourceLine; 2]) -> Option<&SourceLine> {
-        let [best, innermost] = places;
-        let mut standing = None;
-        if settings::get().python {
-            python::each_frame(
-                MOST_FRAMES,
-                |_| false,
-                |frame| {
-                    let Some(texts) = &frame.texts else { return false };
-                    let line = || SourceLine {
-                        file: Short::new(format_args!("{}", texts.file)),
-                        function: Short::new(format_args!("{}", texts.function)),
-                        line: frame.line,
-                    };
-                    let this = line();
-                    if standing.is_none() {
-                        *innermost = line();
-                    }
-                    let stands = Origin::of(this.file.text()).standing(Origin::of(innermost.file.text()));
-                    if standing.is_none_or(|before| before < stands) {
-                        standing = Some(stands);
-                        *best = this;
-                    }
-                    standing < Some(Origin::BEST)
-                },
-            );
-        }
-        standing.map(|_| &*best)
-    }
-
-    /// `train.py:118 in exchange`.
-    fn say(&self, out: &mut Line) -> fmt::Result {
-        say_line(self.file.text().as_bytes(), self.line, self.function.text().as_bytes(), out)
-    }
-}
-
 /// `train.py:118 in exchange`.
+fn say_python(line: &SourceLine, out: &mut Line) -> fmt::Result {
+    say_line(line.file.text().as_bytes(), line.line, line.function.text().as_bytes(), out)
+}
+
+/// The same of any language.
 fn say_line(path: &[u8], line: u32, function: &[u8], out: &mut Line) -> fmt::Result {
     quoted_inside(path.rsplit(|byte| *byte == b'/').next().unwrap_or(path), 64, out)?;
     if line > 0 {
@@ -146,7 +102,7 @@ pub fn brief(said: &FindingText, out: &mut Line) -> fmt::Result {
         rank => write!(out, " [rank {rank}, ")?,
     }
     match said.python {
-        Some(line) => line.say(out)?,
+        Some(line) => say_python(line, out)?,
         None => said.place(said.caller.file_name(), 64, true, out)?,
     }
     out.write_str("]\n")
@@ -198,7 +154,7 @@ pub fn paragraph(said: &FindingText, out: &mut Line) -> fmt::Result {
     }
     write!(out, ", thread {tid}, ")?;
     if let Some(line) = said.python {
-        line.say(out)?;
+        say_python(line, out)?;
         out.write_str(", ")?;
     }
     said.place(said.caller.library, 512, false, out)?;
@@ -240,6 +196,10 @@ fn describe(call: &Call, entry: &Entry, out: &mut Line) -> fmt::Result {
     }
     if let Some(ago) = call.ago(entry.monotonic) {
         write!(out, ", {ago} ago")?;
+    }
+    if let Some((file, line)) = entry.python() {
+        out.write_str(", from ")?;
+        say_line(library_name(&file), line, &[], out)?;
     }
     let library = library_name(&entry.library);
     if !library.is_empty() {
@@ -302,7 +262,10 @@ pub fn json(said: &FindingText, out: &mut Line) -> fmt::Result {
         write!(out, "\"bytes\":{},\"fingerprint\":\"{}\",", entry.bytes, Handle(entry.fingerprint))?;
         out.write_str("\"caller\":\"")?;
         quoted_inside(library_name(&entry.library), 64, out)?;
-        write!(out, "+{:#x}\"}}", entry.offset)?;
+        write!(out, "+{:#x}\",\"python\":", entry.offset)?;
+        let python = entry.python();
+        json_line(python.as_ref().map(|(file, line)| (library_name(file), *line, &[][..])), out)?;
+        out.write_str("}")?;
     }
     out.write_str("]}")
 }

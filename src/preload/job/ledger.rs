@@ -5,6 +5,7 @@ use super::closing::{Closing, count_in};
 use super::importers::importers;
 use super::live;
 use super::process::{self, Identity};
+use super::python_line::SourceLine;
 use crate::driver::questions::{self, DriverFacts, number, word};
 use crate::resolve::traced::{self, Needs};
 use crate::settings;
@@ -214,7 +215,7 @@ fn entry(kind: u32, key: u64, made: &CallOrigin) -> Entry {
         context => (made.about.device, context),
     };
     let caller = if count > 0 { Caller::outside(&frames[..count]) } else { Caller::default() };
-    Entry {
+    let mut entry = Entry {
         key,
         kind,
         device,
@@ -237,7 +238,15 @@ fn entry(kind: u32, key: u64, made: &CallOrigin) -> Entry {
         head: made.head,
         frames,
         ..Entry::from_words([0; WORDS])
+    };
+    // Paragraphs of others name it; a line about a finding, and the report, do without.
+    if count > 0 && settings::get().check.as_ref().is_some_and(|check| !check.level.is_brief) {
+        SourceLine::look(|line| {
+            let name = line.file.text().rsplit('/').next().unwrap_or_default();
+            entry.set_python(name.as_bytes(), line.line);
+        });
     }
+    entry
 }
 
 /// Something was exported, and given by this address or name.

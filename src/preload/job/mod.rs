@@ -10,4 +10,5 @@ pub mod importers;
 pub mod ledger;
 pub mod live;
 pub mod process;
+pub mod python_line;
 mod reclaim;

@@ -29,9 +29,9 @@
 /// What the file begins with.
 pub const MAGIC: [u8; 8] = *b"cupeer\0L";
 /// The version of the format.
-pub const VERSION: u32 = 4;
-/// The oldest version that is read: before 3 the entries were in other buckets, before 4 their words had no lap. Both
-/// matter only to writers.
+pub const VERSION: u32 = 5;
+/// The oldest version that is read: before 3 the entries were in other buckets, before 4 their words had no lap,
+/// before 5 they had no line of Python. All of that matters only to writers.
 pub const OLDEST: u32 = 2;
 /// The name of the file begins with this, the first eight digits of the boot id follow.
 pub const PREFIX: &str = "live-";
@@ -301,7 +301,8 @@ pub struct Entry {
     pub ended: u32,
     /// The thread.
     pub tid: u32,
-    /// How many frames there are.
+    /// How many frames there are, in the lowest byte. Above is the line of Python that made the call, where it is known: the name
+    /// of its file is in the last words of `frames` then. See [`Entry::python`].
     pub frame_count: u32,
     /// The UUID of the device, zero where unknown.
     pub uuid: [u8; 16],
@@ -360,6 +361,8 @@ pub mod opened {
 
 /// The bytes that are kept of a library's file name.
 pub const LIBRARY: usize = 32;
+/// The bytes that are kept of the file name of a line of Python.
+pub const FILE: usize = 32;
 
 /// The words of 8 bytes of an [`Entry`].
 pub const WORDS: usize = size_of::<Entry>() / 8;
@@ -409,6 +412,36 @@ impl Entry {
         Entry { ended: entry.ended & 0xffff, ..entry }
     }
 
+    /// The return addresses of the call.
+    pub fn return_addresses(&self) -> &[u64] {
+        let most = self.frames.len() - if self.python().is_some() { FILE / 8 } else { 0 };
+        &self.frames[..(self.frame_count as usize & 0xff).min(most)]
+    }
+
+    /// The line of Python that made the call, where it is known: the name of its file, with zeros behind, and its number.
+    pub fn python(&self) -> Option<([u8; FILE], u32)> {
+        let line = self.frame_count >> 8;
+        let words: [u64; FILE / 8] = *self.frames.last_chunk()?;
+        let mut file = [0; FILE];
+        file.as_chunks_mut().0.iter_mut().zip(words).for_each(|(bytes, word)| *bytes = word.to_ne_bytes());
+        (line != 0).then_some((file, line))
+    }
+
+    /// Notes the line of Python that made the call, in place of the outermost return addresses.
+    pub fn set_python(&mut self, file: &[u8], line: u32) {
+        let line = line & 0xff_ffff;
+        let count = self.frame_count.min((self.frames.len() - FILE / 8) as u32);
+        if let Some(words) = self.frames.last_chunk_mut::<{ FILE / 8 }>().filter(|_| line != 0) {
+            let mut name = [0; FILE];
+            name.iter_mut().zip(file).for_each(|(byte, given)| *byte = *given);
+            words
+                .iter_mut()
+                .zip(name.as_chunks().0)
+                .for_each(|(word, bytes)| *word = u64::from_ne_bytes(*bytes));
+            self.frame_count = line << 8 | count;
+        }
+    }
+
     /// Its words, as they stand in a file but for the lap.
     pub fn words(&self) -> [u64; WORDS] {
         // SAFETY: as large, without padding, and any bytes are words.
@@ -456,5 +489,23 @@ mod tests {
         assert!(Uses::is_of(uses.number(live), live & LAPS) && Uses::of(uses.number(live)) == uses);
         assert_eq!((state::of(live), pid_in(live), owner(live)), (state::LIVE, 1000, who(1, 1000, 2, 0)));
         assert_eq!((pid_in(claimant(0xf000_0001, 1000)), next_lap(LAPS)), (1000, 0));
+    }
+
+    #[test]
+    fn a_line_of_python_takes_the_place_of_the_outermost_addresses() {
+        let mut entry = Entry::from_words([0; WORDS]);
+        entry.frames = core::array::from_fn(|i| 100 + i as u64);
+        entry.frame_count = entry.frames.len() as u32;
+        assert_eq!((entry.return_addresses().len(), entry.python()), (12, None));
+        entry.set_python(b"train.py", 0);
+        assert_eq!(entry.python(), None, "no line");
+        entry.set_python(b"train.py", 31);
+        let (file, line) = entry.python().expect("a line");
+        assert_eq!((library_name(&file), line), (&b"train.py"[..], 31));
+        assert_eq!(entry.return_addresses(), [100, 101, 102, 103, 104, 105, 106, 107]);
+        entry.set_python(&[b'x'; 40], 0xffff_ffff);
+        assert_eq!(entry.python(), Some(([b'x'; FILE], 0xff_ffff)));
+        entry.frame_count = u32::MAX;
+        assert_eq!(entry.return_addresses().len(), 8, "what is broken is read, too");
     }
 }
