@@ -6,6 +6,7 @@
 
 use super::model::{Place, Process};
 use super::text::View;
+use super::text::names::counted;
 use cupeer_rules::Severity;
 
 /// A kind of incident.
@@ -34,6 +35,16 @@ pub const FAILED: Kind = Kind {
     hint: "Read what the process printed last, and its failed calls in the report.",
     severity: Severity::Warning,
 };
+/// Processes were forked too late, and no finding shows it.
+pub const FORKED: Kind = Kind {
+    id: "process-forked-late",
+    says: "A process was forked after CUDA was initialized, and exited with an error without a recorded call.",
+    hint: "The driver does not work in a forked child. Start processes with spawn instead; see 'cupeer explain used-after-fork'.",
+    severity: Severity::Warning,
+};
+/// What is said of them, after their number.
+pub const FORKED_LATE: &str =
+    "forked after CUDA was initialized exited with an error without a recorded call";
 /// A call did not return.
 pub const UNRETURNED: Kind = Kind {
     id: "call-not-returned",
@@ -49,7 +60,7 @@ pub const UNEXPLAINED: Kind = Kind {
     severity: Severity::Note,
 };
 /// All kinds.
-pub const KINDS: [&Kind; 4] = [&DIED, &FAILED, &UNRETURNED, &UNEXPLAINED];
+pub const KINDS: [&Kind; 5] = [&DIED, &FAILED, &FORKED, &UNRETURNED, &UNEXPLAINED];
 
 /// Something that went wrong.
 pub struct Incident<'a> {
@@ -108,7 +119,30 @@ pub fn all<'a>(view: &View<'a>) -> Vec<Incident<'a>> {
         stack: std::slice::from_ref(&group.caller),
         count: group.count,
     });
-    deaths.chain(failing).chain(unreturned).chain(unexplained).collect()
+    let processes = deaths.chain(failing).chain(of_others(view));
+    processes.chain(unreturned).chain(unexplained).collect()
+}
+
+/// The incidents of processes that are not in the recording: programs that were started and made no call, and children that
+/// were forked too late.
+pub fn of_others<'a>(view: &View<'a>) -> Vec<Incident<'a>> {
+    let incident = |kind, message, count| Incident {
+        kind,
+        message,
+        process: None,
+        function: None,
+        result: None,
+        stack: &[],
+        count,
+    };
+    let starts = if view.is_passed_on() { Vec::new() } else { view.all_failing_starts() };
+    let starts = starts
+        .into_iter()
+        .map(|(is_killed, message)| incident(if is_killed { &DIED } else { &FAILED }, message, 1));
+    let forked = Some(view.forked_late())
+        .filter(|count| *count > 0)
+        .map(|count| incident(&FORKED, format!("{} {FORKED_LATE}", counted(count, "process")), count));
+    starts.chain(forked).collect()
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 //! recording contains a call that could have broken it. A rule fails if a finding of it fails the run. It is skipped, with
 //! the reason, if an option or the recording left a part of it unchecked.
 
-use super::incidents::{DIED, FAILED};
+use super::incidents::{self, DIED, FAILED};
 use super::looked;
 use super::model::{ExitKind, Finding, Process, Report};
 use super::moments;
@@ -139,7 +139,13 @@ fn of_processes(view: &View) -> Vec<Case> {
         let out = format!("process {} on {}: {}\n", process.pid, process.host, process.arguments.join(" "));
         Case { class: "cupeer.processes", name, outcome: of_end(view, process), out }
     };
-    view.report.processes.iter().map(case).collect()
+    let mut cases: Vec<Case> = view.report.processes.iter().map(case).collect();
+    cases.extend(incidents::of_others(view).into_iter().map(|incident| {
+        let (name, text) = (incident.kind.id.to_owned(), incident.message);
+        let outcome = Outcome::Failed(incident.kind.id, text.clone(), text);
+        Case { class: "cupeer.processes", name, outcome, out: String::new() }
+    }));
+    cases
 }
 
 /// How a process ended.

@@ -1,5 +1,6 @@
 //! The ends of processes: in one word, in a sentence, and which processes ended abnormally.
 
+use super::super::incidents::{FORKED, FORKED_LATE};
 use super::super::model::{Exit, ExitKind, Handle, Process, Started};
 use super::super::moments::{bytes, number};
 use super::View;
@@ -142,37 +143,48 @@ impl<'a> View<'a> {
         Thing::of((count, "process"), "exited with an error", items)
     }
 
-    /// The programs that were started, made no call, and ended badly.
-    pub fn failing_starts(&self) -> Option<Thing> {
+    /// The programs that were started, made no call, and ended badly: whether each was killed, and a sentence.
+    pub fn all_failing_starts(&self) -> Vec<(bool, String)> {
         let record = &self.report.record;
         let returned = |exit: Exit| {
             let code = exit.code.filter(|code| *code > 0 && !self.is_injected())?;
             Some(format!("returned {code}"))
         };
         let item = |started: &Started| {
-            let how = killed(started.exit).or_else(|| returned(started.exit))?;
+            let killed = killed(started.exit);
+            let (is_killed, how) = (killed.is_some(), killed.or_else(|| returned(started.exit))?);
             let which = match record.quiet.is_empty() {
                 true => "made no call itself",
                 false => "made no call itself or shared nothing",
             };
-            Some(format!("{} {how} (it {which})", clean(&started.program)))
+            Some((is_killed, format!("{} {how} (it {which})", clean(&started.program))))
         };
         let started = record.started.iter().filter(|_| !record.in_part);
-        let items: Vec<String> = started.filter_map(item).collect();
-        let thing = Thing::of((items.len() as u64, "launched program"), "failed", items)?;
-        // A launcher passes on how its ranks ended.
-        let is_passed_on = !self.all_deaths().is_empty() || !self.all_failing_ends().is_empty();
-        Some(if is_passed_on { thing.in_short(String::new()) } else { thing })
+        started.filter_map(item).collect()
     }
 
-    /// The processes that were forked after the driver was initialized, of which no call shows that.
+    /// Whether processes with calls ended badly: a launcher passes on how its ranks ended.
+    pub fn is_passed_on(&self) -> bool {
+        !self.all_deaths().is_empty() || !self.all_failing_ends().is_empty()
+    }
+
+    /// The same as a thing.
+    pub fn failing_starts(&self) -> Option<Thing> {
+        let items: Vec<String> = self.all_failing_starts().into_iter().map(|(_, item)| item).collect();
+        let thing = Thing::of((items.len() as u64, "launched program"), "failed", items)?;
+        Some(if self.is_passed_on() { thing.in_short(String::new()) } else { thing })
+    }
+
+    /// How many processes were forked after the driver was initialized, of which no call shows that.
+    pub fn forked_late(&self) -> u64 {
+        if self.report.record.in_part { 0 } else { self.report.record.forked }
+    }
+
+    /// The same as a thing.
     pub fn forked(&self) -> Option<Thing> {
-        let record = &self.report.record;
-        let hint = "The driver does not work in a forked child. Start processes with spawn instead; see 'cupeer explain \
-                    used-after-fork'.";
-        let count = if record.in_part { 0 } else { record.forked };
-        let what = "forked after CUDA was initialized exited with an error without a recorded call";
-        Thing::of((count, "process"), what, if count > 0 { vec![hint.into()] } else { Vec::new() })
+        let count = self.forked_late();
+        let items = if count > 0 { vec![FORKED.hint.into()] } else { Vec::new() };
+        Thing::of((count, "process"), FORKED_LATE, items)
     }
 
     pub fn death(&self, process: &Process, how: &str) -> String {
