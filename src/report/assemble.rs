@@ -313,8 +313,14 @@ fn pending(
 /// The devices of all processes.
 fn devices(job: &Job) -> Vec<Device> {
     let all = job.processes.iter().flat_map(|process| &process.devices);
-    all.map(|device| Device { uuid: Uuid(device.uuid), pci: device.pci.clone(), name: device.name.clone() })
-        .collect()
+    all.map(|device| Device {
+        uuid: Uuid(device.uuid),
+        // Only all processes together tell.
+        number: None,
+        pci: device.pci.clone(),
+        name: device.name.clone(),
+    })
+    .collect()
 }
 
 fn escaped(job: &Job) -> Vec<Escaped> {

@@ -8,13 +8,13 @@ mod values;
 
 pub use values::{
     Ago, Bytes, Device, Growth, Handle, HandleFlaw, MemoryKind, PointerFault, PoolFault, Process, Site,
-    short_uuid,
 };
 
 use crate::Rule;
 use crate::decide::{HadContext, Ptrace};
 use core::fmt::{self, Display, Formatter};
 use cupeer_spec::effect::Object;
+use cupeer_spec::uuid::Gpu;
 use values::{Count, HandleTypes, Times};
 
 /// Makes the enumeration of reasons, whose names are those of their rules, but where the rule follows `of`.
@@ -370,7 +370,7 @@ impl Display for Reason<'_> {
             ),
             Reason::IpcDeviceUnseen { to, sees: (count, [first, second]) } => {
                 write!(f, "this process may not use {to}, where the memory is; it sees ")?;
-                let uuid = |f: &mut Formatter, uuid: [u8; 16]| short_uuid(&uuid, f);
+                let uuid = |f: &mut Formatter, uuid: [u8; 16]| Gpu { number: None, uuid }.fmt(f);
                 match count {
                     1 => {
                         f.write_str("only ")?;
@@ -433,13 +433,10 @@ impl Display for Reason<'_> {
                 "{handle} of {owner} points {offset} bytes into its allocation; this call returned the start of the allocation, so the importer must add {offset} bytes"
             ),
             Reason::IpcDeviceOrder { ordinal, here, there, owner } => {
-                write!(f, "device {ordinal} is ")?;
-                short_uuid(&here, f)?;
-                write!(f, " here, and ")?;
-                short_uuid(&there, f)?;
+                let [here, there] = [here, there].map(|uuid| Gpu { number: None, uuid });
                 write!(
                     f,
-                    " in {owner}; that process exported the memory, and this process opened it on its own device {ordinal}, so each access goes from one GPU to the other"
+                    "device {ordinal} is {here} here, and {there} in {owner}; that process exported the memory, and this process opened it on its own device {ordinal}, so each access goes from one GPU to the other"
                 )
             }
             Reason::IpcClosedTwice { address, ago, handle, with_context: true, by } => write!(
@@ -862,7 +859,7 @@ mod tests {
             ),
             (
                 Reason::PeerUnreachable { from: device, to: Device { ordinal: -1, uuid } },
-                "cuDeviceCanAccessPeer is 0 from device 1 (GPU-abab..abab) to GPU-abab..abab",
+                "cuDeviceCanAccessPeer is 0 from device 1 (abab..abab) to GPU abab..abab",
             ),
             (
                 Reason::DeviceOutOfRange { name: "peerDev", device: 4, count: 2, visible: Some("6,7") },

@@ -1,4 +1,5 @@
-//! UUIDs of devices, as nvidia-smi prints them and CUDA_VISIBLE_DEVICES takes them.
+//! Devices as people know them: UUIDs, as nvidia-smi prints them and CUDA_VISIBLE_DEVICES takes them, and the short names
+//! of devices in everything that people read.
 
 use core::fmt;
 
@@ -13,6 +14,44 @@ impl fmt::Display for Uuid {
             write!(f, "{}{byte:02x}", if [0, 4, 6, 8, 10].contains(&i) { "-" } else { "" })?;
         }
         Ok(())
+    }
+}
+
+/// The first and the last four digits of a UUID, which tell the devices of a machine apart: `c09e..0005`.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct Short(pub [u8; 16]);
+
+impl fmt::Display for Short {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        let [first, second, .., last_but_one, last] = self.0;
+        write!(f, "{first:02x}{second:02x}..{last_but_one:02x}{last:02x}")
+    }
+}
+
+/// The name of a device: `GPU 5 (c09e..0005)`, or `GPU c09e..0005` where its number is unknown.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Gpu {
+    /// See [`number`].
+    pub number: Option<u32>,
+    /// Its UUID.
+    pub uuid: [u8; 16],
+}
+
+impl fmt::Display for Gpu {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        match self.number {
+            Some(number) => write!(f, "GPU {number} ({})", Short(self.uuid)),
+            None => write!(f, "GPU {}", Short(self.uuid)),
+        }
+    }
+}
+
+/// The number that CUDA has for a device where CUDA_VISIBLE_DEVICES is not set, from the number that it has in a process with
+/// this value of the variable; `None` where the variable has other names than numbers.
+pub fn number(ordinal: u32, visible: Option<&str>) -> Option<u32> {
+    match visible {
+        None => Some(ordinal),
+        Some(list) => list.split(',').nth(ordinal as usize)?.trim().parse().ok(),
     }
 }
 
@@ -43,6 +82,22 @@ pub fn parse(text: &str) -> Option<[u8; 16]> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_device_is_named_by_its_number_and_its_uuid() {
+        let uuid = core::array::from_fn(|i| i as u8 * 0x11);
+        let name = |number| Gpu { number, uuid }.to_string();
+        assert_eq!([name(Some(5)), name(None)], ["GPU 5 (0011..eeff)", "GPU 0011..eeff"]);
+    }
+
+    #[test]
+    fn a_number_is_that_of_the_machine() {
+        let of = |visible| [0, 1, 2].map(|ordinal| number(ordinal, visible));
+        assert_eq!(of(None), [Some(0), Some(1), Some(2)]);
+        assert_eq!(of(Some("6, 7")), [Some(6), Some(7), None]);
+        assert_eq!(of(Some("GPU-c09e,3")), [None, Some(3), None]);
+        assert_eq!(of(Some("")), [None; 3]);
+    }
 
     #[test]
     fn what_is_printed_is_read() {

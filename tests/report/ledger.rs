@@ -184,7 +184,7 @@ fn what_a_dead_process_had_open_cannot_be_freed_while_open() {
     let found: Vec<&str> = text.lines().filter(|line| line.contains("opening: ")).collect();
     assert_eq!(
         found,
-        ["  opening: rank 2, GPU-10101010, ipc:0000000000000012, at 0.000220, from"],
+        ["  opening: rank 2, GPU 0 (1010..1010), ipc:0000000000000012, at 0.000220, from"],
         "not rank 1: {text}"
     );
 }

@@ -279,15 +279,15 @@ fn many_devices_make_a_picture() {
         &picture,
         "\
 Access between devices (e enabled, y can, n cannot; o opened over IPC, ! failed)
-                 0   1   2   3   4   5   6   7
-0 GPU-10101010       e   e   e   e   e   e   n
-1 GPU-20202020  eo       e   e   e   e   e   n
-2 GPU-30303030   y   y       y   y   y   y  n!
-3 GPU-40404040   y   y   y       e   y   y   n
-4 GPU-50505050   y   y   y   y       y   y   n
-5 GPU-60606060   y   y   y   y   y       y   n
-6 GPU-70707070   y   y   y   y   y   y       n
-7 GPU-80808080   y   y   y   y   y   y   y
+                     0   1   2   3   4   5   6   7
+GPU 0 (1010..1010)       e   e   e   e   e   e   n
+GPU 1 (2020..2020)  eo       e   e   e   e   e   n
+GPU 2 (3030..3030)   y   y       y   y   y   y  n!
+GPU 3 (4040..4040)   y   y   y       e   y   y   n
+GPU 4 (5050..5050)   y   y   y   y       y   y   n
+GPU 5 (6060..6060)   y   y   y   y   y       y   n
+GPU 6 (7070..7070)   y   y   y   y   y   y       n
+GPU 7 (8080..8080)   y   y   y   y   y   y   y
 ",
     );
 }
@@ -309,7 +309,7 @@ fn pairs_that_are_alike_share_a_row() {
         let text = of(&scene, options);
         let table = text.split_once("Pairs of devices").expect("the table").1.to_owned();
         let table = table.split("\n\n").next().expect("its rows").to_owned();
-        table.lines().filter(|line| line.starts_with("GPU-")).map(str::to_owned).collect::<Vec<String>>()
+        table.lines().filter(|line| line.starts_with("GPU ")).map(str::to_owned).collect::<Vec<String>>()
     };
     assert_eq!(rows(&["--all"]).len(), 56);
     let rows = rows(&[]);

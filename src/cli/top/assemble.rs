@@ -6,7 +6,7 @@ use super::document::{Device, Document, Hold, Job, Process, SCHEMA, Unreturned, 
 use super::reading::{OfJob, OfProcess, Reading};
 use cupeer_report::model::{Exit, ExitKind};
 use cupeer_spec::record::live::{self, kind};
-use cupeer_spec::uuid::Uuid;
+use cupeer_spec::uuid::{self, Uuid};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Instant;
 
@@ -256,9 +256,14 @@ fn device<'a>(
         && let Some(Uuid(bytes)) = uuid
     {
         device.row.uuid = uuid.map(|uuid| uuid.to_string());
-        let mut known = job.processes.iter().flat_map(|process| &process.devices);
-        if let Some(known) = known.find(|known| known.uuid == bytes) {
+        let mut known = job
+            .processes
+            .iter()
+            .flat_map(|process| process.devices.iter().map(move |known| (process, known)));
+        if let Some((process, known)) = known.find(|(_, known)| known.uuid == bytes) {
             (device.row.name, device.row.pci) = (known.name.clone(), known.pci.clone());
+            let ordinal = u32::try_from(known.ordinal).ok();
+            device.row.number = ordinal.and_then(|ordinal| uuid::number(ordinal, process.visible.as_deref()));
         }
     }
     device

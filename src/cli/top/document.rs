@@ -66,6 +66,8 @@ pub struct Job {
 pub struct Device {
     /// UUID of the device; null for memory whose device is not in any recording.
     pub uuid: Option<String>,
+    /// Number that CUDA has for the device in a process without CUDA_VISIBLE_DEVICES; null if unknown.
+    pub number: Option<u32>,
     /// Name of the device; empty if unknown.
     pub name: String,
     /// PCI address of the device; empty if unknown.

@@ -9,7 +9,8 @@ use cupeer_report::model::ExitKind;
 use cupeer_report::moments::{bytes, date, number};
 use cupeer_report::text::endings::ending;
 use cupeer_report::text::names;
-use std::collections::{BTreeMap, BTreeSet};
+use cupeer_spec::uuid::{self, Gpu};
+use std::collections::BTreeSet;
 
 /// How many sentences on what is not seen stand above the tables.
 const MOST_UNSEEN: usize = 2;
@@ -35,7 +36,7 @@ const PROCESSES: [Column; 14] = [
 ];
 
 const DEVICES: [Column; 8] = [
-    Column::text("DEVICE", 0, 14),
+    Column::text("DEVICE", 0, 18),
     Column::text("NAME", 10, 11),
     Column::text("PCI", 11, 16),
     Column::number("EXPORTS", 4),
@@ -243,12 +244,11 @@ fn plain(text: impl Into<String>) -> Cell {
 }
 
 fn devices(document: &Document) -> Vec<Vec<Cell>> {
-    let uuids = document.devices.iter().filter_map(|device| device.uuid.as_deref());
-    let short = shortened(uuids);
     let row = |device: &Device| {
-        let uuid = device.uuid.as_deref().map_or("unknown", |uuid| &short[uuid]);
+        let uuid = device.uuid.as_deref().and_then(uuid::parse);
+        let name = uuid.map(|uuid| Gpu { number: device.number, uuid }.to_string());
         vec![
-            plain(uuid),
+            plain(name.unwrap_or_else(|| "unknown".into())),
             plain(device.name.as_str()),
             plain(device.pci.as_str()),
             plain(number(device.exports)),
@@ -259,17 +259,6 @@ fn devices(document: &Document) -> Vec<Vec<Cell>> {
         ]
     };
     document.devices.iter().map(row).collect()
-}
-
-/// UUIDs by their first digits, or by their last ones as well where the first are not enough.
-fn shortened<'a>(uuids: impl Iterator<Item = &'a str>) -> BTreeMap<&'a str, String> {
-    let all: BTreeSet<&str> = uuids.collect();
-    let first: BTreeSet<&str> = all.iter().map(|uuid| &uuid[..uuid.len().min(12)]).collect();
-    let short = |uuid: &str| match first.len() == all.len() || uuid.len() < 16 {
-        true => uuid[..uuid.len().min(12)].to_owned(),
-        false => format!("{}..{}", &uuid[..8], &uuid[uuid.len() - 4..]),
-    };
-    all.iter().map(|uuid| (*uuid, short(uuid))).collect()
 }
 
 /// Several processes, ranks as ranges.

@@ -54,6 +54,8 @@ pub struct OfProcess {
     pub program: String,
     pub rank: Option<u32>,
     pub devices: Vec<Device>,
+    /// Its CUDA_VISIBLE_DEVICES.
+    pub visible: Option<String>,
     pub exit: Exit,
     pub counts: Counts,
     /// Those of `counts` since the first look at it.
@@ -337,6 +339,7 @@ impl Followed {
             program: process.program().to_owned(),
             rank: process.rank(),
             devices: process.devices.clone(),
+            visible: process.variable("CUDA_VISIBLE_DEVICES").map(str::to_owned),
             exit,
             counts: follower.counts(),
             recent: follower.recent(),

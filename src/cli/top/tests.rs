@@ -38,6 +38,7 @@ fn process(rank: u32) -> OfProcess {
         program: "/opt/train/bin/trainer".into(),
         rank: Some(rank),
         devices: vec![device(0), device(1)],
+        visible: None,
         exit: Exit { kind: ExitKind::Running, code: None, signal: None, immediate: false },
         counts: Counts { calls, failed: 0 },
         recent: Counts { calls: 10, failed: 0 },

@@ -206,6 +206,9 @@ pub struct Ordinal {
 pub struct Device {
     /// UUID of the device.
     pub uuid: Uuid,
+    /// Number that CUDA has for the device in a process without CUDA_VISIBLE_DEVICES; null if unknown.
+    #[serde(default)]
+    pub number: Option<u32>,
     /// PCI address of the device.
     pub pci: String,
     /// Name of the device.

@@ -4,9 +4,10 @@ use super::super::callers;
 use super::super::filter::Filter;
 use super::super::findings::Member;
 use super::super::functions::{self, FunctionSum};
-use super::super::model::{Device, Finding, Process, Report, SCHEMA};
+use super::super::model::{Device, Finding, Process, Report, SCHEMA, Uuid};
 use super::super::verdict;
 use super::Reduced;
+use cupeer_spec::uuid;
 use std::collections::{BTreeMap, HashMap};
 
 impl Reduced {
@@ -23,6 +24,7 @@ impl Reduced {
             findings.iter().filter_map(|finding| Some((finding.suppressed_by.as_ref()?, finding.count)));
         let suppressions = filter.suppressions.rows(suppressed);
         self.record.hosts = hosts(&self.processes);
+        let devices = devices(self.devices, &self.processes);
         let mut report = Report {
             schema: SCHEMA,
             record: self.record,
@@ -30,7 +32,7 @@ impl Reduced {
             callers: callers::rows(self.callers),
             callers_more: self.callers_more,
             processes: self.processes,
-            devices: devices(self.devices),
+            devices,
             findings,
             suppressions,
             faults: self.faults,
@@ -79,13 +81,42 @@ fn hosts(processes: &[Process]) -> Vec<String> {
     hosts
 }
 
-/// Each device once.
-fn devices(all: Vec<Device>) -> Vec<Device> {
+/// Each device once, with its number.
+fn devices(all: Vec<Device>, processes: &[Process]) -> Vec<Device> {
     let mut by_uuid = BTreeMap::new();
     for device in all {
         by_uuid.entry(device.uuid).or_insert(device);
     }
     let mut devices: Vec<Device> = by_uuid.into_values().collect();
+    let mut numbers = numbers(processes);
+    devices.iter_mut().for_each(|device| device.number = numbers.remove(&device.uuid).flatten());
     devices.sort_by(|a, b| (&a.pci, a.uuid).cmp(&(&b.pci, b.uuid)));
     devices
+}
+
+/// The number of each device: what all processes that see it agree on, and no other device of their host has. A value of
+/// CUDA_VISIBLE_DEVICES that was changed or left out makes processes disagree.
+fn numbers(processes: &[Process]) -> HashMap<Uuid, Option<u32>> {
+    let mut by_device: HashMap<Uuid, Option<u32>> = HashMap::new();
+    let mut by_number: HashMap<(&str, u32), Uuid> = HashMap::new();
+    let mut disputed = Vec::new();
+    for process in processes {
+        let visible = process.variables.get("CUDA_VISIBLE_DEVICES").map(String::as_str);
+        for device in &process.devices {
+            let number =
+                u32::try_from(device.ordinal).ok().and_then(|ordinal| uuid::number(ordinal, visible));
+            if *by_device.entry(device.uuid).or_insert(number) != number {
+                disputed.push(device.uuid);
+            }
+            let Some(number) = number else { continue };
+            let known = *by_number.entry((&process.boot_id, number)).or_insert(device.uuid);
+            if known != device.uuid {
+                disputed.extend([known, device.uuid]);
+            }
+        }
+    }
+    for uuid in disputed {
+        by_device.insert(uuid, None);
+    }
+    by_device
 }

@@ -6,6 +6,7 @@
 use super::super::model::{Peer, Uuid};
 use super::super::pairs;
 use super::View;
+use std::collections::BTreeSet;
 
 /// The fewest devices for which there is a picture: of fewer, the table says it all.
 const FEWEST: usize = 3;
@@ -21,17 +22,18 @@ impl View<'_> {
         let is_named = |uuid: &Uuid| pairs.keys().any(|(from, to)| from == uuid || to == uuid);
         let devices: Vec<Uuid> =
             pairs::devices(self.report, pairs.keys()).into_iter().filter(is_named).collect();
-        let labels: Vec<String> = devices
-            .iter()
-            .enumerate()
-            .map(|(i, uuid)| format!("{i} {}", self.names.device(Some(*uuid))))
-            .collect();
+        let names = devices.iter().map(|uuid| self.names.device(Some(*uuid)));
+        let numbers = self.numbers(&devices);
+        let (heads, labels): (Vec<String>, Vec<String>) = match numbers {
+            Some(numbers) => (numbers.iter().map(u32::to_string).collect(), names.collect()),
+            None => names.enumerate().map(|(i, name)| (i.to_string(), format!("{i} {name}"))).unzip(),
+        };
         let label = labels.iter().map(String::len).max().unwrap_or(0);
         if devices.len() < FEWEST || label + CELL * devices.len() > self.width {
             return String::new();
         }
         let mut text = self.title(TITLE);
-        let heads: String = (0..devices.len()).map(|i| format!("{i:>CELL$}")).collect();
+        let heads: String = heads.iter().map(|head| format!("{head:>CELL$}")).collect();
         text += &format!("{:label$}{heads}\n", "");
         for (from, name) in devices.iter().zip(&labels) {
             let cells: String = devices
@@ -45,6 +47,14 @@ impl View<'_> {
             text.push('\n');
         }
         text
+    }
+
+    /// The numbers of devices, where all have one of their own.
+    fn numbers(&self, devices: &[Uuid]) -> Option<Vec<u32>> {
+        let number = |uuid: &Uuid| self.report.devices.iter().find(|device| device.uuid == *uuid)?.number;
+        let numbers: Vec<u32> = devices.iter().map(number).collect::<Option<_>>()?;
+        let distinct: BTreeSet<&u32> = numbers.iter().collect();
+        (distinct.len() == numbers.len()).then_some(numbers)
     }
 }
 

@@ -2,31 +2,21 @@
 
 pub use crate::terminal::clean;
 
-use super::super::model::{Codes, Proc, Process, Report, Uuid};
+use super::super::model::{Codes, Device, Proc, Process, Report, Uuid};
 use super::super::moments::number;
 use cupeer_spec::signals;
+use cupeer_spec::uuid::Gpu;
 use std::collections::{BTreeSet, HashMap};
 use std::hash::Hash;
 
 /// The names of one report.
 pub struct Labels {
     by_proc: HashMap<Proc, Name>,
-    digits: Digits,
-}
-
-/// How a device is called.
-#[derive(Clone, Copy)]
-enum Digits {
-    First,
-    Last(usize),
-    All,
+    devices: HashMap<Uuid, String>,
 }
 
 /// The most processes without a rank that are named at once.
 const MOST_NAMES: usize = 3;
-/// The length of `GPU-` and eight digits, and of a whole UUID.
-const PREFIX: usize = 12;
-const UUID: usize = 40;
 
 #[derive(Clone)]
 enum Name {
@@ -67,21 +57,16 @@ impl Labels {
             }
         };
         let by_proc = report.processes.iter().map(|process| (process.proc.clone(), name(process))).collect();
-        Labels { by_proc, digits: Self::digits(report) }
+        Labels { by_proc, devices: Self::devices(report) }
     }
 
-    /// The fewest digits that tell all devices apart: at the start of their UUIDs or, where eight are not enough,
-    /// at the end.
-    fn digits(report: &Report) -> Digits {
-        let texts: Vec<String> = report.devices.iter().map(|device| device.uuid.to_string()).collect();
-        let tells_apart = |part: std::ops::Range<usize>| {
-            let parts: BTreeSet<&str> = texts.iter().map(|text| &text[part.clone()]).collect();
-            parts.len() == texts.len()
-        };
-        if tells_apart(0..PREFIX) {
-            return Digits::First;
-        }
-        [4, 8, 12].into_iter().find(|last| tells_apart(UUID - last..UUID)).map_or(Digits::All, Digits::Last)
+    /// The names of the devices, which for once are whole UUIDs where the short ones do not tell them apart.
+    fn devices(report: &Report) -> HashMap<Uuid, String> {
+        let short = |device: &Device| Gpu { number: device.number, uuid: device.uuid.0 }.to_string();
+        let all: BTreeSet<String> = report.devices.iter().map(short).collect();
+        let are_distinct = all.len() == report.devices.len();
+        let name = |device: &Device| if are_distinct { short(device) } else { device.uuid.to_string() };
+        report.devices.iter().map(|device| (device.uuid, name(device))).collect()
     }
 
     /// The name of a process.
@@ -127,15 +112,11 @@ impl Labels {
         parts.join(", ")
     }
 
-    /// A device: `GPU-8d4f1c2a`, or `GPU-c09e..0001`.
+    /// A device: `GPU 5 (c09e..0005)`.
     pub fn device(&self, uuid: Option<Uuid>) -> String {
         let Some(uuid) = uuid else { return "unknown".into() };
-        let text = uuid.to_string();
-        match self.digits {
-            Digits::First => text[..PREFIX].to_owned(),
-            Digits::Last(last) => format!("{}..{}", &text[..8], &text[UUID - last..]),
-            Digits::All => text,
-        }
+        let unseen = || Gpu { number: None, uuid: uuid.0 }.to_string();
+        self.devices.get(&uuid).cloned().unwrap_or_else(unseen)
     }
 }
 

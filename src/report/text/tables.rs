@@ -16,7 +16,7 @@ const MOST_IMPORTERS: usize = 6;
 const MOST_CLOSED: usize = 20;
 
 /// The columns of the table of devices.
-pub const DEVICES: [&str; 4] = ["DEVICE", "PCI", "NAME", "SEEN BY"];
+pub const DEVICES: [&str; 5] = ["DEVICE", "PCI", "NAME", "SEEN BY", "UUID"];
 /// From more pairs on, those from one device that are alike in all else share a row.
 const MANY_PAIRS: usize = 16;
 /// The columns of the table of pairs of devices.
@@ -72,16 +72,17 @@ impl View<'_> {
     }
 
     pub fn devices(&self) -> String {
-        let mut table = Table::new(&DEVICES, 4, 10);
+        let mut table = Table::new(&DEVICES, 4, 40);
         self.report.devices.iter().take(self.most).for_each(|device| table.row(self.device_row(device)));
         self.section("Devices", table, self.report.devices.len())
     }
 
     /// A device in the columns of [`DEVICES`].
-    pub fn device_row(&self, device: &Device) -> [String; 4] {
+    pub fn device_row(&self, device: &Device) -> [String; 5] {
         let sees = |process: &&Process| process.devices.iter().any(|d| d.uuid == device.uuid);
         let seen = self.report.processes.iter().filter(sees).map(|process| &*process.proc);
-        [device.uuid.to_string(), clean(&device.pci), clean(&device.name), self.names.processes(seen)]
+        let (name, seen_by) = (self.names.device(Some(device.uuid)), self.names.processes(seen));
+        [name, clean(&device.pci), clean(&device.name), seen_by, device.uuid.to_string()]
     }
 
     pub fn handles(&self) -> String {

@@ -2,6 +2,7 @@
 
 use crate::Rule;
 use core::fmt::{self, Display, Formatter};
+use cupeer_spec::uuid::{Gpu, Short};
 use cupeer_spec::value::Shareable;
 
 /// A device as people know it: the number that the process has for it, and its UUID.
@@ -13,21 +14,12 @@ pub struct Device {
     pub uuid: [u8; 16],
 }
 
-/// The first and the last four digits of a UUID, which tell the devices of a machine apart.
-pub fn short_uuid(uuid: &[u8; 16], f: &mut impl fmt::Write) -> fmt::Result {
-    write!(f, "GPU-{:02x}{:02x}..{:02x}{:02x}", uuid[0], uuid[1], uuid[14], uuid[15])
-}
-
 impl Display for Device {
     fn fmt(&self, f: &mut Formatter) -> fmt::Result {
         match (self.ordinal >= 0, self.uuid != [0; 16]) {
-            (true, true) => {
-                write!(f, "device {} (", self.ordinal)?;
-                short_uuid(&self.uuid, f)?;
-                f.write_str(")")
-            }
+            (true, true) => write!(f, "device {} ({})", self.ordinal, Short(self.uuid)),
             (true, false) => write!(f, "device {}", self.ordinal),
-            (false, true) => short_uuid(&self.uuid, f),
+            (false, true) => Gpu { number: None, uuid: self.uuid }.fmt(f),
             (false, false) => f.write_str("an unknown device"),
         }
     }
