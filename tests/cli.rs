@@ -248,6 +248,7 @@ cuMulticastBindAddr                     12.1   documented  @vmm @multicast
 cuMulticastBindAddr_v2                  13.1   documented  @vmm @multicast
 cuMulticastUnbind                       12.1   documented  @vmm @multicast
 cuMulticastGetGranularity               12.1   documented  @vmm @multicast
+cuInit                                  2.0    recorded    @init
 cuDeviceGetAttribute                    2.0    recorded    @query
 nvmlDeviceGetP2PStatus                  -      absent      @query
 nvmlDeviceGetTopologyCommonAncestor     -      absent      @query

@@ -214,22 +214,55 @@ fn the_summary_tells_which_child_exited_with_an_error() {
     assert!(!said.contains("exited"), "{said}");
 }
 
+/// A program whose child does something after `first`.
+fn forks_late(name: &str, first: &str, child: &str) -> PathBuf {
+    let text = format!(
+        "#include <stdlib.h>\n#include <sys/wait.h>\n#include <unistd.h>\nint cuInit(unsigned);\n\
+         int cuDeviceCanAccessPeer(int *, int, int);\nint main(void) {{ int can; (void)can; {first}\n\
+         if (fork() == 0) {child};\nwait(0); return 0; }}\n"
+    );
+    crate::support::compile_text(
+        name,
+        &text,
+        &["-Wl,--no-as-needed", sim_dir().join("libcuda.so").to_str().unwrap()],
+    )
+}
+
+/// Its own initialization fails, whether or not the child then ends with an error.
+#[test]
+fn a_child_that_was_forked_too_late_is_a_finding_where_it_initializes_the_driver() {
+    let asks = "if (cuInit(0) || cuDeviceCanAccessPeer(&can, 0, 1)) return 9;";
+    let child = "_exit(cuInit(0) == 3 ? 0 : 9)";
+    for (name, first) in [("late", "if (cuInit(0)) return 9;"), ("late-asks", asks)] {
+        let folder = temp_dir();
+        let record = folder.path().join("record");
+        let mut command = cupeer();
+        command.args(["run", "--sim", "--error-exitcode", "7", "-o"]).arg(&record).arg("--");
+        let ended = done(command.arg(forks_late(name, first, child)));
+        assert_eq!(ended.status.code(), Some(7), "{}", ended.stderr);
+        let is_it = |line: &str| line.starts_with("cupeer: error used-after-fork: ");
+        assert!(ended.stderr.lines().any(is_it), "{}", ended.stderr);
+        assert!(ended.stderr.contains("used-after-fork: cuInit, once in process "), "{}", ended.stderr);
+        for (format, wanted) in [
+            ("text", "used-after-fork"),
+            ("junit", "failures=\"1\""),
+            ("sarif", "\"ruleId\": \"used-after-fork\""),
+        ] {
+            let shown = done(with(&["report", "--format", format]).arg(&record)).stdout;
+            assert!(shown.contains(wanted), "{format}: {shown}");
+        }
+    }
+    // In any other process, it is no call that is recorded.
+    let said =
+        done(cupeer().args(["run", "--sim", "--"]).arg(forks_late("early", "", "_exit(cuInit(0))"))).stderr;
+    assert!(!said.contains("1 call"), "{said}");
+}
+
 /// The driver does not work in it, and no call that is recorded shows that.
 #[test]
 fn a_child_that_was_forked_too_late_is_told_without_a_recorded_call() {
-    let late = |name: &str, first: &str, child: &str| {
-        let text = format!(
-            "#include <stdlib.h>\n#include <sys/wait.h>\n#include <unistd.h>\nint cuInit(unsigned);\n\
-             int cuDeviceCanAccessPeer(int *, int, int);\nint main(void) {{ int can; (void)can; {first}\n\
-             if (fork() == 0) {child};\nwait(0); return 0; }}\n"
-        );
-        crate::support::compile_text(
-            name,
-            &text,
-            &["-Wl,--no-as-needed", sim_dir().join("libcuda.so").to_str().unwrap()],
-        )
-    };
-    let uses = "exit(cuInit(0) ? 1 : 0)";
+    let late = forks_late;
+    let uses = "exit(1)";
     let said = |program: PathBuf| {
         let folder = temp_dir();
         let mut command = cupeer();
@@ -251,6 +284,13 @@ fn a_child_that_was_forked_too_late_is_told_without_a_recorded_call() {
     assert_eq!(exits.len(), 1, "{text}");
     let wanted = "- 1 process forked after CUDA was initialized exited with an error without a recorded call The driver";
     assert!(unwrapped(&text).contains(wanted), "{text}");
+    // As do the forms for other tools.
+    for (format, wanted) in
+        [("junit", "type=\"process-forked-late\""), ("sarif", "\"ruleId\": \"process-forked-late\"")]
+    {
+        let shown = done(with(&["report", "--format", format]).arg(&record)).stdout;
+        assert!(shown.contains(wanted), "{format}: {shown}");
+    }
     // Nor is a child told of that was to become another program, and could not.
     let becomes = r#"{ char *none[] = {"none", 0}; execv("/nonexistent", none); _exit(127); }"#;
     for program in [late("unforked", "", uses), late("unexecuted", "if (cuInit(0)) return 9;", becomes)] {

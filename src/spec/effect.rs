@@ -301,6 +301,8 @@ pub enum Effect {
     Asks(Question),
     /// Finds a function; the argument that gets its address, which is replaced by ours where it is in the table.
     LooksUp(usize),
+    /// Initializes the driver in the process.
+    Begins,
 }
 
 /// The index of an argument among those of its function.
@@ -373,6 +375,7 @@ impl Groups {
                 Effect::Asks(Question { subject: Subject::Device, .. }) => groups.with(&[Group::Query]),
                 Effect::Asks(_) => groups.with(&[Group::Peer]),
                 Effect::LooksUp(_) => groups.with(&[Group::Lookup]),
+                Effect::Begins => groups.with(&[Group::Init]),
             };
             index += 1;
         }
@@ -511,6 +514,9 @@ macro_rules! effect {
             answer: $crate::effect::index!($arguments $answer),
             choice: $crate::effect::optional!($(($crate::effect::index!($arguments $choice), $value))?),
         })
+    };
+    ($arguments:tt Begins Driver($by:ident)) => {
+        Effect::Begins
     };
     ($arguments:tt $verb:ident $object:ident($by:ident)) => {
         Effect::$verb(Named { object: Object::$object, by: $crate::effect::index!($arguments $by) })

@@ -76,6 +76,8 @@ pub enum Group {
     Copy,
     /// Functions of the runtime.
     Runtime,
+    /// The initialization of the driver.
+    Init,
 }
 
 impl Group {
@@ -97,6 +99,11 @@ impl Group {
         (Group::Multicast, "multicast", "multicast objects: their devices, and the memory bound to them"),
         (Group::Copy, "copy", "copies of device memory, recorded where they go from one device to another"),
         (Group::Runtime, "runtime", "the runtime's own functions, where it is a shared library"),
+        (
+            Group::Init,
+            "init",
+            "cuInit, recorded in a child that was forked after its parent initialized the driver",
+        ),
         (Group::Query, "query", "queries that programs make all the time: device attributes, NVML"),
     ];
 
@@ -445,7 +452,10 @@ impl FnSpec {
     /// or makes something in the driver takes microseconds, and so does a copy.
     pub const fn is_quick(&self) -> bool {
         matches!(self.library, Library::Cuda)
-            && !(self.is_virtual() || self.is_of_pools() || self.is_in(Group::Copy))
+            && !(self.is_virtual()
+                || self.is_of_pools()
+                || self.is_in(Group::Copy)
+                || self.is_in(Group::Init))
     }
 
     /// Whether programs call it all the time, and nothing comes of it: a look-up, a question about a device.
@@ -880,6 +890,7 @@ mod tests {
                         let all = [Some(by), size, Some(to)];
                         is_name(by) && all.into_iter().flatten().all(|index| is(index, Direction::In))
                     }
+                    Effect::Begins => true,
                     Effect::Gathers(team) => f.makes().is_some_and(|made| made.by == team),
                     Effect::Joins(Joined { team, device }) => {
                         is_name(team) && [team, device].into_iter().all(|index| is(index, Direction::In))

@@ -31,6 +31,7 @@
 //!     ARGUMENT is VALUE` says for which of its values the answer is whether a device can reach others: of a link
 //!     `ACCESS_SUPPORTED`, of a device `MULTICAST_SUPPORTED`, which reaches them over NVLink without peer access
 //!   - `LooksUp Function(NAME) as FOUND`
+//!   - `Begins Driver(FLAGS)`: initializes the driver in the process
 //! - `results` are the documented ones of its library, SUCCESS first. `seen` are failures that the documentation does not
 //!   list and real drivers were seen to return: in `tests/conformance`, or as a rule or a cause in `src/rules` has it. A fault
 //!   plan takes both; a rule that rests on the documentation only the former.
@@ -853,6 +854,16 @@ fn cuMulticastGetGranularity(
     library: Cuda, since: 12010, simulated: Documented,
     effects: [Asks Team(prop) as granularity],
     results: [SUCCESS, INVALID_VALUE, NOT_INITIALIZED, DEINITIALIZED, NOT_PERMITTED, NOT_SUPPORTED],
+}
+
+/// Initializes the driver in the calling process.
+fn cuInit(
+    in Flags: u32,
+) -> $crate::abi::CUresult {
+    library: Cuda, since: 2000, simulated: Recorded,
+    effects: [Begins Driver(Flags)],
+    results: [SUCCESS, INVALID_VALUE, INVALID_DEVICE, SYSTEM_DRIVER_MISMATCH, COMPAT_NOT_SUPPORTED_ON_DEVICE],
+    seen: [NOT_INITIALIZED, DEINITIALIZED],
 }
 
 /// Queries an attribute of a device.

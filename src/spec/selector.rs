@@ -31,7 +31,7 @@ impl FunctionSet {
     /// What is logged where nobody chose: all but the look-ups, of which a program that uses the CUDA
     /// runtime makes several hundred at its start, and but what programs free, destroy, map, copy, ask and
     /// take from pools all the time.
-    pub const DEFAULT: &'static str = "^@lookup,^@lifetime,^@query,^@vmm,^@alloc,^@copy,@export,@open";
+    pub const DEFAULT: &'static str = "^@lookup,^@init,^@lifetime,^@query,^@vmm,^@alloc,^@copy,@export,@open";
 
     /// All functions, or none.
     pub fn all(present: bool) -> Self {
@@ -168,7 +168,8 @@ mod tests {
         let default = names(FunctionSet::DEFAULT);
         let usual = |f: &&FnSpec| !f.is_virtual() || f.exports().or(f.opens()).is_some();
         let usual: Vec<_> = FUNCTIONS.iter().filter(usual).map(|f| f.name).collect();
-        let mut expected = but(&[Group::Lookup, Group::Lifetime, Group::Query, Group::Alloc, Group::Copy]);
+        let mut expected =
+            but(&[Group::Lookup, Group::Init, Group::Lifetime, Group::Query, Group::Alloc, Group::Copy]);
         expected.retain(|name| usual.contains(name));
         assert_eq!(default, expected);
         assert!(

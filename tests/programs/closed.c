@@ -15,7 +15,7 @@ int main(int argc, char **argv) {
         void *pfn = NULL;
         CHECK(((CUresult(*)(const char *, void **, int, uint64_t))get)("cuIpcGetMemHandle", &pfn, 11000, 0) == 0);
         printf("looked up: %d\n", call(F_cuIpcGetMemHandle, pfn, base + 50));
-        print_home("cuInit", dlsym(driver, "cuInit"));
+        print_home("cuDriverGetVersion", dlsym(driver, "cuDriverGetVersion"));
         printf("closed: %d\n", dlclose(driver));
         printf("missing now: %d\n", dlsym(RTLD_DEFAULT, "cuIpcGetMemHandle") == NULL);
         print_dlerror("message");

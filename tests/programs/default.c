@@ -25,8 +25,8 @@ int main(void) {
         CHECK(address == NULL);
         print_dlerror("cuNotThere");
         print_home("malloc", dlsym(scopes[s], "malloc"));
-        print_home("cuInit", dlsym(scopes[s], "cuInit"));
-        print_dlerror("cuInit");
+        print_home("cuDriverGetVersion", dlsym(scopes[s], "cuDriverGetVersion"));
+        print_dlerror("cuDriverGetVersion");
     }
     return 0;
 }

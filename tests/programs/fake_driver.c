@@ -37,7 +37,6 @@ PLAIN_TABLE(DEFINE)
 
 /* Some functions that are not in the table, They keep no account:
  * cupeer must not come between. */
-CUresult cuInit(unsigned flags) { return flags ? 1 : 0; }
 CUresult cuDriverGetVersion(int *version) { return *version = DRIVER_VERSION, 0; }
 CUresult cuMemAlloc_v2(CUdeviceptr *p, size_t size) { return *p = 0x7000 + size, 0; }
 CUresult cuMemcpyHtoD_v2(CUdeviceptr d, const void *h, size_t n) { return d && h && n ? 0 : 1; }
@@ -87,6 +86,7 @@ static const struct entry {
     {"cuDevicePrimaryCtxRelease", 7000, cuDevicePrimaryCtxRelease},
     {"cuDevicePrimaryCtxReset", 11000, cuDevicePrimaryCtxReset_v2},
     {"cuDevicePrimaryCtxReset", 7000, cuDevicePrimaryCtxReset},
+    {"cuInit", 2000, cuInit},
     {"cuDeviceGetAttribute", 2000, cuDeviceGetAttribute},
     {"cuMemAddressReserve", 10020, cuMemAddressReserve},
     {"cuMemAddressFree", 10020, cuMemAddressFree},
@@ -123,7 +123,6 @@ static const struct entry {
     {"cuMulticastGetGranularity", 12010, cuMulticastGetGranularity},
     {"cuGetProcAddress", 12000, cuGetProcAddress_v2},
     {"cuGetProcAddress", 11030, cuGetProcAddress},
-    {"cuInit", 2000, cuInit},
     {"cuDriverGetVersion", 2020, cuDriverGetVersion},
     {"cuMemAlloc", 3020, cuMemAlloc_v2},
     {"cuMemcpyHtoD", 3020, cuMemcpyHtoD_v2},

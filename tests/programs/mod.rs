@@ -483,7 +483,9 @@ impl Call {
     /// Whether the function frees, destroys, resets or copies: the record has only those calls that end what is shared, or
     /// copy between devices.
     fn is_rare(&self) -> bool {
-        let is_rare = |id: FnId| [Group::Lifetime, Group::Copy].iter().any(|group| id.spec().is_in(*group));
+        let is_rare = |id: FnId| {
+            [Group::Lifetime, Group::Copy, Group::Init].iter().any(|group| id.spec().is_in(*group))
+        };
         FnId::all().any(|id| id.spec().name == self.function && is_rare(id))
     }
 

@@ -147,6 +147,7 @@ struct outputs {
     X(cuDevicePrimaryCtxRelease_v2, (CUdevice dev), (dev), ((int)m), dev)                                     \
     X(cuDevicePrimaryCtxReset, (CUdevice dev), (dev), ((int)m), dev)                                          \
     X(cuDevicePrimaryCtxReset_v2, (CUdevice dev), (dev), ((int)m), dev)                                       \
+    X(cuInit, (unsigned Flags), (Flags), (m), Flags)                                                          \
     X(cuDeviceGetAttribute, (int *pi, int attrib, CUdevice dev), (pi, attrib, dev), (&o->number, 132, (int)m), dev) \
     X(cuMemAddressReserve, (CUdeviceptr * ptr, size_t size, size_t alignment, CUdeviceptr addr, uint64_t flags), \
       (ptr, size, alignment, addr, flags), (&o->pointer, 1, 0, m, 0), addr)                                   \
@@ -272,6 +273,7 @@ struct outputs {
 #define OUTPUT_cuDevicePrimaryCtxRelease_v2
 #define OUTPUT_cuDevicePrimaryCtxReset
 #define OUTPUT_cuDevicePrimaryCtxReset_v2
+#define OUTPUT_cuInit
 #define OUTPUT_cuDeviceGetAttribute OUT(pi, 1);
 #define OUTPUT_cuMemAddressReserve OUT(ptr, size);
 #define OUTPUT_cuMemAddressFree

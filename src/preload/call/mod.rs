@@ -17,6 +17,7 @@ use crate::sys::arch::{ASYNCHRONOUS, Thread, forward_asynchronously, stack_heigh
 use crate::sys::caller::Caller;
 use crate::sys::clock;
 use crate::sys::elf;
+use crate::sys::every_call;
 use crate::sys::guard::{guarded, guarded_waiting};
 use crate::sys::object::Object;
 use crate::sys::program_memory::copy;
@@ -27,7 +28,7 @@ use core::fmt::{self, Write};
 use core::sync::atomic::{Ordering, compiler_fence};
 use core::{mem, ptr};
 use cupeer_spec::abi::FunctionPointer;
-use cupeer_spec::function::{FUNCTIONS, FnId};
+use cupeer_spec::function::{FUNCTIONS, FnId, Group};
 use cupeer_spec::value::Format;
 
 /// What is known when a call enters.
@@ -240,7 +241,11 @@ fn run_quickly<F: Function>(entered: &Entered, arguments: &F) -> i32 {
 /// Calls that take long by themselves: once for all functions.
 #[inline(never)]
 fn run_shared(id: FnId, entered: &Entered, arguments: &dyn Arguments) -> i32 {
-    take_up(id, entered, arguments, |caller| shared_steps(id, entered, caller, arguments, None))
+    let result = take_up(id, entered, arguments, |caller| shared_steps(id, entered, caller, arguments, None));
+    if result == 0 && id.spec().is_in(Group::Init) {
+        every_call::initialized();
+    }
+    result
 }
 
 #[inline(never)]

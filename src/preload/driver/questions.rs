@@ -6,7 +6,7 @@ use super::{contexts, pools};
 use crate::resolve::driver;
 use crate::sys::aside::aside;
 use crate::sys::elf::{forked_from, is_forked};
-use crate::sys::every_call::{DESCRIBED_BY, EVERY_CALL, described_before_fork, epoch};
+use crate::sys::every_call::{DESCRIBED_BY, EVERY_CALL, epoch, initialized_before_fork};
 use crate::sys::files::each_name;
 use crate::sys::line::Short;
 use core::ffi::{CStr, c_char, c_int, c_void};
@@ -132,7 +132,7 @@ pub fn has_multicast(device: i32) -> Option<bool> {
 /// Whether this process was forked from one that had initialised the driver: which one, where that is known, and how
 /// sure it is.
 pub fn was_initialized_before_fork() -> Option<(Option<u32>, Confidence)> {
-    if let Some(parent) = described_before_fork(epoch()) {
+    if let Some(parent) = initialized_before_fork(epoch()) {
         return Some(((parent != 0).then_some(parent), Confidence::Certain));
     }
     has_device_of_parent().then(|| (forked_from(), Confidence::Inferred))

@@ -11,7 +11,7 @@ use crate::resolve::traced::{self, Needs};
 use crate::settings;
 use crate::sys::caller::{Caller, each_frame};
 use crate::sys::clock;
-use crate::sys::every_call::has_record;
+use crate::sys::every_call::{epoch, has_record, initialized_before_fork};
 use cupeer_spec::effect::{Effect, Named, Object, Shared};
 use cupeer_spec::function::FnId;
 use cupeer_spec::record::live::{self as spec, Entry, Uses, WORDS, handle_key, kind, own_key};
@@ -89,6 +89,7 @@ pub fn is_idle(id: FnId) -> bool {
         Needs::Nothing => false,
         Needs::Reach => !traced::is_awake(id),
         Needs::Shared => !has_record() || live::is_on() && !live::has_exported() && !live::has_others(),
+        Needs::Fork => initialized_before_fork(epoch()).is_none(),
     }
 }
 
@@ -180,6 +181,7 @@ pub fn after(id: FnId, args: &[u8; MOST_ARGS], result: i32, noted: &BeforeCall, 
             | Effect::Disables(_)
             | Effect::Asks(_)
             | Effect::LooksUp(_)
+            | Effect::Begins
             | Effect::Makes(_)
             | Effect::Retains(_)
             | Effect::Copies(_)

@@ -7,7 +7,7 @@ use crate::log::message;
 use crate::sys::caller;
 use crate::sys::elf::forked_from;
 use crate::sys::environment;
-use crate::sys::every_call::described_before_fork;
+use crate::sys::every_call::initialized_before_fork;
 use crate::sys::files::{self, until_nul};
 use crate::sys::line::Short;
 use crate::sys::lock::Lock;
@@ -48,7 +48,7 @@ pub fn begin(file: &File) {
     if !unsafe { libc::getcwd(directory.as_mut_ptr().cast(), directory.len()) }.is_null() {
         text(file, "directory", until_nul(&directory));
     }
-    if let Some(parent) = described_before_fork(file.epoch) {
+    if let Some(parent) = initialized_before_fork(file.epoch) {
         let pid = Short::<16>::new(format_args!("{parent}"));
         text(file, meta::INITIALIZED_BY, pid.text().as_bytes());
     } else if !process::has_begun_anew() && has_device_of_parent() {

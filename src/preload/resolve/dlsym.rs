@@ -56,15 +56,15 @@ fn call(real: usize, handle: *mut c_void, name: &CStr) -> usize {
     unsafe { core::mem::transmute::<usize, Dlsym>(real)(handle, name.as_ptr()) }
 }
 
-/// The first bytes of each function's name. Most look-ups are of other names, and these tell them apart.
+/// The first bytes of each function's name, with zeros behind a shorter one. Most look-ups are of other names, and these tell
+/// them apart.
 static HEADS: [u64; FUNCTION_COUNT] = {
     let mut heads = [0; FUNCTION_COUNT];
     let mut index = 0;
     while index < FUNCTION_COUNT {
         let name = FUNCTIONS[index].name.as_bytes();
-        assert!(name.len() >= size_of::<u64>());
         let mut i = 0;
-        while i < size_of::<u64>() {
+        while i < size_of::<u64>() && i < name.len() {
             heads[index] |= (name[i] as u64) << (8 * i);
             i += 1;
         }
@@ -105,7 +105,7 @@ fn index_of(name: *const c_char) -> Option<usize> {
     for i in 0..size_of::<u64>() {
         let byte = byte(i);
         if byte == 0 {
-            return None;
+            break;
         }
         head |= u64::from(byte) << (8 * i);
     }

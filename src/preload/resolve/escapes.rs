@@ -78,9 +78,9 @@ pub fn looked_up_next(object: &Object, wanted: &CStr) {
     if elf::is_ours(object) || is_wrapper_behind_us(object, wanted) {
         return;
     }
-    // The object comes first in its own scope. Behind it is the driver, where it depends on one.
+    // The object comes first in its own scope, and has some of the functions of the table. Behind it is the driver, where it depends on one.
     let is_nvml = index_of(wanted).is_some_and(|index| FUNCTIONS[index].library == Library::Nvml);
-    let of_driver = if is_nvml { c"nvmlInit_v2" } else { c"cuInit" };
+    let of_driver = if is_nvml { c"nvmlInit_v2" } else { c"cuDriverGetVersion" };
     let behind = if object.symbol(wanted).is_some() { of_driver } else { wanted };
     let Some(found) = linked::in_scope_of(object, behind) else { return };
     if elf::containing(found).is_some_and(|found| is_missed(&found)) {

@@ -19,7 +19,7 @@ use core::sync::atomic::{
     Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
 use cupeer_shared::route::{self, Closings};
-use cupeer_spec::function::{FUNCTION_COUNT, FnId, Library};
+use cupeer_spec::function::{FUNCTION_COUNT, FnId, Group, Library};
 use cupeer_spec::results;
 
 /// How many routes a function has: a caller's is chosen by the bits of its address above the lowest
@@ -262,9 +262,10 @@ pub fn at_start(name: &CStr) -> Option<usize> {
     })
 }
 
-/// Whether a linked call has come to us that was not a library's own.
+/// Whether a linked call has come to us that was not a library's own, beside that of cuInit, which is seldom recorded.
 pub fn was_called() -> bool {
-    FnId::all().any(|id| bindings(id).any(|binding| !binding.is_own))
+    let mut watched = FnId::all().filter(|id| !id.spec().is_in(Group::Init));
+    watched.any(|id| bindings(id).any(|binding| !binding.is_own))
 }
 
 /// Our export of which linked calls go on to a function of another library that came with the program, where there is one.

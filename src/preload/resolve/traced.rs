@@ -21,6 +21,8 @@ pub enum Needs {
     Reach,
     /// Shared something: what is freed was shared.
     Shared,
+    /// Been forked after the driver was initialized, which then does not work. Its calls are looked at to know of both.
+    Fork,
 }
 
 /// In the order of the table.
@@ -36,6 +38,7 @@ static NEEDS: [Needs; FUNCTION_COUNT] = {
                 Effect::Ends(end) if function.ends_often() && !end.object.is_context() => {
                     needs[i] = Needs::Shared
                 }
+                Effect::Begins => needs[i] = Needs::Fork,
                 _ => {}
             }
             j += 1;
@@ -46,7 +49,8 @@ static NEEDS: [Needs; FUNCTION_COUNT] = {
 };
 
 /// What of that it has done, by its number.
-static DONE: [AtomicBool; 3] = [AtomicBool::new(true), AtomicBool::new(false), AtomicBool::new(false)];
+static DONE: [AtomicBool; 4] =
+    [AtomicBool::new(true), AtomicBool::new(false), AtomicBool::new(false), AtomicBool::new(true)];
 
 /// See [`Needs`].
 #[inline(always)]

@@ -3,7 +3,7 @@
 use super::{read_flag, read_text};
 use cupeer_spec::env;
 use cupeer_spec::fault::{Plan, Rule};
-use cupeer_spec::function::FnId;
+use cupeer_spec::function::{FnId, Group};
 use cupeer_spec::selector::FunctionSet;
 
 /// Reads the variables. A plan that is not understood is none: better no fault than one that nobody asked for.
@@ -28,9 +28,10 @@ pub fn functions(plan: &Plan) -> FunctionSet {
 }
 
 /// Whether a call counts as one where rules look at what was called before: look-ups, questions, copies and allocations
-/// from pools are made by the hundred, by whatever library.
+/// from pools are made by the hundred, by whatever library, and the driver is initialized before all else.
 pub fn is_followed(id: FnId) -> bool {
-    !id.spec().is_plentiful() && id.spec().copies().is_none()
+    let function = id.spec();
+    !function.is_plentiful() && function.copies().is_none() && !function.is_in(Group::Init)
 }
 
 /// How much memory it takes to read a plan with so many bytes: no rule is shorter than `*:delay=1s;`, what holds them is

@@ -59,11 +59,25 @@ pub fn has_record() -> bool {
 /// The process that described its devices, by its pid; 0 where none has.
 pub static DESCRIBED_BY: AtomicU32 = AtomicU32::new(0);
 
+/// The process whose call of cuInit succeeded, by its pid; 0 where none has been seen.
+static INITIALIZED_BY: AtomicU32 = AtomicU32::new(0);
+
+/// Notes that this process has initialized the driver.
+pub fn initialized() {
+    // SAFETY: getpid has no preconditions.
+    INITIALIZED_BY.store(unsafe { libc::getpid() } as u32, Relaxed);
+}
+
 /// The process that had initialised the driver before the one with this record was forked from it. What a process has
-/// described, its children have in their memory.
-pub fn described_before_fork(epoch: u64) -> Option<u32> {
+/// noted and described, its children have in their memory.
+pub fn initialized_before_fork(epoch: u64) -> Option<u32> {
     let described = EVERY_CALL.described.load(Relaxed);
-    (described != 0 && described != epoch).then(|| DESCRIBED_BY.load(Relaxed))
+    if described != 0 && described != epoch {
+        return Some(DESCRIBED_BY.load(Relaxed));
+    }
+    let by = INITIALIZED_BY.load(Relaxed);
+    // SAFETY: getpid has no preconditions.
+    (by != 0 && by != unsafe { libc::getpid() } as u32).then_some(by)
 }
 
 /// See [`EveryCall::libraries`].

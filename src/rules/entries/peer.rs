@@ -5,9 +5,14 @@ macro_rules! peer_rules {
 
 rule UsedAfterFork "used-after-fork" {
     says: "A forked child must not use the driver if its parent initialized the driver before the fork.",
-    functions: [cuDeviceCanAccessPeer, cuDeviceGetP2PAttribute, cuDeviceGetP2PAtomicCapabilities, cuCtxEnablePeerAccess,
-                cuCtxDisablePeerAccess, cuIpcGetMemHandle, cuIpcOpenMemHandle, cuIpcOpenMemHandle_v2,
-                cuIpcCloseMemHandle, cuIpcGetEventHandle, cuIpcOpenEventHandle],
+    functions: [cuInit, cuDeviceCanAccessPeer, cuDeviceGetP2PAttribute, cuDeviceGetP2PAtomicCapabilities,
+                cuCtxEnablePeerAccess, cuCtxDisablePeerAccess, cuIpcGetMemHandle, cuIpcOpenMemHandle,
+                cuIpcOpenMemHandle_v2, cuIpcCloseMemHandle, cuIpcGetEventHandle, cuIpcOpenEventHandle,
+                cuMemAddressReserve, cuMemCreate, cuMemImportFromShareableHandle, cuMemMap,
+                cuMemExportToShareableHandle, cuMemGetAllocationGranularity, cuMemRetainAllocationHandle,
+                cuDeviceGetDefaultMemPool, cuMemPoolCreate, cuMemPoolSetAccess, cuMemPoolExportToShareableHandle,
+                cuMemPoolImportFromShareableHandle, cuMemPoolImportPointer, cuMulticastCreate,
+                cuMulticastGetGranularity],
     results: [NOT_INITIALIZED],
     severity: Error, scope: Process,
     rests_on: Observed("In a child forked after cuInit, all calls return CUDA_ERROR_NOT_INITIALIZED, even cuInit."),

@@ -23,7 +23,7 @@ macro_rules! driver_functions_beyond {
     0 Unsupported: cuEGLApiInit, cuMemGetAttribute, cuMemGetAttribute_v2;
     2000 Recorded: cuCtxAttach, cuCtxGetDevice, cuCtxSynchronize, cuDeviceGet, cuDeviceGetCount,
         cuDeviceGetName, cuEventCreate, cuEventElapsedTime, cuEventQuery, cuEventRecord, cuEventSynchronize,
-        cuInit, cuMemFreeHost, cuStreamCreate, cuStreamQuery, cuStreamSynchronize;
+        cuMemFreeHost, cuStreamCreate, cuStreamQuery, cuStreamSynchronize;
     2000 Documented: cuArrayDestroy, cuCtxCreate = cuCtxCreate_v2, cuCtxPopCurrent = cuCtxPopCurrent_v2,
         cuCtxPushCurrent = cuCtxPushCurrent_v2, cuDeviceComputeCapability, cuDeviceGetProperties,
         cuDeviceTotalMem, cuMemAlloc, cuMemAllocHost, cuMemAllocPitch, cuMemcpy2D, cuMemcpy2DAsync,

@@ -127,6 +127,7 @@ pub fn after(call: &Forward) -> Option<usize> {
             | Effect::Closes(_)
             | Effect::Ends(_)
             | Effect::LooksUp(_)
+            | Effect::Begins
             | Effect::Makes(_)
             | Effect::Retains(_)
             | Effect::Copies(_)

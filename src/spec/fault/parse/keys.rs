@@ -137,7 +137,7 @@ keys! {
             "Pid of the process.",
             "@ipc:pid=4711:delay=5ms";
         "process" "NUMBERS" Compared(Key::Process, |value| ranges(value, &|text| number(text, 1, u64::MAX, "2"))),
-            "Position of the process, from 1, in the order in which the job's processes on this host made their first call; look-ups and queries (@lookup, @query) do not count.",
+            "Position of the process, from 1, in the order in which the job's processes on this host made their first call; look-ups, queries, and cuInit (@lookup, @query, @init) do not count.",
             "cuIpcOpenMemHandle*:process=2:error=MAP_FAILED";
         "program" "GLOBS" Compared(Key::Program, conditions::file_names),
             "File name of the program.",
@@ -152,7 +152,7 @@ keys! {
             "Call stack, by its fingerprint in a recording; it is the same in every run of a program.",
             "cuIpcOpenMemHandle*:stack=3f2a5c6b7d8e9f01:error=MAP_FAILED";
         "prev" "RESULTS" Value(conditions::prev),
-            "Result that the program got from the thread's previous call; look-ups and queries (@lookup, @query) do not count.",
+            "Result that the program got from the thread's previous call; look-ups, queries, and cuInit (@lookup, @query, @init) do not count.",
             "cuIpcOpenMemHandle*:prev=MAP_FAILED:error=MAP_FAILED";
         "after" "TIME" Value(conditions::after),
             "The process started at least this long ago.",
