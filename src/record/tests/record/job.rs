@@ -281,8 +281,8 @@ fn the_header_of_a_table_is_looked_at() {
         LiveTable::from_bytes("live", bytes).unwrap_err()
     };
     assert_eq!(error(0, 1), "is not a live table");
-    assert_eq!(error(8, 5), "was written by a newer cupeer (format 5; this one reads 2 to 4)");
-    assert_eq!(error(8, 1), "was written by an older cupeer (format 1; this one reads 2 to 4)");
+    assert_eq!(error(8, 6), "was written by a newer cupeer (format 6; this one reads 2 to 5)");
+    assert_eq!(error(8, 1), "was written by an older cupeer (format 1; this one reads 2 to 5)");
     assert_eq!(error(12, 4), "has entries of 260 bytes instead of 320");
     assert_eq!(LiveTable::from_bytes("live", good[..20].to_vec()).unwrap_err(), "is cut off in its header");
     const { assert!(size_of::<Header>() > 32) };
