@@ -863,7 +863,7 @@ fn cuInit(
     library: Cuda, since: 2000, simulated: Recorded,
     effects: [Begins Driver(Flags)],
     results: [SUCCESS, INVALID_VALUE, INVALID_DEVICE, SYSTEM_DRIVER_MISMATCH, COMPAT_NOT_SUPPORTED_ON_DEVICE],
-    seen: [NOT_INITIALIZED, DEINITIALIZED],
+    seen: [NOT_INITIALIZED],
 }
 
 /// Queries an attribute of a device.

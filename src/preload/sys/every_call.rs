@@ -3,6 +3,7 @@
 //! Next to data that is written often, all other threads would fetch it again. Each additional cache line that a call
 //! touches is evicted by the memory of the record.
 
+use super::elf::forked_from;
 use core::ffi::c_void;
 use core::ptr;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -77,7 +78,9 @@ pub fn initialized_before_fork(epoch: u64) -> Option<u32> {
     }
     let by = INITIALIZED_BY.load(Relaxed);
     // SAFETY: getpid has no preconditions.
-    (by != 0 && by != unsafe { libc::getpid() } as u32).then_some(by)
+    let is_inherited = by != 0 && by != unsafe { libc::getpid() } as u32;
+    // An older process is not the parent.
+    is_inherited.then(|| if forked_from() == Some(by) { by } else { 0 })
 }
 
 /// See [`EveryCall::libraries`].
