@@ -396,6 +396,10 @@ fn the_script_behind_multiprocessing_is_listed() {
             first.contains("train.py --steps=3") && !first.contains("multiprocessing"),
             "{method}: {listed}"
         );
+        // The script has its place in 80 columns, too.
+        let listed = support::stdout(at(folder.path(), &["ls"]).env("COLUMNS", "80"));
+        let first = listed.lines().nth(1).unwrap();
+        assert!(first.contains(" train") && first.chars().count() <= 80, "{method}: {listed}");
     }
 }
 

@@ -52,7 +52,7 @@ pub fn command(args: &LsArgs) -> Result<ExitCode> {
     for row in rows {
         let began = row.began_ns.map_or("-".into(), |began| date(began).replace(" UTC", ""));
         let processes = row.processes.map_or("-".into(), |count| count.to_string());
-        let mut program = row.program;
+        let mut program = without_interpreter(row.program);
         if let Some(name) = program.first_mut() {
             *name = file_name(name);
         }
@@ -205,6 +205,17 @@ fn short(words: &str) -> String {
         Some((end, _)) => format!("{}...", words[..end].trim_end()),
         None => words.to_owned(),
     }
+}
+
+/// A command line from the script on, where Python runs one: on a narrow terminal, that is what tells recordings apart.
+fn without_interpreter(mut program: Vec<String>) -> Vec<String> {
+    if let [python, script, ..] = &program[..]
+        && file_name(python).starts_with("python")
+        && !script.starts_with('-')
+    {
+        program.remove(0);
+    }
+    program
 }
 
 fn file_name(program: &str) -> String {
