@@ -510,6 +510,27 @@ fn in_signal_handlers() {
     }
 }
 
+/// Wherever the handler comes in between, a call is not said to come from where the handler called.
+#[test]
+fn behind_each_instruction_of_a_call() {
+    if !cfg!(target_arch = "x86_64") {
+        left_out!("a trap behind each instruction");
+        return;
+    }
+    let outcome = Scene::new(linked("stepped.c", &["-mno-red-zone"])).run(Cupeer::Logging);
+    assert!(outcome.status.success() && outcome.stdout == "done\n", "{outcome:#?}");
+    outcome.assert_log_complete();
+    let callers = |function: &str| {
+        let lines = outcome.log.lines.iter().filter(|line| line["function"] == function);
+        // A handler hides the caller of some.
+        let callers =
+            lines.filter_map(|line| line["caller"].as_str().filter(|caller| caller.contains("stepped")));
+        callers.map(str::to_owned).collect::<BTreeSet<String>>()
+    };
+    let (outer, inner) = (callers("cuCtxEnablePeerAccess"), callers("cuCtxDisablePeerAccess"));
+    assert!(outer.len() == 1 && inner.len() == 1 && outer != inner, "{outer:?} {inner:?}");
+}
+
 /// What libc promises a thread at least is enough in every mode, and an alternate stack of 8 KiB is for a record; for plans of
 /// faults 16 KiB. Where the compiler did not optimize, our part of a stack is several KiB, so that twice that is asked there.
 #[test]

@@ -13,7 +13,7 @@ use crate::log::{self, Call, FaultSummary};
 use crate::record::{self, Recorded, Store};
 use crate::resolve::{driver, entries, handed_out, linked, patched};
 use crate::settings;
-use crate::sys::arch::{ASYNCHRONOUS, Thread, forward_asynchronously, stack_height, thread};
+use crate::sys::arch::{ASYNCHRONOUS, forward_asynchronously, stack_height, thread};
 use crate::sys::caller::Caller;
 use crate::sys::clock;
 use crate::sys::elf;
@@ -75,24 +75,31 @@ fn enter_shared(id: FnId, is_export: bool) -> Entered {
 #[inline(always)]
 fn enter_by(id: FnId, is_export: bool) -> Entered {
     let thread = thread();
-    // SAFETY: only this thread uses the block.
-    let Thread { caller, entered, inside, inside_at, inside_real, .. } = unsafe { &*thread };
+    // SAFETY: the block belongs to this thread and its signal handlers. These may write to it at any time, so no reference to it is
+    // made, and each word is read by itself: the caller first, which the entry writes last. The function that was entered
+    // is still ours then only if no handler's call of another one came in between.
+    let (caller, entered) = unsafe {
+        ((&raw const (*thread).caller).read_volatile(), (&raw const (*thread).entered).read_volatile())
+    };
     // A signal handler that called between the entry's note and this line has left its own.
-    let is_plain = *entered == id as u32 + 1;
-    let is_asynchronous = !is_plain && *entered == (id as u32 + 1) | ASYNCHRONOUS;
-    let caller = if is_plain || is_asynchronous { *caller } else { 0 };
+    let is_plain = entered == id as u32 + 1;
+    let is_asynchronous = !is_plain && entered == (id as u32 + 1) | ASYNCHRONOUS;
+    let caller = if is_plain || is_asynchronous { caller } else { 0 };
     let real = if is_export { linked::real(id, caller) } else { driver::real(id) };
     let mut through = real;
     if is_asynchronous {
-        // SAFETY: as above.
+        // SAFETY: the block belongs to this thread. A signal handler that forwards in between puts back what it has found.
         unsafe { (*thread).target = real };
         through = forward_asynchronously as *const () as usize;
     }
     // The same function, from the library that our own forwarding of it has called, or from a tool behind that. A frame that
     // was left by longjmp, and a callback of the program, do not count.
-    let again = *inside as u32 == id as u32 + 1
-        && stack_height() < *inside_at
-        && is_forwarding(id, caller, *inside_real);
+    // SAFETY: the block belongs to this thread and its signal handlers, which leave these words as they have found them.
+    let (inside, inside_at, inside_real) =
+        unsafe { ((*thread).inside, (*thread).inside_at, (*thread).inside_real) };
+    let again = inside as u32 == id as u32 + 1
+        && stack_height() < inside_at
+        && is_forwarding(id, caller, inside_real);
     Entered { real, through, caller, again }
 }
 
@@ -128,7 +135,7 @@ impl Inside {
     #[inline(always)]
     fn enter(&mut self, real: usize, messages: *mut c_void) {
         let thread = thread();
-        // SAFETY: only this thread uses the block; no reference, because its signal handlers use it as well.
+        // SAFETY: only this thread and its signal handlers use the block; no reference to it is made.
         unsafe {
             self.before =
                 ((*thread).inside, (*thread).inside_at, (*thread).inside_real, (*thread).driver_messages);
@@ -175,7 +182,7 @@ impl Inside {
             self.look_for_jump();
         }
         let thread = thread();
-        // SAFETY: as above.
+        // SAFETY: only this thread and its signal handlers use the block; no reference to it is made.
         unsafe {
             (*thread).inside = self.before.0;
             compiler_fence(Ordering::Release);
@@ -322,7 +329,7 @@ fn steps<A: Arguments + ?Sized>(
         None => {
             let mut inside = Inside::new(id, record.half());
             inside.enter(entered.real, driver_log.messages());
-            // SAFETY: as in `take_up`.
+            // SAFETY: the address is this function's, as `run` demands.
             let result = unsafe { arguments.forward(entered.through) };
             inside.leave();
             // Only what unwinds drops it, so that its way is not that of every call.

@@ -73,10 +73,14 @@ pub fn know_slowly(address: usize) {
     guarded(|| {
         let generation = libraries_generation();
         let range = know(address);
-        // SAFETY: only this thread uses the block.
+        // SAFETY: the block belongs to this thread and its signal handlers. One that comes in between finds no library that has
+        // no length.
         unsafe {
-            (*thread()).known = range;
-            (*thread()).known_generation = generation;
+            let known = &raw mut (*thread()).known;
+            (&raw mut (*known).1).write_volatile(0);
+            (&raw mut (*known).0).write_volatile(range.0);
+            (&raw mut (*thread()).known_generation).write_volatile(generation);
+            (&raw mut (*known).1).write_volatile(range.1);
         }
     });
 }

@@ -245,7 +245,7 @@ impl<'a> Recorded<'a> {
     #[inline(always)]
     pub fn begin<S: Store + ?Sized>(&mut self, store: &S, caller: usize, is_hit: bool, is_own: bool) {
         let (thread, id) = (thread(), self.id);
-        // SAFETY: only this thread uses the block.
+        // SAFETY: only this thread and its signal handlers use the block.
         let own = || unsafe { (*thread).epoch };
         if own() != epoch() && !begin_slowly() {
             return;
@@ -263,7 +263,7 @@ impl<'a> Recorded<'a> {
             return;
         }
         (self.caller, self.height) = (caller, stack_height());
-        // SAFETY: as above.
+        // SAFETY: only this thread and its signal handlers use the block, and the word is read at once.
         let runs = unsafe { (*thread).runs };
         if runs >> (id as u32 % u32::BITS) & 1 != 0 && is_own && self.join(thread) {
             return;
@@ -274,7 +274,7 @@ impl<'a> Recorded<'a> {
         know(caller);
         let Some(taken) = stream::take(thread, 1) else { return };
         let (slot, number) = (taken.place as *mut Slot, taken.number);
-        // SAFETY: as above.
+        // SAFETY: only this thread and its signal handlers use the block, and the word is read at once.
         let epoch = unsafe { (*thread).epoch };
         let word = word(slot::PENDING, 1, id as u16, number as u32);
         (self.slot, self.word, self.number, self.epoch) = (slot, word, number, epoch);
@@ -304,7 +304,7 @@ impl<'a> Recorded<'a> {
         let passed = Passed { id: self.id, caller: self.caller, height: self.height, args: &args, shape };
         match repeats::join(thread, &passed) {
             Join::Is(joined) => {
-                // SAFETY: only this thread uses the block.
+                // SAFETY: only this thread and its signal handlers use the block.
                 self.epoch = unsafe { (*thread).epoch };
                 (self.number, self.start) = (joined.number, joined.start);
                 self.run = Some(joined);
@@ -621,7 +621,7 @@ impl Drop for Recorded<'_> {
 pub fn left(function: u32, half: u32) {
     let thread = thread();
     let pending = word(slot::PENDING, 1, function as u16, half);
-    // SAFETY: only this thread uses the block.
+    // SAFETY: only this thread and its signal handlers use the block.
     if unsafe { (*thread).epoch } != epoch() {
         return;
     }
@@ -643,9 +643,16 @@ pub fn left(function: u32, half: u32) {
 #[inline(always)]
 fn know(caller: usize) {
     let thread = thread();
-    // SAFETY: only this thread uses the block.
-    let Thread { known, known_generation, .. } = unsafe { &*thread };
-    if caller.wrapping_sub(known.0) >= known.1 || *known_generation != libraries_generation() {
+    // SAFETY: the block belongs to this thread and its signal handlers. These may write to it at any time, so no reference to it is
+    // made, and each word is read by itself.
+    let (start, length, generation, again) = unsafe {
+        let known = &raw const (*thread).known;
+        let start = || (&raw const (*known).0).read_volatile();
+        let length = || (&raw const (*known).1).read_volatile();
+        (start(), length(), (&raw const (*thread).known_generation).read_volatile(), start())
+    };
+    // Where a handler came in between, the start and the length may be of two libraries.
+    if caller.wrapping_sub(start) >= length || generation != libraries_generation() || again != start {
         libraries::know_slowly(caller);
     }
 }

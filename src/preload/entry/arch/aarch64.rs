@@ -13,8 +13,9 @@ macro_rules! go_to_traced {
             "mrs x17, tpidr_el0\n",
             "add x16, x16, x17\n",
             "mov w15, #{index} + 1\n",
-            "str x30, [x16]\n",
+            // In this order: see `call::enter`.
             "str w15, [x16, #{field}]\n",
+            "str x30, [x16]\n",
             "adrp x16, {cancel_type}\n",
             "ldr x16, [x16, :lo12:{cancel_type}]\n",
             "ldrb w17, [x17, x16]\n",

@@ -10,8 +10,9 @@ macro_rules! go_to_traced {
         concat!(
             "mov r11, qword ptr [rsp]\n",
             "mov r10, qword ptr [rip + cupeer_thread@GOTTPOFF]\n",
-            "mov qword ptr fs:[r10], r11\n",
+            // In this order: see `call::enter`.
             "mov dword ptr fs:[r10 + {field}], {index} + 1\n",
+            "mov qword ptr fs:[r10], r11\n",
             "mov rax, qword ptr [rip + {cancel_type}]\n",
             "test byte ptr fs:[rax], 3\n",
             concat!("jnz 2f\njmp ", $traced, "\n"),
