@@ -19,38 +19,64 @@ impl Reduced {
         self.age(ended);
         other.age(ended);
         let mut problems = self.apart(&other);
-        join_records(&mut self.record, other.record);
+        // Named one by one, so that no field of a later version is forgotten.
+        let Reduced {
+            record,
+            mut keys,
+            processes: mut other_processes,
+            mut devices,
+            functions,
+            mut callers,
+            callers_more,
+            found,
+            faults,
+            mut handles,
+            handles_more,
+            handles_more_bytes,
+            allocations,
+            mut pools,
+            mut leaks,
+            mut peers,
+            mut failures,
+            failures_more,
+            failure_groups,
+            mut marks,
+            marks_more,
+            mut escaped,
+            unnamed,
+        } = other;
+        join_records(&mut self.record, record);
         self.record.problems.append(&mut problems);
-        self.keys.append(&mut other.keys);
-        self.processes.append(&mut other.processes);
-        self.devices.append(&mut other.devices);
-        add_functions(&mut self.functions, other.functions, processes);
-        self.callers.append(&mut other.callers);
+        self.keys.append(&mut keys);
+        self.processes.append(&mut other_processes);
+        self.devices.append(&mut devices);
+        add_functions(&mut self.functions, functions, processes);
+        self.callers.append(&mut callers);
         self.callers = callers::joined(std::mem::take(&mut self.callers));
-        self.callers_more = self.callers_more.saturating_add(other.callers_more);
-        self.found.add(other.found, processes);
-        add_faults(&mut self.faults, other.faults);
-        self.handles.append(&mut other.handles);
-        self.handles_more = self.handles_more.saturating_add(other.handles_more);
-        self.handles_more_bytes = self.handles_more_bytes.saturating_add(other.handles_more_bytes);
+        self.callers_more = self.callers_more.saturating_add(callers_more);
+        self.found.add(found, processes);
+        add_faults(&mut self.faults, faults);
+        self.handles.append(&mut handles);
+        self.handles_more = self.handles_more.saturating_add(handles_more);
+        self.handles_more_bytes = self.handles_more_bytes.saturating_add(handles_more_bytes);
         self.handles.sort_by_key(|handle| handle.order());
-        join_allocations(&mut self.allocations, other.allocations);
-        self.pools.append(&mut other.pools);
+        join_allocations(&mut self.allocations, allocations);
+        self.pools.append(&mut pools);
         pools::order(&mut self.pools);
-        self.leaks.append(&mut other.leaks);
+        self.leaks.append(&mut leaks);
         self.leaks = leaks::joined(std::mem::take(&mut self.leaks));
-        self.peers.append(&mut other.peers);
-        self.failures.append(&mut other.failures);
+        self.peers.append(&mut peers);
+        self.failures.append(&mut failures);
         self.failures.sort_by_key(|failure| failure.time_ns);
-        self.failures_more = self.failures_more.saturating_add(other.failures_more);
+        self.failures_more = self.failures_more.saturating_add(failures_more);
         cut(&mut self.failures, most_failures, &mut self.failures_more);
-        add_groups(&mut self.failure_groups, other.failure_groups);
-        self.marks.append(&mut other.marks);
+        add_groups(&mut self.failure_groups, failure_groups);
+        self.marks.append(&mut marks);
         self.marks.sort_by_key(|mark| mark.time_ns);
-        self.marks_more = self.marks_more.saturating_add(other.marks_more);
+        self.marks_more = self.marks_more.saturating_add(marks_more);
         cut(&mut self.marks, marks::MOST, &mut self.marks_more);
-        self.escaped.append(&mut other.escaped);
-        add_unnamed(&mut self.unnamed, other.unnamed);
+        self.escaped.append(&mut escaped);
+        add_unnamed(&mut self.unnamed, unnamed);
         Ok(())
     }
 
@@ -106,26 +132,47 @@ impl Reduced {
 }
 
 fn join_records(all: &mut Record, other: Record) {
+    let Record {
+        // The whole has a path of its own, its hosts follow from its processes, and no part is filtered.
+        path: _,
+        hosts: _,
+        matching: _,
+        filters: _,
+        in_part: _,
+        began_ns,
+        ended_ns,
+        running,
+        mode,
+        dropped,
+        events,
+        repeated,
+        lost,
+        started,
+        forked,
+        quiet,
+        hangs,
+        problems,
+    } = other;
     // One of nothing but quiet processes has no begin.
-    all.began_ns = [all.began_ns, other.began_ns].into_iter().filter(|began| *began > 0).min().unwrap_or(0);
-    all.ended_ns = all.ended_ns.max(other.ended_ns);
-    all.running |= other.running;
-    if all.mode != other.mode {
+    all.began_ns = [all.began_ns, began_ns].into_iter().filter(|began| *began > 0).min().unwrap_or(0);
+    all.ended_ns = all.ended_ns.max(ended_ns);
+    all.running |= running;
+    if all.mode != mode {
         all.mode = "mixed";
     }
-    all.dropped |= other.dropped;
-    all.events = all.events.saturating_add(other.events);
-    all.repeated = all.repeated.saturating_add(other.repeated);
-    all.lost = all.lost.saturating_add(other.lost);
-    all.started.extend(other.started);
-    all.forked = all.forked.saturating_add(other.forked);
-    all.add_quiet(other.quiet);
+    all.dropped |= dropped;
+    all.events = all.events.saturating_add(events);
+    all.repeated = all.repeated.saturating_add(repeated);
+    all.lost = all.lost.saturating_add(lost);
+    all.started.extend(started);
+    all.forked = all.forked.saturating_add(forked);
+    all.add_quiet(quiet);
     // Its file is not reduced, so it may be read twice.
-    all.hangs.extend(other.hangs);
+    all.hangs.extend(hangs);
     all.hangs.sort_by(|a, b| (a.time_ns, &a.file).cmp(&(b.time_ns, &b.file)));
     all.hangs.dedup();
     let known: HashSet<String> = all.problems.iter().cloned().collect();
-    all.problems.extend(other.problems.into_iter().filter(|problem| !known.contains(problem)));
+    all.problems.extend(problems.into_iter().filter(|problem| !known.contains(problem)));
 }
 
 fn add_functions(all: &mut Vec<FunctionSum>, others: Vec<FunctionSum>, processes: usize) {
@@ -161,13 +208,14 @@ fn add_faults(all: &mut Vec<Fault>, others: Vec<Fault>) {
     all.sort_by_key(|fault| fault.rule.is_none().then(|| fault.name.clone()));
 }
 
-fn join_allocations(all: &mut Allocations, mut other: Allocations) {
-    all.devices.append(&mut other.devices);
-    all.spaces.append(&mut other.spaces);
-    all.kept.append(&mut other.kept);
-    all.multicast.append(&mut other.multicast);
-    all.largest.append(&mut other.largest);
-    all.largest_more = all.largest_more.saturating_add(other.largest_more);
+fn join_allocations(all: &mut Allocations, other: Allocations) {
+    let Allocations { mut devices, mut spaces, mut kept, mut multicast, mut largest, largest_more } = other;
+    all.devices.append(&mut devices);
+    all.spaces.append(&mut spaces);
+    all.kept.append(&mut kept);
+    all.multicast.append(&mut multicast);
+    all.largest.append(&mut largest);
+    all.largest_more = all.largest_more.saturating_add(largest_more);
     virtual_memory::order(all);
 }
 
