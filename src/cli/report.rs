@@ -138,7 +138,10 @@ fn write(
         (ReportFormat::Html, Some((job, filter))) => {
             return output::print_as_is(&html::document(job, filter, report, shown)?);
         }
-        _ => {}
+        (ReportFormat::Html, None) | (ReportFormat::Trace, _) => {
+            bail!("this form needs the calls, and '{shown}' is reduced: they are not there")
+        }
+        (ReportFormat::Text, _) => {}
     }
     let options = text::Options {
         shown,
@@ -177,11 +180,14 @@ fn error_on(args: &ReportArgs) -> Result<Option<Chosen>> {
 }
 
 fn compare(args: &ReportArgs, paths: &[PathBuf], others: &[PathBuf]) -> Result<ExitCode> {
-    match args.format {
-        ReportFormat::Text | ReportFormat::Json => {}
+    let is_json = match args.format {
+        ReportFormat::Text => false,
+        ReportFormat::Json => true,
         ReportFormat::Trace => bail!("--diff prints text or JSON; a trace shows one record"),
-        format => bail!("--diff prints text or JSON; {} shows one record", word(format)),
-    }
+        format @ (ReportFormat::Sarif | ReportFormat::Junit | ReportFormat::Html) => {
+            bail!("--diff prints text or JSON; {} shows one record", word(format))
+        }
+    };
     let report = |paths: &[PathBuf]| {
         let shown = shown_together(paths);
         let report = || match parts::open(paths, 0, args.all)? {
@@ -197,9 +203,10 @@ fn compare(args: &ReportArgs, paths: &[PathBuf], others: &[PathBuf]) -> Result<E
         report().with_context(|| shown.clone())
     };
     let diff = diff::compare(&report(paths)?, &report(others)?);
-    match args.format {
-        ReportFormat::Json => output::print_json(&diff),
-        _ => output::print_marked(&diff.show(terminal_width(), output::stdout_style())),
+    if is_json {
+        output::print_json(&diff)
+    } else {
+        output::print_marked(&diff.show(terminal_width(), output::stdout_style()))
     }
 }
 
