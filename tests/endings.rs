@@ -376,6 +376,12 @@ fn what_was_started_and_made_no_call_is_told_where_it_fails() {
         assert_eq!(exits, [(RETURNED.to_owned(), Some(0), None)], "{script}");
         let text = unwrapped(&text);
         assert_eq!(text.starts_with(WELL), wanted.is_none(), "{text}");
+        // All forms agree.
+        for (format, kind) in [("junit", "<failure "), ("sarif", "\"ruleId\": \"process-")] {
+            let shown = done(with(&["report", "--format", format]).arg(&record)).stdout;
+            let is_told = wanted.is_none_or(|wanted| shown.contains(wanted));
+            assert!(shown.contains(kind) == wanted.is_some() && is_told, "{script}, {format}: {shown}");
+        }
         let wanted = wanted.map(|wanted| format!("1 launched program failed: {wanted}"));
         assert!(wanted.is_none_or(|wanted| text.starts_with(&wanted)), "{text}");
     }
