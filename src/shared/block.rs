@@ -87,7 +87,7 @@ mod models {
         }
         // SAFETY: the slots are the owner's; loom checks that.
         unsafe impl Sync for Ring {}
-        // SAFETY: as above.
+        // SAFETY: the slots are used by their owner alone, whichever thread that is; loom checks that.
         unsafe impl Send for Ring {}
         impl Ring {
             /// Writes to it, if it can be had.

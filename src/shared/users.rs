@@ -61,7 +61,7 @@ mod models {
     }
     // SAFETY: what is mapped is written by who gives it back, when nobody uses it; loom checks that.
     unsafe impl Sync for Armed {}
-    // SAFETY: as above.
+    // SAFETY: what is mapped is written by who gives it back, whichever thread that is; loom checks that.
     unsafe impl Send for Armed {}
 
     impl Armed {

@@ -133,7 +133,7 @@ impl Cuda {
         type Get = unsafe extern "C" fn(*mut c_char, i32, CUdevice) -> CUresult;
         let mut text = [0 as c_char; 64];
         self.text("cuDeviceGetPCIBusId", &mut text, |function: Get, text| {
-            // SAFETY: as in `name`.
+            // SAFETY: cuda.h declares it so; the length is one less than that of the text.
             unsafe { function(text.as_mut_ptr(), 63, device) }
         })
     }

@@ -123,7 +123,7 @@ impl Wire {
     /// Waits until the other end is gone.
     pub fn outlive(&self) {
         let mut one = libc::pollfd { fd: self.0.as_raw_fd(), events: libc::POLLRDHUP, revents: 0 };
-        // SAFETY: as in `is_ready`.
+        // SAFETY: the call looks at one descriptor, and writes to the structure that is passed.
         while unsafe { libc::poll(&mut one, 1, -1) } < 1 {}
     }
 }

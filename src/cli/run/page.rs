@@ -85,7 +85,7 @@ impl Page {
 
 // SAFETY: other threads and processes use the page through its atomics alone, and nothing of `Page` changes.
 unsafe impl Send for Page {}
-// SAFETY: as above.
+// SAFETY: other threads and processes use the page through its atomics alone, and nothing of `Page` changes.
 unsafe impl Sync for Page {}
 
 /// Waits until a word of the page is no longer what it was. May return before.

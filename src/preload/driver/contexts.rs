@@ -21,7 +21,7 @@ pub fn is_current(context: u64) {
         return;
     }
     let epoch = epoch();
-    // SAFETY: only this thread uses the block.
+    // SAFETY: only this thread and its signal handlers use the block.
     unsafe { (*thread()).context = (context, epoch) };
     // All threads come by: what is written anew each time is fetched anew by all others.
     if SEEN.load(Relaxed) != epoch {
@@ -44,7 +44,7 @@ pub fn is_ended(context: u64) -> bool {
 
 /// The last context that this thread was seen with.
 pub fn last() -> Option<u64> {
-    // SAFETY: only this thread uses the block.
+    // SAFETY: only this thread and its signal handlers use the block.
     let (context, seen) = unsafe { (*thread()).context };
     (context != 0 && seen == epoch()).then_some(context)
 }

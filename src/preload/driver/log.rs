@@ -127,7 +127,7 @@ fn register() {
 
 /// The driver says something on this thread.
 unsafe extern "C" fn heard(_: *mut c_void, _: c_int, message: *mut c_char, length: usize) {
-    // SAFETY: only this thread uses the block.
+    // SAFETY: only this thread and its signal handlers use the block.
     let messages = unsafe { (*thread()).driver_messages }.cast::<Messages>();
     if messages.is_null() || message.is_null() {
         return;

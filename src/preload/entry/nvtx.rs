@@ -68,7 +68,7 @@ pub unsafe extern "C" fn InitializeInjectionNvtx2(
         }
         // SAFETY: the caller's promise: it returns NULL or what is in its table of that number.
         let callbacks = tables.map_or(ptr::null(), |tables| unsafe { tables(CALLBACKS) }).cast::<Callbacks>();
-        // SAFETY: as above; the size says that it is there.
+        // SAFETY: the caller promises that it is null or such a table, whose size says that all of it is there.
         let callbacks = unsafe { callbacks.as_ref() }.filter(|known| known.size >= size_of::<Callbacks>());
         let Some(table) = callbacks.and_then(|callbacks| callbacks.table) else { return };
         for (module, functions) in [(CORE, of_core()), (CORE2, of_domains())] {

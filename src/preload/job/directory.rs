@@ -138,7 +138,7 @@ fn make(path: &Path, shared: bool) {
     if unsafe { libc::mkdir(c_path(path).as_ptr(), mode) } == 0 && shared {
         // What umask has taken away; of the directory itself, in whose place somebody may have put a link.
         let flags = libc::O_RDONLY | libc::O_DIRECTORY | libc::O_NOFOLLOW | libc::O_CLOEXEC;
-        // SAFETY: as above; where it cannot be opened, the other calls fail.
+        // SAFETY: the path ends in NUL; where it cannot be opened, the other calls fail.
         unsafe {
             let made = libc::open(c_path(path).as_ptr(), flags);
             libc::fchmod(made, mode);

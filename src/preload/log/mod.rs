@@ -92,7 +92,7 @@ fn send(ago: u64, write: &dyn Fn(&mut fmt::Formatter, Format) -> fmt::Result) {
         return;
     }
     let format = Format { json: settings::get().log == Some(LogForm::Json), fingerprint: key::fingerprint };
-    // SAFETY: only this thread uses the block, and the field is atomic, because a signal handler of the
+    // SAFETY: only this thread and its signal handlers use the block, and the field is atomic, because a signal handler of the
     // thread may log as well.
     let seq = unsafe { (*crate::sys::arch::thread()).logged.fetch_add(1, Relaxed) } + 1;
     // SAFETY: getpid and gettid have no preconditions. They are asked each time, because a child shares
@@ -139,7 +139,7 @@ pub fn call(call: &Call) {
 
 /// Logs a text of the program's. Says whether the line was written.
 pub fn mark(text: &[u8]) -> bool {
-    // SAFETY: only this thread uses the block.
+    // SAFETY: only this thread and its signal handlers use the block.
     let written = || unsafe { (*crate::sys::arch::thread()).written };
     let before = written();
     send(0, &|f, format| {

@@ -27,7 +27,7 @@ impl Subscriber for Log {
         // What does not fit is noticed at the end.
         let _ = line.write_str("\n");
         if !line.has_overflowed() && sink::write(line.bytes()) {
-            // SAFETY: only this thread uses the block.
+            // SAFETY: only this thread and its signal handlers use the block.
             unsafe { (*crate::sys::arch::thread()).written += 1 };
         }
     }

@@ -56,7 +56,7 @@ pub fn note() {
     let last = process.header.cast::<u8>().wrapping_add(offset_of!(Header, last)).cast::<AtomicU64>();
     // SAFETY: the header is mapped for good, and its last moment is three words, aligned, and only used as atomics.
     let last = unsafe { core::slice::from_raw_parts(last, size_of::<Moment>() / 8) };
-    // SAFETY: as above; nobody writes the first moment any more.
+    // SAFETY: the header is mapped for good, and nobody writes the first moment any more.
     let first = unsafe { (*process.header).first.ticks };
     let is_due = || {
         let known = last[0].load(Relaxed).wrapping_sub(first);

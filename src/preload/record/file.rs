@@ -318,7 +318,7 @@ impl File {
     }
 
     fn streams(&self) -> &AtomicU32 {
-        // SAFETY: as above.
+        // SAFETY: a field of the header, which is mapped for good, aligned, and used only as an atomic.
         unsafe { AtomicU32::from_ptr(&raw mut (*self.header).next_stream) }
     }
 
@@ -345,7 +345,7 @@ impl File {
     /// Says how the process ends, where it is this one: a child of vfork has our memory, and an end of its own.
     pub fn ends(&self, end: End) {
         if self.is_own() {
-            // SAFETY: as above; the field is aligned, and used only as an atomic.
+            // SAFETY: a field of the header, which is mapped for good, aligned, and used only as an atomic.
             unsafe { AtomicU32::from_ptr(&raw mut (*self.header).end) }.store(end.word(), Relaxed);
         }
     }
@@ -358,7 +358,7 @@ impl File {
 
     /// Counts events that could not be kept.
     pub fn lose(&self, events: u64) {
-        // SAFETY: as above.
+        // SAFETY: a field of the header, which is mapped for good, aligned, and used only as an atomic.
         unsafe { AtomicU64::from_ptr(&raw mut (*self.header).lost) }.fetch_add(events, Relaxed);
     }
 

@@ -164,7 +164,7 @@ const ATTEMPTS: u32 = 10_000;
 /// Makes a thread one of the record's. It has no window yet: the first slot will be asked for.
 fn join(file: &File) {
     let thread = thread();
-    // SAFETY: only this thread uses the block.
+    // SAFETY: only this thread and its signal handlers use the block.
     signals::held_back(|| unsafe {
         if (*thread).epoch != file.epoch {
             ((*thread).next_slot, (*thread).window_end) = (0, 0);

@@ -172,7 +172,7 @@ pub enum Join {
 /// Looks for the run of a call.
 pub fn join(thread: *mut Thread, passed: &Passed) -> Join {
     let keys = passed.keys();
-    // SAFETY: only this thread uses the block; what its signal handlers replace meanwhile, `turn` tells.
+    // SAFETY: only this thread and its signal handlers use the block; what its signal handlers replace meanwhile, `turn` tells.
     let (repeats, turn) = unsafe {
         let repeats = (*thread).repeats;
         if repeats.is_null() {
@@ -180,20 +180,22 @@ pub fn join(thread: *mut Thread, passed: &Passed) -> Join {
         }
         (repeats, &raw const (*repeats).turn)
     };
-    // SAFETY: as above.
+    // SAFETY: the runs are this thread's and never unmapped; the word is read as it is, whoever of the thread's handlers
+    // writes it.
     let before = unsafe { turn.read_volatile() };
     compiler_fence(SeqCst);
-    // SAFETY: as above.
+    // SAFETY: the runs are this thread's and never unmapped. What its signal handlers replace meanwhile is refused below.
     let runs = unsafe { &mut (*repeats).runs };
     let known = keys.iter().find_map(|key| find(runs, *key).map(core::ptr::from_mut));
     let Some(known) = known else { return Join::Not };
-    // SAFETY: as above.
+    // SAFETY: the entry is one of the thread's own runs. What its signal handlers replace meanwhile is refused below.
     let (place, number, epoch_then, world_then, due, count, result) = unsafe {
         let Known { place, number, epoch, world, due, count, result, .. } = &*known;
         (*place, *number, *epoch, *world, *due, *count, *result)
     };
     compiler_fence(SeqCst);
-    // SAFETY: as above.
+    // SAFETY: the runs are this thread's and never unmapped; the word is read as it is, whoever of the thread's handlers
+    // writes it.
     if unsafe { turn.read_volatile() } != before || place == 0 || epoch_then != epoch() {
         return Join::Not;
     }
@@ -209,7 +211,7 @@ pub fn join(thread: *mut Thread, passed: &Passed) -> Join {
     if !joined.begin(thread) {
         return Join::Not;
     }
-    // SAFETY: as above.
+    // SAFETY: the entry is one of the thread's own runs, and the call of it that is in flight now is this one.
     unsafe { (*known).args = *passed.args };
     Join::Is(joined)
 }
@@ -244,7 +246,7 @@ impl Joined {
 
     /// The arguments of the call: to store a handle takes two fingerprints. `None` where the entry was replaced.
     pub fn args(&self) -> Option<[u8; MOST_ARGS]> {
-        // SAFETY: only this thread uses the block; nobody else has a call of this run in flight.
+        // SAFETY: only this thread and its signal handlers use the block; nobody else has a call of this run in flight.
         let (number, args) = unsafe { ((*self.known).number, (*self.known).args) };
         (number == self.number).then_some(args)
     }
@@ -253,7 +255,7 @@ impl Joined {
     pub fn restart(&mut self, thread: *mut Thread) {
         self.start = clock::now();
         self.with(thread, |run| {
-            // SAFETY: as above.
+            // SAFETY: the slot is this thread's, mapped and aligned, and its call in flight is this one.
             unsafe { (&raw mut (*run).since).write_volatile(self.start) };
         });
     }
@@ -274,7 +276,8 @@ impl Joined {
     fn close(&self, thread: *mut Thread, counted: Option<(u64, u64)>) -> Left {
         let is_alike = counted.is_some();
         let is_there = self.with(thread, |run| {
-            // SAFETY: as above; nobody else changes a run with a call in flight.
+            // SAFETY: the slot is this thread's, mapped and aligned; its calls are only used as an atomic, and nobody else
+            // changes a run with a call in flight.
             unsafe {
                 let calls = AtomicU64::from_ptr(&raw mut (*run).calls);
                 let before = calls.load(Relaxed);
@@ -287,7 +290,7 @@ impl Joined {
             }
         });
         if is_alike {
-            // SAFETY: only this thread uses the block; a count that goes astray is only a count.
+            // SAFETY: only this thread and its signal handlers use the block; a count that goes astray is only a count.
             unsafe {
                 (*self.known).count += 1;
                 (*self.known).heat = (*self.known).heat.saturating_add(1);
@@ -374,7 +377,7 @@ pub fn failed(passed: &Passed, result: i32, number: u64) {
                 stream::publish(run.cast(), word(slot::RUN, 1, id as u16, taken.number as u32));
             }
             stream::filled(thread, taken.before);
-            // SAFETY: only this thread uses the block.
+            // SAFETY: only this thread and its signal handlers use the block.
             unsafe { (*thread).runs |= 1 << (id as u32 % 32) };
         }
         let Some(repeats) = repeats::of(thread) else { return };

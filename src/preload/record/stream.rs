@@ -53,17 +53,17 @@ pub struct Own(*mut usize);
 impl Word for Own {
     #[inline(always)]
     fn get(self) -> usize {
-        // SAFETY: only this thread uses the block, and so is its window's word.
+        // SAFETY: only this thread and its signal handlers use the block, and so is its window's word.
         unsafe { self.0.read_volatile() }
     }
     #[inline(always)]
     fn set(self, value: usize) {
-        // SAFETY: as above.
+        // SAFETY: only this thread and its signal handlers use the block, and so is its window's word.
         unsafe { self.0.write_volatile(value) };
     }
     #[inline(always)]
     fn add(self, more: usize) -> usize {
-        // SAFETY: as above.
+        // SAFETY: only this thread and its signal handlers use the block, and so is its window's word.
         unsafe { arch::add(self.0, more) }
     }
 }
@@ -71,7 +71,7 @@ impl Word for Own {
 /// What this thread knows of its window.
 #[inline(always)]
 pub fn window(thread: *mut Thread) -> Window<Own, SLOTS> {
-    // SAFETY: only this thread uses the block.
+    // SAFETY: only this thread and its signal handlers use the block.
     unsafe {
         Window {
             next: Own(&raw mut (*thread).next_slot),
@@ -134,12 +134,12 @@ impl Mapped {
     }
 
     fn stream(&self) -> &AtomicU32 {
-        // SAFETY: as above.
+        // SAFETY: a field of a mapped block, aligned, and only used as an atomic.
         unsafe { AtomicU32::from_ptr(&raw mut (*self.0).stream) }
     }
 
     fn base(&self) -> &AtomicU64 {
-        // SAFETY: as above.
+        // SAFETY: a field of a mapped block, aligned, and only used as an atomic.
         unsafe { AtomicU64::from_ptr(&raw mut (*self.0).base) }
     }
 }
@@ -159,7 +159,7 @@ fn renewed(slots: usize, before: usize) -> Option<Taken> {
 fn renew(slots: usize) -> Option<Taken> {
     let thread = thread();
     let file = process::current()?;
-    // SAFETY: only this thread uses the block.
+    // SAFETY: only this thread and its signal handlers use the block.
     unsafe {
         if (*thread).epoch != file.epoch {
             return None;
@@ -454,7 +454,7 @@ pub fn is_in_ring(slot: *mut Slot, number: u64) -> bool {
     let Some(file) = process::current().filter(|file| !file.ring.is_null()) else { return false };
     let index = (slot as usize).wrapping_sub(file.ring as usize) / BLOCK;
     let block = Mapped(ring_block(file, index as u64));
-    // SAFETY: only this thread uses the block.
+    // SAFETY: only this thread and its signal handlers use the block.
     let own = Mapped(unsafe { (*thread()).window });
     let at = (slot as usize - block.0 as usize) / SLOT - 1;
     !own.0.is_null()
@@ -467,7 +467,7 @@ pub fn is_in_ring(slot: *mut Slot, number: u64) -> bool {
 pub fn place_of(half: u32) -> Option<*mut Slot> {
     let own = thread();
     let window = window(own);
-    // SAFETY: only this thread uses the block.
+    // SAFETY: only this thread and its signal handlers use the block.
     let first = unsafe { (*own).window } as usize + SLOT;
     let back = (window.number() as u32).wrapping_sub(half) as usize;
     let place = window.next.get().min(window.end.get()).checked_sub(back.checked_mul(SLOT)?)?;
@@ -581,7 +581,7 @@ pub fn append(state: u8, function: u16, fill: impl FnOnce(&mut Slot)) {
 /// The same for several slots in a row, which lie in one block.
 pub fn append_slots(state: u8, function: u16, slots: usize, fill: impl FnOnce(*mut Slot)) -> bool {
     let thread = thread();
-    // SAFETY: only this thread uses the block.
+    // SAFETY: only this thread and its signal handlers use the block.
     if unsafe { (*thread).epoch } != epoch() {
         return false;
     }

@@ -17,7 +17,7 @@ pub unsafe extern "C-unwind" fn dlclose(handle: *mut c_void) -> c_int {
         driver::hold_pending(closing);
     });
     linked::closing();
-    // SAFETY: as above.
+    // SAFETY: the caller promises that the handle is one that `dlopen` gave; null is refused by libc.
     let result = unsafe { call(handle) };
     linked::closed();
     guarded(elf::closed);

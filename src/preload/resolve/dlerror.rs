@@ -26,16 +26,16 @@ pub unsafe extern "C" fn dlerror() -> *mut c_char {
 }
 
 unsafe extern "C" fn decide(_: *mut c_void, _: *const c_char, _: usize) -> Decision {
-    // SAFETY: only this thread uses the block.
+    // SAFETY: only this thread and its signal handlers use the block.
     let text = unsafe { &raw mut (*thread()).dlerror };
-    // SAFETY: as above.
+    // SAFETY: the text is this thread's own, and a byte of it is always initialized.
     if unsafe { (*text)[0] } == 0 {
         return Decision { jump: find(), value: 0 };
     }
     let message = call_real();
     let value = if is_marker(message) { text.cast() } else { message };
     if value != text.cast::<c_char>() {
-        // SAFETY: as above. The pretended message has been overtaken by a real one.
+        // SAFETY: the text is this thread's own. The pretended message has been overtaken by a real one.
         unsafe { (*text)[0] = 0 };
     }
     Decision { jump: 0, value: value as usize }
@@ -81,7 +81,7 @@ pub fn preserving<T>(work: impl FnOnce() -> T) -> T {
     let mut pending = [0; LONGEST];
     let mut message = call_real().cast_const();
     if is_marker(message) {
-        // SAFETY: only this thread uses the block.
+        // SAFETY: only this thread and its signal handlers use the block.
         message = unsafe { (&raw const (*thread()).dlerror).cast() };
     }
     if !message.is_null() {
@@ -107,7 +107,7 @@ pub fn pretend(pieces: &[&[u8]]) {
 fn pretend_text(text: &[c_char; LONGEST]) {
     find();
     dlsym::real(libc::RTLD_NEXT, MARKER);
-    // SAFETY: only this thread uses the block.
+    // SAFETY: only this thread and its signal handlers use the block.
     unsafe { (*thread()).dlerror = *text };
 }
 

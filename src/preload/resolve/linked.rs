@@ -229,7 +229,7 @@ fn keep(id: FnId, caller: usize, route: &'static Route, generation: u64) {
 fn bindings(id: FnId) -> impl Iterator<Item = &'static Binding> {
     // SAFETY: bindings are never freed.
     let first = unsafe { BINDINGS[id as usize].load(Acquire).as_ref() };
-    // SAFETY: as above.
+    // SAFETY: bindings are never freed, and an earlier one never changes.
     core::iter::successors(first, |binding| unsafe { binding.earlier.as_ref() })
 }
 

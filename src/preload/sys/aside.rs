@@ -75,7 +75,7 @@ pub fn height() -> usize {
 /// What the thread's block says of the stack that a height is on, where that is another than the program's.
 #[inline]
 fn others(height: usize) -> (usize, usize) {
-    // SAFETY: only this thread uses the block.
+    // SAFETY: only this thread and its signal handlers use the block.
     let aside = unsafe { (*thread()).aside };
     if height.wrapping_sub(aside.0) < SIZE { aside } else { (0, 0) }
 }

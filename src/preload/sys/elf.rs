@@ -85,7 +85,7 @@ const PATIENCE: u32 = 10_000;
 /// take away from the thread that held it.
 pub fn while_nobody_forks<T>(work: impl FnOnce() -> T) -> T {
     let thread = thread();
-    // SAFETY: only this thread uses the block.
+    // SAFETY: only this thread and its signal handlers use the block.
     if unsafe { core::mem::replace(&mut (*thread).iterating, 1) } == 1 {
         return work();
     }
@@ -101,7 +101,7 @@ pub fn while_nobody_forks<T>(work: impl FnOnce() -> T) -> T {
     }
     let done = work();
     ITERATING.fetch_sub(1, SeqCst);
-    // SAFETY: as above.
+    // SAFETY: only this thread and its signal handlers use the block, and a handler that goes through objects has come back.
     unsafe { (*thread).iterating = 0 };
     done
 }

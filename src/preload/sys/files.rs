@@ -51,7 +51,7 @@ pub fn duplicate_high(low: c_int) -> c_int {
         return file;
     }
     // The limit may be low: the first free number then.
-    // SAFETY: as above.
+    // SAFETY: copies a descriptor to a free number.
     unsafe { libc::fcntl(low, libc::F_DUPFD_CLOEXEC, 3) }
 }
 

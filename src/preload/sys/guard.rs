@@ -41,7 +41,8 @@ pub fn with_cancellation_restored(Cancelling(before): Cancelling, work: impl FnO
         pthread_setcancelstate(before, &mut state);
     }
     work();
-    // SAFETY: as above.
+    // SAFETY: both are values that these functions gave. Of the deferred type, nothing ends the thread before it calls
+    // something that may.
     unsafe {
         pthread_setcancelstate(state, ptr::null_mut());
         pthread_setcanceltype(kind, ptr::null_mut());
@@ -66,7 +67,7 @@ fn begin() -> (Cancelling, c_int) {
 }
 
 fn end((Cancelling(cancelling), errno): (Cancelling, c_int)) {
-    // SAFETY: as above.
+    // SAFETY: __errno_location gives this thread's errno, always valid, and the state is one that the function gave.
     unsafe {
         *libc::__errno_location() = errno;
         pthread_setcancelstate(cancelling, ptr::null_mut());

@@ -59,7 +59,7 @@ pub fn within<T>(bytes: usize, work: impl FnOnce() -> (T, bool)) -> Option<T> {
         core::mem::replace(&mut (*thread).region, region)
     };
     let made = catch_unwind(AssertUnwindSafe(work)).ok();
-    // SAFETY: as above. What was not taken, or is not kept, nobody points to.
+    // SAFETY: the region is this thread's, and mapped until here. What was not taken, or is not kept, nobody points to.
     unsafe {
         (*thread).region = outer;
         let is_kept = made.as_ref().is_none_or(|(_, is_kept)| *is_kept);
@@ -170,7 +170,7 @@ unsafe impl GlobalAlloc for Collections {
     }
 
     unsafe fn dealloc(&self, piece: *mut u8, layout: Layout) {
-        // SAFETY: as above. What is not of this thread's region stays as it is.
+        // SAFETY: the block is this thread's, and a region in it too. What is not of this thread's region stays as it is.
         unsafe {
             if let Some(region) = (*thread()).region.as_mut().filter(|region| region.has(piece)) {
                 region.give_back(piece, layout);

@@ -211,7 +211,8 @@ impl Object {
                 }
                 if kind == NT_GNU_BUILD_ID && names == 4 {
                     let length = (bytes as usize).min(place.len());
-                    // SAFETY: as above.
+                    // SAFETY: the name and the bytes behind it end within the note segment of a loaded object, and no more
+                    // than `place` has room for is copied.
                     unsafe { core::ptr::copy_nonoverlapping(begin as *const u8, place.as_mut_ptr(), length) };
                     return &place[..length];
                 }

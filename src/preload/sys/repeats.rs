@@ -76,7 +76,7 @@ static SHELVES: [Shelf; THREADS] =
 
 /// What this thread has; `None` where there is no more for anybody. Nothing of a thread that is gone is left in it.
 pub fn of(thread: *mut Thread) -> Option<&'static mut Repeats> {
-    // SAFETY: only this thread uses the block, and what it points to is this thread's, and never unmapped.
+    // SAFETY: only this thread and its signal handlers use the block, and what it points to is this thread's, and never unmapped.
     unsafe {
         if (*thread).repeats.is_null() {
             (*thread).repeats = signals::held_back(take)?;

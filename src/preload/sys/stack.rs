@@ -38,7 +38,7 @@ pub fn below(height: usize) -> usize {
 /// The addresses of this thread's own stack; empty where they are not known.
 fn own() -> Range<usize> {
     let thread = thread();
-    // SAFETY: only this thread uses the block; a signal handler of the thread finds out the same.
+    // SAFETY: only this thread and its signal handlers use the block; a signal handler of the thread finds out the same.
     unsafe {
         if (*thread).stack.1 == 0 {
             (*thread).stack = look().map_or((1, 1), |own| (own.start, own.end));

@@ -187,7 +187,7 @@ impl<T> Out<T> {
     where
         T: Copy,
     {
-        // SAFETY: as in `put_at`; such a value is read and written.
+        // SAFETY: only `Argument::receive` makes one, whose caller promises that it is null or valid, to read as well.
         (!self.0.is_null()).then(|| unsafe { self.0.read_unaligned() })
     }
 }

@@ -284,21 +284,21 @@ const _: () = {
 pub unsafe trait Plain: Copy {}
 // SAFETY: numbers and arrays of numbers, laid out without gaps: each field is aligned by those before it.
 unsafe impl Plain for Header {}
-// SAFETY: as above.
+// SAFETY: numbers and arrays of numbers, laid out without gaps: each field is aligned by those before it.
 unsafe impl Plain for BlockHeader {}
-// SAFETY: as above.
+// SAFETY: numbers and arrays of numbers, laid out without gaps: each field is aligned by those before it.
 unsafe impl Plain for Trailer {}
-// SAFETY: as above.
+// SAFETY: numbers and arrays of numbers, laid out without gaps: each field is aligned by those before it.
 unsafe impl Plain for slot::Slot {}
-// SAFETY: as above.
+// SAFETY: numbers and arrays of numbers, laid out without gaps: each field is aligned by those before it.
 unsafe impl Plain for live::Header {}
-// SAFETY: as above.
+// SAFETY: numbers and arrays of numbers, laid out without gaps: each field is aligned by those before it.
 unsafe impl Plain for live::Entry {}
-// SAFETY: as above.
+// SAFETY: numbers and arrays of numbers, laid out without gaps: each field is aligned by those before it.
 unsafe impl Plain for slot::finding::Object {}
-// SAFETY: as above.
+// SAFETY: numbers and arrays of numbers, laid out without gaps: each field is aligned by those before it.
 unsafe impl Plain for slot::hit::Hit {}
-// SAFETY: as above.
+// SAFETY: numbers and arrays of numbers, laid out without gaps: each field is aligned by those before it.
 unsafe impl Plain for faults::Header {}
 
 /// Reads a value from the start of bytes, where there are enough of them.

@@ -88,7 +88,7 @@ pub unsafe fn hide_fields(device: u64, values: *mut nvmlFieldValue_t, count: i32
     for i in 0..count {
         // SAFETY: the caller's promise.
         let value = unsafe { values.add(i) };
-        // SAFETY: as above.
+        // SAFETY: the caller promises that NVML has written so many values there.
         let mut field = unsafe { value.read_unaligned() };
         let Some(about) = about(field.fieldId, field.scopeId) else { continue };
         if field.bits() == 0 {
@@ -107,7 +107,7 @@ pub unsafe fn hide_fields(device: u64, values: *mut nvmlFieldValue_t, count: i32
         };
         if let Some(which) = which.filter(|_| field.bits() != left) {
             field.value = left;
-            // SAFETY: as above.
+            // SAFETY: the caller promises that so many values are there, which are NVML's to write and so ours.
             unsafe { value.write_unaligned(field) };
             changed = changed.or(Some(which));
         }

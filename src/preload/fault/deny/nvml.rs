@@ -162,7 +162,7 @@ pub mod ask {
         type GetRemote = unsafe extern "C" fn(u64, u32, *mut nvmlPciInfo_t) -> i32;
         let function = find(c"nvmlDeviceGetNvLinkRemotePciInfo_v2")?;
         let mut pci = nothing();
-        // SAFETY: as above.
+        // SAFETY: NVML's function of this name has this type, and the place that it writes to is as large as it expects.
         let result = unsafe { core::mem::transmute::<usize, GetRemote>(function)(device, link, &mut pci) };
         (result == 0).then_some(pci)
     }
@@ -172,7 +172,7 @@ pub mod ask {
         type GetHandle = unsafe extern "C" fn(*const c_char, *mut u64) -> i32;
         let function = find(c"nvmlDeviceGetHandleByPciBusId_v2")?;
         let mut device = 0;
-        // SAFETY: as above; NVML ends the text in NUL.
+        // SAFETY: NVML's function of this name has this type; it has ended the text in NUL itself, and writes one handle.
         let result =
             unsafe { core::mem::transmute::<usize, GetHandle>(function)(pci.busId.as_ptr(), &mut device) };
         (result == 0).then_some(device)

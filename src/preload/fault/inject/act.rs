@@ -120,7 +120,7 @@ impl Fault<'_> {
         if given == 0 {
             with_room(&mut || handles::remember(self.call, Direction::Out));
         }
-        // SAFETY: only this thread uses the block.
+        // SAFETY: only this thread and its signal handlers use the block.
         unsafe { (*crate::sys::arch::thread()).result = 1 << 32 | u64::from(given as u32) };
         given
     }

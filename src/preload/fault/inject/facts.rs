@@ -89,7 +89,7 @@ pub struct Facts<'a> {
 impl<'a> Facts<'a> {
     /// Of a call.
     pub fn of(call: &'a Forward<'a>) -> Self {
-        // SAFETY: only this thread uses the block.
+        // SAFETY: only this thread and its signal handlers use the block.
         let previous = unsafe { (*crate::sys::arch::thread()).result };
         let (context, stack) = (OnceCell::new(), OnceCell::new());
         Facts { call, context, device: OnceCell::new(), peer: OnceCell::new(), stack, previous }

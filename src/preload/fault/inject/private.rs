@@ -84,7 +84,7 @@ impl Process {
 
 /// What stands for this thread in the process: unlike a tid it is not given twice.
 pub fn thread_number() -> u64 {
-    // SAFETY: only this thread uses the block.
+    // SAFETY: only this thread and its signal handlers use the block.
     let number = unsafe { &mut (*crate::sys::arch::thread()).number };
     if *number == 0 {
         let count = process().map_or(0, |process| process.threads.fetch_add(1, Relaxed));

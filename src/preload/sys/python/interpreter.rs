@@ -29,7 +29,7 @@ pub fn get() -> Option<&'static Interpreter> {
 /// Looks whether an object is an interpreter, and says so.
 pub fn meet(object: &Object) -> bool {
     let Some(new) = read(object) else { return false };
-    // SAFETY: as above.
+    // SAFETY: what is published stays.
     let is_known = unsafe { FOUND.load(Acquire).as_ref() }.is_some_and(|known| *known == new);
     if !is_known && let Some(kept) = arena::keep(new) {
         FOUND.store(ptr::from_ref(kept).cast_mut(), Release);
