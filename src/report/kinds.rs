@@ -6,6 +6,8 @@ use super::findings::is_explanation;
 use super::model::{Finding, Report};
 use super::text::findings::is_told;
 use super::text::names::{counted, in_words};
+use cupeer_rules::Rule;
+use cupeer_spec::record::slot::finding::STALE;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Findings of one kind, the first one first.
@@ -58,7 +60,7 @@ impl<'a> Kind<'a> {
         let message = if is_explanation { first_clauses(&first.message, 2) } else { &first.message };
         match first.confidence {
             "inferred" if !is_explanation => format!("probably, {message}"),
-            "stale" => format!("{message}; this is known from data that an exited process left behind"),
+            "stale" if *first.rule != *Rule::IpcExporterGone.spec().name => format!("{message}; {STALE}"),
             _ => message.to_owned(),
         }
     }

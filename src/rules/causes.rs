@@ -51,7 +51,7 @@ static CAUSES: &[Cause] = &[
     cause(
         OPEN,
         &[MAP_FAILED, OUT_OF_MEMORY],
-        "the mapping does not fit into the address space, or into the device's BAR (nvidia-smi -q -d MEMORY shows its size)",
+        "there is not enough space for the mapping: in this process's address space (ulimit -v limits it), or in the GPU's BAR1 (nvidia-smi -q -d MEMORY shows how much is free)",
     ),
     cause(
         OPEN,

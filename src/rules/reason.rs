@@ -150,13 +150,22 @@ impl Display for When {
     }
 }
 
-/// ` 3.2 ms ago in thread 17 at offset 0x12 of app`, as far as it is known.
+/// ` 3.2 ms ago in thread 17 of app`, as far as it is known.
 struct Past<'a>(Option<Ago>, Option<Site<'a>>);
 
 impl Display for Past<'_> {
     fn fmt(&self, f: &mut Formatter) -> fmt::Result {
         When(self.0).fmt(f)?;
         self.1.map_or(Ok(()), |site| write!(f, " in {site}"))
+    }
+}
+
+/// `none`, or `only 2`.
+struct Only(u64);
+
+impl Display for Only {
+    fn fmt(&self, f: &mut Formatter) -> fmt::Result {
+        if self.0 == 0 { f.write_str("none") } else { write!(f, "only {}", self.0) }
     }
 }
 
@@ -318,15 +327,12 @@ impl Display for Reason<'_> {
                 if is_event { "event" } else { "memory at" }
             ),
             Reason::IpcEqualPids { pid, own_ns, other_ns } => {
-                write!(
-                    f,
-                    "the exporter's pid in the handle is {pid}, which is also the pid of this process; this process is in pid namespace {own_ns}"
-                )?;
+                write!(f, "the exporter and this process both have pid {pid}, in two pid namespaces; this process is in {own_ns}")?;
                 match other_ns {
-                    Some(ns) => write!(f, "; the exporter is in pid namespace {ns}, and ")?,
-                    None => f.write_str("; this process has not exported it, so the exporter is in another pid namespace, and ")?,
+                    Some(ns) => write!(f, ", the exporter in {ns}")?,
+                    None => f.write_str(", the exporter in another one")?,
                 }
-                f.write_str("the driver therefore rejects the handle as one that this process exported itself")
+                f.write_str("; the driver compares only pids, so it rejects the handle as one that this process exported itself")
             }
             Reason::IpcHandleKind { handle, is_memory: true } => {
                 write!(f, "{handle} is a memory handle (cuIpcGetMemHandle), opened as an event handle")
@@ -350,7 +356,7 @@ impl Display for Reason<'_> {
             }
             Reason::IpcSecondContext { context, other, device, owner } => write!(
                 f,
-                "memory of {owner} is opened in a second context on {device}; only one context per device can open memory of one process; the first is {other:#x}, the current one {context:#x}"
+                "memory of {owner} is opened in a second context on {device}; only one context per device can open memory of one process; context {other:#x} opened it first, and context {context:#x} is current now"
             ),
             Reason::IpcAlreadyMapped { handle, address: Some(address) } => {
                 write!(f, "{handle} is already open in this process, at {address:#x}")
@@ -483,7 +489,7 @@ impl Display for Reason<'_> {
                 let how = if kind == Object::Event { "destroyed event" } else { "freed" };
                 write!(f, "{what} {how} {address:#x}, open in ")?;
                 others(importers, first, f)?;
-                write!(f, "; its handle is {handle}")
+                write!(f, "; its handle is {handle}; using it is now undefined")
             }
             Reason::IpcContextEndedWhileOpen { what, handles, importers, first, .. } => {
                 write!(f, "{what} freed the memory or events behind {}, still open in ", Count(handles, "handle"))?;
@@ -492,16 +498,16 @@ impl Display for Reason<'_> {
             Reason::IpcEventDestroyedWhileOpen { event, handle, importers, first } => {
                 write!(f, "event {event:#x} was destroyed while open in ")?;
                 others(importers, first, f)?;
-                write!(f, "; its handle is {handle}")
+                write!(f, "; its handle is {handle}; using it is now undefined")
             }
             Reason::IpcEventOpenedLate { handle, owner, ago, with_context } => {
                 let how = if with_context { "ended the context of" } else { "destroyed" };
-                write!(f, "{owner} {how} the event{}, before this call; its handle is {handle}", When(ago))
+                write!(f, "{owner} {how} the event{}, before this call; a wait for it may never end, or end too early; its handle is {handle}", When(ago))
             }
             Reason::IpcAddressReused { address, handle, before, importers, first } => {
                 write!(f, "freed memory at {address:#x} is still open in ")?;
                 others(importers, first, f)?;
-                write!(f, "; this call exports new memory at the same address, so an importer that caches mappings by address reads the freed memory; the old handle is {before}, the new one {handle}")
+                write!(f, "; this call exports new memory at the same address; if an importer caches mappings by address, it continues to use the freed memory; the handle of the freed memory is {before}, that of the new memory {handle}")
             }
             Reason::IpcNeverClosed { handles, bytes } => {
                 write!(f, "the process exits without closing {}", Count(handles, "handle"))?;
@@ -529,7 +535,7 @@ impl Display for Reason<'_> {
             ),
             Reason::VmmHandleType { wanted, types: None } => write!(
                 f,
-                "an imported allocation cannot be exported; this call asks for handle type {}",
+                "an imported allocation cannot be exported again, with any handle type; this call asks for {}",
                 HandleTypes(wanted)
             ),
             Reason::VmmNoSuchDevice { device, count: 1 } => {
@@ -659,7 +665,7 @@ impl Display for Reason<'_> {
                     1 => write!(f, "{} mapped at {start:#x} were", Bytes(bytes))?,
                     _ => write!(f, "{}, {} in all, the first at {start:#x}, were", Count(mappings, "mapping"), Bytes(bytes))?,
                 }
-                write!(f, " accessible to {home} only, though this process enabled access from {from} to it: cuCtxEnablePeerAccess does not reach memory of cuMemMap")
+                write!(f, " accessible to {home} only, though this process enabled access from {from} to it: cuCtxEnablePeerAccess has no effect on memory of cuMemMap")
             }
             Reason::VmmNoAccess { mappings, bytes, start } => {
                 match mappings {
@@ -705,7 +711,7 @@ impl Display for Reason<'_> {
             Reason::PoolDestroyedWhileOpen { pool, handle, importers, first } => {
                 write!(f, "pool {pool:#x} was destroyed while open in ")?;
                 others(importers, first, f)?;
-                write!(f, "; its handle is {handle}")
+                write!(f, "; memory from it stays valid there, but no process can get new memory from it; its handle is {handle}")
             }
             Reason::FdLeak { descriptors, is_export } => write!(
                 f,
@@ -728,9 +734,8 @@ impl Display for Reason<'_> {
                 }
                 write!(
                     f,
-                    "; the device gets {} back only when every importer unmaps and releases {}",
-                    Count(allocations, "allocation"),
-                    if allocations == 1 { "it" } else { "them" }
+                    "; this is why the device has no memory left; it gets the memory back only when every importer has unmapped and released {}",
+                    Count(allocations, "allocation")
                 )
             }
             Reason::AddressesExhausted { wanted, reserved, ranges } => write!(
@@ -744,8 +749,9 @@ impl Display for Reason<'_> {
                 let (verb, rank) = (if waiting == 1 { "waits" } else { "wait" }, if missing == 1 { "rank" } else { "ranks" });
                 write!(
                     f,
-                    "{} {verb} for a file descriptor from {rank} {senders}, which exported fewer than the others ({least} instead of {most}); no process imported the last descriptor that the waiting ranks exported, and they made no recorded call after that export",
-                    Count(waiting, "rank")
+                    "{} {verb} for a file descriptor that {rank} {senders} did not export; the others exported {most} each, {rank} {senders} {}; no process imported the last descriptor of a waiting rank, and these ranks made no recorded call since",
+                    Count(waiting, "rank"),
+                    Only(least)
                 )
             }
             Reason::RanksWaitForFailed { waiting, senders, function, code } => write!(
@@ -756,15 +762,15 @@ impl Display for Reason<'_> {
             ),
             Reason::RanksCrossed { opened, missed } => write!(
                 f,
-                "this process opened the export of {opened}, and no process opened that of {missed}; all others opened the export of their own peer, which is that far from their rank"
+                "this process opened what {opened} exported, and no process opened what {missed} exported; all others opened the export of the rank that is as far from their own as {missed} is from this one"
             ),
             Reason::RanksCrossedDevices { here, there } => write!(
                 f,
-                "this process on {here} opened the export on {there}; no process opened the one on {here}, and all others opened the export on their own device"
+                "this process, on {here}, opened memory that was exported on {there}; no process opened the memory exported on {here}, and all others opened memory of their own device"
             ),
             Reason::RanksDiffer { function, code, failing, others } => write!(
                 f,
-                "the ranks now take different paths: {function} returned {code} in {}, but succeeded in {others} others that called it",
+                "the ranks now take different paths: {function} returned {code} in {}, but succeeded in {others} other ranks",
                 Count(failing, "rank")
             ),
             Reason::DriverContradictsEnable { from, to } => write!(

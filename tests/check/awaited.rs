@@ -24,20 +24,20 @@ fn the_rank_whose_export_failed_is_named_with_its_line() {
 #[test]
 fn ranks_of_another_group_are_not_named() {
     let (message, _) = found("ranks-wait-for-descriptor/group");
-    let wanted = "1 rank waits for a file descriptor from rank 1, which exported fewer than the others (1 instead of 2)";
+    let wanted = "1 rank waits for a file descriptor that rank 1 did not export; the others exported 2 each, rank 1 only 1";
     assert!(message.starts_with(wanted), "{message}");
 }
 
 #[test]
 fn what_was_opened_in_place_of_what_is_named() {
     let (message, objects) = found("ranks-open-another-export");
-    assert!(message.starts_with("this process on device 1 (c09e.."), "{message}");
-    assert!(message.contains(" opened the export on device 0 (c09e.."), "{message}");
+    assert!(message.starts_with("this process, on device 1 (c09e.."), "{message}");
+    assert!(message.contains(" opened memory that was exported on device 0 (c09e.."), "{message}");
     assert_eq!(objects.as_array().map(Vec::len), Some(2), "{objects:#}");
     let (message, objects) = found("ranks-open-another-export/ring");
-    assert!(message.starts_with("this process opened the export of process "), "{message}");
-    assert!(message.contains(" (rank 3), and no process opened that of process "), "{message}");
-    assert!(message.contains(" (rank 2); all others opened"), "{message}");
+    assert!(message.starts_with("this process opened what process "), "{message}");
+    assert!(message.contains(" (rank 3) exported, and no process opened what process "), "{message}");
+    assert!(message.contains(" (rank 2) exported; all others opened"), "{message}");
     assert_eq!((&objects[0]["rank"], &objects[1]["rank"]), (&3.into(), &2.into()), "{objects:#}");
 }
 

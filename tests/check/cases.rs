@@ -200,13 +200,13 @@ fn c7_the_producer_ended_first() {
 
 #[test]
 fn c9_a_peer_that_was_started_anew() {
-    let wanted = ["has exited", "that an exited process left behind"];
+    let wanted = ["has exited", "Make the exporter wait until its importers have closed"];
     case("cases_life", "C9", "nvlink:2", &["ipc-exporter-gone"], &wanted);
 }
 
 #[test]
 fn d1_two_containers_and_one_pid() {
-    let wanted = ["is also the pid of this process", "pid namespace", "docker run --init"];
+    let wanted = ["both have pid", "in two pid namespaces", "docker run --init"];
     case("apart", "ipc-equal-pids", "nvlink:2", &["ipc-equal-pids"], &wanted);
 }
 

@@ -123,7 +123,7 @@ fn the_end_of_a_run_names_the_other_sites() {
     let run = done(&mut scene.under(How::Bad, &[], &folder.path().join("record")));
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/rules/close.c");
     let source = std::fs::read_to_string(path).unwrap();
-    for (text, begin) in [("OK(cuIpcCloseMemHandle(p))", "closing at"), ("CALL(cuIpcCloseMemHandle", "at")] {
+    for (text, begin) in [("OK(cuIpcCloseMemHandle(p))", "closed at"), ("CALL(cuIpcCloseMemHandle", "at")] {
         let line = line_of(&source, "twice", text);
         let wanted = format!("cupeer:     {begin} close.c:{line} in twice\n");
         assert!(run.stderr.contains(&wanted), "no {wanted}: {}", run.stderr);

@@ -45,7 +45,7 @@ fn the_sentences_have_the_values_of_the_process() {
     );
     assert_eq!(
         both("vmm-handle-type/imported"),
-        "an imported allocation cannot be exported; this call asks for handle type POSIX_FILE_DESCRIPTOR"
+        "an imported allocation cannot be exported again, with any handle type; this call asks for POSIX_FILE_DESCRIPTOR"
     );
     assert_eq!(
         both("vmm-unreachable-device/none"),

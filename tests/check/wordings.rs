@@ -85,15 +85,15 @@ const WORDINGS: &[Wording] = &[
         name: "closed-by-thread",
         machine: "nvlink:2",
         rule: "ipc-closed-twice",
-        checked: "0x* (ipc:*) is already closed; this process closed it as often as it had opened it; the last close was * * ago in thread {closer} at offset 0x* of wordings*",
-        plain: "0x* (ipc:*) is already closed; this process closed it as often as it had opened it; the last close was * * ago in thread {closer} at offset 0x* of wordings*",
+        checked: "0x* (ipc:*) is already closed; this process closed it as often as it had opened it; the last close was * * ago in thread {closer}, called by wordings*",
+        plain: "0x* (ipc:*) is already closed; this process closed it as often as it had opened it; the last close was * * ago in thread {closer}, called by wordings*",
     },
     Wording {
         name: "closed-with-context",
         machine: "nvlink:2",
         rule: "ipc-closed-twice",
-        checked: "0x* (ipc:*) is already closed; it was closed when its context was destroyed or reset * * ago in thread {closer} at offset 0x* of wordings*",
-        plain: "0x* (ipc:*) is already closed; it was closed when its context was destroyed or reset * * ago in thread {closer} at offset 0x* of wordings*",
+        checked: "0x* (ipc:*) is already closed; it was closed when its context was destroyed or reset * * ago in thread {closer}, called by wordings*",
+        plain: "0x* (ipc:*) is already closed; it was closed when its context was destroyed or reset * * ago in thread {closer}, called by wordings*",
     },
     Wording {
         name: "cut-8",
@@ -169,15 +169,15 @@ const WORDINGS: &[Wording] = &[
         name: "reset-with-one",
         machine: "nvlink:2",
         rule: "ipc-context-ended-while-open",
-        checked: "cuDevicePrimaryCtxReset_v2 freed 0x*, open in process {importer}; its handle is ipc:*",
-        plain: "cuDevicePrimaryCtxReset_v2 freed 0x*, open in process {importer}; its handle is ipc:*",
+        checked: "cuDevicePrimaryCtxReset_v2 freed 0x*, open in process {importer}; its handle is ipc:*; using it is now undefined",
+        plain: "cuDevicePrimaryCtxReset_v2 freed 0x*, open in process {importer}; its handle is ipc:*; using it is now undefined",
     },
     Wording {
         name: "destroy-with-event",
         machine: "nvlink:2",
         rule: "ipc-context-ended-while-open",
-        checked: "cuCtxDestroy_v2 destroyed event 0x*, open in process {importer}; its handle is ipc:*",
-        plain: "cuCtxDestroy_v2 destroyed event 0x*, open in process {importer}; its handle is ipc:*",
+        checked: "cuCtxDestroy_v2 destroyed event 0x*, open in process {importer}; its handle is ipc:*; using it is now undefined",
+        plain: "cuCtxDestroy_v2 destroyed event 0x*, open in process {importer}; its handle is ipc:*; using it is now undefined",
     },
     Wording {
         name: "interior",
@@ -197,7 +197,7 @@ const WORDINGS: &[Wording] = &[
         name: "fails-with-map-failed",
         machine: "answers nvlink:2",
         rule: "call-failed",
-        checked: "cuIpcOpenMemHandle_v2 returned CUDA_ERROR_MAP_FAILED; most likely the mapping does not fit into the address space, or into the device's BAR (nvidia-smi -q -d MEMORY shows its size)",
+        checked: "cuIpcOpenMemHandle_v2 returned CUDA_ERROR_MAP_FAILED; most likely there is not enough space for the mapping: in this process's address space (ulimit -v limits it), or in the GPU's BAR1 (nvidia-smi -q -d MEMORY shows how much is free)",
         plain: "",
     },
     Wording {
@@ -232,8 +232,8 @@ const WORDINGS: &[Wording] = &[
         name: "address-reused",
         machine: "nvlink:2",
         rule: "ipc-address-reused",
-        checked: "freed memory at 0x* is still open in process {importer}; this call exports new memory at the same address, so an importer that caches mappings by address reads the freed memory; the old handle is ipc:*, the new one ipc:*",
-        plain: "freed memory at 0x* is still open in process {importer}; this call exports new memory at the same address, so an importer that caches mappings by address reads the freed memory; the old handle is ipc:*, the new one ipc:*",
+        checked: "freed memory at 0x* is still open in process {importer}; this call exports new memory at the same address; if an importer caches mappings by address, it continues to use the freed memory; the handle of the freed memory is ipc:*, that of the new memory ipc:*",
+        plain: "freed memory at 0x* is still open in process {importer}; this call exports new memory at the same address; if an importer caches mappings by address, it continues to use the freed memory; the handle of the freed memory is ipc:*, that of the new memory ipc:*",
     },
 ];
 
@@ -329,7 +329,7 @@ fn a_failure_without_a_rule_names_the_command_that_lists_its_causes() {
         assert!(words(text).contains(hint), "{text}");
     }
     let listed = support::stdout(cupeer().args(command.split(' ').skip(1)));
-    assert!(words(&listed).contains("the mapping does not fit into the address space"), "{listed}");
+    assert!(words(&listed).contains("there is not enough space for the mapping"), "{listed}");
 }
 
 /// Runs the exporter and the importer, each in a run of its own, or in one record.

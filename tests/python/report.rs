@@ -207,9 +207,9 @@ fn both_sites_of_a_finding_are_lines_of_python() {
     let json: Value = serde_json::from_str(&reported(&["--format", "json"], &record)).expect("JSON");
     let (text, html) = (reported(&[], &record), reported(&["--format", "html"], &record));
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    for (rule, role, function, call) in [
-        ("ipc-freed-while-open", "opening", "hold", opened),
-        ("ipc-open-after-free", "export", "one", exported),
+    for (rule, role, word, function, call) in [
+        ("ipc-freed-while-open", "opening", "opened", "hold", opened),
+        ("ipc-open-after-free", "export", "exported", "one", exported),
     ] {
         let findings = json["findings"].as_array().expect("findings");
         let finding = findings.iter().find(|finding| finding["rule"] == rule).expect(rule);
@@ -220,7 +220,7 @@ fn both_sites_of_a_finding_are_lines_of_python() {
         assert_eq!((&python["line"], &python["function"]), (&line.into(), &function.into()), "{object}");
         let wanted = format!("from train.py:{line} in {function},");
         for shown in [&text, &html] {
-            let (_, of_role) = shown.split_once(&format!("{role}: ")).expect("the object");
+            let (_, of_role) = shown.split_once(&format!("{word}: ")).expect("the object");
             assert!(of_role.contains(&wanted), "{wanted}: {of_role}");
         }
         // In the summary, too.

@@ -442,7 +442,7 @@ fn faults_of_two_records_are_compared() {
     let text = of(&one, &["--diff", &other]);
     assert!(
         text.contains(
-            "Faults that differ\nFAULT     MATCHED  FIRED   RULE\ninject/1  1        0 -> 1  cuMem"
+            "Faults that differ\nFAULT     MATCHED  FIRED   DEFINITION\ninject/1  1        0 -> 1  cuMem"
         ),
         "{text}"
     );

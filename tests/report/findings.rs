@@ -215,7 +215,10 @@ fn what_is_closed_in_time_and_what_a_dead_process_had_open_is_no_finding() {
     assert_eq!(found_in(&scene, &[]), [left]);
     let text = of(&scene, &[]);
     assert!(text.contains("Nothing is wrong: all calls returned, none failed, 1 handle open."), "{text}");
-    assert!(text.contains("\nNotes (informational)\n") && text.contains("- ipc-never-closed: "), "{text}");
+    assert!(
+        text.contains("\nNotes (informational)\n") && text.contains("- note ipc-never-closed: "),
+        "{text}"
+    );
 }
 
 /// The rule that explains why rank 1 cannot open something.

@@ -181,10 +181,10 @@ fn what_a_dead_process_had_open_cannot_be_freed_while_open() {
     assert_eq!(handle(&report, 0x11)["state"], "open at exit", "the recorder's table counts the dead too");
     assert_eq!(handle(&report, 0x12)["state"], "freed while open");
     let text = of(&scene, &[]);
-    let found: Vec<&str> = text.lines().filter(|line| line.contains("opening: ")).collect();
+    let found: Vec<&str> = text.lines().filter(|line| line.contains("opened: ")).collect();
     assert_eq!(
         found,
-        ["  opening: rank 2, GPU 0 (1010..1010), ipc:0000000000000012, at 0.000220, from"],
+        ["  opened: rank 2, GPU 0 (1010..1010), ipc:0000000000000012, at 0.000220, from"],
         "not rank 1: {text}"
     );
 }

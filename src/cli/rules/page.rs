@@ -21,7 +21,7 @@ fn pages() -> Vec<(String, String)> {
 fn index() -> String {
     let mut text = format!(
         "{HEAD}# Rules\n\n`cupeer run` checks these rules during the run, and `cupeer report` finds violations in a recording. \
-         `cupeer explain RULE` prints what the page of a rule contains. [Why calls fail](rules/causes.md) lists the causes of \
+         `cupeer explain RULE` prints the same as the section of a rule, without the code. [Why calls fail](rules/causes.md) lists the causes of \
          each result.\n\n\
          | severity | meaning |\n| --- | --- |\n"
     );
@@ -115,6 +115,8 @@ fn page_of_each_family_of_rules_is_current() {
         let there = fs::read_to_string(&path).unwrap_or_default();
         assert!(there == made, "{} is stale: run scripts/docs", path.display());
     }
+    let lacks_code = |rule: &&RuleSpec| rule.is_checked() && scenes::difference(rule.name).is_none();
+    assert_eq!(RULES.iter().filter(lacks_code).map(|rule| rule.name).collect::<Vec<_>>(), [""; 0]);
     let names = fs::read_dir(folder.join("rules")).unwrap().count();
     assert_eq!(names, pages().len() - 1, "there are pages of no family");
 }

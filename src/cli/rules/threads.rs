@@ -48,20 +48,26 @@ const REPOSITORIES: &[(&str, &str)] = &[
     ("xla", "openxla/xla"),
 ];
 
-/// Returns the address of a thread such as `NCCL#360`; `None` if it is not a thread, or of an unknown project.
-pub fn url(thread: &str) -> Option<String> {
-    let (project, number) = thread.split_once('#')?;
+/// Returns the address of a thread such as `NCCL#360`, or of a file such as `vllm:setup.py`; `None` if it is neither, or of an
+/// unknown project.
+pub fn url(seen: &str) -> Option<String> {
+    let (project, place) = seen.split_once(['#', ':'])?;
     let (_, repository) = REPOSITORIES.iter().find(|(name, _)| *name == project)?;
-    number.parse::<u32>().ok().map(|number| format!("https://github.com/{repository}/issues/{number}"))
+    let url = format!("https://github.com/{repository}");
+    if seen[project.len()..].starts_with(':') {
+        return Some(format!("{url}/blob/main/{place}"));
+    }
+    place.parse::<u32>().ok().map(|number| format!("{url}/issues/{number}"))
 }
 
 #[test]
-fn every_thread_of_a_rule_has_an_address() {
+fn all_that_was_seen_of_a_rule_has_an_address() {
     for rule in cupeer_rules::RULES {
-        for thread in super::seen(rule).filter(|thread| thread.contains('#')) {
-            assert!(url(thread).is_some(), "{}: {thread}", rule.name);
+        for seen in super::seen(rule) {
+            assert!(url(seen).is_some(), "{}: {seen}", rule.name);
         }
     }
+    assert_eq!(url("vllm:a/b.py").unwrap(), "https://github.com/vllm-project/vllm/blob/main/a/b.py");
     assert_eq!(url("NCCL#360").unwrap(), "https://github.com/NVIDIA/nccl/issues/360");
     assert!(url("NCCL").is_none() && url("nobody#1").is_none() && url("NCCL#x").is_none());
 }

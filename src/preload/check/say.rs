@@ -10,10 +10,10 @@ use crate::sys::environment;
 use crate::sys::line::Line;
 use core::fmt::{self, Write};
 use cupeer_rules::reason::{Bytes, Handle};
-use cupeer_rules::{Basis, RuleSpec, Severity, meaning};
+use cupeer_rules::{Basis, Rule, RuleSpec, Severity, meaning};
 use cupeer_spec::question::Answer;
 use cupeer_spec::record::live::{Entry, library_name};
-use cupeer_spec::record::slot::finding::{Confidence, role};
+use cupeer_spec::record::slot::finding::{Confidence, STALE, role};
 use cupeer_spec::value::{Format, quoted, quoted_inside};
 
 /// All that is said of a finding.
@@ -159,11 +159,11 @@ pub fn paragraph(said: &FindingText, out: &mut Line) -> fmt::Result {
     }
     said.place(said.caller.library, 512, false, out)?;
     for (role, entry) in said.objects {
-        write!(out, "\n    {}: ", role_word(*role))?;
+        write!(out, "\n    {}: ", role::past(role_word(*role)))?;
         describe(call, entry, out)?;
     }
-    if said.confidence == Confidence::Stale {
-        out.write_str("\n    this is known from data that an exited process left behind")?;
+    if said.confidence == Confidence::Stale && said.rule.id != Rule::IpcExporterGone {
+        write!(out, "\n    {STALE}")?;
     }
     if !call.driver_messages.is_empty() {
         out.write_str("\n    the driver says: ")?;

@@ -4,6 +4,7 @@ use super::super::model::{Finding, Place};
 use super::super::text::digest::About;
 use super::super::text::findings::{is_noted, is_told};
 use super::Page;
+use cupeer_spec::record::slot::finding::role;
 use maud::{Markup, html};
 use std::collections::HashMap;
 
@@ -17,7 +18,7 @@ impl Page<'_> {
     pub fn digest(&self) -> Markup {
         let lines = &self.digest;
         html! {
-            section #digest class=(if lines.is_empty() { "well" } else { "ill" }) aria-label="Digest" {
+            section #digest class=(if lines.is_empty() { "well" } else { "ill" }) aria-label="Summary" {
                 @if lines.is_empty() {
                     @for line in self.brief.nothing().lines().filter(|line| !line.is_empty()) { p { (line) } }
                 } @else {
@@ -133,7 +134,7 @@ impl Page<'_> {
                     details open[is_open] {
                         summary { "Stacks" }
                         @if !is_short(&finding.stack) { p.who { "the call" } (self.stack(&finding.stack)) }
-                        @for object in stacks() { p.who { (object.role) } (self.stack(&object.stack)) }
+                        @for object in stacks() { p.who { (role::past(object.role)) } (self.stack(&object.stack)) }
                     }
                 }
                 p.links { (self.link(&finding.proc)) }

@@ -9,6 +9,7 @@ use super::{Line, MOST_LINES};
 use crate::style::Mark;
 use cupeer_record::Library;
 use cupeer_rules::Severity;
+use cupeer_spec::record::slot::finding::role;
 
 /// How many other sites of a finding are named.
 const MOST_SITES: usize = 3;
@@ -25,19 +26,21 @@ pub fn lines(report: &Report, symbols: &mut Symbols) -> (Vec<Line>, usize) {
         let mark = Mark::of_severity(severity);
         let is_hint_due = is_hint_due && !first.hint.is_empty();
         let message = Some(format!("    {}", clean(&kind.message())));
-        let caller = source(&first.caller, symbols).map(|line| format!("    at {}", clean(&line)));
+        let at = source(&first.caller, symbols);
         // Where what it is about was made, freed or closed.
         let mut others: Vec<String> = Vec::new();
         for object in &first.objects {
             let line = object.place().and_then(|place| source(place, symbols));
-            let line = line
-                .map(|line| format!("    {}{} at {}", object.role, elsewhere(first, object), clean(&line)));
+            let (word, elsewhere) = (role::past(object.role), elsewhere(report, first, object));
+            // The place of the call itself is there already.
+            let line = line.filter(|line| !elsewhere.is_empty() || at.as_ref() != Some(line));
+            let line = line.map(|line| format!("    {word}{elsewhere} at {}", clean(&line)));
             others.extend(line.filter(|line| others.len() < MOST_SITES && !others.contains(line)));
         }
         let hint = is_hint_due.then(|| format!("    hint: {}", clean(&first.hint)));
         let more = message
             .into_iter()
-            .chain(caller)
+            .chain(at.map(|line| format!("    at {}", clean(&line))))
             .chain(others)
             .chain(hint)
             .map(|text| Line { matters: mark != Mark::Note, ..text.into() });
@@ -49,12 +52,15 @@ pub fn lines(report: &Report, symbols: &mut Symbols) -> (Vec<Line>, usize) {
     (kinds.iter().take(MOST_LINES).flat_map(&mut lines).collect(), kinds.len())
 }
 
-/// ` in rank 3` or ` in process 17`, if the object is of another process than the finding.
-fn elsewhere(finding: &Finding, object: &Object) -> String {
+/// ` in rank 3` or ` in process 17`, if the object is of another process than the finding. Processes of two pid namespaces
+/// can have the same pid.
+fn elsewhere(report: &Report, finding: &Finding, object: &Object) -> String {
+    let has_its_pid = |process: &Process| process.proc == finding.proc && process.pid == object.pid;
     match (object.rank, object.pid) {
         _ if object.proc.as_ref() == Some(&finding.proc) => String::new(),
         (Some(rank), _) => format!(" in rank {rank}"),
         (None, 0) => String::new(),
+        (None, pid) if report.processes.iter().any(has_its_pid) => format!(" in the other process {pid}"),
         (None, pid) => format!(" in process {pid}"),
     }
 }

@@ -9,19 +9,21 @@ use super::names::{clean, counted, in_words};
 use crate::style::Mark;
 use cupeer_rules::{Basis, Rule};
 use cupeer_spec::function::FnId;
+use cupeer_spec::record::slot::finding::role;
 
-/// Whether a finding is listed under what is wrong: it is more than a note, or says why a call failed.
+/// Returns true if the report lists a finding among the problems: its severity is above note, or it explains a failed
+/// call.
 pub fn is_told(finding: &Finding) -> bool {
     finding.suppressed_by.is_none() && (finding.severity != "note" || is_explanation(&finding.rule))
 }
 
-/// Whether it is listed among the notes.
+/// Returns true if the report lists a finding among the notes.
 pub fn is_noted(finding: &Finding) -> bool {
     finding.suppressed_by.is_none() && !is_told(finding)
 }
 
 impl View<'_> {
-    /// What is more than a note, and the failures that are explained.
+    /// Returns the findings above note, and the explanations of failed calls.
     pub fn findings(&self) -> String {
         let told: Vec<&Finding> = self.report.findings.iter().filter(|finding| is_told(finding)).collect();
         self.listed(told.iter(), |finding| self.finding(finding))
@@ -35,7 +37,8 @@ impl View<'_> {
         let most = self.at_most(super::wrong::MOST);
         let note = |(i, finding): (usize, &&Finding)| {
             let (rule, who) = (clean(&finding.rule), self.who_and_how_often(finding));
-            let text = self.item("- ", &format!("{rule}: {who}: {}", clean(&finding.message)));
+            let text =
+                self.item("- ", &format!("{} {rule}: {who}: {}", finding.severity, clean(&finding.message)));
             let caller = self.item("  ", &format!("at {}", clean(&finding.caller.long())));
             let is_new = notes[..i].iter().all(|before| before.hint != finding.hint);
             text + &caller + &if is_new { self.hint(finding) } else { String::new() }
@@ -138,7 +141,7 @@ impl View<'_> {
             (None, None) => None,
         };
         parts.extend(caller.map(|caller| format!("from {}", clean(&caller))));
-        format!("{}: {}", object.role, parts.join(", "))
+        format!("{}: {}", role::past(object.role), parts.join(", "))
     }
 }
 

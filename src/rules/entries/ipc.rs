@@ -83,7 +83,7 @@ rule IpcEqualPids "ipc-equal-pids" {
     rests_on: Observed("Processes of different pid namespaces can share memory as long as their pids are different numbers; with equal pids the opening returns CUDA_ERROR_INVALID_CONTEXT, as in the exporting process."),
     cause: "the exporter, in another pid namespace, has the pid of this process",
     ruled_out: "the pid in the handle is not that of this process",
-    hint: "Share one pid namespace (docker run --pid=container:NAME or --pid=host, hostPID or shareProcessNamespace in Kubernetes), so that the pids differ. Each container starts its program as pid 1. docker run --init does not help: each container then starts an init as pid 1, and the programs get the next pid, which is also the same in both.",
+    hint: "Run both processes in one pid namespace, so that their pids differ: docker run --pid=container:NAME or --pid=host; in Kubernetes, hostPID or shareProcessNamespace. docker run --init does not help, because the programs then have the same pid again: the one after that of init.",
     seen: "vllm#55906, UCX#11512, NCCL#360",
 }
 rule IpcHandleKind "ipc-handle-kind" {
@@ -176,7 +176,7 @@ rule IpcDevicesApart "ipc-devices-apart" {
     costs: "The call fails, mostly with CUDA_ERROR_PEER_ACCESS_UNSUPPORTED, which the documentation does not list for it.",
     cause: "the current device cannot reach the exporter's device",
     ruled_out: "the current device can reach the exporter's device",
-    hint: "Call cuDeviceCanAccessPeer for the two devices before you exchange handles, and use host memory if it returns 0 (for NCCL: NCCL_P2P_DISABLE=1). Or open the handle with the exporter's own device current.",
+    hint: "Call cuDeviceCanAccessPeer for the two devices before you exchange handles, and use host memory if it returns 0 (for NCCL: NCCL_P2P_DISABLE=1). Or make the device where the memory is current before you open the handle.",
     seen: "dask-cuda#639, ray_lightning#24, TensorRT-LLM#1498, TensorRT-LLM#16899, vllm#4233",
 }
 rule IpcDamagedHandle "ipc-damaged-handle" {
@@ -189,7 +189,7 @@ rule IpcDamagedHandle "ipc-damaged-handle" {
     cause: "the bytes were changed on their way",
     ruled_out: "the bytes are unchanged since the export",
     hint: "Send all 64 bytes unchanged. Do not treat the handle as text (strcpy and c_char_p stop at the first NUL), and use a structure of exactly that size.",
-    seen: "vllm's ctypes declaration of 128 bytes",
+    seen: "vllm:vllm/distributed/device_communicators/cuda_wrapper.py",
 }
 rule IpcUnknownHandle "ipc-unknown-handle" {
     says: "The bytes that are opened must be a handle that a process exported.",
@@ -222,7 +222,7 @@ rule IpcDeviceOrder "ipc-device-order" {
     seen: "Mooncake#3678, tensorpipe#266, UCX#3588, vllm#4233, ray#57927, triton#3647",
 }
 rule IpcClosedTwice "ipc-closed-twice" {
-    says: "What was opened must be closed as often as it was opened, and no more.",
+    says: "An open handle must be closed as often as it was opened, and no more.",
     functions: [cuIpcCloseMemHandle], results: [INVALID_VALUE],
     severity: Error, scope: Process,
     rests_on: Documented("cuIpcCloseMemHandle", "When the reference count reaches 0, this API unmaps the memory."),

@@ -20,7 +20,7 @@ rule IpcContextEndedWhileOpen "ipc-context-ended-while-open" {
     severity: Error, scope: Processes,
     rests_on: Documented("cuCtxDestroy", "These resources also include memory allocations by cuMemAlloc(), cuMemAllocHost(), cuMemAllocManaged() and cuMemAllocPitch()."),
     costs: "Undefined behavior, as when memory is freed while other processes have it open.",
-    hint: "Close the handles in the importers first, and make the exporter wait for them before it destroys or resets the context. cudaDeviceReset also resets it.",
+    hint: "Close the handles in the importers first, and make the exporter wait for them before it destroys or resets the context. cudaDeviceReset resets the primary context.",
     seen: "DeepEP#497",
 }
 rule IpcEventDestroyedWhileOpen "ipc-event-destroyed-while-open" {
@@ -65,7 +65,7 @@ rule IpcLeak "ipc-leak" {
     severity: Warning, scope: Process,
     rests_on: Documented("cuIpcOpenMemHandle", "Memory returned from cuIpcOpenMemHandle must be freed with cuIpcCloseMemHandle."),
     costs: "Open handles pile up while the process runs. Each keeps the exporter's memory, which is not returned to the device even after cudaFree.",
-    hint: "Find the path on which the handle is not closed: an early return, an error, or an exception. If the finding names a closing, it is where others from there were closed. `cupeer report --leaks` shows where it was opened.",
+    hint: "Find the path on which the handle is not closed: an early return, an error, or an exception. If the finding has a line with `closed`, other handles from the same place were closed there. `cupeer report --leaks` lists the open handles.",
 }
 rule IpcFallback "ipc-fallback" {
     says: "A failure of IPC between two devices should not go unnoticed.",
@@ -73,7 +73,7 @@ rule IpcFallback "ipc-fallback" {
     severity: Note, scope: Processes,
     rests_on: Practice("Libraries log a failed open at a level that is rarely read, and continue over TCP or host memory, ten to six hundred times slower."),
     costs: "Speed: the data takes a slower path.",
-    hint: "If this is the fallback that you expect, ignore this. Otherwise, find out why cuIpcOpenMemHandle failed: see its finding or failure in the report.",
+    hint: "If this is the fallback that you expect, ignore this. Otherwise, find out why cuIpcOpenMemHandle failed: `cupeer report` lists the failed call with its cause.",
     seen: "vllm#55906, UCX#11548, nixl#1754",
 }
 rule FdLeak "fd-leak" {
@@ -127,7 +127,7 @@ rule RanksWaitForDescriptor "ranks-wait-for-descriptor" {
     severity: Warning, scope: Processes,
     rests_on: Practice("Ranks exchange descriptors over sockets without a timeout. If one of them never sends its own, the others wait in recvmsg forever."),
     costs: "A hang, in ranks that did nothing wrong.",
-    hint: "Find out why that rank exported fewer descriptors: the report shows its last call, and whether it is still running. Set a timeout on the exchange (SO_RCVTIMEO), and let ranks tell each other about failures.",
+    hint: "Find out why that rank exported fewer descriptors: `cupeer report` shows its last call, and whether it is still running. Set a timeout on the exchange (SO_RCVTIMEO), and let ranks tell each other about failures.",
     seen: "sglang#36943",
 }
 rule RanksCrossed "ranks-open-another-export" {
@@ -146,7 +146,7 @@ rule RanksDiffer "ranks-differ" {
     severity: Warning, scope: Processes,
     rests_on: Practice("One rank falls back because one of its calls failed, the others do not, and the job hangs or fails in another place."),
     costs: "A hang or a failure elsewhere, in a rank that did nothing wrong.",
-    hint: "Fix the failure first: see the finding or failure of that call in the report. Let ranks tell each other whether they succeeded before they choose how to transfer data.",
+    hint: "Fix the failure first: `cupeer report` lists the failed call with its cause. Let ranks tell each other whether they succeeded before they choose how to transfer data.",
     seen: "NCCL#2190, NCCL#842",
 }
     } };

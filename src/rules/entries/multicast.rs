@@ -60,7 +60,7 @@ rule MulticastIncomplete "multicast-incomplete" {
     severity: Warning, scope: Processes,
     rests_on: Documented("cuMulticastAddDevice", "Any calls to cuMulticastBindMem, cuMulticastBindMem_v2, cuMulticastBindAddr, or cuMulticastBindAddr_v2 will block until all devices have been added."),
     costs: "The call waits forever, without a message, and so does every process that waits for this one.",
-    hint: "Let all processes confirm that cuMulticastAddDevice succeeded before the first one binds, and release the object if one failed. Set numDevices of cuMulticastCreate to the number of devices that are added.",
+    hint: "Bind only after all processes have confirmed that their cuMulticastAddDevice succeeded. If it failed in any process, release the object in all of them. Set numDevices of cuMulticastCreate to the number of devices that are added.",
     seen: "torchcomms#2773, NCCL#1672",
 }
     } };

@@ -154,7 +154,7 @@ rule PeerAlreadyEnabled "peer-already-enabled" {
     costs: "Nothing: access is enabled. In the CUDA runtime it remains the last error until cudaGetLastError reads it, so a later check of a kernel launch reports it.",
     cause: "access to this context was enabled before",
     ruled_out: "access to this context had not been enabled",
-    hint: "Treat this result as success. With the CUDA runtime, call cudaGetLastError() once afterwards. Libraries enable access in each other's contexts: NCCL, PyTorch, and UCX all expect this result.",
+    hint: "Treat this result as success. With the CUDA runtime, also call cudaGetLastError() once to clear it; otherwise, a later check reports it. Libraries enable access in each other's contexts: NCCL, PyTorch, and UCX all expect this result.",
     seen: "cutorch#112, llama.cpp#5347, owl#184, CUDA.jl#2457, torchcomms#2399",
 }
 rule PeerNotEnabled "peer-not-enabled" {
@@ -165,7 +165,7 @@ rule PeerNotEnabled "peer-not-enabled" {
     costs: "The call fails with CUDA_ERROR_PEER_ACCESS_NOT_ENABLED and changes nothing.",
     cause: "access from the current context to peerContext is not enabled",
     ruled_out: "access from the current context to peerContext is enabled",
-    hint: "If access was disabled before, remove the second call. Otherwise, make the context current that enabled access: access belongs to that context, and is one-way.",
+    hint: "If access was disabled before, remove the second call. Otherwise, make the context that enabled access current. Access belongs to that context, and is one-way.",
     seen: "llama.cpp#10152",
 }
 rule PeerUnreachable "peer-unreachable" {

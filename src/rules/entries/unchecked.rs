@@ -34,7 +34,7 @@ rule PeerNeverEnabled "peer-never-enabled" {
     unchecked: "some programs copy so rarely that access is not worth it; the report's peer matrix shows pairs with copies and without access",
 }
 rule PeerData "peer-data" {
-    says: "What is written over an enabled link must arrive.",
+    says: "Data written over an enabled link must arrive.",
     functions: [cuCtxEnablePeerAccess],
     severity: Error, scope: Process,
     rests_on: Practice("With an IOMMU or ACS in the way, drivers advertise peer access, but writes are lost or a kernel hangs; no call fails."),
@@ -57,7 +57,7 @@ rule FabricLifetime "fabric-lifetime" {
     rests_on: Practice("cuMemRelease right after the export frees the memory under the importer."),
     costs: "The import fails.",
     seen: "mscclpp#764",
-    unchecked: "only other processes know which of them hold the memory by a mapping or a descriptor, and a fabric handle that was imported too late has not been observed on our machines",
+    unchecked: "only other processes know which of them hold the memory by a mapping or a descriptor, and no late import of a fabric handle was observed on our machines",
 }
     } };
 }

@@ -20,7 +20,7 @@ impl Reason<'_> {
                 "Skip the pair of a device with itself; it needs no link."
             }
             Reason::PeerNotEnabled { reverse: true, .. } => {
-                "Access is one-way: make the context current that enabled it, and pass the context of the other device."
+                "Access is one-way, and only the context that enabled it can disable it. Make that context current, and pass the context of the other device."
             }
             Reason::IpcOpenInExportingProcess { is_event: true, .. } => {
                 "In the process that exported it, use the event itself."

@@ -390,6 +390,9 @@ pub mod finding {
         }
     }
 
+    /// What a stale finding says of itself.
+    pub const STALE: &str = "the process that recorded this has exited";
+
     /// How bad it is that a rule is broken.
     #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
     pub enum Severity {
@@ -490,6 +493,24 @@ pub mod finding {
             "mapping",
             "releasing",
         ];
+
+        /// The words for people, in the same order. The place of the call follows them.
+        const PAST: [&str; 9] = [
+            "exported",
+            "opened",
+            "closed",
+            "freed",
+            "allocated",
+            "access enabled",
+            "context ended",
+            "mapped",
+            "released",
+        ];
+
+        /// The word for people, such as `opened`, for one of [`WORDS`].
+        pub fn past(word: &str) -> &str {
+            WORDS.iter().position(|known| *known == word).map_or(word, |i| PAST[i])
+        }
     }
 
     /// Something that a finding is about.

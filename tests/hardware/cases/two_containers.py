@@ -2,7 +2,7 @@
 
 needs: cuda.bindings
 finds: ipc-equal-pids error
-says: which is also the pid of this process | pid namespace | docker run --init
+says: both have pid | pid namespaces | docker run --init
 """
 import os
 import subprocess

@@ -90,14 +90,26 @@ static void freed(void) {
     start(0);
     CUdeviceptr p = allocate();
     put_handle(link, export(p));
-    END(link, cuMemFree_v2, (p));
+    wait_for(link);
+    if (bad) CALL(cuMemFree_v2, (p));
+    tell(link);
+    wait_for(link);
+    if (!bad) CALL(cuMemFree_v2, (p));
+    tell(link);
+    ended(link);
 }
 
 static void reset(void) {
     struct link link = employ(hold_memory);
     start(0);
     put_handle(link, export(allocate()));
-    END(link, cuDevicePrimaryCtxReset_v2, (0));
+    wait_for(link);
+    if (bad) CALL(cuDevicePrimaryCtxReset_v2, (0));
+    tell(link);
+    wait_for(link);
+    if (!bad) CALL(cuDevicePrimaryCtxReset_v2, (0));
+    tell(link);
+    ended(link);
 }
 
 static void released(void) {
@@ -149,7 +161,13 @@ static void event_destroyed(void) {
     OK(cuEventCreate(&event, INTERPROCESS | DISABLE_TIMING));
     OK(cuIpcGetEventHandle(&handle, event));
     put_handle(link, handle);
-    END(link, cuEventDestroy_v2, (event));
+    wait_for(link);
+    if (bad) CALL(cuEventDestroy_v2, (event));
+    tell(link);
+    wait_for(link);
+    if (!bad) CALL(cuEventDestroy_v2, (event));
+    tell(link);
+    ended(link);
 }
 
 static void freed_async(void) {
