@@ -73,7 +73,7 @@ class Loaded(unittest.TestCase):
             ("cuIpcGetMemHandle:eror=MAP_FAILED", 1, 19, "did you mean 'error'?"),
             ("@peer:delay=1ms\n@ipc:delay=1", 2, 12, "has no unit"),
             ("@ipc:thread=a\0b:hang", 1, 14, "a plan cannot contain NUL"),
-            ("", 1, None, "no rule"),
+            ("", 1, None, "no fault"),
             ("@ipc:thread=\udc80:eror", 1, 15, "did you mean 'error'?"),
         ]:
             with self.assertRaises(cupeer.PlanError) as raised, cupeer.inject(rules):

@@ -126,6 +126,16 @@ struct HandlePair {
 }
 
 /// Compares two reports.
+///
+/// # Examples
+///
+/// ```no_run
+/// use cupeer_report::{diff::compare, model::Report, style::Style};
+///
+/// fn print(before: &Report, after: &Report) {
+///     print!("{}", compare(before, after).show(80, Style::Plain));
+/// }
+/// ```
 pub fn compare(a: &Report, b: &Report) -> Diff {
     let both = [a, b];
     Diff {
@@ -304,7 +314,7 @@ impl Diff {
     }
 
     fn show_faults(&self, page: Page) -> String {
-        let table = Table::new(&["FAULT", "MATCHED", "FIRED", "RULE"], 4, 20).or_below();
+        let table = Table::new(&["FAULT", "MATCHED", "FIRED", "DEFINITION"], 4, 20).or_below();
         let cells = |row: &FaultPair| {
             let (matched, fired) = (change(row.matched, number), change(row.fired, number));
             row.differs.then(|| [clean(&row.name), matched, fired, clean(&row.rule)])

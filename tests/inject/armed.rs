@@ -16,7 +16,7 @@ fn run(part: &str, is_linked: bool) -> String {
 const BLOCK: &str = "\
 before: 0
 armed 1: 0 101 0
-not armed: 0 line 2, column 2: a rule cannot contain a space; in a pattern, write ? in its place
+not armed: 0 line 2, column 2: a fault cannot contain a space; in a pattern, write ? in its place
 two: 2 3
 plan 1: known 1 matched 4 fired 1
 disarmed: 1 matched 4 fired 1, then 3
@@ -33,7 +33,7 @@ fn a_plan_holds_for_a_block_by_every_way_in() {
         support::assert_lines(block, BLOCK);
         let refused: Vec<&str> = refused.lines().collect();
         assert_eq!(refused.len(), 7, "{refused:?}");
-        assert_eq!(refused[0], "0 the plan contains no rule");
+        assert_eq!(refused[0], "0 the plan contains no fault");
         assert!(refused[1].starts_with("0 column 1: no function is named 'x'"), "{refused:?}");
         assert!(refused[2].starts_with("0 column 18: "), "{refused:?}");
         assert!(refused[3].contains("per=job and per=rank work only in plans of cupeer run"), "{refused:?}");

@@ -74,14 +74,14 @@ fn options_that_do_nothing_are_refused() {
         &["run", "--seed", "7", "true"],
         "--seed is for fault plans, but there is none; add --inject or --inject-file",
     );
-    refused(&["run", "--inject", " ; ", "true"], "--inject ' ; ': it contains no rule");
+    refused(&["run", "--inject", " ; ", "true"], "--inject ' ; ': it contains no fault");
     refused(
         &["run", "--inject", FAILED, "--seed", "x", "true"],
         "invalid value 'x' for '--seed <N>': it takes a number; see --help",
     );
     let long = [FAILED; 3000].join(";");
     let ended = done(&mut run(&["--inject", &long]));
-    let sentence = "KiB long with the names of their rules, but only 100 KiB can be handed to a program; leave some out\n";
+    let sentence = "KiB long with the names of their faults, but only 100 KiB can be handed to a program; leave some out\n";
     assert!(ended.stderr.ends_with(sentence), "{}", ended.stderr);
     assert_eq!((ended.status.code(), ended.stderr.lines().count()), (Some(125), 1));
 }

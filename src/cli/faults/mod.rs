@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 /// All keys, then what functions have for plans.
 pub fn list(width: usize) -> String {
-    let mut text = String::from("A rule is its functions, then clauses: SET:KEY=VALUE:KEY=VALUE..\n");
+    let mut text = String::from("A fault is its functions, then clauses: SET:KEY=VALUE:KEY=VALUE..\n");
     for kind in KeyKind::ALL {
         let mut table = Table::new(&[&kind.words().to_uppercase(), ""], 2, 40);
         for key in of_kind(kind) {

@@ -53,7 +53,7 @@ pub fn faults(options: &InjectArgs) -> Result<Faults> {
     let mut rules = Rules::default();
     for text in &options.inject {
         match rules.add(COMMAND_LINE, text) {
-            Ok(0) => bail!("--inject '{}': it contains no rule", shown(text)),
+            Ok(0) => bail!("--inject '{}': it contains no fault", shown(text)),
             Ok(_) => output::explain_runtime(text),
             Err(error) => return Err(refusal(text, &error).into()),
         }
@@ -90,7 +90,7 @@ fn handed_on(plan: &Plan, seed: Option<u64>) -> Result<(String, Option<u64>)> {
     let text = rules.join(";");
     if text.len() > LONGEST_TEXT {
         bail!(
-            "the fault plans are {} KiB long with the names of their rules, but only {} KiB can be handed to a program; leave some out",
+            "the fault plans are {} KiB long with the names of their faults, but only {} KiB can be handed to a program; leave some out",
             text.len().div_ceil(1024),
             LONGEST_TEXT >> 10
         );

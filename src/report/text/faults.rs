@@ -27,7 +27,7 @@ impl View<'_> {
     /// The rules, in the order in which they are looked at.
     fn rules(&self) -> String {
         let faults = &self.report.faults;
-        let head = ["FAULT", "MATCHED", "FIRED", "RULE"];
+        let head = ["FAULT", "MATCHED", "FIRED", "DEFINITION"];
         let mut table = Table::new(&head, 4, 20).with_numbers(&[1, 2]).or_below();
         for fault in faults.iter().take(self.most) {
             let is_counted_apart = fault.rule.as_deref().is_some_and(is_counted_in_each_process);

@@ -73,7 +73,7 @@ impl Plan {
                 let is_new = names.insert(fnv(rule.name.as_bytes()));
                 if !is_new && self.rules.iter().any(|other| other.name == rule.name) {
                     let message =
-                        format!("another rule is named '{}' already; names are given once", rule.name);
+                        format!("another fault is named '{}' already; names are given once", rule.name);
                     return Err(named.error(message));
                 }
                 self.rules.push(rule);

@@ -16,7 +16,7 @@ pub fn read(files: &[PathBuf], rules: &mut Rules) -> Result<()> {
     for file in files {
         let option = format!("--inject-file '{}'", file.display());
         if reader.file(file, &option)? == 0 {
-            bail!("{option}: it contains no rule");
+            bail!("{option}: it contains no fault");
         }
     }
     Ok(())
@@ -39,7 +39,7 @@ impl Reader<'_> {
         ensure!(!self.chain.contains(&real), "{place}: this file includes itself: {chain}");
         ensure!(self.chain.len() < DEEPEST, "{place}: more than {DEEPEST} files include each other: {chain}");
         if let Some((_, first)) = self.seen.iter().find(|(seen, _)| *seen == real) {
-            bail!("{place}: this file has already been read, by {first}; its rules would count twice");
+            bail!("{place}: this file has already been read, by {first}; its faults would count twice");
         }
         self.seen.push((real.clone(), place.to_owned()));
         self.chain.push(real);
@@ -72,7 +72,7 @@ impl Reader<'_> {
                 "plan" => {
                     let here = place(begin + 1);
                     ensure!(!is_named, "{here}: the plan already has a name; a file has only one");
-                    ensure!(count == 0, "{here}: the name of the plan must come before its rules");
+                    ensure!(count == 0, "{here}: the name of the plan must come before its faults");
                     ensure!(
                         is_plan_name(value),
                         "{}: '{}' is not a plan name; a plan name has 1 to {LONGEST_PLAN} letters, digits, '.', '_' and '-'",
@@ -188,7 +188,7 @@ mod tests {
             (&[("a", "@ipc:delay # x")], "a:1:11: 'delay' needs a value, such as"),
             (&[("a", "@ipc:hang;\t@ipx:hang")], "a:1:12: there is no group '@ipx'"),
             (&[("a", "@ipc:delay=1ms#x")], "a:1:12: '1ms#x' is not a time"),
-            (&[("a", "# nothing\n\n")], "--inject-file 'a': it contains no rule"),
+            (&[("a", "# nothing\n\n")], "--inject-file 'a': it contains no fault"),
             (&[("a", "include b"), ("b", "@ipc:hang\n@ipc:x=1")], "b:2:6: there is no key 'x'"),
             (&[("a", "  include   b")], "a:1:13: No such file or directory"),
             (&[("a", " include # x")], "a:1:9: the name of a file is missing here: include OTHER"),
@@ -199,16 +199,19 @@ mod tests {
             ),
             (
                 &[("a", "include b\ninclude b"), ("b", "@ipc:hang")],
-                "a:2:9: this file has already been read, by a:1:9; its rules would count twice",
+                "a:2:9: this file has already been read, by a:1:9; its faults would count twice",
             ),
-            (&[("a", "@ipc:hang\nplan x")], "a:2:1: the name of the plan must come before its rules"),
+            (&[("a", "@ipc:hang\nplan x")], "a:2:1: the name of the plan must come before its faults"),
             (&[("a", "plan x\n plan y")], "a:2:2: the plan already has a name"),
             (&[("a", "plan x/y")], "a:1:6: 'x/y' is not a plan name; a plan name has 1 to 40 letters"),
             (&[("a", "plan")], "a:1:5: '' is not a plan name"),
-            (&[("a", "@ipc:hang:name=b\n\n@ipc:hang:name=b")], "a:3:16: another rule is named 'a/b' already"),
+            (
+                &[("a", "@ipc:hang:name=b\n\n@ipc:hang:name=b")],
+                "a:3:16: another fault is named 'a/b' already",
+            ),
             (
                 &[("a", "@ipc:hang:name=x/1\ninclude x"), ("x", "@ipc:hang")],
-                "x:1:1: another rule is named 'x/1' already",
+                "x:1:1: another fault is named 'x/1' already",
             ),
             (&deep, "f15:1:9: more than 16 files include each other: f0 includes f1 includes"),
         ];

@@ -218,11 +218,11 @@ pub fn arm(text: &str) -> Result<u32, String> {
         format!("{line}{error}")
     })?;
     if plan.rules.is_empty() {
-        return Err("the plan contains no rule".into());
+        return Err("the plan contains no fault".into());
     }
     if let Some(rule) = plan.rules.iter().find(|rule| matches!(rule.per, Per::Job | Per::Rank)) {
         let why = "per=job and per=rank work only in plans of cupeer run, which all processes share";
-        return Err(format!("rule {}: {why}", rule.name));
+        return Err(format!("fault {}: {why}", rule.name));
     }
     let id = NEXT.fetch_add(1, Relaxed);
     let armed = armed_with(Some(Box::leak(Box::new(plan))), &|plan| {

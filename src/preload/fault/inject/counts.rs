@@ -139,7 +139,7 @@ pub fn fires<'a>(plan: &'a LoadedPlan, rule: &LoadedRule, whose: &Whose) -> Opti
         totals.matched.fetch_add(1, Relaxed);
     }
     let Some(scope) = scope(plan, rule, whose) else {
-        message::once(format_args!("no room to count for the rule {}: it does not fire", rule.rule.name));
+        message::once(format_args!("no room to count for the fault {}: it does not fire", rule.rule.name));
         return None;
     };
     let count = scope.count.fetch_add(1, Relaxed) + 1;

@@ -34,7 +34,7 @@ pub struct Draft<'a> {
 pub fn rule<'a>(plan: &str, number: usize, text: Span<'a>) -> Result<(Rule, Span<'a>)> {
     if let Some((at, c)) = text.text.char_indices().find(|(_, c)| c.is_whitespace() || c.is_control()) {
         let what = if c == ' ' { "a space" } else { "white space or a control character" };
-        let message = format!("a rule cannot contain {what}; in a pattern, write ? in its place");
+        let message = format!("a fault cannot contain {what}; in a pattern, write ? in its place");
         return Err(text.error_at(at + 1, message));
     }
     let mut clauses = text.split(':');
@@ -79,7 +79,7 @@ pub fn rule<'a>(plan: &str, number: usize, text: Span<'a>) -> Result<(Rule, Span
     for clause in clauses {
         let said = self::clause(&mut draft, clause)?;
         if seen.contains(&said) {
-            return Err(clause.error(format!("'{said}' is given twice; a rule has each clause once")));
+            return Err(clause.error(format!("'{said}' is given twice; a fault has each clause once")));
         }
         seen.push(said);
     }
@@ -103,7 +103,7 @@ pub fn rule<'a>(plan: &str, number: usize, text: Span<'a>) -> Result<(Rule, Span
 fn hinted(set: Span, message: &str) -> String {
     if set.text.contains('=') {
         return format!(
-            "a rule begins with its functions, but {} is a clause; write cuIpcOpenMemHandle*:{}",
+            "a fault begins with its functions, but {} is a clause; write cuIpcOpenMemHandle*:{}",
             set.shown(),
             set.text.chars().take(40).collect::<String>()
         );
@@ -164,7 +164,7 @@ fn argument(draft: &mut Draft, key: Span, value: Option<Span>) -> Result<String>
     }
     if let Some(other) = alterable().find(|function| function.argument(key.text).is_some()) {
         return Err(key.error(format!(
-            "{} is an argument of {}, which this rule does not select; {}",
+            "{} is an argument of {}, which this fault does not select; {}",
             key.shown(),
             other.name,
             conditions::arguments_of(draft.functions[0])

@@ -102,7 +102,7 @@ pub fn thread(draft: &mut Draft, value: Span) -> Result<()> {
     }
     if let Some(tid) = items.iter().find(|item| numbers > 0 && is_number(item)) {
         return Err(tid.error(format!(
-            "{} is a tid among names; write two rules, or a ? in a name made of digits",
+            "{} is a tid among names; write two faults, or a ? in a name made of digits",
             tid.shown()
         )));
     }

@@ -156,7 +156,7 @@ pub fn share(text: Span) -> Result<f64> {
     };
     let share = if percent { number / 100.0 } else { number };
     if share <= 0.0 {
-        return Err(text.error("a share must be more than 0; a rule that never fires is better left out"));
+        return Err(text.error("a share must be more than 0; leave out a fault that never fires"));
     }
     if share > 1.0 {
         let meant =

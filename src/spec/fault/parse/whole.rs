@@ -15,7 +15,7 @@ pub fn check(draft: &mut Draft, text: Span) -> Result<()> {
     if draft.actions.is_empty() {
         let acts = keys().filter(|key| key.acts);
         let words = acts.map(|key| key.name.to_owned() + if key.value.starts_with('[') { "" } else { "=" });
-        let message = format!("the rule says which calls, but not what happens; add {}", either(words));
+        let message = format!("the fault selects calls, but has no effect on them; add {}", either(words));
         return Err(text.end().error(message));
     }
     together(draft)?;
@@ -42,7 +42,7 @@ fn together(draft: &Draft) -> Result<()> {
     }
     if let (Some(out), Some(_)) = (place(draft, "out"), draft.error) {
         return Err(out.error(
-            "out= is for calls that succeed, but error= makes them fail; write two rules, or leave one out",
+            "out= is for calls that succeed, but error= makes them fail; write two faults, or leave one out",
         ));
     }
     if place(draft, "exit").is_some() {
@@ -116,7 +116,7 @@ fn code(draft: &Draft, value: Span) -> Result<i32> {
             return Err(value.error(
                 match alterable().find(|other| other.parse_result(value.text).is_some()) {
                     Some(other) => format!(
-                        "{} is a result of {}, not of {}; write a rule for each library",
+                        "{} is a result of {}, not of {}; write a fault for each library",
                         value.shown(),
                         other.library.soname(),
                         function.library.soname()
@@ -128,7 +128,7 @@ fn code(draft: &Draft, value: Span) -> Result<i32> {
         match found {
             Some((other, first)) if other != code => {
                 return Err(value.error(format!(
-                    "{} is {other} for {} and {code} for {}; write a rule for each library",
+                    "{} is {other} for {} and {code} for {}; write a fault for each library",
                     value.shown(),
                     first.name,
                     function.name
@@ -144,7 +144,7 @@ fn code(draft: &Draft, value: Span) -> Result<i32> {
 fn releases(draft: &Draft, value: Span) -> Result<()> {
     match draft.functions.iter().find(|function| function.gives_back()) {
         Some(function) if !draft.force => Err(value.error(format!(
-            "error= would fail {name}, which gives something back: what it should release stays, and few programs check; add force, or leave it out with ^{name}",
+            "error= would fail {name}, which is a release function: nothing would be released, and few programs check the result; add force, or leave it out with ^{name}",
             name = function.name
         ))),
         _ => Ok(()),
