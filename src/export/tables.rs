@@ -21,7 +21,7 @@ table! {
         arguments: Text,
         /// Environment variables that decide what CUDA programs do: a JSON object of strings.
         variables: Text,
-        /// What was recorded: all calls (`full`), or the last ones (`ring`).
+        /// Extent of the recording: all calls (`full`), or the last ones (`ring`).
         mode: Text,
         /// Number of its rows in the table `call`.
         calls: Long,

@@ -5,7 +5,7 @@ use crate::hit::Hit;
 use cupeer_spec::function::FnId;
 use cupeer_spec::record::slot::{self, ARGS, Line, MOST_ARGS, Slot, hit::did};
 
-/// How a call ended.
+/// End of a call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Outcome {
     /// The call has not returned, as far as the recording shows.
@@ -16,7 +16,7 @@ pub enum Outcome {
     Unwound,
 }
 
-/// One call. Times are in ticks of the record's clock: see [`crate::process::Clock`].
+/// Call of a function of the driver. Times are in ticks of the recording's clock: see [`crate::process::Clock`].
 #[derive(Clone, Debug)]
 pub struct Call {
     /// Stream that has the call: one per thread at a time.
@@ -33,7 +33,7 @@ pub struct Call {
     pub start: u64,
     /// Time when the call returned; equal to `start` if it has not.
     pub end: u64,
-    /// How the call ended.
+    /// End of the call.
     pub outcome: Outcome,
     /// True if cupeer, not the driver, supplied the result.
     pub injected: bool,
@@ -54,7 +54,7 @@ impl Call {
         (!bytes.is_empty() && self.slot.shape(index) == slot::shape::VALUE).then_some(bytes)
     }
 
-    /// An argument, where it is a number.
+    /// Returns the value of an argument by its index; `None` if it is not a number, or unknown.
     pub fn number(&self, index: usize) -> Option<u64> {
         let bytes = self.argument(index).filter(|bytes| bytes.len() <= 8)?;
         Some(bytes.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte)))
@@ -172,7 +172,7 @@ pub struct Details {
     pub elements: Vec<(u8, Vec<u8>)>,
     /// Texts: the index of the argument, and the bytes.
     pub texts: Vec<(u8, Vec<u8>)>,
-    /// All arguments before the call, if the slot has no room for them.
+    /// Bytes of all arguments before the call, if the slot has no room for them; otherwise empty.
     pub arguments: Vec<u8>,
     /// Allocation: its first address and its size in bytes.
     pub memory: Option<(u64, u64)>,
@@ -213,34 +213,34 @@ pub struct Run {
 // Calls are what nearly all events are, and boxing them would be an allocation for each.
 #[allow(clippy::large_enum_variant)]
 pub enum Event {
-    /// A call.
+    /// Call of a function of the driver.
     Call(Call),
-    /// A mark that the program set.
+    /// Mark that the program set.
     Mark {
-        /// The thread.
+        /// Thread id of the thread that set the mark.
         tid: u32,
-        /// When.
+        /// Time when the mark was set, in ticks.
         time: u64,
-        /// Its text.
+        /// Text of the mark, in bytes.
         text: Vec<u8>,
     },
     /// End of a call that was returned earlier as pending, because it ended much later. [`Call::finish`] applies it.
     LateEnd {
-        /// The stream.
+        /// Stream that has the call.
         stream: u32,
         /// [`Call::seq`] of the call.
         seq: u64,
-        /// The thread.
+        /// Thread id of the caller.
         tid: u32,
-        /// When it returned.
+        /// Time when the call returned, in ticks.
         end: u64,
-        /// How it ended.
+        /// End of the call.
         outcome: Outcome,
-        /// Whether the result was of our making.
+        /// True if cupeer, not the driver, supplied the result.
         injected: bool,
-        /// What replaces the call's slot, but for its start and its caller.
+        /// Slot that replaces the call's slot, except for its start and its caller.
         slot: Slot,
-        /// What else is known of the call since.
+        /// Further data about the call, known since it returned.
         details: CallDetails,
     },
 }

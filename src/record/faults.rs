@@ -72,6 +72,16 @@ impl FaultFile {
     }
 
     /// Reads all files of counts in a directory, ordered by name, and omits those that cannot be read.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// for file in cupeer_record::FaultFile::all_in(std::path::Path::new("recording")) {
+    ///     for rule in &file.rules {
+    ///         println!("{}: matched {}, fired {}", rule.name, rule.matched, rule.fired);
+    ///     }
+    /// }
+    /// ```
     pub fn all_in(dir: &Path) -> Vec<FaultFile> {
         let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
         let named = entries.filter(|entry| FaultFile::is_named(&entry.file_name().to_string_lossy()));

@@ -121,6 +121,18 @@ struct Tally {
 
 impl Follower {
     /// Creates a follower of a process. It reads nothing before [`Follower::look`].
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// use cupeer_record::{Follower, Process};
+    ///
+    /// let process = Process::open(std::path::Path::new("recording/PROC.cupeer"))?;
+    /// let mut follower = Follower::new(&process)?;
+    /// follower.look(64)?;
+    /// println!("{} calls so far, {} failed", follower.counts().calls, follower.counts().failed);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn new(process: &Process) -> io::Result<Follower> {
         Ok(Follower {
             file: process.source.open()?,

@@ -52,7 +52,7 @@ pub struct Job {
 pub struct Started {
     /// Name of the program.
     pub program: String,
-    /// How the program ended.
+    /// End of the program.
     pub end: End,
 }
 

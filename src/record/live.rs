@@ -31,6 +31,14 @@ impl LiveTable {
     /// # Errors
     ///
     /// The error is a sentence without a subject, such as "is empty".
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// let table = cupeer_record::LiveTable::open(std::path::Path::new("recording/live-BOOT"))?;
+    /// println!("{} objects are open", table.entries.len());
+    /// # Ok::<(), String>(())
+    /// ```
     pub fn open(path: &Path) -> Result<LiveTable, String> {
         LiveTable::read(&path.into(), path)
     }

@@ -93,6 +93,14 @@ impl Process {
     /// # Errors
     ///
     /// The error is a sentence without a subject, such as "is empty".
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// let process = cupeer_record::Process::open(std::path::Path::new("recording/PROC.cupeer"))?;
+    /// println!("{} on {}", process.program(), process.host());
+    /// # Ok::<(), String>(())
+    /// ```
     pub fn open(path: &Path) -> Result<Process, String> {
         read::process(path.into(), path)
     }

@@ -3,8 +3,8 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, Result, Scope};
 
-/// Begins some work in a thread of its own. What it returns waits for the result; where there was no thread to be had, it does the
-/// work. An error is the panic of the work.
+/// Starts some work in a new thread. Returns a function that waits for the result, or does the work itself if no thread
+/// could be started. An error is the panic of the work.
 pub fn begin<'scope, T: Send + 'scope>(
     scope: &'scope Scope<'scope, '_>,
     work: impl FnOnce() -> T + Send + 'scope,

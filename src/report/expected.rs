@@ -9,10 +9,10 @@ use cupeer_rules::probes::{FollowUp, PROBES, Probe, is_one_of};
 use cupeer_spec::function::FnId;
 use cupeer_spec::runtime::is_library;
 
-/// What a thread has asked: the thread, what it does if it only asked, and what that is about.
+/// Query of a thread: the thread, the action that follows a mere query, and the object of the query.
 pub type Question = (u32, FollowUp, u64);
 
-/// What a failure is, as far as is known.
+/// Class of a failure, as far as it is known.
 #[derive(Clone, Copy, Default)]
 pub enum Standing {
     /// Nothing that is expected.

@@ -21,7 +21,7 @@ pub const MOST_NAMES: usize = 1 << 12;
 /// Name of the plan of denied pairs.
 pub const DENY: &str = "deny-peer";
 
-/// The rows: the rules of files in the order of their plans, then those that only calls name.
+/// Returns the rows of all faults: those of files in the order of their plans, then those that only calls name.
 pub fn rows(job: &Job, fired: Fired, functions: &Functions, fates: &[Fate]) -> Vec<Fault> {
     let is_set = |(name, value): &(String, String)| name == env::DRY_RUN && value == "1";
     let is_dry = job.processes.iter().any(|process| process.variables.iter().any(is_set));
@@ -49,7 +49,7 @@ pub fn rows(job: &Job, fired: Fired, functions: &Functions, fates: &[Fate]) -> V
     rows
 }
 
-/// The rows of rules.
+/// Returns a row for each fault, without the calls at which it fired.
 pub fn of_rules(rules: Vec<FaultRule>, dry_run: bool) -> Vec<Fault> {
     let row = |rule: FaultRule| Fault {
         plan: rule.plan().to_owned(),
@@ -65,7 +65,7 @@ pub fn of_rules(rules: Vec<FaultRule>, dry_run: bool) -> Vec<Fault> {
     rules.into_iter().map(row).collect()
 }
 
-/// How often each rule fired, as calls say.
+/// Number of times that each fault fired, counted from the recorded calls.
 #[derive(Default)]
 pub struct Fired(BTreeMap<Rc<str>, Times>);
 
@@ -79,8 +79,8 @@ struct Times {
 }
 
 impl Fired {
-    /// Counts the hits of a call, and keeps it where it `is_chosen` and one of the first. Processes are read one after
-    /// the other.
+    /// Counts the hits of a call. If the call `is_chosen`, also keeps it while the fault has few. Takes processes one
+    /// after the other.
     pub fn add(&mut self, at: &At, is_chosen: bool) {
         let At { process, call, .. } = *at;
         for hit in &call.details.hits {
@@ -102,40 +102,40 @@ impl Fired {
     }
 }
 
-/// Why a call failed, as far as fault plans go.
+/// Source of a failure, as far as fault plans are concerned.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum Cause {
-    /// The driver said so.
+    /// The driver returned the result.
     Driver,
-    /// The driver said so of something that a fault plan had changed before.
+    /// The driver returned the result for something that a fault plan had changed before.
     Followed,
-    /// A rule said so: the number of its name, where the record says which it was.
+    /// A fault set the result: the number of its name, or `None` if the recording does not have it.
     Rule(Option<u16>),
 }
 
-/// Whether the driver has done what the call asked for, although the program was told that it failed.
+/// Returns true if the driver completed the call, although it failed for the program.
 pub fn is_done_all_the_same(call: &Call) -> bool {
     call.injected && call.details.hits.iter().any(Hit::is_done_all_the_same)
 }
 
-/// Whether a rule has fired at a call, or would have.
+/// Returns true if a fault fired at the call or, in a dry run, would have fired.
 #[inline]
 pub fn is_touched(call: &Call) -> bool {
     call.injected || !call.details.hits.is_empty()
 }
 
-/// Whether a rule has fired at a call, and done something.
+/// Returns true if a fault fired at the call and had an effect.
 pub fn has_changed(call: &Call) -> bool {
     call.injected || call.details.hits.iter().any(|hit| !hit.has(did::DRY))
 }
 
-/// The label that ends the wait of a hit; `None` where it does not wait.
+/// Returns the label with which `cupeer release` ends the wait of a hit; `None` if the hit does not wait.
 pub fn label(hit: &Hit, rules: &[FaultRule]) -> Option<String> {
     let rule = rules.iter().find(|rule| hit.has(did::HANG) && rule.name == hit.rule)?;
     label_of(rule)
 }
 
-/// The label that ends the waits of a rule; `None` where it does not wait.
+/// Returns the label with which `cupeer release` ends the waits of a fault; `None` if the fault does not wait.
 pub fn label_of(rule: &FaultRule) -> Option<String> {
     let plan = Plan::parse(rule.plan(), &rule.text).ok()?;
     plan.rules.into_iter().find_map(|rule| rule.action.hang)

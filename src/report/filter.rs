@@ -65,7 +65,7 @@ impl Filter {
         }
     }
 
-    /// All calls of some processes of a record.
+    /// Selects all calls of some processes of a recording.
     pub fn of(job: &Job, is_chosen: impl Fn(&Process) -> bool) -> Self {
         Filter { processes: job.processes.iter().map(is_chosen).collect(), ..Filter::all(job) }
     }
@@ -140,43 +140,43 @@ impl Filter {
         Ok(filter)
     }
 
-    /// Whether a process is chosen.
+    /// Returns true if the process with this index is selected.
     pub fn process(&self, index: usize) -> bool {
         self.processes[index]
     }
 
-    /// Whether all calls of all processes are chosen.
+    /// Returns true if all calls of all processes are selected.
     pub fn chooses_all_calls(&self) -> bool {
         self.functions.is_none() && !self.failed && self.since.is_none() && self.until.is_none()
     }
 
-    /// Whether something at a time is known at the end of the time that is asked for.
+    /// Returns true if a time is not after the end of the selected period.
     pub fn is_past(&self, at: u64) -> bool {
         self.until.is_none_or(|until| at <= until)
     }
 
-    /// The end of the time that is asked for.
+    /// Returns the end of the selected period; `None` if it has none.
     pub fn until(&self) -> Option<u64> {
         self.until
     }
 
-    /// Whether something that happened then did so after the begin of the time that is asked for.
+    /// Returns true if a time is not before the start of the selected period.
     pub fn is_since(&self, at: u64) -> bool {
         self.since.is_none_or(|since| at >= since)
     }
 
-    /// Whether a time is one that is asked for.
+    /// Returns true if a time is in the selected period.
     pub fn is_in_time(&self, at: u64) -> bool {
         self.is_since(at) && self.is_past(at)
     }
 
-    /// Whether a call of a chosen process is chosen.
+    /// Returns true if a call of a selected process is selected.
     pub fn call(&self, call: &Call, at: u64) -> bool {
         let failed = matches!(call.outcome, Outcome::Returned(result) if result != 0);
         self.shows(call.function, failed, at)
     }
 
-    /// Whether a call of a function at a time is chosen.
+    /// Returns true if a call of this function at this time is selected.
     pub fn shows(&self, function: Option<FnId>, failed: bool, at: u64) -> bool {
         let in_set = match (&self.functions, function) {
             (None, _) => true,

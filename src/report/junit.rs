@@ -37,6 +37,14 @@ struct Case {
 }
 
 /// Returns the XML document.
+///
+/// # Examples
+///
+/// ```no_run
+/// fn write(report: &cupeer_report::model::Report) -> std::io::Result<()> {
+///     std::fs::write("cupeer.xml", cupeer_report::junit::document(report))
+/// }
+/// ```
 pub fn document(report: &Report) -> String {
     let view = View::new(report, WIDTH, true);
     // As everywhere, deaths come first.

@@ -6,11 +6,23 @@ use anyhow::{Context, Result, bail};
 use cupeer_spec::duration::Duration;
 
 /// Formats a duration in nanoseconds, as in the log.
+///
+/// # Examples
+///
+/// ```
+/// assert_eq!(cupeer_report::moments::duration(1_234_567), "1.2ms");
+/// ```
 pub fn duration(ns: u64) -> String {
     Duration(ns).to_string()
 }
 
 /// Formats a size in bytes: `512`, `2.0KiB`, `16GiB`.
+///
+/// # Examples
+///
+/// ```
+/// assert_eq!(cupeer_report::moments::bytes(2048), "2.0KiB");
+/// ```
 pub fn bytes(bytes: u64) -> String {
     const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
     if bytes < 1024 {

@@ -14,7 +14,7 @@ use std::collections::HashMap;
 use std::hash::BuildHasher;
 use std::rc::Rc;
 
-/// Finds the function that a return address lies in, where the symbols of its library are at hand.
+/// Finds the function that contains a return address, if the symbols of its library are available.
 pub trait Names {
     /// The function.
     fn name(&mut self, library: &Library, address: u64) -> Option<Symbol>;
@@ -33,7 +33,7 @@ impl Names for Symbols {
     }
 }
 
-/// Where there are none.
+/// Finds no functions.
 pub struct Nameless;
 
 impl Names for Nameless {
@@ -65,7 +65,8 @@ pub struct Stacks {
     recent: [Option<(u32, u64, Stack)>; RECENT],
 }
 
-/// A stack: its process, a time at which it was seen, its return addresses, and the frames of Python among them.
+/// Stack: the index of its process, a time in ticks at which it was seen, its return addresses, and the Python frames
+/// among them.
 pub type Known = (u32, u64, Box<[u64]>, Box<[Line]>);
 
 /// How many recent stacks are found without hashing them.
@@ -122,7 +123,7 @@ impl Stacks {
         self.all.is_empty()
     }
 
-    /// All of them, in the order of their numbers.
+    /// Returns all stacks, in the order of their numbers.
     pub fn numbers(&self) -> impl Iterator<Item = Stack> + use<> {
         (0..self.all.len() as u32).map(Stack)
     }
@@ -277,8 +278,8 @@ fn is_interpreter(name: &str) -> bool {
     name.starts_with("libpython") || name.starts_with("python")
 }
 
-/// The lines in which people are shown a stack, of which there may be many: where there are frames of Python, those, the
-/// first with who made the call; else all.
+/// Returns the lines that show a stack in text for people. If the stack has Python frames, only these are shown, the
+/// first with the place that made the call.
 pub fn in_lines(stack: &[Place]) -> Vec<String> {
     let Some((first, rest)) = stack.split_first() else { return Vec::new() };
     if first.python.is_none() {
@@ -302,7 +303,7 @@ impl Place {
         self.python.is_some() && self.library.is_none() && self.offset == 0
     }
 
-    /// The file name of the library.
+    /// Returns the file name of the library; `None` if the library is unknown.
     pub fn file_name(&self) -> Option<&str> {
         self.library.as_deref().map(|path| path.rsplit('/').next().unwrap_or(path))
     }
@@ -320,13 +321,13 @@ impl Place {
         name.is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_uppercase()))
     }
 
-    /// The function without how far behind its start the place is.
+    /// Returns the name of the function without an offset; `None` if it is unknown.
     pub fn symbol(&self) -> Option<&str> {
         let function = self.function.as_deref()?;
         Some(function.rsplit_once("+0x").map_or(function, |(symbol, _)| symbol))
     }
 
-    /// `libx.so+0x12`, or only the address.
+    /// Returns the place as `libx.so+0x12`, or only the address if the library is unknown.
     pub fn short(&self) -> String {
         match self.file_name() {
             Some(name) => format!("{name}+{:#x}", self.offset),
@@ -334,7 +335,8 @@ impl Place {
         }
     }
 
-    /// The place in lines of their own: those of functions that were inlined there, and last the one that has it.
+    /// Returns the place in several lines: the functions that were inlined there, and last the function that contains
+    /// them.
     pub fn lines(&self) -> Vec<String> {
         if self.is_of_python() {
             return vec![self.long()];
@@ -354,7 +356,7 @@ impl Place {
         }
     }
 
-    /// The line of source that people look at first, where one is known.
+    /// Returns the innermost line of source; `None` if none is known.
     pub fn source(&self) -> Option<&SourceLine> {
         self.python.as_deref().or_else(|| self.lines.first())
     }

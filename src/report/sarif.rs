@@ -21,6 +21,14 @@ const RULES_PAGES: &str = concat!(env!("CARGO_PKG_REPOSITORY"), "/blob/main/docs
 const WIDTH: usize = 1 << 16;
 
 /// Returns the SARIF log.
+///
+/// # Examples
+///
+/// ```no_run
+/// fn write(report: &cupeer_report::model::Report) -> std::io::Result<()> {
+///     std::fs::write("cupeer.sarif", cupeer_report::sarif::log(report).to_string())
+/// }
+/// ```
 pub fn log(report: &Report) -> Value {
     let view = View::new(report, WIDTH, true);
     let findings = report.findings.iter().map(|finding| of_finding(&view, finding));

@@ -10,7 +10,7 @@ use serde_json::Value;
 /// Report of a recording, or comparison of two. Names of fields are stable; fields may be added. Fields whose names
 /// end in `_ns` contain nanoseconds: times since 1970 (CLOCK_REALTIME), or durations, as each field describes. Times
 /// of processes with the same `boot_id` are ordered; no conclusion depends on the order of times across hosts. `proc`
-/// names a process, unique in the recording.
+/// names a process, unique in the recording. Example: `cupeer report --format json | jq -r '.findings[] | "\(.rule): \(.message)"'`
 #[derive(JsonSchema)]
 #[schemars(
     untagged,
@@ -23,7 +23,7 @@ enum Printed {
     Diff(Box<Diff>),
 }
 
-/// The schema.
+/// Returns the JSON schema of a report, which is `docs/report.schema.json`.
 pub fn schema() -> Schema {
     of::<Printed>()
 }

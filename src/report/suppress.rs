@@ -50,15 +50,15 @@ pub struct Mistake {
     pub message: String,
 }
 
-/// A finding, as far as entries choose by it.
+/// Properties of a finding by which entries select it.
 pub struct Facts<'a> {
-    /// The rule.
+    /// Name of the rule.
     pub rule: &'a str,
-    /// Who made the call.
+    /// Place that made the call.
     pub caller: &'a Place,
-    /// The call stack.
+    /// Call stack: the caller, its caller, and so on.
     pub stack: &'a [Place],
-    /// The paths of the programs of its processes.
+    /// Paths of the programs of the finding's processes.
     pub programs: &'a [&'a str],
 }
 
@@ -75,6 +75,18 @@ impl Suppressions {
     /// # Errors
     ///
     /// The text is not TOML, or an entry is malformed.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cupeer_report::suppress::Suppressions;
+    ///
+    /// let mut suppressions = Suppressions::default();
+    /// let text = "[[suppression]]\nrule = 'ipc-never-closed'\nreason = 'the process exits'\n";
+    /// assert_eq!(suppressions.add("known.toml", text).unwrap(), 1);
+    /// let mistake = suppressions.add("wrong.toml", "[[suppression]]\nrule = 7\n").unwrap_err();
+    /// assert_eq!(mistake.line, 2);
+    /// ```
     pub fn add(&mut self, file: &str, text: &str) -> Result<usize, Mistake> {
         let entries = entries(&file.into(), text).map_err(|(at, message)| {
             let (line, column) = place(text, at);
@@ -90,13 +102,13 @@ impl Suppressions {
         self.0.is_empty()
     }
 
-    /// The first entry that means a finding.
+    /// Returns the first entry that matches a finding; `None` if no entry does.
     pub fn find(&self, facts: &Facts) -> Option<SuppressedBy> {
         let entry = self.0.iter().find(|entry| entry.means(facts))?;
         Some(SuppressedBy { file: entry.file.clone(), line: entry.line, reason: entry.reason.clone() })
     }
 
-    /// The entries, with how many findings each suppresses.
+    /// Returns the entries, each with the number of findings that it suppresses.
     pub fn rows<'a>(&self, found: impl Iterator<Item = (&'a SuppressedBy, u64)> + Clone) -> Vec<Suppression> {
         let row = |entry: &Entry| {
             let is_its = |by: &SuppressedBy| (&by.file, by.line) == (&entry.file, entry.line);

@@ -55,7 +55,7 @@ fn read(text: &str) -> Value {
 /// The context that a call has ended, or would have.
 pub struct Ending {
     pub context: Option<u64>,
-    /// Where only its device is known, of which it was the primary one: older records.
+    /// Device whose primary context it was, if only that is known, as in older recordings.
     pub device: Option<i32>,
 }
 
@@ -75,7 +75,7 @@ impl Ending {
         (context.is_some() || device.is_some()).then_some(Ending { context, device })
     }
 
-    /// Whether something belonged to it that belonged to a context of a device.
+    /// Returns true if an object of this context and device belonged to the ended context.
     pub fn takes(&self, context: Option<u64>, device: Option<i32>) -> bool {
         match self.context {
             Some(_) => self.context == context,

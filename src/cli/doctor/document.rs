@@ -16,7 +16,8 @@ pub const SCHEMA: &str = "cupeer-doctor/1";
 /// More than any machine's report has.
 const LONGEST: u64 = 16 << 20;
 
-/// Results of `cupeer doctor`. Names of fields are stable; fields may be added.
+/// Results of `cupeer doctor`. Names of fields are stable; fields may be added. Example: `cupeer doctor --format json | jq -r
+/// '.wrong[]'`
 #[derive(Serialize, Deserialize, Clone, PartialEq, Debug)]
 #[cfg_attr(
     test,
@@ -51,7 +52,7 @@ pub struct Document {
 pub struct Part {
     /// Name of the component.
     pub name: String,
-    /// What was found, or why the component is missing.
+    /// Path or version of the component, or the reason why it is missing.
     pub value: String,
 }
 

@@ -13,7 +13,7 @@ use serde::Serialize;
 const SCHEMA: &str = "cupeer-doctor-p2p/1";
 
 /// Results of sending data over each link between devices. Names of fields are stable; fields may be added. A device
-/// is its index in `devices`.
+/// is its index in `devices`. Example: `cupeer doctor --p2p --format json | jq -r '.pairs[] | "\(.from) \(.to) \(.ways[].verdict)"'`
 #[derive(Serialize, Debug)]
 #[cfg_attr(
     test,

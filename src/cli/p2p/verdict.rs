@@ -54,37 +54,37 @@ pub enum Verdict {
     Good,
     /// The memory contains other data than was written.
     Wrong {
-        /// How many words of 8 bytes are wrong.
+        /// Number of words of 8 bytes that are wrong.
         wrong: u64,
-        /// Of how many.
+        /// Number of words of 8 bytes that were compared.
         words: u64,
-        /// The byte at which the first wrong one stands.
+        /// Offset in bytes of the first wrong word.
         first_byte: u64,
-        /// What is there instead, where that says something.
+        /// Description of the wrong data; empty if it has no pattern.
         reason: String,
     },
     /// The memory contains earlier data, or the data arrives too late.
     Stale {
-        /// How that was seen.
+        /// Observation that shows the old data.
         reason: String,
     },
     /// The check does not end.
     Stalls {
-        /// What does not.
+        /// Part of the check that does not end.
         reason: String,
     },
     /// A call failed.
     Refused {
-        /// Which one.
+        /// Name of the function that failed.
         call: String,
-        /// With what.
+        /// Result of the function.
         result: String,
-        /// What the driver says besides, where it says something.
+        /// Explanation from the driver's log; null if it has none.
         message: Option<String>,
     },
     /// The check was not run.
     NotTested {
-        /// Why.
+        /// Reason why the check was not run.
         reason: String,
     },
 }

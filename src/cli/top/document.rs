@@ -7,7 +7,7 @@ use serde::Serialize;
 pub const SCHEMA: &str = "cupeer-top/1";
 
 /// Current sharing of memory, and driver calls, on this host. Names of fields are stable; fields may be added. Fields
-/// whose names end in `_ns` contain nanoseconds. `proc` names a process, unique in its recording.
+/// whose names end in `_ns` contain nanoseconds. `proc` names a process, unique in its recording. Example: `cupeer top --once --format json | jq -r '.jobs[].name'`
 #[derive(Serialize, Clone, Debug, Default)]
 #[cfg_attr(
     test,
@@ -94,7 +94,7 @@ pub struct Who {
     pub rank: Option<u32>,
     /// Pid in its own pid namespace.
     pub pid: u32,
-    /// Name of its record.
+    /// Name of the process, unique in its recording.
     pub proc: String,
 }
 
@@ -106,7 +106,7 @@ pub struct Process {
     pub who: Who,
     /// Path of its program; empty if unknown.
     pub program: String,
-    /// How the process ended, or that it is running. A process that has ended holds nothing, whatever it left open.
+    /// End of the process, or that it is running. A process that has ended holds nothing, whatever it left open.
     pub exit: Exit,
     /// Number of objects that it has exported and not freed.
     pub exports: u64,
@@ -142,7 +142,8 @@ pub struct Process {
 #[derive(Serialize, Clone, Debug, PartialEq)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Hold {
-    /// The other process; null if the live table does not have it, as for another host.
+    /// Other process: the one that has the objects open, or that exported them; null if the live table does not have
+    /// it, as for another host.
     pub who: Option<Who>,
     /// Number of opens without a close.
     pub openings: u64,

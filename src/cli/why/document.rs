@@ -1,15 +1,16 @@
-//! What `cupeer why --format json` prints, and what its text is made of.
+//! The document that `cupeer why --format json` prints, and that its text is written from.
 
 use serde::Serialize;
 
-/// What the reader takes. Fields may be added without another number.
+/// Version of this format. Fields may be added without a new number.
 pub const SCHEMA: &str = "cupeer-why/1";
 
-/// What the document begins with.
+/// First bytes of the document.
 pub const BEGIN: &str = "{\n  \"schema\": \"cupeer-why/";
 
-/// What each process of a job waits in, since when, and who owes whom. Names stay; more may be added. Fields whose names end in
-/// _ns hold nanoseconds.
+/// Calls in which the processes of a job wait, since when, and for which processes. Names of fields are stable; fields
+/// may be added. Fields whose names end in `_ns` contain nanoseconds. Example: `cupeer why --format json | jq -r
+/// '.processes[] | "\(.pid) \(.doing)"'`
 #[derive(Serialize, Clone, Debug, Default)]
 #[cfg_attr(
     test,
@@ -20,23 +21,23 @@ pub const BEGIN: &str = "{\n  \"schema\": \"cupeer-why/";
     )
 )]
 pub struct Document {
-    /// `cupeer-why/1`.
+    /// Version of this format: `cupeer-why/1`.
     pub schema: String,
-    /// The version of cupeer.
+    /// Version of cupeer.
     pub cupeer: String,
-    /// When the processes were read, since 1970.
+    /// Time when the processes were read, in nanoseconds since 1970.
     pub time_ns: u64,
-    /// How long that took.
+    /// Time in nanoseconds that reading the processes took.
     pub took_ns: u64,
-    /// The recording of the job; null without one.
+    /// Path of the job's recording; null if it has none.
     pub record: Option<String>,
-    /// The answer in one sentence.
+    /// Reason of the hang in one sentence.
     pub answer: String,
-    /// For how long no process had made progress, if `cupeer run --on-hang` printed this; null otherwise.
+    /// Time in nanoseconds without progress of any process, if `cupeer run --on-hang` printed this; null otherwise.
     pub without_progress_ns: Option<u64>,
-    /// The processes: ranks in their order, then the others by pid.
+    /// Processes of the job: those with a rank in the order of their ranks, then the others by pid.
     pub processes: Vec<Process>,
-    /// What could not be read, one sentence each.
+    /// Data that could not be read: one sentence each.
     pub unseen: Vec<String>,
 }
 
@@ -45,137 +46,139 @@ pub struct Document {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum State {
-    /// It waits.
+    /// The process or thread waits.
     Waits,
-    /// It runs.
+    /// The process or thread is running.
     Runs,
-    /// A signal or a debugger stopped it.
+    /// A signal or a debugger stopped the process or thread.
     Stopped,
-    /// It ended, before it was read or while it was.
+    /// The process or thread ended before or while it was read.
     Ended,
-    /// It may not be read.
+    /// The system does not permit reading the process or thread.
     Refused,
 }
 
-/// A process.
+/// Process of the job.
 #[derive(Serialize, Clone, Debug)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Process {
-    /// Its pid, as this command sees it.
+    /// Pid of the process in the pid namespace of this command.
     pub pid: u32,
-    /// Its pid, as it sees itself: another number in another pid namespace.
+    /// Pid of the process in its own pid namespace.
     pub own_pid: u32,
-    /// Its rank in the job; null without one.
+    /// Rank of the process in the job; null if it has none.
     pub rank: Option<u32>,
-    /// The name of its record; null if it has none.
+    /// Name of the process in the recording; null if it is not recorded.
     pub proc: Option<String>,
-    /// The path of its program.
+    /// Path of the program of the process.
     pub program: String,
-    /// Its arguments, the program first.
+    /// Arguments of the program, its name first.
     pub arguments: Vec<String>,
-    /// Its state: that of the thread that says most.
+    /// State of the process: that of its most relevant thread.
     pub state: State,
-    /// What it does, as a clause without its name: `waits in recv at x.py:12 since 38 s`.
+    /// Activity of the process, as a clause without a subject: `waits in recv at x.py:12 since 38 s`.
     pub doing: String,
-    /// How long it has been doing that, if the kernel or its record says so.
+    /// Duration of this activity in nanoseconds; null if neither the kernel nor the recording has it.
     pub since_ns: Option<u64>,
-    /// The pids of the processes that it waits for, as far as they are known.
+    /// Pids of the processes that the process waits for, as far as they are known.
     pub waits_for: Vec<u32>,
-    /// What it exported and others did not take, and what else the record says that others may wait for, one clause each.
+    /// Exports of the process that no process opened, and other recorded facts for which others may wait: one clause
+    /// each.
     pub owes: Vec<String>,
-    /// The handles that it exported.
+    /// Handles that the process exported.
     #[serde(skip)]
     pub exported: Vec<String>,
-    /// What would permit to read it; null if it was read.
+    /// Setting that would permit reading the process; null if it was read.
     pub hint: Option<String>,
-    /// The longest time for which a thread was stopped to be read; 0 if none was.
+    /// Longest time in nanoseconds for which a thread was stopped to be read; 0 if none was.
     pub stopped_ns: u64,
-    /// Its threads: the one that says most first. Threads with the same stack are one entry.
+    /// Threads of the process, the most relevant first. Threads with the same stack are one entry.
     pub threads: Vec<Thread>,
-    /// How many more threads it has that were not read.
+    /// Number of threads of the process that were not read.
     pub threads_more: u64,
 }
 
-/// A thread, or several that do the same.
+/// Thread, or several threads with the same stack.
 #[derive(Serialize, Clone, Debug)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Thread {
     /// Its tid, as this command sees it.
     pub tid: u32,
-    /// Its name.
+    /// Name of the thread.
     pub name: String,
-    /// How many threads have this stack.
+    /// Number of threads with this stack.
     pub count: u64,
-    /// Its state.
+    /// State of the thread.
     pub state: State,
-    /// How long it has waited, if the kernel says so.
+    /// Time in nanoseconds that the thread has waited; null if the kernel does not have it.
     pub since_ns: Option<u64>,
-    /// The system call that it waits in; null if it is in none.
+    /// System call that the thread waits in; null if it is in none.
     pub syscall: Option<String>,
-    /// The descriptors that it waits for, and whose their other ends are.
+    /// Descriptors that the thread waits for, with the processes that have the other ends.
     pub on: Vec<On>,
-    /// The tid of the thread that holds the lock it waits for, if the lock says so.
+    /// Thread id of the thread that holds the lock for which the thread waits; null if the lock does not contain it.
     pub holder: Option<u32>,
-    /// The recorded call that it is in; null if it is in none.
+    /// Recorded call that the thread is in; null if it is in none.
     pub call: Option<Call>,
-    /// The frames, the innermost first.
+    /// Frames of the stack, the innermost first.
     pub frames: Vec<Frame>,
-    /// Whether these are all frames of C: a thread that waits is not stopped, so its registers are not known.
+    /// True if these are all frames of compiled code. A waiting thread is not stopped, so its registers are unknown,
+    /// and its frames can end early.
     pub complete: bool,
 }
 
-/// A descriptor that a thread waits for.
+/// File descriptor that a thread waits for.
 #[derive(Serialize, Clone, Debug)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct On {
-    /// The number of the descriptor.
+    /// Number of the descriptor in the process.
     pub fd: i32,
-    /// Its kind: `Unix socket`, `TCP socket`, `pipe`, `eventfd`, `file`, `descriptor`.
+    /// Kind of the descriptor: `Unix socket`, `TCP socket`, `pipe`, `eventfd`, `file`, or `descriptor`.
     pub kind: String,
-    /// What it is known by: a path, or the address of the other end; empty without one.
+    /// Path of the file or socket, or address of the other end; empty if it has neither.
     pub name: String,
-    /// Its inode; null if it has none.
+    /// Inode of the file or socket; null if it has none.
     pub inode: Option<u64>,
-    /// The pids of the processes that have the other end.
+    /// Pids of the processes that have the other end.
     pub peers: Vec<u32>,
-    /// Why no peer is known; null if one is, or if it has none.
+    /// Reason why no process with the other end is known; null if one is known, or if there is no other end.
     pub unknown: Option<String>,
 }
 
-/// A recorded call that has not returned.
+/// Recorded call that has not returned.
 #[derive(Serialize, Clone, Debug)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Call {
-    /// Its function.
+    /// Name of the function.
     pub function: String,
-    /// How long it has not returned.
+    /// Time in nanoseconds since the call began.
     pub since_ns: u64,
-    /// The handle that it is about; null without one.
+    /// Handle in the call's arguments; null if it has none.
     pub handle: Option<String>,
-    /// The fault that keeps it from returning; null if none does.
+    /// Name of the fault that holds the call; null if none does.
     pub injected_by: Option<String>,
 }
 
-/// A frame.
+/// Frame of a call stack.
 #[derive(Serialize, Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Frame {
-    /// `C` for all compiled code, or `Python`.
+    /// Language of the frame: `C` for all compiled code, or `Python`.
     pub language: String,
-    /// The function; null if it is not known.
+    /// Name of the function; null if unknown.
     pub function: Option<String>,
-    /// The source file; null if it is not known.
+    /// Path of the source file; null if unknown.
     pub file: Option<String>,
-    /// The line in it; null if it is not known.
+    /// Number of the line in the source file; null if unknown.
     pub line: Option<u32>,
-    /// The path of the library or program; null for Python, and for code in none.
+    /// Path of the library or program; null for Python, and for code in neither.
     pub library: Option<String>,
-    /// The offset in the library, or the address for code in none; null for Python.
+    /// Offset in the library, or the address for code in no library; null for Python.
     pub offset: Option<String>,
 }
 
 impl Frame {
-    /// `x.py:12`, `share.c:88`, or `recv in libc.so.6`.
+    /// Returns the place of the frame: `x.py:12`, `share.c:88`, or `recv in libc.so.6`.
     pub fn place(&self) -> String {
         let last = |path: &str| path.rsplit('/').next().unwrap_or(path).to_owned();
         match (&self.file, self.line, &self.function, &self.library) {

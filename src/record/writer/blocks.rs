@@ -52,17 +52,17 @@ impl File {
     }
 }
 
-/// The block that a stream is written to.
+/// Block that a stream is written to.
 pub(super) struct Window {
     pub number: u32,
     pub header: BlockHeader,
-    /// Its slots.
+    /// Bytes of the block's slots.
     pub slots: Vec<u8>,
-    /// How many of them are used.
+    /// Number of slots that are used.
     pub used: usize,
-    /// The thread that writes.
+    /// Thread id of the thread that writes.
     pub tid: u32,
-    /// The latest time in it.
+    /// Latest time in the block, in ticks.
     pub time: u64,
 }
 

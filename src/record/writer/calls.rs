@@ -4,7 +4,7 @@ use crate::event::{Call, CallDetails, Outcome};
 use cupeer_spec::function::FnId;
 use cupeer_spec::record::slot::{self, ARGS, MOST_ARGS, Slot, shape};
 
-/// A call that succeeded, of which all arguments are zero.
+/// Returns a call that succeeded, with arguments that are all zero.
 pub fn call(function: FnId, start: u64, end: u64) -> Call {
     let number = function as u16;
     let word = slot::word(slot::RETURNED, 1, number, 0);
@@ -28,7 +28,7 @@ pub fn call(function: FnId, start: u64, end: u64) -> Call {
 ///
 /// # Panics
 ///
-/// Where the function has no such argument, or keeps it in another number of bytes.
+/// The function has no argument of this name, or stores it in another number of bytes.
 pub fn set(call: &mut Call, name: &str, bytes: &[u8]) {
     let (at, size, _) = place(call, name);
     if let Some(place) = call.slot.args.get_mut(at..at + size) {
@@ -38,11 +38,11 @@ pub fn set(call: &mut Call, name: &str, bytes: &[u8]) {
     call.details.arguments[at..at + size].copy_from_slice(bytes);
 }
 
-/// Sets what is known of an argument: see [`shape`].
+/// Sets the known parts of an argument: see [`shape`].
 ///
 /// # Panics
 ///
-/// Where the function has no such argument.
+/// The function has no argument of this name.
 pub fn set_shape(call: &mut Call, name: &str, known: u64) {
     let shift = shape::shift(place(call, name).2);
     call.slot.caller = call.slot.caller & !(3 << shift) | known << shift;

@@ -6,7 +6,7 @@ use cupeer_spec::record;
 use cupeer_spec::record::slot::detail;
 use cupeer_spec::record::slot::finding::NO_ARGUMENT;
 
-/// The items of details.
+/// Returns the items of a call's details.
 pub fn items(details: &Details) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut add = |tag, argument, body: &[u8]| bytes.extend(item(tag, argument, body));
@@ -49,7 +49,7 @@ pub fn items(details: &Details) -> Vec<u8> {
     bytes
 }
 
-/// One item, up to where the next one begins.
+/// Returns the bytes of one item, with the padding before the next one.
 pub fn item(tag: u8, argument: u8, body: &[u8]) -> Vec<u8> {
     let mut bytes = vec![tag, argument];
     bytes.extend((body.len() as u16).to_le_bytes());

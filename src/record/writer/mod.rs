@@ -23,7 +23,7 @@ use std::path::{Path, PathBuf};
 pub use calls::{call, set, set_shape};
 pub use items::item;
 
-/// A process to make a record of. The default is process 1000 of one boot, that counts time in nanoseconds.
+/// Data about a process for its recording. The default is process 1000 of one boot, whose clock counts nanoseconds.
 ///
 /// Fields without a comment are those of [`Header`].
 #[derive(Clone, Debug)]
@@ -38,14 +38,14 @@ pub struct About {
     pub uid: u32,
     pub key_check: u64,
     pub clock: u32,
-    /// When the file is made.
+    /// Moment when the file is created.
     pub first: Moment,
-    /// Nanoseconds a tick, for the moments of blocks.
+    /// Nanoseconds per tick, for the moments of blocks.
     pub speed: f64,
-    /// The number of blocks of a ring, where the record is one: at least two more than there are streams.
+    /// Number of blocks of a ring, at least two more than there are streams; `None` if the recording is not a ring.
     pub ring: Option<u32>,
-    /// Whether everything is written to the file at once, in the order in which libcupeer.so does it, so that the
-    /// record can be read meanwhile. Else the file is whole when it is finished.
+    /// True to write everything to the file immediately, in the order in which libcupeer.so does it, so that the file
+    /// can be read while it grows. Otherwise, the file is complete when it is finished.
     pub at_once: bool,
 }
 
@@ -70,7 +70,7 @@ impl Default for About {
 }
 
 impl About {
-    /// The name of the file without its suffix.
+    /// Returns the name of the file without its suffix.
     pub fn proc(&self) -> String {
         self.file_name().trim_end_matches(SUFFIX).to_owned()
     }
@@ -80,7 +80,7 @@ impl About {
         FileName { boot_id, pid_ns, pid, started, image }.to_string()
     }
 
-    /// A moment as all clocks of this process have it.
+    /// Returns a moment on all clocks of this process, from its ticks.
     pub fn moment(&self, ticks: u64) -> Moment {
         let since = ((ticks as i128 - i128::from(self.first.ticks)) as f64 * self.speed) as i64;
         Moment {
@@ -91,7 +91,7 @@ impl About {
     }
 }
 
-/// The record of one process in the making.
+/// Writer of the recording of one process.
 pub struct Writer {
     about: About,
     file: File,
@@ -106,13 +106,28 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Makes a file in a directory. It has the functions of this version's table.
+    /// Creates a file in a directory, with the functions of this version's table.
     pub fn create(dir: &Path, about: About) -> io::Result<Writer> {
         let path = dir.join(about.file_name());
         Writer::new(File::create(path)?, about)
     }
 
-    /// The same in memory, for [`Writer::into_bytes`].
+    /// Creates a recording in memory, for [`Writer::into_bytes`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cupeer_record::Process;
+    /// use cupeer_record::writer::{About, Writer, call};
+    /// use cupeer_spec::function::FnId;
+    ///
+    /// let mut writer = Writer::in_memory(About::default());
+    /// let stream = writer.stream(1000)?;
+    /// writer.call(stream, &call(FnId::cuIpcGetMemHandle, 10, 20))?;
+    /// let process = Process::from_bytes("PROC.cupeer", writer.into_bytes())?;
+    /// assert_eq!(process.events()?.count(), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn in_memory(about: About) -> Writer {
         Writer::new(File::Bytes(Vec::new()), about).expect("memory can be written to")
     }
@@ -174,12 +189,12 @@ impl Writer {
         self.entry(meta::ARGUMENT, &[argument.as_bytes()])
     }
 
-    /// Adds a variable of the environment.
+    /// Adds an environment variable.
     pub fn variable(&mut self, name: &str, value: &str) -> io::Result<()> {
         self.entry(meta::VARIABLE, &[name.as_bytes(), b"=", value.as_bytes()])
     }
 
-    /// Adds a function, or changes what a number means.
+    /// Adds a function, or changes the meaning of a number.
     pub fn function(&mut self, number: u16, name: &str, stored: u16) -> io::Result<()> {
         self.entry(meta::FUNCTION, &[&number.to_le_bytes(), &stored.to_le_bytes(), name.as_bytes()])
     }
@@ -194,7 +209,7 @@ impl Writer {
         self.entry(meta::LIBRARY, &pieces)
     }
 
-    /// Adds a function of Python, by its number.
+    /// Adds a Python function, by its number.
     pub fn python(&mut self, number: u32, function: &PythonFunction) -> io::Result<()> {
         let PythonFunction { file, name, first_line } = function;
         let pieces: [&[u8]; 5] =
@@ -210,24 +225,25 @@ impl Writer {
         self.entry(meta::DEVICE, &pieces)
     }
 
-    /// Adds a library whose calls go past us.
+    /// Adds a library whose calls bypass cupeer.
     pub fn escaped(&mut self, way: &str, path: &str) -> io::Result<()> {
         self.entry(meta::ESCAPED, &[way.as_bytes(), b"\0", path.as_bytes()])
     }
 
-    /// Changes the header: what is lost, when it was last alive.
+    /// Changes the header, for example the number of lost events.
     pub fn header(&mut self, change: impl FnOnce(&mut Header)) -> io::Result<()> {
         change(&mut self.header);
         self.write_header()
     }
 
-    /// Writes what is still in memory. What is pending stays so, as when the process dies here.
+    /// Writes the data that is still in memory, and returns the path of the file. Pending calls stay pending, as if the
+    /// process were killed here.
     pub fn finish(mut self) -> io::Result<PathBuf> {
         self.write_windows()?;
         Ok(self.file.into_path())
     }
 
-    /// The same for one in memory.
+    /// Returns the bytes of a recording in memory. Pending calls stay pending.
     pub fn into_bytes(mut self) -> Vec<u8> {
         self.write_windows().expect("memory can be written to");
         self.file.into_bytes()
@@ -247,7 +263,7 @@ pub fn job(dir: &Path) -> io::Result<()> {
     )
 }
 
-/// Writes the table of a host: these entries are live.
+/// Writes the live table of a host, with these entries.
 pub fn live_table(
     dir: &Path,
     boot_id: [u8; 16],
@@ -260,8 +276,8 @@ pub fn live_table(
     Ok(path)
 }
 
-/// Writes what a plan did on a host: in so many processes, with these fingerprints of damaged handles. `plan` are the
-/// digits that tell its file from those of other plans.
+/// Writes the counts of a fault plan on a host: the number of processes, and the fingerprints of damaged handles.
+/// `plan` is the hexadecimal number in the name of its file.
 pub fn faults(
     dir: &Path,
     (boot_id, plan): ([u8; 16], u32),

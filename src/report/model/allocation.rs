@@ -120,7 +120,7 @@ pub struct Kept {
     pub allocations: u64,
     /// Largest size in bytes of these allocations that was kept at one time.
     pub bytes: u64,
-    /// How the owner gave the memory up: it released and unmapped it, or the owner exited.
+    /// Act by which the owner gave the memory up: it released and unmapped it, or it exited.
     #[schemars(extend("enum" = ["release", "exit"]))]
     #[serde(deserialize_with = "word::read")]
     pub given_up_by: Word,

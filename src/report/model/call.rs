@@ -49,7 +49,7 @@ impl Function {
         self.failures.values().sum()
     }
 
-    /// How many of them failed to do what there was to do.
+    /// Returns the number of failed calls that left something undone.
     pub fn wrong(&self) -> u64 {
         self.wrong.values().sum()
     }

@@ -179,14 +179,14 @@ pub struct Record {
     pub in_part: bool,
 }
 
-/// A time at which no process of the job had made progress for a while.
+/// Hang: a time at which no process of the job had made progress for a while.
 #[derive(Clone, Serialize, Deserialize, JsonSchema, PartialEq, Eq)]
 pub struct Hang {
     /// Time at which cupeer noticed the hang, in nanoseconds.
     pub time_ns: u64,
     /// Time without progress of any process, in nanoseconds.
     pub without_progress_ns: Option<u64>,
-    /// The calls in which the processes waited, in one sentence.
+    /// Calls in which the processes waited, in one sentence.
     pub answer: String,
     /// File in the directory of the recording with the stacks of the processes, as 'cupeer why --format json' prints them.
     pub file: String,
@@ -224,7 +224,7 @@ impl Record {
 pub struct Started {
     /// Name of the program.
     pub program: String,
-    /// How the program ended.
+    /// End of the program.
     pub exit: Exit,
 }
 

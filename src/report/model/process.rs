@@ -59,7 +59,7 @@ pub struct Process {
     pub injected: u64,
     /// Number of events that could not be recorded.
     pub lost: u64,
-    /// How the process ended, or that it is running.
+    /// End of the process, or that it is running.
     pub exit: Exit,
     /// Program that the process executed in its place; it ended as `exit` shows. Absent if it executed none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -78,7 +78,7 @@ pub struct Process {
     pub unknown: Unknown,
 }
 
-/// How a process ended, or that it is running.
+/// End of a process, or that it is running.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Exit {
     /// Kind of end.
@@ -222,7 +222,7 @@ pub struct Escaped {
     pub proc: Proc,
     /// Path of the library.
     pub library: String,
-    /// How the calls bypassed cupeer.
+    /// Method by which the calls bypassed cupeer, in words.
     pub way: String,
 }
 
@@ -238,7 +238,7 @@ impl Escaped {
     }
 }
 
-/// That the calls of a library go past us, where, and how.
+/// Returns a sentence: the calls of the library bypass cupeer, how, and how often.
 pub fn past(library: &str, way: &str, times: &str) -> String {
     format!("the calls of {} escape cupeer{times}: {}", clean(library), clean(&way::explained(way)))
 }

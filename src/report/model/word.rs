@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::sync::Mutex;
 
-/// A word that this program knows: of a severity, a kind, a function.
+/// Word from a list that this version knows: a severity, a kind, or the name of a function.
 pub type Word = &'static str;
 
 /// The most bytes of words that are kept: those of functions and rules, of all versions.
@@ -29,7 +29,7 @@ fn of(text: String) -> Option<Word> {
     })
 }
 
-/// What is made of words.
+/// Value that consists of words.
 pub trait OfWords: Sized {
     /// The same of texts.
     type Texts: for<'de> Deserialize<'de>;

@@ -56,7 +56,7 @@ pub fn is_written(path: &Path) -> bool {
     begins() == Some(true)
 }
 
-/// Whether a file is one, by its name or by how it begins.
+/// Returns true if a file is a reduced one, by its name or by its first bytes.
 pub fn is_one(path: &Path) -> bool {
     path.is_file() && (is_named(path) || is_written(path))
 }
@@ -75,6 +75,17 @@ impl Reduced {
     /// # Errors
     ///
     /// The file cannot be read, is not a reduced file, or is damaged.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// use cupeer_report::{reduced::Reduced, suppress::Suppressions};
+    ///
+    /// let part = Reduced::read(std::path::Path::new("node-1.cupeer.json.gz"))?;
+    /// let filter = part.filter(Suppressions::default());
+    /// println!("{} findings", part.report(&filter).findings.len());
+    /// # Ok::<(), anyhow::Error>(())
+    /// ```
     pub fn read(path: &Path) -> Result<Reduced> {
         let failed = || path.display().to_string();
         let file = plain::open(path, Links::Followed).with_context(failed)?;

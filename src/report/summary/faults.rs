@@ -15,7 +15,7 @@ const MOST_PAIRS: usize = 4;
 /// The clauses that say which of the calls that match a rule fires at.
 const WHEN: [&str; 3] = ["when", "p", "times"];
 
-/// The lines: rules that were never reached, those that never fired, then all others.
+/// Returns one line per fault: those that were never reached, those that never fired, then all others.
 pub fn lines(faults: &[Fault]) -> Vec<String> {
     let covered = covered(faults);
     let pairs = || faults.iter().filter(|fault| is_pair(fault));
@@ -130,7 +130,8 @@ fn when(rule: &str) -> String {
     rule.split(':').skip(1).filter(is_one).collect::<Vec<_>>().join(":")
 }
 
-/// Whether a rule fires at some of the calls only, and each process counts its own: the sum of all says little then.
+/// Returns true if a fault fires at only some of the calls and each process counts its own, so that the sum over all
+/// processes means little.
 pub fn is_counted_in_each_process(rule: &str) -> bool {
     !when(rule).is_empty() && !rule.split(':').any(|clause| key(clause) == "per")
 }
@@ -139,8 +140,8 @@ fn key(clause: &str) -> &str {
     clause.split_once('=').map_or("", |(key, _)| key)
 }
 
-/// Why what was asked for did not happen: a rule never fired, or a pair of devices was never asked about or tried.
-/// `None` where all did something.
+/// Returns the reason why a requested fault had no effect: a fault never fired, or a denied pair of devices was never
+/// queried or tried. `None` if each had an effect.
 pub fn unused(faults: &[Fault]) -> Option<String> {
     let all = faults.iter().zip(covered(faults));
     let mut silent = all.filter(|(fault, covered)| fault.fired == 0 && !covered).map(|(fault, _)| fault);

@@ -10,7 +10,8 @@ use std::collections::BTreeSet;
 /// What a file that nothing has to be written into says.
 const NOTHING: &str = "# No finding is more than a note: there is nothing to suppress.\n";
 
-/// The file: an entry for each place with findings above note, which nothing suppresses yet.
+/// Returns the text of a file with suppressions: an entry for each place with findings above note that no entry
+/// suppresses yet.
 pub fn file(report: &Report) -> String {
     let is_meant = |finding: &&Finding| is_told(finding) && finding.severity != Severity::Note.word();
     let mut seen = BTreeSet::new();

@@ -6,13 +6,13 @@ use std::cell::Cell;
 use std::fs::File;
 use std::ops::Range;
 
-/// The most bytes that are read of headers, notes and links to other files.
+/// Largest number of bytes of headers, notes, and links to other files that are read.
 pub const MOST_OF_HEADERS: u64 = 16 << 20;
 
-/// The most bytes that are read for a symbol table: ten million symbols.
+/// Largest number of bytes of a symbol table that are read: ten million symbols.
 pub const MOST_OF_SYMBOLS: u64 = 256 << 20;
 
-/// The file. What would be read beyond the limit cannot be read.
+/// File of which only a number of bytes can be read. Reading beyond the limit is an error.
 pub struct Limited {
     data: ReadCache<File>,
     left: Cell<u64>,

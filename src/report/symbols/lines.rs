@@ -34,14 +34,14 @@ pub const MOST_BYTES: u64 = 1 << 30;
 /// The most functions that are inlined in one another.
 const MOST_INLINED: usize = 32;
 
-/// A line of source, and the function that it stands in.
+/// Line of source, with its function.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct SourceLine {
-    /// The function, as its programmer wrote it.
+    /// Name of the function as in the source code; `None` if unknown.
     pub function: Option<String>,
-    /// The file, as the compiler had it.
+    /// Path of the source file when it was compiled.
     pub file: String,
-    /// The line; 0 where the compiler says of none.
+    /// Number of the line, from 1; 0 if the debugging information has none.
     pub line: u32,
 }
 
@@ -55,10 +55,10 @@ impl SourceLine {
     }
 }
 
-/// What the debugging information of a file answers.
+/// Lines of source of a file, from its debugging information.
 pub struct Lines {
     all: All,
-    /// How much of it is in memory, or may come to be.
+    /// Size in bytes of the debugging information that is in memory, or may be read later.
     pub bytes: u64,
 }
 
@@ -67,7 +67,7 @@ enum All {
     ByUnit(Units),
 }
 
-/// Why there are no lines.
+/// Reason why there are no lines.
 pub enum Without {
     /// The file has none; elsewhere there may be some.
     Stripped,
@@ -101,12 +101,12 @@ impl<'a> Sections<'a> {
         Ok(Sections { file, all })
     }
 
-    /// How much of it there is.
+    /// Returns the size of the debugging information in bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes_of(|_| true)
     }
 
-    /// How much there is of some sections, in the file or when it is decompressed.
+    /// Returns the size in bytes of some sections, in the file or after decompression.
     pub fn bytes_of(&self, which: impl Fn(SectionId) -> bool) -> u64 {
         let sizes = self
             .all
@@ -116,7 +116,7 @@ impl<'a> Sections<'a> {
         sizes.fold(0, u64::saturating_add)
     }
 
-    /// Where a section lies in the file that is not compressed, and not cut.
+    /// Returns the position of a section in the file; `None` if it is compressed or cut off.
     pub fn plain(&self, id: SectionId) -> Option<Range<u64>> {
         let (_, range) = self.all.iter().find(|(known, _)| *known == id)?;
         let end = range.offset.checked_add(range.compressed_size)?;
@@ -152,7 +152,7 @@ impl<'a> Sections<'a> {
     }
 }
 
-/// It cannot be read, and why.
+/// Returns the reason for debugging information that cannot be read.
 pub fn unreadable(error: impl Display) -> Without {
     Without::Unreadable(error.to_string())
 }
@@ -243,7 +243,7 @@ pub fn lines_at(context: &Context<Reader>, address: u64) -> Vec<SourceLine> {
     lines
 }
 
-/// What lines are found with.
+/// Sections in which lines are looked up.
 pub const NEEDED: [SectionId; 11] = [
     SectionId::DebugAbbrev,
     SectionId::DebugAddr,

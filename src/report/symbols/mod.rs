@@ -49,7 +49,8 @@ const LONGEST_READ: Duration = Duration::from_secs(4);
 /// How long what was read may be asked.
 const LONGEST_ASKED: Duration = Duration::from_secs(2);
 
-/// Whether a library is libc or the loader, which start threads and are called by everybody: its functions tell enough.
+/// Returns true if a library is libc or the loader. Their function names are enough, because they start threads and
+/// every library calls them.
 pub fn is_libc(path: &str) -> bool {
     let name = path.rsplit('/').next().unwrap_or(path);
     ["libc.so", "ld-linux"].iter().any(|begin| name.starts_with(begin))

@@ -14,7 +14,7 @@ const MOST_HANDLES: usize = 3;
 /// The headline of processes that died.
 const ABNORMAL: &str = "ended abnormally";
 
-/// How a process ended, for a column.
+/// Formats the end of a process for a column of a table.
 pub fn ending(exit: Exit) -> String {
     match (exit.kind, exit.code, exit.signal) {
         (ExitKind::Returned, Some(code), _) => code.to_string(),
@@ -28,7 +28,7 @@ pub fn ending(exit: Exit) -> String {
     }
 }
 
-/// How a process ended, in words.
+/// Formats the end of a process in words.
 pub fn how(exit: Exit) -> String {
     match exit {
         Exit { kind: ExitKind::Returned, code: Some(code), immediate: true, .. } => {
@@ -47,7 +47,7 @@ pub fn how(exit: Exit) -> String {
     }
 }
 
-/// How a process ended, in words, with the program that it became.
+/// Formats the end of a process in words, with the program that it became.
 pub fn ended(process: &Process) -> String {
     match (&process.became, process.exit.kind) {
         (None, _) => how(process.exit),
@@ -56,7 +56,7 @@ pub fn ended(process: &Process) -> String {
     }
 }
 
-/// How a process died; `None` where it returned, runs, or that is not known.
+/// Formats an abnormal end; `None` if the process exited, is running, or its end is unknown.
 pub fn death(process: &Process) -> Option<String> {
     // Who ends so because of a fault plan, does what was asked for.
     if process.is_stopped_on_purpose() || killed(process.exit).is_none() {
@@ -66,7 +66,7 @@ pub fn death(process: &Process) -> Option<String> {
     }
 }
 
-/// How a program was killed, where it was.
+/// Formats how a program was killed; `None` if it was not killed.
 pub fn killed(exit: Exit) -> Option<String> {
     match exit {
         Exit { kind: ExitKind::Signal | ExitKind::Died, .. } => Some(how(exit)),
@@ -100,7 +100,7 @@ impl<'a> View<'a> {
         dead
     }
 
-    /// That processes died, where filters leave out some of their calls, and so what they died of.
+    /// Returns a sentence if processes crashed or were killed, and filters omit some of their calls; `None` otherwise.
     pub fn deaths_not_shown(&self) -> Option<String> {
         let dead = self.report.processes.iter().filter(|process| death(process).is_some()).count() as u64;
         let is_told = self.report.record.in_part && dead > 0;
@@ -124,7 +124,7 @@ impl<'a> View<'a> {
         self.report.processes.iter().filter(is_own).filter_map(code).collect()
     }
 
-    /// Whether a fault plan has changed a call.
+    /// Returns true if a fault plan changed a call.
     pub fn is_injected(&self) -> bool {
         self.report.processes.iter().any(|process| process.injected > 0)
     }

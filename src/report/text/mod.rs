@@ -55,6 +55,17 @@ pub(crate) struct View<'a> {
 }
 
 /// Returns the report as text.
+///
+/// # Examples
+///
+/// ```no_run
+/// use cupeer_report::{model::Report, style::Style, text};
+///
+/// fn print(report: &Report) {
+///     let options = text::Options { shown: "recording", width: 80, all: false, leaks: false, style: Style::Plain };
+///     print!("{}", text::show(report, &options));
+/// }
+/// ```
 pub fn show<'a>(report: &'a Report, options: &Options<'a>) -> String {
     let &Options { shown, width, all, style, .. } = options;
     let view = View { shown, style, ..View::new(report, width, all) };

@@ -9,7 +9,7 @@ use cupeer_spec::uuid::Gpu;
 use std::collections::{BTreeSet, HashMap};
 use std::hash::Hash;
 
-/// The names of one report.
+/// Short names of the processes and devices of one report.
 pub struct Labels {
     by_proc: HashMap<Proc, Name>,
     devices: HashMap<Uuid, String>,
@@ -25,8 +25,8 @@ enum Name {
 }
 
 impl Labels {
-    /// A process is called by its rank, where it is the only one that has it; else by its pid, with its host, its
-    /// rank or a number where that is needed.
+    /// Chooses the names. A process is called by its rank if no other process has it; otherwise by its pid, with its
+    /// host, rank, or a number if necessary.
     pub fn new(report: &Report) -> Self {
         fn count<K: Hash + Eq>(keys: impl Iterator<Item = K>) -> HashMap<K, usize> {
             let mut counts = HashMap::new();
@@ -69,7 +69,7 @@ impl Labels {
         report.devices.iter().map(|device| (device.uuid, name(device))).collect()
     }
 
-    /// The name of a process.
+    /// Returns the name of a process.
     pub fn process(&self, proc: &str) -> String {
         match self.by_proc.get(proc) {
             Some(Name::Rank(rank)) => format!("rank {rank}"),
@@ -78,7 +78,7 @@ impl Labels {
         }
     }
 
-    /// The pid of a process, with the number behind it that its name has.
+    /// Returns the pid of a process, with the number that follows it in its name.
     pub fn pid(&self, process: &Process) -> String {
         let pid = process.pid.to_string();
         match self.by_proc.get(&process.proc) {
@@ -90,7 +90,7 @@ impl Labels {
         }
     }
 
-    /// The names of several processes: `ranks 0-3, 28199`.
+    /// Returns the names of several processes: `ranks 0-3, 28199`.
     pub fn processes<'a>(&self, procs: impl Iterator<Item = &'a str>) -> String {
         let mut numbers = BTreeSet::new();
         let mut names = BTreeSet::new();
@@ -112,7 +112,7 @@ impl Labels {
         parts.join(", ")
     }
 
-    /// A device: `GPU 5 (c09e..0005)`.
+    /// Returns the name of a device: `GPU 5 (c09e..0005)`.
     pub fn device(&self, uuid: Option<Uuid>) -> String {
         let Some(uuid) = uuid else { return "unknown".into() };
         let unseen = || Gpu { number: None, uuid: uuid.0 }.to_string();
@@ -151,7 +151,7 @@ pub fn in_words(list: impl Iterator<Item = u32>) -> String {
     format!("{} and {last}", before.replace(',', ", "))
 }
 
-/// A result without what all results begin with.
+/// Returns the name of a result without its prefix `CUDA_ERROR_`.
 pub fn result(name: &str) -> &str {
     name.strip_prefix("CUDA_ERROR_").unwrap_or(name)
 }
@@ -164,7 +164,7 @@ pub fn codes(codes: &Codes) -> String {
     sorted.into_iter().map(code).collect::<Vec<_>>().join(", ")
 }
 
-/// The name of a signal, as `kill -l` has it, or its number.
+/// Returns the name of a signal as in `kill -l`, or its number.
 pub fn signal_name(signal: i32) -> String {
     signals::name(signal).map_or_else(|| format!("signal {signal}"), |name| format!("SIG{name}"))
 }

@@ -5,7 +5,7 @@ use super::View;
 use super::names::{clean, counted};
 use std::collections::BTreeMap;
 
-/// How many findings each file suppresses.
+/// Returns a line per file with the number of findings that it suppresses.
 pub fn lines<'a>(findings: impl Iterator<Item = &'a Finding>) -> Vec<String> {
     let mut by_file: BTreeMap<&str, u64> = BTreeMap::new();
     for finding in findings {
@@ -18,7 +18,7 @@ pub fn lines<'a>(findings: impl Iterator<Item = &'a Finding>) -> Vec<String> {
     by_file.into_iter().map(line).collect()
 }
 
-/// The entries that no finding matches.
+/// Returns a line per entry that no finding matches.
 pub fn unmatched(entries: &[Suppression]) -> Vec<String> {
     let line = |entry: &Suppression| {
         let choices = [("rule", Some(&entry.rule)), ("library", entry.library.as_ref())].into_iter();

@@ -14,9 +14,9 @@ pub struct Fact {
     pub about: Vec<String>,
     /// Meaning of the fact.
     pub verdict: Verdict,
-    /// What was found; for `unknown`, the reason.
+    /// Value of the fact; for `unknown`, the reason.
     pub value: String,
-    /// What would break: only for `bad`, and possibly for `unknown`.
+    /// Effect on programs: only for `bad`, and possibly for `unknown`.
     pub breaks: Option<String>,
     /// Setting that helps.
     pub hint: Option<String>,
