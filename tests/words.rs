@@ -2,6 +2,7 @@
 
 use crate::support::book::{Page, book, page, root};
 use crate::support::cupeer;
+use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -72,14 +73,65 @@ fn literals(text: &str) -> String {
 #[test]
 fn no_message_has_a_banned_phrase() {
     let banned = banned();
-    let sources = sources(&["rules", "report", "cli", "preload", "record", "export"]);
-    assert!(sources.len() > 300, "{}", sources.len());
+    let sources =
+        sources(&["rules", "report", "cli", "preload", "record", "export", "spec", "stacks", "topology"]);
+    assert!(sources.len() > 350, "{}", sources.len());
     let mut all = Vec::new();
     for (path, text) in sources {
         let found = found(&literals(&text), &banned);
         all.extend(found.into_iter().map(|phrase| format!("{}: {phrase}", path.display())));
     }
     assert!(all.is_empty(), "{}", all.join("\n"));
+}
+
+/// The descriptions in a schema.
+fn descriptions<'a>(schema: &'a Value, all: &mut Vec<&'a str>) {
+    match schema {
+        Value::Object(object) => {
+            all.extend(object.get("description").and_then(Value::as_str));
+            object.values().for_each(|value| descriptions(value, all));
+        }
+        Value::Array(array) => array.iter().for_each(|value| descriptions(value, all)),
+        _ => {}
+    }
+}
+
+#[test]
+fn no_interface_has_a_banned_phrase() {
+    let banned = banned();
+    let schema = |path: &PathBuf| path.to_string_lossy().ends_with(".schema.json");
+    let is_python = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "py");
+    let in_folder = |name: &str| fs::read_dir(root().join(name)).unwrap().map(|entry| entry.unwrap().path());
+    let schemas: Vec<PathBuf> = in_folder("docs").filter(schema).collect();
+    let python: Vec<PathBuf> = in_folder("python/cupeer").filter(is_python).collect();
+    assert!(schemas.len() >= 5 && !python.is_empty(), "{schemas:?} {python:?}");
+    for path in &schemas {
+        let schema: Value = serde_json::from_slice(&fs::read(path).unwrap()).unwrap();
+        let mut all = Vec::new();
+        descriptions(&schema, &mut all);
+        all.retain(|text| HEADLESS.contains(&text.split(' ').next().unwrap_or_default()));
+        assert_eq!(all, [""; 0], "{}", path.display());
+        assert!(schema["description"].as_str().unwrap().contains("Example: `cupeer "), "{}", path.display());
+    }
+    let header = root().join("include/cupeer.h");
+    for path in schemas.iter().chain(&python).chain([&header]) {
+        let text = fs::read_to_string(path).unwrap();
+        assert_eq!(found(&text, &banned), [""; 0], "{}", path.display());
+    }
+}
+
+/// A rule is a check for misuse; a line of a fault plan is a fault.
+#[test]
+fn messages_about_plans_name_faults_and_no_rules() {
+    let rules = ["rule".to_owned(), "rules".to_owned()];
+    let folders = ["spec/fault", "preload/fault", "cli/faults", "cli/settings/inject"];
+    for (path, text) in sources(&folders) {
+        // A key of JSON or of plans is one word.
+        let literals = literals(&text);
+        let sentences = literals.lines().filter(|text| text.trim().contains(' ') && !text.contains("/rule"));
+        let wrong: Vec<&str> = sentences.filter(|text| !found(text, &rules).is_empty()).collect();
+        assert_eq!(wrong, [""; 0], "{}", path.display());
+    }
 }
 
 /// The source files of these folders of `src`, without tests.
@@ -140,6 +192,56 @@ fn a_poor_comment_at_the_start_of_a_module_is_found() {
     assert!(wrong("//! Handles, kept for\n//! ever.\n"));
 }
 
+/// The files of a crate whose public items others can name: its public modules, and those that it exports items of.
+fn public_files(file: &Path, files: &mut Vec<PathBuf>) {
+    let text = fs::read_to_string(file).unwrap();
+    let folder = file.parent().expect("a folder");
+    let stem = file.file_stem().expect("a name");
+    let folder = if stem == "lib" || stem == "mod" { folder.to_owned() } else { folder.join(stem) };
+    files.push(file.to_owned());
+    for line in text.lines() {
+        let module = line.strip_prefix("pub mod ").or_else(|| line.strip_prefix("pub use "));
+        let name = module.unwrap_or_default().split([':', ';']).next().unwrap_or_default();
+        let places = [folder.join(format!("{name}.rs")), folder.join(name).join("mod.rs")];
+        if let Some(place) = places.iter().find(|place| place.is_file() && !files.contains(place)) {
+            public_files(place, files);
+        }
+    }
+}
+
+/// The public items of a file whose comments do not start with a noun or a verb.
+fn wrong_comments(text: &str) -> Vec<String> {
+    let is_public = |line: &str| line.trim_start().starts_with("pub ");
+    let comment = |line: &str| line.trim_start().strip_prefix("///").map(|line| line.trim().to_owned());
+    let lines: Vec<&str> = text.lines().filter(|line| !line.trim_start().starts_with("#[")).collect();
+    let starts = |i: &usize| comment(lines[*i]).is_some() && (*i == 0 || comment(lines[*i - 1]).is_none());
+    let headless = [&HEADLESS[..], &["That", "Why", "Its", "It", "One"]].concat();
+    let mut wrong = Vec::new();
+    for i in (0..lines.len()).filter(starts) {
+        let first = comment(lines[i]).unwrap_or_default();
+        let item = lines[i..].iter().find(|line| comment(line).is_none()).copied().unwrap_or_default();
+        let word = first.split(' ').next().unwrap_or_default();
+        if is_public(item) && headless.contains(&word) {
+            wrong.push(format!("{}: {first}", item.trim()));
+        }
+    }
+    wrong
+}
+
+#[test]
+fn comments_on_the_public_interface_start_with_a_noun_or_a_verb() {
+    let mut files = Vec::new();
+    for library in ["record", "report"] {
+        public_files(&root().join("src").join(library).join("lib.rs"), &mut files);
+    }
+    assert!(files.len() > 45, "{files:?}");
+    for file in files {
+        assert_eq!(wrong_comments(&fs::read_to_string(&file).unwrap()), [""; 0], "{}", file.display());
+    }
+    let text = "/// What is open.\n#[inline]\npub fn a() {}\n/// Whether.\nfn b() {}\n/// Returns it.\npub fn c() {}\n";
+    assert_eq!(wrong_comments(text), ["pub fn a() {}: What is open."]);
+}
+
 #[test]
 fn no_help_has_a_banned_phrase() {
     let banned = banned();
@@ -156,6 +258,80 @@ fn no_help_has_a_banned_phrase() {
     for name in names.into_iter().filter(|name| *name != "help") {
         assert_eq!(found(&help(&[name]), &banned), [""; 0], "cupeer {name} --help");
     }
+}
+
+/// The most words of a sentence, or of a part of it that ends with a colon or a semicolon. The guide asks for 25; the rest
+/// is for names.
+const MOST_WORDS: usize = 30;
+
+/// The sentences of a page, also those of list items and cells of tables, without quotations and what is in parentheses.
+fn sentences(text: &str) -> Vec<String> {
+    let mut units = vec![String::new()];
+    for line in text.lines().map(str::trim) {
+        let (is_item, is_row) = (line.starts_with("- ") || line.starts_with("* "), line.starts_with('|'));
+        if is_row {
+            units.extend(line.split(" | ").map(str::to_owned));
+            units.push(String::new());
+        } else if line.starts_with('#') {
+            units.extend([line.to_owned(), String::new()]);
+        } else if is_item || line.is_empty() {
+            units.push(format!("{line} "));
+        } else if let Some(last) = units.last_mut() {
+            *last += &format!("{line} ");
+        }
+    }
+    let mut sentences = Vec::new();
+    for unit in units {
+        let quotes = unit.split('"').step_by(2).collect::<Vec<_>>().join("Q");
+        let outside = |part: &str| part.split_once(')').map_or("", |(_, rest)| rest).to_owned();
+        let mut parts = quotes.split('(');
+        let first = parts.next().unwrap_or_default().to_owned();
+        let text = parts.fold(first, |text, part| text + &outside(part));
+        let ends = text.replace(". ", ";").replace(['!', ':'], ";").replace('?', "?;");
+        let trimmed = |sentence: &str| sentence.trim_matches(['|', '-', '*', '#', ' ']).to_owned();
+        sentences.extend(ends.split(';').map(trimmed));
+    }
+    sentences
+}
+
+#[test]
+fn sentences_of_pages_are_short_and_have_a_subject() {
+    let is_word = |word: &&str| word.contains(char::is_alphanumeric);
+    let mut wrong = Vec::new();
+    for page in book() {
+        for sentence in sentences(&prose(&page)) {
+            let name = page.name.display();
+            let words = sentence.split_whitespace().filter(is_word).count();
+            if words > MOST_WORDS {
+                wrong.push(format!("{name}: {words} words: {sentence}"));
+            }
+            let first = sentence.split(' ').next().unwrap_or_default();
+            if ["What", "Whatever", "Who", "Whoever", "Whose"].contains(&first) && !sentence.ends_with('?') {
+                wrong.push(format!("{name}: starts with \"{first}\", not with a subject: {sentence}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn sentences_end_where_readers_rest() {
+    let text = "# Head\nOne, two (and\nmore). Three; four: five? Two!\n\n- six\n  seven\n- eight \"a. b\"\n| nine | ten. Eleven |\n";
+    let sentences: Vec<_> = sentences(text).into_iter().filter(|sentence| !sentence.is_empty()).collect();
+    let wanted = [
+        "Head",
+        "One, two",
+        "Three",
+        "four",
+        "five?",
+        "Two",
+        "six seven",
+        "eight Q",
+        "nine",
+        "ten",
+        "Eleven",
+    ];
+    assert_eq!(sentences, wanted);
 }
 
 #[test]

@@ -106,7 +106,7 @@ pub struct Options {
     /// Record into DIR; all runs with the same DIR are one job. %p is the pid, %h the host, %q{VAR} a variable [default: a new directory that 'cupeer ls' lists]
     #[arg(short, long, value_name = "DIR", help_heading = "Recording")]
     pub out: Option<PathBuf>,
-    /// What to record: full[:SIZE] (everything; or within SIZE bytes per process the first calls, the last calls, and everything still open), ring[:SIZE] (the last SIZE bytes per process and everything still open), auto[:RANKS] (full:256M for up to RANKS ranks, ring:4M above), or off [default: auto:256]
+    /// Extent of the recording: full[:SIZE], ring[:SIZE] (the last calls and everything open), auto[:RANKS] (full:256M up to RANKS, ring:4M above), or off [default: auto:256]
     #[arg(long, value_name = "KEPT", help_heading = "Recording")]
     pub record: Option<String>,
     /// Let the group of DIR read the recording and add to it
@@ -196,10 +196,10 @@ Examples:
 pub struct RunArgs {
     #[command(flatten)]
     pub options: Options,
-    /// Exit with status N (1 to 255) if the run has a finding that --error-on selects, unless a signal killed the program
+    /// Exit with status N (1 to 255) if the run has a finding that --error-on selects, unless a signal killed the program [default: 1 with --error-on]
     #[arg(long, help_heading = "Exit status", value_name = "N", value_parser = clap::value_parser!(u8).range(1..), conflicts_with = "exec")]
     pub error_exitcode: Option<u8>,
-    /// Findings that count as errors, for the exit status and in all outputs: rules (as for --ignore), a severity (error, warning, note: that and above), or all; with status 1 unless --error-exitcode is given [default: warning]
+    /// Findings that count as errors in all outputs and for the exit status: rules (as for --ignore), error, warning, or note (that and above), or all [default: warning]
     #[arg(long, help_heading = "Exit status", value_name = "RULES", conflicts_with = "exec")]
     pub error_on: Option<String>,
     /// Ignore the findings listed in FILE, in the summary and for the exit status; repeatable. Use --ignore for messages during the run

@@ -5,8 +5,8 @@ mod book;
 
 use super::{Cli, Command};
 use book::{Block, book};
-use clap::Parser;
 use clap::error::ErrorKind;
+use clap::{CommandFactory, Parser};
 use cupeer_spec::fault::Plan;
 use cupeer_spec::selector::FunctionSet;
 
@@ -68,6 +68,24 @@ fn every_command_that_a_page_shows_is_taken() {
         }
     }
     assert!(commands_seen > 50 && plans_seen > 15, "{commands_seen} {plans_seen}");
+}
+
+/// The most characters of two lines of help on a terminal with 100 columns.
+const TWO_LINES: usize = 2 * 89;
+
+#[test]
+fn the_help_of_an_option_is_two_lines() {
+    let mut count = 0;
+    for command in Cli::command().get_subcommands() {
+        for option in command.get_arguments() {
+            count += 1;
+            let help = option.get_help().map(ToString::to_string).unwrap_or_default();
+            assert!(help.len() <= TWO_LINES, "{} --{}: {help}", command.get_name(), option.get_id());
+            let is_verb_or_noun = help.starts_with(|c: char| c.is_uppercase() || c.is_ascii_digit());
+            assert!(is_verb_or_noun && !help.starts_with("What "), "{}: {help}", option.get_id());
+        }
+    }
+    assert!(count > 100, "{count}");
 }
 
 #[test]

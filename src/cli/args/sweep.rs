@@ -12,7 +12,7 @@ Verdicts: same (as without faults), clean (an error status), and findings: crash
 misuse (continues as if the call had succeeded, and breaks a rule), not-repeatable.
 Leaks and wrong output are judged by comparing with the run without faults. The command that repeats a finding shows the \
 failing run, not the comparison.
-What a run leaves in /dev/shm stays there, and later runs may find it. A leak under a fixed name is therefore reported as \
+Files that a run leaves in /dev/shm stay there, and later runs may find them. A leak under a fixed name is therefore reported as \
 not-repeatable: see --clean-shm. If several parallel runs leave the same name, only one may be found.
 Exit status: 0 without findings, 1 with findings, 125 if cupeer failed, 130 if it was interrupted.
 
@@ -43,7 +43,7 @@ pub struct SweepArgs {
     /// Functions to fail: names, patterns, @groups, ^negations, separated by commas, or all [default: ^@lookup,^@init,^@release,^@lifetime,^@query,^@alloc,^@copy]
     #[arg(long, value_name = "SET")]
     pub calls: Option<String>,
-    /// What happens to the real call
+    /// Treatment of the real call
     #[arg(long, value_name = "STAGE", default_value = "instead")]
     pub stage: SweepStage,
     /// Maximum faults per run; 2 or more also fail calls that the program makes only after a failure
@@ -61,7 +61,7 @@ pub struct SweepArgs {
     /// Do not check the rules of 'cupeer list rules' in each run
     #[arg(long)]
     pub no_check: bool,
-    /// Delete your files in /dev/shm that are new since the sweep began, appeared or changed in a run, and are not open. Implies -j 1. Do not use it while other programs of yours create files there
+    /// Delete your new files in /dev/shm that a run created or changed and that are not open; implies -j 1. Do not use it beside other programs that create files there
     #[arg(long)]
     pub clean_shm: bool,
     /// Keep the recordings of all runs, not only those with findings
