@@ -275,6 +275,20 @@ fn a_child_that_was_forked_too_late_is_told_without_a_recorded_call() {
         let said = said(late("forked", first, uses));
         assert!(said.contains(line), "{said}");
     }
+    // A child that initialized the driver itself, of which nothing is recorded, is not one of them.
+    let mut command = cupeer();
+    command.args([
+        "run",
+        "--sim",
+        "--record",
+        "off",
+        "--inject",
+        "cuDeviceCanAccessPeer:error=INVALID_DEVICE",
+        "--",
+    ]);
+    let asks = "exit(cuInit(0) || cuDeviceCanAccessPeer(&can, 0, 1) ? 1 : 0)";
+    let unrecorded = done(command.arg(late("asks", "", asks))).stderr;
+    assert!(unrecorded.contains("matched 1, fired 1") && !unrecorded.contains("forked"), "{unrecorded}");
     // The report says so, too, of a recording that there is.
     let folder = temp_dir();
     let record = folder.path().join("record");

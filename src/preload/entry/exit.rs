@@ -47,7 +47,9 @@ fn tell_forked(code: c_int) {
     /// How children end that cannot execute a program: those of shells and of posix_spawn, and those of Python.
     const NOT_EXECUTED: [u8; 3] = [126, 127, 255];
     let code = code as u8;
-    if code != 0 && !NOT_EXECUTED.contains(&code) && elf::is_forked() && !has_record() {
+    // Without a recording, nobody knows whether it made a call.
+    let is_recorded = settings::get().record.is_some();
+    if code != 0 && is_recorded && !NOT_EXECUTED.contains(&code) && elf::is_forked() && !has_record() {
         guarded(|| {
             if questions::was_initialized_before_fork().is_some() {
                 status::forked();
