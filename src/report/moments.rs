@@ -16,12 +16,12 @@ pub fn duration(ns: u64) -> String {
     Duration(ns).to_string()
 }
 
-/// Formats a size in bytes: `512`, `2.0KiB`, `16GiB`.
+/// Formats a size in bytes: `512B`, `2.5KiB`, `16GiB`.
 ///
 /// # Examples
 ///
 /// ```
-/// assert_eq!(cupeer_report::moments::bytes(2048), "2.0KiB");
+/// assert_eq!(cupeer_report::moments::bytes(2560), "2.5KiB");
 /// ```
 pub fn bytes(bytes: u64) -> String {
     const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
