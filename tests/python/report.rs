@@ -229,15 +229,15 @@ fn both_sites_of_a_finding_are_lines_of_python() {
     // And as it happens, in paragraphs.
     let full = folder.path().join("full").display().to_string();
     let full = done(&mut with(&["run", "--sim", "--check=full", "-o", &full, "--", "python3", &script]));
-    for (rule, role, function, call) in [
-        ("error ipc-freed-while-open", "opening", "hold", opened),
-        ("error ipc-freed-while-open", "export", "two", exported),
-        ("error ipc-open-after-free", "export", "one", exported),
+    for (rule, word, function, call) in [
+        ("error ipc-freed-while-open", "opened", "hold", opened),
+        ("error ipc-freed-while-open", "exported", "two", exported),
+        ("error ipc-open-after-free", "exported", "one", exported),
     ] {
         let paragraph = full.stderr.split_once(rule).map_or("", |(_, rest)| rest);
         let paragraph = paragraph.split("cupeer: ").next().unwrap_or_default();
         let wanted = format!(", from train.py:{}, by libffi", line_in(function, call));
-        let object = paragraph.lines().find(|line| line.trim_start().starts_with(&format!("{role}: ")));
+        let object = paragraph.lines().find(|line| line.trim_start().starts_with(&format!("{word}: ")));
         assert!(object.is_some_and(|line| line.contains(&wanted)), "{wanted}: {}", full.stderr);
     }
     if cfg!(target_arch = "x86_64") {

@@ -163,7 +163,7 @@ impl<'a> View<'a> {
         started.filter_map(item).collect()
     }
 
-    /// Whether processes with calls ended badly: a launcher passes on how its ranks ended.
+    /// Returns true if processes with calls ended badly: a launcher passes on how its ranks ended.
     pub fn is_passed_on(&self) -> bool {
         !self.all_deaths().is_empty() || !self.all_failing_ends().is_empty()
     }
@@ -175,7 +175,8 @@ impl<'a> View<'a> {
         Some(if self.is_passed_on() { thing.in_short(String::new()) } else { thing })
     }
 
-    /// How many processes were forked after the driver was initialized, of which no call shows that.
+    /// Returns the number of processes that were forked after the driver was initialized and made no call that shows
+    /// it.
     pub fn forked_late(&self) -> u64 {
         if self.report.record.in_part { 0 } else { self.report.record.forked }
     }

@@ -130,7 +130,7 @@
     const tips = [...shown.map((moment) => ({ ...moment, at: moment.row + 0.4 })),
       ...bars.map(({ row, x1, x2, text }) => ({ x: (Math.max(x1, state.from) + Math.min(x2, state.to)) / 2, at: row + 0.5, text }))];
     const svg = Plot.plot({
-      width, height: list.length * tall + 66, marginLeft: left, marginRight: 14, marginTop: 24, marginBottom: 38,
+      width, height: list.length * tall + 66, marginLeft: left, marginRight: 24, marginTop: 24, marginBottom: 38,
       x: { domain: [state.from, state.to], axis: null }, y: { domain: [list.length, 0], axis: null },
       marks: [
         Plot.axisX({ anchor: "top", ticks: marked, label: null, tickFormat }),
