@@ -171,7 +171,7 @@
   // A stretch that is drawn over is looked at closer.
   function brush(svg, width, left, height) {
     const x = svg.scale("x");
-    const over = d3.brushX().extent([[left, 20], [width - 14, height - 36]]).on("end", ({ selection, sourceEvent }) => {
+    const over = d3.brushX().extent([[left, 20], [width - 24, height - 36]]).on("end", ({ selection, sourceEvent }) => {
       if (!selection || !sourceEvent) return;
       const [from, to] = selection.map((place) => x.invert(place));
       if (to > from) look(from, to);
