@@ -116,7 +116,7 @@ keys! {
             "Device of the call, numbered as in the process: the first device among the arguments, the one in a structure argument (any of an array), or else that of the current context.",
             "cuIpcGetMemHandle:dev=0:error=OUT_OF_MEMORY";
         "peer" "NUMBERS" Value(conditions::peer),
-            "Other device: the second device among the arguments, that of the peer context, or that of the memory to which access is granted. For a call that opens memory or an event, the device of that; its exporter must be in the same recording.",
+            "Other device: the second device among the arguments, that of the peer context, or that of the memory to which access is granted; in a call that opens memory or an event, its device, if the exporter is in the same recording.",
             "cuCtxEnablePeerAccess:peer=1:error=PEER_ACCESS_UNSUPPORTED";
         "ctx" "NUMBERS" Compared(Key::Ctx, |value| ranges(value, &|text| number(text, 0, u64::MAX, "0x55d0c0de"))),
             "Current context.",
@@ -209,7 +209,7 @@ keys! {
     }
     Happens false {
         "stage" "instead|after|undo" Value(actions::stage),
-            "Effect of error= on the real call. instead (the default): it is not made. after: it is made, and its success replaced. undo: it is made, and its effect undone.",
+            "Effect of error= on the real call: with instead (the default), it is not made; with after, it is made and its success replaced; with undo, it is made and its effect undone.",
             "cuIpcOpenMemHandle*:stage=undo:error=MAP_FAILED";
         "force" "" Flag(|draft| draft.force = true),
             "Allows an error= that is neither documented for the function nor was seen from a real driver, and one for a release function (@release, @lifetime).",
