@@ -5,9 +5,9 @@
 //!
 //! # From bytes to events
 //!
-//! [`source`] supplies bytes, of a file or of memory. [`scan`] goes over the headers of all blocks, [`read`] builds a
+//! [`source`] supplies bytes, of a file or of memory. `scan` goes over the headers of all blocks, `read` builds a
 //! [`process::Process`] from them, and [`job`] collects all processes of a directory. When events are requested,
-//! [`index`] lists the blocks of a stream, [`stream`] reads one after the other, and [`events`] merges the streams.
+//! `index` lists the blocks of a stream, `stream` reads one after the other, and [`events`] merges the streams.
 
 pub mod alive;
 pub mod clock;

@@ -1,10 +1,10 @@
 //! The report of a recording: as a model, as text, HTML, or a trace, and compared with another report.
 //!
 //! Everything that follows from a recording is here. The source of a recording (a directory, a packed file), and
-//! arguments and output, are up to the command. A report is built in three steps. [`collect`] reads the events and
-//! passes them to [`functions`], [`failures`], [`findings`], [`ledger`], [`virtual_memory`], and [`peers`]; nothing
-//! there grows with the number of events. [`assemble`] builds the rows of [`model`], which are serialized unchanged.
-//! [`mod@verdict`] decides which findings fail a run. [`text`] and [`html`] show them, [`sarif`] and [`junit`] write them for other tools, [`diff`] compares them, and
+//! arguments and output, are up to the command. A report is built in three steps. `collect` reads the events and
+//! passes them to `functions`, `failures`, `findings`, `ledger`, `virtual_memory`, and `peers`; nothing
+//! there grows with the number of events. `assemble` builds the rows of [`model`], which are serialized unchanged.
+//! `verdict` decides which findings fail a run. [`text`] and [`html`] show them, [`sarif`] and [`junit`] write them for other tools, [`diff`] compares them, and
 //! [`trace`] reads the recording a second time. [`symbols`] names addresses.
 
 mod allocator;

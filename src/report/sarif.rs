@@ -1,6 +1,6 @@
 //! The report as SARIF 2.1.0, for code scanners and reviews.
 //!
-//! It has one run: the rules of `src/rules` and the kinds of [`incidents`] under names of their own, and one result
+//! It has one run: the rules of `src/rules` and the kinds of `incidents` under names of their own, and one result
 //! per finding and incident. Rules that were not checked are notifications. The fingerprint of a result stays the same
 //! between runs: it contains no process, address, or time.
 

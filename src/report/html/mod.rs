@@ -3,9 +3,9 @@
 //! It defines the layout of the page, and the place of each part of the model. Sentences come from the text report
 //! ([`super::text`]), so that both use the same words. Similar rows are grouped and long lists are cut, so that the
 //! page stays small, and the page states how much it omits. Rows are HTML, so that the page is complete without
-//! scripts; scripts draw the charts from [`charts::Data`], sort, and filter.
+//! scripts; scripts draw the charts from `charts::Data`, sort, and filter.
 //!
-//! All text of a recording is untrusted: maud escapes it, and [`script_data`] escapes text in scripts.
+//! All text of a recording is untrusted: maud escapes it, and `script_data` escapes text in scripts.
 
 mod charts;
 mod ledger;

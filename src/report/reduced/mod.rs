@@ -1,7 +1,7 @@
 //! Reduced data of some processes of a job, in place of their events. It can be merged with that of others, and gives
 //! the report that all their recordings would give.
 //!
-//! [`Reduced`] is the data; [`mod@merge`] merges two, [`mod@finish`] builds the report, [`mod@fold`] counts what is
+//! [`Reduced`] is the data; `merge` merges two, `finish` builds the report, `fold` counts what is
 //! omitted, and [`mod@file`] reads and writes the file. The other modules compute the data; a recording that is
 //! reported directly takes the same path, as the only part of its job.
 //!

@@ -1,7 +1,7 @@
 //! Names for addresses: the function of a library that a call came from, found when the recording is read.
 //!
-//! It limits the memory for what is known of libraries, and the time that lines take. [`files`] selects the files of a
-//! library, [`table`], [`lines`], and [`units`] read an ELF file, and [`packed`] has the names that a packed recording
+//! It limits the memory for what is known of libraries, and the time that lines take. `files` selects the files of a
+//! library, `table`, `lines`, and `units` read an ELF file, and `packed` has the names that a packed recording
 //! brings.
 
 mod demangle;
