@@ -94,9 +94,13 @@ impl LoadedPlan {
         if self.id == 0 {
             return shared::counter(rule.number);
         }
-        let totals = private::map_once(&self.totals, self.totals_size(), private::map_shared);
-        // SAFETY: mapped for as long as the plan has users, with room for each rule.
-        unsafe { totals.add(rule.number as usize).as_ref() }
+        self.own_totals(rule, private::map_shared)
+    }
+
+    fn own_totals(&self, rule: &LoadedRule, map: fn(usize) -> *mut c_void) -> Option<&Counter> {
+        let totals = private::map_once(&self.totals, self.totals_size(), map);
+        // SAFETY: mapped for as long as the plan has users, with room for each rule, and used only as atomics.
+        (!totals.is_null()).then(|| unsafe { &*totals.add(rule.number as usize) })
     }
 
     /// How many calls its rules have matched, and at how many they fired.
@@ -335,6 +339,17 @@ mod tests {
             of(&|_| "\n".into()) + "cuInit",
         ];
         texts.into_iter().map(|text| (text.len(), text)).collect()
+    }
+
+    #[test]
+    fn without_memory_nothing_is_counted() {
+        let plan =
+            Plan::parse("own", "cuIpcGetMemHandle:delay=1s;cuDeviceCanAccessPeer:delay=1s").expect("a plan");
+        let loaded = LoadedPlan::new(1, Box::leak(Box::new(plan)), false);
+        for rule in &loaded.rules {
+            assert!(loaded.own_totals(rule, |_| ptr::null_mut()).is_none(), "rule {}", rule.number);
+        }
+        assert!(loaded.rules.iter().all(|rule| loaded.totals(rule).is_some()));
     }
 
     #[test]
