@@ -91,11 +91,27 @@ impl Backing {
         if identity(self.descriptor) == Some(self.identity) { Ok(()) } else { fail(Code::OPERATING_SYSTEM) }
     }
 
+    /// Reads so many bytes.
+    pub(crate) fn fill(&self, at: u64, bytes: &mut [u8]) -> Answer {
+        // SAFETY: the bytes are borrowed, and as many as that.
+        unsafe { self.read(at, bytes.as_mut_ptr() as u64, bytes.len() as u64) }
+    }
+
+    /// The same of words.
+    pub(crate) fn fill_words(&self, at: u64, words: &mut [u64]) -> Answer {
+        // SAFETY: the words are borrowed, and as long as that; any bytes are words.
+        unsafe { self.read(at, words.as_mut_ptr() as u64, size_of_val(words) as u64) }
+    }
+
     /// Copies from the file to an address of this process.
-    pub(crate) fn read(&self, mut at: u64, mut address: u64, mut length: u64) -> Answer {
+    ///
+    /// # Safety
+    ///
+    /// What is mapped at the address may be overwritten.
+    pub(crate) unsafe fn read(&self, mut at: u64, mut address: u64, mut length: u64) -> Answer {
         while length > 0 {
             // SAFETY: the kernel writes to the address where that is possible, and says EFAULT where it is
-            // not. That the caller of the driver means these bytes to be written is his promise.
+            // not; the caller promises that these bytes may be written.
             let done = unsafe {
                 libc::pread(self.descriptor, address as *mut _, length.min(1 << 30) as usize, at as i64)
             };
@@ -245,12 +261,13 @@ mod tests {
         let file = Backing::create(NAME, 1 << 40).unwrap();
         let (text, mut back) = (*b"hello", [0u8; 5]);
         file.write(1 << 39, text.as_ptr() as u64, 5).unwrap();
-        file.read(1 << 39, back.as_mut_ptr() as u64, 5).unwrap();
+        file.fill(1 << 39, &mut back).unwrap();
         assert_eq!(back, text);
         assert_eq!(file.write(0, 0x10, 5), fail(Code::INVALID_VALUE));
-        assert_eq!(file.read(0, 0x10, 5), fail(Code::INVALID_VALUE));
+        // SAFETY: nothing is mapped there.
+        assert_eq!(unsafe { file.read(0, 0x10, 5) }, fail(Code::INVALID_VALUE));
         assert!(file.punch(1 << 39, 4096));
-        file.read(1 << 39, back.as_mut_ptr() as u64, 5).unwrap();
+        file.fill(1 << 39, &mut back).unwrap();
         assert_eq!(back, [0; 5]);
     }
 

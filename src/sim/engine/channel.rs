@@ -137,7 +137,7 @@ impl Channel {
     fn get(&self, place: u64) -> Answer<Words> {
         self.0.check()?;
         let mut words = [0; 8];
-        self.0.read(place * SLOT, words.as_mut_ptr() as u64, SLOT)?;
+        self.0.fill_words(place * SLOT, &mut words)?;
         Ok(words)
     }
 }

@@ -125,11 +125,9 @@ impl Place {
     pub(crate) fn read(&self, bytes: &mut [u8]) -> Answer {
         match self {
             Place::Host(address) => read_host(*address, bytes),
-            Place::File(file, offset) => file.read(*offset, bytes.as_mut_ptr() as u64, bytes.len() as u64),
-            Place::Pieces(pieces, start) => pieces.each(*start, bytes.len() as u64, |file, offset, part| {
-                let part = &mut bytes[part];
-                file.read(offset, part.as_mut_ptr() as u64, part.len() as u64)
-            }),
+            Place::File(file, offset) => file.fill(*offset, bytes),
+            Place::Pieces(pieces, start) => pieces
+                .each(*start, bytes.len() as u64, |file, offset, part| file.fill(offset, &mut bytes[part])),
             Place::Copies(..) => fail(Code::INVALID_VALUE),
         }
     }
@@ -236,7 +234,10 @@ impl Transfer {
 fn move_row(to: &Place, from: &Place, width: u64) -> Answer {
     match (to, from) {
         (Place::File(file, offset), Place::Host(address)) => return file.write(*offset, *address, width),
-        (Place::Host(address), Place::File(file, offset)) => return file.read(*offset, *address, width),
+        (Place::Host(address), Place::File(file, offset)) => {
+            // SAFETY: that the caller of the driver means these bytes to be written is his promise.
+            return unsafe { file.read(*offset, *address, width) };
+        }
         _ => {}
     }
     let mut buffer = vec![0; CHUNK.min(width as usize)];
@@ -481,7 +482,8 @@ fn across(
 fn through_file(from: u64, to: u64, length: u64) -> Answer {
     let file = Backing::create(c"cupeer-sim copy", length).ok_or(Code::OUT_OF_MEMORY)?;
     file.write(0, from, length)?;
-    file.read(0, to, length)
+    // SAFETY: that the caller of the driver means these bytes to be written is his promise.
+    unsafe { file.read(0, to, length) }
 }
 
 /// Whether a sandbox forbids the calls above.

@@ -409,7 +409,9 @@ impl Driver {
             }
             Kind::Host { .. } | Kind::Managed(_) => {
                 self.memory.mapped -= size;
-                unmap_pages(base, size);
+                // SAFETY: these pages are of the allocation that was just taken away; that the program does not use what it
+                // frees is its promise.
+                unsafe { unmap_pages(base, size) };
             }
             Kind::Registered { .. } | Kind::Mapped(_) => {}
         }
@@ -447,9 +449,13 @@ fn map_pages(size: u64) -> Option<u64> {
     (at != libc::MAP_FAILED).then_some(at as u64)
 }
 
-fn unmap_pages(base: u64, size: u64) {
-    // SAFETY: the pages are those of `map_pages`, whose allocation was just taken away; that nobody uses
-    // them any more is the promise of the one who frees them.
+/// Takes away pages of [`map_pages`].
+///
+/// # Safety
+///
+/// They are such pages, and nobody uses them any more.
+unsafe fn unmap_pages(base: u64, size: u64) {
+    // SAFETY: the caller promises that these are pages of `map_pages` that nobody uses.
     unsafe { libc::munmap(base as *mut _, size.next_multiple_of(4096) as usize) };
 }
 
@@ -512,7 +518,8 @@ mod tests {
         assert_eq!(driver.host_flags(pages + 5), Ok(HOST_DEVICE_MAP));
         driver.unregister_host(pages).unwrap();
         assert_eq!(driver.unregister_host(pages), fail(Code::HOST_MEMORY_NOT_REGISTERED));
-        unmap_pages(pages, 8192);
+        // SAFETY: the pages are mapped above, and nothing is in them.
+        unsafe { unmap_pages(pages, 8192) };
         assert_eq!(driver.register_host(pages, 8192, 0).unwrap_err().code, Code::INVALID_VALUE);
     }
 }

@@ -66,7 +66,7 @@ impl Table {
     pub(super) fn read(&self, slot: u16) -> Answer<Entry> {
         let (file, mut words) = (&self.block.backing, Words::default());
         file.check()?;
-        file.read(self.place(slot), words.as_mut_ptr() as u64, ENTRY)?;
+        file.fill_words(self.place(slot), &mut words)?;
         let [token, offset, size, _] = words;
         Ok(Entry { token, offset, size })
     }

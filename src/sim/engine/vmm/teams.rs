@@ -169,6 +169,6 @@ const ENTRY: u64 = size_of::<Binding>() as u64;
 
 fn words<const N: usize>(file: &Backing, at: u64) -> Option<[u64; N]> {
     let mut words = [0; N];
-    file.read(at, words.as_mut_ptr() as u64, size_of_val(&words) as u64).ok()?;
+    file.fill_words(at, &mut words).ok()?;
     Some(words)
 }
