@@ -7,12 +7,13 @@
 
 static const char *how;
 static jmp_buf back;
-static volatile sig_atomic_t handled;
+static volatile sig_atomic_t handled, reached;
 
 static void within(const char *function, unsigned mark) {
     (void)function;
     if (mark != EITHER) return;
     if (strcmp(how, "cancel") == 0) {
+        reached = 1;
         for (;;) pause();
     } else if (strcmp(how, "exit") == 0) {
         pthread_exit((void *)42);
@@ -49,7 +50,7 @@ int main(int argc, char **argv) {
     if (strcmp(how, "cancel") == 0 || strcmp(how, "exit") == 0) {
         pthread_create(&t, NULL, thread, NULL);
         if (strcmp(how, "cancel") == 0) {
-            usleep(100000);
+            while (!reached) usleep(1000);
             pthread_cancel(t);
         }
         pthread_join(t, &result);
