@@ -9,7 +9,7 @@ use super::looked;
 use super::model::{Finding, Object, Place, Process, Report, SuppressedBy};
 use super::text::View;
 use super::text::names::clean;
-use cupeer_rules::{RULES, RuleSpec, Status};
+use cupeer_rules::{RULES, Rule, RuleSpec, Status};
 use serde_json::{Map, Value, json};
 use std::path::Path;
 
@@ -125,7 +125,8 @@ fn of_finding(view: &View, finding: &Finding) -> Value {
     );
     // The caller is not always the first frame: the CUDA runtime calls for everybody.
     place(&mut result, Some(&finding.caller), &finding.stack);
-    let related = (1..).zip(&finding.objects).map(|(id, object)| related(view, id, object));
+    let related =
+        (1..).zip(&finding.objects).map(|(id, object)| related(view, id, (Rule::of(&finding.rule), object)));
     result.insert("relatedLocations".into(), related.collect());
     let processes = finding.procs.iter().map(|proc| view.names.process(proc));
     // Where none was asked for, nobody knows what would be suppressed.
@@ -224,8 +225,8 @@ fn suppression(by: &SuppressedBy) -> Value {
 }
 
 /// Something that a finding is about, and where that was made.
-fn related(view: &View, id: u64, object: &Object) -> Value {
-    let mut related = json!({ "id": id, "message": { "text": view.object(object) } });
+fn related(view: &View, id: u64, (rule, object): (Option<Rule>, &Object)) -> Value {
+    let mut related = json!({ "id": id, "message": { "text": view.object(rule, object) } });
     if let Some(Value::Object(place)) = object.stack.first().and_then(location) {
         place.into_iter().for_each(|(key, value)| related[key] = value);
     }

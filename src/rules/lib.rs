@@ -33,7 +33,7 @@ pub use chosen::Chosen;
 pub use cupeer_spec::record::slot::finding::{Confidence, Severity};
 pub use family::{FAMILIES, Family};
 pub use set::{RuleSet, SetError, is_file, known_rule};
-pub use words::meaning;
+pub use words::{label, meaning};
 
 use cupeer_spec::function::FnId;
 use cupeer_spec::results::Result;

@@ -479,11 +479,11 @@ impl Display for Reason<'_> {
                 if let (opened, closed @ 1..) = uses {
                     write!(f, "; {first} opened it {} and closed it {}", Times(opened), Times(closed))?;
                 }
-                f.write_str("; reads from it are now undefined")
+                f.write_str("; using it is now undefined")
             }
             Reason::PoolFreedWhileOpen { address, bytes, handle, importers, first } => {
                 freed(address, bytes, handle, (importers, first), f)?;
-                f.write_str("; reads from it are now undefined")
+                f.write_str("; using it is now undefined")
             }
             Reason::IpcContextEndedWhileOpen { what, handles: 1, importers, first, address, handle, kind } => {
                 let how = if kind == Object::Event { "destroyed event" } else { "freed" };
@@ -505,21 +505,21 @@ impl Display for Reason<'_> {
                 write!(f, "{owner} {how} the event{}, before this call; a wait for it may never end, or end too early; its handle is {handle}", When(ago))
             }
             Reason::IpcAddressReused { address, handle, before, importers, first } => {
-                write!(f, "freed memory at {address:#x} is still open in ")?;
+                write!(f, "freed memory at {address:#x} ({before}) is still open in ")?;
                 others(importers, first, f)?;
-                write!(f, "; this call exports new memory at the same address; if an importer caches mappings by address, it continues to use the freed memory; the handle of the freed memory is {before}, that of the new memory {handle}")
+                write!(f, "; this call exports new memory at the same address ({handle}); an importer that caches mappings by address still uses the freed memory")
             }
             Reason::IpcNeverClosed { handles, bytes } => {
                 write!(f, "the process exits without closing {}", Count(handles, "handle"))?;
                 if bytes > 0 { write!(f, " ({} of other processes' memory)", Bytes(bytes)) } else { Ok(()) }
             }
             Reason::IpcLeak { handles, opened, bytes, freed, growth } => {
-                write!(f, "{handles} of {} opened here were never closed{growth}", Count(opened, "handle"))?;
+                write!(f, "{handles} of {} opened at this place were never closed{growth}", Count(opened, "handle"))?;
                 keeping(f, bytes, freed)
             }
             Reason::VmmLeak { handles, opened, bytes, freed, growth } => {
                 let all = Count(opened, "allocation");
-                write!(f, "{handles} of {all} imported here were never given up{growth}")?;
+                write!(f, "{handles} of {all} imported at this place were never given up{growth}")?;
                 keeping(f, bytes, freed)
             }
             Reason::IpcFallback { from, to, failed, code } => write!(
@@ -661,11 +661,12 @@ impl Display for Reason<'_> {
                 if is_imported { "was imported" } else { "has handle types" }
             ),
             Reason::VmmAccess { mappings, bytes, start, from, home } => {
+                write!(f, "only {home} ever had access to ")?;
                 match mappings {
-                    1 => write!(f, "{} mapped at {start:#x} were", Bytes(bytes))?,
-                    _ => write!(f, "{}, {} in all, the first at {start:#x}, were", Count(mappings, "mapping"), Bytes(bytes))?,
+                    1 => write!(f, "{} mapped at {start:#x}", Bytes(bytes))?,
+                    _ => write!(f, "{} ({} in all, the first at {start:#x})", Count(mappings, "mapping"), Bytes(bytes))?,
                 }
-                write!(f, " accessible to {home} only, though this process enabled access from {from} to it: cuCtxEnablePeerAccess has no effect on memory of cuMemMap")
+                write!(f, "; this process enabled peer access from {from} to that device, but cuCtxEnablePeerAccess has no effect on memory that cuMemMap mapped")
             }
             Reason::VmmNoAccess { mappings, bytes, start } => {
                 match mappings {
@@ -722,19 +723,19 @@ impl Display for Reason<'_> {
                 write!(f, "the process can open no more files: it has reached its limit of {limit} (RLIMIT_NOFILE)")
             }
             Reason::MemoryKept { bytes, allocations, owner, holders, first, unmaps_nothing } => {
-                write!(f, "{} that ", Bytes(bytes))?;
+                others(holders, first, f)?;
+                write!(f, " still kept {} that ", Bytes(bytes))?;
                 match owner {
                     None => f.write_str("this process")?,
                     Some(owner) => write!(f, "{owner}")?,
                 }
-                f.write_str(" released is still kept by ")?;
-                others(holders, first, f)?;
+                f.write_str(" had released, so the call returned CUDA_ERROR_OUT_OF_MEMORY")?;
                 if unmaps_nothing {
-                    f.write_str(", which unmapped nothing")?;
+                    write!(f, "; {first} unmapped nothing")?;
                 }
                 write!(
                     f,
-                    "; this is why the device has no memory left; it gets the memory back only when every importer has unmapped and released {}",
+                    "; the memory is in {}; the device gets an allocation back only when all its importers have unmapped and released it, or closed it",
                     Count(allocations, "allocation")
                 )
             }
@@ -746,11 +747,13 @@ impl Display for Reason<'_> {
                 Count(ranges, "range")
             ),
             Reason::RanksWaitForDescriptor { waiting, missing, senders, least, most } => {
-                let (verb, rank) = (if waiting == 1 { "waits" } else { "wait" }, if missing == 1 { "rank" } else { "ranks" });
+                let (wait, rank) = (
+                    if waiting == 1 { "this rank waits" } else { "these ranks wait" },
+                    if missing == 1 { "rank" } else { "ranks" },
+                );
                 write!(
                     f,
-                    "{} {verb} for a file descriptor that {rank} {senders} did not export; the others exported {most} each, {rank} {senders} {}; no process imported the last descriptor of a waiting rank, and these ranks made no recorded call since",
-                    Count(waiting, "rank"),
+                    "{rank} {senders} did not export a file descriptor that {wait} for; {rank} {senders} exported {}, the others {most} each; cupeer infers this because the last recorded call of each waiting rank exported a descriptor that no process imported",
                     Only(least)
                 )
             }
@@ -861,7 +864,7 @@ mod tests {
                     first: P,
                     uses: (0, 0),
                 },
-                "0x10 (512 bytes) was freed while open in process 4711 (rank 3) and 2 more processes; its handle is ipc:0000000000000001; reads from it are now undefined",
+                "0x10 (512 bytes) was freed while open in process 4711 (rank 3) and 2 more processes; its handle is ipc:0000000000000001; using it is now undefined",
             ),
             (
                 Reason::PeerUnreachable { from: device, to: Device { ordinal: -1, uuid } },

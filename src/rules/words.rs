@@ -1,4 +1,7 @@
-//! Explanations of the driver's own messages that are misleading.
+//! Explanations of the driver's own messages that are misleading, and labels of the objects of findings.
+
+use crate::Rule;
+use cupeer_spec::record::slot::finding::role;
 
 /// What is said, and what it means.
 static MEANINGS: &[(&str, &str)] = &[
@@ -26,6 +29,16 @@ pub fn meaning(words: &str) -> Option<&'static str> {
     MEANINGS.iter().find(|(said, _)| words.contains(said)).map(|(_, meaning)| *meaning)
 }
 
+/// Returns the label of an object in a finding, such as `exported`, by the rule and the word of the object's role.
+pub fn label(rule: Option<Rule>, word: &str) -> &str {
+    match (rule, role::past(word)) {
+        (Some(Rule::IpcEventOpenedLate), "freed") => "destroyed",
+        // The call of the finding is an export, too.
+        (Some(Rule::IpcAddressReused), "exported") => "exported earlier",
+        (_, past) => past,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -36,5 +49,14 @@ mod tests {
             meaning("a; Failed to allocate physical memory").is_some_and(|text| text.contains("exporter"))
         );
         assert_eq!(meaning("devPtr cannot be NULL"), None);
+    }
+
+    #[test]
+    fn labels_fit_the_rule() {
+        let late = Some(Rule::IpcEventOpenedLate);
+        assert_eq!([late, None].map(|rule| label(rule, "freeing")), ["destroyed", "freed"]);
+        let reused = Some(Rule::IpcAddressReused);
+        assert_eq!([reused, late].map(|rule| label(rule, "export")), ["exported earlier", "exported"]);
+        assert_eq!(label(reused, "freeing"), "freed");
     }
 }

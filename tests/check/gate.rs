@@ -167,8 +167,8 @@ fn a_runner_of_github_gets_annotations_on_stderr() {
 #[test]
 fn a_leak_has_totals_and_both_places() {
     for (name, what) in [
-        ("ipc-leak", "handles opened here were never closed"),
-        ("vmm-leak", "allocations imported here were never given up"),
+        ("ipc-leak", "handles opened at this place were never closed"),
+        ("vmm-leak", "allocations imported at this place were never given up"),
     ] {
         let checked = scene(name).outcome_checked(How::Bad);
         let finding = checked.findings().iter().find(|finding| finding["rule"] == name).expect("the finding");

@@ -85,15 +85,15 @@ const WORDINGS: &[Wording] = &[
         name: "closed-by-thread",
         machine: "nvlink:2",
         rule: "ipc-closed-twice",
-        checked: "0x* (ipc:*) is already closed; this process closed it as often as it had opened it; the last close was * * ago in thread {closer}, called by wordings*",
-        plain: "0x* (ipc:*) is already closed; this process closed it as often as it had opened it; the last close was * * ago in thread {closer}, called by wordings*",
+        checked: "0x* (ipc:*) is already closed; this process closed it as often as it had opened it; the last close was * * ago in thread {closer} at wordings*",
+        plain: "0x* (ipc:*) is already closed; this process closed it as often as it had opened it; the last close was * * ago in thread {closer} at wordings*",
     },
     Wording {
         name: "closed-with-context",
         machine: "nvlink:2",
         rule: "ipc-closed-twice",
-        checked: "0x* (ipc:*) is already closed; it was closed when its context was destroyed or reset * * ago in thread {closer}, called by wordings*",
-        plain: "0x* (ipc:*) is already closed; it was closed when its context was destroyed or reset * * ago in thread {closer}, called by wordings*",
+        checked: "0x* (ipc:*) is already closed; it was closed when its context was destroyed or reset * * ago in thread {closer} at wordings*",
+        plain: "0x* (ipc:*) is already closed; it was closed when its context was destroyed or reset * * ago in thread {closer} at wordings*",
     },
     Wording {
         name: "cut-8",
@@ -155,8 +155,8 @@ const WORDINGS: &[Wording] = &[
         name: "freed-opened-twice",
         machine: "nvlink:2",
         rule: "ipc-freed-while-open",
-        checked: "0x* (4 MiB) was freed while open in process {importer}; its handle is ipc:*; process {importer} opened it 2 times and closed it once; reads from it are now undefined",
-        plain: "0x* (4 MiB) was freed while open in process {importer}; its handle is ipc:*; process {importer} opened it 2 times and closed it once; reads from it are now undefined",
+        checked: "0x* (4 MiB) was freed while open in process {importer}; its handle is ipc:*; process {importer} opened it 2 times and closed it once; using it is now undefined",
+        plain: "0x* (4 MiB) was freed while open in process {importer}; its handle is ipc:*; process {importer} opened it 2 times and closed it once; using it is now undefined",
     },
     Wording {
         name: "close-elsewhere",
@@ -232,8 +232,8 @@ const WORDINGS: &[Wording] = &[
         name: "address-reused",
         machine: "nvlink:2",
         rule: "ipc-address-reused",
-        checked: "freed memory at 0x* is still open in process {importer}; this call exports new memory at the same address; if an importer caches mappings by address, it continues to use the freed memory; the handle of the freed memory is ipc:*, that of the new memory ipc:*",
-        plain: "freed memory at 0x* is still open in process {importer}; this call exports new memory at the same address; if an importer caches mappings by address, it continues to use the freed memory; the handle of the freed memory is ipc:*, that of the new memory ipc:*",
+        checked: "freed memory at 0x* (ipc:*) is still open in process {importer}; this call exports new memory at the same address (ipc:*); an importer that caches mappings by address still uses the freed memory",
+        plain: "freed memory at 0x* (ipc:*) is still open in process {importer}; this call exports new memory at the same address (ipc:*); an importer that caches mappings by address still uses the freed memory",
     },
 ];
 

@@ -138,7 +138,7 @@ fn what_was_freed_while_open_is_found_where_the_process_did_not_see_it() {
         if judged {
             assert_eq!(memory["message"], "it said so itself");
         } else {
-            let message = "0x7000 (2 MiB) was freed while open in process 1001 (rank 1); its handle is ipc:0000000000000011; reads from it are now undefined";
+            let message = "0x7000 (2 MiB) was freed while open in process 1001 (rank 1); its handle is ipc:0000000000000011; using it is now undefined";
             assert_eq!(memory["message"], message);
             let roles: Vec<_> = memory["objects"]
                 .as_array()

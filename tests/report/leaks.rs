@@ -57,7 +57,7 @@ fn a_running_process_that_forgets_some_is_told_with_totals_and_both_places() {
     // The owner has freed one of those that stay open.
     exporter.free(201_000, 0x100_0000 * 13).ends();
     importer.ends();
-    let message = "20 of 200 handles opened here were never closed; they keep 40 MiB of other processes' memory, \
+    let message = "20 of 200 handles opened at this place were never closed; they keep 40 MiB of other processes' memory, \
                    2 MiB of which the owners freed";
     assert_eq!(leaks(&scene), [leak(20, message, &["opening", "export", "closing"])]);
     let text = of(&scene, &[]);
@@ -90,7 +90,7 @@ fn handles_that_become_more_with_each_mark_are_told() {
             }
         }
         [&mut exporter, &mut importer].into_iter().for_each(Actor::ends);
-        let message = "20 of 20 handles opened here were never closed, some after 20 of 20 marks such as 'step 1'; \
+        let message = "20 of 20 handles opened at this place were never closed, some after 20 of 20 marks such as 'step 1'; \
                        they keep 40 MiB of other processes' memory";
         let wanted = [leak(20, message, &["opening", "export"])];
         assert_eq!(leaks(&scene), if expected { &wanted[..] } else { &[] }, "{each_iteration}");
@@ -110,7 +110,9 @@ fn handles_that_become_more_over_minutes_are_told() {
         assert_eq!(found.len(), usize::from(expected), "{found:?}");
         for (_, _, message, _) in found {
             assert!(
-                message.starts_with("20 of 20 handles opened here were never closed, throughout 95.0 s; "),
+                message.starts_with(
+                    "20 of 20 handles opened at this place were never closed, throughout 95.0 s; "
+                ),
                 "{message}"
             );
         }

@@ -169,7 +169,9 @@ fn seen(rule: &RuleSpec) -> impl Iterator<Item = &'static str> {
 fn severity(severity: Severity) -> &'static str {
     match severity {
         Severity::Note => "for information; correct programs do this, too",
-        Severity::Warning => "it works today, has no effect, or costs speed or memory",
+        Severity::Warning => {
+            "the program may work today, but the call has no effect, costs speed or memory, or can cause wrong data, a hang, or a later failure"
+        }
         Severity::Error => "the call fails because of it, or its effect is undefined",
     }
 }

@@ -10,7 +10,7 @@ use crate::sys::environment;
 use crate::sys::line::Line;
 use core::fmt::{self, Write};
 use cupeer_rules::reason::{Bytes, Handle};
-use cupeer_rules::{Basis, Rule, RuleSpec, Severity, meaning};
+use cupeer_rules::{Basis, Rule, RuleSpec, Severity, label, meaning};
 use cupeer_spec::question::Answer;
 use cupeer_spec::record::live::{Entry, library_name};
 use cupeer_spec::record::slot::finding::{Confidence, STALE, role};
@@ -159,7 +159,7 @@ pub fn paragraph(said: &FindingText, out: &mut Line) -> fmt::Result {
     }
     said.place(said.caller.library, 512, false, out)?;
     for (role, entry) in said.objects {
-        write!(out, "\n    {}: ", role::past(role_word(*role)))?;
+        write!(out, "\n    {}: ", label(Some(said.rule.id), role_word(*role)))?;
         describe(call, entry, out)?;
     }
     if said.confidence == Confidence::Stale && said.rule.id != Rule::IpcExporterGone {

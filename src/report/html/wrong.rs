@@ -4,7 +4,7 @@ use super::super::model::{Finding, Place};
 use super::super::text::digest::About;
 use super::super::text::findings::{is_noted, is_told};
 use super::Page;
-use cupeer_spec::record::slot::finding::role;
+use cupeer_rules::{Rule, label};
 use maud::{Markup, html};
 use std::collections::HashMap;
 
@@ -134,7 +134,7 @@ impl Page<'_> {
                     details open[is_open] {
                         summary { "Stacks" }
                         @if !is_short(&finding.stack) { p.who { "the call" } (self.stack(&finding.stack)) }
-                        @for object in stacks() { p.who { (role::past(object.role)) } (self.stack(&object.stack)) }
+                        @for object in stacks() { p.who { (label(Rule::of(&finding.rule), object.role)) } (self.stack(&object.stack)) }
                     }
                 }
                 p.links { (self.link(&finding.proc)) }

@@ -8,8 +8,7 @@ use super::super::text::names::{clean, counted};
 use super::{Line, MOST_LINES};
 use crate::style::Mark;
 use cupeer_record::Library;
-use cupeer_rules::Severity;
-use cupeer_spec::record::slot::finding::role;
+use cupeer_rules::{Rule, Severity, label};
 
 /// How many other sites of a finding are named.
 const MOST_SITES: usize = 3;
@@ -31,7 +30,8 @@ pub fn lines(report: &Report, symbols: &mut Symbols) -> (Vec<Line>, usize) {
         let mut others: Vec<String> = Vec::new();
         for object in &first.objects {
             let line = object.place().and_then(|place| source(place, symbols));
-            let (word, elsewhere) = (role::past(object.role), elsewhere(report, first, object));
+            let (word, elsewhere) =
+                (label(Rule::of(&first.rule), object.role), elsewhere(report, first, object));
             // The place of the call itself is there already.
             let line = line.filter(|line| !elsewhere.is_empty() || at.as_ref() != Some(line));
             let line = line.map(|line| format!("    {word}{elsewhere} at {}", clean(&line)));

@@ -7,9 +7,8 @@ use super::View;
 use super::calls::in_runtime;
 use super::names::{clean, counted, in_words};
 use crate::style::Mark;
-use cupeer_rules::{Basis, Rule};
+use cupeer_rules::{Basis, Rule, label};
 use cupeer_spec::function::FnId;
-use cupeer_spec::record::slot::finding::role;
 
 /// Returns true if the report lists a finding among the problems: its severity is above note, or it explains a failed
 /// call.
@@ -70,7 +69,7 @@ impl View<'_> {
             text += &self.item("  ", &format!("{of}{source}: \"{sentence}\""));
         }
         for object in &finding.objects {
-            text += &self.item("  ", &self.object(object));
+            text += &self.item("  ", &self.object(Rule::of(rule), object));
         }
         if let Some(message) = &finding.driver_message {
             let meaning = cupeer_rules::meaning(message).map(|text| format!(" ({text})")).unwrap_or_default();
@@ -120,7 +119,7 @@ impl View<'_> {
     }
 
     /// An object in a line: what, who, where, how much, when.
-    pub fn object(&self, object: &Object) -> String {
+    pub fn object(&self, rule: Option<Rule>, object: &Object) -> String {
         let mut parts = vec![match (&object.proc, object.pid, object.rank) {
             (Some(proc), ..) => self.called_process(proc),
             (None, 0, _) => "an unknown process".to_owned(),
@@ -141,7 +140,7 @@ impl View<'_> {
             (None, None) => None,
         };
         parts.extend(caller.map(|caller| format!("from {}", clean(&caller))));
-        format!("{}: {}", role::past(object.role), parts.join(", "))
+        format!("{}: {}", label(rule, object.role), parts.join(", "))
     }
 }
 

@@ -83,7 +83,7 @@ rule IpcEqualPids "ipc-equal-pids" {
     rests_on: Observed("Processes of different pid namespaces can share memory as long as their pids are different numbers; with equal pids the opening returns CUDA_ERROR_INVALID_CONTEXT, as in the exporting process."),
     cause: "the exporter, in another pid namespace, has the pid of this process",
     ruled_out: "the pid in the handle is not that of this process",
-    hint: "Run both processes in one pid namespace, so that their pids differ: docker run --pid=container:NAME or --pid=host; in Kubernetes, hostPID or shareProcessNamespace. docker run --init does not help, because the programs then have the same pid again: the one after that of init.",
+    hint: "Run both processes in one pid namespace, so that their pids differ: docker run --pid=container:NAME or --pid=host; in Kubernetes, hostPID or shareProcessNamespace. docker run --init does not help: init then has pid 1, and the two programs have the same next pid.",
     seen: "vllm#55906, UCX#11512, NCCL#360",
 }
 rule IpcHandleKind "ipc-handle-kind" {
@@ -176,7 +176,7 @@ rule IpcDevicesApart "ipc-devices-apart" {
     costs: "The call fails, mostly with CUDA_ERROR_PEER_ACCESS_UNSUPPORTED, which the documentation does not list for it.",
     cause: "the current device cannot reach the exporter's device",
     ruled_out: "the current device can reach the exporter's device",
-    hint: "Call cuDeviceCanAccessPeer for the two devices before you exchange handles, and use host memory if it returns 0 (for NCCL: NCCL_P2P_DISABLE=1). Or make the device where the memory is current before you open the handle.",
+    hint: "Call cuDeviceCanAccessPeer for the two devices before you exchange handles, and use host memory if it returns 0 (for NCCL: NCCL_P2P_DISABLE=1). Or make the exporter's device current first, and then open the handle.",
     seen: "dask-cuda#639, ray_lightning#24, TensorRT-LLM#1498, TensorRT-LLM#16899, vllm#4233",
 }
 rule IpcDamagedHandle "ipc-damaged-handle" {

@@ -38,7 +38,7 @@ rule IpcEventOpenedLate "ipc-event-opened-after-destroy" {
     severity: Error, scope: Processes,
     rests_on: Documented("cuIpcGetEventHandle", "Performing operations on the imported event after the exported event has been freed with cuEventDestroy will result in undefined behavior."),
     costs: "Undefined behavior, although the open may succeed: a wait for the event may never end, or return before the work is done.",
-    hint: "Keep the event in the exporter until the importer has opened it, waited for it, and destroyed its own: for example, store the event with the request, and destroy both when the request completes.",
+    hint: "Keep the event in the exporter until the importer has opened it, waited for it, and destroyed its own. For example, destroy the event only after the importer reports that it is done.",
     seen: "LMCache#3236",
 }
 rule IpcAddressReused "ipc-address-reused" {
@@ -65,7 +65,7 @@ rule IpcLeak "ipc-leak" {
     severity: Warning, scope: Process,
     rests_on: Documented("cuIpcOpenMemHandle", "Memory returned from cuIpcOpenMemHandle must be freed with cuIpcCloseMemHandle."),
     costs: "Open handles pile up while the process runs. Each keeps the exporter's memory, which is not returned to the device even after cudaFree.",
-    hint: "Find the path on which the handle is not closed: an early return, an error, or an exception. If the finding has a line with `closed`, other handles from the same place were closed there. `cupeer report --leaks` lists the open handles.",
+    hint: "Find the path on which the handle is not closed: an early return, an error, or an exception. If there is a `closed` line, it shows where another handle from this place was closed. `cupeer report --leaks` lists the open handles.",
 }
 rule IpcFallback "ipc-fallback" {
     says: "A failure of IPC between two devices should not go unnoticed.",

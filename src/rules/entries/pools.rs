@@ -36,7 +36,7 @@ rule PoolPointerTwice "pool-pointer-imported-twice" {
     severity: Warning, scope: Process,
     rests_on: Observed("cuMemPoolImportPointer of a pointer that the process has already imported returns the same address. One cuMemFreeAsync ends both imports, and a second one returns CUDA_ERROR_INVALID_VALUE."),
     costs: "Both imports are one mapping. After the first free, the other owner's copies and kernels fail, or reach other memory.",
-    hint: "Import the pointer once, and count its users: free it when the last one is done. Hold one lock over looking it up, importing, and freeing it.",
+    hint: "Import the pointer once, and count its users: free it when the last one is done. If several threads use it, hold one lock while a thread checks whether the pointer is already imported, imports it, or frees it.",
     seen: "cuda-python#2840",
 }
 rule PoolImportInUse "pool-import-in-use" {

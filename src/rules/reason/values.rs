@@ -58,7 +58,7 @@ impl Display for Site<'_> {
     fn fmt(&self, f: &mut Formatter) -> fmt::Result {
         match self.library {
             "" => write!(f, "thread {}", self.tid),
-            library => write!(f, "thread {}, called by {library}+{:#x}", self.tid, self.offset),
+            library => write!(f, "thread {} at {library}+{:#x}", self.tid, self.offset),
         }
     }
 }

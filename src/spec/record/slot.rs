@@ -398,7 +398,8 @@ pub mod finding {
     pub enum Severity {
         /// Worth knowing. Programs that are right do this, too.
         Note,
-        /// It works today, changes nothing, or costs speed or memory.
+        /// The program may work today, but the call has no effect, costs speed or memory, or can cause wrong data, a hang, or
+        /// a later failure.
         Warning,
         /// The call fails for it, or what it does is undefined.
         Error,

@@ -62,9 +62,10 @@ fn mooncake_1297_fabric_handles_on_each_device() {
 fn e6_memory_that_only_its_own_device_can_reach() {
     let wanted = [
         "- note vmm-access: cuMemMap, 2 times",
-        "4 MiB mapped at 0x",
-        "only, though this process enabled access from device 1",
-        "cuCtxEnablePeerAccess has no effect on memory of cuMemMap",
+        "only device 0",
+        "ever had access to 4 MiB mapped at 0x",
+        "this process enabled peer access from device 1",
+        "cuCtxEnablePeerAccess has no effect on memory that cuMemMap mapped",
     ];
     case("cases_spaces", "E6", "nvlink:2", &["vmm-access"], &wanted);
 }
