@@ -65,7 +65,7 @@ rule IpcLeak "ipc-leak" {
     severity: Warning, scope: Process,
     rests_on: Documented("cuIpcOpenMemHandle", "Memory returned from cuIpcOpenMemHandle must be freed with cuIpcCloseMemHandle."),
     costs: "Open handles pile up while the process runs. Each keeps the exporter's memory, which is not returned to the device even after cudaFree.",
-    hint: "Find the path on which the handle is not closed: an early return, an error, or an exception. If there is a `closed` line, it shows where another handle from this place was closed. `cupeer report --leaks` lists the open handles.",
+    hint: "Find the path on which the handle is not closed: an early return, an error, or an exception. `cupeer report --leaks` lists the open handles.",
 }
 rule IpcFallback "ipc-fallback" {
     says: "A failure of IPC between two devices should not go unnoticed.",
