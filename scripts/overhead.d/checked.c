@@ -12,7 +12,7 @@
 typedef struct { char bytes[64]; } handle;
 typedef unsigned long long pointer;
 typedef void *context;
-enum { BATCH = 200, SIZE = 4096, STRIDE = 7919, LAZY = 1 };
+enum { BATCH = 200, SIZE = 4096, STRIDE = 7919, LAZY = 1, GONE = 1000 };
 
 #define FUNCTIONS(F)                                                                                                   \
     F(cuInit, (unsigned))                                                                                              \
@@ -23,7 +23,10 @@ enum { BATCH = 200, SIZE = 4096, STRIDE = 7919, LAZY = 1 };
     F(cuMemFree_v2, (pointer))                                                                                         \
     F(cuIpcGetMemHandle, (handle *, pointer))                                                                          \
     F(cuIpcOpenMemHandle_v2, (pointer *, handle, unsigned))                                                            \
-    F(cuIpcCloseMemHandle, (pointer))
+    F(cuIpcCloseMemHandle, (pointer))                                                                                  \
+    F(cuMemcpyHtoD_v2, (pointer, const void *, size_t))                                                                \
+    F(cuLaunchKernel,                                                                                                  \
+      (void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **, void **))
 #define DECLARE(name, args) static int(*name) args;
 FUNCTIONS(DECLARE)
 #define OK(call)                                                                                                       \
@@ -32,7 +35,7 @@ FUNCTIONS(DECLARE)
         if (result_) fprintf(stderr, "checked: %s: %d\n", #call, result_), exit(1);                                    \
     } while (0)
 
-static int objects, batches;
+static int objects, batches, launches_anything;
 static handle *handles;
 static pointer *pointers;
 static double *taken, *closing;
@@ -49,6 +52,7 @@ static void start(void) {
     if (!driver) fprintf(stderr, "checked: %s\n", dlerror()), exit(1);
 #define FIND(name, args) *(void **)&name = dlsym(driver, #name);
     FUNCTIONS(FIND)
+    launches_anything = dlsym(driver, "launches_anything") != NULL;
     OK(cuInit(0));
     OK(cuDevicePrimaryCtxRetain(&c, 0));
     OK(cuCtxSetCurrent(c));
@@ -117,6 +121,34 @@ static void export_all(struct link parent) {
     put_all(parent);
 }
 
+// Copies to what is open, or to memory that nobody shares.
+static void copy(const char *name, const pointer *all, int count) {
+    static char from[SIZE];
+    int at = 0;
+    for (int b = 0; b < batches; b++) {
+        double begun = now();
+        for (int i = 0; i < BATCH; i++, at = (at + STRIDE) % count) OK(cuMemcpyHtoD_v2(all[at], from, SIZE));
+        taken[b] = (now() - begun) / BATCH;
+    }
+    print(name, taken);
+}
+
+// Launches a kernel with as many parameters as the driver says it has, each of which is the address of such memory.
+static void launch(const char *name, const pointer *all, int count) {
+    enum { PARAMETERS = 16 };
+    void *parameters[PARAMETERS];
+    int at = 0;
+    for (int b = 0; b < batches && launches_anything; b++) {
+        double begun = now();
+        for (int i = 0; i < BATCH; i++) {
+            for (int p = 0; p < PARAMETERS; p++, at = (at + STRIDE) % count) parameters[p] = (void *)&all[at];
+            OK(cuLaunchKernel((void *)1, 1, 1, 1, 1, 1, 1, 0, NULL, parameters, NULL));
+        }
+        taken[b] = (now() - begun) / BATCH;
+    }
+    if (launches_anything) print(name, taken);
+}
+
 static void import_all(struct link parent) {
     int can, at = 0;
     get(parent, handles, objects * sizeof *handles);
@@ -140,6 +172,18 @@ static void import_all(struct link parent) {
     }
     print("open_again", taken);
     print("close_one_of_two", closing);
+    copy("copy_open", pointers, objects);
+    launch("launch_open", pointers, objects);
+    // Every tenth one, so that each copy goes to a neighbour of what is gone.
+    int open = 0, gone = 0;
+    for (int i = 0; i < objects; i++)
+        if (i % (objects / GONE) || gone == GONE) pointers[open++] = pointers[i];
+        else {
+            OK(cuIpcCloseMemHandle(pointers[i]));
+            gone++;
+        }
+    copy("copy_gone", pointers, open);
+    launch("launch_gone", pointers, open);
 }
 
 static void allocate(struct link parent) {
@@ -155,6 +199,8 @@ static void allocate(struct link parent) {
         taken[b] = (now() - begun) / BATCH;
     }
     print("free_and_allocate", taken);
+    copy("copy_alone", mine, BATCH);
+    launch("launch_alone", mine, BATCH);
 }
 
 int main(int argc, char **argv) {
@@ -162,7 +208,7 @@ int main(int argc, char **argv) {
     objects = atoi(argv[1]), batches = atoi(argv[2]);
     handles = calloc(objects, sizeof *handles), pointers = calloc(objects, sizeof *pointers);
     taken = calloc(batches, sizeof *taken), closing = calloc(batches, sizeof *closing);
-    if (objects < BATCH || objects % STRIDE == 0 || batches < 3 || !handles || !pointers || !taken || !closing) return 2;
+    if (objects < GONE || objects % STRIDE == 0 || batches < 3 || !handles || !pointers || !taken || !closing) return 2;
     struct link exporter = begin(export_all);
     get(exporter, handles, objects * sizeof *handles);
     wait_for(exporter);

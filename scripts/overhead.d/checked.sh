@@ -30,6 +30,11 @@ awk '
     END {
         text["can_access"] = "cuDeviceCanAccessPeer"; text["open_again"] = "cuIpcOpenMemHandle again"
         text["close_one_of_two"] = "cuIpcCloseMemHandle, one of two"; text["free_and_allocate"] = "cuMemFree and cuMemAlloc, no export"
+        text["copy_alone"] = "cuMemcpyHtoD, nothing shared"; text["copy_open"] = "cuMemcpyHtoD, none closed"; text["copy_gone"] = "cuMemcpyHtoD, 1,000 closed"
+        text["launch_alone"] = "cuLaunchKernel of 16, nothing shared"; text["launch_open"] = "cuLaunchKernel of 16, none closed"
+        text["launch_gone"] = "cuLaunchKernel of 16, 1,000 closed"; limit["launch_gone"] = 150
+        limit["launch_open"] = 5; limit["launch_alone"] = 1
+        limit["free_and_allocate"] = limit["copy_open"] = 5; limit["copy_alone"] = 1
         split("direct recorded checked", ways, " ")
         printf "%-36s %21s %21s %21s %21s\n", "", "direct", "recorded", "and checked", "checked - recorded"
         for (n = 1; n <= names; n++) {
@@ -40,7 +45,7 @@ awk '
         }
         print ""
         for (n = 1; n <= names; n++) {
-            call = name[n]; allowed = call == "free_and_allocate" ? 5 : 60; met = 0
+            call = name[n]; allowed = call in limit ? limit[call] : 60; met = 0
             for (i = 1; i <= rounds; i++) {
                 value[i, "over", call, 4] = value[i, "checked", call, 5] - value[i, "recorded", call, 5]
                 met += value[i, "over", call, 4] <= allowed
