@@ -39,6 +39,7 @@ mod memcheck;
 
 // Who is told, and how.
 mod told;
+mod uses;
 
 // What is said of virtual memory.
 mod vmm;

@@ -274,6 +274,65 @@ cudaMemPoolExportToShareableHandle      -      absent      @runtime
 cudaMemPoolImportFromShareableHandle    -      absent      @runtime
 cudaMemPoolExportPointer                -      absent      @runtime
 cudaMemPoolImportPointer                -      absent      @runtime
+cuMemcpyHtoD_v2                         3.2    recorded    @copy
+cuMemcpyHtoD_v2_ptds                    7.0    documented  @copy
+cuMemcpyHtoDAsync_v2                    3.2    documented  @copy
+cuMemcpyHtoDAsync_v2_ptsz               7.0    documented  @copy
+cuMemcpyDtoH_v2                         3.2    recorded    @copy
+cuMemcpyDtoH_v2_ptds                    7.0    documented  @copy
+cuMemcpyDtoHAsync_v2                    3.2    recorded    @copy
+cuMemcpyDtoHAsync_v2_ptsz               7.0    documented  @copy
+cuMemsetD8_v2                           3.2    recorded    @copy
+cuMemsetD8_v2_ptds                      7.0    documented  @copy
+cuMemsetD8Async                         3.2    documented  @copy
+cuMemsetD8Async_ptsz                    7.0    documented  @copy
+cuMemsetD2D8_v2                         3.2    recorded    @copy
+cuMemsetD2D8_v2_ptds                    7.0    documented  @copy
+cuMemsetD2D8Async                       3.2    documented  @copy
+cuMemsetD2D8Async_ptsz                  7.0    documented  @copy
+cuMemsetD16_v2                          3.2    recorded    @copy
+cuMemsetD16_v2_ptds                     7.0    documented  @copy
+cuMemsetD16Async                        3.2    documented  @copy
+cuMemsetD16Async_ptsz                   7.0    documented  @copy
+cuMemsetD2D16_v2                        3.2    documented  @copy
+cuMemsetD2D16_v2_ptds                   7.0    documented  @copy
+cuMemsetD2D16Async                      3.2    documented  @copy
+cuMemsetD2D16Async_ptsz                 7.0    documented  @copy
+cuMemsetD32_v2                          3.2    recorded    @copy
+cuMemsetD32_v2_ptds                     7.0    documented  @copy
+cuMemsetD32Async                        3.2    documented  @copy
+cuMemsetD32Async_ptsz                   7.0    documented  @copy
+cuMemsetD2D32_v2                        3.2    documented  @copy
+cuMemsetD2D32_v2_ptds                   7.0    documented  @copy
+cuMemsetD2D32Async                      3.2    documented  @copy
+cuMemsetD2D32Async_ptsz                 7.0    documented  @copy
+cuMemcpy2D_v2                           3.2    recorded    @copy
+cuMemcpy2D_v2_ptds                      7.0    documented  @copy
+cuMemcpy2DAsync_v2                      3.2    documented  @copy
+cuMemcpy2DAsync_v2_ptsz                 7.0    documented  @copy
+cuMemcpy2DUnaligned_v2                  3.2    documented  @copy
+cuMemcpy2DUnaligned_v2_ptds             7.0    documented  @copy
+cuMemcpy3D_v2                           3.2    documented  @copy
+cuMemcpy3D_v2_ptds                      7.0    documented  @copy
+cuMemcpy3DAsync_v2                      3.2    documented  @copy
+cuMemcpy3DAsync_v2_ptsz                 7.0    documented  @copy
+cuMemcpy3DPeer                          4.0    documented  @copy
+cuMemcpy3DPeer_ptds                     7.0    documented  @copy
+cuMemcpy3DPeerAsync                     4.0    documented  @copy
+cuMemcpy3DPeerAsync_ptsz                7.0    documented  @copy
+cuLaunchKernel                          4.0    inferred    @launch
+cuLaunchKernel_ptsz                     7.0    inferred    @launch
+cuLaunchCooperativeKernel               9.0    inferred    @launch
+cuLaunchCooperativeKernel_ptsz          9.0    inferred    @launch
+cuLaunchKernelEx                        11.6   inferred    @launch
+cuLaunchKernelEx_ptsz                   11.6   inferred    @launch
+cuModuleGetFunction                     2.0    inferred    @query
+cuModuleEnumerateFunctions              12.4   inferred    @query
+cuLibraryGetKernel                      12.0   inferred    @query
+cuLibraryEnumerateKernels               12.4   inferred    @query
+cuKernelGetFunction                     12.0   inferred    @query
+cuModuleUnload                          2.0    inferred    @query
+cuLibraryUnload                         12.0   inferred    @query
 ",
     );
     let all = stdout(&mut with(&["list", "functions", "--all"]));
@@ -368,7 +427,7 @@ fn tables_fit_the_terminal() {
     }
     let wide = stdout(with(&["list", "errors"]).env("COLUMNS", "240"));
     assert!(wide.lines().next().unwrap().ends_with("MEANING"), "{wide}");
-    let wide = stdout(with(&["list", "functions"]).env("COLUMNS", "400"));
+    let wide = stdout(with(&["list", "functions"]).env("COLUMNS", "600"));
     assert!(wide.lines().next().unwrap().ends_with("SEEN RESULTS"), "{wide}");
 }
 
@@ -419,7 +478,9 @@ CODE  SEEN, NOT DOCUMENTED        MEANING
     for function in alterable() {
         let text = stdout(&mut with(&["explain", function.name]));
         assert!(text.contains(function.doc()) || text.replace('\n', " ").contains(function.doc()), "{text}");
-        assert!(text.lines().all(|line| line.len() <= 80), "{text}");
+        // A name that is longer than its column is not broken.
+        let fits = |line: &str| line.len() <= 80 || !line.trim().contains(' ');
+        assert!(text.lines().all(fits), "{text}");
     }
 }
 

@@ -101,7 +101,7 @@ impl LiveTable {
             entry: size_of::<live::Entry>() as u32,
             boot_id: self.boot_id,
             segments: segments.len() as u32,
-            reserved: 0,
+            freed: 0,
             refused: self.refused,
         };
         bytes[..size_of::<live::Header>()].copy_from_slice(record::bytes(&header));

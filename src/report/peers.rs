@@ -86,7 +86,7 @@ impl Peers {
     ) {
         let spec = function.spec();
         // Of a copy that a fault plan chose, and that may stay on one device, nothing more is known.
-        if spec.copies().is_some() && call.details.devices.1.is_none() {
+        if spec.uses_memory() && call.details.devices.1.is_none() {
             return;
         }
         let ordinal = |argument| call.number(argument).map(|ordinal| ordinal as i32);

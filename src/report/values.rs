@@ -43,7 +43,7 @@ fn arg(call: &Call, index: usize, spec: &ArgSpec) -> Value {
 
 fn printed(bytes: &[u8], spec: &ArgSpec) -> Value {
     let mut text = String::new();
-    let _ = (spec.print_stored)(bytes, &mut text, JSON);
+    let _ = (spec.of.print_stored)(bytes, &mut text, JSON);
     read(&text)
 }
 

@@ -17,12 +17,14 @@ mod pool_calls;
 mod pools;
 mod space;
 mod succeeded;
+mod uses;
 mod vmm;
 mod world;
 
 pub use pools::{Imported, Origin, Pool, Pools};
 pub use space::{Allocation, Mapping, Places, Space, Team};
 pub use succeeded::Ending;
+pub use uses::{Gone, Went};
 pub use world::{
     Closed, ClosedBy, Ended, Export, FreedBefore, HadContext, Importers, Life, Node, Openers, Opening, Peers,
     Pointer, Ptrace, World,
@@ -277,6 +279,8 @@ impl<W: World> Judge<'_, W> {
             Rule::PoolPointer => self.pool_pointer(),
             Rule::PoolWrongPool => self.pool_wrong_pool(),
             Rule::PoolImportInUse => self.pool_import_in_use(),
+            Rule::UseAfterClose | Rule::UseAfterUnmap | Rule::UseAfterFree => self.used_what_is_gone(rule),
+            Rule::UseInKernel => self.launched(),
             _ => Verdict::Unknown,
         }
     }

@@ -18,6 +18,7 @@ mod entries {
     pub mod peer;
     pub mod pools;
     pub mod unchecked;
+    pub mod uses;
     pub mod vmm;
 }
 pub mod decide;
@@ -236,6 +237,7 @@ macro_rules! declare {
         rule $id:ident $name:literal {
             says: $says:literal,
             $(functions: [$($function:ident),* $(,)?],)?
+            $(functions_of: $table:ident,)?
             $(results: [$($result:ident),* $(,)?],)?
             $(only_shows: [$($shows:ident),* $(,)?],)?
             severity: $severity:ident, scope: $scope:ident,
@@ -261,7 +263,7 @@ macro_rules! declare {
         pub static RULES: &[RuleSpec] = &[$(RuleSpec {
             id: Rule::$id,
             name: $name,
-            functions: &[$($(FnId::$function),*)?],
+            functions: declare!(@functions [$($($function)*)?] $($table)?),
             results: &[$($(Result::$result),*)?],
             only_shows: &[$($(FnId::$shows),*)?],
             severity: Severity::$severity,
@@ -281,6 +283,8 @@ macro_rules! declare {
             seen: concat!($($seen)?),
         }),*];
     };
+    (@functions [$($function:ident)*]) => { &[$(FnId::$function),*] };
+    (@functions [] $table:ident) => { &cupeer_spec::function::$table };
     (@costs [$result:ident]) => { concat!("The call fails with CUDA_ERROR_", stringify!($result), ".") };
     (@costs [$($result:ident)*] $costs:literal) => { $costs };
     (@status) => { Status::Checked };
@@ -289,9 +293,9 @@ macro_rules! declare {
 // Each file hands its entries on to the next, behind those that it was given; the last one hands all to `declare`.
 use entries::{
     driver::driver_rules, ipc::ipc_rules, jobs::job_rules, multicast::multicast_rules, peer::peer_rules,
-    pools::pool_rules, unchecked::unchecked_rules, vmm::vmm_rules,
+    pools::pool_rules, unchecked::unchecked_rules, uses::use_rules, vmm::vmm_rules,
 };
-peer_rules! { ipc_rules vmm_rules multicast_rules pool_rules job_rules driver_rules unchecked_rules declare }
+peer_rules! { ipc_rules vmm_rules multicast_rules pool_rules use_rules job_rules driver_rules unchecked_rules declare }
 
 #[cfg(test)]
 mod tests {

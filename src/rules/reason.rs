@@ -11,7 +11,7 @@ pub use values::{
 };
 
 use crate::Rule;
-use crate::decide::{HadContext, Ptrace};
+use crate::decide::{HadContext, Ptrace, Went};
 use core::fmt::{self, Display, Formatter};
 use cupeer_spec::effect::Object;
 use cupeer_spec::uuid::Gpu;
@@ -121,6 +121,11 @@ reasons! {
     PoolImportInUse { pool: u64, pointers: u64 },
     PoolFreedWhileOpen { address: u64, bytes: u64, handle: Handle, importers: u64, first: Process },
     PoolDestroyedWhileOpen { pool: u64, handle: Handle, importers: u64, first: Process },
+    UseAfterClose { name: &'a str, address: u64, range: (u64, u64), handle: Handle, ago: Option<Ago>, by: Option<Site<'a>>, with_context: bool },
+    UseAfterUnmap { name: &'a str, address: u64, range: (u64, u64), ago: Option<Ago>, by: Option<Site<'a>> },
+    UseAfterFree { name: &'a str, address: u64, range: (u64, u64), ago: Option<Ago>, by: Option<Site<'a>>, with_context: bool },
+    UseAfterOwnerFreed { name: &'a str, address: u64, range: (u64, u64), handle: Handle, owner: Process, ago: Option<Ago> },
+    UseInKernel { kernel: &'a str, parameter: usize, address: u64, went: Went, range: (u64, u64), ago: Option<Ago>, by: Option<Site<'a>> },
     VmmAccess { mappings: u64, bytes: u64, start: u64, from: Device, home: Device },
     VmmLeak { handles: u64, opened: u64, bytes: u64, freed: u64, growth: Growth<'a> },
     FdLeak { descriptors: u64, is_export: bool },
@@ -147,6 +152,16 @@ struct When(Option<Ago>);
 impl Display for When {
     fn fmt(&self, f: &mut Formatter) -> fmt::Result {
         self.0.map_or(Ok(()), |ago| write!(f, " {ago} ago"))
+    }
+}
+
+/// `0x7f1200000000, 4 MiB`: where a range began, and its size.
+struct Range((u64, u64));
+
+impl Display for Range {
+    fn fmt(&self, f: &mut Formatter) -> fmt::Result {
+        let Range((start, bytes)) = *self;
+        write!(f, "{start:#x}, {}", Bytes(bytes))
     }
 }
 
@@ -453,6 +468,39 @@ impl Display for Reason<'_> {
             Reason::IpcClosedTwice { address, ago, handle, with_context: false, by } => {
                 write!(f, "{address:#x} ({handle}) is already closed; this process closed it as often as it had opened it")?;
                 if ago.is_some() || by.is_some() { write!(f, "; the last close was{}", Past(ago, by)) } else { Ok(()) }
+            }
+            Reason::UseAfterClose { name, address, range, handle, ago, by, with_context } => {
+                write!(f, "{name} {address:#x} is in memory that this process closed{}; ", When(ago))?;
+                let how = if with_context { "its context ended" } else { "the last close was" };
+                by.map_or(Ok(()), |by| write!(f, "{how} in {by}; "))?;
+                write!(f, "{handle} was open at {}", Range(range))
+            }
+            Reason::UseAfterUnmap { name, address, range, ago, by } => {
+                write!(f, "{name} {address:#x} is in a range that this process unmapped{}; ", When(ago))?;
+                by.map_or(Ok(()), |by| write!(f, "cuMemUnmap was called in {by}; "))?;
+                write!(f, "the range was {}", Range(range))
+            }
+            Reason::UseAfterFree { name, address, range, ago, by, with_context } => {
+                write!(f, "{name} {address:#x} is in shared memory that this process freed{}; ", When(ago))?;
+                let how = if with_context { "its context ended" } else { "the free was" };
+                by.map_or(Ok(()), |by| write!(f, "{how} in {by}; "))?;
+                write!(f, "the memory was at {}", Range(range))
+            }
+            Reason::UseAfterOwnerFreed { name, address, range, handle, owner, ago } => write!(
+                f,
+                "{name} {address:#x} is in memory that {owner} freed{}; {handle} is still open here, with what it held then, at {}",
+                When(ago),
+                Range(range)
+            ),
+            Reason::UseInKernel { kernel, parameter, address, went, range, ago, by } => {
+                let (who, went) = went.words();
+                write!(f, "kernel parameter {parameter} is in memory that {who} {went}{}; ", When(ago))?;
+                if !kernel.is_empty() {
+                    write!(f, "the kernel is `{kernel}`; ")?;
+                }
+                write!(f, "the address is {address:#x}; ")?;
+                by.map_or(Ok(()), |by| write!(f, "{went} in {by}; "))?;
+                write!(f, "the memory was at {}", Range(range))
             }
             Reason::IpcCloseAddress { address: 0, .. } => f.write_str("dptr is NULL"),
             Reason::IpcCloseAddress { address, inside: Some(base), .. } => write!(

@@ -88,63 +88,10 @@ pub(crate) type CUhostFn = Option<unsafe extern "C-unwind" fn(*mut c_void)>;
 /// `CUlogsCallback`.
 pub(crate) type CUlogsCallback = Option<unsafe extern "C" fn(*mut c_void, i32, *mut c_char, usize)>;
 
-/// `CUDA_MEMCPY2D`, in the form of CUDA 3.2, whose sizes and device addresses have 64 bits, and in the one before it,
-/// where they have 32. Pointers are numbers here: nobody follows them before they are checked.
-#[derive(Clone, Copy)]
-#[repr(C)]
-pub(crate) struct CUDA_MEMCPY2D<W> {
-    pub srcXInBytes: W,
-    pub srcY: W,
-    pub srcMemoryType: i32,
-    pub srcHost: u64,
-    pub srcDevice: W,
-    pub srcArray: u64,
-    pub srcPitch: W,
-    pub dstXInBytes: W,
-    pub dstY: W,
-    pub dstMemoryType: i32,
-    pub dstHost: u64,
-    pub dstDevice: W,
-    pub dstArray: u64,
-    pub dstPitch: W,
-    pub WidthInBytes: W,
-    pub Height: W,
-}
-
-/// `CUDA_MEMCPY3D` in the same two forms, and `CUDA_MEMCPY3D_PEER`, in which the reserved fields are the contexts.
-#[derive(Clone, Copy)]
-#[repr(C)]
-pub(crate) struct CUDA_MEMCPY3D<W> {
-    pub src: Side3D<W>,
-    pub dst: Side3D<W>,
-    pub WidthInBytes: W,
-    pub Height: W,
-    pub Depth: W,
-}
-
-/// What [`CUDA_MEMCPY3D`] has once with the prefix `src` and once with `dst`.
-#[derive(Clone, Copy)]
-#[repr(C)]
-pub(crate) struct Side3D<W> {
-    pub XInBytes: W,
-    pub Y: W,
-    pub Z: W,
-    pub LOD: W,
-    pub MemoryType: i32,
-    pub Host: u64,
-    pub Device: W,
-    pub Array: u64,
-    pub Context: u64,
-    pub Pitch: W,
-    pub Height: W,
-}
-
 const _: () = {
     assert!(size_of::<CUDA_ARRAY_DESCRIPTOR>() == 24 && size_of::<CUDA_ARRAY3D_DESCRIPTOR>() == 40);
     assert!(size_of::<CUlaunchConfig>() == 56);
     assert!(size_of::<CUstreamAttrValue>() == 64);
     assert!(size_of::<CUdevprop>() == 56 && size_of::<CUctxCreateParams>() == 24);
-    assert!(size_of::<CUDA_MEMCPY2D<u64>>() == 128 && size_of::<CUDA_MEMCPY2D<u32>>() == 96);
-    assert!(size_of::<CUDA_MEMCPY3D<u64>>() == 200 && size_of::<CUDA_MEMCPY3D<u32>>() == 144);
     assert!(size_of::<CUcontext>() == 8);
 };

@@ -39,6 +39,16 @@ handles! {
     CUevent
     /// `CUstream`: a stream, opaque; the values 0, 1 and 2 name the default streams.
     CUstream
+    /// An address that need not be a device's: memory of the host, or what the driver knows.
+    HostAddress
+    /// `CUfunction`: a kernel in a context, opaque. Launches take a `CUkernel` in its place.
+    CUfunction
+    /// `CUkernel`: a kernel of a library, opaque.
+    CUkernel
+    /// `CUmodule`: a module, opaque.
+    CUmodule
+    /// `CUlibrary`: a library of kernels, opaque.
+    CUlibrary
     /// A function pointer that `cuGetProcAddress` handed out.
     FunctionPointer
 }
@@ -78,6 +88,8 @@ macro_rules! enumerations {
 }
 mod attribute;
 #[allow(non_snake_case)]
+mod copies;
+#[allow(non_snake_case)]
 mod multicast;
 #[allow(non_snake_case)]
 mod nvml;
@@ -88,6 +100,7 @@ mod runtime;
 mod vmm;
 
 pub use attribute::CUdevice_attribute;
+pub use copies::*;
 pub use multicast::*;
 pub use nvml::*;
 pub use pools::*;

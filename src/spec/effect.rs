@@ -227,6 +227,63 @@ pub struct Copied {
     pub is_between_peers: bool,
 }
 
+/// Bytes of device memory that are read or written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Used {
+    /// What is at the addresses.
+    pub object: Object,
+    /// The argument that says where they begin, or the structure that says all.
+    pub by: usize,
+    /// The argument that says how many elements, of a row where there are rows.
+    pub size: Option<usize>,
+    /// The argument of the size of an element; a byte where there is none.
+    pub element: Option<usize>,
+    /// The arguments that say how many rows, and how far one is from the next.
+    pub rows: Option<(usize, usize)>,
+}
+
+/// A kernel that is launched, by the indexes of arguments.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Launched {
+    /// The kernel.
+    pub function: usize,
+    /// The addresses of its parameters.
+    pub parameters: usize,
+    /// Another way to pass them.
+    pub extra: Option<usize>,
+}
+
+/// How a kernel is named that is launched.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Launchable {
+    /// `CUfunction`: in a context.
+    Function,
+    /// `CUkernel`: of a library, in any context.
+    Kernel,
+}
+
+/// Kernels that are found, by the indexes of arguments.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Found {
+    /// How they are named.
+    pub kind: Launchable,
+    /// The argument that gets their handles.
+    pub by: usize,
+    /// The argument that names what they are of.
+    pub of: usize,
+    /// Where there can be several: the argument that says for how many there is room.
+    pub room: Option<usize>,
+}
+
+/// What kernels are loaded with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Code {
+    /// `CUmodule`.
+    Module,
+    /// `CUlibrary`.
+    Library,
+}
+
 /// What a question is about.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Subject {
@@ -297,6 +354,14 @@ pub enum Effect {
     Ends(End),
     /// Copies bytes.
     Copies(Copied),
+    /// Reads or writes bytes, and the other side is no device memory, or a structure names it.
+    Uses(Used),
+    /// Launches a kernel.
+    Launches(Launched),
+    /// Finds kernels that are loaded.
+    Finds(Found),
+    /// Unloads kernels: a module, or a library, and the argument that names it.
+    Unloads(Code, usize),
     /// Asks, and changes nothing.
     Asks(Question),
     /// Finds a function; the argument that gets its address, which is replaced by ours where it is in the table.
@@ -362,7 +427,8 @@ impl Groups {
                 Effect::Makes(Made { object, .. }) | Effect::Retains(Named { object, .. }) => {
                     groups.with(object.families())
                 }
-                Effect::Copies(_) => groups.with(&[Group::Copy]),
+                Effect::Copies(_) | Effect::Uses(_) => groups.with(&[Group::Copy]),
+                Effect::Launches(_) => groups.with(&[Group::Launch]),
                 Effect::Grants(Grant { object, .. }) => groups.with(&[Group::Enable]).with(object.families()),
                 Effect::Gathers(_) | Effect::Joins(_) | Effect::Binds(_) | Effect::Unbinds(_) => {
                     groups.with(&[Group::Vmm, Group::Multicast])
@@ -372,7 +438,9 @@ impl Groups {
                 Effect::Asks(Question { subject: Subject::Team, .. }) => {
                     groups.with(&[Group::Vmm, Group::Multicast])
                 }
-                Effect::Asks(Question { subject: Subject::Device, .. }) => groups.with(&[Group::Query]),
+                Effect::Asks(Question { subject: Subject::Device, .. })
+                | Effect::Finds(_)
+                | Effect::Unloads(..) => groups.with(&[Group::Query]),
                 Effect::Asks(_) => groups.with(&[Group::Peer]),
                 Effect::LooksUp(_) => groups.with(&[Group::Lookup]),
                 Effect::Begins => groups.with(&[Group::Init]),
@@ -501,6 +569,34 @@ macro_rules! effect {
             size: $crate::effect::index!($arguments $size),
             is_between_peers: $crate::effect::is_there!($($peers)?),
         })
+    };
+    ($arguments:tt Uses $object:ident($by:ident) $(sized $size:ident)? $(of $value:ident)? $(to $height:ident at $pitch:ident)?) => {
+        Effect::Uses(Used {
+            object: Object::$object,
+            by: $crate::effect::index!($arguments $by),
+            size: $crate::effect::optional!($($crate::effect::index!($arguments $size))?),
+            element: $crate::effect::optional!($($crate::effect::index!($arguments $value))?),
+            rows: $crate::effect::optional!(
+                $(($crate::effect::index!($arguments $height), $crate::effect::index!($arguments $pitch)))?),
+        })
+    };
+    ($arguments:tt Launches Function($by:ident) from $parameters:ident $(of $extra:ident)?) => {
+        Effect::Launches(Launched {
+            function: $crate::effect::index!($arguments $by),
+            parameters: $crate::effect::index!($arguments $parameters),
+            extra: $crate::effect::optional!($($crate::effect::index!($arguments $extra))?),
+        })
+    };
+    ($arguments:tt Finds $kind:ident($by:ident) $(sized $room:ident)? of $whose:ident) => {
+        Effect::Finds(Found {
+            kind: Launchable::$kind,
+            by: $crate::effect::index!($arguments $by),
+            of: $crate::effect::index!($arguments $whose),
+            room: $crate::effect::optional!($($crate::effect::index!($arguments $room))?),
+        })
+    };
+    ($arguments:tt Unloads $code:ident($by:ident)) => {
+        Effect::Unloads(Code::$code, $crate::effect::index!($arguments $by))
     };
     ($arguments:tt LooksUp Function($by:ident) as $found:ident) => {
         Effect::LooksUp($crate::effect::index!($arguments $found))

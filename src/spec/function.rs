@@ -2,8 +2,8 @@
 //! walks the table at run time.
 
 use crate::effect::{
-    Bound, Copied, Effect, End, Grant, Groups, Joined, Made, Named, Object, Question, Shared, Subject,
-    Unbound, effects,
+    Bound, Code, Copied, Effect, End, Found, Grant, Groups, Joined, Launchable, Launched, Made, Named,
+    Object, Question, Shared, Subject, Unbound, Used, effects,
 };
 use crate::results::{Result, ResultSpec};
 use crate::value::{Argument, Format, Text, Value};
@@ -74,6 +74,7 @@ pub enum Group {
     /// Multicast objects, which are a part of it.
     Multicast,
     Copy,
+    Launch,
     /// Functions of the runtime.
     Runtime,
     /// The initialization of the driver.
@@ -97,14 +98,23 @@ impl Group {
         (Group::Pool, "pool", "memory pools: their sharing, their access, and allocations from them"),
         (Group::Alloc, "alloc", "allocations from pools, which programs make all the time"),
         (Group::Multicast, "multicast", "multicast objects: their devices, and the memory bound to them"),
-        (Group::Copy, "copy", "copies of device memory, recorded where they go from one device to another"),
+        (
+            Group::Copy,
+            "copy",
+            "copies and memsets, recorded where they go from one device to another, or use memory that is gone",
+        ),
+        (
+            Group::Launch,
+            "launch",
+            "kernel launches, recorded where a parameter is the address of memory that is gone",
+        ),
         (Group::Runtime, "runtime", "the runtime's own functions, where it is a shared library"),
         (
             Group::Init,
             "init",
             "cuInit, recorded in a child that was forked after its parent initialized the driver",
         ),
-        (Group::Query, "query", "queries that programs make all the time: device attributes, NVML"),
+        (Group::Query, "query", "queries that programs make all the time: device attributes, kernels, NVML"),
     ];
 
     /// The name that follows the `@`.
@@ -161,8 +171,8 @@ pub struct ArgSpec {
     pub name: &'static str,
     /// Which way it goes.
     pub direction: Direction,
-    /// Its type, as Rust spells it.
-    pub type_name: &'static str,
+    /// Its type.
+    pub of: &'static ArgType,
     /// The argument that holds the number of elements, where this is an array.
     pub count: Option<&'static str>,
     /// The argument that says which kind of handle it is, where it is a shareable handle.
@@ -173,11 +183,18 @@ pub struct ArgSpec {
     pub element: usize,
     /// How many bytes one value has in memory: what a pointer points to, an element of an array; 0 of a text.
     pub size: usize,
+}
+
+/// The type of an argument: once for all arguments of a type.
+#[derive(Clone, Copy, Debug)]
+pub struct ArgType {
+    /// As Rust spells it.
+    pub name: &'static str,
     /// The values that have a name in the header: [`Value::names`].
     pub names: fn() -> Vec<(u64, &'static str)>,
     /// Whether a number is one of them; without an allocation.
     pub is_named: fn(u64) -> bool,
-    /// Prints those bytes; of an array, those of one element.
+    /// Prints the bytes that it has in a record; of an array, those of one element.
     pub print_stored: fn(&[u8], &mut dyn Write, Format) -> fmt::Result,
 }
 
@@ -185,7 +202,7 @@ impl ArgSpec {
     /// The last word of its type: `CUdevice`, `i32`, `CUipcMemHandle`.
     pub fn type_word(&self) -> &'static str {
         // How rustc spaces the tokens of a type is not promised.
-        self.type_name.rsplit([' ', '*', ':']).find(|word| !word.is_empty()).unwrap_or("")
+        self.of.name.rsplit([' ', '*', ':']).find(|word| !word.is_empty()).unwrap_or("")
     }
 
     /// Whether it is an IPC handle, or a pointer to one.
@@ -201,17 +218,22 @@ impl ArgSpec {
     /// Its type as C spells it.
     pub fn c_type(&self) -> String {
         // How rustc spaces the tokens of a type is not promised.
-        let words: Vec<&str> = self.type_name.split([' ', '*', ':']).filter(|w| !w.is_empty()).collect();
-        let pointer = if self.type_name.starts_with('*') { " *" } else { "" };
+        let words: Vec<&str> = self.of.name.split([' ', '*', ':']).filter(|w| !w.is_empty()).collect();
+        let pointer = if self.of.name.starts_with('*') { " *" } else { "" };
         let constant = if words.first() == Some(&"const") { "const " } else { "" };
         let plain = match words.last().copied().unwrap_or_default() {
             "i32" => "int",
+            "u8" => "unsigned char",
+            "u16" => "unsigned short",
             "u32" | "IpcMemFlags" => "unsigned int",
             "u64" | "ProcAddressFlags" => "cuuint64_t",
             "usize" => "size_t",
             "c_char" => "char",
             "FunctionPointer" => "void *",
             "c_void" => "void",
+            "HostAddress" => "void *",
+            "CUDA_MEMCPY2D_v2" => "CUDA_MEMCPY2D",
+            "CUDA_MEMCPY3D_v2" => "CUDA_MEMCPY3D",
             other => other,
         };
         format!("{constant}{plain}{pointer}").replace("* *", "**")
@@ -226,6 +248,9 @@ pub struct Given {
     /// The one that says how large it is, where both are asked for.
     pub size: Option<usize>,
 }
+
+/// So many arguments a function has at most.
+pub const MOST_ARGUMENTS: usize = 11;
 
 /// One entry of the table.
 #[derive(Clone, Copy, Debug)]
@@ -345,6 +370,35 @@ impl FnSpec {
         self.effect(|effect| if let Effect::Copies(copied) = effect { Some(copied) } else { None })
     }
 
+    /// Whether a call reads or writes device memory, and does nothing else.
+    pub const fn uses_memory(&self) -> bool {
+        self.is_in(Group::Copy)
+    }
+
+    /// The kernel that a call launches.
+    pub fn launches(&self) -> Option<Launched> {
+        self.effect(|effect| if let Effect::Launches(launched) = effect { Some(launched) } else { None })
+    }
+
+    /// Whether a success finds kernels, or ends some: unloads them, or ends their context.
+    pub const fn changes_kernels(&self) -> bool {
+        let mut index = 0;
+        while index < self.effects.len() {
+            match self.effects[index] {
+                Effect::Finds(_) | Effect::Unloads(..) => return true,
+                Effect::Ends(End { object, .. }) if object.is_context() => return true,
+                _ => index += 1,
+            }
+        }
+        false
+    }
+
+    /// Whether a call gives a device work to do, and does nothing else: a copy, a memset, a launch. Programs make these all
+    /// the time.
+    pub const fn is_work(&self) -> bool {
+        self.uses_memory() || self.is_in(Group::Launch)
+    }
+
     /// What is asked about devices.
     pub fn asks(&self) -> Option<Question> {
         self.effect(|effect| match effect {
@@ -369,6 +423,7 @@ impl FnSpec {
             Effect::Grants(Grant { size, .. }) => size,
             Effect::Binds(Bound { size, .. }) | Effect::Unbinds(Unbound { size, .. }) => Some(size),
             Effect::Copies(Copied { size, .. }) => Some(size),
+            Effect::Uses(Used { size, element: None, rows: None, .. }) => size,
             _ => None,
         })
     }
@@ -444,7 +499,7 @@ impl FnSpec {
             || self.gives_back()
             || self.is_virtual()
             || self.is_in(Group::Pool)
-            || self.is_in(Group::Copy)
+            || self.is_work()
             || self.is_in(Group::Runtime)
     }
 
@@ -452,10 +507,7 @@ impl FnSpec {
     /// or makes something in the driver takes microseconds, and so does a copy.
     pub const fn is_quick(&self) -> bool {
         matches!(self.library, Library::Cuda)
-            && !(self.is_virtual()
-                || self.is_of_pools()
-                || self.is_in(Group::Copy)
-                || self.is_in(Group::Init))
+            && !(self.is_virtual() || self.is_of_pools() || self.is_work() || self.is_in(Group::Init))
     }
 
     /// Whether programs call it all the time, and nothing comes of it: a look-up, a question about a device.
@@ -546,7 +598,7 @@ impl FnSpec {
             let arg = &self.args[index];
             let mut byte = 0;
             while byte < arg.stored {
-                if matches!(arg.direction, Direction::In) && is_address(arg.type_name) && at < 64 {
+                if matches!(arg.direction, Direction::In) && is_address(arg.of.name) && at < 64 {
                     bytes |= 1 << at;
                 }
                 (byte, at) = (byte + 1, at + 1);
@@ -576,6 +628,36 @@ impl FnSpec {
 pub fn alterable() -> impl Iterator<Item = &'static FnSpec> + Clone {
     FUNCTIONS.iter().filter(|function| function.is_alterable())
 }
+
+/// How many functions a group has.
+const fn count_of(group: Group) -> usize {
+    let (mut count, mut index) = (0, 0);
+    while index < FUNCTION_COUNT {
+        count += FUNCTIONS[index].is_in(group) as usize;
+        index += 1;
+    }
+    count
+}
+
+/// The functions of a group, in the order of the table.
+const fn all_of<const N: usize>(group: Group) -> [FnId; N] {
+    let mut all = [ALL[0]; N];
+    let (mut count, mut index) = (0, 0);
+    while index < FUNCTION_COUNT {
+        if FUNCTIONS[index].is_in(group) {
+            all[count] = ALL[index];
+            count += 1;
+        }
+        index += 1;
+    }
+    all
+}
+
+/// The functions that read or write device memory, in the order of the table.
+pub static USES: [FnId; count_of(Group::Copy)] = all_of(Group::Copy);
+
+/// Those that launch kernels.
+pub static LAUNCHES: [FnId; count_of(Group::Launch)] = all_of(Group::Launch);
 
 /// The name under which `cuGetProcAddress` finds a symbol from version `since` on: without its own version and form.
 pub const fn look_up_name(symbol: &str, since: u32) -> &str {
@@ -719,15 +801,17 @@ macro_rules! derive_specs {
             args: &[$(ArgSpec {
                 name: stringify!($arg),
                 direction: direction!($dir),
-                type_name: stringify!($type),
+                of: &ArgType {
+                    name: stringify!($type),
+                    names: <kept!($dir $type)>::names,
+                    is_named: <kept!($dir $type)>::is_named,
+                    print_stored: <kept!($dir $type)>::print_stored,
+                },
                 count: count!($dir [$($count)?]),
                 kind: kind!($dir [$($count)?]),
                 stored: stored!($dir [$($count)?] $type),
                 element: <kept!($dir $type)>::STORED,
                 size: value_size!($dir $type),
-                names: <kept!($dir $type)>::names,
-                is_named: <kept!($dir $type)>::is_named,
-                print_stored: <kept!($dir $type)>::print_stored,
             },)*],
             results: results!($library $($result)*),
             seen: results!($library $($($seen)*)?),
@@ -765,9 +849,15 @@ const _: () = {
             "only weighty calls have arguments elsewhere"
         );
         assert!(
-            bytes <= crate::record::slot::MOST_ARGS && args.len() <= 8,
+            bytes <= crate::record::slot::MOST_ARGS && args.len() <= MOST_ARGUMENTS,
             "a function has more arguments than a record has room for"
         );
+        // A record says of the first eight whether they are known, and of others what it says of the eighth.
+        let mut arg = 7;
+        while args.len() > 8 && arg < args.len() {
+            assert!(matches!(args[arg].direction, Direction::In) && args[arg].stored == args[arg].size);
+            arg += 1;
+        }
         index += 1;
     }
 };
@@ -886,6 +976,22 @@ mod tests {
                     Effect::Copies(Copied { to, from, size, .. }) => {
                         [to, from, size].into_iter().all(|index| is_name(index) && is(index, Direction::In))
                     }
+                    Effect::Uses(Used { by, size, element, rows, .. }) => {
+                        let rows = rows.map(|(height, pitch)| [height, pitch]);
+                        let all = [Some(by), size, element];
+                        let mut all = all.into_iter().flatten().chain(rows.into_iter().flatten());
+                        is_name(by) == size.is_some() && all.all(|index| is(index, Direction::In))
+                    }
+                    Effect::Launches(Launched { function, parameters, extra }) => {
+                        let all = [Some(function), Some(parameters), extra];
+                        is_name(function) && all.into_iter().flatten().all(|index| is(index, Direction::In))
+                    }
+                    Effect::Finds(Found { by, of, room, .. }) => {
+                        let all = [Some(of), room];
+                        is(by, Direction::Out)
+                            && all.into_iter().flatten().all(|index| is(index, Direction::In))
+                    }
+                    Effect::Unloads(_, by) => is_name(by) && is(by, Direction::In),
                     Effect::Grants(Grant { by, size, to, .. }) => {
                         let all = [Some(by), size, Some(to)];
                         is_name(by) && all.into_iter().flatten().all(|index| is(index, Direction::In))

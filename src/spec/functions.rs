@@ -27,6 +27,11 @@
 //!   - `Binds OBJECT(BY) sized SIZE to TEAM at OFFSET`, with `of DEVICE` where an argument names it, and
 //!     `Unbinds Team(BY) sized SIZE of DEVICE at OFFSET`
 //!   - `Copies OBJECT(TO) from FROM sized SIZE`, with `on Peers` where it is between two devices by its name
+//!   - `Uses Memory(AT) sized SIZE`: the bytes from there, each element as large as the argument `of VALUE`; with `to HEIGHT at
+//!     PITCH`, so many rows; without a size, the argument is a structure that says where from, where to and how much
+//!   - `Launches Function(KERNEL) from PARAMETERS`, with `of EXTRA` where they can be passed in another way
+//!   - `Finds Function(FOUND) of MODULE`, or `Finds Kernel(FOUND) of LIBRARY`, with `sized ROOM` where it finds several; `Unloads
+//!     Module(WHICH)`, or `Library`
 //!   - `Asks Reach(FROM, TO) as ANSWER`, or `Link`, `Device(DEVICE)`, `Memory(WHICH)`, `Pool(WHICH)`, `Team(WHICH)`. Where an argument chooses what is asked, `where
 //!     ARGUMENT is VALUE` says for which of its values the answer is whether a device can reach others: of a link
 //!     `ACCESS_SUPPORTED`, of a device `MULTICAST_SUPPORTED`, which reaches them over NVLink without peer access
@@ -36,8 +41,10 @@
 //!   list and real drivers were seen to return: in `tests/conformance`, or as a rule or a cause in `src/rules` has it. A fault
 //!   plan takes both; a rule that rests on the documentation only the former.
 
+mod kernels;
 mod more;
 mod runtime;
+mod uses;
 
 /// Hands every entry of the table to the macro `$callback`.
 #[macro_export]

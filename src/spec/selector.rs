@@ -29,9 +29,10 @@ impl fmt::Display for SelectorError {
 
 impl FunctionSet {
     /// What is logged where nobody chose: all but the look-ups, of which a program that uses the CUDA
-    /// runtime makes several hundred at its start, and but what programs free, destroy, map, copy, ask and
+    /// runtime makes several hundred at its start, and but what programs free, destroy, map, copy, launch, ask and
     /// take from pools all the time.
-    pub const DEFAULT: &'static str = "^@lookup,^@init,^@lifetime,^@query,^@vmm,^@alloc,^@copy,@export,@open";
+    pub const DEFAULT: &'static str =
+        "^@lookup,^@init,^@lifetime,^@query,^@vmm,^@alloc,^@copy,^@launch,@export,@open";
 
     /// All functions, or none.
     pub fn all(present: bool) -> Self {
@@ -168,8 +169,15 @@ mod tests {
         let default = names(FunctionSet::DEFAULT);
         let usual = |f: &&FnSpec| !f.is_virtual() || f.exports().or(f.opens()).is_some();
         let usual: Vec<_> = FUNCTIONS.iter().filter(usual).map(|f| f.name).collect();
-        let mut expected =
-            but(&[Group::Lookup, Group::Init, Group::Lifetime, Group::Query, Group::Alloc, Group::Copy]);
+        let mut expected = but(&[
+            Group::Lookup,
+            Group::Init,
+            Group::Lifetime,
+            Group::Query,
+            Group::Alloc,
+            Group::Copy,
+            Group::Launch,
+        ]);
         expected.retain(|name| usual.contains(name));
         assert_eq!(default, expected);
         assert!(

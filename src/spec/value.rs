@@ -3,6 +3,7 @@
 //! What belongs here: one [`Value`] for each type that the table uses, and the reading of pointers.
 //! Nothing here allocates or locks, because it runs inside other people's programs.
 
+mod copies;
 mod nvml;
 mod sharing;
 
@@ -187,11 +188,11 @@ macro_rules! values {
     };
 }
 values! {
-    plain: i32 u32;
+    plain: i32 u32 u8 u16;
     devices: CUdevice;
     wide: u64 usize;
     handles: CUcontext CUevent CUstream FunctionPointer CUdeviceptr nvmlDevice_t
-             CUmemGenericAllocationHandle CUmemoryPool;
+             CUmemGenericAllocationHandle CUmemoryPool HostAddress CUfunction CUkernel CUmodule CUlibrary;
     names: CUdevice_P2PAttribute: i32 CUatomicOperation: i32 CUdriverProcAddressQueryResult: i32
            CUdevice_attribute: i32 IpcMemFlags: u32 ProcAddressFlags: u64
            nvmlGpuP2PCapsIndex_t: i32 nvmlGpuP2PStatus_t: i32 nvmlEnableState_t: i32 nvmlNvLinkCapability_t: i32

@@ -39,9 +39,9 @@ PLAIN_TABLE(DEFINE)
  * cupeer must not come between. */
 CUresult cuDriverGetVersion(int *version) { return *version = DRIVER_VERSION, 0; }
 CUresult cuMemAlloc_v2(CUdeviceptr *p, size_t size) { return *p = 0x7000 + size, 0; }
-CUresult cuMemcpyHtoD_v2(CUdeviceptr d, const void *h, size_t n) { return d && h && n ? 0 : 1; }
+CUresult cuMemAllocPitch_v2(CUdeviceptr *p, size_t *pitch, size_t w, size_t h, unsigned n) { return *p = *pitch = w * h * n, 0; }
 CUresult cuCtxGetCurrent(CUcontext *c) { return *c = (CUcontext)1, 0; }
-CUresult cuMemcpy3DPeerAsync(void) { return 1; }
+CUresult cuMemcpy3DBatchAsync(void) { return 1; }
 
 static const struct entry {
     const char *lookup;
@@ -88,6 +88,13 @@ static const struct entry {
     {"cuDevicePrimaryCtxReset", 7000, cuDevicePrimaryCtxReset},
     {"cuInit", 2000, cuInit},
     {"cuDeviceGetAttribute", 2000, cuDeviceGetAttribute},
+    {"cuModuleGetFunction", 2000, cuModuleGetFunction},
+    {"cuModuleEnumerateFunctions", 12040, cuModuleEnumerateFunctions},
+    {"cuLibraryGetKernel", 12000, cuLibraryGetKernel},
+    {"cuLibraryEnumerateKernels", 12040, cuLibraryEnumerateKernels},
+    {"cuKernelGetFunction", 12000, cuKernelGetFunction},
+    {"cuModuleUnload", 2000, cuModuleUnload},
+    {"cuLibraryUnload", 12000, cuLibraryUnload},
     {"cuMemAddressReserve", 10020, cuMemAddressReserve},
     {"cuMemAddressFree", 10020, cuMemAddressFree},
     {"cuMemCreate", 10020, cuMemCreate},
@@ -125,7 +132,9 @@ static const struct entry {
     {"cuGetProcAddress", 11030, cuGetProcAddress},
     {"cuDriverGetVersion", 2020, cuDriverGetVersion},
     {"cuMemAlloc", 3020, cuMemAlloc_v2},
-    {"cuMemcpyHtoD", 3020, cuMemcpyHtoD_v2},
+    {"cuMemAllocPitch", 3020, cuMemAllocPitch_v2},
+#define ENTRIES(name, since, plain, own) {#name, since > 7000 ? since : 7000, own, 1}, {#name, since, plain},
+    USES_ENTRIES(ENTRIES)
     {"cuCtxGetCurrent", 4000, cuCtxGetCurrent},
 };
 

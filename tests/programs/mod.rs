@@ -320,7 +320,9 @@ pub fn recorded(process: &Process) -> Vec<cupeer_record::Call> {
 pub fn mark_of(call: &cupeer_record::Call) -> Option<u64> {
     // That of a multicast object is in what it is to be: its size.
     let in_structure = || Some(u64::from_le_bytes(*call.argument_called("prop")?.get(4..)?.first_chunk()?));
-    MARKED.iter().find_map(|name| number_of(call, name)).or_else(in_structure)
+    // That of a copy of rows is where it copies from.
+    let in_rows = || Some(u64::from_le_bytes(*call.argument_called("pCopy")?.get(16..)?.first_chunk()?));
+    MARKED.iter().find_map(|name| number_of(call, name)).or_else(in_structure).or_else(in_rows)
 }
 
 fn number_of(call: &cupeer_record::Call, name: &str) -> Option<u64> {
@@ -381,7 +383,7 @@ pub struct Outcome {
 }
 
 /// Arguments that carry a mark. A call that failed has no outputs; a handle shows nothing but its fingerprint.
-const MARKED: [&str; 20] = [
+const MARKED: [&str; 26] = [
     "dev",
     "srcDevice",
     "src",
@@ -402,6 +404,12 @@ const MARKED: [&str; 20] = [
     "pool_out",
     "pool",
     "handle",
+    "dstDevice",
+    "f",
+    "hmod",
+    "library",
+    "lib",
+    "kernel",
 ];
 
 /// One call, as the driver, the log or the record has it.
@@ -442,6 +450,7 @@ impl Call {
         } else {
             let argument =
                 MARKED.iter().find_map(|name| args.get(*name)).or_else(|| args.get("prop")?.get("size"));
+            let argument = argument.or_else(|| args.get("pCopy")?.get("src"));
             number(argument.unwrap_or_else(|| panic!("no mark: {line}"))).to_string()
         };
         Call {
@@ -484,7 +493,9 @@ impl Call {
     /// copy between devices.
     fn is_rare(&self) -> bool {
         let is_rare = |id: FnId| {
-            [Group::Lifetime, Group::Copy, Group::Init].iter().any(|group| id.spec().is_in(*group))
+            [Group::Lifetime, Group::Copy, Group::Launch, Group::Init]
+                .iter()
+                .any(|group| id.spec().is_in(*group))
         };
         FnId::all().any(|id| id.spec().name == self.function && is_rare(id))
     }

@@ -94,7 +94,9 @@ pub fn follow(record: &Recorded, call: &Answered) {
     let has_other_output = fault.is_some_and(|fault| fault.has_other_output);
     let elements = elements.bytes();
     let done = decide::Call { function: id, result: effect, args: &args.bytes, shape: args.shape, elements };
+    let mut unmapped_shared = false;
     if settings::get().check.is_some() && id.spec().is_virtual() {
+        unmapped_shared = check::unmaps_shared(&done);
         check::note(&done, !has_other_output);
     }
     if id.spec().changes_pools() {
@@ -112,7 +114,7 @@ pub fn follow(record: &Recorded, call: &Answered) {
             &args.bytes,
             effect,
             before,
-            &CallOrigin { caller, start: record.start(), head, about },
+            &CallOrigin { caller, start: record.start(), head, about, unmapped_shared },
         );
     }
     let changes =

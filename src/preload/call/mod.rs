@@ -6,6 +6,7 @@
 
 mod after;
 
+use crate::driver::kernels;
 use crate::driver::log::DriverLog;
 use crate::fault::inject::{self, ArgumentWords, Fault, Forward};
 use crate::job::ledger::{self, BeforeCall, CallOrigin};
@@ -232,11 +233,28 @@ pub trait Function: Arguments {
 #[inline(always)]
 pub unsafe fn run<F: Function>(entered: &Entered, arguments: &F) -> i32 {
     // What programs call often has steps of its own.
-    if const { FUNCTIONS[F::ID as usize].is_quick() } {
-        run_quickly(entered, arguments)
-    } else {
-        run_shared(F::ID, entered, arguments)
+    let mut run = || match const { FUNCTIONS[F::ID as usize].is_quick() } {
+        true => run_quickly(entered, arguments),
+        false => run_shared(F::ID, entered, arguments),
+    };
+    if const { FUNCTIONS[F::ID as usize].changes_kernels() } && settings::get().check.is_some() {
+        return run_with_kernels(F::ID, arguments, &mut run);
     }
+    run()
+}
+
+/// A call that finds kernels, or ends some.
+#[inline(never)]
+fn run_with_kernels(id: FnId, arguments: &dyn Arguments, run: &mut dyn FnMut() -> i32) -> i32 {
+    let mut words = ArgumentWords::default();
+    arguments.words(&mut words);
+    guarded(|| kernels::before(id, &words));
+    let result = run();
+    if result == 0 {
+        let is_planned = inject::may_concern(id, &|all| *all = words);
+        guarded(|| kernels::after(id, &words, is_planned));
+    }
+    result
 }
 
 /// Once for each function, not for each of its entries.
@@ -290,7 +308,7 @@ fn take_up(id: FnId, entered: &Entered, arguments: &dyn Arguments, steps: impl F
 #[cold]
 #[inline(never)]
 fn concerned(id: FnId, entered: &Entered, arguments: &dyn Arguments) -> i32 {
-    let mut words = [0; 8];
+    let mut words = ArgumentWords::default();
     arguments.words(&mut words);
     let caller = entered.behind_patch(id);
     let call = Forward { id, words: &words, caller };

@@ -8,7 +8,7 @@
 //! or drops the finding.
 //!
 //! Invariants: nothing here changes what the program sees. A successful call is examined only if it exports, opens,
-//! enables, or ends something.
+//! enables, or ends something, or uses memory that is gone.
 
 pub mod c_types;
 mod emit;
@@ -23,7 +23,7 @@ use cupeer_rules::probes::{Probe, is_one_of};
 use emit::Heard;
 
 pub use emit::{listen, say_held};
-pub use space::note;
+pub use space::{note, unmaps_shared};
 pub use world::Call;
 
 /// Looks at a call that has returned. For where rules are checked.

@@ -5,6 +5,7 @@ use crate::sys::book::Book;
 use crate::sys::files::{self, each_name};
 use crate::sys::line::Short;
 use cupeer_rules::decide::{self, Allocation, Mapping, Ptrace};
+use cupeer_spec::effect::{Effect, End, Object};
 
 /// So many allocations and mappings are known at once.
 const MOST: usize = 4096;
@@ -28,6 +29,23 @@ static SPACE: Book<Space> = Book::new(Space::new([NO_ALLOCATION; MOST], [NO_MAPP
 /// Notes a call that has returned, as the driver answered it. `is_own` says that the program got just that.
 pub fn note(call: &decide::Call, is_own: bool) {
     if is_own { SPACE.note(|space| space.note(call)) } else { SPACE.miss() }
+}
+
+/// Whether a call is about to unmap, or has unmapped, memory that is shared or can be. Asked before it is noted.
+pub fn unmaps_shared(call: &decide::Call) -> bool {
+    let unmapped = call.function.spec().effects.iter().find_map(|effect| match *effect {
+        Effect::Ends(End { object: Object::Mapping, by, size: Some(size), .. }) => {
+            Some((call.at(by), call.at(size)))
+        }
+        _ => None,
+    });
+    let Some((start, bytes)) = unmapped.filter(|_| call.result == 0) else { return false };
+    let is_shared = |space: &mut Space| {
+        let touched = space.mappings().filter(|mapping| mapping.touches(start, bytes));
+        let allocations = touched.filter_map(|mapping| space.allocation(mapping.handle));
+        allocations.filter(|it| it.is_imported || it.types.is_some_and(|types| types != 0)).count() > 0
+    };
+    SPACE.with(is_shared).unwrap_or(false)
 }
 
 /// Whether all is known.

@@ -3,12 +3,12 @@
 
 use super::space;
 use crate::driver::contexts;
-use crate::driver::nodes;
 use crate::driver::pools;
 use crate::driver::questions::{self, DriverFacts};
+use crate::driver::{nodes, parameters};
 use crate::job::importers::{has_died, importers, is_own, life_of, process_of};
 use crate::job::process::pid_namespace;
-use crate::job::{closed, live};
+use crate::job::{closed, gone, live};
 use crate::settings::key;
 use crate::sys::caller::Caller;
 use crate::sys::clock;
@@ -18,7 +18,7 @@ use core::cell::Cell;
 use core::fmt::{self, Write};
 use cupeer_rules::decide::{
     self, Allocation, Closed, ClosedBy, Ended, Ending, Export, FreedBefore, HadContext, Importers, Life,
-    Mapping, Node, Openers, Opening, Peers, Pointer, Pool, Ptrace, World,
+    Mapping, Node, Openers, Opening, Peers, Pointer, Pool, Ptrace, Went, World,
 };
 use cupeer_rules::reason::{Ago, Device, Process};
 use cupeer_spec::effect::{Effect, Object};
@@ -427,6 +427,30 @@ impl World for Call<'_> {
         });
         let last = last?;
         Some(FreedBefore { export: self.export_of(last), importers: importers(kind, last.fingerprint)? })
+    }
+    fn gone(&self, start: u64, bytes: u64) -> Option<decide::Gone<Entry>> {
+        let address = gone::first(start, bytes)?;
+        let gone::Gone { went, with_context, entry } = gone::find(address)?;
+        let by = ClosedBy { tid: entry.tid, library: entry.library, offset: entry.offset };
+        // Of what another process has freed, the export is known, and when it ended.
+        let is_owners = went == Went::FreedByOwner;
+        Some(decide::Gone {
+            went,
+            owner: process_of(&entry),
+            address,
+            range: (entry.address, entry.bytes),
+            fingerprint: entry.fingerprint,
+            ago: self.ago(if is_owners { entry.ended_at } else { entry.monotonic }),
+            by: (entry.frame_count != 0 && !is_owners).then_some(by),
+            with_context,
+            object: if is_owners { Entry { address: entry.key, ..entry } } else { entry },
+        })
+    }
+    fn each_parameter(&self, work: &mut dyn FnMut(&str, usize, u64)) {
+        let Some(launched) = self.id.spec().launches() else { return };
+        parameters::with_name(self.id, self.args, launched, |name| {
+            parameters::each_word(self.id, self.args, launched, &mut |index, word| work(name, index, word));
+        });
     }
     fn ending(&self) -> Option<Ending<Entry>> {
         if !self.id.spec().ends()?.object.is_context() {

@@ -4,7 +4,9 @@
 //! `resolve` decides which function of the driver a call goes to.
 
 pub mod contexts;
+pub mod kernels;
 pub mod log;
 pub mod nodes;
+pub mod parameters;
 pub mod pools;
 pub mod questions;

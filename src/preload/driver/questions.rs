@@ -18,7 +18,7 @@ use core::sync::atomic::{
 };
 use cupeer_rules::decide::Pointer;
 use cupeer_spec::abi::{CUdevice_attribute, CUmemAllocationProp, CUmemLocation};
-use cupeer_spec::effect::{Copied, End, Named, Object, Shared};
+use cupeer_spec::effect::{Copied, End, Launchable, Named, Object, Shared};
 use cupeer_spec::function::{FnId, Group, Library};
 use cupeer_spec::record::slot::finding::Confidence;
 use cupeer_spec::record::slot::{MOST_ARGS, detail};
@@ -78,6 +78,13 @@ questions! {
     cuMemGetAllocationPropertiesFromHandle(properties: *mut CUmemAllocationProp, handle: u64);
     cuMemRelease(handle: u64);
     cuDeviceGetDefaultMemPool(pool: *mut u64, device: c_int);
+    cuThreadExchangeStreamCaptureMode(mode: *mut c_int);
+    cuFuncGetParamInfo(function: u64, index: usize, offset: *mut usize, size: *mut usize);
+    cuKernelGetParamInfo(kernel: u64, index: usize, offset: *mut usize, size: *mut usize);
+    cuFuncGetName(name: *mut *const c_char, function: u64);
+    cuKernelGetName(name: *mut *const c_char, kernel: u64);
+    cuModuleGetFunctionCount(count: *mut u32, module: u64);
+    cuLibraryGetKernelCount(count: *mut u32, library: u64);
 }
 
 pub fn context() -> u64 {
@@ -202,6 +209,75 @@ pub fn pointer(address: u64) -> Option<Pointer> {
         context,
         handle_types,
     })
+}
+
+/// Asks what programs ask while a stream is captured as well. Of the queries that the driver takes for unsafe then, one would end the
+/// capture of this thread, or of another one. cuda.h says how a library avoids that: the thread is in the relaxed mode
+/// meanwhile, which prohibits only what conflicts with a capture in any case, and no query here is about a stream or an event. The
+/// mode is the thread's own. If the driver does not change it, as in a host function, nothing is asked.
+pub fn relaxed<R>(ask: impl FnOnce() -> Option<R>) -> Option<R> {
+    /// CU_STREAM_CAPTURE_MODE_RELAXED.
+    const RELAXED: c_int = 2;
+    let mut mode = RELAXED;
+    if cuThreadExchangeStreamCaptureMode(&mut mode) != Some(0) {
+        return None;
+    }
+    let answer = ask();
+    cuThreadExchangeStreamCaptureMode(&mut mode);
+    answer
+}
+
+/// The allocation at an address, which begins at that address and has so many bytes; `Some(None)` if the driver knows no memory
+/// there, and `None` if it does not answer. The query takes any number for an address: cuda.h says that the attributes of one
+/// that the driver does not know are null, and that this is no error.
+pub fn memory_at(address: u64) -> Option<Option<Range<u64>>> {
+    // CU_POINTER_ATTRIBUTE_ MEMORY_TYPE, RANGE_START_ADDR and RANGE_SIZE.
+    let [memory_type, start, size] = relaxed(|| attributes([2, 11, 12], address))?;
+    Some((memory_type != 0).then(|| start..start.saturating_add(size)))
+}
+
+/// A parameter of a kernel.
+pub enum Parameter {
+    /// Its offset among all of them, and its size.
+    At(usize, usize),
+    /// The kernel has fewer.
+    None,
+    /// The driver does not say.
+    Unknown,
+}
+
+/// Where a parameter of a kernel is, by a handle of that kind: see `super::kernels`.
+pub fn parameter(handle: u64, kind: Launchable, index: usize) -> Parameter {
+    let (mut offset, mut size) = (0, 0);
+    let result = match kind {
+        Launchable::Function => cuFuncGetParamInfo(handle, index, &mut offset, &mut size),
+        Launchable::Kernel => cuKernelGetParamInfo(handle, index, &mut offset, &mut size),
+    };
+    match result {
+        Some(0) => Parameter::At(offset, size),
+        Some(result) if result == Result::INVALID_VALUE as c_int => Parameter::None,
+        _ => Parameter::Unknown,
+    }
+}
+
+/// The name of a kernel, by a handle of that kind.
+pub fn kernel_name(handle: u64, kind: Launchable) -> Option<*const c_char> {
+    let mut name = core::ptr::null();
+    let result = match kind {
+        Launchable::Function => cuFuncGetName(&mut name, handle),
+        Launchable::Kernel => cuKernelGetName(&mut name, handle),
+    };
+    (result == Some(0) && !name.is_null()).then_some(name)
+}
+
+/// How many functions a module has, or how many kernels a library.
+pub fn kernel_count(of: u64, kind: Launchable) -> Option<u32> {
+    let mut count = 0;
+    let result = match kind {
+        Launchable::Function => cuModuleGetFunctionCount(&mut count, of),
+        Launchable::Kernel => cuLibraryGetKernelCount(&mut count, of),
+    };
+    (result == Some(0)).then_some(count)
 }
 
 /// The device of the current context, or -1. Where there is none, the driver is not asked: it would say so in its log.

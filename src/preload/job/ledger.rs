@@ -2,6 +2,7 @@
 
 use super::closed;
 use super::closing::{Closing, count_in};
+use super::gone;
 use super::importers::importers;
 use super::live;
 use super::process::{self, Identity};
@@ -12,7 +13,8 @@ use crate::settings;
 use crate::sys::caller::{Caller, each_frame};
 use crate::sys::clock;
 use crate::sys::every_call::{epoch, has_record, initialized_before_fork};
-use cupeer_spec::effect::{Effect, Named, Object, Shared};
+use cupeer_rules::decide::Went;
+use cupeer_spec::effect::{Effect, End, Made, Named, Object, Shared};
 use cupeer_spec::function::FnId;
 use cupeer_spec::record::live::{self as spec, Entry, Uses, WORDS, handle_key, kind, own_key};
 use cupeer_spec::record::slot::MOST_ARGS;
@@ -60,6 +62,8 @@ pub struct CallOrigin {
     /// The fingerprint of the first bytes of its handle.
     pub head: u64,
     pub about: DriverFacts,
+    /// Whether the call unmapped memory that was shared.
+    pub unmapped_shared: bool,
 }
 
 /// Whether a call that frees or destroys ends something that was shared, or may do so. Of what [`is_idle`] it is not asked.
@@ -87,7 +91,8 @@ fn is_checked() -> bool {
 pub fn is_idle(id: FnId) -> bool {
     match traced::needs(id) {
         Needs::Nothing => false,
-        Needs::Reach => !traced::is_awake(id),
+        Needs::Reach => !traced::has_done(Needs::Reach) && !gone::has_any(),
+        Needs::Gone => !gone::has_any(),
         Needs::Shared => !has_record() || live::is_on() && !live::has_exported() && !live::has_others(),
         Needs::Fork => initialized_before_fork(epoch()).is_none(),
     }
@@ -154,7 +159,7 @@ pub fn after(id: FnId, args: &[u8; MOST_ARGS], result: i32, noted: &BeforeCall, 
         }
         return;
     }
-    let by = Closer { caller: made.caller, id };
+    let by = Closer { id, made };
     // Reading all of an entry costs more than all else here.
     if let Closing::Last(place) = noted.closing {
         give_up(&place, false, Some(&by));
@@ -171,11 +176,28 @@ pub fn after(id: FnId, args: &[u8; MOST_ARGS], result: i32, noted: &BeforeCall, 
             Effect::Opens(Shared { object, by, handle }) => {
                 let (fingerprints, address) = (fingerprints(id, args, handle), number(id, args, by));
                 opened(id, kind::opened(object), fingerprints, address, made);
+                gone::is_back(address, made.about.memory.map_or(1, |(_, size)| size));
+                if is_checked() && object.is_memory() {
+                    // Its owner may free it.
+                    traced::wake(Needs::Gone);
+                }
             }
             Effect::Enables(Named { object, by }) => enabled(object, number(id, args, by), made),
             Effect::Ends(_) if made.about.ended != 0 => all_ended(made.about.ended, &by),
+            Effect::Ends(End { object: Object::Mapping, by: at, size: Some(size), .. }) => {
+                if made.unmapped_shared {
+                    let (address, bytes) = (number(id, args, at), number(id, args, size));
+                    gone(Went::Unmapped, false, &Entry { address, bytes, ..nothing() }, &by);
+                }
+            }
             Effect::Ends(end) => {
-                noted.taken.iter().for_each(|fingerprint| ended(kind::exported(end.object), *fingerprint, 0));
+                noted
+                    .taken
+                    .iter()
+                    .for_each(|fingerprint| ended(kind::exported(end.object), *fingerprint, 0, &by));
+            }
+            Effect::Makes(Made { object: Object::Mapping, by, size: Some(size), .. }) => {
+                gone::is_back(number(id, args, by), number(id, args, size));
             }
             Effect::Closes(_)
             | Effect::Disables(_)
@@ -185,6 +207,10 @@ pub fn after(id: FnId, args: &[u8; MOST_ARGS], result: i32, noted: &BeforeCall, 
             | Effect::Makes(_)
             | Effect::Retains(_)
             | Effect::Copies(_)
+            | Effect::Uses(_)
+            | Effect::Launches(_)
+            | Effect::Finds(_)
+            | Effect::Unloads(..)
             | Effect::Grants(_)
             | Effect::Gathers(_)
             | Effect::Joins(_)
@@ -239,7 +265,7 @@ fn entry(kind: u32, key: u64, made: &CallOrigin) -> Entry {
         library: caller.file(),
         head: made.head,
         frames,
-        ..Entry::from_words([0; WORDS])
+        ..nothing()
     };
     // Paragraphs of others name it; a line about a finding, and the report, do without.
     if count > 0 && settings::get().check.as_ref().is_some_and(|check| !check.level.is_brief) {
@@ -249,6 +275,19 @@ fn entry(kind: u32, key: u64, made: &CallOrigin) -> Entry {
         });
     }
     entry
+}
+
+fn nothing() -> Entry {
+    Entry::from_words([0; WORDS])
+}
+
+/// What was at some addresses ended by a call.
+fn gone(went: Went, with_context: bool, known: &Entry, by: &Closer) {
+    // Of a context that may have ended, the driver is not asked.
+    let about = DriverFacts { context: known.peer, device: known.device, ..by.made.about };
+    let ending = entry(0, 0, &CallOrigin { about, ..*by.made });
+    let Entry { address, bytes, fingerprint, .. } = *known;
+    gone::add(went, with_context, Entry { address, bytes, fingerprint, ..ending });
 }
 
 /// Something was exported, and given by this address or name.
@@ -328,11 +367,10 @@ fn note_library(place: &live::Place, id: FnId, caller: usize) {
     }
 }
 
-/// The call that closes something.
-struct Closer {
-    /// Its return address.
-    caller: usize,
+/// The call that closes or ends something.
+struct Closer<'a> {
     id: FnId,
+    made: &'a CallOrigin,
 }
 
 /// Something that was opened is open no more, because of a call that was seen, or without one.
@@ -342,7 +380,12 @@ fn give_up(place: &live::Place, with_context: bool, by: Option<&Closer>) {
         && let Some(export) = kind::export_of(entry.kind)
     {
         if is_checked() {
-            let by = by.map(|by| Caller::of(by.caller, by.id, false));
+            if let Some(by) = by {
+                let kinds = [(kind::OPENED_MEMORY, Went::Closed), (kind::OPENED_POINTER, Went::Freed)];
+                let went = kinds.iter().find(|(kind, _)| *kind == entry.kind);
+                went.iter().for_each(|(_, went)| gone(*went, with_context, &entry, by));
+            }
+            let by = by.map(|by| Caller::of(by.made.caller, by.id, false));
             closed::note(&entry, with_context, by.as_ref());
         }
         let_go(export, entry.fingerprint);
@@ -360,14 +403,23 @@ pub fn let_go(kind: u32, fingerprint: u64) {
 
 /// What was exported is gone: its entry stays while others have it open, and where rules are checked, which ask what
 /// became of it.
-fn ended(kind: u32, fingerprint: u64, how: u32) {
+fn ended(kind: u32, fingerprint: u64, how: u32, by: &Closer) {
     let Some(export) = live::find(handle_key(kind, fingerprint)) else { return };
+    if is_checked()
+        && [kind::EXPORTED_MEMORY, kind::EXPORTED_POINTER].contains(&kind)
+        && let Some(entry) = export.read()
+    {
+        gone(Went::Freed, how & spec::ended::WITH_CONTEXT != 0, &entry, by);
+    }
     // Who has ended is counted as well.
     let open = if export.is_open() { importers(kind, fingerprint) } else { None };
     let (is_open, while_open) = (open.is_some(), open.is_some_and(|open| open.running > 0));
     let how = how | spec::ended::ENDED | if while_open { spec::ended::WHILE_OPEN } else { 0 };
     export.set_ended_at(clock::now());
     export.change(|uses| Some(Uses { ended: how as u16, ..uses }));
+    if is_open && how & spec::ended::WITH_CONTEXT == 0 {
+        live::note_freed();
+    }
     if !is_open && !is_checked() {
         export.free();
     }
@@ -400,7 +452,7 @@ fn all_ended(context: u64, by: &Closer) {
         if kind::exported_object(entry.kind).is_some() {
             // What had ended before, with another context at this address, stays as it is.
             if entry.ended == 0 {
-                ended(entry.kind, entry.fingerprint, spec::ended::WITH_CONTEXT);
+                ended(entry.kind, entry.fingerprint, spec::ended::WITH_CONTEXT, by);
             }
         } else {
             give_up(&place, true, Some(by));

@@ -115,7 +115,7 @@ pub fn attach(header: &FileHeader, directory: &directory::Directory) {
 /// The header of a table with one segment.
 fn new_header(boot_id: [u8; 16]) -> Header {
     let entry = size_of::<Entry>() as u32;
-    Header { magic: MAGIC, version: VERSION, entry, boot_id, segments: 1, reserved: 0, refused: 0 }
+    Header { magic: MAGIC, version: VERSION, entry, boot_id, segments: 1, freed: 0, refused: 0 }
 }
 
 /// Opens the file and maps its header.
@@ -200,6 +200,26 @@ fn segments() -> Option<&'static AtomicU32> {
     let header = HEADER.load(Acquire);
     // SAFETY: mapped for good; an aligned number that is changed only in this way.
     (!header.is_null()).then(|| unsafe { AtomicU32::from_ptr(&raw mut (*header).segments) })
+}
+
+/// How often memory of any process of the job was freed that others had open; 0 where there is no table.
+#[inline]
+pub fn freed() -> u32 {
+    freed_count().map_or(0, |freed| freed.load(Relaxed))
+}
+
+/// Notes that memory was freed that others have open.
+pub fn note_freed() {
+    if let Some(freed) = freed_count() {
+        freed.fetch_add(1, Release);
+    }
+}
+
+#[inline]
+fn freed_count() -> Option<&'static AtomicU32> {
+    let header = HEADER.load(Acquire);
+    // SAFETY: mapped for good; an aligned number that is changed only in this way.
+    (!header.is_null()).then(|| unsafe { AtomicU32::from_ptr(&raw mut (*header).freed) })
 }
 
 fn segment_count() -> usize {

@@ -6,6 +6,7 @@ pub mod closed;
 mod closing;
 pub mod directory;
 pub mod ended_child;
+pub mod gone;
 pub mod importers;
 pub mod ledger;
 pub mod live;

@@ -28,8 +28,9 @@ pub use repeats::{listened, world_changed};
 
 use self::arguments::{FINGERPRINT, Handle};
 use self::repeats::{Join, Joined, Left, Passed};
-use crate::driver::questions;
-use crate::job::{ledger, live};
+use crate::driver::{parameters, questions};
+use crate::job::{gone, ledger, live};
+use crate::resolve::traced::{self, Needs};
 use crate::resolve::{driver, escapes};
 use crate::settings;
 use crate::sys::arch::{Thread, stack_height, thread};
@@ -37,8 +38,9 @@ use crate::sys::every_call::{epoch, libraries_generation};
 use crate::sys::guard::guarded;
 use core::cell::Cell;
 use core::ptr;
+use cupeer_rules::decide::Call;
 use cupeer_spec::effect::Object;
-use cupeer_spec::function::{Direction, FUNCTION_COUNT, FUNCTIONS, FnId, Group, Library};
+use cupeer_spec::function::{Direction, FUNCTION_COUNT, FUNCTIONS, FnId, Library};
 use cupeer_spec::record::end::End;
 use cupeer_spec::record::live::{Entry, handle_key, kind, own_key};
 use cupeer_spec::record::slot::hit::Hit;
@@ -93,7 +95,8 @@ struct Weight {
     frames: bool,
     /// It opens or ends something, and is looked at more closely.
     counts: bool,
-    /// It is recorded only where it ends something that is shared, copies from device to device, or beside the driver.
+    /// It is recorded only where it ends something that is shared, copies from device to device, uses memory that is gone, or
+    /// beside the driver.
     rarely: bool,
     /// It has arrays or texts.
     more: bool,
@@ -124,7 +127,7 @@ static WEIGHTS: [Weight; FUNCTION_COUNT] = {
         weights[i].frames = function.carries_frames();
         weights[i].wide = function.is_wide();
         weights[i].rarely =
-            function.ends_often() || function.is_in(Group::Copy) || matches!(function.library, Library::Nvml);
+            function.ends_often() || function.is_work() || matches!(function.library, Library::Nvml);
         let mut j = 0;
         while j < args.len() {
             weights[i].writes |= matches!(args[j].direction, Direction::Out | Direction::InOut);
@@ -166,8 +169,8 @@ enum Matter {
 }
 
 /// Whether a call that frees or destroys has to do with anything that is shared; whether one that copies does so between
-/// devices; and whether one of another library was made by a process that has met the driver: none gets a record because it
-/// looks at its GPUs.
+/// devices; whether one that copies or launches uses memory that is gone; and whether one of another library was made by a
+/// process that has met the driver: none gets a record because it looks at its GPUs.
 #[cold]
 #[inline(never)]
 fn matter(id: FnId, store: &dyn Store, handle: &Cell<Option<Handle>>) -> Matter {
@@ -178,20 +181,45 @@ fn matter(id: FnId, store: &dyn Store, handle: &Cell<Option<Handle>>) -> Matter 
     if ledger::is_idle(id) {
         return Matter::Nothing;
     }
-    let copied = id.spec().copies();
+    let spec = id.spec();
+    let copied = spec.copies().filter(|_| has_reach(id));
     let mut args = [0; MOST_ARGS];
     store.store(&mut Arguments::new(&mut args, handle), false);
-    let mut matter = Matter::Call;
+    let mut matter = Matter::Nothing;
+    let mut is_gone = false;
+    if spec.is_work() && gone::is_to_look_around() {
+        guarded(gone::look_around);
+    }
+    if spec.is_work() && gone::has_any() {
+        let call = Call { function: id, result: 0, args: &args, shape: 0, elements: &[] };
+        let mut look = |start, bytes| {
+            if gone::first(start, bytes).is_some() {
+                guarded(|| is_gone |= gone::is_used(start, bytes));
+            }
+        };
+        call.used().for_each(|(_, start, bytes)| look(start, bytes));
+        if let Some(launched) = spec.launches() {
+            parameters::each_word(id, &args, launched, &mut |_, word| look(word, 1));
+        }
+    }
+    if spec.is_work() && copied.is_none() {
+        return of(is_gone);
+    }
     guarded(|| {
         matter = match copied {
             None => of(ledger::matters(id, &args)),
             Some(copied) => {
                 let devices = questions::copied(id, &args, copied, ledger::opened_device);
-                devices.map_or(Matter::Nothing, Matter::Copy)
+                devices.map_or(of(is_gone), Matter::Copy)
             }
         };
     });
     matter
+}
+
+/// Whether a copy can go from one device to another.
+fn has_reach(id: FnId) -> bool {
+    traced::needs(id) == Needs::Nothing || traced::has_done(Needs::Reach)
 }
 
 impl<'a> Recorded<'a> {

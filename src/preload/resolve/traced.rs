@@ -23,6 +23,8 @@ pub enum Needs {
     Shared,
     /// Been forked after the driver was initialized, which then does not work. Its calls are looked at to know of both.
     Fork,
+    /// Closed, unmapped, or freed memory that was shared: what is used may be gone.
+    Gone,
 }
 
 /// In the order of the table.
@@ -39,6 +41,7 @@ static NEEDS: [Needs; FUNCTION_COUNT] = {
                     needs[i] = Needs::Shared
                 }
                 Effect::Begins => needs[i] = Needs::Fork,
+                Effect::Uses(_) | Effect::Launches(_) => needs[i] = Needs::Gone,
                 _ => {}
             }
             j += 1;
@@ -49,8 +52,13 @@ static NEEDS: [Needs; FUNCTION_COUNT] = {
 };
 
 /// What of that it has done, by its number.
-static DONE: [AtomicBool; 4] =
-    [AtomicBool::new(true), AtomicBool::new(false), AtomicBool::new(false), AtomicBool::new(true)];
+static DONE: [AtomicBool; 5] = [
+    AtomicBool::new(true),
+    AtomicBool::new(false),
+    AtomicBool::new(false),
+    AtomicBool::new(true),
+    AtomicBool::new(false),
+];
 
 /// See [`Needs`].
 #[inline(always)]
@@ -62,12 +70,20 @@ pub fn needs(id: FnId) -> Needs {
 /// driver.
 #[inline(always)]
 pub fn is_awake(id: FnId) -> bool {
-    DONE[needs(id) as usize].load(Relaxed)
+    let needs = needs(id);
+    // Copies between devices use memory as well.
+    has_done(needs) || needs == Needs::Reach && has_done(Needs::Gone)
+}
+
+/// Whether the process has done something that calls of some functions need.
+#[inline(always)]
+pub fn has_done(done: Needs) -> bool {
+    DONE[done as usize].load(Relaxed)
 }
 
 /// Notes that the process has done something that calls of some functions need.
 pub fn wake(done: Needs) {
-    if !DONE[done as usize].load(Relaxed) {
+    if !has_done(done) {
         DONE[done as usize].store(true, SeqCst);
         route_anew();
     }
@@ -78,7 +94,10 @@ static PLANS: [AtomicU32; FUNCTION_COUNT] = [const { AtomicU32::new(0) }; FUNCTI
 
 /// Whether calls of a function run through `call`.
 pub fn is_traced(id: FnId) -> bool {
-    settings::get().is_traced(id, is_awake(id)) || PLANS[id as usize].load(SeqCst) > 0
+    let settings = settings::get();
+    // The kinds of handles are learned before there is anything to look for.
+    let is_noted = settings.check.is_some() && id.spec().changes_kernels();
+    settings.is_traced(id, is_awake(id)) || is_noted || PLANS[id as usize].load(SeqCst) > 0
 }
 
 /// Whether calls that go past us are missed: of the driver always, of NVML where any of its functions is traced. Of the

@@ -31,12 +31,12 @@ pub fn functions(plan: &Plan) -> FunctionSet {
 /// from pools are made by the hundred, by whatever library, and the driver is initialized before all else.
 pub fn is_followed(id: FnId) -> bool {
     let function = id.spec();
-    !function.is_plentiful() && function.copies().is_none() && !function.is_in(Group::Init)
+    !function.is_plentiful() && !function.is_work() && !function.is_in(Group::Init)
 }
 
 /// How much memory it takes to read a plan with so many bytes: no rule is shorter than `*:delay=1s;`, what holds them is
 /// doubled and copied when it is full, and a number of a list has two bytes.
 pub fn memory_of(length: usize) -> usize {
-    const OF_ONE_BYTE: usize = (4 * size_of::<Rule>() + 256) / "*:delay=1s;".len();
+    const OF_ONE_BYTE: usize = (6 * size_of::<Rule>() + 256) / "*:delay=1s;".len();
     128 * 1024 + OF_ONE_BYTE * length
 }

@@ -30,6 +30,10 @@ impl<W: World> Judge<'_, W> {
         if self.call.object().outlives_its_maker() {
             // Whoever has it holds it, and may have it as often as it likes, in the process that made it as well.
             Verdict::Held
+        } else if spec.uses_memory() {
+            self.used()
+        } else if spec.launches().is_some() {
+            self.launched()
         } else if spec.ends().is_some() {
             self.ended()
         } else if let Some(shared) = spec.opens().filter(|shared| shared.object == Object::Pointer) {

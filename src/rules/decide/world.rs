@@ -1,6 +1,6 @@
 //! The facts about the world around a call, supplied by the caller that asks for a decision.
 
-use super::{Allocation, Mapping, Pool};
+use super::{Allocation, Gone, Mapping, Pool};
 use crate::reason::{Ago, Device, Process};
 use crate::{Cache, Confidence};
 use cupeer_spec::effect::Object;
@@ -217,6 +217,13 @@ pub trait World {
     fn freed_before(&self) -> Option<FreedBefore<Self::Object>> {
         None
     }
+    /// What was among so many bytes from an address and is gone, and was so before the call.
+    fn gone(&self, _start: u64, _bytes: u64) -> Option<Gone<Self::Object>> {
+        None
+    }
+    /// Hands over the words in the parameters of the kernel that the call launches: its name, the index of the parameter, and
+    /// the word.
+    fn each_parameter(&self, _work: &mut dyn FnMut(&str, usize, u64)) {}
     /// What the call has ended that others have open; of a context, with how many such handles went.
     fn ending(&self) -> Option<super::Ending<Self::Object>> {
         None

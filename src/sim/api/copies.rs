@@ -1,7 +1,6 @@
 //! Copies. The asynchronous forms are done when they return, where nothing in their stream waits.
 
 use super::boundary::{In, Out};
-use crate::abi::*;
 use crate::engine::answer::{Answer, Failure, fail, refuse};
 use crate::engine::copies::{Role, Shape, Side, Transfer};
 use crate::engine::graphs::Node;
@@ -282,7 +281,7 @@ fn check_contexts(to: u64, from: u64) -> Answer {
 
 /// Writes the entries of one kind of copy: the forms of CUDA 3.2 and before, each also asynchronous.
 macro_rules! one_way {
-    ($old:ident $old_async:ident $new:ident $(| $own:ident)? $new_async:ident $(| $own_async:ident)?
+    ($old:ident $old_async:ident $new:ident | $own:ident $new_async:ident | $own_async:ident
      ($to:ident: $to_old:ty | $to_new:ty, $to_end:ident),
      ($from:ident: $from_old:ty | $from_new:ty, $from_end:ident)) => {
         entry! {
@@ -294,23 +293,25 @@ macro_rules! one_way {
                 flat($to_end($to), $from_end($from), ByteCount, Some(hStream))
             }
 
-            fn $new $(| $own)? ($to: $to_new, $from: $from_new, ByteCount: usize) {
+            fn $new | $own($to: $to_new, $from: $from_new, ByteCount: usize) {
                 flat($to_end($to), $from_end($from), ByteCount, None)
             }
 
-            fn $new_async $(| $own_async)? ($to: $to_new, $from: $from_new, ByteCount: usize, hStream: CUstream) {
+            fn $new_async | $own_async($to: $to_new, $from: $from_new, ByteCount: usize, hStream: CUstream) {
                 flat($to_end($to), $from_end($from), ByteCount, Some(hStream))
             }
         }
     };
 }
 one_way! {
-    cuMemcpyHtoD cuMemcpyHtoDAsync cuMemcpyHtoD_v2 cuMemcpyHtoDAsync_v2
-    (dstDevice: u32 | CUdeviceptr, device), (srcHost: *const c_void | *const c_void, host)
+    cuMemcpyHtoD cuMemcpyHtoDAsync
+    cuMemcpyHtoD_v2 | cuMemcpyHtoD_v2_ptds cuMemcpyHtoDAsync_v2 | cuMemcpyHtoDAsync_v2_ptsz
+    (dstDevice: u32 | CUdeviceptr, device), (srcHost: *const c_void | HostAddress, host)
 }
 one_way! {
-    cuMemcpyDtoH cuMemcpyDtoHAsync cuMemcpyDtoH_v2 cuMemcpyDtoHAsync_v2
-    (dstHost: *mut c_void | *mut c_void, host), (srcDevice: u32 | CUdeviceptr, device)
+    cuMemcpyDtoH cuMemcpyDtoHAsync
+    cuMemcpyDtoH_v2 | cuMemcpyDtoH_v2_ptds cuMemcpyDtoHAsync_v2 | cuMemcpyDtoHAsync_v2_ptsz
+    (dstHost: *mut c_void | HostAddress, host), (srcDevice: u32 | CUdeviceptr, device)
 }
 one_way! {
     cuMemcpyDtoD cuMemcpyDtoDAsync
@@ -355,7 +356,7 @@ entry! {
         rows(pCopy, None)
     }
 
-    fn cuMemcpy2D_v2(pCopy: *const CUDA_MEMCPY2D<u64>) {
+    fn cuMemcpy2D_v2 | cuMemcpy2D_v2_ptds | cuMemcpy2DUnaligned_v2 | cuMemcpy2DUnaligned_v2_ptds(pCopy: *const CUDA_MEMCPY2D<u64>) {
         rows(pCopy, None)
     }
 
@@ -363,7 +364,7 @@ entry! {
         rows(pCopy, Some(hStream))
     }
 
-    fn cuMemcpy2DAsync_v2(pCopy: *const CUDA_MEMCPY2D<u64>, hStream: CUstream) {
+    fn cuMemcpy2DAsync_v2 | cuMemcpy2DAsync_v2_ptsz(pCopy: *const CUDA_MEMCPY2D<u64>, hStream: CUstream) {
         rows(pCopy, Some(hStream))
     }
 
@@ -371,7 +372,7 @@ entry! {
         rows(pCopy, None)
     }
 
-    fn cuMemcpy3D_v2(pCopy: *const CUDA_MEMCPY3D<u64>) {
+    fn cuMemcpy3D_v2 | cuMemcpy3D_v2_ptds(pCopy: *const CUDA_MEMCPY3D<u64>) {
         rows(pCopy, None)
     }
 
@@ -379,15 +380,15 @@ entry! {
         rows(pCopy, Some(hStream))
     }
 
-    fn cuMemcpy3DAsync_v2(pCopy: *const CUDA_MEMCPY3D<u64>, hStream: CUstream) {
+    fn cuMemcpy3DAsync_v2 | cuMemcpy3DAsync_v2_ptsz(pCopy: *const CUDA_MEMCPY3D<u64>, hStream: CUstream) {
         rows(pCopy, Some(hStream))
     }
 
-    fn cuMemcpy3DPeer(pCopy: *const CUDA_MEMCPY3D<u64>) {
+    fn cuMemcpy3DPeer | cuMemcpy3DPeer_ptds(pCopy: *const CUDA_MEMCPY3D<u64>) {
         rows_peer(pCopy, None)
     }
 
-    fn cuMemcpy3DPeerAsync(pCopy: *const CUDA_MEMCPY3D<u64>, hStream: CUstream) {
+    fn cuMemcpy3DPeerAsync | cuMemcpy3DPeerAsync_ptsz(pCopy: *const CUDA_MEMCPY3D<u64>, hStream: CUstream) {
         rows_peer(pCopy, Some(hStream))
     }
 }

@@ -17,17 +17,18 @@ fn fill(
 
 /// Writes the entries for one size of element.
 macro_rules! sizes {
-    ($($type:ident $element:literal: $old:ident $new:ident $later:ident $old_2d:ident $new_2d:ident $later_2d:ident)*) => {
+    ($($type:ident $element:literal: $old:ident $new:ident $own:ident $later:ident $own_later:ident
+       $old_2d:ident $new_2d:ident $own_2d:ident $later_2d:ident $own_later_2d:ident)*) => {
         entry! {$(
             fn $old(dstDevice: u32, value: $type, N: u32) {
                 fill((dstDevice, 0u32), ($element, value.into()), (N, 1u32), None)
             }
 
-            fn $new(dstDevice: CUdeviceptr, value: $type, N: usize) {
+            fn $new | $own(dstDevice: CUdeviceptr, value: $type, N: usize) {
                 fill((dstDevice, 0u32), ($element, value.into()), (N, 1u32), None)
             }
 
-            fn $later(dstDevice: CUdeviceptr, value: $type, N: usize, hStream: CUstream) {
+            fn $later | $own_later(dstDevice: CUdeviceptr, value: $type, N: usize, hStream: CUstream) {
                 fill((dstDevice, 0u32), ($element, value.into()), (N, 1u32), Some(hStream))
             }
 
@@ -35,11 +36,11 @@ macro_rules! sizes {
                 fill((dstDevice, dstPitch), ($element, value.into()), (Width, Height), None)
             }
 
-            fn $new_2d(dstDevice: CUdeviceptr, dstPitch: usize, value: $type, Width: usize, Height: usize) {
+            fn $new_2d | $own_2d(dstDevice: CUdeviceptr, dstPitch: usize, value: $type, Width: usize, Height: usize) {
                 fill((dstDevice, dstPitch), ($element, value.into()), (Width, Height), None)
             }
 
-            fn $later_2d(
+            fn $later_2d | $own_later_2d(
                 dstDevice: CUdeviceptr,
                 dstPitch: usize,
                 value: $type,
@@ -53,7 +54,10 @@ macro_rules! sizes {
     };
 }
 sizes! {
-    u8 1: cuMemsetD8 cuMemsetD8_v2 cuMemsetD8Async cuMemsetD2D8 cuMemsetD2D8_v2 cuMemsetD2D8Async
-    u16 2: cuMemsetD16 cuMemsetD16_v2 cuMemsetD16Async cuMemsetD2D16 cuMemsetD2D16_v2 cuMemsetD2D16Async
-    u32 4: cuMemsetD32 cuMemsetD32_v2 cuMemsetD32Async cuMemsetD2D32 cuMemsetD2D32_v2 cuMemsetD2D32Async
+    u8 1: cuMemsetD8 cuMemsetD8_v2 cuMemsetD8_v2_ptds cuMemsetD8Async cuMemsetD8Async_ptsz
+        cuMemsetD2D8 cuMemsetD2D8_v2 cuMemsetD2D8_v2_ptds cuMemsetD2D8Async cuMemsetD2D8Async_ptsz
+    u16 2: cuMemsetD16 cuMemsetD16_v2 cuMemsetD16_v2_ptds cuMemsetD16Async cuMemsetD16Async_ptsz
+        cuMemsetD2D16 cuMemsetD2D16_v2 cuMemsetD2D16_v2_ptds cuMemsetD2D16Async cuMemsetD2D16Async_ptsz
+    u32 4: cuMemsetD32 cuMemsetD32_v2 cuMemsetD32_v2_ptds cuMemsetD32Async cuMemsetD32Async_ptsz
+        cuMemsetD2D32 cuMemsetD2D32_v2 cuMemsetD2D32_v2_ptds cuMemsetD2D32Async cuMemsetD2D32Async_ptsz
 }

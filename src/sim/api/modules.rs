@@ -8,6 +8,7 @@ use crate::engine::modules::{Link, Owner};
 use crate::engine::process::{self, Driver};
 use core::ffi::{CStr, c_char, c_void};
 use cupeer_spec::abi::*;
+use cupeer_spec::effect::Launchable;
 use cupeer_spec::results::Result as Code;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -108,21 +109,21 @@ fn get_attribute(out: Out<i32>, attribute: i32, function: u64) -> Answer {
 }
 
 /// Launches a function in the order of a stream, where it does nothing but for one of ours.
-fn launch(
-    function: u64,
-    grid: [u32; 3],
-    block: [u32; 3],
-    stream: u64,
-    parameters: Out<*mut c_void>,
-) -> Answer {
+fn launch(function: u64, grid: [u32; 3], block: [u32; 3], stream: u64, parameters: u64) -> Answer {
     let mut driver = enter()?;
     let stream = driver.stream(stream)?;
     let Some(kernel) = driver.launch(function, grid, block)? else { return Ok(()) };
-    let parameters = parameters.required()?.list(kernel.parameters());
-    let arguments = parameters.into_iter().map(|parameter| {
-        // SAFETY: as cuda.h says of cuLaunchKernel, each of them leads to a parameter, which of these kernels are numbers
-        // of 64 bits.
-        if parameter.is_null() { 0 } else { unsafe { parameter.cast::<u64>().read_unaligned() } }
+    let parameters = parameters as *const *const u64;
+    if parameters.is_null() {
+        return fail(Code::INVALID_VALUE);
+    }
+    let arguments = (0..kernel.parameters()).map(|index| {
+        // SAFETY: as cuda.h says of cuLaunchKernel, there is a pointer for each parameter, which leads to it. Those of these
+        // kernels are numbers of 64 bits.
+        unsafe {
+            let parameter = parameters.add(index).read_unaligned();
+            if parameter.is_null() { 0 } else { parameter.read_unaligned() }
+        }
     });
     let arguments = arguments.collect();
     let all = |sizes: [u32; 3]| sizes.iter().map(|size| u64::from(*size)).product::<u64>();
@@ -158,6 +159,28 @@ fn best(grid: Out<i32>, block: Out<i32>, function: u64, most: i32) -> Answer {
     })
 }
 
+fn enumerate<T: Form<u64>>(found: Out<T>, room: u32, module: u64) -> Answer {
+    let mut driver = enter()?;
+    let out = found.required()?;
+    let names = driver.modules.image(module)?.functions().to_vec();
+    for (index, name) in names.iter().take(room as usize).enumerate() {
+        out.put_at(index, driver.function_of(module, name.as_bytes())?);
+    }
+    Ok(())
+}
+
+fn parameter(
+    (handle, kind): (u64, Launchable),
+    index: usize,
+    offset: Out<usize>,
+    size: Out<usize>,
+) -> Answer {
+    let known = enter()?.parameter_of(handle, kind, index)?;
+    offset.required()?.put(known.0);
+    size.put(known.1);
+    Ok(())
+}
+
 fn add_to_link(state: u64, input: impl FnOnce() -> Answer<Vec<u8>>) -> Answer {
     drop(enter()?);
     let input = input()?;
@@ -188,30 +211,28 @@ entry! {
         Ok(())
     }
 
-    fn cuModuleUnload(hmod: *mut c_void) {
-        enter()?.unload_module(hmod.address())
+    fn cuModuleUnload(hmod: CUmodule) {
+        enter()?.unload_module(hmod)
     }
 
-    fn cuModuleGetFunction | cuLibraryGetKernel(hfunc: *mut *mut c_void, hmod: *mut c_void, name: *const c_char) {
-        get(hfunc, |driver| driver.function_of(hmod.address(), name.text()?))
+    fn cuModuleGetFunction(hfunc: *mut CUfunction, hmod: CUmodule, name: *const c_char) {
+        get(hfunc, |driver| driver.function_of(hmod, name.text()?))
+    }
+
+    fn cuLibraryGetKernel(pKernel: *mut CUkernel, library: CUlibrary, name: *const c_char) {
+        get(pKernel, |driver| driver.function_of(library, name.text()?))
     }
 
     fn cuModuleGetFunctionCount | cuLibraryGetKernelCount(count: *mut u32, module: *mut c_void) {
         get(count, |driver| Ok(driver.modules.image(module.address())?.functions().len() as u32))
     }
 
-    fn cuModuleEnumerateFunctions | cuLibraryEnumerateKernels(
-        functions: *mut *mut c_void,
-        numFunctions: u32,
-        module: *mut c_void,
-    ) {
-        let mut driver = enter()?;
-        let out = functions.required()?;
-        let names = driver.modules.image(module.address())?.functions().to_vec();
-        for (index, name) in names.iter().take(numFunctions as usize).enumerate() {
-            out.put_at(index, driver.function_of(module.address(), name.as_bytes())?);
-        }
-        Ok(())
+    fn cuModuleEnumerateFunctions(functions: *mut CUfunction, numFunctions: u32, hmod: CUmodule) {
+        enumerate(functions, numFunctions, hmod)
+    }
+
+    fn cuLibraryEnumerateKernels(kernels: *mut CUkernel, numKernels: u32, lib: CUlibrary) {
+        enumerate(kernels, numKernels, lib)
     }
 
     /// Either pointer may be null.
@@ -257,17 +278,17 @@ entry! {
         Ok(())
     }
 
-    fn cuLibraryUnload(library: *mut c_void) {
-        enter()?.unload_library(library.address())
+    fn cuLibraryUnload(library: CUlibrary) {
+        enter()?.unload_library(library)
     }
 
     fn cuLibraryGetModule(pMod: *mut *mut c_void, library: *mut c_void) {
         get(pMod, |driver| driver.module_of(library.address()))
     }
 
-    fn cuKernelGetFunction(pFunc: *mut *mut c_void, kernel: *mut c_void) {
+    fn cuKernelGetFunction(pFunc: *mut CUfunction, kernel: CUkernel) {
         get(pFunc, |driver| {
-            let kernel = driver.modules.function(kernel.address())?;
+            let kernel = driver.modules.function(kernel)?;
             let (library, name) = (kernel.module, kernel.name.clone());
             let module = driver.module_of(library)?;
             driver.function_of(module, name.to_bytes())
@@ -314,8 +335,12 @@ entry! {
     }
 
     /// The name lives as long as the module stays loaded, as documented.
-    fn cuFuncGetName | cuKernelGetName(name: *mut *const c_char, hfunc: *mut c_void) {
-        get(name, |driver| Ok(driver.modules.function(hfunc.address())?.name.as_ptr()))
+    fn cuFuncGetName(name: *mut *const c_char, hfunc: CUfunction) {
+        get(name, |driver| Ok(driver.modules.of_kind(hfunc, Launchable::Function).name.as_ptr()))
+    }
+
+    fn cuKernelGetName(name: *mut *const c_char, hfunc: CUkernel) {
+        get(name, |driver| Ok(driver.modules.of_kind(hfunc, Launchable::Kernel).name.as_ptr()))
     }
 
     fn cuFuncIsLoaded(state: *mut i32, function: *mut c_void) {
@@ -328,8 +353,8 @@ entry! {
     }
 
     /// The arguments are looked at for a kernel of ours alone: nothing else runs that takes them.
-    fn cuLaunchKernel(
-        f: *mut c_void,
+    fn cuLaunchKernel | cuLaunchKernel_ptsz(
+        f: CUfunction,
         gridDimX: u32,
         gridDimY: u32,
         gridDimZ: u32,
@@ -338,15 +363,15 @@ entry! {
         blockDimZ: u32,
         _sharedMemBytes: u32,
         hStream: CUstream,
-        kernelParams: *mut *mut c_void,
-        _extra: *mut *mut c_void,
+        kernelParams: HostAddress,
+        _extra: HostAddress,
     ) {
         let (grid, block) = ([gridDimX, gridDimY, gridDimZ], [blockDimX, blockDimY, blockDimZ]);
-        launch(f.address(), grid, block, hStream, kernelParams)
+        launch(f, grid, block, hStream, kernelParams)
     }
 
-    fn cuLaunchCooperativeKernel(
-        f: *mut c_void,
+    fn cuLaunchCooperativeKernel | cuLaunchCooperativeKernel_ptsz(
+        f: CUfunction,
         gridDimX: u32,
         gridDimY: u32,
         gridDimZ: u32,
@@ -355,21 +380,31 @@ entry! {
         blockDimZ: u32,
         _sharedMemBytes: u32,
         hStream: CUstream,
-        kernelParams: *mut *mut c_void,
+        kernelParams: HostAddress,
     ) {
         let (grid, block) = ([gridDimX, gridDimY, gridDimZ], [blockDimX, blockDimY, blockDimZ]);
-        launch(f.address(), grid, block, hStream, kernelParams)
+        launch(f, grid, block, hStream, kernelParams)
     }
 
-    fn cuLaunchKernelEx(
-        config: *const CUlaunchConfig,
-        f: *mut c_void,
-        kernelParams: *mut *mut c_void,
-        _extra: *mut *mut c_void,
+    fn cuLaunchKernelEx | cuLaunchKernelEx_ptsz(
+        config: HostAddress,
+        f: CUfunction,
+        kernelParams: HostAddress,
+        _extra: HostAddress,
     ) {
         drop(enter()?);
-        let config = config.required()?;
-        launch(f.address(), config.grid, config.block, config.hStream as u64, kernelParams)
+        // SAFETY: the caller of the C function promises that it is such a structure, or null.
+        let config = unsafe { (config as *const CUlaunchConfig).as_ref() }.ok_or(Code::INVALID_VALUE)?;
+        launch(f, config.grid, config.block, config.hStream as u64, kernelParams)
+    }
+
+    fn cuFuncGetParamInfo(func: CUfunction, paramIndex: usize, paramOffset: *mut usize, paramSize: *mut usize) {
+        let function = (func, Launchable::Function);
+        parameter(function, paramIndex, paramOffset, paramSize)
+    }
+
+    fn cuKernelGetParamInfo(kernel: CUkernel, paramIndex: usize, paramOffset: *mut usize, paramSize: *mut usize) {
+        parameter((kernel, Launchable::Kernel), paramIndex, paramOffset, paramSize)
     }
 
     fn cuOccupancyMaxActiveBlocksPerMultiprocessor(

@@ -22,6 +22,8 @@ pub(crate) enum Image {
     Known {
         functions: Vec<String>,
         globals: Vec<Global>,
+        /// The sizes of the parameters of each function, where the image says them.
+        parameters: Vec<Vec<u64>>,
     },
     /// The text of `cupeer_spec::p2p`, whose kernels are carried out.
     Own,
@@ -57,6 +59,20 @@ impl Image {
         match self {
             Image::Known { functions, .. } => functions,
             Image::Own | Image::Opaque => &[],
+        }
+    }
+
+    /// The sizes of the parameters of a function; `None` where they are not known.
+    pub(crate) fn parameters(&self, name: &str) -> Option<Vec<u64>> {
+        match self {
+            Image::Known { functions, parameters, .. } => {
+                parameters.get(functions.iter().position(|known| known == name)?).cloned()
+            }
+            Image::Own => {
+                let kernel = Kernel::ALL.iter().find(|kernel| kernel.name() == name)?;
+                Some(vec![8; kernel.parameters()])
+            }
+            Image::Opaque => None,
         }
     }
 
@@ -143,7 +159,7 @@ fn read_elf(bytes: &[u8]) -> Option<Image> {
             }
         }
     }
-    Some(Image::Known { functions, globals })
+    Some(Image::Known { functions, globals, parameters: Vec::new() })
 }
 
 /// Reads PTX: entries, and the variables outside of functions. `None` for a text that is none.
@@ -153,13 +169,19 @@ fn read_ptx(text: &str) -> Option<Image> {
     if !words.contains(&".version") {
         return None;
     }
-    let (mut functions, mut globals, mut depth) = (Vec::new(), Vec::new(), 0);
+    let (mut functions, mut globals, mut parameters, mut depth) = (Vec::new(), Vec::new(), Vec::new(), 0);
     let mut at = 0;
     while at < words.len() {
         match words[at] {
             "{" => depth += 1,
             "}" => depth -= 1,
-            ".entry" => functions.extend(words.get(at + 1).map(|name| String::from(*name))),
+            ".entry" => {
+                functions.extend(words.get(at + 1).map(|name| String::from(*name)));
+                let all = words.get(at + 2..).filter(|rest| rest.starts_with(&["("])).unwrap_or_default();
+                let end = all.iter().position(|word| *word == ")").unwrap_or(0);
+                let all = all[..end].split(|word| *word == ".param").skip(1);
+                parameters.push(all.filter_map(read_variable).map(|variable| variable.size).collect());
+            }
             ".global" | ".const" if depth == 0 => {
                 let end = words[at..].iter().position(|word| *word == ";").map_or(words.len(), |n| at + n);
                 globals.extend(read_variable(&words[at + 1..end]));
@@ -169,7 +191,7 @@ fn read_ptx(text: &str) -> Option<Image> {
         }
         at += 1;
     }
-    Some(Image::Known { functions, globals })
+    Some(Image::Known { functions, globals, parameters })
 }
 
 /// Reads `.align 4 .b8 name[8] = {1, 2}`, after its state space.
@@ -275,6 +297,7 @@ mod tests {
         assert_eq!(found("text"), Some((4, vec![72, 105])));
         assert_eq!(found("pair"), Some((8, vec![])));
         assert_eq!((found("not"), image.has_function("nor")), (None, false));
+        assert_eq!((image.parameters("sum"), image.parameters("nor")), (Some(vec![8]), None));
     }
 
     #[test]

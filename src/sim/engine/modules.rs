@@ -4,6 +4,7 @@
 use super::answer::{Answer, fail};
 use super::images::Image;
 use super::process::Driver;
+use cupeer_spec::effect::Launchable;
 use cupeer_spec::p2p::Kernel;
 use cupeer_spec::results::Result as Code;
 use std::collections::HashMap;
@@ -100,6 +101,21 @@ impl Modules {
     /// The function behind a handle.
     pub(crate) fn function(&self, handle: u64) -> Answer<&Function> {
         self.functions.get(&handle).ok_or_else(|| Code::INVALID_HANDLE.into())
+    }
+
+    /// What is behind a handle, for a function that takes one kind of them. Nobody knows what a driver does if it gets the other
+    /// kind, or a handle of nothing: it may follow what it takes for a pointer. So the program ends here.
+    pub(crate) fn of_kind(&self, handle: u64, kind: Launchable) -> &Function {
+        let of = |function: &&Function| {
+            let is_kernel =
+                self.map.get(&function.module).is_some_and(|module| module.owner == Owner::Library);
+            is_kernel == (kind == Launchable::Kernel)
+        };
+        self.functions.get(&handle).filter(of).unwrap_or_else(|| {
+            let kind = format!("{kind:?}").to_lowercase();
+            super::process::complain(&format!("{handle:#x} is not a CU{kind}"));
+            std::process::abort()
+        })
     }
 
     /// `cuFuncSetAttribute`.
@@ -236,6 +252,23 @@ impl Driver {
         Ok((address, global.size))
     }
 
+    /// `cuFuncGetParamInfo`: where a parameter begins among all, and its size.
+    pub(crate) fn parameter_of(
+        &self,
+        function: u64,
+        kind: Launchable,
+        index: usize,
+    ) -> Answer<(usize, usize)> {
+        let function = self.modules.of_kind(function, kind);
+        let name = function.name.to_str().map_err(|_| Code::NOT_FOUND)?;
+        let sizes = self.modules.image(function.module)?.parameters(name).ok_or(Code::NOT_SUPPORTED)?;
+        let size = *sizes.get(index).ok_or(Code::INVALID_VALUE)?;
+        // Each is aligned as its type is, at most to 8 bytes here.
+        let aligned = |at: u64, size: u64| at.next_multiple_of(size.clamp(1, 8).next_power_of_two().min(8));
+        let before = sizes[..index].iter().fold(0, |at, size| aligned(at, *size) + size);
+        Ok((aligned(before, size) as usize, size as usize))
+    }
+
     /// Checks a launch, and says once that nothing comes of it, unless the function is one of our kernels.
     pub(crate) fn launch(
         &mut self,
@@ -287,6 +320,19 @@ mod tests {
         let other = driver.add_module(Owner::Context(context), image).unwrap();
         driver.destroy_context(context).unwrap();
         assert_eq!(driver.unload_module(other), fail(Code::INVALID_HANDLE));
+    }
+
+    #[test]
+    fn parameters_follow_each_other_as_their_types_are_aligned() {
+        let (mut driver, context) = driver();
+        let text =
+            b".version 6.0\n.entry add(.param .u32 n, .param .align 8 .b8 pair[24], .param .u64 p) { }\n";
+        let image = Arc::new(Image::read(text).unwrap());
+        let module = driver.add_module(Owner::Context(context), image).unwrap();
+        let function = driver.function_of(module, b"add").unwrap();
+        let known = [0, 1, 2].map(|index| driver.parameter_of(function, Launchable::Function, index));
+        assert_eq!(known, [Ok((0, 4)), Ok((8, 24)), Ok((32, 8))]);
+        assert_eq!(driver.parameter_of(function, Launchable::Function, 3), fail(Code::INVALID_VALUE));
     }
 
     #[test]

@@ -31,7 +31,7 @@ macro_rules! driver_functions_beyond {
         cuMemcpyDtoHAsync, cuMemcpyHtoD, cuMemcpyHtoDAsync, cuMemGetAddressRange, cuMemGetInfo, cuMemsetD16,
         cuMemsetD2D16, cuMemsetD2D32, cuMemsetD2D8, cuMemsetD32, cuMemsetD8,
         cuStreamDestroy = cuStreamDestroy_v2;
-    2000 Inferred: cuModuleGetFunction, cuModuleLoad, cuModuleLoadData, cuModuleLoadFatBinary, cuModuleUnload;
+    2000 Inferred: cuModuleLoad, cuModuleLoadData, cuModuleLoadFatBinary;
     2000 Unsupported: cuArray3DCreate, cuArray3DGetDescriptor, cuArrayCreate, cuArrayGetDescriptor,
         cuFuncSetBlockShape, cuFuncSetSharedSize, cuGLCtxCreate, cuGLInit, cuGLMapBufferObject,
         cuGLRegisterBufferObject, cuGLUnmapBufferObject, cuGLUnregisterBufferObject, cuLaunch, cuLaunchGrid,
@@ -59,25 +59,19 @@ macro_rules! driver_functions_beyond {
     3010 Unsupported: cuGraphicsVDPAURegisterOutputSurface, cuGraphicsVDPAURegisterVideoSurface,
         cuVDPAUCtxCreate, cuVDPAUGetDevice;
     3020 Recorded: cuCtxCreate_v2, cuCtxGetApiVersion, cuCtxGetCacheConfig, cuCtxSetCacheConfig,
-        cuDeviceTotalMem_v2, cuMemAlloc_v2, cuMemAllocPitch_v2, cuMemcpy2D_v2, cuMemcpyDtoH_v2,
-        cuMemcpyDtoHAsync_v2, cuMemcpyHtoD_v2, cuMemGetAddressRange_v2, cuMemGetInfo_v2,
-        cuMemHostGetDevicePointer_v2, cuMemsetD16_v2, cuMemsetD2D8_v2, cuMemsetD32_v2, cuMemsetD8_v2,
-        cuStreamWaitEvent;
+        cuDeviceTotalMem_v2, cuMemAlloc_v2, cuMemAllocPitch_v2, cuMemGetAddressRange_v2, cuMemGetInfo_v2,
+        cuMemHostGetDevicePointer_v2, cuStreamWaitEvent;
     3020 Documented: cuArray3DCreate_v2, cuArray3DGetDescriptor_v2, cuArrayCreate_v2, cuArrayGetDescriptor_v2,
-        cuMemAllocHost_v2, cuMemcpy2DAsync_v2, cuMemcpy2DUnaligned_v2 = cuMemcpy2D_v2, cuMemcpy3D_v2,
-        cuMemcpy3DAsync_v2, cuMemcpyAtoA_v2, cuMemcpyAtoD_v2, cuMemcpyAtoH_v2, cuMemcpyAtoHAsync_v2,
-        cuMemcpyDtoA_v2, cuMemcpyHtoA_v2, cuMemcpyHtoAAsync_v2, cuMemcpyHtoDAsync_v2,
-        cuMemsetD16Async, cuMemsetD2D16_v2, cuMemsetD2D16Async, cuMemsetD2D32_v2, cuMemsetD2D32Async,
-        cuMemsetD2D8Async, cuMemsetD32Async, cuMemsetD8Async;
+        cuMemAllocHost_v2, cuMemcpyAtoA_v2, cuMemcpyAtoD_v2, cuMemcpyAtoH_v2, cuMemcpyAtoHAsync_v2,
+        cuMemcpyDtoA_v2, cuMemcpyHtoA_v2, cuMemcpyHtoAAsync_v2;
     3020 Inferred: cuModuleGetGlobal_v2;
     3020 Unsupported: cuGLCtxCreate_v2, cuGLMapBufferObject_v2, cuGLMapBufferObjectAsync_v2,
         cuGraphicsResourceGetMappedPointer_v2, cuTexRefGetAddress_v2, cuTexRefSetAddress2D_v2,
         cuTexRefSetAddress_v2, cuVDPAUCtxCreate_v2;
     4000 Recorded: cuCtxGetCurrent, cuCtxPopCurrent_v2, cuCtxPushCurrent_v2, cuCtxSetCurrent,
         cuMemHostUnregister, cuPointerGetAttribute, cuStreamDestroy_v2;
-    4000 Documented: cuMemcpy3DPeer, cuMemcpy3DPeerAsync,
-        cuMemHostRegister = cuMemHostRegister_v2, cuProfilerInitialize, cuProfilerStart, cuProfilerStop;
-    4000 Inferred: cuLaunchKernel;
+    4000 Documented: cuMemHostRegister = cuMemHostRegister_v2, cuProfilerInitialize, cuProfilerStart,
+        cuProfilerStop;
     4010 Recorded: cuDeviceGetByPCIBusId, cuDeviceGetPCIBusId;
     4010 Unsupported: cuGLGetDevices, cuTexRefSetAddress2D_v3;
     4020 Recorded: cuCtxGetSharedMemConfig;
@@ -104,26 +98,15 @@ macro_rules! driver_functions_beyond {
     7000 Recorded: cuCtxGetFlags, cuDevicePrimaryCtxGetState, cuDevicePrimaryCtxRetain,
         cuPointerGetAttributes;
     7000 Documented: cuDevicePrimaryCtxSetFlags = cuDevicePrimaryCtxSetFlags_v2,
-        cuEventRecord_ptsz = cuEventRecord, cuMemcpy2D_v2_ptds = cuMemcpy2D_v2,
-        cuMemcpy2DAsync_v2_ptsz = cuMemcpy2DAsync_v2, cuMemcpy2DUnaligned_v2_ptds = cuMemcpy2D_v2,
-        cuMemcpy3D_v2_ptds = cuMemcpy3D_v2, cuMemcpy3DAsync_v2_ptsz = cuMemcpy3DAsync_v2,
-        cuMemcpy3DPeer_ptds = cuMemcpy3DPeer, cuMemcpy3DPeerAsync_ptsz = cuMemcpy3DPeerAsync,
-        cuMemcpyAtoA_v2_ptds = cuMemcpyAtoA_v2, cuMemcpyAtoD_v2_ptds = cuMemcpyAtoD_v2, cuMemcpyAtoH_v2_ptds = cuMemcpyAtoH_v2,
+        cuEventRecord_ptsz = cuEventRecord, cuMemcpyAtoA_v2_ptds = cuMemcpyAtoA_v2,
+        cuMemcpyAtoD_v2_ptds = cuMemcpyAtoD_v2, cuMemcpyAtoH_v2_ptds = cuMemcpyAtoH_v2,
         cuMemcpyAtoHAsync_v2_ptsz = cuMemcpyAtoHAsync_v2, cuMemcpyDtoA_v2_ptds = cuMemcpyDtoA_v2,
-        cuMemcpyDtoH_v2_ptds = cuMemcpyDtoH_v2, cuMemcpyDtoHAsync_v2_ptsz = cuMemcpyDtoHAsync_v2,
         cuMemcpyHtoA_v2_ptds = cuMemcpyHtoA_v2, cuMemcpyHtoAAsync_v2_ptsz = cuMemcpyHtoAAsync_v2,
-        cuMemcpyHtoD_v2_ptds = cuMemcpyHtoD_v2, cuMemcpyHtoDAsync_v2_ptsz = cuMemcpyHtoDAsync_v2,
-        cuMemsetD16_v2_ptds = cuMemsetD16_v2, cuMemsetD16Async_ptsz = cuMemsetD16Async,
-        cuMemsetD2D16_v2_ptds = cuMemsetD2D16_v2, cuMemsetD2D16Async_ptsz = cuMemsetD2D16Async,
-        cuMemsetD2D32_v2_ptds = cuMemsetD2D32_v2, cuMemsetD2D32Async_ptsz = cuMemsetD2D32Async,
-        cuMemsetD2D8_v2_ptds = cuMemsetD2D8_v2, cuMemsetD2D8Async_ptsz = cuMemsetD2D8Async,
-        cuMemsetD32_v2_ptds = cuMemsetD32_v2, cuMemsetD32Async_ptsz = cuMemsetD32Async,
-        cuMemsetD8_v2_ptds = cuMemsetD8_v2, cuMemsetD8Async_ptsz = cuMemsetD8Async,
         cuStreamAddCallback_ptsz = cuStreamAddCallback, cuStreamAttachMemAsync_ptsz = cuStreamAttachMemAsync,
         cuStreamGetFlags_ptsz = cuStreamGetFlags, cuStreamGetPriority_ptsz = cuStreamGetPriority,
         cuStreamQuery_ptsz = cuStreamQuery, cuStreamSynchronize_ptsz = cuStreamSynchronize,
         cuStreamWaitEvent_ptsz = cuStreamWaitEvent;
-    7000 Inferred: cuLaunchKernel_ptsz = cuLaunchKernel, cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags,
+    7000 Inferred: cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags,
         cuOccupancyMaxPotentialBlockSizeWithFlags;
     7000 Unsupported: cuEGLStreamConsumerAcquireFrame, cuEGLStreamConsumerConnect,
         cuEGLStreamConsumerDisconnect, cuEGLStreamConsumerReleaseFrame, cuEGLStreamProducerConnect,
@@ -135,8 +118,7 @@ macro_rules! driver_functions_beyond {
     8000 Unsupported: cuEGLStreamConsumerConnectWithFlags, cuStreamBatchMemOp, cuStreamBatchMemOp_ptsz,
         cuStreamWaitValue32, cuStreamWaitValue32_ptsz, cuStreamWriteValue32, cuStreamWriteValue32_ptsz,
         cuTexRefGetBorderColor, cuTexRefSetBorderColor;
-    9000 Inferred: cuFuncSetAttribute, cuLaunchCooperativeKernel,
-        cuLaunchCooperativeKernel_ptsz = cuLaunchCooperativeKernel;
+    9000 Inferred: cuFuncSetAttribute;
     9000 Unsupported: cuLaunchCooperativeKernelMultiDevice, cuStreamWaitValue64, cuStreamWaitValue64_ptsz,
         cuStreamWriteValue64, cuStreamWriteValue64_ptsz;
     9020 Documented: cuDeviceGetUuid = cuDeviceGetUuid_v2, cuStreamGetCtx,
@@ -198,7 +180,6 @@ macro_rules! driver_functions_beyond {
     11040 Unsupported: cuDeviceGetGraphMemAttribute, cuDeviceGraphMemTrim, cuDeviceSetGraphMemAttribute,
         cuGraphAddMemAllocNode, cuGraphAddMemFreeNode, cuGraphMemAllocNodeGetParams,
         cuGraphMemFreeNodeGetParams;
-    11060 Inferred: cuLaunchKernelEx, cuLaunchKernelEx_ptsz = cuLaunchKernelEx;
     11060 Unsupported: cuArrayGetMemoryRequirements, cuGraphNodeGetEnabled, cuGraphNodeSetEnabled,
         cuMipmappedArrayGetMemoryRequirements;
     11070 Documented: cuModuleGetLoadingMode;
@@ -211,9 +192,8 @@ macro_rules! driver_functions_beyond {
     12000 Recorded: cuCtxGetId, cuStreamGetId;
     12000 Documented: cuGraphInstantiateWithParams,
         cuGraphInstantiateWithParams_ptsz = cuGraphInstantiateWithParams, cuStreamGetId_ptsz = cuStreamGetId;
-    12000 Inferred: cuKernelGetAttribute, cuKernelGetFunction, cuKernelSetAttribute, cuKernelSetCacheConfig,
-        cuLibraryGetGlobal, cuLibraryGetKernel, cuLibraryGetModule, cuLibraryLoadData, cuLibraryLoadFromFile,
-        cuLibraryUnload;
+    12000 Inferred: cuKernelGetAttribute, cuKernelSetAttribute, cuKernelSetCacheConfig,
+        cuLibraryGetGlobal, cuLibraryGetModule, cuLibraryLoadData, cuLibraryLoadFromFile;
     12000 Unsupported: cuGraphAddKernelNode_v2, cuGraphExecGetFlags, cuGraphExecKernelNodeSetParams_v2,
         cuGraphExecUpdate_v2, cuGraphKernelNodeGetParams_v2, cuGraphKernelNodeSetParams_v2,
         cuLibraryGetManaged, cuLibraryGetUnifiedFunction, cuTensorMapEncodeIm2col, cuTensorMapEncodeTiled,
@@ -230,12 +210,12 @@ macro_rules! driver_functions_beyond {
         cuGraphGetEdges_v2, cuGraphNodeGetDependencies_v2, cuGraphNodeGetDependentNodes_v2,
         cuGraphRemoveDependencies_v2, cuStreamBeginCaptureToGraph, cuStreamBeginCaptureToGraph_ptsz,
         cuStreamUpdateCaptureDependencies_v2, cuStreamUpdateCaptureDependencies_v2_ptsz;
-    12040 Inferred: cuFuncIsLoaded, cuFuncLoad, cuLibraryEnumerateKernels, cuLibraryGetKernelCount,
-        cuModuleEnumerateFunctions, cuModuleGetFunctionCount;
+    12040 Inferred: cuFuncGetParamInfo, cuFuncIsLoaded, cuFuncLoad, cuKernelGetParamInfo, cuLibraryGetKernelCount,
+        cuModuleGetFunctionCount;
     12040 Unsupported: cuCtxFromGreenCtx, cuCtxGetDevResource, cuDeviceGetDevResource,
         cuDeviceRegisterAsyncNotification, cuDeviceUnregisterAsyncNotification, cuDevResourceGenerateDesc,
-        cuDevSmResourceSplitByCount, cuFuncGetParamInfo, cuGreenCtxCreate, cuGreenCtxDestroy,
-        cuGreenCtxGetDevResource, cuGreenCtxRecordEvent, cuGreenCtxWaitEvent, cuKernelGetParamInfo,
+        cuDevSmResourceSplitByCount, cuGreenCtxCreate, cuGreenCtxDestroy,
+        cuGreenCtxGetDevResource, cuGreenCtxRecordEvent, cuGreenCtxWaitEvent,
         cuStreamGetGreenCtx;
     12050 Recorded: cuCtxCreate_v4;
     12050 Inferred: cuKernelGetLibrary;

@@ -8,7 +8,7 @@
 #[doc(hidden)]
 #[macro_export]
 macro_rules! with_runtime_functions {
-    ($callback:path; $($entries:tt)*) => { $crate::with_more_functions! { $callback; $($entries)*
+    ($callback:path; $($entries:tt)*) => { $crate::with_using_functions! { $callback; $($entries)*
 
 /// Queries whether a device can access memory of another device directly.
 fn cudaDeviceCanAccessPeer(

@@ -58,8 +58,8 @@ pub struct Header {
     pub boot_id: [u8; 16],
     /// How many segments there are. Each is allocated before it counts here.
     pub segments: u32,
-    /// 0.
-    pub reserved: u32,
+    /// How often memory was freed that others had open.
+    pub freed: u32,
     /// Entries for which there was no room.
     pub refused: u64,
 }
@@ -406,7 +406,7 @@ impl Uses {
 
 impl Entry {
     /// The entry that words in a file are.
-    pub fn from_words(words: [u64; WORDS]) -> Entry {
+    pub const fn from_words(words: [u64; WORDS]) -> Entry {
         // SAFETY: as large, less aligned at most, and any words are an entry.
         let entry: Entry = unsafe { core::mem::transmute(words) };
         Entry { ended: entry.ended & 0xffff, ..entry }

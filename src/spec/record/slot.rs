@@ -55,9 +55,10 @@ pub mod shape {
     pub const NULL: u64 = 1;
     /// Its value is not known: the call has not succeeded (yet).
     pub const UNREAD: u64 = 2;
-    /// The first bit of an argument's two.
-    pub fn shift(index: usize) -> u32 {
-        48 + 2 * index as u32
+    /// The first bit of an argument's two. The eighth argument and those behind it have the same two: of more than eight,
+    /// these are values.
+    pub const fn shift(index: usize) -> u32 {
+        48 + 2 * if index < 7 { index as u32 } else { 7 }
     }
 }
 
@@ -481,9 +482,11 @@ pub mod finding {
         pub const MAPPING: u32 = 8;
         /// Where its handle was released.
         pub const RELEASING: u32 = 9;
+        /// Where it was unmapped.
+        pub const UNMAPPING: u32 = 10;
 
         /// The words for them, by their number less one.
-        pub const WORDS: [&str; 9] = [
+        pub const WORDS: [&str; 10] = [
             "export",
             "opening",
             "closing",
@@ -493,10 +496,11 @@ pub mod finding {
             "ending",
             "mapping",
             "releasing",
+            "unmapping",
         ];
 
         /// The words for people, in the same order. The place of the call follows them.
-        const PAST: [&str; 9] = [
+        const PAST: [&str; 10] = [
             "exported",
             "opened",
             "closed",
@@ -506,6 +510,7 @@ pub mod finding {
             "context ended",
             "mapped",
             "released",
+            "unmapped",
         ];
 
         /// The word for people, such as `opened`, for one of [`WORDS`].

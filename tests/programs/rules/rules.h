@@ -77,6 +77,10 @@ enum { SIZE = 4 << 20, OFFSET = 4096 };
     F(cuMemFree_v2, (CUdeviceptr))                                                                                     \
     F(cuMemcpyHtoD_v2, (CUdeviceptr, const void *, size_t))                                                            \
     F(cuMemcpyDtoH_v2, (void *, CUdeviceptr, size_t))                                                                  \
+    F(cuMemcpyDtoHAsync_v2, (void *, CUdeviceptr, size_t, void *))                                                     \
+    F(cuMemcpyDtoDAsync_v2, (CUdeviceptr, CUdeviceptr, size_t, void *))                                                \
+    F(cuMemcpy2D_v2, (const void *))                                                                                   \
+    F(cuMemsetD32_v2, (CUdeviceptr, unsigned, size_t))                                                                 \
     F(cuMemCreate, (Allocation *, size_t, const Properties *, unsigned long long))                                     \
     F(cuMemRelease, (Allocation))                                                                                      \
     F(cuMemRetainAllocationHandle, (Allocation *, CUdeviceptr))                                                        \

@@ -131,6 +131,10 @@ pub fn after(call: &Forward) -> Option<usize> {
             | Effect::Makes(_)
             | Effect::Retains(_)
             | Effect::Copies(_)
+            | Effect::Uses(_)
+            | Effect::Launches(_)
+            | Effect::Finds(_)
+            | Effect::Unloads(..)
             | Effect::Grants(_)
             | Effect::Gathers(_)
             | Effect::Joins(_)
@@ -147,7 +151,7 @@ fn answer(call: &Forward, question: Question) -> Option<usize> {
     let word = |argument: usize| call.words[argument];
     let which = match (question.peer, question.choice) {
         // What a newer driver can be asked may mean anything.
-        (Some(_), Some((choice, _))) if !(function.args[choice].is_named)(word(choice)) => return None,
+        (Some(_), Some((choice, _))) if !(function.args[choice].of.is_named)(word(choice)) => return None,
         (Some(peer), _) => pair(word(question.device), word(peer))?,
         (None, Some((choice, reach))) if word(choice) as i32 == reach => {
             pairs()?.touches(&devices::of_ordinal(word(question.device) as i32))?

@@ -203,7 +203,7 @@ impl Index {
         let Some((first, others)) = self.segments.split_first() else {
             return self.base.iter().any(|base| base.load(Relaxed) != 0);
         };
-        let mut call = [0; 8];
+        let mut call = ArgumentWords::default();
         words(&mut call);
         let blocks = self.base.len();
         let of_first = first.bits(call[first.argument], blocks);

@@ -33,12 +33,12 @@ use crate::record::export_of;
 use crate::sys::every_call::{EVERY_CALL, UNREAD};
 use core::sync::atomic::Ordering::Acquire;
 use cupeer_spec::effect::Shared;
-use cupeer_spec::function::FnId;
+use cupeer_spec::function::{FnId, MOST_ARGUMENTS};
 use cupeer_spec::record::live::{Entry, kind};
 
 /// The arguments of a call in order: numbers without their sign, pointers and handles as they are; of an IPC handle by value
 /// the address of its bytes.
-pub type ArgumentWords = [u64; 8];
+pub type ArgumentWords = [u64; MOST_ARGUMENTS];
 
 /// A call as the steps see it that may change it.
 pub struct Forward<'a> {
@@ -71,6 +71,8 @@ pub fn word<T: Copy>(argument: &T) -> u64 {
     // SAFETY: an argument of the program of as many bytes as are read.
     unsafe {
         match size_of::<T>() {
+            1 => u64::from(place.cast::<u8>().read()),
+            2 => u64::from(place.cast::<u16>().read()),
             4 => u64::from(place.cast::<u32>().read()),
             8 => place.cast::<u64>().read(),
             _ => place as u64,

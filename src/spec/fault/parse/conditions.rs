@@ -195,7 +195,7 @@ fn not_comparable(function: &FnSpec, arg: &ArgSpec) -> String {
 
 /// One value of an argument, which may be of several types in several functions.
 pub fn argument_value(text: Span, args: &[&'static ArgSpec]) -> Result<u64> {
-    let names: Vec<(u64, &str)> = args.iter().flat_map(|arg| (arg.names)()).collect();
+    let names: Vec<(u64, &str)> = args.iter().flat_map(|arg| (arg.of.names)()).collect();
     let is_number = text.text.starts_with(|c: char| c.is_ascii_digit() || c == '-');
     if !is_number && !names.is_empty() && !text.text.is_empty() {
         return named(text, &names);
@@ -253,7 +253,7 @@ pub fn is_comparable(arg: &ArgSpec) -> bool {
     match arg.direction {
         // A pointer is compared where a number is passed in its place: a descriptor.
         Direction::In => {
-            let is_number = !arg.type_name.starts_with('*') || arg.kind.is_some();
+            let is_number = !arg.of.name.starts_with('*') || arg.kind.is_some();
             arg.count.is_none() && !arg.is_handle() && is_number
         }
         Direction::String => true,

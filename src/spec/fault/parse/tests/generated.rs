@@ -265,7 +265,8 @@ fn rules_of_the_table() -> impl Strategy<Value = String> {
         let mut text = function.name.to_owned();
         for (index, (arg, number)) in function.args.iter().zip(&numbers).enumerate() {
             if chosen >> index & 1 != 0 && is_comparable(arg) && arg.direction == Direction::In {
-                text += &format!(":{}={number:#x}", arg.name);
+                let most = u32::MAX >> (32 - 8 * arg.size.min(4));
+                text += &format!(":{}={:#x}", arg.name, number & most);
             }
         }
         let out =

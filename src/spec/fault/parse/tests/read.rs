@@ -106,7 +106,7 @@ fn every_argument_that_can_be_compared_is_a_key_and_no_other() {
             let is_in =
                 matches!(arg.direction, crate::function::Direction::In | crate::function::Direction::String);
             let is_structure =
-                arg.type_name.starts_with('*') && arg.kind.is_none() && is_in && arg.type_word() != "c_char";
+                arg.of.name.starts_with('*') && arg.kind.is_none() && is_in && arg.type_word() != "c_char";
             let compared = own || is_in && arg.count.is_none() && !arg.is_handle() && !is_structure;
             assert_eq!(Plan::parse("plan", &text).is_ok(), compared, "{text}");
         }

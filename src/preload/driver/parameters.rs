@@ -1,0 +1,53 @@
+//! Reads the parameters of kernels that are launched.
+
+use super::kernels::{self, offset_and_size};
+use super::questions::{self, number};
+use core::ffi::CStr;
+use cupeer_spec::effect::Launched;
+use cupeer_spec::function::FnId;
+use cupeer_spec::record::slot::MOST_ARGS;
+
+/// CU_LAUNCH_PARAM_BUFFER_POINTER: the address of all parameters follows.
+const BUFFER: usize = 1;
+/// A larger parameter is an array for any number of things, of which programs leave the rest as the stack had it: old addresses.
+const LARGEST: usize = 1024;
+
+/// Hands over each word of 8 bytes in the parameters of a launch, with the index of its parameter. Nothing if it is not known how
+/// large these are.
+#[inline(never)]
+pub fn each_word(id: FnId, args: &[u8; MOST_ARGS], launched: Launched, work: &mut dyn FnMut(usize, u64)) {
+    let argument = |index| number(id, args, index) as usize;
+    let Some(known) = kernels::parameters(number(id, args, launched.function)) else { return };
+    let parameters = argument(launched.parameters) as *const *const u64;
+    let extra = launched.extra.map_or(0, argument) as *const usize;
+    // SAFETY: as cuda.h says of launches, this is null, or leads to pairs of a number and a value.
+    let is_buffer = !extra.is_null() && unsafe { extra.read() } == BUFFER;
+    // SAFETY: the value of the first pair.
+    let buffer = if is_buffer { unsafe { extra.add(1).read() } } else { 0 };
+    if parameters.is_null() && buffer == 0 {
+        return;
+    }
+    for (index, parameter) in known.iter().enumerate() {
+        let (offset, size) = offset_and_size(parameter);
+        let place = match buffer {
+            // SAFETY: as cuda.h says of launches, there is a pointer for each parameter that the kernel has.
+            0 => unsafe { parameters.add(index).read() },
+            buffer => buffer.wrapping_add(offset) as *const u64,
+        };
+        let words = if place.is_null() || size > LARGEST { 0 } else { size / size_of::<u64>() };
+        for word in 0..words {
+            // SAFETY: as cuda.h says of launches, the driver copies as many bytes from there as the parameter has.
+            work(index, unsafe { place.add(word).read_unaligned() });
+        }
+    }
+}
+
+/// Hands over the name of a kernel, which is empty if the driver does not say it.
+pub fn with_name(id: FnId, args: &[u8; MOST_ARGS], launched: Launched, work: impl FnOnce(&str)) {
+    let handle = number(id, args, launched.function);
+    let name =
+        kernels::kind(handle).and_then(|kind| questions::relaxed(|| questions::kernel_name(handle, kind)));
+    // SAFETY: the name lives while the kernel is loaded, which the program has launched just now.
+    let name = name.map_or(c"", |name| unsafe { CStr::from_ptr(name) });
+    work(name.to_str().unwrap_or(""));
+}

@@ -1,0 +1,370 @@
+//! Tracks ranges of addresses that this process shared, opened, or mapped, and that are gone, with the calls that ended them.
+//!
+//! Every copy checks whether it uses one. So a reader takes no lock and writes nothing: it searches a sorted table, and searches
+//! again if a writer changed the table in between. The few calls that end something hold a lock. Ranges in the table never
+//! overlap: the newest one describes what ended at an address. The table drops the oldest ones.
+//!
+//! The driver may hand out an address again through any function. So before a range counts as used, [`is_used`] asks the driver
+//! whether there is memory again.
+
+use super::live;
+use crate::driver::questions;
+use crate::resolve::traced::{self, Needs};
+use crate::sys::book::Book;
+use crate::sys::program_memory;
+use core::sync::atomic::{
+    AtomicU32, AtomicU64, AtomicUsize,
+    Ordering::{Acquire, Relaxed, Release},
+    fence,
+};
+use cupeer_rules::decide::Went;
+use cupeer_spec::record::live::{Entry, WORDS, ended, handle_key, kind};
+
+/// So many are remembered.
+const MOST: usize = 1024;
+
+/// A range that is gone.
+#[derive(Clone, Copy)]
+pub struct Gone {
+    pub went: Went,
+    /// Whether it went with its context.
+    pub with_context: bool,
+    /// The call that ended it, with the address and the size of the range, and the fingerprint of its handle.
+    pub entry: Entry,
+}
+
+impl Gone {
+    /// No range. All zero, so that a table of them takes no room in the library's file.
+    const NONE: Gone = Gone { went: Went::Closed, with_context: false, entry: Entry::from_words([0; WORDS]) };
+
+    const fn end(&self) -> u64 {
+        self.entry.address.saturating_add(self.entry.bytes)
+    }
+
+    const fn touches(&self, start: u64, end: u64) -> bool {
+        self.entry.bytes != 0 && self.entry.address < end && start < self.end()
+    }
+}
+
+/// What is known of each range, in the order in which they ended; the next one takes the place of the oldest.
+struct Details {
+    all: [Gone; MOST],
+    next: usize,
+}
+
+static DETAILS: Book<Details> = Book::new(Details { all: [Gone::NONE; MOST], next: 0 });
+
+/// The same ranges by their addresses, for those who only ask whether there is one.
+struct Sorted {
+    /// Odd while a writer is at it.
+    version: AtomicU64,
+    count: AtomicUsize,
+    starts: [AtomicU64; MOST],
+    ends: [AtomicU64; MOST],
+    /// A bit for each granule that a range has an address in, by a hash; also for some that are back.
+    granules: [AtomicU64; GRANULES / 64],
+    /// How many granules were noted since this was empty: [`GRANULES`] where they say nothing.
+    noted: AtomicUsize,
+}
+
+/// So many bits tell granules of 2 MiB apart, which is the least that a driver maps.
+const GRANULES: usize = 8192;
+const GRANULE_SHIFT: u32 = 21;
+
+static SORTED: Sorted = Sorted {
+    version: AtomicU64::new(0),
+    count: AtomicUsize::new(0),
+    starts: [const { AtomicU64::new(0) }; MOST],
+    ends: [const { AtomicU64::new(0) }; MOST],
+    granules: [const { AtomicU64::new(0) }; GRANULES / 64],
+    noted: AtomicUsize::new(0),
+};
+
+/// How often memory was freed that others had open, when this process last looked for what of that it has open.
+static SEEN: AtomicU32 = AtomicU32::new(0);
+
+/// Whether anything is gone, or others may have freed what this process has open: otherwise nobody has to look.
+#[inline(always)]
+pub fn has_any() -> bool {
+    SORTED.count.load(Relaxed) != 0 || live::freed() != SEEN.load(Relaxed)
+}
+
+/// Looks for memory that this process has open, and that its owner has freed since. For use in `guarded`.
+#[cold]
+#[inline(never)]
+pub fn look_around() {
+    SEEN.store(live::freed(), Relaxed);
+    live::each_own(|place| {
+        let export = kind::export_of(place.kind())
+            .filter(|export| [kind::EXPORTED_MEMORY, kind::EXPORTED_POINTER].contains(export));
+        let Some((export, opened)) = export.zip(place.read()) else { return };
+        let Some(freed) = live::read(handle_key(export, opened.fingerprint)) else { return };
+        let is_freed = freed.ended != 0 && freed.ended & ended::WITH_CONTEXT == 0;
+        if is_freed && opened.count != 0 && find(opened.address).is_none() {
+            let Entry { address, bytes, .. } = opened;
+            // The key is not needed here, but where the owner had it.
+            add(Went::FreedByOwner, false, Entry { address, bytes, key: freed.address, ..freed });
+        }
+    });
+}
+
+/// Whether others may have freed what this process has open.
+#[inline]
+pub fn is_to_look_around() -> bool {
+    live::freed() != SEEN.load(Relaxed)
+}
+
+/// The first address that is gone among so many bytes from another one.
+#[inline]
+pub fn first(start: u64, bytes: u64) -> Option<u64> {
+    SORTED.first(start, start.saturating_add(bytes))
+}
+
+/// Whether a call that uses so many bytes from an address uses memory that is gone. Asks the driver whether memory is there
+/// again, and forgets the ranges where it is. Says no if the driver does not answer: in a host function, in a context that has
+/// failed. For use in `guarded`.
+#[cold]
+#[inline(never)]
+pub fn is_used(start: u64, bytes: u64) -> bool {
+    /// So many ranges that are back are looked at in one call; the next call looks at more.
+    const MOST_BACK: usize = 8;
+    for _ in 0..MOST_BACK {
+        let Some(address) = first(start, bytes) else { return false };
+        let (Some(gone), Some(there)) = (find(address), questions::memory_at(address)) else { return false };
+        let is_gone = match there {
+            // What its owner has freed is still there, as it was.
+            Some(range) => gone.went == Went::FreedByOwner && range.contains(&gone.entry.address),
+            None if gone.went == Went::FreedByOwner => return false,
+            // The process may have memory of the host there since, of which the driver need not know: once a range is closed or
+            // freed, mmap can return its addresses.
+            None => !program_memory::is_readable(address as *const u8, 1),
+        };
+        if is_gone {
+            return true;
+        }
+        is_back(address, 1);
+    }
+    false
+}
+
+/// What is remembered of the range that an address was in.
+pub fn find(address: u64) -> Option<Gone> {
+    let is_there = |gone: &&Gone| gone.touches(address, address.saturating_add(1));
+    DETAILS.with(|details| details.all.iter().find(is_there).copied()).flatten()
+}
+
+/// Remembers a range that is gone from here on, and lets the calls that could use it come to us.
+pub fn add(went: Went, with_context: bool, entry: Entry) {
+    if entry.bytes == 0 || entry.address == 0 {
+        return;
+    }
+    let gone = Gone { went, with_context, entry };
+    DETAILS.with(|details| {
+        details.forget(entry.address, gone.end());
+        let next = details.next;
+        details.next = (next + 1) % MOST;
+        let oldest = core::mem::replace(&mut details.all[next], gone);
+        SORTED.change(|sorted| {
+            sorted.remove(oldest.entry.address, oldest.end());
+            sorted.insert(entry.address, gone.end());
+        });
+    });
+    traced::wake(Needs::Gone);
+}
+
+/// There is memory at so many bytes from an address again.
+pub fn is_back(start: u64, bytes: u64) {
+    if first(start, bytes).is_some() {
+        DETAILS.with(|details| details.forget(start, start.saturating_add(bytes)));
+    }
+}
+
+impl Details {
+    /// Forgets all ranges that have an address in common with another one.
+    fn forget(&mut self, start: u64, end: u64) {
+        let touching = self.all.iter_mut().filter(|gone| gone.touches(start, end));
+        touching.for_each(|gone| *gone = Gone::NONE);
+        SORTED.change(|sorted| sorted.remove(start, end));
+    }
+}
+
+impl Sorted {
+    /// Changes the table. For the one who holds the lock.
+    fn change(&self, work: impl FnOnce(&Self)) {
+        // What a writer left that did not come to an end, as in a process that was forked meanwhile, is odd already.
+        let version = self.version.load(Relaxed) | 1;
+        self.version.store(version, Relaxed);
+        fence(Release);
+        work(self);
+        if self.noted.load(Relaxed) >= GRANULES / 2 || self.count.load(Relaxed) == 0 {
+            self.note_anew();
+        }
+        self.version.store(version.wrapping_add(1), Release);
+    }
+
+    /// The word and the bit of a granule.
+    #[inline]
+    fn granule(&self, address: u64) -> (&AtomicU64, u64) {
+        let hash = (address >> GRANULE_SHIFT).wrapping_mul(0x9e37_79b9_7f4a_7c15) as usize >> 51;
+        (&self.granules[hash / 64 % (GRANULES / 64)], 1 << (hash % 64))
+    }
+
+    /// Whether a range can have an address here, as far as the granules say.
+    #[inline]
+    fn may_have(&self, start: u64, end: u64) -> bool {
+        let is_one = start >> GRANULE_SHIFT == end.wrapping_sub(1) >> GRANULE_SHIFT;
+        let (word, bit) = self.granule(start);
+        !is_one || word.load(Relaxed) & bit != 0 || self.noted.load(Relaxed) >= GRANULES
+    }
+
+    fn note(&self, start: u64, end: u64) {
+        let (first, last) = (start >> GRANULE_SHIFT, (end - 1) >> GRANULE_SHIFT);
+        let noted = self.noted.load(Relaxed) as u64 + (last - first) + 1;
+        self.noted.store(noted.min(GRANULES as u64) as usize, Relaxed);
+        for granule in (first..=last).take(GRANULES) {
+            let (word, bit) = self.granule(granule << GRANULE_SHIFT);
+            word.store(word.load(Relaxed) | bit, Relaxed);
+        }
+    }
+
+    /// Notes the granules of the ranges that are left. Meanwhile nothing may be found, which is no harm.
+    fn note_anew(&self) {
+        self.granules.iter().for_each(|word| word.store(0, Relaxed));
+        self.noted.store(0, Relaxed);
+        for at in 0..self.count.load(Relaxed).min(MOST) {
+            self.note(self.starts[at].load(Relaxed), self.ends[at].load(Relaxed));
+        }
+    }
+
+    /// The first range that ends behind an address. Each step is a choice and no branch, which nobody could foresee.
+    #[inline]
+    fn position(&self, address: u64) -> usize {
+        let (mut at, mut left) = (0, self.count.load(Relaxed).min(MOST));
+        let is_before = |index: usize| usize::from(self.ends[index % MOST].load(Relaxed) <= address);
+        while left > 1 {
+            let half = left / 2;
+            at += half * is_before(at + half - 1);
+            left -= half;
+        }
+        if left == 1 { at + is_before(at) } else { 0 }
+    }
+
+    #[inline]
+    fn first(&self, start: u64, end: u64) -> Option<u64> {
+        /// A writer needs microseconds; whoever interrupts one on its own thread must not wait for it.
+        const ATTEMPTS: u32 = 64;
+        // Most words are no addresses, and most addresses lie elsewhere.
+        let last = self.count.load(Relaxed).min(MOST).checked_sub(1)?;
+        let is_outside = end <= self.starts[0].load(Relaxed) || self.ends[last].load(Relaxed) <= start;
+        if is_outside || !self.may_have(start, end) {
+            return None;
+        }
+        for _ in 0..ATTEMPTS {
+            let version = self.version.load(Acquire);
+            if version & 1 != 0 {
+                core::hint::spin_loop();
+                continue;
+            }
+            let at = self.position(start);
+            let is_in = at < self.count.load(Relaxed).min(MOST);
+            let found = if is_in { self.starts[at].load(Relaxed) } else { u64::MAX };
+            fence(Acquire);
+            if self.version.load(Relaxed) == version {
+                return (is_in && found < end).then_some(found.max(start));
+            }
+        }
+        None
+    }
+
+    fn remove(&self, start: u64, end: u64) {
+        let (first, count) = (self.position(start), self.count.load(Relaxed));
+        let mut last = first;
+        while last < count && self.starts[last].load(Relaxed) < end {
+            last += 1;
+        }
+        if last > first {
+            for from in last..count {
+                self.copy(from, from - (last - first));
+            }
+            self.count.store(count - (last - first), Relaxed);
+        }
+    }
+
+    fn insert(&self, start: u64, end: u64) {
+        let (at, count) = (self.position(start), self.count.load(Relaxed));
+        if count == MOST {
+            return;
+        }
+        for from in (at..count).rev() {
+            self.copy(from, from + 1);
+        }
+        self.starts[at].store(start, Relaxed);
+        self.ends[at].store(end, Relaxed);
+        self.count.store(count + 1, Relaxed);
+        self.note(start, end);
+    }
+
+    fn copy(&self, from: usize, to: usize) {
+        self.starts[to].store(self.starts[from].load(Relaxed), Relaxed);
+        self.ends[to].store(self.ends[from].load(Relaxed), Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn add(went: Went, address: u64, bytes: u64) {
+        super::add(went, false, Entry { address, bytes, ..Gone::NONE.entry });
+    }
+
+    #[test]
+    fn what_is_gone_is_found_until_it_is_back_or_forgotten() {
+        assert!(!has_any() && first(0, u64::MAX).is_none());
+        add(Went::Closed, 0x3000, 0x1000);
+        add(Went::Closed, 0x1000, 0x1000);
+        add(Went::Closed, 0, 0x1000);
+        for (start, bytes, wanted) in [
+            (0x1000, 1, Some(0x1000)),
+            (0x1fff, 1, Some(0x1fff)),
+            (0x2000, 0x1000, None),
+            (0x2000, 0x1001, Some(0x3000)),
+            (0, 0x1000, None),
+            (0x4000, 8, None),
+            (0xfff, u64::MAX, Some(0x1000)),
+        ] {
+            assert_eq!(first(start, bytes), wanted, "{start:#x} {bytes:#x}");
+        }
+        // What ended last at an address is what is said of it.
+        add(Went::Unmapped, 0x1800, 0x1000);
+        assert_eq!((first(0x1000, 0x800), first(0x1000, 0x801)), (None, Some(0x1800)));
+        assert_eq!(find(0x2000).map(|gone| gone.went), Some(Went::Unmapped));
+        is_back(0x2000, 1);
+        assert!(first(0x1800, 0x1000).is_none() && find(0x1800).is_none() && find(0x3000).is_some());
+        for number in 0..MOST as u64 {
+            add(Went::Closed, 0x10000 + number * 0x20, 0x10);
+        }
+        assert!(find(0x3000).is_none() && first(0x3000, 0x1000).is_none(), "the oldest one");
+        for number in 0..MOST as u64 {
+            let start = 0x10000 + number * 0x20;
+            assert_eq!(first(start, 0x20), Some(start));
+            assert!(first(start + 0x10, 0x10).is_none());
+        }
+        // Readers never see a range that is not there, and always one that is.
+        std::thread::scope(|scope| {
+            let work = scope.spawn(|| {
+                for _ in 0..2_000 {
+                    add(Went::Closed, 0x8000, 0x1000);
+                    is_back(0x8000, 0x1000);
+                }
+            });
+            while !work.is_finished() {
+                assert_eq!(first(0x9000, 0x1000), None);
+                let last = 0x10000 + (MOST as u64 - 1) * 0x20;
+                assert!(find(last).is_none() || first(last, 1) != Some(last + 1));
+            }
+        });
+        is_back(0, u64::MAX);
+        assert!(!has_any());
+    }
+}

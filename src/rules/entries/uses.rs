@@ -1,0 +1,61 @@
+//! Rules about the use of shared memory: copies, memsets, and launches.
+
+macro_rules! use_rules {
+    ($next:ident $($rest:ident)* ; $($before:tt)*) => { $next! { $($rest)* ; $($before)*
+
+rule UseAfterClose "use-after-close" {
+    says: "Opened memory must not be used after its last cuIpcCloseMemHandle, or after its context ended.",
+    functions_of: USES, results: [INVALID_VALUE, ILLEGAL_ADDRESS],
+    severity: Error, scope: Process,
+    rests_on: Observed("A copy from or to an address that the driver does not know returns CUDA_ERROR_INVALID_VALUE, and the driver says \"Allocation not found\"."),
+    costs: "The call fails with CUDA_ERROR_INVALID_VALUE; if the driver has mapped other memory there since, it reads or overwrites that.",
+    cause: "the address is in memory that this process closed",
+    ruled_out: "this process has not closed memory at the address",
+    hint: "Close the memory when the last user is done: count the users of a cached mapping, and evict only those that nobody uses. Join the threads that copy first.",
+    seen: "mpich#7977, UCX#4599",
+}
+rule UseAfterUnmap "use-after-unmap" {
+    says: "Addresses must not be used after cuMemUnmap of the memory there.",
+    functions_of: USES, results: [INVALID_VALUE, ILLEGAL_ADDRESS],
+    severity: Error, scope: Process,
+    rests_on: Observed("A copy from or to reserved addresses where nothing is mapped returns CUDA_ERROR_INVALID_VALUE."),
+    costs: "The call fails with CUDA_ERROR_INVALID_VALUE; if other memory is mapped there, it reads or overwrites that.",
+    cause: "the address is in a range that this process unmapped",
+    ruled_out: "this process has not unmapped the address",
+    hint: "Unmap the memory when the last user is done: join the threads that use it, and synchronize their streams, before cuMemUnmap.",
+    seen: "video-stitcher#68",
+}
+rule UseAfterFree "use-after-free" {
+    says: "Exported memory, and memory of an imported pool, must not be used after this process freed it.",
+    functions_of: USES, results: [INVALID_VALUE, ILLEGAL_ADDRESS],
+    severity: Error, scope: Process,
+    rests_on: Observed("A copy from or to an address that the driver does not know returns CUDA_ERROR_INVALID_VALUE, and the driver says \"Allocation not found\"."),
+    costs: "The call fails with CUDA_ERROR_INVALID_VALUE; if the driver has given out the addresses again, it reads or overwrites other memory.",
+    cause: "the address is in shared memory that this process freed",
+    ruled_out: "this process has not freed shared memory at the address",
+    hint: "Free the memory when the last user is done. Import a pool pointer once, and share it with a reference count: all imports of a pointer have one address, and one free ends them.",
+    seen: "cuda-python#2840",
+}
+rule UseAfterOwnerFreed "use-after-owner-freed" {
+    says: "Opened memory should not be used after its owner freed it.",
+    functions_of: USES,
+    severity: Warning, scope: Processes,
+    rests_on: Observed("After the owner's cuMemFree, the importer goes on reading what the memory held, and the call succeeds."),
+    costs: "The call succeeds, and reads or writes memory that its owner no longer has: what the owner writes later is not there.",
+    cause: "the owner of the memory freed it",
+    ruled_out: "no owner freed memory that is open at the address",
+    hint: "Let the owner free the memory when all importers closed it, or have told that they no longer use it.",
+}
+rule UseInKernel "use-in-kernel" {
+    says: "A kernel should not be given the address of shared memory that this process closed, unmapped, or freed.",
+    functions_of: LAUNCHES, results: [ILLEGAL_ADDRESS],
+    severity: Note, scope: Process,
+    rests_on: Practice("A kernel that reads or writes such an address stops with CUDA_ERROR_ILLEGAL_ADDRESS, and its context cannot be used any more."),
+    costs: "If the kernel uses the address, it stops with CUDA_ERROR_ILLEGAL_ADDRESS, or it reads or overwrites other memory.",
+    cause: "a parameter of the kernel is an address in shared memory that is gone",
+    ruled_out: "no parameter of the kernel is in shared memory that this process closed, unmapped, or freed",
+    hint: "End the memory when the last kernel that uses it is done: synchronize its stream, or wait for an event, before the close, unmap, or free.",
+}
+    } };
+}
+pub(crate) use use_rules;

@@ -1,0 +1,170 @@
+//! How a copy of rows is kept: the device memory that it reads and writes.
+
+use super::*;
+
+/// `CU_MEMORYTYPE_DEVICE` and `CU_MEMORYTYPE_UNIFIED`: the memory is named by an address of a device.
+const DEVICE: [i32; 2] = [2, 4];
+
+/// What a copy touches: where each side begins, and how far it is from there to its last byte. Zeros where a side is no
+/// device memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Touched {
+    to: (u64, u64),
+    from: (u64, u64),
+}
+
+/// One side of a copy.
+struct Rows {
+    kind: i32,
+    device: u64,
+    x: u64,
+    y: u64,
+    z: u64,
+    pitch: u64,
+    height: u64,
+}
+
+impl Rows {
+    fn touched(self, [width, height, depth]: [u64; 3]) -> (u64, u64) {
+        if !DEVICE.contains(&self.kind) || [width, height, depth].contains(&0) {
+            return (0, 0);
+        }
+        // Without a pitch, rows follow each other; so do slices without a height.
+        let pitch = if self.pitch == 0 { self.x.wrapping_add(width) } else { self.pitch };
+        let slice = pitch.wrapping_mul(if self.height == 0 { height } else { self.height });
+        let offset = |x: u64, y: u64, z: u64| {
+            z.wrapping_mul(slice).wrapping_add(y.wrapping_mul(pitch)).wrapping_add(x)
+        };
+        let start = self.device.wrapping_add(offset(self.x, self.y, self.z));
+        (start, offset(width, height - 1, depth - 1))
+    }
+}
+
+trait Copies: Copy {
+    fn touched(self) -> Touched;
+}
+
+impl Copies for CUDA_MEMCPY2D<u64> {
+    fn touched(self) -> Touched {
+        let shape = [self.WidthInBytes, self.Height, 1];
+        let side =
+            |kind, device, x, y, pitch| Rows { kind, device, x, y, z: 0, pitch, height: 0 }.touched(shape);
+        Touched {
+            to: side(self.dstMemoryType, self.dstDevice, self.dstXInBytes, self.dstY, self.dstPitch),
+            from: side(self.srcMemoryType, self.srcDevice, self.srcXInBytes, self.srcY, self.srcPitch),
+        }
+    }
+}
+
+impl Copies for CUDA_MEMCPY3D<u64> {
+    fn touched(self) -> Touched {
+        let shape = [self.WidthInBytes, self.Height, self.Depth];
+        let side = |it: Side3D<u64>| {
+            let Side3D { MemoryType: kind, Device: device, XInBytes: x, Y: y, Z: z, .. } = it;
+            Rows { kind, device, x, y, z, pitch: it.Pitch, height: it.Height }.touched(shape)
+        };
+        Touched { to: side(self.dst), from: side(self.src) }
+    }
+}
+
+impl Touched {
+    fn words(self) -> [u64; 4] {
+        [self.to.0, self.to.1, self.from.0, self.from.1]
+    }
+
+    fn of(words: [u64; 4]) -> Touched {
+        let [to, to_bytes, from, from_bytes] = words;
+        Touched { to: (to, to_bytes), from: (from, from_bytes) }
+    }
+
+    fn print(self, out: &mut dyn Write, format: Format) -> fmt::Result {
+        out.write_str("{")?;
+        let names = ["dst", "dstBytes", "src", "srcBytes"];
+        for (index, (name, value)) in names.into_iter().zip(self.words()).enumerate() {
+            match (format.json, index) {
+                (true, 0) => write!(out, "\"{name}\":")?,
+                (true, _) => write!(out, ",\"{name}\":")?,
+                (false, 0) => write!(out, "{name}=")?,
+                (false, _) => write!(out, ", {name}=")?,
+            }
+            value.print(out, format)?;
+        }
+        out.write_str("}")
+    }
+}
+
+macro_rules! copies {
+    ($($type:ty)*) => {$(
+        impl Value for $type {
+            const STORED: usize = 32;
+            fn store(self, place: &mut [u8], _: Fingerprint) {
+                for (place, word) in place.chunks_exact_mut(8).zip(self.touched().words()) {
+                    place.copy_from_slice(&word.to_le_bytes());
+                }
+            }
+            fn print(self, out: &mut dyn Write, format: Format) -> fmt::Result {
+                self.touched().print(out, format)
+            }
+            fn print_stored(bytes: &[u8], out: &mut dyn Write, format: Format) -> fmt::Result {
+                let bytes = bytes.first_chunk::<32>().ok_or(fmt::Error)?;
+                let word = |at: usize| bytes[at..].first_chunk().map_or(0, |word| u64::from_le_bytes(*word));
+                Touched::of([0, 8, 16, 24].map(word)).print(out, format)
+            }
+        }
+    )*};
+}
+copies! { CUDA_MEMCPY2D<u64> CUDA_MEMCPY3D<u64> }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PITCH: u64 = 256;
+
+    #[test]
+    fn a_copy_touches_what_is_between_its_first_and_its_last_byte() {
+        let rows = |kind, pitch, [x, y, z]: [u64; 3], shape| {
+            Rows { kind, device: 0x10000, x, y, z, pitch, height: 8 }.touched(shape)
+        };
+        for (kind, pitch, at, shape, wanted) in [
+            (2, PITCH, [16, 2, 0], [48, 4, 1], (0x10000 + 2 * PITCH + 16, 3 * PITCH + 48)),
+            (4, PITCH, [0, 0, 1], [48, 8, 3], (0x10000 + 8 * PITCH, 23 * PITCH + 48)),
+            // Without a pitch, rows follow each other.
+            (2, 0, [0, 0, 0], [48, 4, 1], (0x10000, 4 * 48)),
+            (2, PITCH, [0, 0, 0], [48, 0, 1], (0, 0)),
+            // An array, and memory of the host.
+            (3, PITCH, [0, 0, 0], [48, 4, 1], (0, 0)),
+            (1, PITCH, [0, 0, 0], [48, 4, 1], (0, 0)),
+        ] {
+            assert_eq!(rows(kind, pitch, at, shape), wanted, "{kind} {pitch} {at:?} {shape:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_kept_of_a_copy_is_printed_as_it_was() {
+        let copy = CUDA_MEMCPY2D {
+            srcXInBytes: 8,
+            srcY: 1,
+            srcMemoryType: 2,
+            srcHost: 0,
+            srcDevice: 0x1000,
+            srcArray: 0,
+            srcPitch: 64,
+            dstXInBytes: 0,
+            dstY: 0,
+            dstMemoryType: 1,
+            dstHost: 0x5000,
+            dstDevice: 0,
+            dstArray: 0,
+            dstPitch: 64,
+            WidthInBytes: 32,
+            Height: 2,
+        };
+        let format = Format { json: false, fingerprint: |_| 0 };
+        let (mut kept, mut now, mut later) = ([0; 32], String::new(), String::new());
+        copy.store(&mut kept, format.fingerprint);
+        copy.print(&mut now, format).unwrap();
+        CUDA_MEMCPY2D::<u64>::print_stored(&kept, &mut later, format).unwrap();
+        assert_eq!((now.as_str(), &later), ("{dst=0x0, dstBytes=0x0, src=0x1048, srcBytes=0x60}", &now));
+    }
+}

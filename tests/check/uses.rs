@@ -1,0 +1,77 @@
+//! Random lives of shared memory in a process that copies and sets all the time: each use of memory that is gone is found, and
+//! nothing else, although addresses come back in many ways.
+
+use super::scenes::report;
+use crate::support::{compile_c, cupeer, done, sample, temp_dir};
+use std::collections::BTreeMap;
+
+/// By rule and function: how often.
+type Uses = BTreeMap<(String, String), u64>;
+
+/// Plays lives from a seed on. Returns what was planted, and what was found.
+fn play(seed: u32, kind: &str, times: u32, threads: u32) -> (Uses, Uses) {
+    let program = compile_c("programs/uses.c", &["-ldl", "-pthread"]);
+    let folder = temp_dir();
+    let record = folder.path().join("record");
+    let mut command = cupeer();
+    command
+        .args(["run", "--sim=nvlink:2,kernels=skip", "--check=notes", "--out"])
+        .arg(&record)
+        .arg("--")
+        .arg(program);
+    let (seed, times, threads) = (seed.to_string(), times.to_string(), threads.to_string());
+    let done = done(command.args([&seed, "100", kind, &times, &threads]));
+    assert!(done.status.success(), "{kind}, seeds from {seed} on: {}{}", done.stdout, done.stderr);
+    let (mut planted, mut found) = (Uses::new(), Uses::new());
+    for line in done.stdout.lines().filter_map(|line| line.strip_prefix("planted ")) {
+        let (rule, function) = line.split_once(' ').expect("a rule and a function");
+        *planted.entry((rule.to_owned(), function.to_owned())).or_default() += 1;
+    }
+    for row in report(&record)["findings"].as_array().expect("findings") {
+        let text = |key: &str| row[key].as_str().expect("a text").to_owned();
+        // What a kernel does with an address is not known.
+        let is_in_kernel = text("rule") == "use-in-kernel";
+        assert_eq!(text("confidence"), if is_in_kernel { "inferred" } else { "certain" }, "{row:#}");
+        *found.entry((text("rule"), text("function"))).or_default() +=
+            row["count"].as_u64().expect("a number");
+    }
+    (planted, found)
+}
+
+#[test]
+fn right_programs_that_copy_while_they_share_yield_nothing() {
+    let (planted, found) = play(1, "right", sample(50, 500), 1);
+    assert_eq!((planted, found), (Uses::new(), Uses::new()));
+}
+
+/// Each closes, unmaps and frees what the others get the addresses of.
+#[test]
+fn right_threads_that_copy_while_they_share_yield_nothing() {
+    let (planted, found) = play(500, "right", sample(20, 200), 4);
+    assert_eq!((planted, found), (Uses::new(), Uses::new()));
+}
+
+#[test]
+fn planted_uses_of_memory_that_is_gone_are_found() {
+    let (planted, found) = play(1000, "planted", sample(50, 500), 1);
+    assert_eq!(found, planted);
+    let functions = planted.keys().map(|(_, function)| function).collect::<std::collections::BTreeSet<_>>();
+    assert!(planted.values().sum::<u64>() > 200 && functions.len() > 15, "{planted:?}");
+}
+
+/// What was closed is not what is there now: mmap gives out the addresses of a closed range again.
+#[test]
+fn memory_of_the_host_at_closed_addresses_yields_nothing() {
+    let program = compile_c("programs/remapped.c", &["-ldl"]);
+    let folder = temp_dir();
+    let record = folder.path().join("record");
+    let mut command = cupeer();
+    command
+        .args(["run", "--sim=nvlink:2,kernels=skip", "--check=notes", "--out"])
+        .arg(&record)
+        .arg("--")
+        .arg(program);
+    let done = done(&mut command);
+    assert!(done.status.success(), "{}{}", done.stdout, done.stderr);
+    assert_eq!(report(&record)["findings"], serde_json::json!([]));
+}

@@ -1,0 +1,49 @@
+/* remapped: opens memory, closes it, and has memory of the host at its addresses from then on, which it copies, sets, and gives to a
+ * kernel. Nothing is wrong with that. */
+#include "rules/memory.h"
+#include <sys/mman.h>
+
+static CUresult (*cuMemcpy)(CUdeviceptr, CUdeviceptr, size_t), (*cuMemcpyAsync)(CUdeviceptr, CUdeviceptr, size_t, void *);
+static CUresult (*cuModuleLoadData)(void **, const void *), (*cuModuleGetFunction)(void **, void *, const char *);
+static CUresult (*cuLaunchKernel)(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **, void **);
+static const char kernel_text[] = ".version 6.0\n.target sm_60\n.address_size 64\n.visible .entry add(.param .u64 a)\n{\nret;\n}\n";
+
+static void use_host(CUdeviceptr p, CUdeviceptr own) {
+    void *module, *kernel, *parameters[] = {&p}, *wanted = (void *)(uintptr_t)p;
+    /* A driver may give the addresses back to the process, or keep them for itself. */
+    CHECK(mmap(wanted, SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == wanted);
+    /* Some drivers take memory of the host for these copies, and some do not. */
+    cuMemcpy(own, p, SIZE), cuMemcpyAsync(p, own, SIZE, NULL);
+    OK(cuModuleLoadData(&module, kernel_text));
+    OK(cuModuleGetFunction(&kernel, module, "add"));
+    OK(cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, NULL, parameters, NULL));
+    OK(cuCtxSynchronize());
+}
+
+static void work(struct link parent) {
+    Handle handle;
+    start(0);
+    void *driver = dlopen("libcuda.so.1", RTLD_NOW);
+#define FIND(name) *(void **)&name = dlsym(driver, #name);
+    FIND(cuMemcpy) FIND(cuMemcpyAsync) FIND(cuModuleLoadData) FIND(cuModuleGetFunction) FIND(cuLaunchKernel)
+    get(parent, &handle, sizeof handle);
+    CUdeviceptr p = open_memory(handle), own = allocate();
+    OK(cuIpcCloseMemHandle(p));
+    use_host(p, own);
+    OK(cuMemFree_v2(own));
+    tell(parent);
+}
+
+int main(void) {
+    struct link link;
+    alarm(60);
+    link = employ(work);
+    start(0);
+    CUdeviceptr memory = allocate();
+    Handle handle = export(memory);
+    put(link, &handle, sizeof handle);
+    wait_for(link);
+    ended(link);
+    OK(cuMemFree_v2(memory));
+    return 0;
+}

@@ -1,0 +1,302 @@
+/* use RULE bad|good: rules about the use of shared memory that is gone. The right programs use what came there again. */
+#include "memory.h"
+
+static char text[64];
+static CUdeviceptr own; /* memory of this process */
+
+/* CUDA_MEMCPY2D. */
+typedef struct {
+    size_t x, y;
+    int type;
+    const void *host;
+    CUdeviceptr device;
+    void *array;
+    size_t pitch;
+} Side;
+typedef struct {
+    Side from, to;
+    size_t width, height;
+} Rows;
+enum { HOST = 1, ON_DEVICE = 2 };
+
+/* Opens memory, and closes it as often, but opens it once more in the right program. */
+static CUdeviceptr closed(struct link parent) {
+    start(0);
+    own = allocate();
+    Handle handle = get_handle(parent);
+    CUdeviceptr p = open_memory(handle), again = open_memory(handle);
+    CHECK(p == again);
+    OK(cuIpcCloseMemHandle(p));
+    OK(cuMemcpyDtoH_v2(text, p, sizeof text));
+    OK(cuIpcCloseMemHandle(p));
+    return bad ? p : open_memory(handle);
+}
+static void finish(CUdeviceptr p) {
+    OK(cuMemFree_v2(own));
+    if (!bad) OK(cuIpcCloseMemHandle(p));
+}
+
+static void read_it(struct link parent) {
+    CUdeviceptr p = closed(parent);
+    CALL(cuMemcpyDtoH_v2, (text, p + OFFSET, sizeof text));
+    finish(p);
+}
+static void after_close(void) { export_for(read_it); }
+
+static void read_later(struct link parent) {
+    CUdeviceptr p = closed(parent);
+    CALL(cuMemcpyDtoHAsync_v2, (text, p + SIZE - sizeof text, sizeof text, NULL));
+    finish(p);
+}
+static void after_close_async(void) { export_for(read_later); }
+
+static void fill_it(struct link parent) {
+    CUdeviceptr p = closed(parent);
+    CALL(cuMemsetD32_v2, (p, 7, SIZE / 4));
+    finish(p);
+}
+static void after_close_fill(void) { export_for(fill_it); }
+
+/* The last of the rows is in the memory. */
+static void read_rows(struct link parent) {
+    CUdeviceptr p = closed(parent);
+    Rows rows = {{.type = ON_DEVICE, .device = p, .x = 16, .y = 1, .pitch = 64}, {.type = HOST, .host = text, .pitch = 16}, 16, 4};
+    CALL(cuMemcpy2D_v2, (&rows));
+    finish(p);
+}
+static void after_close_rows(void) { export_for(read_rows); }
+
+/* Between memory of its own and memory that is closed. */
+static void copy_it(struct link parent) {
+    CUdeviceptr p = closed(parent);
+    CALL(cuMemcpyDtoDAsync_v2, (own, p, SIZE, NULL));
+    finish(p);
+}
+static void after_close_copy(void) { export_for(copy_it); }
+
+/* The memory goes with its context. */
+static void with_context(struct link parent) {
+    start(0);
+    CUcontext other;
+    OK(cuCtxCreate_v2(&other, 0, 0));
+    Handle handle = get_handle(parent);
+    CUdeviceptr p = open_memory(handle);
+    if (bad) OK(cuCtxDestroy_v2(other));
+    OK(cuCtxSetCurrent(bad ? c0 : other));
+    CALL(cuMemcpyDtoH_v2, (text, p, sizeof text));
+    if (bad) return;
+    OK(cuIpcCloseMemHandle(p));
+    OK(cuCtxDestroy_v2(other));
+}
+static void after_context(void) { export_for(with_context); }
+
+/* Uses the addresses of what it imported and unmapped; in the right program, other memory is mapped there. */
+static void unmapped(struct link parent) {
+    start(0);
+    Allocation allocation = imported(receive_descriptor()), another = create(NONE);
+    CUdeviceptr at = map(allocation);
+    Access access = access_of(0);
+    OK(cuMemUnmap(at, SIZE));
+    if (!bad) {
+        OK(cuMemMap(at, SIZE, 0, another, 0));
+        OK(cuMemSetAccess(at, SIZE, &access, 1));
+    }
+    CALL(cuMemcpyHtoD_v2, (at + OFFSET, text, sizeof text));
+    if (!bad) OK(cuMemUnmap(at, SIZE));
+    OK(cuMemAddressFree(at, SIZE));
+    OK(cuMemRelease(another));
+    OK(cuMemRelease(allocation));
+    tell(parent);
+}
+static void after_unmap(void) { share_with(unmapped); }
+
+/* Uses what it exported and freed; in the right program, it allocates until the address is another's. */
+static void after_free(void) {
+    enum { MOST = 64 };
+    CUdeviceptr all[MOST];
+    int count = 0;
+    start(0);
+    CUdeviceptr p = allocate();
+    export(p);
+    OK(cuMemFree_v2(p));
+    while (!bad && count < MOST && (all[count] = allocate()) != p) count++;
+    CALL(cuMemcpyDtoH_v2, (text, bad || count < MOST ? p : all[0], sizeof text));
+    for (int i = 0; !bad && i < MOST && i <= count; i++) OK(cuMemFree_v2(all[i]));
+}
+
+/* Reads what its owner has freed meanwhile; the right program has closed it, and reads memory of its own. */
+static void read_after_owner(struct link parent) {
+    start(0);
+    own = allocate();
+    CUdeviceptr p = open_memory(get_handle(parent));
+    OK(cuMemcpyDtoH_v2(text, p, sizeof text));
+    if (!bad) OK(cuIpcCloseMemHandle(p));
+    tell(parent);
+    wait_for(parent);
+    CALL(cuMemcpyDtoH_v2, (text, bad ? p : own, sizeof text));
+    if (bad) OK(cuIpcCloseMemHandle(p));
+    OK(cuMemFree_v2(own));
+}
+static void after_owner(void) {
+    struct link link = employ(read_after_owner);
+    start(0);
+    CUdeviceptr p = allocate();
+    put_handle(link, export(p));
+    wait_for(link);
+    OK(cuMemFree_v2(p));
+    tell(link);
+    ended(link);
+}
+
+/* Uses an imported pointer of a pool after its free. */
+static void freed_import(struct link parent) {
+    CUdeviceptr p;
+    PoolPointer pointer;
+    Pool pool;
+    start(0);
+    int fd = receive_descriptor();
+    OK(cuMemPoolImportFromShareableHandle(&pool, as_pointer(fd), DESCRIPTOR, 0));
+    close(fd);
+    get(parent, &pointer, sizeof pointer);
+    OK(cuMemPoolImportPointer(&p, pool, &pointer));
+    if (bad) {
+        OK(cuMemFreeAsync(p, NULL));
+        OK(cuCtxSynchronize());
+    }
+    CALL(cuMemcpyDtoH_v2, (text, p, sizeof text));
+    if (!bad) OK(cuMemFreeAsync(p, NULL));
+    OK(cuCtxSynchronize());
+    OK(cuMemPoolDestroy(pool));
+    tell(parent);
+}
+static void after_free_pool(void) {
+    struct link link;
+    Pool pool;
+    PoolProperties wanted = {.type = PINNED, .handle_types = DESCRIPTOR, .location = {DEVICE, 0}};
+    CUdeviceptr p;
+    PoolPointer pointer;
+    int fd;
+    employ_with_socket(&link, freed_import);
+    start(0);
+    OK(cuMemPoolCreate(&pool, &wanted));
+    OK(cuMemPoolExportToShareableHandle(&fd, pool, DESCRIPTOR, 0));
+    OK(cuMemAllocFromPoolAsync(&p, SIZE, pool, NULL));
+    OK(cuCtxSynchronize());
+    send_descriptor(fd);
+    close(fd);
+    OK(cuMemPoolExportPointer(&pointer, p));
+    put(link, &pointer, sizeof pointer);
+    wait_for(link);
+    ended(link);
+    OK(cuMemFreeAsync(p, NULL));
+    OK(cuCtxSynchronize());
+    OK(cuMemPoolDestroy(pool));
+}
+
+/* A kernel that does nothing with its parameters. */
+static const char kernel_text[] = ".version 6.0\n.target sm_60\n.address_size 64\n"
+                                  ".visible .entry add(.param .u64 a, .param .align 8 .b8 b[24], .param .u32 n)\n{\nret;\n}\n";
+typedef void *Function, *Module, *Library, *Kernel;
+static CUresult (*cuModuleLoadData)(Module *, const void *), (*cuModuleGetFunction)(Function *, Module, const char *);
+static CUresult (*cuLaunchKernel)(Function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **, void **);
+static CUresult (*cuLaunchCooperativeKernel)(Function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **);
+static CUresult (*cuModuleEnumerateFunctions)(Function *, unsigned, Module), (*cuKernelGetFunction)(Function *, Kernel);
+static CUresult (*cuLibraryLoadData)(Library *, const void *, int *, void **, unsigned, int *, void **, unsigned);
+static CUresult (*cuLibraryGetKernel)(Kernel *, Library, const char *), (*cuLibraryEnumerateKernels)(Kernel *, unsigned, Library);
+/* CUlaunchConfig. */
+typedef struct {
+    unsigned grid[3], block[3], shared;
+    void *stream, *attributes;
+    unsigned count;
+} Config;
+static CUresult (*cuLaunchKernelEx)(const Config *, Function, void **, void **);
+
+/* The parameters, of which the second one has the address. */
+static struct {
+    CUdeviceptr a;
+    struct {
+        unsigned long long first;
+        CUdeviceptr inside;
+        unsigned long long last;
+    } b;
+    int n;
+} passed;
+static void *parameters[] = {&passed.a, &passed.b, &passed.n};
+
+/* Launches take a CUkernel as well, and there are several ways to get either. */
+enum way { FUNCTION, ONE_OF_ALL, KERNEL, ONE_OF_ALL_KERNELS, OF_KERNEL };
+static Function kernel_for(CUdeviceptr p, enum way way) {
+    void *driver = dlopen("libcuda.so.1", RTLD_NOW);
+    Module module;
+    Library library;
+    Function all[4], function = NULL;
+#define FIND(name) *(void **)&name = dlsym(driver, #name);
+    FIND(cuModuleLoadData) FIND(cuModuleGetFunction) FIND(cuLaunchKernel) FIND(cuLaunchCooperativeKernel) FIND(cuLaunchKernelEx)
+    FIND(cuModuleEnumerateFunctions) FIND(cuKernelGetFunction) FIND(cuLibraryLoadData) FIND(cuLibraryGetKernel) FIND(cuLibraryEnumerateKernels)
+    OK(cuModuleLoadData(&module, kernel_text));
+    OK(cuLibraryLoadData(&library, kernel_text, NULL, NULL, 0, NULL, NULL, 0));
+    switch (way) {
+    case FUNCTION: OK(cuModuleGetFunction(&function, module, "add")); break;
+    case ONE_OF_ALL: OK(cuModuleEnumerateFunctions(all, 4, module)); break;
+    case ONE_OF_ALL_KERNELS: OK(cuLibraryEnumerateKernels(all, 4, library)); break;
+    case KERNEL: OK(cuLibraryGetKernel(&function, library, "add")); break;
+    case OF_KERNEL: OK(cuLibraryGetKernel(&function, library, "add")), OK(cuKernelGetFunction(&function, function));
+    }
+    if (!function) function = all[0];
+    passed.a = own, passed.b.inside = p + OFFSET, passed.n = 7;
+    return function;
+}
+static void launched(CUdeviceptr p) {
+    OK(cuCtxSynchronize());
+    finish(p);
+}
+
+static void launch(struct link parent) {
+    CUdeviceptr p = closed(parent);
+    Function kernel = kernel_for(p, FUNCTION);
+    CALL(cuLaunchKernel, (kernel, 1, 1, 1, 1, 1, 1, 0, NULL, parameters, NULL));
+    launched(p);
+}
+static void in_kernel(void) { export_for(launch); }
+
+static void launch_buffer(struct link parent) {
+    CUdeviceptr p = closed(parent);
+    size_t size = sizeof passed;
+    void *extra[] = {(void *)1, &passed, (void *)2, &size, NULL};
+    Function kernel = kernel_for(p, ONE_OF_ALL);
+    CALL(cuLaunchKernel, (kernel, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, extra));
+    launched(p);
+}
+static void in_kernel_buffer(void) { export_for(launch_buffer); }
+
+static void launch_config(struct link parent) {
+    CUdeviceptr p = closed(parent);
+    Config config = {{1, 1, 1}, {1, 1, 1}, 0, NULL, NULL, 0};
+    Function kernel = kernel_for(p, KERNEL);
+    CALL(cuLaunchKernelEx, (&config, kernel, parameters, NULL));
+    launched(p);
+}
+static void in_kernel_config(void) { export_for(launch_config); }
+
+static void launch_enumerated(struct link parent) {
+    CUdeviceptr p = closed(parent);
+    Function kernel = kernel_for(p, ONE_OF_ALL_KERNELS);
+    CALL(cuLaunchKernel, (kernel, 1, 1, 1, 1, 1, 1, 0, NULL, parameters, NULL));
+    launched(p);
+}
+static void in_kernel_enumerated(void) { export_for(launch_enumerated); }
+
+static void launch_cooperative(struct link parent) {
+    CUdeviceptr p = closed(parent);
+    Function kernel = kernel_for(p, OF_KERNEL);
+    CALL(cuLaunchCooperativeKernel, (kernel, 1, 1, 1, 1, 1, 1, 0, NULL, parameters));
+    launched(p);
+}
+static void in_kernel_cooperative(void) { export_for(launch_cooperative); }
+
+SCENES({"use-after-close", after_close}, {"use-after-close/async", after_close_async},
+       {"use-after-close/fill", after_close_fill}, {"use-after-close/rows", after_close_rows},
+       {"use-after-close/copy", after_close_copy}, {"use-after-close/context", after_context},
+       {"use-after-unmap", after_unmap}, {"use-after-free", after_free}, {"use-after-free/pool", after_free_pool}, {"use-after-owner-freed", after_owner},
+       {"use-in-kernel", in_kernel}, {"use-in-kernel/buffer", in_kernel_buffer}, {"use-in-kernel/config", in_kernel_config},
+       {"use-in-kernel/cooperative", in_kernel_cooperative}, {"use-in-kernel/enumerated", in_kernel_enumerated})
