@@ -1,5 +1,5 @@
-/* remapped: opens memory, closes it, and has memory of the host at its addresses from then on, which it copies, sets, and gives to a
- * kernel. Nothing is wrong with that. */
+/* remapped host|stale: opens memory, and closes it. `host` has memory of the host at its addresses from then on, which it copies, and
+ * gives to a kernel: nothing is wrong with that. `stale` passes the address to a kernel again and again. */
 #include "rules/memory.h"
 #include <sys/mman.h>
 
@@ -8,15 +8,20 @@ static CUresult (*cuModuleLoadData)(void **, const void *), (*cuModuleGetFunctio
 static CUresult (*cuLaunchKernel)(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **, void **);
 static const char kernel_text[] = ".version 6.0\n.target sm_60\n.address_size 64\n.visible .entry add(.param .u64 a)\n{\nret;\n}\n";
 
-static void use_host(CUdeviceptr p, CUdeviceptr own) {
+enum { LAUNCHES = 300 };
+static const char *way;
+
+static void use(CUdeviceptr p, CUdeviceptr own) {
     void *module, *kernel, *parameters[] = {&p}, *wanted = (void *)(uintptr_t)p;
-    /* A driver may give the addresses back to the process, or keep them for itself. */
-    CHECK(mmap(wanted, SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == wanted);
-    /* Some drivers take memory of the host for these copies, and some do not. */
-    cuMemcpy(own, p, SIZE), cuMemcpyAsync(p, own, SIZE, NULL);
+    if (!strcmp(way, "host")) {
+        /* A driver may give the addresses back to the process, or keep them for itself. */
+        CHECK(mmap(wanted, SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == wanted);
+        /* Some drivers take memory of the host for these copies, and some do not. */
+        cuMemcpy(own, p, SIZE), cuMemcpyAsync(p, own, SIZE, NULL);
+    }
     OK(cuModuleLoadData(&module, kernel_text));
     OK(cuModuleGetFunction(&kernel, module, "add"));
-    OK(cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, NULL, parameters, NULL));
+    for (int i = 0; i < LAUNCHES; i++) OK(cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, NULL, parameters, NULL));
     OK(cuCtxSynchronize());
 }
 
@@ -29,13 +34,15 @@ static void work(struct link parent) {
     get(parent, &handle, sizeof handle);
     CUdeviceptr p = open_memory(handle), own = allocate();
     OK(cuIpcCloseMemHandle(p));
-    use_host(p, own);
+    use(p, own);
     OK(cuMemFree_v2(own));
     tell(parent);
 }
 
-int main(void) {
+int main(int argc, char **argv) {
     struct link link;
+    CHECK(argc == 2);
+    way = argv[1];
     alarm(60);
     link = employ(work);
     start(0);

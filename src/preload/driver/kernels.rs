@@ -26,6 +26,9 @@ const WINDOW: usize = 32;
 const MOST_PARAMETERS: usize = 1 << 16;
 /// So many parameters of one kernel are known.
 const MOST_OF_ONE: usize = 256;
+/// After so many launches with an address in memory that is gone, a kernel is not looked at any more: it passes what it does not
+/// use, or all is said, and each such launch takes microseconds.
+const MOST_FOUND: u32 = 100;
 
 /// The arguments of a call.
 type Words = [u64; MOST_ARGUMENTS];
@@ -38,14 +41,26 @@ struct Place {
     /// The lowest bit is set for a `CUkernel`. The others: where its parameters are, plus one; 0 if the driver was not asked yet,
     /// and [`UNKNOWN`] if there is no room for them.
     about: AtomicU64,
+    /// How many launches passed an address in memory that is gone.
+    found: AtomicU32,
+}
+
+impl Place {
+    const fn new() -> Place {
+        Place {
+            handle: AtomicU64::new(0),
+            of: AtomicU64::new(0),
+            about: AtomicU64::new(0),
+            found: AtomicU32::new(0),
+        }
+    }
 }
 
 /// No handle: drivers return addresses.
 const FREE: u64 = 1;
 const UNKNOWN: u64 = u64::MAX >> 1;
 
-static PLACES: [Place; MOST] =
-    [const { Place { handle: AtomicU64::new(0), of: AtomicU64::new(0), about: AtomicU64::new(0) } }; MOST];
+static PLACES: [Place; MOST] = [const { Place::new() }; MOST];
 /// For those who change the places.
 static WRITER: Book<()> = Book::new(());
 /// Whether any was noted.
@@ -96,6 +111,16 @@ pub fn parameters(handle: u64) -> Option<&'static [AtomicU32]> {
     let at = (about >> 1) as usize - 1;
     let count = PARAMETERS.get(at)?.load(Relaxed) as usize;
     PARAMETERS.get(at + 1..at + 1 + count)
+}
+
+/// Notes that a launch of a kernel passes an address in memory that is gone. Returns false if that was said often enough.
+pub fn note_found(handle: u64) -> bool {
+    let Some(place) = find(handle) else { return false };
+    let is_new = place.found.fetch_add(1, Relaxed) < MOST_FOUND;
+    if !is_new {
+        place.about.fetch_or(UNKNOWN << 1, Release);
+    }
+    is_new
 }
 
 /// Asks the driver for the parameters of a kernel that is about to be launched: so its handle is valid.
@@ -153,6 +178,7 @@ fn note(handle: u64, kind: Launchable, of: u64) {
     HAS_ANY.store(true, Relaxed);
     place.handle.store(FREE, Release);
     place.of.store(of, Relaxed);
+    place.found.store(0, Relaxed);
     place.about.store(u64::from(kind == Launchable::Kernel), Release);
     place.handle.store(handle, Release);
 }

@@ -28,7 +28,7 @@ pub use repeats::{listened, world_changed};
 
 use self::arguments::{FINGERPRINT, Handle};
 use self::repeats::{Join, Joined, Left, Passed};
-use crate::driver::{parameters, questions};
+use crate::driver::{kernels, parameters, questions};
 use crate::job::{gone, ledger, live};
 use crate::resolve::traced::{self, Needs};
 use crate::resolve::{driver, escapes};
@@ -200,6 +200,7 @@ fn matter(id: FnId, store: &dyn Store, handle: &Cell<Option<Handle>>) -> Matter 
         call.used().for_each(|(_, start, bytes)| look(start, bytes));
         if let Some(launched) = spec.launches() {
             parameters::each_word(id, &args, launched, &mut |_, word| look(word, 1));
+            is_gone = is_gone && kernels::note_found(questions::number(id, &args, launched.function));
         }
     }
     if spec.is_work() && copied.is_none() {
