@@ -5,7 +5,7 @@ macro_rules! use_rules {
 
 rule UseAfterClose "use-after-close" {
     says: "Opened memory must not be used after its last cuIpcCloseMemHandle, or after its context ended.",
-    functions_of: USES, results: [INVALID_VALUE, ILLEGAL_ADDRESS],
+    functions_of: USES, results: [INVALID_VALUE],
     severity: Error, scope: Process,
     rests_on: Observed("A copy from or to an address that the driver does not know returns CUDA_ERROR_INVALID_VALUE, and the driver says \"Allocation not found\"."),
     costs: "The call fails with CUDA_ERROR_INVALID_VALUE; if the driver has mapped other memory there since, it reads or overwrites that.",
@@ -16,7 +16,7 @@ rule UseAfterClose "use-after-close" {
 }
 rule UseAfterUnmap "use-after-unmap" {
     says: "Addresses must not be used after cuMemUnmap of the memory there.",
-    functions_of: USES, results: [INVALID_VALUE, ILLEGAL_ADDRESS],
+    functions_of: USES, results: [INVALID_VALUE],
     severity: Error, scope: Process,
     rests_on: Observed("A copy from or to reserved addresses where nothing is mapped returns CUDA_ERROR_INVALID_VALUE."),
     costs: "The call fails with CUDA_ERROR_INVALID_VALUE; if other memory is mapped there, it reads or overwrites that.",
@@ -27,7 +27,7 @@ rule UseAfterUnmap "use-after-unmap" {
 }
 rule UseAfterFree "use-after-free" {
     says: "Exported memory, and memory of an imported pool, must not be used after this process freed it.",
-    functions_of: USES, results: [INVALID_VALUE, ILLEGAL_ADDRESS],
+    functions_of: USES, results: [INVALID_VALUE],
     severity: Error, scope: Process,
     rests_on: Observed("A copy from or to an address that the driver does not know returns CUDA_ERROR_INVALID_VALUE, and the driver says \"Allocation not found\"."),
     costs: "The call fails with CUDA_ERROR_INVALID_VALUE; if the driver has given out the addresses again, it reads or overwrites other memory.",
@@ -48,7 +48,7 @@ rule UseAfterOwnerFreed "use-after-owner-freed" {
 }
 rule UseInKernel "use-in-kernel" {
     says: "A kernel should not be given the address of shared memory that this process closed, unmapped, or freed.",
-    functions_of: LAUNCHES, results: [ILLEGAL_ADDRESS],
+    functions_of: LAUNCHES,
     severity: Note, scope: Process,
     rests_on: Practice("A kernel that reads or writes such an address stops with CUDA_ERROR_ILLEGAL_ADDRESS, and its context cannot be used any more."),
     costs: "If the kernel uses the address, it stops with CUDA_ERROR_ILLEGAL_ADDRESS, or it reads or overwrites other memory.",
