@@ -320,6 +320,10 @@ cuMemcpy3DPeer                          4.0    documented  @copy
 cuMemcpy3DPeer_ptds                     7.0    documented  @copy
 cuMemcpy3DPeerAsync                     4.0    documented  @copy
 cuMemcpy3DPeerAsync_ptsz                7.0    documented  @copy
+cuMemcpyBatchAsync                      12.8   documented  @copy
+cuMemcpyBatchAsync_ptsz                 12.8   documented  @copy
+cuMemcpyBatchAsync_v2                   13.0   documented  @copy
+cuMemcpyBatchAsync_v2_ptsz              13.0   documented  @copy
 cuLaunchKernel                          4.0    inferred    @launch
 cuLaunchKernel_ptsz                     7.0    inferred    @launch
 cuLaunchCooperativeKernel               9.0    inferred    @launch

@@ -242,6 +242,19 @@ pub struct Used {
     pub rows: Option<(usize, usize)>,
 }
 
+/// Several copies, by the indexes of arguments: arrays with a word for each of them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Batch {
+    /// Where to.
+    pub to: usize,
+    /// Where from.
+    pub from: usize,
+    /// How many bytes.
+    pub sizes: usize,
+    /// How many copies.
+    pub count: usize,
+}
+
 /// A kernel that is launched, by the indexes of arguments.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Launched {
@@ -356,6 +369,8 @@ pub enum Effect {
     Copies(Copied),
     /// Reads or writes bytes, and the other side is no device memory, or a structure names it.
     Uses(Used),
+    /// Does several copies, of which either side may be device memory.
+    UsesEach(Batch),
     /// Launches a kernel.
     Launches(Launched),
     /// Finds kernels that are loaded.
@@ -427,7 +442,7 @@ impl Groups {
                 Effect::Makes(Made { object, .. }) | Effect::Retains(Named { object, .. }) => {
                     groups.with(object.families())
                 }
-                Effect::Copies(_) | Effect::Uses(_) => groups.with(&[Group::Copy]),
+                Effect::Copies(_) | Effect::Uses(_) | Effect::UsesEach(_) => groups.with(&[Group::Copy]),
                 Effect::Launches(_) => groups.with(&[Group::Launch]),
                 Effect::Grants(Grant { object, .. }) => groups.with(&[Group::Enable]).with(object.families()),
                 Effect::Gathers(_) | Effect::Joins(_) | Effect::Binds(_) | Effect::Unbinds(_) => {
@@ -578,6 +593,14 @@ macro_rules! effect {
             element: $crate::effect::optional!($($crate::effect::index!($arguments $value))?),
             rows: $crate::effect::optional!(
                 $(($crate::effect::index!($arguments $height), $crate::effect::index!($arguments $pitch)))?),
+        })
+    };
+    ($arguments:tt UsesEach $object:ident($to:ident, $from:ident) sized $sizes:ident to $count:ident) => {
+        Effect::UsesEach(Batch {
+            to: $crate::effect::index!($arguments $to),
+            from: $crate::effect::index!($arguments $from),
+            sizes: $crate::effect::index!($arguments $sizes),
+            count: $crate::effect::index!($arguments $count),
         })
     };
     ($arguments:tt Launches Function($by:ident) from $parameters:ident $(of $extra:ident)?) => {

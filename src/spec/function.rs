@@ -2,7 +2,7 @@
 //! walks the table at run time.
 
 use crate::effect::{
-    Bound, Code, Copied, Effect, End, Found, Grant, Groups, Joined, Launchable, Launched, Made, Named,
+    Batch, Bound, Code, Copied, Effect, End, Found, Grant, Groups, Joined, Launchable, Launched, Made, Named,
     Object, Question, Shared, Subject, Unbound, Used, effects,
 };
 use crate::results::{Result, ResultSpec};
@@ -373,6 +373,11 @@ impl FnSpec {
     /// Whether a call reads or writes device memory, and does nothing else.
     pub const fn uses_memory(&self) -> bool {
         self.is_in(Group::Copy)
+    }
+
+    /// The copies that a call does at once.
+    pub fn batch(&self) -> Option<Batch> {
+        self.effect(|effect| if let Effect::UsesEach(batch) = effect { Some(batch) } else { None })
     }
 
     /// The kernel that a call launches.
@@ -981,6 +986,9 @@ mod tests {
                         let all = [Some(by), size, element];
                         let mut all = all.into_iter().flatten().chain(rows.into_iter().flatten());
                         is_name(by) == size.is_some() && all.all(|index| is(index, Direction::In))
+                    }
+                    Effect::UsesEach(Batch { to, from, sizes, count }) => {
+                        [to, from, sizes, count].into_iter().all(|at| is_name(at) && is(at, Direction::In))
                     }
                     Effect::Launches(Launched { function, parameters, extra }) => {
                         let all = [Some(function), Some(parameters), extra];

@@ -87,7 +87,7 @@ int main(int argc, char **argv) {
     find(argv[1]);
     void *driver = must_open("libcuda.so.1", RTLD_NOW);
     static const int versions[] = {0,     2000,  3020,  3999,  4000,  4010,  7000, 8000,
-                                   10020, 11000, 11029, 11030, 12000, 12010, 13000, 13010,
+                                   10020, 11000, 11029, 11030, 12000, 12010, 12080, 13000, 13010,
                                    13020};
     unsigned mark = 100;
     size_t count = list_names();

@@ -383,7 +383,7 @@ pub struct Outcome {
 }
 
 /// Arguments that carry a mark. A call that failed has no outputs; a handle shows nothing but its fingerprint.
-const MARKED: [&str; 26] = [
+const MARKED: [&str; 27] = [
     "dev",
     "srcDevice",
     "src",
@@ -410,6 +410,7 @@ const MARKED: [&str; 26] = [
     "library",
     "lib",
     "kernel",
+    "dsts",
 ];
 
 /// One call, as the driver, the log or the record has it.

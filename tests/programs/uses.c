@@ -43,6 +43,7 @@ enum { HOST = 1, ON_DEVICE = 2 };
     F(cuMemcpy2DAsync_v2, (const Rows2D *, void *))                                                                    \
     F(cuMemcpy3D_v2, (const Rows3D *))                                                                                 \
     F(cuMemcpy3DPeerAsync, (const Rows3D *, void *))                                                                   \
+    F(cuMemcpyBatchAsync, (CUdeviceptr *, CUdeviceptr *, size_t *, size_t, void *, size_t *, size_t, size_t *, void *))  \
     F(cuMemsetD8_v2, (CUdeviceptr, unsigned char, size_t))                                                             \
     F(cuMemsetD16Async, (CUdeviceptr, unsigned short, size_t, void *))                                                 \
     F(cuMemsetD2D32_v2, (CUdeviceptr, size_t, unsigned, size_t, size_t))                                               \
@@ -199,7 +200,10 @@ static const char *use(const struct range *it, CUresult wanted) {
     int number = below(100), is_inside = below(2);
     CUdeviceptr inside[3] = {own, is_inside ? p : own, (CUdeviceptr)number}, last = is_inside ? own : p;
     void *parameters[] = {&number, inside, &last};
-    switch (below(22)) {
+    struct { int order; Location hints[2]; unsigned flags; } attributes = {.order = 1};
+    CUdeviceptr batch_to[] = {own, p, own}, batch_from[] = {own + SIZE / 2, (CUdeviceptr)(uintptr_t)host, is_inside ? p : own + SIZE / 2};
+    size_t sizes[] = {n, n, n}, first = 0, failed;
+    switch (below(23)) {
     case 0: USE(cuMemcpyHtoD_v2, (p, host, n))
     case 1: USE(cuMemcpyDtoH_v2, (host, p, most))
     case 2: USE(cuMemcpyHtoDAsync_v2, (p, host, n, NULL))
@@ -219,6 +223,7 @@ static const char *use(const struct range *it, CUresult wanted) {
     case 16: USE(cuMemsetD2D32_v2, (it->at, 256, 4, 16, 16))
     case 17: USE(cuMemsetD2D8Async_ptsz, (it->at, 256, 5, 16, 16, NULL))
     case 18: USE(cuMemcpyAsync, (own, p, n, NULL))
+    case 21: USE(cuMemcpyBatchAsync, (batch_to, batch_from, sizes, 3, &attributes, &first, 1, &failed, (void *)2))
     case 19:
     case 20: USE(cuLaunchKernel, (kernel, 1, 1, 1, 1, 1, 1, 0, NULL, parameters, NULL))
     default: USE(cuMemcpy, (p, own, n))

@@ -105,6 +105,22 @@ static inline const void *rows_3d(unsigned m) {
       (copy, s), (rows_3d(m), NULL), mark_of_rows_3d(copy))                                                \
     X(cuMemcpy3DPeerAsync_ptsz, (const void *copy, CUstream s),                                            \
       (copy, s), (rows_3d(m), NULL), mark_of_rows_3d(copy))                                                \
+    X(cuMemcpyBatchAsync,                                                                                  \
+      (void *dsts, void *srcs, void *sizes, size_t n, void *attrs, const size_t *indexes, size_t of, size_t *failed, CUstream s), \
+      (dsts, srcs, sizes, n, attrs, indexes, of, failed, s),                                               \
+      ((void *)(uintptr_t)m, o, o, 1, o, NULL, 0, NULL, NULL), (uintptr_t)dsts)                            \
+    X(cuMemcpyBatchAsync_ptsz,                                                                             \
+      (void *dsts, void *srcs, void *sizes, size_t n, void *attrs, const size_t *indexes, size_t of, size_t *failed, CUstream s), \
+      (dsts, srcs, sizes, n, attrs, indexes, of, failed, s),                                               \
+      ((void *)(uintptr_t)m, o, o, 1, o, NULL, 0, NULL, NULL), (uintptr_t)dsts)                            \
+    X(cuMemcpyBatchAsync_v2,                                                                               \
+      (void *dsts, void *srcs, void *sizes, size_t n, void *attrs, const size_t *indexes, size_t of, CUstream s), \
+      (dsts, srcs, sizes, n, attrs, indexes, of, s),                                                       \
+      ((void *)(uintptr_t)m, o, o, 1, o, NULL, 0, NULL), (uintptr_t)dsts)                                  \
+    X(cuMemcpyBatchAsync_v2_ptsz,                                                                          \
+      (void *dsts, void *srcs, void *sizes, size_t n, void *attrs, const size_t *indexes, size_t of, CUstream s), \
+      (dsts, srcs, sizes, n, attrs, indexes, of, s),                                                       \
+      ((void *)(uintptr_t)m, o, o, 1, o, NULL, 0, NULL), (uintptr_t)dsts)                                  \
     X(cuLaunchKernel,                                                                                      \
       (void *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared, CUstream s, void *params, void *extra), \
       (f, gx, gy, gz, bx, by, bz, shared, s, params, extra),                                               \
@@ -162,6 +178,8 @@ static inline const void *rows_3d(unsigned m) {
     E(cuMemcpy3DAsync, 3020, cuMemcpy3DAsync_v2, cuMemcpy3DAsync_v2_ptsz)                                  \
     E(cuMemcpy3DPeer, 4000, cuMemcpy3DPeer, cuMemcpy3DPeer_ptds)                                           \
     E(cuMemcpy3DPeerAsync, 4000, cuMemcpy3DPeerAsync, cuMemcpy3DPeerAsync_ptsz)                            \
+    E(cuMemcpyBatchAsync, 13000, cuMemcpyBatchAsync_v2, cuMemcpyBatchAsync_v2_ptsz)                        \
+    E(cuMemcpyBatchAsync, 12080, cuMemcpyBatchAsync, cuMemcpyBatchAsync_ptsz)                              \
     E(cuLaunchKernel, 4000, cuLaunchKernel, cuLaunchKernel_ptsz)                                           \
     E(cuLaunchCooperativeKernel, 9000, cuLaunchCooperativeKernel, cuLaunchCooperativeKernel_ptsz)          \
     E(cuLaunchKernelEx, 11060, cuLaunchKernelEx, cuLaunchKernelEx_ptsz)
@@ -212,6 +230,10 @@ static inline const void *rows_3d(unsigned m) {
 #define OUTPUT_cuMemcpy3DPeer_ptds
 #define OUTPUT_cuMemcpy3DPeerAsync
 #define OUTPUT_cuMemcpy3DPeerAsync_ptsz
+#define OUTPUT_cuMemcpyBatchAsync
+#define OUTPUT_cuMemcpyBatchAsync_ptsz
+#define OUTPUT_cuMemcpyBatchAsync_v2
+#define OUTPUT_cuMemcpyBatchAsync_v2_ptsz
 #define OUTPUT_cuLaunchKernel
 #define OUTPUT_cuLaunchKernel_ptsz
 #define OUTPUT_cuLaunchCooperativeKernel

@@ -5,7 +5,7 @@ use super::space;
 use crate::driver::contexts;
 use crate::driver::pools;
 use crate::driver::questions::{self, DriverFacts};
-use crate::driver::{nodes, parameters};
+use crate::driver::{batches, nodes, parameters};
 use crate::job::importers::{has_died, importers, is_own, life_of, process_of};
 use crate::job::process::pid_namespace;
 use crate::job::{closed, gone, live};
@@ -445,6 +445,10 @@ impl World for Call<'_> {
             with_context,
             object: if is_owners { Entry { address: entry.key, ..entry } } else { entry },
         })
+    }
+    fn each_range(&self, work: &mut dyn FnMut(usize, u64, u64)) {
+        let Some(batch) = self.id.spec().batch() else { return };
+        batches::each_range(self.id, self.args, batch, work);
     }
     fn each_parameter(&self, work: &mut dyn FnMut(&str, usize, u64)) {
         let Some(launched) = self.id.spec().launches() else { return };

@@ -3,6 +3,7 @@
 //!
 //! `resolve` decides which function of the driver a call goes to.
 
+pub mod batches;
 pub mod contexts;
 pub mod kernels;
 pub mod log;

@@ -208,6 +208,7 @@ pub fn after(id: FnId, args: &[u8; MOST_ARGS], result: i32, noted: &BeforeCall, 
             | Effect::Retains(_)
             | Effect::Copies(_)
             | Effect::Uses(_)
+            | Effect::UsesEach(_)
             | Effect::Launches(_)
             | Effect::Finds(_)
             | Effect::Unloads(..)

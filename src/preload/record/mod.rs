@@ -28,7 +28,7 @@ pub use repeats::{listened, world_changed};
 
 use self::arguments::{FINGERPRINT, Handle};
 use self::repeats::{Join, Joined, Left, Passed};
-use crate::driver::{kernels, parameters, questions};
+use crate::driver::{batches, kernels, parameters, questions};
 use crate::job::{gone, ledger, live};
 use crate::resolve::traced::{self, Needs};
 use crate::resolve::{driver, escapes};
@@ -198,6 +198,9 @@ fn matter(id: FnId, store: &dyn Store, handle: &Cell<Option<Handle>>) -> Matter 
             }
         };
         call.used().for_each(|(_, start, bytes)| look(start, bytes));
+        if let Some(batch) = spec.batch() {
+            batches::each_range(id, &args, batch, &mut |_, start, bytes| look(start, bytes));
+        }
         if let Some(launched) = spec.launches() {
             parameters::each_word(id, &args, launched, &mut |_, word| look(word, 1));
             is_gone = is_gone && kernels::note_found(questions::number(id, &args, launched.function));

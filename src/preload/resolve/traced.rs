@@ -41,7 +41,7 @@ static NEEDS: [Needs; FUNCTION_COUNT] = {
                     needs[i] = Needs::Shared
                 }
                 Effect::Begins => needs[i] = Needs::Fork,
-                Effect::Uses(_) | Effect::Launches(_) => needs[i] = Needs::Gone,
+                Effect::Uses(_) | Effect::UsesEach(_) | Effect::Launches(_) => needs[i] = Needs::Gone,
                 _ => {}
             }
             j += 1;

@@ -142,10 +142,10 @@ impl<W: World> Judge<'_, W> {
 
     fn each_gone(&mut self, is_meant: impl Fn(Went) -> bool) -> Verdict {
         let mut verdict = Verdict::Held;
-        let call = self.call;
-        for (argument, start, bytes) in call.used() {
-            let Some(gone) = self.world.gone(start, bytes).filter(|gone| is_meant(gone.went)) else {
-                continue;
+        let (world, call) = (self.world, self.call);
+        let mut look = |argument, start, bytes| {
+            let Some(gone) = world.gone(start, bytes).filter(|gone| is_meant(gone.went)) else {
+                return false;
             };
             let Gone { went, owner, address, range, fingerprint, ago, ref by, with_context, object } = gone;
             let by = by.as_ref().map(|by| Site {
@@ -162,7 +162,14 @@ impl<W: World> Judge<'_, W> {
             };
             let role = if with_context { role::ENDING } else { went.role() };
             verdict = self.broken(reason, Confidence::Certain, name, &[(role, object)]);
-        }
+            true
+        };
+        call.used().for_each(|(argument, start, bytes)| {
+            look(argument, start, bytes);
+        });
+        // Of a batch, the first one says it.
+        let mut is_found = false;
+        world.each_range(&mut |argument, start, bytes| is_found = is_found || look(argument, start, bytes));
         verdict
     }
 }

@@ -221,6 +221,8 @@ pub trait World {
     fn gone(&self, _start: u64, _bytes: u64) -> Option<Gone<Self::Object>> {
         None
     }
+    /// Hands over the ranges that the copies of a batch use: the argument that names each, where it begins, and its bytes.
+    fn each_range(&self, _work: &mut dyn FnMut(usize, u64, u64)) {}
     /// Hands over the words in the parameters of the kernel that the call launches: its name, the index of the parameter, and
     /// the word.
     fn each_parameter(&self, _work: &mut dyn FnMut(&str, usize, u64)) {}

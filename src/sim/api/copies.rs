@@ -95,6 +95,40 @@ pub(super) fn flat(to: End, from: End, length: impl Number, stream: Option<u64>)
     })
 }
 
+/// Several copies, in their order. `failed` gets the index of the first one that cannot be done, or of none: all bits.
+fn batch(
+    [to, from, sizes]: [u64; 3],
+    count: usize,
+    (attributes, indexes, attribute_count): (u64, In<usize>, usize),
+    failed: Option<u64>,
+    stream: u64,
+) -> Answer {
+    let tell = |index: usize| {
+        let place = failed.unwrap_or(0) as *mut usize;
+        if !place.is_null() {
+            // SAFETY: not null, and the caller of the C function promises that a number can be written there.
+            unsafe { place.write_unaligned(index) };
+        }
+    };
+    tell(usize::MAX);
+    // CU_STREAM_LEGACY is not taken, and neither is 0, which stands for it.
+    let is_legacy = stream == 0 || stream == LEGACY;
+    if [to, from, sizes, attributes].contains(&0) || count == 0 || is_legacy {
+        return fail(Code::INVALID_VALUE);
+    }
+    let starts = indexes.elements(attribute_count)?;
+    if starts.first() != Some(&0) || !starts.is_sorted_by(|a, b| a < b) || starts.last() >= Some(&count) {
+        return fail(Code::INVALID_VALUE);
+    }
+    // SAFETY: not null, and the caller of the C function promises as many elements.
+    let word = |array: u64, index| unsafe { (array as *const u64).add(index).read_unaligned() };
+    for index in 0..count {
+        flat(host(word(to, index)), host(word(from, index)), word(sizes, index), Some(stream))
+            .inspect_err(|_| tell(index))?;
+    }
+    Ok(())
+}
+
 /// Looks bytes up, and moves or sets them in the order of a stream; without one, in that of the default stream,
 /// and before the call returns.
 pub(super) fn transfer(
@@ -326,6 +360,33 @@ entry! {
 
     fn cuMemcpyAsync | cuMemcpyAsync_ptsz(dst: CUdeviceptr, src: CUdeviceptr, ByteCount: usize, hStream: CUstream) {
         flat(host(dst), host(src), ByteCount, Some(hStream))
+    }
+
+    fn cuMemcpyBatchAsync | cuMemcpyBatchAsync_ptsz(
+        dsts: HostAddress,
+        srcs: HostAddress,
+        sizes: HostAddress,
+        count: usize,
+        attrs: HostAddress,
+        attrsIdxs: *const usize,
+        numAttrs: usize,
+        failIdx: HostAddress,
+        hStream: CUstream,
+    ) {
+        batch([dsts, srcs, sizes], count, (attrs, attrsIdxs, numAttrs), Some(failIdx), hStream)
+    }
+
+    fn cuMemcpyBatchAsync_v2 | cuMemcpyBatchAsync_v2_ptsz(
+        dsts: HostAddress,
+        srcs: HostAddress,
+        sizes: HostAddress,
+        count: usize,
+        attrs: HostAddress,
+        attrsIdxs: *const usize,
+        numAttrs: usize,
+        hStream: CUstream,
+    ) {
+        batch([dsts, srcs, sizes], count, (attrs, attrsIdxs, numAttrs), None, hStream)
     }
 
     /// No access need be enabled: without it, the driver takes the bytes through the host.

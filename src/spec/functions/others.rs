@@ -226,14 +226,13 @@ macro_rules! driver_functions_beyond {
         cuStreamGetDevice_ptsz = cuStreamGetDevice;
     12080 Unsupported: cuCheckpointProcessCheckpoint, cuCheckpointProcessGetRestoreThreadId,
         cuCheckpointProcessGetState, cuCheckpointProcessLock, cuCheckpointProcessRestore,
-        cuCheckpointProcessUnlock, cuMemcpy3DBatchAsync, cuMemcpy3DBatchAsync_ptsz, cuMemcpyBatchAsync,
-        cuMemcpyBatchAsync_ptsz, cuTensorMapEncodeIm2colWide;
+        cuCheckpointProcessUnlock, cuMemcpy3DBatchAsync, cuMemcpy3DBatchAsync_ptsz, cuTensorMapEncodeIm2colWide;
     12090 Recorded: cuLogsCurrent, cuLogsDumpToMemory, cuLogsRegisterCallback, cuLogsUnregisterCallback;
     12090 Documented: cuLogsDumpToFile;
     12090 Unsupported: cuGreenCtxGetId;
     13000 Documented: cuCtxGetDevice_v2, cuCtxSynchronize_v2, cuMemGetDefaultMemPool, cuMemGetMemPool;
     13000 Unsupported: cuDeviceGetHostAtomicCapabilities, cuMemcpy3DBatchAsync_v2,
-        cuMemcpy3DBatchAsync_v2_ptsz, cuMemcpyBatchAsync_v2, cuMemcpyBatchAsync_v2_ptsz,
+        cuMemcpy3DBatchAsync_v2_ptsz,
         cuMemDiscardAndPrefetchBatchAsync, cuMemDiscardAndPrefetchBatchAsync_ptsz, cuMemDiscardBatchAsync,
         cuMemDiscardBatchAsync_ptsz, cuMemPrefetchBatchAsync, cuMemPrefetchBatchAsync_ptsz, cuMemSetMemPool;
     } };

@@ -533,6 +533,72 @@ fn cuMemcpy3DPeerAsync_ptsz(
     results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE, INVALID_HANDLE],
 }
 
+/// Does several copies, in stream order (the entry point of CUDA 12.8).
+fn cuMemcpyBatchAsync(
+    in dsts: $crate::abi::HostAddress,
+    in srcs: $crate::abi::HostAddress,
+    in sizes: $crate::abi::HostAddress,
+    in count: usize,
+    in attrs: $crate::abi::HostAddress,
+    in[numAttrs] attrsIdxs: *const usize,
+    in numAttrs: usize,
+    in failIdx: $crate::abi::HostAddress,
+    in hStream: $crate::abi::CUstream,
+) -> $crate::abi::CUresult {
+    library: Cuda, since: 12080, simulated: Documented,
+    effects: [UsesEach Memory(dsts, srcs) sized sizes to count],
+    results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_VALUE],
+}
+
+/// Does several copies, in stream order; the default one is the thread's own (the entry point of CUDA 12.8).
+fn cuMemcpyBatchAsync_ptsz(
+    in dsts: $crate::abi::HostAddress,
+    in srcs: $crate::abi::HostAddress,
+    in sizes: $crate::abi::HostAddress,
+    in count: usize,
+    in attrs: $crate::abi::HostAddress,
+    in[numAttrs] attrsIdxs: *const usize,
+    in numAttrs: usize,
+    in failIdx: $crate::abi::HostAddress,
+    in hStream: $crate::abi::CUstream,
+) -> $crate::abi::CUresult {
+    library: Cuda, since: 12080, simulated: Documented,
+    effects: [UsesEach Memory(dsts, srcs) sized sizes to count],
+    results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_VALUE],
+}
+
+/// Does several copies, in stream order.
+fn cuMemcpyBatchAsync_v2(
+    in dsts: $crate::abi::HostAddress,
+    in srcs: $crate::abi::HostAddress,
+    in sizes: $crate::abi::HostAddress,
+    in count: usize,
+    in attrs: $crate::abi::HostAddress,
+    in[numAttrs] attrsIdxs: *const usize,
+    in numAttrs: usize,
+    in hStream: $crate::abi::CUstream,
+) -> $crate::abi::CUresult {
+    library: Cuda, since: 13000, simulated: Documented,
+    effects: [UsesEach Memory(dsts, srcs) sized sizes to count],
+    results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_VALUE],
+}
+
+/// Does several copies, in stream order; the default one is the thread's own.
+fn cuMemcpyBatchAsync_v2_ptsz(
+    in dsts: $crate::abi::HostAddress,
+    in srcs: $crate::abi::HostAddress,
+    in sizes: $crate::abi::HostAddress,
+    in count: usize,
+    in attrs: $crate::abi::HostAddress,
+    in[numAttrs] attrsIdxs: *const usize,
+    in numAttrs: usize,
+    in hStream: $crate::abi::CUstream,
+) -> $crate::abi::CUresult {
+    library: Cuda, since: 13000, simulated: Documented,
+    effects: [UsesEach Memory(dsts, srcs) sized sizes to count],
+    results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_VALUE],
+}
+
 /// Launches a kernel, in stream order.
 fn cuLaunchKernel(
     in f: $crate::abi::CUfunction,

@@ -193,6 +193,24 @@ static void after_free_pool(void) {
     OK(cuMemPoolDestroy(pool));
 }
 
+static void launched(CUdeviceptr p) {
+    OK(cuCtxSynchronize());
+    finish(p);
+}
+
+/* Two copies, of which the second one is from the closed memory, in the thread's own stream: the legacy one takes no batch. */
+static void batch(struct link parent) {
+    static CUresult (*cuMemcpyBatchAsync_v2)(CUdeviceptr *, CUdeviceptr *, size_t *, size_t, void *, size_t *, size_t, void *);
+    *(void **)&cuMemcpyBatchAsync_v2 = dlsym(dlopen("libcuda.so.1", RTLD_NOW), "cuMemcpyBatchAsync_v2");
+    CUdeviceptr p = closed(parent), to[] = {own, own + OFFSET}, from[] = {own + 2 * OFFSET, p};
+    /* CUmemcpyAttributes: the order of the stream. */
+    struct { int order; Location hints[2]; unsigned flags; } attributes = {.order = 1};
+    size_t sizes[] = {64, 64}, first = 0;
+    CALL(cuMemcpyBatchAsync_v2, (to, from, sizes, 2, &attributes, &first, 1, (void *)2));
+    launched(p);
+}
+static void after_close_batch(void) { export_for(batch); }
+
 /* A kernel that does nothing with its parameters. */
 static const char kernel_text[] = ".version 6.0\n.target sm_60\n.address_size 64\n"
                                   ".visible .entry add(.param .u64 a, .param .align 8 .b8 b[24], .param .u32 n)\n{\nret;\n}\n";
@@ -246,10 +264,6 @@ static Function kernel_for(CUdeviceptr p, enum way way) {
     passed.a = own, passed.b.inside = p + OFFSET, passed.n = 7;
     return function;
 }
-static void launched(CUdeviceptr p) {
-    OK(cuCtxSynchronize());
-    finish(p);
-}
 
 static void launch(struct link parent) {
     CUdeviceptr p = closed(parent);
@@ -296,7 +310,7 @@ static void in_kernel_cooperative(void) { export_for(launch_cooperative); }
 
 SCENES({"use-after-close", after_close}, {"use-after-close/async", after_close_async},
        {"use-after-close/fill", after_close_fill}, {"use-after-close/rows", after_close_rows},
-       {"use-after-close/copy", after_close_copy}, {"use-after-close/context", after_context},
+       {"use-after-close/copy", after_close_copy}, {"use-after-close/batch", after_close_batch}, {"use-after-close/context", after_context},
        {"use-after-unmap", after_unmap}, {"use-after-free", after_free}, {"use-after-free/pool", after_free_pool}, {"use-after-owner-freed", after_owner},
        {"use-in-kernel", in_kernel}, {"use-in-kernel/buffer", in_kernel_buffer}, {"use-in-kernel/config", in_kernel_config},
        {"use-in-kernel/cooperative", in_kernel_cooperative}, {"use-in-kernel/enumerated", in_kernel_enumerated})

@@ -132,6 +132,7 @@ pub fn after(call: &Forward) -> Option<usize> {
             | Effect::Retains(_)
             | Effect::Copies(_)
             | Effect::Uses(_)
+            | Effect::UsesEach(_)
             | Effect::Launches(_)
             | Effect::Finds(_)
             | Effect::Unloads(..)
