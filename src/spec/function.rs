@@ -509,10 +509,14 @@ impl FnSpec {
     }
 
     /// Whether calls of it may be so short or frequent that it matters what recording adds to them. A call that maps, shares
-    /// or makes something in the driver takes microseconds, and so does a copy.
+    /// or makes something in the driver takes microseconds, and so does a copy, and what finds or ends kernels.
     pub const fn is_quick(&self) -> bool {
-        matches!(self.library, Library::Cuda)
-            && !(self.is_virtual() || self.is_of_pools() || self.is_work() || self.is_in(Group::Init))
+        let is_long = self.shares()
+            || self.is_virtual()
+            || self.is_of_pools()
+            || self.is_work()
+            || self.changes_kernels();
+        matches!(self.library, Library::Cuda) && !is_long && !self.is_in(Group::Init)
     }
 
     /// Whether programs call it all the time, and nothing comes of it: a look-up, a question about a device.
