@@ -50,3 +50,11 @@ fn of_a_hidden_device_both_processes_have_theirs() {
     assert!(there.ends_with(" with CUDA_VISIBLE_DEVICES=0"), "{message}");
     assert!(here.starts_with("device 0 (c09e.."), "{message}");
 }
+
+#[test]
+fn a_leak_names_the_place_where_others_were_closed() {
+    let (_, objects) = found("ipc-leak");
+    let closing = objects.as_array().and_then(|all| all.iter().find(|object| object["role"] == "closing"));
+    let closing = closing.unwrap_or_else(|| panic!("{objects:#}"));
+    assert!(closing["library"].is_string() && closing["offset"].is_string(), "{objects:#}");
+}

@@ -75,12 +75,12 @@ pub fn concerns(function: FnId) -> bool {
     (function.shares() || function.gives_back()) && !function.is_in(Group::Peer)
 }
 
-/// Whether the ledger keeps where a call was made: one that opened, exported or ended something, or failed to open.
+/// Whether the ledger keeps where a call was made: one that opened, exported, closed or ended something, or failed to open.
 #[inline]
 pub fn keeps_stack(function: FnId, call: &Call) -> bool {
     let function = function.spec();
-    let opens = function.opens().is_some();
-    opens || call.succeeded() && (function.exports().is_some() || function.ends().is_some())
+    let ends = function.closes().is_some() || function.ends().is_some();
+    function.opens().is_some() || call.succeeded() && (function.exports().is_some() || ends)
 }
 
 impl Follower {
