@@ -26,6 +26,7 @@ const REPOSITORIES: &[(&str, &str)] = &[
     ("horovod", "horovod/horovod"),
     ("jaxmg", "flatironinstitute/jaxmg"),
     ("llama.cpp", "ggml-org/llama.cpp"),
+    ("mpich", "pmodels/mpich"),
     ("mscclpp", "microsoft/mscclpp"),
     ("nixl", "ai-dynamo/nixl"),
     ("ompi", "open-mpi/ompi"),
