@@ -488,7 +488,7 @@ impl Display for Reason<'_> {
             }
             Reason::UseAfterOwnerFreed { name, address, range, handle, owner, ago } => write!(
                 f,
-                "{name} {address:#x} is in memory that {owner} freed{}; {handle} is still open here, with what it held then, at {}",
+                "{name} {address:#x} is in memory that {owner} freed{}; {handle} is still open in this process at {}, and shows what the memory held when it was freed",
                 When(ago),
                 Range(range)
             ),
@@ -783,7 +783,7 @@ impl Display for Reason<'_> {
                 }
                 write!(
                     f,
-                    "; the memory is in {}; the device gets an allocation back only when all its importers have unmapped and released it, or closed it",
+                    "; the memory is in {}; the device gets an allocation back only when all its importers have unmapped and released it (cuMemUnmap, cuMemRelease), or closed it (cuIpcCloseMemHandle)",
                     Count(allocations, "allocation")
                 )
             }

@@ -35,6 +35,8 @@ pub fn label(rule: Option<Rule>, word: &str) -> &str {
         (Some(Rule::IpcEventOpenedLate), "freed") => "destroyed",
         // The call of the finding is an export, too.
         (Some(Rule::IpcAddressReused), "exported") => "exported earlier",
+        // The other handles: those of the finding were never closed.
+        (Some(Rule::IpcLeak | Rule::VmmLeak), "closed") => "others closed",
         (_, past) => past,
     }
 }
@@ -58,5 +60,9 @@ mod tests {
         let reused = Some(Rule::IpcAddressReused);
         assert_eq!([reused, late].map(|rule| label(rule, "export")), ["exported earlier", "exported"]);
         assert_eq!(label(reused, "freeing"), "freed");
+        assert_eq!(
+            [Some(Rule::IpcLeak), reused].map(|rule| label(rule, "closing")),
+            ["others closed", "closed"]
+        );
     }
 }

@@ -83,7 +83,7 @@ rule IpcEqualPids "ipc-equal-pids" {
     rests_on: Observed("Processes of different pid namespaces can share memory as long as their pids are different numbers; with equal pids the opening returns CUDA_ERROR_INVALID_CONTEXT, as in the exporting process."),
     cause: "the exporter, in another pid namespace, has the pid of this process",
     ruled_out: "the pid in the handle is not that of this process",
-    hint: "Run both processes in one pid namespace, so that their pids differ: docker run --pid=container:NAME or --pid=host; in Kubernetes, hostPID or shareProcessNamespace. docker run --init does not help: init then has pid 1, and the two programs have the same next pid.",
+    hint: "Run both processes in one pid namespace, so that their pids differ: docker run --pid=container:NAME or --pid=host; in Kubernetes, hostPID or shareProcessNamespace. docker run --init does not help: init then has pid 1 in both containers, and the programs have equal pids again.",
     seen: "vllm#55906, UCX#11512, NCCL#360",
 }
 rule IpcHandleKind "ipc-handle-kind" {

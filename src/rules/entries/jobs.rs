@@ -108,7 +108,7 @@ rule MemoryKept "memory-kept-by-importers" {
     costs: "The device runs out of memory that its owner believes to be free.",
     cause: "other processes keep memory that its owner released",
     ruled_out: "no process keeps memory that its owner released",
-    hint: "In the importer, unmap the memory (cuMemUnmap), free its addresses, and release or close its handle when the owner is done with it, including when the work is aborted.",
+    hint: "When the owner is done with the memory, let each importer give it up: with cuMemUnmap, cuMemAddressFree, and cuMemRelease after an import, or with cuIpcCloseMemHandle after an opening. Do this when the work is aborted, too.",
     seen: "NCCL#1968",
 }
 rule AddressesExhausted "vmm-addresses-exhausted" {

@@ -154,7 +154,7 @@ rule PeerAlreadyEnabled "peer-already-enabled" {
     costs: "Nothing: access is enabled. In the CUDA runtime it remains the last error until cudaGetLastError reads it, so a later check of a kernel launch reports it.",
     cause: "access to this context was enabled before",
     ruled_out: "access to this context had not been enabled",
-    hint: "Treat this result as success. With the CUDA runtime, also call cudaGetLastError() once to clear it; otherwise, a later check reports it. Libraries enable access in each other's contexts: NCCL, PyTorch, and UCX all expect this result.",
+    hint: "Treat this result as success. With the CUDA runtime, also call cudaGetLastError() once to clear it; otherwise, a later check reports it. Libraries such as NCCL, PyTorch, and UCX share a context and each enable access in it, so all of them expect this result.",
     seen: "cutorch#112, llama.cpp#5347, owl#184, CUDA.jl#2457, torchcomms#2399",
 }
 rule PeerNotEnabled "peer-not-enabled" {

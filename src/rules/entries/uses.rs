@@ -11,7 +11,7 @@ rule UseAfterClose "use-after-close" {
     costs: "The call fails with CUDA_ERROR_INVALID_VALUE; if the driver has mapped other memory there since, it reads or overwrites that.",
     cause: "the address is in memory that this process closed",
     ruled_out: "this process has not closed memory at the address",
-    hint: "Close the memory when the last user is done: count the users of a cached mapping, and evict only those that nobody uses. Join the threads that copy first.",
+    hint: "Close the memory when the last user is done: join the threads that copy before the close. In a cache of mappings, count the users of each, and evict only a mapping that has none.",
     seen: "mpich#7977, UCX#4599",
 }
 rule UseAfterUnmap "use-after-unmap" {
@@ -54,7 +54,7 @@ rule UseInKernel "use-in-kernel" {
     costs: "If the kernel uses the address, it stops with CUDA_ERROR_ILLEGAL_ADDRESS, or it reads or overwrites other memory.",
     cause: "a parameter of the kernel is an address in shared memory that is gone",
     ruled_out: "no parameter of the kernel is in shared memory that this process closed, unmapped, or freed",
-    hint: "End the memory when the last kernel that uses it is done: synchronize its stream, or wait for an event, before the close, unmap, or free.",
+    hint: "Before you close, unmap, or free the memory, wait for the last kernel that uses it: synchronize its stream, or wait for an event.",
 }
     } };
 }

@@ -43,7 +43,7 @@ rule VmmDescriptor "vmm-descriptor" {
     costs: "The import fails with CUDA_ERROR_UNKNOWN or CUDA_ERROR_NOT_SUPPORTED, which the documentation does not list. If the number is the descriptor of a different shared allocation, that allocation is imported.",
     cause: "the number is not an open descriptor of exported memory, or it is the descriptor of another kind of memory",
     ruled_out: "the number is a descriptor that was exported in this job as memory of this kind",
-    hint: "Send the descriptor over a Unix socket (sendmsg with SCM_RIGHTS), or let the importer get it with pidfd_getfd, and do not close it before the import. pidfd_getfd needs the right to trace the exporter: CAP_SYS_PTRACE in the importer, or prctl(PR_SET_PTRACER) in the exporter.",
+    hint: "Send the descriptor over a Unix socket (sendmsg with SCM_RIGHTS), after which the exporter may close it. Or let the importer get it with pidfd_getfd; the exporter must then keep it open until the import. pidfd_getfd needs the right to trace the exporter: CAP_SYS_PTRACE in the importer, or prctl(PR_SET_PTRACER) in the exporter.",
     seen: "pytorch#165685, pytorch#179220, UCX#11978, flashinfer#4089",
 }
 rule VmmGranularity "vmm-granularity" {
