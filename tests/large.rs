@@ -309,13 +309,16 @@ fn what_is_no_line_of_ours_is_left_alone() {
 #[test]
 fn runs_that_end_and_begin_at_once_count_each_process_once() {
     const RUNS: u64 = 10;
-    for round in 0..3 {
+    // Also where a run is over, and is reduced, while a process of another one says that it has begun.
+    let late = programs::library("late_write.c", &[]);
+    for (round, preloaded) in [(0, None), (1, None), (2, None), (5, Some(&late))] {
         let temporary = temp_dir();
         let record = temporary.path().join("r");
         let runs: Vec<_> = (0..RUNS)
             .map(|i| {
                 std::thread::sleep(std::time::Duration::from_millis(7 * i * round));
                 let mut run = cupeer();
+                run.envs(preloaded.map(|library| ("LD_PRELOAD", library)));
                 run.env("WORLD_SIZE", "257").args(["run", "-q", "--reduce", "--sim", "-o"]).arg(&record);
                 run.args(["--", "sh", "-c", "\"$0\" asks; \"$0\" shares; \"$0\" asks"]).arg(program());
                 run.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it is started")

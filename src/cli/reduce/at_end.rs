@@ -152,10 +152,13 @@ fn set_aside(folder: &Path) -> Result<Vec<Aside>> {
 }
 
 /// Removes what was set aside, and is in the reduced file. What a process has written there since, which had opened it before,
-/// goes into the new one.
+/// goes into the new one. A process that writes there after the removal sees that the file has no name any more, and writes once
+/// more; a line that is there twice counts once, because the process runs until then, and nothing is reduced meanwhile.
 fn drop_aside(path: &Path, read: &[u8]) -> Option<String> {
     let drop = || {
-        let all = plain::read(path, Links::Refused, quiet::LONGEST)?;
+        let file = plain::open(path, Links::Refused)?;
+        fs::remove_file(path)?;
+        let all = plain::contents(&file, quiet::LONGEST)?;
         if let Some(more @ [_, ..]) = all.get(read.len()..) {
             OpenOptions::new()
                 .append(true)
@@ -163,7 +166,7 @@ fn drop_aside(path: &Path, read: &[u8]) -> Option<String> {
                 .open(path.with_file_name(begun::FILE))?
                 .write_all(more)?;
         }
-        fs::remove_file(path)
+        io::Result::Ok(())
     };
     drop().err().map(|error| format!("{} cannot be removed: {error}", path.display()))
 }
