@@ -276,7 +276,16 @@ fn some_can(draft: &Draft, value: Span, key: &str, what: &str, can: impl Fn(&FnS
     if draft.functions.iter().any(|function| can(function)) {
         return Ok(());
     }
-    let such = either(FUNCTIONS.iter().filter(|function| can(function)).map(|function| function.name));
+    /// So many are named, unless there are only a few more.
+    const NAMED: usize = 8;
+    let all: Vec<&str> =
+        FUNCTIONS.iter().filter(|function| can(function)).map(|function| function.name).collect();
+    let such = match all.split_at_checked(NAMED) {
+        Some((named, others)) if others.len() > 2 => {
+            format!("{}, and {} others", named.join(", "), others.len())
+        }
+        _ => either(all),
+    };
     let first = draft.functions[0].name;
     Err(value.error(format!("'{key}' does not apply to {first}: no call of it {what}; it applies to {such}")))
 }
