@@ -120,7 +120,7 @@ fn is_forwarding(id: FnId, caller: usize, called: usize) -> bool {
 /// cancellation of the program passes through. Where a jump of the program leaves the call, nothing drops it: the mark is on the
 /// stack as well, by which the next call sees that it is gone.
 struct Inside {
-    /// What [`Thread::inside`] is meanwhile.
+    /// What [`Thread::inside`](crate::sys::arch::Thread::inside) is meanwhile.
     mark: u64,
     before: (u64, usize, usize, *mut c_void),
 }
