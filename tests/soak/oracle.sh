@@ -34,7 +34,7 @@ compare() {
 runs=0 readings=0 calls=0
 while [ "$SECONDS" -lt "$end" ]; do
     rm -rf record counters
-    "$CUPEER" run --exec -o record -- ./counted counters "$threads" >out 2>&1 &
+    "$CUPEER" run --exec --record full -o record -- ./counted counters "$threads" >out 2>&1 &
     pid=$!
     until [ "$(counted)" -gt $((RANDOM % 2000)) ]; do kill -0 "$pid" || fail "counted has ended"; done
     for ((reading = RANDOM % 3; reading > 0; reading--)); do compare "while it is written"; done
