@@ -41,6 +41,43 @@
 //! - `results` are the documented ones of its library, SUCCESS first. `seen` are failures that the documentation does not
 //!   list and real drivers were seen to return: in `tests/conformance`, or as a rule or a cause in `src/rules` has it. A fault
 //!   plan takes both; a rule that rests on the documentation only the former.
+//! - `also` is the same function for the thread's own default stream (`_ptds`, `_ptsz`): its sentence, its name, and what is
+//!   its own. It has the arguments, effects and documented results of the entry.
+
+/// Hands all entries to the macro `$callback`, with what `also` says as an entry of its own behind each.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! with_both_forms {
+    ($callback:path; $(
+        #[doc = $doc:literal]
+        fn $name:ident $args:tt -> $ret:ty {
+            library: $library:ident, since: $since:literal, simulated: $fidelity:ident,
+            effects: $effects:tt,
+            results: $results:tt,
+            $(seen: $seen:tt,)?
+            $(also: {
+                #[doc = $own_doc:literal]
+                $own_name:ident, since: $own_since:literal, simulated: $own_fidelity:ident
+            },)?
+        }
+    )*) => { $callback! { $(
+        #[doc = $doc]
+        fn $name $args -> $ret {
+            library: $library, since: $since, simulated: $fidelity,
+            effects: $effects,
+            results: $results,
+            $(seen: $seen,)?
+        }
+        $(
+            #[doc = $own_doc]
+            fn $own_name $args -> $ret {
+                library: $library, since: $own_since, simulated: $own_fidelity,
+                effects: $effects,
+                results: $results,
+            }
+        )?
+    )* } };
+}
 
 mod kernels;
 mod more;
@@ -234,16 +271,10 @@ fn cuMemFreeAsync(
     library: Cuda, since: 11020, simulated: Recorded,
     effects: [Ends Memory(dptr), Ends Pointer(dptr), Closes Pointer(dptr)],
     results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE, NOT_SUPPORTED],
-}
-
-/// Frees device memory in the order of the thread's own default stream.
-fn cuMemFreeAsync_ptsz(
-    in dptr: $crate::abi::CUdeviceptr,
-    in hStream: $crate::abi::CUstream,
-) -> $crate::abi::CUresult {
-    library: Cuda, since: 11020, simulated: Documented,
-    effects: [Ends Memory(dptr), Ends Pointer(dptr), Closes Pointer(dptr)],
-    results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE, NOT_SUPPORTED],
+    also: {
+        /// Frees device memory in the order of the thread's own default stream.
+        cuMemFreeAsync_ptsz, since: 11020, simulated: Documented
+    },
 }
 
 /// Copies between any two addresses.
@@ -255,17 +286,10 @@ fn cuMemcpy(
     library: Cuda, since: 4000, simulated: Recorded,
     effects: [Copies Memory(dst) from src sized ByteCount],
     results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE],
-}
-
-/// Copies between any two addresses, in the order of the thread's own default stream.
-fn cuMemcpy_ptds(
-    in dst: $crate::abi::CUdeviceptr,
-    in src: $crate::abi::CUdeviceptr,
-    in ByteCount: usize,
-) -> $crate::abi::CUresult {
-    library: Cuda, since: 7000, simulated: Documented,
-    effects: [Copies Memory(dst) from src sized ByteCount],
-    results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE],
+    also: {
+        /// Copies between any two addresses, in the order of the thread's own default stream.
+        cuMemcpy_ptds, since: 7000, simulated: Documented
+    },
 }
 
 /// Copies between any two addresses, in stream order.
@@ -278,18 +302,10 @@ fn cuMemcpyAsync(
     library: Cuda, since: 4000, simulated: Documented,
     effects: [Copies Memory(dst) from src sized ByteCount],
     results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE, INVALID_HANDLE],
-}
-
-/// Copies between any two addresses, in stream order; the default one is the thread's own.
-fn cuMemcpyAsync_ptsz(
-    in dst: $crate::abi::CUdeviceptr,
-    in src: $crate::abi::CUdeviceptr,
-    in ByteCount: usize,
-    in hStream: $crate::abi::CUstream,
-) -> $crate::abi::CUresult {
-    library: Cuda, since: 7000, simulated: Documented,
-    effects: [Copies Memory(dst) from src sized ByteCount],
-    results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE, INVALID_HANDLE],
+    also: {
+        /// Copies between any two addresses, in stream order; the default one is the thread's own.
+        cuMemcpyAsync_ptsz, since: 7000, simulated: Documented
+    },
 }
 
 /// Copies device memory.
@@ -301,17 +317,10 @@ fn cuMemcpyDtoD_v2(
     library: Cuda, since: 3020, simulated: Recorded,
     effects: [Copies Memory(dstDevice) from srcDevice sized ByteCount],
     results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE],
-}
-
-/// Copies device memory, in the order of the thread's own default stream.
-fn cuMemcpyDtoD_v2_ptds(
-    in dstDevice: $crate::abi::CUdeviceptr,
-    in srcDevice: $crate::abi::CUdeviceptr,
-    in ByteCount: usize,
-) -> $crate::abi::CUresult {
-    library: Cuda, since: 7000, simulated: Documented,
-    effects: [Copies Memory(dstDevice) from srcDevice sized ByteCount],
-    results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE],
+    also: {
+        /// Copies device memory, in the order of the thread's own default stream.
+        cuMemcpyDtoD_v2_ptds, since: 7000, simulated: Documented
+    },
 }
 
 /// Copies device memory, in stream order.
@@ -324,18 +333,10 @@ fn cuMemcpyDtoDAsync_v2(
     library: Cuda, since: 3020, simulated: Documented,
     effects: [Copies Memory(dstDevice) from srcDevice sized ByteCount],
     results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE, INVALID_HANDLE],
-}
-
-/// Copies device memory, in stream order; the default one is the thread's own.
-fn cuMemcpyDtoDAsync_v2_ptsz(
-    in dstDevice: $crate::abi::CUdeviceptr,
-    in srcDevice: $crate::abi::CUdeviceptr,
-    in ByteCount: usize,
-    in hStream: $crate::abi::CUstream,
-) -> $crate::abi::CUresult {
-    library: Cuda, since: 7000, simulated: Documented,
-    effects: [Copies Memory(dstDevice) from srcDevice sized ByteCount],
-    results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE, INVALID_HANDLE],
+    also: {
+        /// Copies device memory, in stream order; the default one is the thread's own.
+        cuMemcpyDtoDAsync_v2_ptsz, since: 7000, simulated: Documented
+    },
 }
 
 /// Copies device memory between two contexts.
@@ -349,19 +350,10 @@ fn cuMemcpyPeer(
     library: Cuda, since: 4000, simulated: Recorded,
     effects: [Copies Memory(dstDevice) from srcDevice sized ByteCount on Peers],
     results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE],
-}
-
-/// Copies device memory between two contexts, in the order of the thread's own default stream.
-fn cuMemcpyPeer_ptds(
-    in dstDevice: $crate::abi::CUdeviceptr,
-    in dstContext: $crate::abi::CUcontext,
-    in srcDevice: $crate::abi::CUdeviceptr,
-    in srcContext: $crate::abi::CUcontext,
-    in ByteCount: usize,
-) -> $crate::abi::CUresult {
-    library: Cuda, since: 7000, simulated: Documented,
-    effects: [Copies Memory(dstDevice) from srcDevice sized ByteCount on Peers],
-    results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE],
+    also: {
+        /// Copies device memory between two contexts, in the order of the thread's own default stream.
+        cuMemcpyPeer_ptds, since: 7000, simulated: Documented
+    },
 }
 
 /// Copies device memory between two contexts, in stream order.
@@ -376,20 +368,10 @@ fn cuMemcpyPeerAsync(
     library: Cuda, since: 4000, simulated: Documented,
     effects: [Copies Memory(dstDevice) from srcDevice sized ByteCount on Peers],
     results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE, INVALID_HANDLE],
-}
-
-/// Copies device memory between two contexts, in stream order; the default one is the thread's own.
-fn cuMemcpyPeerAsync_ptsz(
-    in dstDevice: $crate::abi::CUdeviceptr,
-    in dstContext: $crate::abi::CUcontext,
-    in srcDevice: $crate::abi::CUdeviceptr,
-    in srcContext: $crate::abi::CUcontext,
-    in ByteCount: usize,
-    in hStream: $crate::abi::CUstream,
-) -> $crate::abi::CUresult {
-    library: Cuda, since: 7000, simulated: Documented,
-    effects: [Copies Memory(dstDevice) from srcDevice sized ByteCount on Peers],
-    results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE, INVALID_HANDLE],
+    also: {
+        /// Copies device memory between two contexts, in stream order; the default one is the thread's own.
+        cuMemcpyPeerAsync_ptsz, since: 7000, simulated: Documented
+    },
 }
 
 /// Destroys an event (the entry point of CUDA 2.0 to 3.2).
@@ -745,18 +727,10 @@ fn cuMemAllocFromPoolAsync(
     library: Cuda, since: 11020, simulated: Recorded,
     effects: [Makes Pointer(dptr) sized bytesize of pool],
     results: [SUCCESS, INVALID_VALUE, NOT_INITIALIZED, INVALID_CONTEXT, NOT_SUPPORTED, OUT_OF_MEMORY],
-}
-
-/// Allocates memory of a pool in the order of the thread's own default stream.
-fn cuMemAllocFromPoolAsync_ptsz(
-    out dptr: *mut $crate::abi::CUdeviceptr,
-    in bytesize: usize,
-    in pool: $crate::abi::CUmemoryPool,
-    in hStream: $crate::abi::CUstream,
-) -> $crate::abi::CUresult {
-    library: Cuda, since: 11020, simulated: Documented,
-    effects: [Makes Pointer(dptr) sized bytesize of pool],
-    results: [SUCCESS, INVALID_VALUE, NOT_INITIALIZED, INVALID_CONTEXT, NOT_SUPPORTED, OUT_OF_MEMORY],
+    also: {
+        /// Allocates memory of a pool in the order of the thread's own default stream.
+        cuMemAllocFromPoolAsync_ptsz, since: 11020, simulated: Documented
+    },
 }
 
 /// Makes a multicast object, to which devices are added and memory of theirs is bound; it is an allocation that is exported, mapped and released as others.

@@ -7,14 +7,14 @@
 #[doc(hidden)]
 #[macro_export]
 macro_rules! with_more_functions {
-    ($callback:path; $($entries:tt)*) => { $callback! { $($entries)* } };
+    ($callback:path; $($entries:tt)*) => { $crate::with_both_forms! { $callback; $($entries)* } };
 }
 
 #[cfg(feature = "more-functions")]
 #[doc(hidden)]
 #[macro_export]
 macro_rules! with_more_functions {
-    ($callback:path; $($entries:tt)*) => { $callback! { $($entries)*
+    ($callback:path; $($entries:tt)*) => { $crate::with_both_forms! { $callback; $($entries)*
 
 /// Makes a handle of an allocation.
 fn cuCupeerExport(

@@ -17,17 +17,10 @@ fn cuMemcpyHtoD_v2(
     library: Cuda, since: 3020, simulated: Recorded,
     effects: [Uses Memory(dstDevice) sized ByteCount],
     results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE],
-}
-
-/// Copies from the host to device memory, in the order of the thread's own default stream.
-fn cuMemcpyHtoD_v2_ptds(
-    in dstDevice: $crate::abi::CUdeviceptr,
-    in srcHost: $crate::abi::HostAddress,
-    in ByteCount: usize,
-) -> $crate::abi::CUresult {
-    library: Cuda, since: 7000, simulated: Documented,
-    effects: [Uses Memory(dstDevice) sized ByteCount],
-    results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE],
+    also: {
+        /// Copies from the host to device memory, in the order of the thread's own default stream.
+        cuMemcpyHtoD_v2_ptds, since: 7000, simulated: Documented
+    },
 }
 
 /// Copies from the host to device memory, in stream order.
@@ -40,18 +33,10 @@ fn cuMemcpyHtoDAsync_v2(
     library: Cuda, since: 3020, simulated: Documented,
     effects: [Uses Memory(dstDevice) sized ByteCount],
     results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE, INVALID_HANDLE],
-}
-
-/// Copies from the host to device memory, in stream order; the default one is the thread's own.
-fn cuMemcpyHtoDAsync_v2_ptsz(
-    in dstDevice: $crate::abi::CUdeviceptr,
-    in srcHost: $crate::abi::HostAddress,
-    in ByteCount: usize,
-    in hStream: $crate::abi::CUstream,
-) -> $crate::abi::CUresult {
-    library: Cuda, since: 7000, simulated: Documented,
-    effects: [Uses Memory(dstDevice) sized ByteCount],
-    results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE, INVALID_HANDLE],
+    also: {
+        /// Copies from the host to device memory, in stream order; the default one is the thread's own.
+        cuMemcpyHtoDAsync_v2_ptsz, since: 7000, simulated: Documented
+    },
 }
 
 /// Copies from device memory to the host.
@@ -64,17 +49,10 @@ fn cuMemcpyDtoH_v2(
     effects: [Uses Memory(srcDevice) sized ByteCount],
     results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE],
     seen: [CONTEXT_IS_DESTROYED],
-}
-
-/// Copies from device memory to the host, in the order of the thread's own default stream.
-fn cuMemcpyDtoH_v2_ptds(
-    in dstHost: $crate::abi::HostAddress,
-    in srcDevice: $crate::abi::CUdeviceptr,
-    in ByteCount: usize,
-) -> $crate::abi::CUresult {
-    library: Cuda, since: 7000, simulated: Documented,
-    effects: [Uses Memory(srcDevice) sized ByteCount],
-    results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE],
+    also: {
+        /// Copies from device memory to the host, in the order of the thread's own default stream.
+        cuMemcpyDtoH_v2_ptds, since: 7000, simulated: Documented
+    },
 }
 
 /// Copies from device memory to the host, in stream order.
@@ -87,18 +65,10 @@ fn cuMemcpyDtoHAsync_v2(
     library: Cuda, since: 3020, simulated: Recorded,
     effects: [Uses Memory(srcDevice) sized ByteCount],
     results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE, INVALID_HANDLE],
-}
-
-/// Copies from device memory to the host, in stream order; the default one is the thread's own.
-fn cuMemcpyDtoHAsync_v2_ptsz(
-    in dstHost: $crate::abi::HostAddress,
-    in srcDevice: $crate::abi::CUdeviceptr,
-    in ByteCount: usize,
-    in hStream: $crate::abi::CUstream,
-) -> $crate::abi::CUresult {
-    library: Cuda, since: 7000, simulated: Documented,
-    effects: [Uses Memory(srcDevice) sized ByteCount],
-    results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE, INVALID_HANDLE],
+    also: {
+        /// Copies from device memory to the host, in stream order; the default one is the thread's own.
+        cuMemcpyDtoHAsync_v2_ptsz, since: 7000, simulated: Documented
+    },
 }
 
 /// Sets device memory, as bytes.
@@ -110,17 +80,10 @@ fn cuMemsetD8_v2(
     library: Cuda, since: 3020, simulated: Recorded,
     effects: [Uses Memory(dstDevice) sized N of uc],
     results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE],
-}
-
-/// Sets device memory, as bytes, in the order of the thread's own default stream.
-fn cuMemsetD8_v2_ptds(
-    in dstDevice: $crate::abi::CUdeviceptr,
-    in uc: u8,
-    in N: usize,
-) -> $crate::abi::CUresult {
-    library: Cuda, since: 7000, simulated: Documented,
-    effects: [Uses Memory(dstDevice) sized N of uc],
-    results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE],
+    also: {
+        /// Sets device memory, as bytes, in the order of the thread's own default stream.
+        cuMemsetD8_v2_ptds, since: 7000, simulated: Documented
+    },
 }
 
 /// Sets device memory, as bytes, in stream order.
@@ -133,18 +96,10 @@ fn cuMemsetD8Async(
     library: Cuda, since: 3020, simulated: Documented,
     effects: [Uses Memory(dstDevice) sized N of uc],
     results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE, INVALID_HANDLE],
-}
-
-/// Sets device memory, as bytes, in stream order; the default one is the thread's own.
-fn cuMemsetD8Async_ptsz(
-    in dstDevice: $crate::abi::CUdeviceptr,
-    in uc: u8,
-    in N: usize,
-    in hStream: $crate::abi::CUstream,
-) -> $crate::abi::CUresult {
-    library: Cuda, since: 7000, simulated: Documented,
-    effects: [Uses Memory(dstDevice) sized N of uc],
-    results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE, INVALID_HANDLE],
+    also: {
+        /// Sets device memory, as bytes, in stream order; the default one is the thread's own.
+        cuMemsetD8Async_ptsz, since: 7000, simulated: Documented
+    },
 }
 
 /// Sets rows of device memory, as bytes.
@@ -158,19 +113,10 @@ fn cuMemsetD2D8_v2(
     library: Cuda, since: 3020, simulated: Recorded,
     effects: [Uses Memory(dstDevice) sized Width of uc to Height at dstPitch],
     results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE],
-}
-
-/// Sets rows of device memory, as bytes, in the order of the thread's own default stream.
-fn cuMemsetD2D8_v2_ptds(
-    in dstDevice: $crate::abi::CUdeviceptr,
-    in dstPitch: usize,
-    in uc: u8,
-    in Width: usize,
-    in Height: usize,
-) -> $crate::abi::CUresult {
-    library: Cuda, since: 7000, simulated: Documented,
-    effects: [Uses Memory(dstDevice) sized Width of uc to Height at dstPitch],
-    results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE],
+    also: {
+        /// Sets rows of device memory, as bytes, in the order of the thread's own default stream.
+        cuMemsetD2D8_v2_ptds, since: 7000, simulated: Documented
+    },
 }
 
 /// Sets rows of device memory, as bytes, in stream order.
@@ -185,20 +131,10 @@ fn cuMemsetD2D8Async(
     library: Cuda, since: 3020, simulated: Documented,
     effects: [Uses Memory(dstDevice) sized Width of uc to Height at dstPitch],
     results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE, INVALID_HANDLE],
-}
-
-/// Sets rows of device memory, as bytes, in stream order; the default one is the thread's own.
-fn cuMemsetD2D8Async_ptsz(
-    in dstDevice: $crate::abi::CUdeviceptr,
-    in dstPitch: usize,
-    in uc: u8,
-    in Width: usize,
-    in Height: usize,
-    in hStream: $crate::abi::CUstream,
-) -> $crate::abi::CUresult {
-    library: Cuda, since: 7000, simulated: Documented,
-    effects: [Uses Memory(dstDevice) sized Width of uc to Height at dstPitch],
-    results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE, INVALID_HANDLE],
+    also: {
+        /// Sets rows of device memory, as bytes, in stream order; the default one is the thread's own.
+        cuMemsetD2D8Async_ptsz, since: 7000, simulated: Documented
+    },
 }
 
 /// Sets device memory, as 16-bit numbers.
@@ -210,17 +146,10 @@ fn cuMemsetD16_v2(
     library: Cuda, since: 3020, simulated: Recorded,
     effects: [Uses Memory(dstDevice) sized N of us],
     results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE],
-}
-
-/// Sets device memory, as 16-bit numbers, in the order of the thread's own default stream.
-fn cuMemsetD16_v2_ptds(
-    in dstDevice: $crate::abi::CUdeviceptr,
-    in us: u16,
-    in N: usize,
-) -> $crate::abi::CUresult {
-    library: Cuda, since: 7000, simulated: Documented,
-    effects: [Uses Memory(dstDevice) sized N of us],
-    results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE],
+    also: {
+        /// Sets device memory, as 16-bit numbers, in the order of the thread's own default stream.
+        cuMemsetD16_v2_ptds, since: 7000, simulated: Documented
+    },
 }
 
 /// Sets device memory, as 16-bit numbers, in stream order.
@@ -233,18 +162,10 @@ fn cuMemsetD16Async(
     library: Cuda, since: 3020, simulated: Documented,
     effects: [Uses Memory(dstDevice) sized N of us],
     results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE, INVALID_HANDLE],
-}
-
-/// Sets device memory, as 16-bit numbers, in stream order; the default one is the thread's own.
-fn cuMemsetD16Async_ptsz(
-    in dstDevice: $crate::abi::CUdeviceptr,
-    in us: u16,
-    in N: usize,
-    in hStream: $crate::abi::CUstream,
-) -> $crate::abi::CUresult {
-    library: Cuda, since: 7000, simulated: Documented,
-    effects: [Uses Memory(dstDevice) sized N of us],
-    results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE, INVALID_HANDLE],
+    also: {
+        /// Sets device memory, as 16-bit numbers, in stream order; the default one is the thread's own.
+        cuMemsetD16Async_ptsz, since: 7000, simulated: Documented
+    },
 }
 
 /// Sets rows of device memory, as 16-bit numbers.
@@ -258,19 +179,10 @@ fn cuMemsetD2D16_v2(
     library: Cuda, since: 3020, simulated: Documented,
     effects: [Uses Memory(dstDevice) sized Width of us to Height at dstPitch],
     results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE],
-}
-
-/// Sets rows of device memory, as 16-bit numbers, in the order of the thread's own default stream.
-fn cuMemsetD2D16_v2_ptds(
-    in dstDevice: $crate::abi::CUdeviceptr,
-    in dstPitch: usize,
-    in us: u16,
-    in Width: usize,
-    in Height: usize,
-) -> $crate::abi::CUresult {
-    library: Cuda, since: 7000, simulated: Documented,
-    effects: [Uses Memory(dstDevice) sized Width of us to Height at dstPitch],
-    results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE],
+    also: {
+        /// Sets rows of device memory, as 16-bit numbers, in the order of the thread's own default stream.
+        cuMemsetD2D16_v2_ptds, since: 7000, simulated: Documented
+    },
 }
 
 /// Sets rows of device memory, as 16-bit numbers, in stream order.
@@ -285,20 +197,10 @@ fn cuMemsetD2D16Async(
     library: Cuda, since: 3020, simulated: Documented,
     effects: [Uses Memory(dstDevice) sized Width of us to Height at dstPitch],
     results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE, INVALID_HANDLE],
-}
-
-/// Sets rows of device memory, as 16-bit numbers, in stream order; the default one is the thread's own.
-fn cuMemsetD2D16Async_ptsz(
-    in dstDevice: $crate::abi::CUdeviceptr,
-    in dstPitch: usize,
-    in us: u16,
-    in Width: usize,
-    in Height: usize,
-    in hStream: $crate::abi::CUstream,
-) -> $crate::abi::CUresult {
-    library: Cuda, since: 7000, simulated: Documented,
-    effects: [Uses Memory(dstDevice) sized Width of us to Height at dstPitch],
-    results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE, INVALID_HANDLE],
+    also: {
+        /// Sets rows of device memory, as 16-bit numbers, in stream order; the default one is the thread's own.
+        cuMemsetD2D16Async_ptsz, since: 7000, simulated: Documented
+    },
 }
 
 /// Sets device memory, as 32-bit numbers.
@@ -310,17 +212,10 @@ fn cuMemsetD32_v2(
     library: Cuda, since: 3020, simulated: Recorded,
     effects: [Uses Memory(dstDevice) sized N of ui],
     results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE],
-}
-
-/// Sets device memory, as 32-bit numbers, in the order of the thread's own default stream.
-fn cuMemsetD32_v2_ptds(
-    in dstDevice: $crate::abi::CUdeviceptr,
-    in ui: u32,
-    in N: usize,
-) -> $crate::abi::CUresult {
-    library: Cuda, since: 7000, simulated: Documented,
-    effects: [Uses Memory(dstDevice) sized N of ui],
-    results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE],
+    also: {
+        /// Sets device memory, as 32-bit numbers, in the order of the thread's own default stream.
+        cuMemsetD32_v2_ptds, since: 7000, simulated: Documented
+    },
 }
 
 /// Sets device memory, as 32-bit numbers, in stream order.
@@ -333,18 +228,10 @@ fn cuMemsetD32Async(
     library: Cuda, since: 3020, simulated: Documented,
     effects: [Uses Memory(dstDevice) sized N of ui],
     results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE, INVALID_HANDLE],
-}
-
-/// Sets device memory, as 32-bit numbers, in stream order; the default one is the thread's own.
-fn cuMemsetD32Async_ptsz(
-    in dstDevice: $crate::abi::CUdeviceptr,
-    in ui: u32,
-    in N: usize,
-    in hStream: $crate::abi::CUstream,
-) -> $crate::abi::CUresult {
-    library: Cuda, since: 7000, simulated: Documented,
-    effects: [Uses Memory(dstDevice) sized N of ui],
-    results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE, INVALID_HANDLE],
+    also: {
+        /// Sets device memory, as 32-bit numbers, in stream order; the default one is the thread's own.
+        cuMemsetD32Async_ptsz, since: 7000, simulated: Documented
+    },
 }
 
 /// Sets rows of device memory, as 32-bit numbers.
@@ -358,19 +245,10 @@ fn cuMemsetD2D32_v2(
     library: Cuda, since: 3020, simulated: Documented,
     effects: [Uses Memory(dstDevice) sized Width of ui to Height at dstPitch],
     results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE],
-}
-
-/// Sets rows of device memory, as 32-bit numbers, in the order of the thread's own default stream.
-fn cuMemsetD2D32_v2_ptds(
-    in dstDevice: $crate::abi::CUdeviceptr,
-    in dstPitch: usize,
-    in ui: u32,
-    in Width: usize,
-    in Height: usize,
-) -> $crate::abi::CUresult {
-    library: Cuda, since: 7000, simulated: Documented,
-    effects: [Uses Memory(dstDevice) sized Width of ui to Height at dstPitch],
-    results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE],
+    also: {
+        /// Sets rows of device memory, as 32-bit numbers, in the order of the thread's own default stream.
+        cuMemsetD2D32_v2_ptds, since: 7000, simulated: Documented
+    },
 }
 
 /// Sets rows of device memory, as 32-bit numbers, in stream order.
@@ -385,20 +263,10 @@ fn cuMemsetD2D32Async(
     library: Cuda, since: 3020, simulated: Documented,
     effects: [Uses Memory(dstDevice) sized Width of ui to Height at dstPitch],
     results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE, INVALID_HANDLE],
-}
-
-/// Sets rows of device memory, as 32-bit numbers, in stream order; the default one is the thread's own.
-fn cuMemsetD2D32Async_ptsz(
-    in dstDevice: $crate::abi::CUdeviceptr,
-    in dstPitch: usize,
-    in ui: u32,
-    in Width: usize,
-    in Height: usize,
-    in hStream: $crate::abi::CUstream,
-) -> $crate::abi::CUresult {
-    library: Cuda, since: 7000, simulated: Documented,
-    effects: [Uses Memory(dstDevice) sized Width of ui to Height at dstPitch],
-    results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE, INVALID_HANDLE],
+    also: {
+        /// Sets rows of device memory, as 32-bit numbers, in stream order; the default one is the thread's own.
+        cuMemsetD2D32Async_ptsz, since: 7000, simulated: Documented
+    },
 }
 
 /// Copies rows.
@@ -408,15 +276,10 @@ fn cuMemcpy2D_v2(
     library: Cuda, since: 3020, simulated: Recorded,
     effects: [Uses Memory(pCopy)],
     results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE],
-}
-
-/// Copies rows, in the order of the thread's own default stream.
-fn cuMemcpy2D_v2_ptds(
-    in_struct pCopy: *const $crate::abi::CUDA_MEMCPY2D_v2,
-) -> $crate::abi::CUresult {
-    library: Cuda, since: 7000, simulated: Documented,
-    effects: [Uses Memory(pCopy)],
-    results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE],
+    also: {
+        /// Copies rows, in the order of the thread's own default stream.
+        cuMemcpy2D_v2_ptds, since: 7000, simulated: Documented
+    },
 }
 
 /// Copies rows, in stream order.
@@ -427,16 +290,10 @@ fn cuMemcpy2DAsync_v2(
     library: Cuda, since: 3020, simulated: Documented,
     effects: [Uses Memory(pCopy)],
     results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE, INVALID_HANDLE],
-}
-
-/// Copies rows, in stream order; the default one is the thread's own.
-fn cuMemcpy2DAsync_v2_ptsz(
-    in_struct pCopy: *const $crate::abi::CUDA_MEMCPY2D_v2,
-    in hStream: $crate::abi::CUstream,
-) -> $crate::abi::CUresult {
-    library: Cuda, since: 7000, simulated: Documented,
-    effects: [Uses Memory(pCopy)],
-    results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE, INVALID_HANDLE],
+    also: {
+        /// Copies rows, in stream order; the default one is the thread's own.
+        cuMemcpy2DAsync_v2_ptsz, since: 7000, simulated: Documented
+    },
 }
 
 /// Copies rows of any pitch.
@@ -446,15 +303,10 @@ fn cuMemcpy2DUnaligned_v2(
     library: Cuda, since: 3020, simulated: Documented,
     effects: [Uses Memory(pCopy)],
     results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE],
-}
-
-/// Copies rows of any pitch, in the order of the thread's own default stream.
-fn cuMemcpy2DUnaligned_v2_ptds(
-    in_struct pCopy: *const $crate::abi::CUDA_MEMCPY2D_v2,
-) -> $crate::abi::CUresult {
-    library: Cuda, since: 7000, simulated: Documented,
-    effects: [Uses Memory(pCopy)],
-    results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE],
+    also: {
+        /// Copies rows of any pitch, in the order of the thread's own default stream.
+        cuMemcpy2DUnaligned_v2_ptds, since: 7000, simulated: Documented
+    },
 }
 
 /// Copies slices of rows.
@@ -464,15 +316,10 @@ fn cuMemcpy3D_v2(
     library: Cuda, since: 3020, simulated: Documented,
     effects: [Uses Memory(pCopy)],
     results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE],
-}
-
-/// Copies slices of rows, in the order of the thread's own default stream.
-fn cuMemcpy3D_v2_ptds(
-    in_struct pCopy: *const $crate::abi::CUDA_MEMCPY3D_v2,
-) -> $crate::abi::CUresult {
-    library: Cuda, since: 7000, simulated: Documented,
-    effects: [Uses Memory(pCopy)],
-    results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE],
+    also: {
+        /// Copies slices of rows, in the order of the thread's own default stream.
+        cuMemcpy3D_v2_ptds, since: 7000, simulated: Documented
+    },
 }
 
 /// Copies slices of rows, in stream order.
@@ -483,16 +330,10 @@ fn cuMemcpy3DAsync_v2(
     library: Cuda, since: 3020, simulated: Documented,
     effects: [Uses Memory(pCopy)],
     results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE, INVALID_HANDLE],
-}
-
-/// Copies slices of rows, in stream order; the default one is the thread's own.
-fn cuMemcpy3DAsync_v2_ptsz(
-    in_struct pCopy: *const $crate::abi::CUDA_MEMCPY3D_v2,
-    in hStream: $crate::abi::CUstream,
-) -> $crate::abi::CUresult {
-    library: Cuda, since: 7000, simulated: Documented,
-    effects: [Uses Memory(pCopy)],
-    results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE, INVALID_HANDLE],
+    also: {
+        /// Copies slices of rows, in stream order; the default one is the thread's own.
+        cuMemcpy3DAsync_v2_ptsz, since: 7000, simulated: Documented
+    },
 }
 
 /// Copies slices of rows between two contexts.
@@ -502,15 +343,10 @@ fn cuMemcpy3DPeer(
     library: Cuda, since: 4000, simulated: Documented,
     effects: [Uses Memory(pCopy)],
     results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE],
-}
-
-/// Copies slices of rows between two contexts, in the order of the thread's own default stream.
-fn cuMemcpy3DPeer_ptds(
-    in_struct pCopy: *const $crate::abi::CUDA_MEMCPY3D_PEER,
-) -> $crate::abi::CUresult {
-    library: Cuda, since: 7000, simulated: Documented,
-    effects: [Uses Memory(pCopy)],
-    results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE],
+    also: {
+        /// Copies slices of rows between two contexts, in the order of the thread's own default stream.
+        cuMemcpy3DPeer_ptds, since: 7000, simulated: Documented
+    },
 }
 
 /// Copies slices of rows between two contexts, in stream order.
@@ -521,16 +357,10 @@ fn cuMemcpy3DPeerAsync(
     library: Cuda, since: 4000, simulated: Documented,
     effects: [Uses Memory(pCopy)],
     results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE, INVALID_HANDLE],
-}
-
-/// Copies slices of rows between two contexts, in stream order; the default one is the thread's own.
-fn cuMemcpy3DPeerAsync_ptsz(
-    in_struct pCopy: *const $crate::abi::CUDA_MEMCPY3D_PEER,
-    in hStream: $crate::abi::CUstream,
-) -> $crate::abi::CUresult {
-    library: Cuda, since: 7000, simulated: Documented,
-    effects: [Uses Memory(pCopy)],
-    results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE, INVALID_HANDLE],
+    also: {
+        /// Copies slices of rows between two contexts, in stream order; the default one is the thread's own.
+        cuMemcpy3DPeerAsync_ptsz, since: 7000, simulated: Documented
+    },
 }
 
 /// Does several copies, in stream order (the entry point of CUDA 12.8).
@@ -548,23 +378,10 @@ fn cuMemcpyBatchAsync(
     library: Cuda, since: 12080, simulated: Documented,
     effects: [UsesEach Memory(dsts, srcs) sized sizes to count],
     results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_VALUE],
-}
-
-/// Does several copies, in stream order; the default one is the thread's own (the entry point of CUDA 12.8).
-fn cuMemcpyBatchAsync_ptsz(
-    in dsts: $crate::abi::HostAddress,
-    in srcs: $crate::abi::HostAddress,
-    in sizes: $crate::abi::HostAddress,
-    in count: usize,
-    in attrs: $crate::abi::HostAddress,
-    in[numAttrs] attrsIdxs: *const usize,
-    in numAttrs: usize,
-    in failIdx: $crate::abi::HostAddress,
-    in hStream: $crate::abi::CUstream,
-) -> $crate::abi::CUresult {
-    library: Cuda, since: 12080, simulated: Documented,
-    effects: [UsesEach Memory(dsts, srcs) sized sizes to count],
-    results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_VALUE],
+    also: {
+        /// Does several copies, in stream order; the default one is the thread's own (the entry point of CUDA 12.8).
+        cuMemcpyBatchAsync_ptsz, since: 12080, simulated: Documented
+    },
 }
 
 /// Does several copies, in stream order.
@@ -581,22 +398,10 @@ fn cuMemcpyBatchAsync_v2(
     library: Cuda, since: 13000, simulated: Documented,
     effects: [UsesEach Memory(dsts, srcs) sized sizes to count],
     results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_VALUE],
-}
-
-/// Does several copies, in stream order; the default one is the thread's own.
-fn cuMemcpyBatchAsync_v2_ptsz(
-    in dsts: $crate::abi::HostAddress,
-    in srcs: $crate::abi::HostAddress,
-    in sizes: $crate::abi::HostAddress,
-    in count: usize,
-    in attrs: $crate::abi::HostAddress,
-    in[numAttrs] attrsIdxs: *const usize,
-    in numAttrs: usize,
-    in hStream: $crate::abi::CUstream,
-) -> $crate::abi::CUresult {
-    library: Cuda, since: 13000, simulated: Documented,
-    effects: [UsesEach Memory(dsts, srcs) sized sizes to count],
-    results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_VALUE],
+    also: {
+        /// Does several copies, in stream order; the default one is the thread's own.
+        cuMemcpyBatchAsync_v2_ptsz, since: 13000, simulated: Documented
+    },
 }
 
 /// Launches a kernel, in stream order.
@@ -617,26 +422,10 @@ fn cuLaunchKernel(
     effects: [Launches Function(f) from kernelParams of extra],
     results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_HANDLE, INVALID_IMAGE, INVALID_VALUE,
               LAUNCH_FAILED, LAUNCH_OUT_OF_RESOURCES, LAUNCH_TIMEOUT, LAUNCH_INCOMPATIBLE_TEXTURING, SHARED_OBJECT_INIT_FAILED, NOT_FOUND],
-}
-
-/// Launches a kernel, in stream order; the default one is the thread's own.
-fn cuLaunchKernel_ptsz(
-    in f: $crate::abi::CUfunction,
-    in gridDimX: u32,
-    in gridDimY: u32,
-    in gridDimZ: u32,
-    in blockDimX: u32,
-    in blockDimY: u32,
-    in blockDimZ: u32,
-    in sharedMemBytes: u32,
-    in hStream: $crate::abi::CUstream,
-    in kernelParams: $crate::abi::HostAddress,
-    in extra: $crate::abi::HostAddress,
-) -> $crate::abi::CUresult {
-    library: Cuda, since: 7000, simulated: Inferred,
-    effects: [Launches Function(f) from kernelParams of extra],
-    results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_HANDLE, INVALID_IMAGE, INVALID_VALUE,
-              LAUNCH_FAILED, LAUNCH_OUT_OF_RESOURCES, LAUNCH_TIMEOUT, LAUNCH_INCOMPATIBLE_TEXTURING, SHARED_OBJECT_INIT_FAILED, NOT_FOUND],
+    also: {
+        /// Launches a kernel, in stream order; the default one is the thread's own.
+        cuLaunchKernel_ptsz, since: 7000, simulated: Inferred
+    },
 }
 
 /// Launches a kernel whose blocks wait for each other, in stream order.
@@ -657,26 +446,10 @@ fn cuLaunchCooperativeKernel(
     results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_HANDLE, INVALID_IMAGE, INVALID_VALUE,
               LAUNCH_FAILED, LAUNCH_OUT_OF_RESOURCES, LAUNCH_TIMEOUT, LAUNCH_INCOMPATIBLE_TEXTURING, COOPERATIVE_LAUNCH_TOO_LARGE,
               SHARED_OBJECT_INIT_FAILED],
-}
-
-/// Launches a kernel whose blocks wait for each other, in stream order; the default one is the thread's own.
-fn cuLaunchCooperativeKernel_ptsz(
-    in f: $crate::abi::CUfunction,
-    in gridDimX: u32,
-    in gridDimY: u32,
-    in gridDimZ: u32,
-    in blockDimX: u32,
-    in blockDimY: u32,
-    in blockDimZ: u32,
-    in sharedMemBytes: u32,
-    in hStream: $crate::abi::CUstream,
-    in kernelParams: $crate::abi::HostAddress,
-) -> $crate::abi::CUresult {
-    library: Cuda, since: 9000, simulated: Inferred,
-    effects: [Launches Function(f) from kernelParams],
-    results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_HANDLE, INVALID_IMAGE, INVALID_VALUE,
-              LAUNCH_FAILED, LAUNCH_OUT_OF_RESOURCES, LAUNCH_TIMEOUT, LAUNCH_INCOMPATIBLE_TEXTURING, COOPERATIVE_LAUNCH_TOO_LARGE,
-              SHARED_OBJECT_INIT_FAILED],
+    also: {
+        /// Launches a kernel whose blocks wait for each other, in stream order; the default one is the thread's own.
+        cuLaunchCooperativeKernel_ptsz, since: 9000, simulated: Inferred
+    },
 }
 
 /// Launches a kernel as a structure says, in stream order.
@@ -691,20 +464,10 @@ fn cuLaunchKernelEx(
     results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_HANDLE, INVALID_IMAGE, INVALID_VALUE,
               LAUNCH_FAILED, LAUNCH_OUT_OF_RESOURCES, LAUNCH_TIMEOUT, LAUNCH_INCOMPATIBLE_TEXTURING, COOPERATIVE_LAUNCH_TOO_LARGE,
               SHARED_OBJECT_INIT_FAILED, NOT_FOUND],
-}
-
-/// Launches a kernel as a structure says, in stream order; the default one is the thread's own.
-fn cuLaunchKernelEx_ptsz(
-    in config: $crate::abi::HostAddress,
-    in f: $crate::abi::CUfunction,
-    in kernelParams: $crate::abi::HostAddress,
-    in extra: $crate::abi::HostAddress,
-) -> $crate::abi::CUresult {
-    library: Cuda, since: 11060, simulated: Inferred,
-    effects: [Launches Function(f) from kernelParams of extra],
-    results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_HANDLE, INVALID_IMAGE, INVALID_VALUE,
-              LAUNCH_FAILED, LAUNCH_OUT_OF_RESOURCES, LAUNCH_TIMEOUT, LAUNCH_INCOMPATIBLE_TEXTURING, COOPERATIVE_LAUNCH_TOO_LARGE,
-              SHARED_OBJECT_INIT_FAILED, NOT_FOUND],
+    also: {
+        /// Launches a kernel as a structure says, in stream order; the default one is the thread's own.
+        cuLaunchKernelEx_ptsz, since: 11060, simulated: Inferred
+    },
 }
 
     } };
