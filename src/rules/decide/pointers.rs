@@ -1,10 +1,9 @@
 //! Rules about objects that a failed call tried to export, close, or free.
 
-use super::{Closed, Judge, Opening, Pointer, Verdict, World};
+use super::{Closed, ClosedBy, Judge, Opening, Pointer, Verdict, World};
 use crate::Confidence;
-use crate::reason::{Handle, MemoryKind, Process, Reason, Site};
+use crate::reason::{Handle, MemoryKind, Process, Reason};
 use cupeer_spec::effect::Object;
-use cupeer_spec::record::live::library_text;
 use cupeer_spec::record::slot::finding::role;
 
 impl Pointer {
@@ -123,8 +122,7 @@ impl<W: World> Judge<'_, W> {
         let is_open = opening.is_some_and(|opening| opening.address == address);
         let Some(closed) = self.world.closed(address).filter(|_| !is_open) else { return Verdict::Held };
         let Closed { fingerprint, ago, with_context, by } = closed;
-        let by =
-            by.as_ref().map(|by| Site { tid: by.tid, library: library_text(&by.library), offset: by.offset });
+        let by = by.as_ref().map(ClosedBy::site);
         let reason = Reason::IpcClosedTwice { address, ago, handle: Handle(fingerprint), with_context, by };
         self.when(true, argument, reason)
     }

@@ -1,10 +1,9 @@
 //! Rules about calls that use memory: whether it is still there, and whether it ever was.
 
 use super::{Call, ClosedBy, Judge, Verdict, World};
-use crate::reason::{Ago, Handle, Process, Reason, Site};
+use crate::reason::{Ago, Handle, Process, Reason};
 use crate::{Confidence, Rule};
 use cupeer_spec::effect::{Copied, Effect, Used};
-use cupeer_spec::record::live::library_text;
 use cupeer_spec::record::slot::finding::role;
 
 /// How a range of addresses ended.
@@ -74,10 +73,6 @@ pub struct Gone<O> {
     pub object: O,
 }
 
-fn site(by: &ClosedBy) -> Site<'_> {
-    Site { tid: by.tid, library: library_text(&by.library), offset: by.offset }
-}
-
 impl Call<'_> {
     /// The device memory that the call uses: for each range, the argument that names it, where it begins, and its bytes.
     pub fn used(&self) -> impl Iterator<Item = (usize, u64, u64)> + '_ {
@@ -123,7 +118,7 @@ impl<W: World> Judge<'_, W> {
         let mut verdict = Verdict::Held;
         world.each_parameter(&mut |kernel, parameter, address| {
             let Some(Gone { went, range, ago, ref by, object, .. }) = world.gone(address, 1) else { return };
-            let by = by.as_ref().map(site);
+            let by = by.as_ref().map(ClosedBy::site);
             let reason = Reason::UseInKernel { kernel, parameter, address, went, range, ago, by };
             verdict = self.broken(reason, Confidence::Inferred, argument, &[(went.role(), object)]);
         });
@@ -148,11 +143,7 @@ impl<W: World> Judge<'_, W> {
                 return false;
             };
             let Gone { went, owner, address, range, fingerprint, ago, ref by, with_context, object } = gone;
-            let by = by.as_ref().map(|by| Site {
-                tid: by.tid,
-                library: library_text(&by.library),
-                offset: by.offset,
-            });
+            let by = by.as_ref().map(ClosedBy::site);
             let (name, handle) = (call.name(argument), Handle(fingerprint));
             let reason = match went {
                 Went::Closed => Reason::UseAfterClose { name, address, range, handle, ago, by, with_context },

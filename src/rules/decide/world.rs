@@ -1,10 +1,10 @@
 //! The facts about the world around a call, supplied by the caller that asks for a decision.
 
 use super::{Allocation, Gone, Mapping, Pool};
-use crate::reason::{Ago, Device, Process};
+use crate::reason::{Ago, Device, Process, Site};
 use crate::{Cache, Confidence};
 use cupeer_spec::effect::Object;
-use cupeer_spec::record::live::LIBRARY;
+use cupeer_spec::record::live::{LIBRARY, library_text};
 use cupeer_spec::value::EXPORTER;
 
 /// What is known when a call is judged. What a world does not say is not known: each answer is `None`, or empty.
@@ -338,6 +338,13 @@ pub struct ClosedBy {
     pub library: [u8; LIBRARY],
     /// Where in it.
     pub offset: u64,
+}
+
+impl ClosedBy {
+    /// The place, as reasons name it.
+    pub fn site(&self) -> Site<'_> {
+        Site { tid: self.tid, library: library_text(&self.library), offset: self.offset }
+    }
 }
 
 /// What became of the current context of a thread that has none.
