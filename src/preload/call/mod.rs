@@ -240,7 +240,11 @@ pub unsafe fn run<F: Function>(entered: &Entered, arguments: &F) -> i32 {
     if const { FUNCTIONS[F::ID as usize].changes_kernels() } && settings::get().check.is_some() {
         return run_with_kernels(F::ID, arguments, &mut run);
     }
-    run()
+    let result = run();
+    if const { FUNCTIONS[F::ID as usize].is_in(Group::Init) } && result == 0 {
+        every_call::initialized();
+    }
+    result
 }
 
 /// A call that finds kernels, or ends some.
@@ -266,11 +270,7 @@ fn run_quickly<F: Function>(entered: &Entered, arguments: &F) -> i32 {
 /// Calls that take long by themselves: once for all functions.
 #[inline(never)]
 fn run_shared(id: FnId, entered: &Entered, arguments: &dyn Arguments) -> i32 {
-    let result = take_up(id, entered, arguments, |caller| shared_steps(id, entered, caller, arguments, None));
-    if result == 0 && id.spec().is_in(Group::Init) {
-        every_call::initialized();
-    }
-    result
+    take_up(id, entered, arguments, |caller| shared_steps(id, entered, caller, arguments, None))
 }
 
 #[inline(never)]
