@@ -78,7 +78,8 @@ pub fn looked_up_next(object: &Object, wanted: &CStr) {
     if elf::is_ours(object) || is_wrapper_behind_us(object, wanted) {
         return;
     }
-    // The object comes first in its own scope, and has some of the functions of the table. Behind it is the driver, where it depends on one.
+    // The object comes first in its own scope, and has some of the functions of the table. Behind it is the driver, where it
+    // depends on one.
     let is_nvml = index_of(wanted).is_some_and(|index| FUNCTIONS[index].library == Library::Nvml);
     let of_driver = if is_nvml { c"nvmlInit_v2" } else { c"cuDriverGetVersion" };
     let behind = if object.symbol(wanted).is_some() { of_driver } else { wanted };

@@ -265,12 +265,13 @@ static Function kernel_for(CUdeviceptr p, enum way way) {
     return function;
 }
 
-static void launch(struct link parent) {
+static void launch_as(struct link parent, enum way way) {
     CUdeviceptr p = closed(parent);
-    Function kernel = kernel_for(p, FUNCTION);
+    Function kernel = kernel_for(p, way);
     CALL(cuLaunchKernel, (kernel, 1, 1, 1, 1, 1, 1, 0, NULL, parameters, NULL));
     launched(p);
 }
+static void launch(struct link parent) { launch_as(parent, FUNCTION); }
 static void in_kernel(void) { export_for(launch); }
 
 static void launch_buffer(struct link parent) {
@@ -292,12 +293,7 @@ static void launch_config(struct link parent) {
 }
 static void in_kernel_config(void) { export_for(launch_config); }
 
-static void launch_enumerated(struct link parent) {
-    CUdeviceptr p = closed(parent);
-    Function kernel = kernel_for(p, ONE_OF_ALL_KERNELS);
-    CALL(cuLaunchKernel, (kernel, 1, 1, 1, 1, 1, 1, 0, NULL, parameters, NULL));
-    launched(p);
-}
+static void launch_enumerated(struct link parent) { launch_as(parent, ONE_OF_ALL_KERNELS); }
 static void in_kernel_enumerated(void) { export_for(launch_enumerated); }
 
 static void launch_cooperative(struct link parent) {
