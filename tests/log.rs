@@ -42,7 +42,7 @@ fn a_json_line_has_the_promised_keys_and_the_arguments_by_name() {
     for line in &log.lines {
         let function = FUNCTIONS.iter().find(|f| f.name == line["function"]).unwrap();
         let keys: Vec<&str> = line["args"].as_object().unwrap().keys().map(String::as_str).collect();
-        let names: Vec<&str> = function.args.iter().map(|a| a.name).collect();
+        let names: Vec<&str> = function.args.iter().map(|a| a.name()).collect();
         assert_eq!(keys, names, "{line}");
         for key in ["ts_ns", "pid", "tid", "seq", "duration_ns"] {
             assert!(line[key].is_u64(), "{key}: {line}");

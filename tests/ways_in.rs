@@ -24,7 +24,7 @@ fn plain_functions() -> usize {
 /// through that as well.
 fn all_patched() -> String {
     let has_newer = |f: &FnSpec| FUNCTIONS.iter().any(|newer| newer.name == format!("{}_v2", f.name));
-    let is_named = |f: &&FnSpec| f.library == Library::Cuda && !f.is_in(Group::Lookup) && f.name == f.lookup;
+    let is_named = |f: &&FnSpec| f.library == Library::Cuda && !f.is_in(Group::Lookup) && f.name == f.lookup();
     let found = FUNCTIONS.iter().filter(is_named).filter(|f| !has_newer(f)).count();
     let called = 2 * plain_functions() + found;
     format!("patched: {called} called, {called} hooked")

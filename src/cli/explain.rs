@@ -103,8 +103,8 @@ fn function(f: &FnSpec) -> String {
     text += &format!("\n{}\n", paragraph(f.doc(), width));
     let mut facts = Table::new(&["", ""], 2, 40);
     facts.row(["library".into(), f.library.soname().into()]);
-    if !f.lookup.is_empty() {
-        facts.row(["looked up as".into(), format!("{}, from version {} on", f.lookup, version(f.since))]);
+    if !f.lookup().is_empty() {
+        facts.row(["looked up as".into(), format!("{}, from version {} on", f.lookup(), version(f.since))]);
     }
     facts.row(["groups".into(), groups(f)]);
     facts.row(["simulated".into(), format!("{}: {}", f.simulated.name(), fidelity(f.simulated))]);
@@ -113,12 +113,12 @@ fn function(f: &FnSpec) -> String {
     let mut args = Table::new(&["ARGUMENT", "DIRECTION", "TYPE"], 3, 20);
     for (index, arg) in f.args.iter().enumerate() {
         let mut c_type = arg.c_type();
-        if let Some(count) = arg.count {
-            c_type += &format!(", an array with {count} elements");
+        if let Some(count) = arg.count() {
+            c_type += &format!(", an array with {} elements", f.args[count].name());
         } else if f.hands_out() == Some(index) {
             c_type += ", receives the function";
         }
-        args.row([arg.name.into(), direction(arg.direction).into(), c_type]);
+        args.row([arg.name().into(), direction(arg.direction).into(), c_type]);
     }
     let mut results = Table::new(&["CODE", "DOCUMENTED RESULT", "MEANING"], 3, 20);
     for result in f.documented().filter_map(|number| f.result(number)) {

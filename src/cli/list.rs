@@ -85,7 +85,7 @@ pub fn prototype(function: &FnSpec) -> String {
     let declared = |arg: &ArgSpec| {
         let c_type = arg.c_type();
         let space = if c_type.ends_with('*') { "" } else { " " };
-        format!("{c_type}{space}{}", arg.name)
+        format!("{c_type}{space}{}", arg.name())
     };
     let args: Vec<String> = function.args.iter().map(declared).collect();
     let args = if args.is_empty() { "void".into() } else { args.join(", ") };
@@ -105,14 +105,14 @@ fn function_json(f: &FnSpec) -> Value {
     let args: Vec<Value> = f
         .args
         .iter()
-        .map(|a| json!({"name": a.name, "type": a.c_type(), "direction": direction(a.direction), "count": a.count}))
+        .map(|a| json!({"name": a.name(), "type": a.c_type(), "direction": direction(a.direction), "count": a.count()}))
         .collect();
     json!({
         "function": f.name,
         "meaning": f.doc(),
         "library": f.library.soname(),
-        "lookup": (!f.lookup.is_empty()).then_some(f.lookup),
-        "since": (!f.lookup.is_empty()).then(|| version(f.since)),
+        "lookup": (!f.lookup().is_empty()).then_some(f.lookup()),
+        "since": (!f.lookup().is_empty()).then(|| version(f.since)),
         "runtime": runtime::name_of(f),
         "groups": f.groups().map(|group| group.name()).collect::<Vec<_>>(),
         "prototype": prototype(f),
@@ -166,7 +166,7 @@ fn functions(others: &[OtherFn]) -> Table {
         40,
     );
     for f in FUNCTIONS {
-        let (lookup, since) = look_up(f.lookup, f.since);
+        let (lookup, since) = look_up(f.lookup(), f.since);
         let names = |codes: &mut dyn Iterator<Item = i32>| {
             codes.filter_map(|number| f.result(number)).map(ResultSpec::short).collect::<Vec<_>>().join(" ")
         };

@@ -47,7 +47,7 @@ pub fn command() -> Result<ExitCode> {
         tell(&Fact::Function {
             name: function.name.to_owned(),
             exported: find(&driver, function.name).is_some(),
-            lookup: lookup(&driver, function.lookup, function.since),
+            lookup: lookup(&driver, function.lookup(), function.since),
         })?;
     }
     // A driver may crash when it is unloaded, too.

@@ -75,7 +75,7 @@ impl Call {
 
     /// Returns the bytes of an argument by its name; `None` if its value is unknown.
     pub fn argument_called(&self, name: &str) -> Option<&[u8]> {
-        self.argument(self.function?.spec().args.iter().position(|arg| arg.name == name)?)
+        self.argument(self.function?.spec().args.iter().position(|arg| arg.name() == name)?)
     }
 
     /// Returns the fault that changed what the program received: a result or an output that is not the driver's.

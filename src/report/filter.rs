@@ -261,7 +261,7 @@ fn is_called(process: &Process, text: &str) -> bool {
 fn functions(text: &str) -> Result<FunctionSet> {
     let versions = |item: &str| {
         let (not, name) = item.strip_prefix('^').map_or(("", item), |name| ("^", name));
-        let of_name = FUNCTIONS.iter().filter(|function| function.lookup == name);
+        let of_name = FUNCTIONS.iter().filter(|function| function.lookup() == name);
         let items: Vec<String> = of_name.map(|function| format!("{not}{}", function.name)).collect();
         if items.is_empty() { item.to_owned() } else { items.join(",") }
     };

@@ -13,7 +13,7 @@ const JSON: Format = Format { json: true, fingerprint: |_| 0 };
 /// The arguments by name. What is not known is `null`: the call has not succeeded, or the record does not say.
 pub fn args(call: &Call) -> Map<String, Value> {
     let specs = call.function.map_or(&[][..], |function| function.spec().args);
-    specs.iter().enumerate().map(|(i, spec)| (spec.name.to_owned(), arg(call, i, spec))).collect()
+    specs.iter().enumerate().map(|(i, spec)| (spec.name().to_owned(), arg(call, i, spec))).collect()
 }
 
 fn arg(call: &Call, index: usize, spec: &ArgSpec) -> Value {
@@ -28,12 +28,12 @@ fn arg(call: &Call, index: usize, spec: &ArgSpec) -> Value {
             return Value::Null;
         };
         let _ = quoted(bytes, MOST_TEXT, &mut text);
-    } else if spec.count.is_some() {
+    } else if spec.count().is_some() {
         let Some((_, bytes)) = call.details.elements.iter().find(|(i, _)| usize::from(*i) == index) else {
             return Value::Null;
         };
         let elements =
-            bytes.chunks_exact(spec.element.max(1)).take(MOST_ELEMENTS).map(|element| printed(element, spec));
+            bytes.chunks_exact(spec.element().max(1)).take(MOST_ELEMENTS).map(|element| printed(element, spec));
         return elements.collect();
     } else if let Some(bytes) = call.argument(index) {
         return printed(bytes, spec);
@@ -43,7 +43,7 @@ fn arg(call: &Call, index: usize, spec: &ArgSpec) -> Value {
 
 fn printed(bytes: &[u8], spec: &ArgSpec) -> Value {
     let mut text = String::new();
-    let _ = (spec.of.print_stored)(bytes, &mut text, JSON);
+    let _ = (spec.of().print_stored)(bytes, &mut text, JSON);
     read(&text)
 }
 

@@ -70,13 +70,13 @@ impl Call<'_> {
 
     /// The same by its name; `None` where the function has none of that name.
     pub fn argument(&self, name: &str) -> Option<u64> {
-        let index = self.function.spec().args.iter().position(|arg| arg.name == name)?;
+        let index = self.function.spec().args.iter().position(|arg| arg.name() == name)?;
         Some(self.at(index))
     }
 
     /// The name of an argument.
     fn name(&self, index: usize) -> &'static str {
-        self.function.spec().args.get(index).map_or("", |arg| arg.name)
+        self.function.spec().args.get(index).map_or("", |arg| arg.name())
     }
 
     /// Whether it returned this.
@@ -87,9 +87,9 @@ impl Call<'_> {
     /// The first pointer among the arguments that is NULL.
     fn null(&self) -> Option<&'static str> {
         let args = self.function.spec().args.iter().enumerate();
-        args.filter(|(_, arg)| arg.direction != Direction::In || arg.count.is_some())
+        args.filter(|(_, arg)| arg.direction != Direction::In || arg.count().is_some())
             .find(|(index, _)| self.shape(*index) == shape::NULL)
-            .map(|(_, arg)| arg.name)
+            .map(|(_, arg)| arg.name())
     }
 
     /// What is opened: the object, and the fingerprints of its handle: of all bytes, and of those that the driver checks.

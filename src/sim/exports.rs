@@ -104,7 +104,7 @@ cupeer_spec::driver_functions_beyond!(export_others);
 pub(crate) fn all() -> impl Iterator<Item = (OtherFn, Address)> {
     let table = cupeer_spec::function::FUNCTIONS.iter().map(|f| OtherFn {
         symbol: f.name,
-        lookup: f.lookup,
+        lookup: f.lookup(),
         since: f.since,
         simulated: f.simulated,
     });

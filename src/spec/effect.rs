@@ -401,7 +401,7 @@ pub const fn argument(arguments: &[&str], name: &str) -> usize {
     panic!("an effect names an argument that the function does not have")
 }
 
-const fn is_equal(a: &[u8], b: &[u8]) -> bool {
+pub(crate) const fn is_equal(a: &[u8], b: &[u8]) -> bool {
     let mut index = 0;
     while index < a.len() && index < b.len() && a[index] == b[index] {
         index += 1;

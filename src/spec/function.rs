@@ -1,13 +1,13 @@
 //! What the table says about a function, as data: derived from [`crate::functions`], for everything that
 //! walks the table at run time.
 
+use crate::argument;
 use crate::effect::{
     Batch, Bound, Code, Copied, Effect, End, Found, Grant, Groups, Joined, Launchable, Launched, Made, Named,
     Object, Question, Shared, Subject, Unbound, Used, effects,
 };
 use crate::results::{Result, ResultSpec};
-use crate::value::{Argument, Format, Text, Value};
-use core::fmt::{self, Write};
+pub use crate::argument::{ArgSpec, ArgType, Direction};
 use core::ops::Range;
 
 /// The library in which a function really lives.
@@ -151,95 +151,6 @@ impl Fidelity {
     }
 }
 
-/// Which way an argument goes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Direction {
-    /// Read by the function.
-    In,
-    /// Written by the function.
-    Out,
-    /// Read and written.
-    InOut,
-    /// A NUL-terminated text that is read.
-    String,
-}
-
-/// One argument.
-#[derive(Clone, Copy, Debug)]
-pub struct ArgSpec {
-    /// Its name in the header.
-    pub name: &'static str,
-    /// Which way it goes.
-    pub direction: Direction,
-    /// Its type.
-    pub of: &'static ArgType,
-    /// The argument that holds the number of elements, where this is an array.
-    pub count: Option<&'static str>,
-    /// The argument that says which kind of handle it is, where it is a shareable handle.
-    pub kind: Option<&'static str>,
-    /// How many bytes it has among the arguments of a record; arrays and texts stand elsewhere.
-    pub stored: usize,
-    /// How many bytes one element of an array has in a record; 0 of a text.
-    pub element: usize,
-    /// How many bytes one value has in memory: what a pointer points to, an element of an array; 0 of a text.
-    pub size: usize,
-}
-
-/// The type of an argument: once for all arguments of a type.
-#[derive(Clone, Copy, Debug)]
-pub struct ArgType {
-    /// As Rust spells it.
-    pub name: &'static str,
-    /// The values that have a name in the header: [`Value::names`].
-    pub names: fn() -> Vec<(u64, &'static str)>,
-    /// Whether a number is one of them; without an allocation.
-    pub is_named: fn(u64) -> bool,
-    /// Prints the bytes that it has in a record; of an array, those of one element.
-    pub print_stored: fn(&[u8], &mut dyn Write, Format) -> fmt::Result,
-}
-
-impl ArgSpec {
-    /// The last word of its type: `CUdevice`, `i32`, `CUipcMemHandle`.
-    pub fn type_word(&self) -> &'static str {
-        // How rustc spaces the tokens of a type is not promised.
-        self.of.name.rsplit([' ', '*', ':']).find(|word| !word.is_empty()).unwrap_or("")
-    }
-
-    /// Whether it is an IPC handle, or a pointer to one.
-    pub fn is_handle(&self) -> bool {
-        matches!(self.type_word(), "CUipcMemHandle" | "CUipcEventHandle")
-    }
-
-    /// Whether it points to what an allocation is to be.
-    pub fn is_allocation(&self) -> bool {
-        self.type_word() == "CUmemAllocationProp"
-    }
-
-    /// Its type as C spells it.
-    pub fn c_type(&self) -> String {
-        // How rustc spaces the tokens of a type is not promised.
-        let words: Vec<&str> = self.of.name.split([' ', '*', ':']).filter(|w| !w.is_empty()).collect();
-        let pointer = if self.of.name.starts_with('*') { " *" } else { "" };
-        let constant = if words.first() == Some(&"const") { "const " } else { "" };
-        let plain = match words.last().copied().unwrap_or_default() {
-            "i32" => "int",
-            "u8" => "unsigned char",
-            "u16" => "unsigned short",
-            "u32" | "IpcMemFlags" => "unsigned int",
-            "u64" | "ProcAddressFlags" => "cuuint64_t",
-            "usize" => "size_t",
-            "c_char" => "char",
-            "FunctionPointer" => "void *",
-            "c_void" => "void",
-            "HostAddress" => "void *",
-            "CUDA_MEMCPY2D_v2" => "CUDA_MEMCPY2D",
-            "CUDA_MEMCPY3D_v2" => "CUDA_MEMCPY3D",
-            other => other,
-        };
-        format!("{constant}{plain}{pointer}").replace("* *", "**")
-    }
-}
-
 /// What the function that undoes a call is given: arguments of that call, by their indexes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Given {
@@ -261,8 +172,6 @@ pub struct FnSpec {
     pub id: FnId,
     /// Where it really lives.
     pub library: Library,
-    /// The name that `cuGetProcAddress` is asked for; empty for a function that is not the driver's.
-    pub lookup: &'static str,
     /// The first version for which that finds it; 0 where there is none.
     pub since: u32,
     /// What a success does.
@@ -283,6 +192,11 @@ impl FnSpec {
     /// One sentence: what it does.
     pub fn doc(&self) -> &'static str {
         DOCS[self.id as usize]
+    }
+
+    /// The name that `cuGetProcAddress` is asked for; empty for a function that is not the driver's.
+    pub fn lookup(&self) -> &'static str {
+        look_up_name(self.name, self.since)
     }
 
     /// Whether the function belongs to a group.
@@ -578,14 +492,14 @@ impl FnSpec {
 
     /// The argument of this name, in whatever case, and its index.
     pub fn argument(&self, name: &str) -> Option<(usize, &'static ArgSpec)> {
-        self.args.iter().enumerate().find(|(_, arg)| arg.name.eq_ignore_ascii_case(name))
+        self.args.iter().enumerate().find(|(_, arg)| arg.name().eq_ignore_ascii_case(name))
     }
 
     /// Where an argument stands among the bytes of the arguments in the slot of a record; of an array or a text, no bytes.
     pub fn place(&self, argument: usize) -> Range<usize> {
-        let sizes = |arguments: &[ArgSpec]| arguments.iter().map(|arg| arg.stored).sum();
+        let sizes = |arguments: &[ArgSpec]| arguments.iter().map(|arg| arg.stored()).sum();
         let at: usize = sizes(&self.args[..argument.min(self.args.len())]);
-        at..at + self.args.get(argument).map_or(0, |arg| arg.stored)
+        at..at + self.args.get(argument).map_or(0, |arg| arg.stored())
     }
 
     /// Which bytes of those that the arguments have in a record are of addresses on a device, which programs pass in any
@@ -606,8 +520,8 @@ impl FnSpec {
         while index < self.args.len() {
             let arg = &self.args[index];
             let mut byte = 0;
-            while byte < arg.stored {
-                if matches!(arg.direction, Direction::In) && is_address(arg.of.name) && at < 64 {
+            while byte < arg.stored() {
+                if matches!(arg.direction, Direction::In) && is_address(arg.of().name) && at < 64 {
                     bytes |= 1 << at;
                 }
                 (byte, at) = (byte + 1, at + 1);
@@ -621,7 +535,7 @@ impl FnSpec {
     pub const fn stored(&self) -> usize {
         let (mut bytes, mut index) = (0, 0);
         while index < self.args.len() {
-            bytes += self.args[index].stored;
+            bytes += self.args[index].stored();
             index += 1;
         }
         bytes
@@ -679,57 +593,6 @@ pub const fn look_up_name(symbol: &str, since: u32) -> &str {
     symbol.split_at(name.len()).0
 }
 
-macro_rules! direction {
-    (in) => {
-        Direction::In
-    };
-    (out) => {
-        Direction::Out
-    };
-    (inout) => {
-        Direction::InOut
-    };
-    (string) => {
-        Direction::String
-    };
-    (in_struct) => {
-        Direction::In
-    };
-    (in_handle) => {
-        Direction::In
-    };
-    (out_handle) => {
-        Direction::Out
-    };
-}
-
-macro_rules! count {
-    ($dir:ident []) => {
-        None
-    };
-    (in_handle [$kind:ident]) => {
-        None
-    };
-    (out_handle [$kind:ident]) => {
-        None
-    };
-    ($dir:ident [$name:ident]) => {
-        Some(stringify!($name))
-    };
-}
-
-macro_rules! kind {
-    (in_handle [$kind:ident]) => {
-        Some(stringify!($kind))
-    };
-    (out_handle [$kind:ident]) => {
-        Some(stringify!($kind))
-    };
-    ($dir:ident [$($count:ident)?]) => {
-        None
-    };
-}
-
 macro_rules! results {
     (Cuda $($result:ident)*) => {
         &[$(crate::results::Result::$result as i32),*]
@@ -739,44 +602,6 @@ macro_rules! results {
     };
     (Nvml $($result:ident)*) => {
         &[$(crate::results::nvml::Result::$result as i32),*]
-    };
-}
-
-/// What a record keeps of an argument.
-macro_rules! kept {
-    (string $type:ty) => {
-        Text
-    };
-    ($dir:ident $type:ty) => {
-        <$type as Argument>::Kept
-    };
-}
-
-macro_rules! stored {
-    (in_handle [$kind:ident] $type:ty) => {
-        <kept!(in_handle $type) as Value>::STORED
-    };
-    (out_handle [$kind:ident] $type:ty) => {
-        <kept!(out_handle $type) as Value>::STORED
-    };
-    ($dir:ident [] $type:ty) => {
-        <kept!($dir $type) as Value>::STORED
-    };
-    ($dir:ident [$count:ident] $type:ty) => {
-        0
-    };
-}
-
-macro_rules! value_size {
-    // Of a descriptor, which is a number; and the pointer or number that is passed.
-    (out_handle $type:ty) => {
-        4
-    };
-    (in_handle $type:ty) => {
-        8
-    };
-    ($dir:ident $type:ty) => {
-        size_of::<kept!($dir $type)>()
     };
 }
 
@@ -803,25 +628,10 @@ macro_rules! derive_specs {
             name: stringify!($name),
             id: FnId::$name,
             library: Library::$library,
-            lookup: look_up_name(stringify!($name), $since),
             since: $since,
             effects: effects!([$($arg)*] [$($effect)*]),
             groups: Groups::of(effects!([$($arg)*] [$($effect)*])).and_of(Library::$library),
-            args: &[$(ArgSpec {
-                name: stringify!($arg),
-                direction: direction!($dir),
-                of: &ArgType {
-                    name: stringify!($type),
-                    names: <kept!($dir $type)>::names,
-                    is_named: <kept!($dir $type)>::is_named,
-                    print_stored: <kept!($dir $type)>::print_stored,
-                },
-                count: count!($dir [$($count)?]),
-                kind: kind!($dir [$($count)?]),
-                stored: stored!($dir [$($count)?] $type),
-                element: <kept!($dir $type)>::STORED,
-                size: value_size!($dir $type),
-            },)*],
+            args: argument::all_of(FnId::$name as usize),
             results: results!($library $($result)*),
             seen: results!($library $($($seen)*)?),
             simulated: Fidelity::$fidelity,
@@ -845,7 +655,7 @@ const _: () = {
         let args = FUNCTIONS[index].args;
         let (mut bytes, mut arg) = (0, 0);
         while arg < args.len() {
-            bytes += args[arg].stored;
+            bytes += args[arg].stored();
             assert!(
                 bytes <= crate::record::slot::ARGS || matches!(args[arg].direction, Direction::In),
                 "an output lies outside of the slot"
@@ -864,7 +674,7 @@ const _: () = {
         // A record says of the first eight whether they are known, and of others what it says of the eighth.
         let mut arg = 7;
         while args.len() > 8 && arg < args.len() {
-            assert!(matches!(args[arg].direction, Direction::In) && args[arg].stored == args[arg].size);
+            assert!(matches!(args[arg].direction, Direction::In) && args[arg].stored() == args[arg].size());
             arg += 1;
         }
         index += 1;
@@ -911,8 +721,8 @@ mod tests {
     #[test]
     fn versions_of_one_name_differ_and_rise() {
         for (i, f) in FUNCTIONS.iter().enumerate() {
-            let form = |f: &FnSpec| (f.lookup, f.name.contains("_pt"));
-            let is_alike = |g: &&FnSpec| form(g) == form(f) && !f.lookup.is_empty();
+            let form = |f: &FnSpec| (f.lookup(), f.name.contains("_pt"));
+            let is_alike = |g: &&FnSpec| form(g) == form(f) && !f.lookup().is_empty();
             for g in FUNCTIONS[i + 1..].iter().filter(is_alike) {
                 assert!(g.since > f.since, "{} and {} are looked up alike", f.name, g.name);
             }
@@ -923,7 +733,7 @@ mod tests {
     fn the_drivers_functions_alone_are_looked_up() {
         for f in FUNCTIONS {
             let is_drivers = f.library == Library::Cuda;
-            assert_eq!((f.lookup.is_empty(), f.since == 0), (!is_drivers, !is_drivers), "{}", f.name);
+            assert_eq!((f.lookup().is_empty(), f.since == 0), (!is_drivers, !is_drivers), "{}", f.name);
             assert_eq!(f.simulated == Fidelity::Absent, !is_drivers, "{}", f.name);
         }
     }
@@ -945,20 +755,12 @@ mod tests {
         assert_eq!(types, ["const char *", "void **", "int", "cuuint64_t"]);
     }
 
-    #[test]
-    fn names_belong_to_arguments() {
-        for f in FUNCTIONS {
-            let is_arg = |name: &str| f.args.iter().any(|a| a.name == name);
-            assert!(f.args.iter().filter_map(|a| a.count).all(is_arg), "{}", f.name);
-        }
-    }
-
     /// The ledgers read it by that: an object has a name of 4 or 8 bytes, which is an output where it is opened, and its
     /// handle goes the other way.
     #[test]
     fn effects_name_arguments_that_can_be_read() {
         for f in FUNCTIONS {
-            let is_name = |index: usize| matches!(f.args[index].stored, 4 | 8);
+            let is_name = |index: usize| matches!(f.args[index].stored(), 4 | 8);
             let is = |index: usize, direction| f.args[index].direction == direction;
             for effect in f.effects {
                 let is_sound = match *effect {
@@ -1046,11 +848,11 @@ mod tests {
             let is_done = f.opens().is_some() || f.enables().is_some() || f.makes().is_some();
             assert_eq!(f.undone_by().is_some(), is_done || f.retains().is_some(), "{}", f.name);
             let Some((inverse, given)) = f.undone_by() else { continue };
-            let words: Vec<usize> = inverse.spec().args.iter().map(|arg| arg.stored).collect();
+            let words: Vec<usize> = inverse.spec().args.iter().map(|arg| arg.stored()).collect();
             let taken = if given.size.is_some() { &[8, 8][..] } else { &[8] };
-            assert_eq!((words.as_slice(), f.args[given.by].stored), (taken, 8), "{}", f.name);
+            assert_eq!((words.as_slice(), f.args[given.by].stored()), (taken, 8), "{}", f.name);
             if let (Some(size), Some(end)) = (given.size, inverse.spec().ends()) {
-                assert_eq!((end.by, end.size, f.args[size].stored), (0, Some(1), 8), "{}", f.name);
+                assert_eq!((end.by, end.size, f.args[size].stored()), (0, Some(1), 8), "{}", f.name);
             }
         }
         let undone = |id: FnId| id.spec().undone_by().map(|(inverse, _)| inverse);

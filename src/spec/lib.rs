@@ -2,6 +2,7 @@
 //! the preload library, the simulated driver and the command share. No dependencies, no side effects.
 
 pub mod abi;
+pub mod argument;
 pub mod deny;
 pub mod duration;
 pub mod effect;

@@ -64,7 +64,7 @@ const PREFIX: &str = "cuda";
 impl RuntimeFn {
     /// Whether it stands for a function of the table: its calls end in that, in whatever version.
     pub fn is(&self, function: &FnSpec) -> bool {
-        function.lookup == self.calls.spec().lookup
+        function.lookup() == self.calls.spec().lookup()
     }
 
     /// The functions of the table that it stands for.

@@ -17,7 +17,7 @@ fn those<T>(does: impl Fn(&'static FnSpec) -> Option<T>) -> Vec<(FnId, T)> {
 /// Gives an argument a number.
 fn set(call: &mut Call, function: FnId, argument: usize, number: u64) {
     let arg = &function.spec().args[argument];
-    writer::set(call, arg.name, &number.to_le_bytes()[..arg.stored]);
+    writer::set(call, arg.name(), &number.to_le_bytes()[..arg.stored()]);
 }
 
 /// A call that exports or opens the handle 0x11.
@@ -25,8 +25,8 @@ fn sharing(actor: &Actor, at: u64, function: FnId, shared: Shared, address: u64)
     let mut call = actor.makes(function, at);
     let arg = &function.spec().args[shared.handle];
     let mut bytes = handle(0x11, checked(0x11)).to_vec();
-    bytes.resize(arg.stored, 0);
-    writer::set(&mut call, arg.name, &bytes);
+    bytes.resize(arg.stored(), 0);
+    writer::set(&mut call, arg.name(), &bytes);
     set(&mut call, function, shared.by, address);
     call
 }
@@ -166,7 +166,7 @@ fn whatever_gives_access_or_asks_about_it_is_in_the_matrix() {
             if let Some((choice, reach)) = question.choice {
                 set(&mut call, asks, choice, reach as u64);
             }
-            if asks.spec().args[question.answer].count.is_none() {
+            if asks.spec().args[question.answer].count().is_none() {
                 set(&mut call, asks, question.answer, 1);
             }
             actor.add(&call);

@@ -51,9 +51,9 @@ fn key_json(key: &KeySpec) -> Value {
 }
 
 fn function_json(function: &FnSpec) -> Value {
-    let args: Vec<&str> = function.args.iter().filter(|arg| is_comparable(arg)).map(|arg| arg.name).collect();
+    let args: Vec<&str> = function.args.iter().filter(|arg| is_comparable(arg)).map(|arg| arg.name()).collect();
     let outputs = outputs(function)
-        .map(|arg| json!({"output": arg.name, "values": output_values(arg).split(", ").collect::<Vec<_>>()}));
+        .map(|arg| json!({"output": arg.name(), "values": output_values(arg).split(", ").collect::<Vec<_>>()}));
     json!({
         "function": function.name,
         "arguments": args,
@@ -87,8 +87,8 @@ fn outputs(function: &FnSpec) -> impl Iterator<Item = &'static ArgSpec> {
 /// The outputs in words: `pdptr`, `pHandle (zero, flip/BYTE, other)`. What takes numbers is not said.
 fn outputs_of(function: &FnSpec) -> String {
     let shown = |arg: &ArgSpec| match output_values(arg) {
-        values if values.starts_with("a number") => arg.name.to_owned(),
-        values => format!("{} ({values})", arg.name),
+        values if values.starts_with("a number") => arg.name().to_owned(),
+        values => format!("{} ({values})", arg.name()),
     };
     outputs(function).map(shown).collect::<Vec<_>>().join(", ")
 }

@@ -45,8 +45,8 @@ fn functions() -> String {
     );
     for function in alterable() {
         let code = |name: &str| format!("`{name}`");
-        let args = function.args.iter().filter(|arg| is_comparable(arg)).map(|arg| code(arg.name));
-        let outputs = outputs(function).map(|arg| format!("`{}`: {}", arg.name, output_values(arg)));
+        let args = function.args.iter().filter(|arg| is_comparable(arg)).map(|arg| code(arg.name()));
+        let outputs = outputs(function).map(|arg| format!("`{}`: {}", arg.name(), output_values(arg)));
         let undone = function.undone_by().map_or(String::new(), |(inverse, _)| code(inverse.spec().name));
         text += &row(function, &args.collect::<Vec<_>>(), &outputs.collect::<Vec<_>>(), &undone);
     }

@@ -123,7 +123,7 @@ fn told(
     if [0, u32::MAX].contains(&before) && severity > Severity::Note && heard == Heard::Now {
         status::found();
     }
-    let number = call.id.spec().args.iter().position(|arg| arg.name == argument && !argument.is_empty());
+    let number = call.id.spec().args.iter().position(|arg| arg.name() == argument && !argument.is_empty());
     let head = [confidence as u8, severity as u8, number.map_or(NO_ARGUMENT, |number| number as u8), 0];
     if before >= most {
         let mut line = [0u8; 64];

@@ -131,7 +131,7 @@ static WEIGHTS: [Weight; FUNCTION_COUNT] = {
         let mut j = 0;
         while j < args.len() {
             weights[i].writes |= matches!(args[j].direction, Direction::Out | Direction::InOut);
-            weights[i].more |= args[j].count.is_some() || matches!(args[j].direction, Direction::String);
+            weights[i].more |= args[j].count().is_some() || matches!(args[j].direction, Direction::String);
             j += 1;
         }
         i += 1;

@@ -39,25 +39,41 @@ pub struct Route {
     real: usize,
 }
 
-static NOWHERE: Route = Route { low: 0, length: 0, target: AtomicUsize::new(0), real: 0 };
+/// The route of no caller.
+pub static NOWHERE: Route = Route { low: 0, length: 0, target: AtomicUsize::new(0), real: 0 };
 
-type Routes = [AtomicPtr<Route>; ROUTES_EACH];
+/// A place for a route: how far it is behind [`NOWHERE`]. An address would be relocated in each process, at each place.
+#[repr(transparent)]
+pub struct Place(AtomicUsize);
+
+impl Place {
+    #[inline]
+    fn route(&self) -> &'static Route {
+        let address = (&raw const NOWHERE).expose_provenance().wrapping_add(self.0.load(Acquire));
+        // SAFETY: the distance is 0 or that of a route, whose address `keep` exposed, and routes are never freed.
+        unsafe { &*ptr::with_exposed_provenance(address) }
+    }
+
+    fn keep(&self, route: &'static Route) {
+        let distance = ptr::from_ref(route).expose_provenance().wrapping_sub((&raw const NOWHERE).addr());
+        self.0.store(distance, Release);
+    }
+}
 
 /// The routes of each function, in the order of the table: see [`ROUTES_EACH`].
-pub static ROUTES: [Routes; FUNCTION_COUNT] =
-    [const { [const { AtomicPtr::new(&raw const NOWHERE as *mut Route) }; ROUTES_EACH] }; FUNCTION_COUNT];
+pub static ROUTES: [[Place; ROUTES_EACH]; FUNCTION_COUNT] =
+    [const { [const { Place(AtomicUsize::new(0)) }; ROUTES_EACH] }; FUNCTION_COUNT];
 
 /// Where the route for a caller is kept.
 #[inline]
-fn place(id: FnId, caller: usize) -> &'static AtomicPtr<Route> {
+fn place(id: FnId, caller: usize) -> &'static Place {
     &ROUTES[id as usize][(caller as u32 >> ROUTE_SHIFT) as usize % ROUTES_EACH]
 }
 
 /// The next function for a call that came through the export. Never 0.
 #[inline]
 pub fn real(id: FnId, caller: usize) -> usize {
-    // SAFETY: routes are never freed.
-    let route = unsafe { &*place(id, caller).load(Acquire) };
+    let route = place(id, caller).route();
     if caller.wrapping_sub(route.low) < route.length {
         return route.real;
     }
@@ -143,12 +159,8 @@ pub fn closed() {
 }
 
 fn forget() {
-    for current in ROUTES.iter().flatten() {
-        let route = current.load(Acquire);
-        // SAFETY: routes are never freed.
-        if unsafe { (*route).length } != usize::MAX {
-            current.store((&raw const NOWHERE).cast_mut(), Release);
-        }
+    for place in ROUTES.iter().flatten().filter(|place| place.route().length != usize::MAX) {
+        place.keep(&NOWHERE);
     }
 }
 
@@ -215,14 +227,14 @@ fn aim(id: FnId, binding: &Binding) {
 
 /// Makes a route the current one of its callers.
 fn keep(id: FnId, caller: usize, route: &'static Route, generation: u64) {
-    let pointer = ptr::from_ref(route).cast_mut();
     if route.length == usize::MAX {
-        ROUTES[id as usize].iter().for_each(|place| place.store(pointer, Release));
+        ROUTES[id as usize].iter().for_each(|place| place.keep(route));
         return;
     }
-    place(id, caller).store(pointer, Release);
+    let place = place(id, caller);
+    place.keep(route);
     if !CLOSINGS.holds(generation) {
-        place(id, caller).store((&raw const NOWHERE).cast_mut(), Release);
+        place.keep(&NOWHERE);
     }
 }
 

@@ -68,7 +68,7 @@ pub fn judged<'a>(
 /// A finding as a record has it; how bad it is depends on the caller, who is not known yet.
 pub fn finding<O>(function: FnId, found: &Found<O>) -> Finding {
     let rule = found.reason.rule().spec();
-    let argument = function.spec().args.iter().position(|arg| arg.name == found.argument);
+    let argument = function.spec().args.iter().position(|arg| arg.name() == found.argument);
     Finding {
         confidence: found.confidence,
         severity: rule.severity,

@@ -177,7 +177,7 @@ impl<'a> Context<'a> {
                 message,
                 hint: finding.hint.clone(),
                 confidence: finding.confidence,
-                argument: finding.argument.and_then(|i| Some(args.get(usize::from(i))?.name)),
+                argument: finding.argument.and_then(|i| Some(args.get(usize::from(i))?.name())),
             },
             function: key.function,
             result: key.result,

@@ -152,7 +152,7 @@ fn answer(call: &Forward, question: Question) -> Option<usize> {
     let word = |argument: usize| call.words[argument];
     let which = match (question.peer, question.choice) {
         // What a newer driver can be asked may mean anything.
-        (Some(_), Some((choice, _))) if !(function.args[choice].of.is_named)(word(choice)) => return None,
+        (Some(_), Some((choice, _))) if !(function.args[choice].of().is_named)(word(choice)) => return None,
         (Some(peer), _) => pair(word(question.device), word(peer))?,
         (None, Some((choice, reach))) if word(choice) as i32 == reach => {
             pairs()?.touches(&devices::of_ordinal(word(question.device) as i32))?
@@ -160,13 +160,13 @@ fn answer(call: &Forward, question: Question) -> Option<usize> {
         (None, _) => return None,
     };
     let answer = &function.args[question.answer];
-    let count = answer.count.and_then(|count| function.argument(count)).map_or(1, |(index, _)| word(index));
+    let count = answer.count().map_or(1, word);
     let place = word(question.answer) as *mut u8;
     if place.is_null() {
         return None;
     }
     // SAFETY: not null, and after success the driver has written so many elements there.
-    let bytes = unsafe { core::slice::from_raw_parts_mut(place, answer.size * count as usize) };
+    let bytes = unsafe { core::slice::from_raw_parts_mut(place, answer.size() * count as usize) };
     let is_changed = bytes.iter().any(|byte| *byte != 0);
     bytes.fill(0);
     is_changed.then_some(which)

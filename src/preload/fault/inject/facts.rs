@@ -140,11 +140,10 @@ impl<'a> Facts<'a> {
         let function = self.call.id.spec();
         let mut args = function.args.iter().zip(self.call.words);
         let (arg, word, offset) = args.find_map(|(arg, word)| Some((arg, *word, location_in(arg)?)))?;
-        let count = arg.count.and_then(|count| function.argument(count));
-        let count = count.map_or(1, |(index, _)| self.call.words[index]);
+        let count = arg.count().map_or(1, |count| self.call.words[count]);
         let device = |index: u64| {
             let mut bytes = [0; 8];
-            let at = index.checked_mul(arg.size as u64)?.checked_add(word)?.checked_add(offset as u64)?;
+            let at = index.checked_mul(arg.size() as u64)?.checked_add(word)?.checked_add(offset as u64)?;
             let is_read = program_memory::copy(at as usize, &mut bytes) == bytes.len();
             let [kind, id] = [0, 4].map(|at| i32::from_le_bytes([0, 1, 2, 3].map(|byte| bytes[at + byte])));
             is_read.then_some(if kind == CUmemLocation::DEVICE { id } else { -1 })
@@ -165,7 +164,7 @@ impl<'a> Facts<'a> {
             let allocation = questions::mapping(address).and_then(|_| questions::mapped_allocation(address));
             return allocation.map_or(-1, |(_, device)| device);
         }
-        let peer = self.argument(|arg| arg.type_word() == "CUcontext" && arg.name.starts_with("peer"));
+        let peer = self.argument(|arg| arg.type_word() == "CUcontext" && arg.name().starts_with("peer"));
         if let Some(peer) = peer {
             return if peer == 0 { -1 } else { questions::device_of(peer) };
         }

@@ -132,7 +132,7 @@ pub fn argument_of(function: &FnSpec, condition: &Condition) -> Option<usize> {
         (Key::Argument(name), Values::Numbers(_)) => {
             // An output says something after the call alone.
             let argument = function.argument(name)?;
-            let is_number = !argument.1.is_handle() && argument.1.count.is_none();
+            let is_number = !argument.1.is_handle() && argument.1.count().is_none();
             is_number.then_some(argument.0)
         }
         _ => None,

@@ -11,23 +11,22 @@ use cupeer_spec::value::Shareable;
 impl Fault<'_> {
     /// An output, where it goes, and how many bytes of it there are: see [`Out`].
     pub(super) fn place(&self, argument: &str) -> Option<(&'static ArgSpec, usize, usize)> {
-        let function = self.call.id.spec();
-        let (index, arg) = function.argument(argument)?;
+        let (index, arg) = self.call.id.spec().argument(argument)?;
         let address = *self.call.words.get(index)? as usize;
-        let count = match arg.count {
-            Some(count) => *self.call.words.get(function.argument(count)?.0)? as usize,
+        let count = match arg.count() {
+            Some(count) => *self.call.words.get(count)? as usize,
             None => 1,
         };
-        let kind = arg.kind.and_then(|kind| self.call.words.get(function.argument(kind)?.0));
+        let kind = arg.kind().and_then(|kind| self.call.words.get(kind));
         let has_size = kind.is_none_or(|kind| *kind as i32 == Shareable::DESCRIPTOR);
         let is_output = matches!(arg.direction, Direction::Out | Direction::InOut) && address != 0;
-        (is_output && has_size).then_some((arg, address, arg.size * count))
+        (is_output && has_size).then_some((arg, address, arg.size() * count))
     }
 
     /// Puts a value into an output. Says whether there was one.
     pub(super) fn put(&self, out: &Out) -> bool {
         let Some((arg, address, size)) = self.place(out.argument) else { return false };
-        let (step, is_handle) = (arg.size, arg.is_handle());
+        let (step, is_handle) = (arg.size(), arg.is_handle());
         // SAFETY: after success the driver has written that many bytes there.
         let bytes = unsafe { core::slice::from_raw_parts_mut(address as *mut u8, size) };
         match out.value {
@@ -110,7 +109,7 @@ impl Fault<'_> {
 fn outputs(call: &Forward) -> impl Iterator<Item = (usize, usize)> {
     let args = call.id.spec().args.iter().zip(call.words);
     let outputs = args.filter(|(arg, _)| matches!(arg.direction, Direction::Out));
-    outputs.map(|(arg, word)| (*word as usize, arg.size.min(8)))
+    outputs.map(|(arg, word)| (*word as usize, arg.size().min(8)))
 }
 
 /// Calls the driver's function that undoes something.

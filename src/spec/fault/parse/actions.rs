@@ -77,7 +77,7 @@ pub fn out(draft: &mut Draft, value: Span) -> Result<()> {
                 .error(format!("{what} missing here: out=ARGUMENT=VALUE, such as out=pdptr=null")));
         };
         let args = outputs(&draft.functions, name)?;
-        let argument = args[0].name;
+        let argument = args[0].name();
         if draft.rule.action.outs.iter().any(|out| out.argument.eq_ignore_ascii_case(argument)) {
             return Err(name.error(format!("'{argument}' is given twice; an output gets one value")));
         }
@@ -101,7 +101,7 @@ fn outputs(functions: &[&'static FnSpec], name: Span) -> Result<Vec<&'static Arg
     if name.text.is_empty() {
         return Err(name.error("the name of an output is missing here: out=ARGUMENT=VALUE"));
     }
-    let all = || functions.iter().flat_map(|function| function.args).filter(is_out).map(|arg| arg.name);
+    let all = || functions.iter().flat_map(|function| function.args).filter(is_out).map(|arg| arg.name());
     let input = functions.iter().find(|function| function.argument(name.text).is_some());
     let what = match input {
         Some(function) => {
@@ -135,7 +135,7 @@ pub fn output_values(arg: &ArgSpec) -> &'static str {
 
 /// Whether an output is too large for a number.
 fn is_structure(arg: &ArgSpec) -> bool {
-    !arg.is_handle() && arg.size > 8
+    !arg.is_handle() && arg.size() > 8
 }
 
 /// What is put into an output.
@@ -160,7 +160,7 @@ fn output(text: Span, args: &[&'static ArgSpec]) -> Result<OutValue> {
             };
             return Err(text.error(format!("{missing}; this output takes a number, zero or null")));
         }
-        let smallest = args.iter().min_by_key(|arg| arg.size).map_or(args, core::slice::from_ref);
+        let smallest = args.iter().min_by_key(|arg| arg.size()).map_or(args, core::slice::from_ref);
         argument_value(text, args)?;
         return Ok(OutValue::Number(argument_value(text, smallest)?));
     }

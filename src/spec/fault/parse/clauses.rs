@@ -158,7 +158,7 @@ fn argument(draft: &mut Draft, key: Span, value: Option<Span>) -> Result<String>
         return conditions::argument(draft, key, value);
     }
     let functions = || draft.functions.iter();
-    let arguments = functions().flat_map(|function| function.args).map(|arg| arg.name);
+    let arguments = functions().flat_map(|function| function.args).map(|arg| arg.name());
     if let Some(meant) = nearest(key.text, KEYS.iter().map(|spec| spec.name).chain(arguments)) {
         return Err(key.error(format!("there is no key {}; did you mean '{meant}'?", key.shown())));
     }

@@ -62,7 +62,7 @@ pub fn handle(draft: &mut Draft, value: Span) -> Result<()> {
         && let Some(arg) = draft.functions.iter().find_map(named)
     {
         let values = ranges(value, &|text| argument_value(text, &[arg]))?;
-        return add(draft, Key::Argument(arg.name), values);
+        return add(draft, Key::Argument(arg.name()), values);
     }
     some_can(draft, value, "handle=", "takes a handle", takes)?;
     add(draft, Key::Handle, fingerprints(value)?)
@@ -179,28 +179,28 @@ pub fn argument(draft: &mut Draft, key: Span, value: Span) -> Result<String> {
     } else {
         ranges(value, &|text| argument_value(text, &readable))?
     };
-    add(draft, Key::Argument(first.name), values)?;
-    Ok(first.name.to_ascii_lowercase())
+    add(draft, Key::Argument(first.name()), values)?;
+    Ok(first.name().to_ascii_lowercase())
 }
 
 fn not_comparable(function: &FnSpec, arg: &ArgSpec) -> String {
     let why = match arg.direction {
         Direction::In if arg.is_handle() => "is a handle, which is compared only by its fingerprint: handle=",
-        Direction::In if arg.count.is_none() => "is a structure, which is not compared",
+        Direction::In if arg.count().is_none() => "is a structure, which is not compared",
         Direction::In => "is an array, which is not compared",
         _ => "is an output, which is unknown before the call",
     };
-    format!("'{}' of {} {why}; {}", arg.name, function.name, arguments_of(function))
+    format!("'{}' of {} {why}; {}", arg.name(), function.name, arguments_of(function))
 }
 
 /// One value of an argument, which may be of several types in several functions.
 pub fn argument_value(text: Span, args: &[&'static ArgSpec]) -> Result<u64> {
-    let names: Vec<(u64, &str)> = args.iter().flat_map(|arg| (arg.of.names)()).collect();
+    let names: Vec<(u64, &str)> = args.iter().flat_map(|arg| (arg.of().names)()).collect();
     let is_number = text.text.starts_with(|c: char| c.is_ascii_digit() || c == '-');
     if !is_number && !names.is_empty() && !text.text.is_empty() {
         return named(text, &names);
     }
-    let sizes = || args.iter().map(|arg| arg.size);
+    let sizes = || args.iter().map(|arg| arg.size());
     let (least, most) = (sizes().min().unwrap_or(8), sizes().max().unwrap_or(8));
     if text.text.starts_with('-') && least != most {
         return Err(text.error(format!(
@@ -253,8 +253,8 @@ pub fn is_comparable(arg: &ArgSpec) -> bool {
     match arg.direction {
         // A pointer is compared where a number is passed in its place: a descriptor.
         Direction::In => {
-            let is_number = !arg.of.name.starts_with('*') || arg.kind.is_some();
-            arg.count.is_none() && !arg.is_handle() && is_number
+            let is_number = !arg.of().name.starts_with('*') || arg.kind().is_some();
+            arg.count().is_none() && !arg.is_handle() && is_number
         }
         Direction::String => true,
         Direction::Out | Direction::InOut => false,
@@ -264,7 +264,7 @@ pub fn is_comparable(arg: &ArgSpec) -> bool {
 /// Which arguments of a function can be compared.
 pub fn arguments_of(function: &FnSpec) -> String {
     let names: Vec<&str> =
-        function.args.iter().filter(|arg| is_comparable(arg)).map(|arg| arg.name).collect();
+        function.args.iter().filter(|arg| is_comparable(arg)).map(|arg| arg.name()).collect();
     if names.is_empty() {
         return format!("{} has none that can be compared", function.name);
     }

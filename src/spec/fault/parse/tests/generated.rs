@@ -265,14 +265,14 @@ fn rules_of_the_table() -> impl Strategy<Value = String> {
         let mut text = function.name.to_owned();
         for (index, (arg, number)) in function.args.iter().zip(&numbers).enumerate() {
             if chosen >> index & 1 != 0 && is_comparable(arg) && arg.direction == Direction::In {
-                let most = u32::MAX >> (32 - 8 * arg.size.min(4));
-                text += &format!(":{}={:#x}", arg.name, number & most);
+                let most = u32::MAX >> (32 - 8 * arg.size().min(4));
+                text += &format!(":{}={:#x}", arg.name(), number & most);
             }
         }
         let out =
             function.args.iter().zip(&numbers).find(|(arg, _)| output_values(arg).starts_with("a number"));
         text + &match (action, out) {
-            (0, Some((arg, number))) => format!(":out={}={number}", arg.name),
+            (0, Some((arg, number))) => format!(":out={}={number}", arg.name()),
             (1, _) if function.undone_by().is_some() => ":stage=undo:error=any:force".to_owned(),
             (2, _) => ":error=any:force".to_owned(),
             _ => ":delay=1ms".to_owned(),

@@ -64,7 +64,7 @@ fn outputs_take_what_is_said_of_them() {
                 ("flip/3", "flip/BYTE"),
                 ("other", "other"),
             ] {
-                let text = format!("{}:out={}={value}", function.name, arg.name);
+                let text = format!("{}:out={}={value}", function.name, arg.name());
                 assert_eq!(Plan::parse("plan", &text).is_ok(), said.contains(word), "{text}");
             }
         }

@@ -100,14 +100,14 @@ fn every_argument_that_can_be_compared_is_a_key_and_no_other() {
     for function in alterable() {
         for arg in function.args {
             let value = if arg.type_word() == "c_char" { "x" } else { "1" };
-            let text = format!("{}:{}={value}:delay=1ms", function.name, arg.name);
+            let text = format!("{}:{}={value}:delay=1ms", function.name, arg.name());
             let own =
-                KEYS.iter().any(|key| key.name == arg.name && (key.name != "handle" || arg.is_handle()));
+                KEYS.iter().any(|key| key.name == arg.name() && (key.name != "handle" || arg.is_handle()));
             let is_in =
                 matches!(arg.direction, crate::function::Direction::In | crate::function::Direction::String);
             let is_structure =
-                arg.of.name.starts_with('*') && arg.kind.is_none() && is_in && arg.type_word() != "c_char";
-            let compared = own || is_in && arg.count.is_none() && !arg.is_handle() && !is_structure;
+                arg.of().name.starts_with('*') && arg.kind().is_none() && is_in && arg.type_word() != "c_char";
+            let compared = own || is_in && arg.count().is_none() && !arg.is_handle() && !is_structure;
             assert_eq!(Plan::parse("plan", &text).is_ok(), compared, "{text}");
         }
     }
