@@ -221,6 +221,24 @@ fn what_is_closed_in_time_and_what_a_dead_process_had_open_is_no_finding() {
     );
 }
 
+/// As of an event that a driver keeps in the place of the one destroyed before it: the bytes of its handle are the same.
+#[test]
+fn a_handle_that_is_exported_anew_is_opened_in_time() {
+    let play = |exports_late: bool| {
+        let scene = Scene::new();
+        let (mut exporter, mut importer) = (scene.gone(0), scene.gone(1));
+        for turn in (0..4).map(|turn| 1000 * turn) {
+            let (late, event) = (if exports_late && turn == 2000 { 300 } else { 0 }, 0xe0 + turn / 2000);
+            exporter.export_event(turn + 100 + late, 0x11, event).destroy(turn + 500, event);
+            importer.open_event(turn + 200, 0x11, 0xf0).destroy(turn + 300, 0xf0);
+        }
+        [exporter, importer].iter_mut().for_each(Actor::ends);
+        found_in(&scene, &[])
+    };
+    assert_eq!(play(false), [""; 0]);
+    assert_eq!(play(true), ["ipc-event-opened-after-destroy error certain cuIpcOpenEventHandle 1"]);
+}
+
 /// The rule that explains why rank 1 cannot open something.
 fn explained(result: Result, opens: FnId, play: impl Fn(&mut Actor)) -> Vec<String> {
     let scene = Scene::new();

@@ -284,6 +284,7 @@ impl<'a> Afterwards<'a, '_> {
             true => export.ended.as_ref(),
             false => export.ended_before.iter().rev().find(|ended| ended.at.is_some_and(|at| at < self.at)),
         };
+        let ended = ended.filter(|ended| ended.anew.is_none_or(|anew| anew > self.at));
         let ended = ended.map(|ended| Ended {
             is_before: ended.at.is_some_and(|at| at < self.at),
             ago: ended.at.and_then(|at| self.at.checked_sub(at)).map(Ago),

@@ -101,7 +101,7 @@ impl Follower {
         let is_done = call.succeeded() || is_done_all_the_same(call);
         let is_judged = seen.is_judged || is_done && call.injected;
         let site = seen.stack.map(|stack| Site::of(call, stack, is_judged));
-        let done = Ended { at: Some(seen.at), by: Some(function), site };
+        let done = Ended { at: Some(seen.at), by: Some(function), site, anew: None };
         if is_done && !call.succeeded() {
             self.unreal.extend(closed(function, call));
         }

@@ -22,7 +22,7 @@ impl Ledger {
     pub fn forget_open(&mut self, process: usize) {
         for entry in &mut self.handles {
             for import in entry.imports.iter_mut().filter(|import| import.process as usize == process) {
-                import.close(Ended { at: None, by: None, site: None }, true);
+                import.close(Ended { at: None, by: None, site: None, anew: None }, true);
             }
         }
     }

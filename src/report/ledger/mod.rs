@@ -110,6 +110,8 @@ pub struct Ended {
     pub at: Option<u64>,
     pub by: Option<FnId>,
     pub site: Option<Site>,
+    /// When the same handle was exported anew after that.
+    pub anew: Option<u64>,
 }
 
 #[derive(Clone, Copy)]

@@ -88,7 +88,7 @@ impl Follower {
         let Some(other) = self.opened.insert(place, held).filter(|other| other.handle != number) else {
             return;
         };
-        let ended = Ended { at: Some(taken.at), by: None, site: None };
+        let ended = Ended { at: Some(taken.at), by: None, site: None, anew: None };
         if ledger.handles[other.handle as usize].checked == taken.handle.1 {
             // A damaged copy is the same mapping by another name: it counts under the first one.
             held.import(ledger).close(ended, true);
@@ -116,7 +116,7 @@ impl Entry {
                     if export.ended_before.len() == MOST_TIMES {
                         export.ended_before.remove(0);
                     }
-                    export.ended_before.push(ended);
+                    export.ended_before.push(Ended { anew: Some(taken.at), ..ended });
                 }
             }
             _ => {
