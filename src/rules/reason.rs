@@ -136,7 +136,7 @@ reasons! {
     RanksWaitForFailed { waiting: u64, senders: &'a str, function: &'a str, code: &'a str } of RanksWaitForDescriptor,
     RanksCrossed { opened: Process, missed: Process },
     RanksCrossedDevices { here: Device, there: Device } of RanksCrossed,
-    RanksHoldDevice { count: u64, ranks: &'a str, device: Device, owner: u32 },
+    RanksHoldDevice { count: u64, ranks: &'a str, device: Device, owner: u32, exports: bool },
     RanksDiffer { function: &'a str, code: &'a str, failing: u64, others: u64 },
     DriverContradictsEnable { from: Device, to: Device } of DriverContradicts,
     DriverContradictsClose { address: u64 } of DriverContradicts,
@@ -820,14 +820,18 @@ impl Display for Reason<'_> {
                 f,
                 "this process, on {here}, opened memory that was exported on {there}; no process opened the memory exported on {here}, and all others opened memory of their own device"
             ),
-            Reason::RanksHoldDevice { count, ranks, device, owner } => {
-                let (rank, hold, they, share) = match count {
-                    1 => ("rank", "holds", "it", "shares"),
-                    _ => ("ranks", "hold", "they", "share"),
+            Reason::RanksHoldDevice { count, ranks, device, owner, exports } => {
+                let is_one = count == 1;
+                let (rank, hold) = if is_one { ("rank", "holds") } else { ("ranks", "hold") };
+                let they = match (is_one, exports) {
+                    (true, false) => "it shares memory only on another device",
+                    (false, false) => "they share memory only on other devices",
+                    (true, true) => "it exports memory there",
+                    (false, true) => "they export memory there",
                 };
                 write!(
                     f,
-                    "{rank} {ranks} {hold} a context on {device}, the device of rank {owner}; each context takes about 500 MiB there, and {they} {share} memory only on another device"
+                    "{rank} {ranks} {hold} a context on {device}, the device of rank {owner}; each context takes about 500 MiB there, and {they}"
                 )
             }
             Reason::RanksDiffer { function, code, failing, others } => write!(

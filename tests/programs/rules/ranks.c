@@ -99,6 +99,9 @@ static void of_devices(void) {
     for (int i = 0; i < COUNT; i++) OK(cuMemFree_v2(memory[i]));
 }
 
+/* The context in which a rank opens, if not in its own. */
+static CUcontext opens_in;
+
 /* Exports, and opens what it is given for that; prints one of the two calls. */
 static void swap_here(struct link parent, int prints_export) {
     CUdeviceptr p, own = allocate();
@@ -107,6 +110,7 @@ static void swap_here(struct link parent, int prints_export) {
     OK(prints_export && rank == 1 ? printed("cuIpcGetMemHandle", exported) : exported);
     put_handle(parent, handle);
     handle = get_handle(parent);
+    if (opens_in) OK(cuCtxSetCurrent(opens_in));
     CUresult result = cuIpcOpenMemHandle_v2(&p, handle, LAZY);
     OK(!prints_export && rank == 1 ? printed("cuIpcOpenMemHandle_v2", result) : result);
     OK(cuIpcCloseMemHandle(p));
@@ -144,17 +148,40 @@ static void on_its_device(struct link parent) {
 
 static void of_contexts(void) { ring(on_its_device, RANKS, 0); }
 
-/* In the wrong job, the second rank has a context on device 0. In the right one, each has one on each device, for peer access. */
-static void among_peers(struct link parent) {
+/* In the wrong job, the second rank has a context on device 0 beside its own, without need. */
+static void beside_its_own(struct link parent, int all) {
     begin_on(rank);
     for (int i = 0; i < RANKS; i++) {
-        if (!bad && i != rank) OK(cuCtxEnablePeerAccess(retain(i), 0));
+        int is_one = i == 0 && rank == 1;
+        if (i == rank || (!is_one && (bad || !all))) continue;
+        CUcontext other = retain(i);
+        if (!bad && !all) OK(cuCtxEnablePeerAccess(other, 0));
     }
-    if (bad && rank == 1) retain(0);
     swap_here(parent, 1);
 }
 
-static void of_one(void) { ring(among_peers, RANKS, 0); }
+/* In the right job, the context is for peer access. */
+static void for_access(struct link parent) { beside_its_own(parent, 0); }
+static void of_access(void) { ring(for_access, RANKS, 0); }
+
+/* In the right job, each rank has a context on each device. */
+static void on_every_device(struct link parent) { beside_its_own(parent, 1); }
+static void of_every_device(void) { ring(on_every_device, RANKS, 0); }
+
+/* The second rank has a context on device 0: in the wrong job, to export memory there; in the right one, to open memory there. */
+static void in_another_context(struct link parent) {
+    begin_on(rank);
+    if (rank == 1) {
+        CUcontext other = retain(0);
+        OK(cuCtxSetCurrent(other));
+        if (bad) export(allocate());
+        else opens_in = other;
+        OK(cuCtxSetCurrent(c0));
+    }
+    swap_here(parent, 1);
+}
+
+static void of_memory(void) { ring(in_another_context, RANKS, 0); }
 
 /* Two ranks that work on two devices each; in the wrong job, the second one has device 0 as its other one. */
 static void on_two_devices(struct link parent) {
@@ -167,6 +194,7 @@ static void on_two_devices(struct link parent) {
 static void of_two(void) { ring(on_two_devices, 2, 0); }
 
 SCENES({"ranks-open-another-export", of_devices}, {"ranks-open-another-export/ring", of_a_ring},
-       {"ranks-hold-another-device", of_contexts}, {"ranks-hold-another-device/peers", of_one},
+       {"ranks-hold-another-device", of_contexts}, {"ranks-hold-another-device/access", of_access},
+       {"ranks-hold-another-device/every", of_every_device}, {"ranks-hold-another-device/memory", of_memory},
        {"ranks-hold-another-device/pair", of_two},
        {"ranks-wait-for-descriptor/failed", failed}, {"ranks-wait-for-descriptor/group", of_a_group})
