@@ -64,6 +64,7 @@ reasons! {
     IpcReexport { address: u64, is_event: bool, owner: Option<Process> },
     IpcInteriorPointer { address: u64, base: u64, bytes: u64 },
     IpcEventFlags { event: u64 },
+    IpcEventContext { event: u64, home: Device, current: Option<Device> },
     IpcFlags { flags: u32, is_taken: bool },
     IpcOpenInExportingProcess { handle: Handle, pid: u32, address: u64, ago: Option<Ago>, is_event: bool },
     IpcEqualPids { pid: u32, own_ns: u64, other_ns: Option<u64> },
@@ -324,6 +325,18 @@ impl Display for Reason<'_> {
                 address.wrapping_sub(base),
                 Bytes(bytes)
             ),
+            Reason::IpcEventContext { event, home, current } => {
+                match current {
+                    Some(current) => {
+                        write!(f, "event {event:#x} is of {home}, but {current} is current; ")?;
+                    }
+                    None => write!(
+                        f,
+                        "hStream is of another context than event {event:#x}; the event is of {home}; "
+                    )?,
+                }
+                f.write_str("it can be recorded only in a stream of the context in which it was opened")
+            }
             Reason::IpcEventFlags { event } => write!(
                 f,
                 "event {event:#x} cannot be exported; it was created without CU_EVENT_INTERPROCESS or without CU_EVENT_DISABLE_TIMING, or does not belong to this process"

@@ -517,6 +517,8 @@ pub fn ask(id: FnId, args: &[u8; MOST_ARGS], result: i32, context: u64, note: No
         if about.ended != 0 || result != 0 && context != 0 {
             note(detail::CONTEXT, &context.to_le_bytes());
         }
+    } else if function.records().is_some() {
+        devices(note, -1, result, &mut about);
     } else if function.closes().is_some() && result == Result::INVALID_CONTEXT as i32 {
         about.context = self::context();
         note(detail::CONTEXT, &about.context.to_le_bytes());
