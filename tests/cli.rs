@@ -337,6 +337,10 @@ cuLibraryEnumerateKernels               12.4   inferred    @query
 cuKernelGetFunction                     12.0   inferred    @query
 cuModuleUnload                          2.0    inferred    @query
 cuLibraryUnload                         12.0   inferred    @query
+cuEventRecord                           2.0    recorded    @event
+cuEventRecord_ptsz                      7.0    documented  @event
+cuEventRecordWithFlags                  11.1   documented  @event
+cuEventRecordWithFlags_ptsz             11.1   documented  @event
 ",
     );
     let all = stdout(&mut with(&["list", "functions", "--all"]));

@@ -43,6 +43,7 @@ impl Details {
                     let owner = first_two(item.bytes).map(|(context, device)| (context, device as i32));
                     self.owner = owner.or(self.owner);
                 }
+                detail::CONTEXTS => self.contexts = number(item.bytes).or(self.contexts),
                 detail::MESSAGE => self.message = Some(item.bytes.to_vec()),
                 detail::FINDING => {
                     let room = self.findings.len() < finding::MOST;
@@ -76,6 +77,7 @@ impl Details {
         }
         self.context = later.context.or(self.context);
         self.owner = later.owner.or(self.owner);
+        self.contexts = later.contexts.or(self.contexts);
         self.message = later.message.or(self.message.take());
         self.findings.extend(later.findings);
         later.hits.into_iter().for_each(|hit| self.add_hit(hit));

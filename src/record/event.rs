@@ -127,6 +127,7 @@ static NONE: Details = Details {
     devices: (None, None),
     context: None,
     owner: None,
+    contexts: None,
     message: None,
     findings: Vec::new(),
     hits: Vec::new(),
@@ -182,6 +183,8 @@ pub struct Details {
     pub context: Option<u64>,
     /// Context of exported memory, and its device.
     pub owner: Option<(u64, i32)>,
+    /// Devices whose primary contexts the process held, if these were several: a bit for each ordinal.
+    pub contexts: Option<u64>,
     /// Explanation from the driver's own log.
     pub message: Option<Vec<u8>>,
     /// Findings of rules, in the order in which the rules were checked.

@@ -193,6 +193,13 @@ impl Peers {
         self.all[number].granted.add(reach);
     }
 
+    /// Returns true if a process enabled access between two devices, in either direction.
+    pub fn has_enabled(&self, process: usize, one: Uuid, other: Uuid) -> bool {
+        let pairs = [(Some(one), Some(other)), (Some(other), Some(one))];
+        let enabled = |pair| self.sums.get(&(process, pair)).and_then(|number| self.all[*number].enabled);
+        pairs.into_iter().any(|pair| enabled(pair).is_some())
+    }
+
     /// What a process was told last about access from one device to another.
     pub fn can_access(&self, process: usize, from: Uuid, to: Uuid) -> Option<bool> {
         self.all[*self.sums.get(&(process, (Some(from), Some(to))))?].can_access

@@ -58,6 +58,18 @@ pub struct Tally {
     pub scarce: Vec<Scarce>,
     /// What it did with descriptors.
     pub descriptors: Descriptors,
+    /// The most devices on which it held contexts, if these were several.
+    pub holding: Option<Holding>,
+}
+
+/// The devices on which a process holds a context, and the call at which it was seen to.
+#[derive(Clone, Copy)]
+pub struct Holding {
+    /// A bit for each ordinal.
+    pub devices: u64,
+    pub function: FnId,
+    pub site: Site,
+    pub at: u64,
 }
 
 pub struct Reading<'a> {
@@ -252,6 +264,13 @@ impl<'a> Reading<'a> {
                 let times = if call.times() > 1 { (at, last) } else { (at, at) };
                 let (all, reserved) = (&mut self.tally.scarce, self.space.reserved);
                 scarce::add(all, (function, call, site), times, uuid, reserved);
+            }
+            if let Some(devices) = call.details.contexts
+                && self.tally.holding.is_none_or(|known| known.devices.count_ones() < devices.count_ones())
+            {
+                let site = Site::of(call, self.all.stacks.of(self.index, call), false);
+                let at = self.clock.realtime(call.start);
+                self.tally.holding = Some(Holding { devices, function, site, at });
             }
             if peers::concerns(function) {
                 let at = self.clock.realtime(call.start);

@@ -5,7 +5,10 @@ pub mod faults;
 mod found;
 
 use super::filter::Filter;
+use super::findings::is_explanation;
+use super::kinds;
 use super::limited::Limited;
+use super::looked;
 use super::model::{
     Codes, ExitKind, FailureGroup, Finding, Function, Open, Pending, Proc, Process, Report, Started, State,
 };
@@ -275,6 +278,7 @@ fn about(report: &Report, shown: &str, symbols: &mut Symbols, launched: u32) -> 
     all.push(format!("{}; 'cupeer report {shown}' shows them", counts(report)).into());
     all.extend(living(report).into_iter().map(Line::from));
     all.extend(failing_ends(report, launched));
+    all.extend(unexplained(report, launched));
     all.extend(blind(report).into_iter().map(|text| Line::bad(Mark::Warning, text)));
     let (told, kinds) = found::lines(report, symbols);
     all.extend(told);
@@ -444,6 +448,18 @@ fn failing_ends(report: &Report, launched: u32) -> Vec<Line> {
         }
     };
     by_code.into_iter().map(|group| Line::bad(Mark::Warning, line(group))).collect()
+}
+
+/// That no finding explains how processes ended, and what cupeer looked at.
+fn unexplained(report: &Report, launched: u32) -> Option<Line> {
+    let view = View::new(report, usize::MAX, true);
+    let is_explained = kinds::told(report).iter().any(|kind| !is_explanation(&kind.first().rule));
+    if is_explained || !view.is_passed_on() {
+        return None;
+    }
+    let own = view.all_failing_ends().into_iter().find(|(process, _)| process.pid == launched);
+    let what = own.map_or("that".into(), |(_, code)| format!("exit status {code}"));
+    Some(format!("  no finding explains {what}. {}", looked::scope(report)).into())
 }
 
 /// The library that a call came from.

@@ -242,6 +242,7 @@ impl<W: World> Judge<'_, W> {
             Rule::IpcPointerUnknown => self.pointer_unknown(),
             Rule::IpcReexport => self.reexport(),
             Rule::IpcEventFlags => self.event_flags(),
+            Rule::IpcEventContext => self.event_context(),
             Rule::IpcClosedTwice => self.closed_twice(),
             Rule::IpcCloseAddress => self.close_address(),
             Rule::IpcFreeImport => self.free_import(),

@@ -64,6 +64,7 @@ reasons! {
     IpcReexport { address: u64, is_event: bool, owner: Option<Process> },
     IpcInteriorPointer { address: u64, base: u64, bytes: u64 },
     IpcEventFlags { event: u64 },
+    IpcEventContext { event: u64, home: Device, current: Option<Device> },
     IpcFlags { flags: u32, is_taken: bool },
     IpcOpenInExportingProcess { handle: Handle, pid: u32, address: u64, ago: Option<Ago>, is_event: bool },
     IpcEqualPids { pid: u32, own_ns: u64, other_ns: Option<u64> },
@@ -136,6 +137,7 @@ reasons! {
     RanksWaitForFailed { waiting: u64, senders: &'a str, function: &'a str, code: &'a str } of RanksWaitForDescriptor,
     RanksCrossed { opened: Process, missed: Process },
     RanksCrossedDevices { here: Device, there: Device } of RanksCrossed,
+    RanksHoldDevice { count: u64, ranks: &'a str, device: Device, owner: u32, exports: bool },
     RanksDiffer { function: &'a str, code: &'a str, failing: u64, others: u64 },
     DriverContradictsEnable { from: Device, to: Device } of DriverContradicts,
     DriverContradictsClose { address: u64 } of DriverContradicts,
@@ -323,6 +325,18 @@ impl Display for Reason<'_> {
                 address.wrapping_sub(base),
                 Bytes(bytes)
             ),
+            Reason::IpcEventContext { event, home, current } => {
+                match current {
+                    Some(current) => {
+                        write!(f, "event {event:#x} is of {home}, but {current} is current; ")?;
+                    }
+                    None => write!(
+                        f,
+                        "hStream is of another context than event {event:#x}; the event is of {home}; "
+                    )?,
+                }
+                f.write_str("it can be recorded only in a stream of the context in which it was opened")
+            }
             Reason::IpcEventFlags { event } => write!(
                 f,
                 "event {event:#x} cannot be exported; it was created without CU_EVENT_INTERPROCESS or without CU_EVENT_DISABLE_TIMING, or does not belong to this process"
@@ -819,6 +833,20 @@ impl Display for Reason<'_> {
                 f,
                 "this process, on {here}, opened memory that was exported on {there}; no process opened the memory exported on {here}, and all others opened memory of their own device"
             ),
+            Reason::RanksHoldDevice { count, ranks, device, owner, exports } => {
+                let is_one = count == 1;
+                let (rank, hold) = if is_one { ("rank", "holds") } else { ("ranks", "hold") };
+                let they = match (is_one, exports) {
+                    (true, false) => "it shares memory only on another device",
+                    (false, false) => "they share memory only on other devices",
+                    (true, true) => "it exports memory there",
+                    (false, true) => "they export memory there",
+                };
+                write!(
+                    f,
+                    "{rank} {ranks} {hold} a context on {device}, the device of rank {owner}; each context takes about 500 MiB there, and {they}"
+                )
+            }
             Reason::RanksDiffer { function, code, failing, others } => write!(
                 f,
                 "the ranks now take different paths: {function} returned {code} in {}, but succeeded in {others} other ranks",

@@ -373,6 +373,8 @@ pub enum Effect {
     UsesEach(Batch),
     /// Launches a kernel.
     Launches(Launched),
+    /// Records an event in a stream: the argument that names the event.
+    Records(usize),
     /// Finds kernels that are loaded.
     Finds(Found),
     /// Unloads kernels: a module, or a library, and the argument that names it.
@@ -444,6 +446,7 @@ impl Groups {
                 }
                 Effect::Copies(_) | Effect::Uses(_) | Effect::UsesEach(_) => groups.with(&[Group::Copy]),
                 Effect::Launches(_) => groups.with(&[Group::Launch]),
+                Effect::Records(_) => groups.with(&[Group::Event]),
                 Effect::Grants(Grant { object, .. }) => groups.with(&[Group::Enable]).with(object.families()),
                 Effect::Gathers(_) | Effect::Joins(_) | Effect::Binds(_) | Effect::Unbinds(_) => {
                     groups.with(&[Group::Vmm, Group::Multicast])
@@ -609,6 +612,9 @@ macro_rules! effect {
             parameters: $crate::effect::index!($arguments $parameters),
             extra: $crate::effect::optional!($($crate::effect::index!($arguments $extra))?),
         })
+    };
+    ($arguments:tt Records Event($by:ident)) => {
+        Effect::Records($crate::effect::index!($arguments $by))
     };
     ($arguments:tt Finds $kind:ident($by:ident) $(sized $room:ident)? of $whose:ident) => {
         Effect::Finds(Found {

@@ -75,6 +75,8 @@ pub enum Group {
     Multicast,
     Copy,
     Launch,
+    /// Records of CUDA events.
+    Event,
     /// Functions of the runtime.
     Runtime,
     /// The initialization of the driver.
@@ -107,6 +109,11 @@ impl Group {
             Group::Launch,
             "launch",
             "kernel launches, recorded where a parameter is the address of memory that is gone",
+        ),
+        (
+            Group::Event,
+            "event",
+            "records of CUDA events, recorded where they fail on an event of another process",
         ),
         (Group::Runtime, "runtime", "the runtime's own functions, where it is a shared library"),
         (
@@ -299,6 +306,11 @@ impl FnSpec {
         self.effect(|effect| if let Effect::Launches(launched) = effect { Some(launched) } else { None })
     }
 
+    /// The argument that names the event which a call records in a stream.
+    pub fn records(&self) -> Option<usize> {
+        self.effect(|effect| if let Effect::Records(event) = effect { Some(event) } else { None })
+    }
+
     /// Whether a success finds kernels, or ends some: unloads them, or ends their context.
     pub const fn changes_kernels(&self) -> bool {
         let mut index = 0;
@@ -312,10 +324,10 @@ impl FnSpec {
         false
     }
 
-    /// Whether a call gives a device work to do, and does nothing else: a copy, a memset, a launch. Programs make these all
-    /// the time.
+    /// Whether a call gives a device work to do, and does nothing else: a copy, a memset, a launch, an event. Programs make
+    /// these all the time.
     pub const fn is_work(&self) -> bool {
-        self.uses_memory() || self.is_in(Group::Launch)
+        self.uses_memory() || self.is_in(Group::Launch) || self.is_in(Group::Event)
     }
 
     /// What is asked about devices.
@@ -805,7 +817,7 @@ mod tests {
                         is(by, Direction::Out)
                             && all.into_iter().flatten().all(|index| is(index, Direction::In))
                     }
-                    Effect::Unloads(_, by) => is_name(by) && is(by, Direction::In),
+                    Effect::Records(by) | Effect::Unloads(_, by) => is_name(by) && is(by, Direction::In),
                     Effect::Grants(Grant { by, size, to, .. }) => {
                         let all = [Some(by), size, Some(to)];
                         is_name(by) && all.into_iter().flatten().all(|index| is(index, Direction::In))

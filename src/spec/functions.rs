@@ -31,6 +31,7 @@
 //!     PITCH`, so many rows; without a size, the argument is a structure that says where from, where to and how much
 //!   - `UsesEach Memory(TO, FROM) sized SIZES to COUNT`: so many copies, of which arrays say where to, where from, and how much
 //!   - `Launches Function(KERNEL) from PARAMETERS`, with `of EXTRA` where they can be passed in another way
+//!   - `Records Event(EVENT)`: in a stream
 //!   - `Finds Function(FOUND) of MODULE`, or `Finds Kernel(FOUND) of LIBRARY`, with `sized ROOM` where it finds several; `Unloads
 //!     Module(WHICH)`, or `Library`
 //!   - `Asks Reach(FROM, TO) as ANSWER`, or `Link`, `Device(DEVICE)`, `Memory(WHICH)`, `Pool(WHICH)`, `Team(WHICH)`. Where an argument chooses what is asked, `where
@@ -79,6 +80,7 @@ macro_rules! with_both_forms {
     )* } };
 }
 
+mod events;
 mod kernels;
 mod more;
 mod runtime;

@@ -29,10 +29,10 @@ impl fmt::Display for SelectorError {
 
 impl FunctionSet {
     /// What is logged where nobody chose: all but the look-ups, of which a program that uses the CUDA
-    /// runtime makes several hundred at its start, and but what programs free, destroy, map, copy, launch, ask and
-    /// take from pools all the time.
+    /// runtime makes several hundred at its start, and but what programs free, destroy, map, copy, launch, record,
+    /// ask and take from pools all the time.
     pub const DEFAULT: &'static str =
-        "^@lookup,^@init,^@lifetime,^@query,^@vmm,^@alloc,^@copy,^@launch,@export,@open";
+        "^@lookup,^@init,^@lifetime,^@query,^@vmm,^@alloc,^@copy,^@launch,^@event,@export,@open";
 
     /// All functions, or none.
     pub fn all(present: bool) -> Self {
@@ -177,6 +177,7 @@ mod tests {
             Group::Alloc,
             Group::Copy,
             Group::Launch,
+            Group::Event,
         ]);
         expected.retain(|name| usual.contains(name));
         assert_eq!(default, expected);

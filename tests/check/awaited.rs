@@ -42,6 +42,26 @@ fn what_was_opened_in_place_of_what_is_named() {
 }
 
 #[test]
+fn ranks_that_hold_a_context_on_the_device_of_another_are_named() {
+    for (name, ranks, share, severity) in [
+        ("", "ranks 1, 2, 3 hold", "they share memory only on other devices", "warning"),
+        ("/access", "rank 1 holds", "it shares memory only on another device", "warning"),
+        // It may be there for rank 0.
+        ("/memory", "rank 1 holds", "it exports memory there", "note"),
+        // Of two ranks, either may be the one that does as it should.
+        ("/pair", "rank 1 holds", "it shares memory only on another device", "note"),
+    ] {
+        let name = format!("ranks-hold-another-device{name}");
+        let (message, _) = found(&name);
+        assert!(message.starts_with(&format!("{ranks} a context on device 0 (c09e..")), "{message}");
+        let rest = format!("), the device of rank 0; each context takes about 500 MiB there, and {share}");
+        assert!(message.ends_with(&rest), "{message}");
+        let findings = scene(&name).outcome_checked(How::Bad).findings();
+        assert_eq!(findings[0]["severity"], severity, "{findings:#?}");
+    }
+}
+
+#[test]
 fn of_a_hidden_device_both_processes_have_theirs() {
     let (message, _) = found("ipc-device-hidden");
     let both = message.split_once("; process ").expect("the exporter").1;

@@ -45,6 +45,9 @@ fn contradictions(checked: &Checked) -> Vec<String> {
         }
     }
     found.extend(headline_against_tables(&checked.report, &text));
+    if said.contains("no finding explains ") && !text.contains("no finding explains that. Looked at:") {
+        found.push(format!("only the run says that nothing explains its end: {said}"));
+    }
     found.extend(checked.findings().iter().filter_map(quoted_wrongly));
     found.extend(checked.findings().iter().filter_map(hints_at_what_failed));
     found.extend(told_at_two_times(&checked.report));
@@ -209,11 +212,11 @@ fn told_at_two_times(report: &Value) -> Vec<String> {
 #[test]
 fn what_nothing_explains_is_said_first_with_what_was_looked_at() {
     let program = support::compile_c("programs/headline.c", &["-ldl"]);
-    for (how, status, first) in [
-        ("status", 3, "1 process exited with an error: exit status 3: "),
-        ("signal", 128 + 6, " was killed by SIGABRT"),
-        ("call", 0, "note call-failed in process "),
-        ("nothing", 0, "Nothing is wrong: "),
+    for (how, status, first, summary) in [
+        ("status", 3, "1 process exited with an error: exit status 3: ", "exit status 3."),
+        ("signal", 128 + 6, " was killed by SIGABRT", "that."),
+        ("call", 0, "note call-failed in process ", ""),
+        ("nothing", 0, "Nothing is wrong: ", ""),
     ] {
         let folder = temp_dir();
         let record = folder.path().join("record");
@@ -222,6 +225,9 @@ fn what_nothing_explains_is_said_first_with_what_was_looked_at() {
         let ran = done(run.arg(&program).arg(how));
         let code = ran.status.code().or(ran.status.signal().map(|signal| 128 + signal));
         assert_eq!(code, Some(status), "{how}: {}", ran.stderr);
+        let said = ran.stderr.lines().find_map(|line| line.split_once("no finding explains "));
+        let said = said.map_or("", |(_, rest)| rest);
+        assert!(said.starts_with(summary) && said.is_empty() == summary.is_empty(), "{how}: {}", ran.stderr);
         let text = words(&support::stdout(cupeer().arg("report").arg(&record)));
         let json = support::stdout(cupeer().args(["report", "--format", "json"]).arg(&record));
         let report: Value = serde_json::from_str(&json).expect("JSON");

@@ -490,11 +490,11 @@ impl Call {
         }
     }
 
-    /// Whether the function frees, destroys, resets or copies: the record has only those calls that end what is shared, or
-    /// copy between devices.
+    /// Whether the function frees, destroys, resets, copies, or records an event: the record has only those calls that end what is
+    /// shared, copy between devices, or fail on an event of another process.
     fn is_rare(&self) -> bool {
         let is_rare = |id: FnId| {
-            [Group::Lifetime, Group::Copy, Group::Launch, Group::Init]
+            [Group::Lifetime, Group::Copy, Group::Launch, Group::Event, Group::Init]
                 .iter()
                 .any(|group| id.spec().is_in(*group))
         };

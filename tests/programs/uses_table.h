@@ -1,5 +1,5 @@
 /* The functions that use memory and share nothing, in rows as table.h has them: copies to and from the host, copies of rows,
- * memsets, and launches. */
+ * memsets, launches, and records of events. */
 #ifndef USES_TABLE_H
 #define USES_TABLE_H
 
@@ -145,6 +145,10 @@ static inline const void *rows_3d(unsigned m) {
       (const void *config, void *f, void *params, void *extra),                                            \
       (config, f, params, extra),                                                                          \
       (NULL, (void *)(uintptr_t)m, NULL, NULL), (uintptr_t)f)                                              \
+    X(cuEventRecord, (CUevent e, CUstream s), (e, s), ((CUevent)(uintptr_t)m, NULL), (uintptr_t)e)         \
+    X(cuEventRecord_ptsz, (CUevent e, CUstream s), (e, s), ((CUevent)(uintptr_t)m, NULL), (uintptr_t)e)    \
+    X(cuEventRecordWithFlags, (CUevent e, CUstream s, unsigned f), (e, s, f), ((CUevent)(uintptr_t)m, NULL, 0), (uintptr_t)e) \
+    X(cuEventRecordWithFlags_ptsz, (CUevent e, CUstream s, unsigned f), (e, s, f), ((CUevent)(uintptr_t)m, NULL, 0), (uintptr_t)e) \
     X(cuModuleGetFunction, (void **hfunc, void *hmod, const char *name), (hfunc, hmod, name), ((void **)&o->handle, (void *)(uintptr_t)m, "k"), (uintptr_t)hmod) \
     X(cuModuleEnumerateFunctions, (void **functions, unsigned numFunctions, void *hmod), (functions, numFunctions, hmod), ((void **)&o->handle, 1, (void *)(uintptr_t)m), (uintptr_t)hmod) \
     X(cuLibraryGetKernel, (void **pKernel, void *library, const char *name), (pKernel, library, name), ((void **)&o->handle, (void *)(uintptr_t)m, "k"), (uintptr_t)library) \
@@ -182,7 +186,9 @@ static inline const void *rows_3d(unsigned m) {
     E(cuMemcpyBatchAsync, 12080, cuMemcpyBatchAsync, cuMemcpyBatchAsync_ptsz)                              \
     E(cuLaunchKernel, 4000, cuLaunchKernel, cuLaunchKernel_ptsz)                                           \
     E(cuLaunchCooperativeKernel, 9000, cuLaunchCooperativeKernel, cuLaunchCooperativeKernel_ptsz)          \
-    E(cuLaunchKernelEx, 11060, cuLaunchKernelEx, cuLaunchKernelEx_ptsz)
+    E(cuLaunchKernelEx, 11060, cuLaunchKernelEx, cuLaunchKernelEx_ptsz)                                    \
+    E(cuEventRecord, 2000, cuEventRecord, cuEventRecord_ptsz)                                              \
+    E(cuEventRecordWithFlags, 11010, cuEventRecordWithFlags, cuEventRecordWithFlags_ptsz)
 
 #define OUTPUT_cuMemcpyHtoD_v2
 #define OUTPUT_cuMemcpyHtoD_v2_ptds
@@ -240,6 +246,10 @@ static inline const void *rows_3d(unsigned m) {
 #define OUTPUT_cuLaunchCooperativeKernel_ptsz
 #define OUTPUT_cuLaunchKernelEx
 #define OUTPUT_cuLaunchKernelEx_ptsz
+#define OUTPUT_cuEventRecord
+#define OUTPUT_cuEventRecord_ptsz
+#define OUTPUT_cuEventRecordWithFlags
+#define OUTPUT_cuEventRecordWithFlags_ptsz
 #define OUTPUT_cuModuleGetFunction OUT(hfunc, (void *)(uintptr_t)hmod);
 #define OUTPUT_cuModuleEnumerateFunctions OUT(functions, (void *)(uintptr_t)hmod);
 #define OUTPUT_cuLibraryGetKernel OUT(pKernel, (void *)(uintptr_t)library);

@@ -237,6 +237,9 @@ pub unsafe fn run<F: Function>(entered: &Entered, arguments: &F) -> i32 {
         true => run_quickly(entered, arguments),
         false => run_shared(F::ID, entered, arguments),
     };
+    if const { FUNCTIONS[F::ID as usize].is_in(Group::Event) } {
+        return run_event(F::ID, entered, arguments);
+    }
     if const { FUNCTIONS[F::ID as usize].changes_kernels() } && settings::get().check.is_some() {
         return run_with_kernels(F::ID, arguments, &mut run);
     }
@@ -259,6 +262,52 @@ fn run_with_kernels(id: FnId, arguments: &dyn Arguments, run: &mut dyn FnMut() -
         guarded(|| kernels::after(id, &words, is_planned));
     }
     result
+}
+
+/// A call that records an event. If only failures are recorded, its steps follow when it has failed.
+#[inline(never)]
+fn run_event(id: FnId, entered: &Entered, arguments: &dyn Arguments) -> i32 {
+    let is_concerned = inject::may_concern(id, &|words| arguments.words(words));
+    if entered.again || is_concerned || settings::get().is_logged(id) {
+        return run_shared(id, entered, arguments);
+    }
+    // SAFETY: the address is this function's, as `run` demands.
+    let result = unsafe { arguments.forward(entered.through) };
+    match result {
+        0 => 0,
+        _ => run_shared(id, entered, &Returned { arguments, result }),
+    }
+}
+
+/// The arguments of a call that has returned.
+struct Returned<'a> {
+    arguments: &'a dyn Arguments,
+    result: i32,
+}
+
+impl Store for Returned<'_> {
+    fn store(&self, arguments: &mut record::Arguments, succeeded: bool) {
+        self.arguments.store(arguments, succeeded);
+    }
+}
+
+impl Arguments for Returned<'_> {
+    /// Calls nothing.
+    unsafe fn forward(&self, _real: usize) -> i32 {
+        self.result
+    }
+    fn print(&self, succeeded: bool, out: &mut dyn Write, format: Format) -> fmt::Result {
+        self.arguments.print(succeeded, out, format)
+    }
+    fn more(&self, detail: &mut record::Detail, succeeded: bool) {
+        self.arguments.more(detail, succeeded);
+    }
+    fn words(&self, words: &mut ArgumentWords) {
+        self.arguments.words(words);
+    }
+    fn handed_out(&self) -> Option<*mut FunctionPointer> {
+        self.arguments.handed_out()
+    }
 }
 
 /// Once for each function, not for each of its entries.

@@ -93,9 +93,15 @@ pub fn is_idle(id: FnId) -> bool {
         Needs::Nothing => false,
         Needs::Reach => !traced::has_done(Needs::Reach) && !gone::has_any(),
         Needs::Gone => !gone::has_any(),
+        Needs::Event => !traced::has_done(Needs::Event),
         Needs::Shared => !has_record() || live::is_on() && !live::has_exported() && !live::has_others(),
         Needs::Fork => initialized_before_fork(epoch()).is_none(),
     }
+}
+
+/// Whether this process has opened the event that a call records.
+pub fn has_opened(event: u64) -> bool {
+    !live::is_on() || live::find(own_key(live::own(), kind::opened(Object::Event), event, 0)).is_some()
 }
 
 /// On which device the memory lies that this process has opened at an address, where it sees that device.
@@ -143,6 +149,9 @@ pub fn after(id: FnId, args: &[u8; MOST_ARGS], result: i32, noted: &BeforeCall, 
         if function.exports().is_none() {
             traced::wake(Needs::Reach);
         }
+    }
+    if result == 0 && function.opens().is_some_and(|opened| opened.object == Object::Event) {
+        traced::wake(Needs::Event);
     }
     if !live::is_on() {
         return;
@@ -210,6 +219,7 @@ pub fn after(id: FnId, args: &[u8; MOST_ARGS], result: i32, noted: &BeforeCall, 
             | Effect::Uses(_)
             | Effect::UsesEach(_)
             | Effect::Launches(_)
+            | Effect::Records(_)
             | Effect::Finds(_)
             | Effect::Unloads(..)
             | Effect::Grants(_)

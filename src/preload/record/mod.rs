@@ -187,6 +187,11 @@ fn matter(id: FnId, store: &dyn Store, handle: &Cell<Option<Handle>>) -> Matter 
     store.store(&mut Arguments::new(&mut args, handle), false);
     let mut matter = Matter::Nothing;
     let mut is_gone = false;
+    if let Some(event) = spec.records() {
+        let mut is_shared = false;
+        guarded(|| is_shared = ledger::has_opened(questions::number(id, &args, event)));
+        return of(is_shared);
+    }
     if spec.is_work() && gone::is_to_look_around() {
         guarded(gone::look_around);
     }

@@ -25,6 +25,8 @@ pub enum Needs {
     Fork,
     /// Closed, unmapped, or freed memory that was shared: what is used may be gone.
     Gone,
+    /// Opened an event of another process.
+    Event,
 }
 
 /// In the order of the table.
@@ -41,6 +43,7 @@ static NEEDS: [Needs; FUNCTION_COUNT] = {
                     needs[i] = Needs::Shared
                 }
                 Effect::Begins => needs[i] = Needs::Fork,
+                Effect::Records(_) => needs[i] = Needs::Event,
                 Effect::Uses(_) | Effect::UsesEach(_) | Effect::Launches(_) => needs[i] = Needs::Gone,
                 _ => {}
             }
@@ -52,11 +55,12 @@ static NEEDS: [Needs; FUNCTION_COUNT] = {
 };
 
 /// What of that it has done, by its number.
-static DONE: [AtomicBool; 5] = [
+static DONE: [AtomicBool; 6] = [
     AtomicBool::new(true),
     AtomicBool::new(false),
     AtomicBool::new(false),
     AtomicBool::new(true),
+    AtomicBool::new(false),
     AtomicBool::new(false),
 ];
 

@@ -136,7 +136,7 @@ fn of_ranks<'a>(
     draft(Sentence::of(&reason, Confidence::Inferred, ""), &waiting)
 }
 
-fn named(all: impl Iterator<Item = String>) -> String {
+pub(super) fn named(all: impl Iterator<Item = String>) -> String {
     let mut all: Vec<String> = all.collect();
     let more = all.len().saturating_sub(MOST_NAMED);
     all.truncate(MOST_NAMED);

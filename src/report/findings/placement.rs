@@ -1,13 +1,15 @@
-//! Findings about which process uses what: exports that one process opened in place of its own, and the devices that
-//! exporter and importer see.
+//! Findings about which process uses what: exports that one process opened in place of its own, contexts on the devices of
+//! other ranks, and the devices that exporter and importer see.
 
 use super::super::ledger::{Entry, Realm, Time};
 use super::super::model::{Object, Place, Uuid};
 use super::super::places::{Nameless, Places, Stack};
+use super::awaited::named;
 use super::objects::{Objects, in_words, word};
 use super::rows::{Context, Draft, Sentence};
-use cupeer_rules::Confidence;
+use super::world::ordinal;
 use cupeer_rules::reason::{Device, Reason};
+use cupeer_rules::{Confidence, Severity};
 use cupeer_spec::effect::Object as Kind;
 use cupeer_spec::record::slot::finding::role;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -74,7 +76,7 @@ fn of_devices<'a>(
     let process = &context.job.processes[found.process as usize];
     let device = |entry| {
         let uuid = label(entry)?.0;
-        Some(Device { ordinal: super::world::ordinal(process, uuid), uuid })
+        Some(Device { ordinal: ordinal(process, uuid), uuid })
     };
     let (here, there) = (device(found.missed)?, device(found.opened)?);
     Some(draft(&found, &Reason::RanksCrossedDevices { here, there }, objects, places))
@@ -139,6 +141,104 @@ fn draft<'a>(found: &Crossed<'a>, reason: &Reason, objects: &Objects, places: &m
     let sentence = Sentence::of(reason, Confidence::Inferred, "");
     let draft = Draft::of(sentence, time.function, 0, process, time.site, time.opened);
     Draft { objects: things, ..draft }
+}
+
+/// What is known of a rank on a host. A device that is `None` is an unknown one.
+#[derive(Default)]
+struct Rank {
+    /// The devices of the memory that it exports.
+    exports: BTreeSet<Option<Uuid>>,
+    /// The devices on which it opens memory.
+    imports: BTreeSet<Option<Uuid>>,
+    /// Its processes that hold contexts on several devices.
+    holders: Vec<usize>,
+}
+
+impl Rank {
+    /// The only device on which it shares memory, apart from others.
+    fn home(&self, is_of_another: impl Fn(&Uuid) -> bool) -> Option<Uuid> {
+        let is_own = |device: &&Option<Uuid>| device.as_ref().is_none_or(|device| !is_of_another(device));
+        let mut own: BTreeSet<_> = self.exports.iter().filter(is_own).collect();
+        own.extend(&self.imports);
+        own.pop_first().copied().flatten().filter(|_| own.is_empty())
+    }
+}
+
+/// Ranks that hold a context on the device of another rank, which holds none but that. Each of them opens memory only on its own
+/// device, and enabled no access between the two.
+pub fn contexts<'a>(context: &Context<'a>) -> Vec<Draft<'a>> {
+    let all = context.all;
+    let mut hosts: BTreeMap<[u8; 16], BTreeMap<u32, Rank>> = BTreeMap::new();
+    let mut ranks: Vec<Option<([u8; 16], u32)>> = Vec::new();
+    for (index, process) in context.job.processes.iter().enumerate() {
+        let rank = process.rank().filter(|_| all.knows_all(all.realms[index]));
+        ranks.push(rank.map(|rank| (process.header.boot_id, rank)));
+        if let Some(rank) = rank {
+            let rank = hosts.entry(process.header.boot_id).or_default().entry(rank).or_default();
+            rank.holders.extend(all.tallies[index].holding.map(|_| index));
+        }
+    }
+    let mut note = |process: u32, device, of: fn(&mut Rank) -> &mut BTreeSet<Option<Uuid>>| {
+        if let Some((host, rank)) = &ranks[process as usize]
+            && let Some(rank) = hosts.get_mut(host).and_then(|ranks| ranks.get_mut(rank))
+        {
+            of(rank).insert(device);
+        }
+    };
+    for entry in all.ledger.handles() {
+        if let Some(export) = &entry.export {
+            note(export.process, export.device, |rank| &mut rank.exports);
+        }
+        entry.imports.iter().for_each(|import| note(import.process, import.device, |rank| &mut rank.imports));
+    }
+    hosts.values().flat_map(|ranks| of_host(context, ranks)).collect()
+}
+
+fn of_host<'a>(context: &Context<'a>, ranks: &BTreeMap<u32, Rank>) -> Vec<Draft<'a>> {
+    // The devices of ranks that hold no other context, each with the only rank whose device it is.
+    let mut owners: BTreeMap<Uuid, Option<u32>> = BTreeMap::new();
+    for (rank, known) in ranks.iter().filter(|(_, known)| known.holders.is_empty()) {
+        if let Some(home) = known.home(|_| false) {
+            owners.entry(home).and_modify(|owner| *owner = None).or_insert(Some(*rank));
+        }
+    }
+    let mut found: BTreeMap<(u32, Uuid), Vec<(u32, usize)>> = BTreeMap::new();
+    for (rank, known) in ranks {
+        let Some(home) = known.home(|device| owners.contains_key(device)) else { continue };
+        for holder in &known.holders {
+            let Some(device) = other_device(context, *holder, home) else { continue };
+            let owner = owners.get(&device).copied().flatten();
+            if let Some(owner) = owner.filter(|_| !context.all.peers.has_enabled(*holder, home, device)) {
+                found.entry((owner, device)).or_default().push((*rank, *holder));
+            }
+        }
+    }
+    let draft = |((owner, device), holders): ((u32, Uuid), Vec<(u32, usize)>)| {
+        let first = holders.first()?.1;
+        let seen = context.all.tallies[first].holding?;
+        let its: BTreeSet<u32> = holders.iter().map(|(rank, _)| *rank).collect();
+        let exports = its.iter().any(|rank| ranks[rank].exports.contains(&Some(device)));
+        let device = Device { ordinal: ordinal(&context.job.processes[first], device.0), uuid: device.0 };
+        let (count, named) = (its.len() as u64, named(its.iter().map(u32::to_string)));
+        let reason = Reason::RanksHoldDevice { count, ranks: &named, device, owner, exports };
+        let sentence = Sentence::of(&reason, Confidence::Inferred, "");
+        let draft = Draft::of(sentence, seen.function, 0, first as u32, seen.site, seen.at);
+        let processes: Vec<usize> = holders.iter().map(|(_, holder)| *holder).collect();
+        // Of two ranks, either may be the one that does as it should; and memory may be placed there for the other rank.
+        let said = (ranks.len() < FEWEST || exports).then_some(Severity::Note);
+        Some(Draft { count: processes.len() as u64, processes, said, ..draft })
+    };
+    found.into_iter().filter_map(draft).collect()
+}
+
+/// The only device beside its home on which a process holds a context.
+fn other_device(context: &Context, process: usize, home: Uuid) -> Option<Uuid> {
+    let holding = context.all.tallies[process].holding?;
+    let ordinals = (0..u64::BITS as i32).filter(|ordinal| holding.devices >> ordinal & 1 != 0);
+    let device = |ordinal| context.job.processes[process].device(ordinal).map(|device| Uuid(device.uuid));
+    let mut held: BTreeSet<Uuid> = ordinals.map(device).collect::<Option<_>>()?;
+    let is_held = held.remove(&home);
+    held.pop_first().filter(|_| is_held && held.is_empty())
 }
 
 /// What adds to a finding about a device that the importer may not use: the devices that both processes see.

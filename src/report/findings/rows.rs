@@ -113,7 +113,8 @@ pub fn found(context: &Context, places: &mut Places) -> Found {
         .chain(space::incomplete(context))
         .chain(descriptors::kept(context));
     let exhausted = exhausted::drafts(context, &objects, places);
-    let crossed = placement::crossed(context, &objects, places);
+    let mut crossed = placement::crossed(context, &objects, places);
+    crossed.extend(placement::contexts(context));
     let of_calls = drafts.into_all().into_iter().chain(exhausted).chain(crossed);
     for draft in of_calls.chain(of_records).chain(awaited::drafts(context, &objects, places)) {
         found.rows.extend(context.drafted(draft, places));

@@ -56,6 +56,16 @@ rule IpcEventFlags "ipc-event-flags" {
     hint: "Create the event with cuEventCreate(&event, CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING). torch.cuda.Event takes interprocess=True.",
     seen: "cuda-python#1145",
 }
+rule IpcEventContext "ipc-event-context" {
+    says: "An opened event must be recorded in a stream of the context in which it was opened.",
+    functions: [cuEventRecord, cuEventRecord_ptsz, cuEventRecordWithFlags, cuEventRecordWithFlags_ptsz],
+    results: [INVALID_HANDLE],
+    severity: Error, scope: Process,
+    rests_on: Documented("cuEventRecord", "hEvent and hStream must be from the same context otherwise CUDA_ERROR_INVALID_HANDLE is returned."),
+    cause: "the event was opened in another context than that of the stream",
+    ruled_out: "the event was opened in the context of the stream",
+    hint: "Open the event while the device of the stream is current (cudaSetDevice before cudaIpcOpenEventHandle). To make a stream of another device wait for an event, call cuStreamWaitEvent: it takes events of all devices.",
+}
 rule IpcFlags "ipc-flags" {
     says: "The Flags of cuIpcOpenMemHandle must be CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS, which is 1.",
     functions: [cuIpcOpenMemHandle, cuIpcOpenMemHandle_v2], results: [INVALID_VALUE],

@@ -138,6 +138,16 @@ rule RanksCrossed "ranks-open-another-export" {
     costs: "Two processes use one buffer, and another buffer is not used: wrong data, and traffic over a slower path.",
     hint: "Check the index by which the process chose the handle: the local rank, the device, or the position in the gathered list.",
 }
+rule RanksHoldDevice "ranks-hold-another-device" {
+    says: "A rank should have a context only on its own device.",
+    functions: [cuIpcGetMemHandle, cuIpcOpenMemHandle, cuIpcOpenMemHandle_v2, cuIpcGetEventHandle, cuIpcOpenEventHandle,
+                cuMemExportToShareableHandle, cuMemImportFromShareableHandle, cuMemPoolExportToShareableHandle,
+                cuMemPoolImportFromShareableHandle, cuMemPoolExportPointer, cuMemPoolImportPointer],
+    severity: Warning, scope: Processes,
+    rests_on: Practice("CUDA uses device 0 until a thread selects another device. A call before that creates a context on device 0, which remains there."),
+    costs: "Memory: each context takes about 500 MiB of the other rank's device, which runs out of memory first. Work that runs there slows down that rank.",
+    hint: "Select the rank's device first, before any other CUDA call and in each thread: cudaSetDevice or torch.cuda.set_device, with the local rank (LOCAL_RANK). With torch.load, pass map_location. If the rank needs that context, ignore this.",
+}
 rule RanksDiffer "ranks-differ" {
     says: "The ranks of a job should make the same decisions.",
     functions: [cuCtxEnablePeerAccess, cuIpcGetMemHandle, cuIpcOpenMemHandle, cuIpcOpenMemHandle_v2, cuIpcGetEventHandle,

@@ -15,11 +15,11 @@ entry! {
         process::enter()?.destroy_event(hEvent)
     }
 
-    fn cuEventRecord(hEvent: CUevent, hStream: CUstream) {
+    fn cuEventRecord | cuEventRecord_ptsz(hEvent: CUevent, hStream: CUstream) {
         process::enter()?.record_event(hEvent, hStream)
     }
 
-    fn cuEventRecordWithFlags(hEvent: CUevent, hStream: CUstream, flags: u32) {
+    fn cuEventRecordWithFlags | cuEventRecordWithFlags_ptsz(hEvent: CUevent, hStream: CUstream, flags: u32) {
         let mut driver = process::enter()?;
         // CU_EVENT_RECORD_EXTERNAL is for streams that are being captured.
         if flags > 1 {

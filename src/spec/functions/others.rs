@@ -22,7 +22,7 @@ macro_rules! driver_functions_beyond {
     ($callback:path) => { $callback! {
     0 Unsupported: cuEGLApiInit, cuMemGetAttribute, cuMemGetAttribute_v2;
     2000 Recorded: cuCtxAttach, cuCtxGetDevice, cuCtxSynchronize, cuDeviceGet, cuDeviceGetCount,
-        cuDeviceGetName, cuEventCreate, cuEventElapsedTime, cuEventQuery, cuEventRecord, cuEventSynchronize,
+        cuDeviceGetName, cuEventCreate, cuEventElapsedTime, cuEventQuery, cuEventSynchronize,
         cuMemFreeHost, cuStreamCreate, cuStreamQuery, cuStreamSynchronize;
     2000 Documented: cuArrayDestroy, cuCtxCreate = cuCtxCreate_v2, cuCtxPopCurrent = cuCtxPopCurrent_v2,
         cuCtxPushCurrent = cuCtxPushCurrent_v2, cuDeviceComputeCapability, cuDeviceGetProperties,
@@ -98,7 +98,7 @@ macro_rules! driver_functions_beyond {
     7000 Recorded: cuCtxGetFlags, cuDevicePrimaryCtxGetState, cuDevicePrimaryCtxRetain,
         cuPointerGetAttributes;
     7000 Documented: cuDevicePrimaryCtxSetFlags = cuDevicePrimaryCtxSetFlags_v2,
-        cuEventRecord_ptsz = cuEventRecord, cuMemcpyAtoA_v2_ptds = cuMemcpyAtoA_v2,
+        cuMemcpyAtoA_v2_ptds = cuMemcpyAtoA_v2,
         cuMemcpyAtoD_v2_ptds = cuMemcpyAtoD_v2, cuMemcpyAtoH_v2_ptds = cuMemcpyAtoH_v2,
         cuMemcpyAtoHAsync_v2_ptsz = cuMemcpyAtoHAsync_v2, cuMemcpyDtoA_v2_ptds = cuMemcpyDtoA_v2,
         cuMemcpyHtoA_v2_ptds = cuMemcpyHtoA_v2, cuMemcpyHtoAAsync_v2_ptsz = cuMemcpyHtoAAsync_v2,
@@ -154,8 +154,7 @@ macro_rules! driver_functions_beyond {
     11000 Inferred: cuFuncGetModule;
     11000 Unsupported: cuGraphKernelNodeCopyAttributes, cuGraphKernelNodeGetAttribute,
         cuGraphKernelNodeSetAttribute;
-    11010 Documented: cuDeviceGetTexture1DLinearMaxWidth, cuEventRecordWithFlags,
-        cuEventRecordWithFlags_ptsz = cuEventRecordWithFlags, cuGraphUpload,
+    11010 Documented: cuDeviceGetTexture1DLinearMaxWidth, cuGraphUpload,
         cuGraphUpload_ptsz = cuGraphUpload;
     11010 Unsupported: cuArrayGetSparseProperties, cuGraphAddEventRecordNode, cuGraphAddEventWaitNode,
         cuGraphEventRecordNodeGetEvent, cuGraphEventRecordNodeSetEvent, cuGraphEventWaitNodeGetEvent,

@@ -219,6 +219,9 @@ pub mod detail {
     /// The frames of Python among the frames of the call, each as a [`super::Line`], the innermost first.
     pub const PYTHON: u8 = 13;
 
+    /// The devices whose primary contexts the process holds, if these are several: a bit for each ordinal, 8 bytes.
+    pub const CONTEXTS: u8 = 14;
+
     /// The most frames of Python.
     pub const MOST_PYTHON: usize = 24;
     /// The most return addresses.

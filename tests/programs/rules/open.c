@@ -58,8 +58,9 @@ static void event_as_kind(struct link parent) {
     }
 }
 
-static void handle_kind_event(void) {
-    struct link link = employ(event_as_kind);
+/* Exports an event for another process. */
+static void event_for(void (*work)(struct link)) {
+    struct link link = employ(work);
     CUevent event;
     Handle handle;
     start(0);
@@ -69,6 +70,38 @@ static void handle_kind_event(void) {
     ended(link);
     OK(cuEventDestroy_v2(event));
 }
+
+static void handle_kind_event(void) { event_for(event_as_kind); }
+
+/* Opens an event on device 0; in the wrong program, device 1 is current when it is recorded. */
+static void record_there(struct link parent) {
+    CUevent event;
+    start(0);
+    CUcontext other = retain(1);
+    Handle handle = get_handle(parent);
+    OK(cuIpcOpenEventHandle(&event, handle));
+    if (bad) OK(cuCtxSetCurrent(other));
+    CALL(cuEventRecord, (event, NULL));
+    OK(cuEventDestroy_v2(event));
+}
+
+static void event_context(void) { event_for(record_there); }
+
+/* Opens an event on device 0; in the wrong program, it is recorded in a stream of device 1. */
+static void record_in_stream(struct link parent) {
+    CUevent event;
+    void *stream;
+    start(0);
+    Handle handle = get_handle(parent);
+    OK(cuIpcOpenEventHandle(&event, handle));
+    OK(cuCtxSetCurrent(retain(bad)));
+    OK(cuStreamCreate(&stream, 1));
+    OK(cuCtxSetCurrent(c0));
+    CALL(cuEventRecord, (event, stream));
+    OK(cuEventDestroy_v2(event));
+}
+
+static void event_stream(void) { event_for(record_in_stream); }
 
 static void after_free_in(struct link parent) {
     CUdeviceptr p;
@@ -313,7 +346,8 @@ static void failed_in(struct link parent) {
 }
 static void failed(void) { export_for(failed_in); }
 
-SCENES({"ipc-flags", flags}, {"ipc-open-in-exporting-process", in_exporting_process}, {"ipc-handle-kind", handle_kind},
+SCENES({"ipc-event-context", event_context}, {"ipc-event-context/stream", event_stream},
+       {"ipc-flags", flags}, {"ipc-open-in-exporting-process", in_exporting_process}, {"ipc-handle-kind", handle_kind},
        {"ipc-handle-kind/event", handle_kind_event}, {"ipc-open-after-free", after_free},
        {"ipc-exporter-gone", exporter_gone}, {"ipc-exporter-gone/killed", exporter_killed},
        {"ipc-second-context", second_context},

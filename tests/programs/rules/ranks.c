@@ -1,4 +1,4 @@
-/* ranks RULE bad|good: ranks that wait for descriptors. */
+/* ranks RULE bad|good: ranks that wait for descriptors, open another export, or hold a context on another device. */
 #include "memory.h"
 #include <signal.h>
 
@@ -27,11 +27,13 @@ static void swap(struct link parent, int first, int size, int flags, int says) {
     OK(cuMemRelease(allocation));
 }
 
-static void begin(void) {
+static void begin_on(CUdevice device) {
     char text[2] = {(char)('0' + rank), 0};
     CHECK(setenv("RANK", text, 1) == 0);
-    start(0);
+    start(device);
 }
+
+static void begin(void) { begin_on(0); }
 
 /* All of a few ranks; in the wrong job, the export of the last one fails. */
 static void exchange(struct link parent) {
@@ -72,9 +74,7 @@ static void of_a_group(void) { launch(exchange_twice, RANKS, 2, 0); }
 /* Opens what it is given, on its own device. */
 static void open_one(struct link parent) {
     CUdeviceptr p;
-    char text[2] = {(char)('0' + rank), 0};
-    CHECK(setenv("RANK", text, 1) == 0);
-    start(rank);
+    begin_on(rank);
     Handle handle = get_handle(parent);
     CUresult result = cuIpcOpenMemHandle_v2(&p, handle, LAZY);
     OK(rank == 1 ? printed("cuIpcOpenMemHandle_v2", result) : result);
@@ -99,32 +99,102 @@ static void of_devices(void) {
     for (int i = 0; i < COUNT; i++) OK(cuMemFree_v2(memory[i]));
 }
 
-/* Exports, and opens what it is given for that. */
-static void swap_one(struct link parent) {
-    CUdeviceptr p;
-    begin();
-    CUdeviceptr own = allocate();
-    put_handle(parent, export(own));
-    Handle handle = get_handle(parent);
+/* The context in which a rank opens, if not in its own. */
+static CUcontext opens_in;
+
+/* Exports, and opens what it is given for that; prints one of the two calls. */
+static void swap_here(struct link parent, int prints_export) {
+    CUdeviceptr p, own = allocate();
+    Handle handle;
+    CUresult exported = cuIpcGetMemHandle(&handle, own);
+    OK(prints_export && rank == 1 ? printed("cuIpcGetMemHandle", exported) : exported);
+    put_handle(parent, handle);
+    handle = get_handle(parent);
+    if (opens_in) OK(cuCtxSetCurrent(opens_in));
     CUresult result = cuIpcOpenMemHandle_v2(&p, handle, LAZY);
-    OK(rank == 1 ? printed("cuIpcOpenMemHandle_v2", result) : result);
+    OK(!prints_export && rank == 1 ? printed("cuIpcOpenMemHandle_v2", result) : result);
     OK(cuIpcCloseMemHandle(p));
     tell(parent);
     wait_for(parent);
     OK(cuMemFree_v2(own));
 }
 
-/* Each rank opens the export of the next one; in the wrong job, the second one that of the third next. */
-static void of_a_ring(void) {
-    struct link ranks[RANKS];
-    Handle handles[RANKS];
-    for (rank = 0; rank < RANKS; rank++) ranks[rank] = employ(swap_one);
-    for (int i = 0; i < RANKS; i++) handles[i] = get_handle(ranks[i]);
-    for (int i = 0; i < RANKS; i++) put_handle(ranks[i], handles[bad && i == 1 ? 3 : (i + 1) % RANKS]);
-    for (int i = 0; i < RANKS; i++) wait_for(ranks[i]);
-    for (int i = 0; i < RANKS; i++) tell(ranks[i]);
-    for (int i = 0; i < RANKS; i++) ended(ranks[i]);
+static void swap_one(struct link parent) {
+    begin();
+    swap_here(parent, 0);
 }
 
+/* Each rank opens the export of the next one, or the second one another. */
+static void ring(void (*work)(struct link), int count, int is_crossed) {
+    struct link ranks[RANKS];
+    Handle handles[RANKS];
+    for (rank = 0; rank < count; rank++) ranks[rank] = employ(work);
+    for (int i = 0; i < count; i++) handles[i] = get_handle(ranks[i]);
+    for (int i = 0; i < count; i++) put_handle(ranks[i], handles[is_crossed && i == 1 ? 3 : (i + 1) % count]);
+    for (int i = 0; i < count; i++) wait_for(ranks[i]);
+    for (int i = 0; i < count; i++) tell(ranks[i]);
+    for (int i = 0; i < count; i++) ended(ranks[i]);
+}
+
+/* Each rank opens the export of the next one; in the wrong job, the second one that of the third next. */
+static void of_a_ring(void) { ring(swap_one, RANKS, bad); }
+
+/* Shares memory on the device of its rank. In the wrong job, all ranks create a context on device 0 first. */
+static void on_its_device(struct link parent) {
+    begin_on(bad ? 0 : rank);
+    OK(cuCtxSetCurrent(retain(rank)));
+    swap_here(parent, 1);
+}
+
+static void of_contexts(void) { ring(on_its_device, RANKS, 0); }
+
+/* In the wrong job, the second rank has a context on device 0 beside its own, without need. */
+static void beside_its_own(struct link parent, int all) {
+    begin_on(rank);
+    for (int i = 0; i < RANKS; i++) {
+        int is_one = i == 0 && rank == 1;
+        if (i == rank || (!is_one && (bad || !all))) continue;
+        CUcontext other = retain(i);
+        if (!bad && !all) OK(cuCtxEnablePeerAccess(other, 0));
+    }
+    swap_here(parent, 1);
+}
+
+/* In the right job, the context is for peer access. */
+static void for_access(struct link parent) { beside_its_own(parent, 0); }
+static void of_access(void) { ring(for_access, RANKS, 0); }
+
+/* In the right job, each rank has a context on each device. */
+static void on_every_device(struct link parent) { beside_its_own(parent, 1); }
+static void of_every_device(void) { ring(on_every_device, RANKS, 0); }
+
+/* The second rank has a context on device 0: in the wrong job, to export memory there; in the right one, to open memory there. */
+static void in_another_context(struct link parent) {
+    begin_on(rank);
+    if (rank == 1) {
+        CUcontext other = retain(0);
+        OK(cuCtxSetCurrent(other));
+        if (bad) export(allocate());
+        else opens_in = other;
+        OK(cuCtxSetCurrent(c0));
+    }
+    swap_here(parent, 1);
+}
+
+static void of_memory(void) { ring(in_another_context, RANKS, 0); }
+
+/* Two ranks that work on two devices each; in the wrong job, the second one has device 0 as its other one. */
+static void on_two_devices(struct link parent) {
+    begin_on(2 * rank);
+    if (!bad) retain(2 * rank + 1);
+    else if (rank == 1) retain(0);
+    swap_here(parent, 1);
+}
+
+static void of_two(void) { ring(on_two_devices, 2, 0); }
+
 SCENES({"ranks-open-another-export", of_devices}, {"ranks-open-another-export/ring", of_a_ring},
+       {"ranks-hold-another-device", of_contexts}, {"ranks-hold-another-device/access", of_access},
+       {"ranks-hold-another-device/every", of_every_device}, {"ranks-hold-another-device/memory", of_memory},
+       {"ranks-hold-another-device/pair", of_two},
        {"ranks-wait-for-descriptor/failed", failed}, {"ranks-wait-for-descriptor/group", of_a_group})

@@ -109,6 +109,8 @@ enum { SIZE = 4 << 20, OFFSET = 4096 };
     F(cuMemAllocFromPoolAsync, (CUdeviceptr *, size_t, Pool, void *))                                                  \
     F(cuCtxSynchronize, (void))                                                                                        \
     F(cuEventCreate, (CUevent *, unsigned))                                                                            \
+    F(cuEventRecord, (CUevent, void *))                                                                                \
+    F(cuStreamCreate, (void **, unsigned))                                                                             \
     F(cuEventDestroy, (CUevent))                                                                                       \
     F(cuEventDestroy_v2, (CUevent))
 

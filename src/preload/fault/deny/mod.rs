@@ -134,6 +134,7 @@ pub fn after(call: &Forward) -> Option<usize> {
             | Effect::Uses(_)
             | Effect::UsesEach(_)
             | Effect::Launches(_)
+            | Effect::Records(_)
             | Effect::Finds(_)
             | Effect::Unloads(..)
             | Effect::Grants(_)

@@ -95,6 +95,7 @@ fn details_belong_to_their_call() {
         devices: (Some(1), None),
         context: Some(0x77),
         owner: Some((0x78, -1)),
+        contexts: Some(0b101),
         message: Some(b"no such thing".to_vec()),
         findings: Vec::new(),
         hits: Vec::new(),
