@@ -494,7 +494,7 @@ impl Call {
     /// copy between devices.
     fn is_rare(&self) -> bool {
         let is_rare = |id: FnId| {
-            [Group::Lifetime, Group::Copy, Group::Launch, Group::Init]
+            [Group::Lifetime, Group::Copy, Group::Launch, Group::Graph, Group::Init]
                 .iter()
                 .any(|group| id.spec().is_in(*group))
         };
