@@ -337,6 +337,23 @@ cuLibraryEnumerateKernels               12.4   inferred    @query
 cuKernelGetFunction                     12.0   inferred    @query
 cuModuleUnload                          2.0    inferred    @query
 cuLibraryUnload                         12.0   inferred    @query
+cuGraphInstantiate                      10.0   documented  @graph
+cuGraphInstantiate_v2                   11.0   documented  @graph
+cuGraphInstantiateWithFlags             11.4   documented  @graph
+cuGraphInstantiateWithParams            12.0   documented  @graph
+cuGraphInstantiateWithParams_ptsz       12.0   documented  @graph
+cuGraphExecUpdate                       10.2   documented  @graph
+cuGraphExecUpdate_v2                    12.0   documented  @graph
+cuGraphLaunch                           10.0   documented  @graph
+cuGraphLaunch_ptsz                      10.0   documented  @graph
+cuGraphExecKernelNodeSetParams          10.1   documented  @graph
+cuGraphExecKernelNodeSetParams_v2       12.0   documented  @graph
+cuGraphExecMemcpyNodeSetParams          10.2   documented  @graph
+cuGraphExecMemsetNodeSetParams          10.2   documented  @graph
+cuGraphExecChildGraphNodeSetParams      11.1   documented  @graph
+cuGraphExecNodeSetParams                12.2   documented  @graph
+cuGraphNodeSetEnabled                   11.6   documented  @graph
+cuGraphExecDestroy                      10.0   documented  @graph
 ",
     );
     let all = stdout(&mut with(&["list", "functions", "--all"]));

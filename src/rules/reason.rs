@@ -495,7 +495,7 @@ impl Display for Reason<'_> {
             ),
             Reason::UseInGraph { node, address, went, range, ago, by } => {
                 let (who, went) = went.words();
-                write!(f, "{node} {address:#x} is in memory that {who} {went}{}; ", When(ago))?;
+                write!(f, "{node} is in memory that {who} {went}{}; the address is {address:#x}; ", When(ago))?;
                 by.map_or(Ok(()), |by| write!(f, "{went} in {by}; "))?;
                 write!(f, "the memory was at {}", Range(range))
             }

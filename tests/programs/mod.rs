@@ -383,7 +383,9 @@ pub struct Outcome {
 }
 
 /// Arguments that carry a mark. A call that failed has no outputs; a handle shows nothing but its fingerprint.
-const MARKED: [&str; 27] = [
+const MARKED: [&str; 29] = [
+    "hGraphExec",
+    "hGraph",
     "dev",
     "srcDevice",
     "src",

@@ -24,7 +24,7 @@ pub fn follow(id: FnId, entered: &Entered, arguments: &dyn Arguments, words: &Ar
         }
         // A graph that allocates has memory at these addresses when it runs, and so has one that runs after it.
         let exec = graphs::after(id, words, &mut gone::is_back);
-        is_found = gone::has_any() && exec.is_some_and(gone::is_used_by_graph);
+        is_found = gone::has_any() && exec.is_some_and(|exec| gone::is_used_by_graph(exec, false));
     });
     if is_found {
         record(id, entered, arguments);

@@ -468,8 +468,8 @@ impl World for Call<'_> {
                 Part::Fill => ("memset ", ": dst"),
                 Part::Parameter(_) => ("", ""),
             };
-            let outer = within.map_or(Short::<40>::new(format_args!("")), |node| {
-                Short::new(format_args!(" of the child graph in node {node}"))
+            let outer = within.map_or(Short::<24>::new(format_args!("")), |node| {
+                Short::new(format_args!(" in node {node}"))
             });
             let name = Short::<80>::new(format_args!("{what}node {index}{}{parameter}", outer.text()));
             let mut tell =

@@ -2,7 +2,7 @@
 //! changed in a process that shares memory.
 //!
 //! The driver is asked only about a graph that it has just accepted, and about the nodes that it returned. A graph belongs to one
-//! thread at a time, as cuda.h demands, so nobody changes it meanwhile. No lock is held while the driver is asked. What is known of
+//! thread at a time, as cuda.h demands, so no other thread changes it. No lock is held while the driver is asked. What is known of
 //! a graph is forgotten before its handle can mean another one.
 //!
 //! Each launch of a process in which shared memory ended looks up its graph here. So readers take no lock and write nothing. The
@@ -202,7 +202,7 @@ pub fn each_use(handle: u64, work: &mut dyn FnMut(&NodeUse)) {
     each_kept(place, number, &mut |kept| {
         let [address, bytes, about] =
             [&kept.address, &kept.bytes, &kept.about].map(|word| word.load(Relaxed));
-        // What was overwritten meanwhile is another graph's.
+        // If it was overwritten since, it is another graph's.
         fence(Acquire);
         if kept.number.load(Relaxed) == number {
             work(&NodeUse::of(about, address, bytes));
@@ -277,7 +277,7 @@ pub fn before(id: FnId, words: &Words) {
     for effect in id.spec().effects {
         match *effect {
             Effect::Discards(exec) => forget(words[exec]),
-            Effect::Ends(End { object, .. }) if object.is_context() => forget_all(),
+            Effect::Ends(End { object, is_counted: false, .. }) if object.is_context() => forget_all(),
             _ => {}
         }
     }
@@ -305,6 +305,10 @@ pub fn after(id: FnId, words: &Words, allocates: &mut dyn FnMut(u64, u64)) -> Op
             Some(handle)
         }
         Effect::Alters(altered) => alter(words, altered),
+        Effect::Ends(end) if kernels::is_over(end, words) => {
+            forget_all();
+            None
+        }
         _ => None,
     }
 }

@@ -18,15 +18,18 @@ pub struct NodeUse<'a> {
 }
 
 impl<W: World> Judge<'_, W> {
-    /// A graph that was launched, made, or changed. A launch does not look at addresses, and they may be valid again when the graph
-    /// runs, or its node may be disabled: so nothing is certain.
+    /// A graph that was launched, made, or changed. Nobody knows what a launch looks at.
     pub(super) fn graph_used(&mut self) -> Verdict {
         let copied = self.first_node(false, |node, gone| {
             let Gone { went, address, range, ago, ref by, .. } = *gone;
             let by = by.as_ref().map(ClosedBy::site);
             let is_there = went == Went::FreedByOwner;
             let told = Reason::UseInGraph { node: node.name, address, went, range, ago, by };
-            Some((if is_there { gone.reason(node.name) } else { told }, Confidence::Inferred))
+            // What is there is used as surely as by a copy.
+            Some(match is_there {
+                true => (gone.reason(node.name), Confidence::Certain),
+                false => (told, Confidence::Inferred),
+            })
         });
         if copied == Verdict::Broken {
             return copied;
@@ -55,13 +58,15 @@ impl<W: World> Judge<'_, W> {
         tell: impl for<'a> Fn(&'a NodeUse<'a>, &'a Gone<W::Object>) -> Option<(Reason<'a>, Confidence)>,
     ) -> Verdict {
         let (world, call) = (self.world, self.call);
+        let is_launched = call.function.spec().replays().is_some();
         let argument = call.function.spec().uses_graph().map_or("", |exec| call.name(exec));
         let mut verdict = Verdict::Held;
         world.each_node(&mut |node| {
             if verdict == Verdict::Broken || node.kernel.is_some() != is_of_kernels {
                 return;
             }
-            let Some(gone) = world.gone(node.address, node.bytes) else { return };
+            let gone = world.gone(node.address, node.bytes);
+            let Some(gone) = gone.filter(|gone| is_launched || gone.went.is_lasting()) else { return };
             if let Some((reason, confidence)) = tell(node, &gone) {
                 verdict = self.broken(reason, confidence, argument, &[(gone.role(), gone.object)]);
             }

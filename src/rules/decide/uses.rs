@@ -39,6 +39,12 @@ impl Went {
         }
     }
 
+    /// Whether a graph that is not launched yet cannot be right: no other memory is there when it is, but by chance. A range that
+    /// is still reserved gets other memory, and what its owner has freed is there.
+    pub fn is_lasting(self) -> bool {
+        matches!(self, Went::Closed | Went::Freed)
+    }
+
     /// Who did what.
     pub(crate) const fn words(self) -> (&'static str, &'static str) {
         match self {

@@ -324,6 +324,36 @@ entry! {
         driver.graphs.alter(hGraphExec, hNode, node)
     }
 
+    fn cuGraphExecChildGraphNodeSetParams(hGraphExec: CUgraphExec, hNode: CUgraphNode, childGraph: CUgraph) {
+        process::enter()?.graphs.alter_child(hGraphExec, hNode, childGraph)
+    }
+
+    /// The structure begins with the type and three numbers; of a copy, flags and the context come before what it copies.
+    fn cuGraphExecNodeSetParams(hGraphExec: CUgraphExec, hNode: CUgraphNode, nodeParams: HostAddress) {
+        let mut driver = process::enter()?;
+        if nodeParams == 0 {
+            return fail(Code::INVALID_VALUE);
+        }
+        // SAFETY: not null, and the caller of the C function promises such a structure, whose type says what is in it.
+        let node = unsafe {
+            let kind = (nodeParams as *const CUgraphNodeType).read_unaligned();
+            let at = |distance: u64| (nodeParams + 16 + distance) as *const c_void;
+            match kind {
+                CUgraphNodeType::KERNEL => kernel_node(&driver, at(0).cast::<[u64; 7]>().receive()),
+                CUgraphNodeType::MEMCPY => copy_node(&driver, at(16).cast::<CUDA_MEMCPY3D_v2>().receive()),
+                CUgraphNodeType::MEMSET => {
+                    fill_node(&driver, at(0).cast::<CUDA_MEMSET_NODE_PARAMS>().receive())
+                }
+                _ => fail(Code::NOT_SUPPORTED),
+            }
+        }?;
+        driver.graphs.alter(hGraphExec, hNode, node)
+    }
+
+    fn cuGraphNodeSetEnabled(hGraphExec: CUgraphExec, hNode: CUgraphNode, isEnabled: u32) {
+        process::enter()?.graphs.enable(hGraphExec, hNode, isEnabled != 0)
+    }
+
     fn cuGraphUpload(hGraphExec: *mut c_void, hStream: CUstream) {
         let driver = process::enter()?;
         driver.stream(hStream)?;

@@ -9,7 +9,7 @@ use super::queue::Call;
 use super::streams::{LEGACY, Stream};
 use cupeer_spec::abi::{CUDA_MEMCPY3D_v2, CUDA_MEMSET_NODE_PARAMS, CUgraphNodeType};
 use cupeer_spec::results::Result as Code;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 /// `CU_STREAM_CAPTURE_STATUS_*`.
@@ -104,6 +104,8 @@ pub(crate) struct Graphs {
     nodes: HashMap<u64, Node>,
     /// Executable graphs: each node with the handle of the one that it was made of.
     executables: HashMap<u64, Vec<(u64, Node)>>,
+    /// Which nodes of these are skipped.
+    disabled: HashSet<(u64, u64)>,
     last: u64,
 }
 
@@ -238,7 +240,8 @@ impl Graphs {
     /// What an executable graph does.
     pub(crate) fn executable(&self, exec: u64) -> Answer<Vec<Node>> {
         let nodes = self.executables.get(&exec).ok_or(Code::INVALID_VALUE)?;
-        Ok(nodes.iter().map(|(_, node)| node.clone()).collect())
+        let is_enabled = |(handle, _): &&(u64, Node)| !self.disabled.contains(&(exec, *handle));
+        Ok(nodes.iter().filter(is_enabled).map(|(_, node)| node.clone()).collect())
     }
 
     /// `cuGraphDestroy`.
@@ -253,7 +256,33 @@ impl Graphs {
 
     /// `cuGraphExecDestroy`.
     pub(crate) fn destroy_executable(&mut self, exec: u64) -> Answer {
+        self.disabled.retain(|(of, _)| *of != exec);
         self.executables.remove(&exec).map(drop).ok_or_else(|| Code::INVALID_VALUE.into())
+    }
+
+    /// `cuGraphNodeSetEnabled`, of what can be disabled.
+    pub(crate) fn enable(&mut self, exec: u64, handle: u64, enabled: bool) -> Answer {
+        let nodes = self.executables.get(&exec).ok_or(Code::INVALID_VALUE)?;
+        let is_it = |(known, node): &&(u64, Node)| {
+            *known == handle && matches!(node, Node::Transfer(..) | Node::Kernel(_))
+        };
+        nodes.iter().find(is_it).ok_or(Code::INVALID_VALUE)?;
+        if enabled {
+            self.disabled.remove(&(exec, handle));
+        } else {
+            self.disabled.insert((exec, handle));
+        }
+        Ok(())
+    }
+
+    /// `cuGraphExecChildGraphNodeSetParams`: a graph of the same nodes.
+    pub(crate) fn alter_child(&mut self, exec: u64, node: u64, graph: u64) -> Answer {
+        let Node::Graph(child) = *self.node(node)? else { return fail(Code::INVALID_VALUE) };
+        let (old, new) = (self.all_of(child)?, self.all_of(graph)?);
+        if old.len() != new.len() {
+            return fail(Code::INVALID_VALUE);
+        }
+        old.into_iter().zip(new).try_for_each(|((handle, _), (_, new))| self.alter(exec, handle, new))
     }
 
     /// `cuGraphExecUpdate`: false where the nodes are others.
@@ -330,5 +359,49 @@ impl Driver {
         let handle = self.space.handle()?;
         self.graphs.executables.insert(handle, nodes);
         Ok(handle)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cupeer_topology::Topology;
+
+    #[test]
+    fn an_executable_graph_takes_what_fits_and_keeps_it() {
+        let mut driver = Driver::new(Topology::parse("nvlink:1").unwrap(), vec![0]);
+        driver.create_context(0, 0).unwrap();
+        let kernel = |function| Node::Kernel(Kernel::new(function, [1; 3], [1; 3], vec![[function].into()]));
+        let inner = driver.add_graph(vec![kernel(1)]).unwrap();
+        let child = Node::Graph(driver.clone_graph(inner).unwrap());
+        let outer = driver.add_graph(vec![child, kernel(2)]).unwrap();
+        // A child graph is a copy.
+        driver.add_node(inner, kernel(3)).unwrap();
+        let exec = driver.instantiate(outer, 0).unwrap();
+        let functions = |driver: &Driver| {
+            let nodes = driver.graphs.executable(exec).unwrap().into_iter();
+            nodes
+                .map(|node| if let Node::Kernel(kernel) = node { kernel.arguments()[0] } else { 0 })
+                .collect::<Vec<u64>>()
+        };
+        assert_eq!(functions(&driver), [1, 2]);
+        let other = driver.add_graph(vec![kernel(4), kernel(5)]).unwrap();
+        assert_eq!(driver.graphs.update(exec, other), Ok(true));
+        let allocation = driver.graph_allocation(4096).unwrap();
+        let Node::Allocation(address, 4096) = allocation else { panic!("no allocation") };
+        driver.add_node(other, allocation).unwrap();
+        assert_eq!(driver.graphs.update(exec, other), Ok(false));
+        assert!(driver.graphs.allocates(address + 4095) && !driver.graphs.allocates(address + 4096));
+        // Its nodes are those of the graph that it was made of.
+        let (first, last) =
+            (driver.graphs.nodes_of(outer).unwrap()[0], driver.graphs.nodes_of(outer).unwrap()[1]);
+        assert_eq!(driver.graphs.alter(exec, first, kernel(6)), fail(Code::INVALID_VALUE));
+        assert_eq!(driver.graphs.alter(exec, last, kernel(7)), Ok(()));
+        for graph in [inner, outer, other] {
+            driver.graphs.destroy(graph).unwrap();
+        }
+        assert_eq!((functions(&driver), driver.graphs.nodes.len()), (vec![4, 7], 0));
+        assert_eq!(driver.graphs.destroy(exec), fail(Code::INVALID_VALUE));
+        assert_eq!(driver.graphs.destroy_executable(exec), Ok(()));
     }
 }

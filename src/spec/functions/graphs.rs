@@ -148,7 +148,7 @@ fn cuGraphExecChildGraphNodeSetParams(
     in hNode: $crate::abi::CUgraphNode,
     in childGraph: $crate::abi::CUgraph,
 ) -> $crate::abi::CUresult {
-    library: Cuda, since: 11010, simulated: Unsupported,
+    library: Cuda, since: 11010, simulated: Documented,
     effects: [Discards Graph(hGraphExec)],
     results: [SUCCESS, INVALID_VALUE],
 }
@@ -159,7 +159,7 @@ fn cuGraphExecNodeSetParams(
     in hNode: $crate::abi::CUgraphNode,
     in nodeParams: $crate::abi::HostAddress,
 ) -> $crate::abi::CUresult {
-    library: Cuda, since: 12020, simulated: Unsupported,
+    library: Cuda, since: 12020, simulated: Documented,
     effects: [Discards Graph(hGraphExec)],
     results: [SUCCESS, INVALID_VALUE, DEINITIALIZED, NOT_INITIALIZED, NOT_SUPPORTED],
 }
@@ -170,7 +170,7 @@ fn cuGraphNodeSetEnabled(
     in hNode: $crate::abi::CUgraphNode,
     in isEnabled: u32,
 ) -> $crate::abi::CUresult {
-    library: Cuda, since: 11060, simulated: Unsupported,
+    library: Cuda, since: 11060, simulated: Documented,
     effects: [Discards Graph(hGraphExec)],
     results: [SUCCESS, INVALID_VALUE],
 }

@@ -54,6 +54,7 @@ enum { ON_DEVICE = 2, NON_BLOCKING = 1, RELAXED = 2 };
     F(cuGraphInstantiateWithFlags, (Exec *, Graph, unsigned long long))                                                \
     F(cuGraphExecUpdate_v2, (Exec, Graph, void *))                                                                     \
     F(cuGraphExecMemcpyNodeSetParams, (Exec, Node, const Copy *, CUcontext))                                           \
+    F(cuGraphNodeSetEnabled, (Exec, Node, unsigned))                                                                   \
     F(cuGraphLaunch, (Exec, Stream))                                                                                   \
     F(cuGraphExecDestroy, (Exec))                                                                                      \
     F(cuModuleLoadData, (Module *, const void *))                                                                      \
@@ -193,6 +194,24 @@ static void alter_it(struct link parent) {
 }
 static void altered(void) { export_for(alter_it); }
 
+/* The right program disables the node. */
+static void disable_it(struct link parent) {
+    begin(parent);
+    Graph graph = captured(own, p);
+    Node node;
+    size_t number = 1;
+    OK(cuGraphGetNodes(graph, &node, &number));
+    OK(cuGraphInstantiateWithFlags(&exec, graph, 0));
+    OK(cuGraphLaunch(exec, stream));
+    OK(cuCtxSynchronize());
+    if (!bad) OK(cuGraphNodeSetEnabled(exec, node, 0));
+    OK(cuIpcCloseMemHandle(p));
+    CALL(cuGraphLaunch, (exec, stream));
+    if (!bad) p = open_memory(handle);
+    finish();
+}
+static void disabled(void) { export_for(disable_it); }
+
 /* The graph has memory of its own where the other memory was, as far as the driver gives it the address. */
 static void allocate_it(struct link parent) {
     enum { MOST = 64 };
@@ -316,7 +335,7 @@ static void unmap_it(struct link parent) {
 }
 static void after_unmap(void) { share_with(unmap_it); }
 
-SCENES({"use-after-close/graph", launched}, {"use-after-close/graph-node", altered}, {"use-after-unmap/graph", after_unmap},
+SCENES({"use-after-close/graph", launched}, {"use-after-close/graph-node", altered}, {"use-after-close/graph-disabled", disabled}, {"use-after-unmap/graph", after_unmap},
        {"use-after-owner-freed/graph", after_owner}, {"use-in-graph", instantiated}, {"use-in-graph/memset", filled},
        {"use-in-graph/child", nested}, {"use-in-graph/update", updated}, {"use-in-graph/allocates", allocates},
        {"use-in-kernel/graph", in_kernel}, {"use-in-kernel/graph-node", in_node})
