@@ -33,8 +33,8 @@ const MOST_USES: usize = 1 << 15;
 const MOST_NODES: usize = 4096;
 /// After so many launches with memory that is gone, a graph is not looked at any more: all is said.
 const MOST_FOUND: u32 = 4;
-/// Addresses of devices are larger than this.
-const LEAST_ADDRESS: u64 = 1 << 32;
+/// Words below the first granule that a driver maps are no addresses.
+const LEAST_ADDRESS: u64 = 1 << 21;
 
 /// The arguments of a call.
 type Words = [u64; MOST_ARGUMENTS];
