@@ -243,6 +243,11 @@ fn what_is_captured_is_done_when_it_is_launched() {
 }
 
 #[test]
+fn nodes_of_graphs_are_what_the_program_gave_them() {
+    holds("graph_nodes", "nvlink:2");
+}
+
+#[test]
 fn threads_use_it_at_once() {
     holds("crowd", "nvlink:2");
 }

@@ -1,4 +1,4 @@
-# What a process pays that shares nothing, for its copies and frees. Sourced by scripts/overhead.
+# What a process pays that shares nothing, for its copies, frees, and launches of graphs. Sourced by scripts/overhead.
 #
 # Each figure is the least of ROUNDS runs, by turns direct, with the library, and recorded in full.
 # shellcheck shell=bash disable=SC2154

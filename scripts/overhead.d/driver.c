@@ -12,6 +12,7 @@ __attribute__((noinline)) int cuMemcpyDtoDAsync_v2(unsigned long long to, unsign
 }
 __attribute__((noinline)) int cuMemFree_v2(unsigned long long pointer) { return pointer == ~0ull; }
 __attribute__((noinline)) int cuMemFreeAsync(unsigned long long pointer, void *stream) { return stream != 0; }
+__attribute__((noinline)) int cuGraphLaunch(void *graph, void *stream) { return graph == 0 || stream != 0; }
 __attribute__((noinline)) int cuMemRetainAllocationHandle(unsigned long long *handle, unsigned long long address) {
     return handle == 0 || address != 0;
 }

@@ -9,6 +9,7 @@
 //! Nothing here allocates, because it runs inside other people's programs.
 
 mod arguments;
+mod graphs;
 mod handles;
 mod multicast;
 mod peers;
@@ -21,6 +22,7 @@ mod uses;
 mod vmm;
 mod world;
 
+pub use graphs::NodeUse;
 pub use pools::{Imported, Origin, Pool, Pools};
 pub use space::{Allocation, Mapping, Places, Space, Team};
 pub use succeeded::Ending;

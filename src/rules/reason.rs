@@ -126,7 +126,8 @@ reasons! {
     UseAfterUnmap { name: &'a str, address: u64, range: (u64, u64), ago: Option<Ago>, by: Option<Site<'a>> },
     UseAfterFree { name: &'a str, address: u64, range: (u64, u64), ago: Option<Ago>, by: Option<Site<'a>>, with_context: bool },
     UseAfterOwnerFreed { name: &'a str, address: u64, range: (u64, u64), handle: Handle, owner: Process, ago: Option<Ago> },
-    UseInKernel { kernel: &'a str, parameter: usize, address: u64, went: Went, range: (u64, u64), ago: Option<Ago>, by: Option<Site<'a>> },
+    UseInGraph { node: &'a str, address: u64, went: Went, range: (u64, u64), ago: Option<Ago>, by: Option<Site<'a>> },
+    UseInKernel { kernel: &'a str, node: &'a str, parameter: usize, address: u64, went: Went, range: (u64, u64), ago: Option<Ago>, by: Option<Site<'a>> },
     VmmAccess { mappings: u64, bytes: u64, start: u64, from: Device, home: Device },
     VmmLeak { handles: u64, opened: u64, bytes: u64, freed: u64, growth: Growth<'a> },
     FdLeak { descriptors: u64, is_export: bool },
@@ -506,11 +507,20 @@ impl Display for Reason<'_> {
                 When(ago),
                 Range(range)
             ),
-            Reason::UseInKernel { kernel, parameter, address, went, range, ago, by } => {
+            Reason::UseInGraph { node, address, went, range, ago, by } => {
+                let (who, went) = went.words();
+                write!(f, "{node} is in memory that {who} {went}{}; the address is {address:#x}; ", When(ago))?;
+                by.map_or(Ok(()), |by| write!(f, "{went} in {by}; "))?;
+                write!(f, "the memory was at {}", Range(range))
+            }
+            Reason::UseInKernel { kernel, node, parameter, address, went, range, ago, by } => {
                 let (who, went) = went.words();
                 write!(f, "kernel parameter {parameter} is in memory that {who} {went}{}; ", When(ago))?;
                 if !kernel.is_empty() {
                     write!(f, "the kernel is `{kernel}`; ")?;
+                }
+                if !node.is_empty() {
+                    write!(f, "it is {node} of the graph; ")?;
                 }
                 write!(f, "the address is {address:#x}; ")?;
                 by.map_or(Ok(()), |by| write!(f, "{went} in {by}; "))?;

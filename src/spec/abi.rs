@@ -49,6 +49,12 @@ handles! {
     CUmodule
     /// `CUlibrary`: a library of kernels, opaque.
     CUlibrary
+    /// `CUgraph`: a graph, opaque.
+    CUgraph
+    /// `CUgraphExec`: a graph that can be launched, opaque.
+    CUgraphExec
+    /// `CUgraphNode`: a node of a graph, opaque.
+    CUgraphNode
     /// A function pointer that `cuGetProcAddress` handed out.
     FunctionPointer
 }
@@ -90,6 +96,8 @@ mod attribute;
 #[allow(non_snake_case)]
 mod copies;
 #[allow(non_snake_case)]
+mod graphs;
+#[allow(non_snake_case)]
 mod multicast;
 #[allow(non_snake_case)]
 mod nvml;
@@ -101,6 +109,7 @@ mod vmm;
 
 pub use attribute::CUdevice_attribute;
 pub use copies::*;
+pub use graphs::*;
 pub use multicast::*;
 pub use nvml::*;
 pub use pools::*;

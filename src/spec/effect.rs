@@ -297,6 +297,30 @@ pub enum Code {
     Library,
 }
 
+/// What the nodes of a graph do that a call gives other parameters.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum NodeKind {
+    /// They launch a kernel.
+    Kernel,
+    /// They copy.
+    Copy,
+    /// They set memory.
+    Fill,
+}
+
+/// A node of a graph that can be launched, by the indexes of arguments.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Altered {
+    /// What the node does.
+    pub kind: NodeKind,
+    /// The graph that can be launched.
+    pub exec: usize,
+    /// The node of the graph that it was made of.
+    pub node: usize,
+    /// The structure of its new parameters.
+    pub parameters: usize,
+}
+
 /// What a question is about.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Subject {
@@ -379,6 +403,15 @@ pub enum Effect {
     Finds(Found),
     /// Unloads kernels: a module, or a library, and the argument that names it.
     Unloads(Code, usize),
+    /// Makes a graph that can be launched, or updates it. The argument that names it, and the one that names the graph whose
+    /// nodes it gets.
+    Instantiates(usize, usize),
+    /// Launches a graph, and the argument that names it.
+    Replays(usize),
+    /// Gives other parameters to a node of a graph that can be launched.
+    Alters(Altered),
+    /// Ends a graph that can be launched, or changes it in another way. The argument that names it.
+    Discards(usize),
     /// Asks, and changes nothing.
     Asks(Question),
     /// Finds a function; the argument that gets its address, which is replaced by ours where it is in the table.
@@ -446,6 +479,9 @@ impl Groups {
                 }
                 Effect::Copies(_) | Effect::Uses(_) | Effect::UsesEach(_) => groups.with(&[Group::Copy]),
                 Effect::Launches(_) => groups.with(&[Group::Launch]),
+                Effect::Instantiates(..) | Effect::Replays(_) | Effect::Alters(_) | Effect::Discards(_) => {
+                    groups.with(&[Group::Graph])
+                }
                 Effect::Records(_) => groups.with(&[Group::Event]),
                 Effect::Grants(Grant { object, .. }) => groups.with(&[Group::Enable]).with(object.families()),
                 Effect::Gathers(_) | Effect::Joins(_) | Effect::Binds(_) | Effect::Unbinds(_) => {
@@ -626,6 +662,23 @@ macro_rules! effect {
     };
     ($arguments:tt Unloads $code:ident($by:ident)) => {
         Effect::Unloads(Code::$code, $crate::effect::index!($arguments $by))
+    };
+    ($arguments:tt Instantiates Graph($by:ident) of $graph:ident) => {
+        Effect::Instantiates($crate::effect::index!($arguments $by), $crate::effect::index!($arguments $graph))
+    };
+    ($arguments:tt Replays Graph($by:ident)) => {
+        Effect::Replays($crate::effect::index!($arguments $by))
+    };
+    ($arguments:tt Alters $kind:ident($exec:ident, $node:ident) from $parameters:ident) => {
+        Effect::Alters(Altered {
+            kind: NodeKind::$kind,
+            exec: $crate::effect::index!($arguments $exec),
+            node: $crate::effect::index!($arguments $node),
+            parameters: $crate::effect::index!($arguments $parameters),
+        })
+    };
+    ($arguments:tt Discards Graph($by:ident)) => {
+        Effect::Discards($crate::effect::index!($arguments $by))
     };
     ($arguments:tt LooksUp Function($by:ident) as $found:ident) => {
         Effect::LooksUp($crate::effect::index!($arguments $found))

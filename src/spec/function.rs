@@ -3,8 +3,8 @@
 
 use crate::argument;
 use crate::effect::{
-    Batch, Bound, Code, Copied, Effect, End, Found, Grant, Groups, Joined, Launchable, Launched, Made, Named,
-    Object, Question, Shared, Subject, Unbound, Used, effects,
+    Altered, Batch, Bound, Code, Copied, Effect, End, Found, Grant, Groups, Joined, Launchable, Launched,
+    Made, Named, NodeKind, Object, Question, Shared, Subject, Unbound, Used, effects,
 };
 use crate::results::{Result, ResultSpec};
 pub use crate::argument::{ArgSpec, ArgType, Direction};
@@ -75,6 +75,7 @@ pub enum Group {
     Multicast,
     Copy,
     Launch,
+    Graph,
     /// Records of CUDA events.
     Event,
     /// Functions of the runtime.
@@ -109,6 +110,11 @@ impl Group {
             Group::Launch,
             "launch",
             "kernel launches, recorded where a parameter is the address of memory that is gone",
+        ),
+        (
+            Group::Graph,
+            "graph",
+            "launches, instantiations, and updates of graphs, recorded where a node uses memory that is gone",
         ),
         (
             Group::Event,
@@ -311,6 +317,34 @@ impl FnSpec {
         self.effect(|effect| if let Effect::Records(event) = effect { Some(event) } else { None })
     }
 
+    /// The argument that names the graph that a call launches.
+    pub fn replays(&self) -> Option<usize> {
+        self.effect(|effect| if let Effect::Replays(exec) = effect { Some(exec) } else { None })
+    }
+
+    /// The argument that names the graph whose nodes a call launches, makes, or changes.
+    pub fn uses_graph(&self) -> Option<usize> {
+        self.effect(|effect| match effect {
+            Effect::Replays(exec) | Effect::Instantiates(exec, _) | Effect::Alters(Altered { exec, .. }) => {
+                Some(exec)
+            }
+            _ => None,
+        })
+    }
+
+    /// Whether a success changes what nodes a graph has that can be launched, or ends it.
+    pub const fn changes_graphs(&self) -> bool {
+        let mut index = 0;
+        while index < self.effects.len() {
+            match self.effects[index] {
+                Effect::Instantiates(..) | Effect::Alters(_) | Effect::Discards(_) => return true,
+                Effect::Ends(End { object, .. }) if object.is_context() => return true,
+                _ => index += 1,
+            }
+        }
+        false
+    }
+
     /// Whether a success finds kernels, or ends some: unloads them, or ends their context.
     pub const fn changes_kernels(&self) -> bool {
         let mut index = 0;
@@ -324,10 +358,10 @@ impl FnSpec {
         false
     }
 
-    /// Whether a call gives a device work to do, and does nothing else: a copy, a memset, a launch, an event. Programs make
-    /// these all the time.
+    /// Whether a call gives a device work to do, or prepares it, and does nothing else: a copy, a memset, a launch, a graph, an
+    /// event. Programs make these all the time.
     pub const fn is_work(&self) -> bool {
-        self.uses_memory() || self.is_in(Group::Launch) || self.is_in(Group::Event)
+        self.uses_memory() || self.is_in(Group::Launch) || self.is_in(Group::Graph) || self.is_in(Group::Event)
     }
 
     /// What is asked about devices.
@@ -441,7 +475,8 @@ impl FnSpec {
             || self.is_virtual()
             || self.is_of_pools()
             || self.is_work()
-            || self.changes_kernels();
+            || self.changes_kernels()
+            || self.changes_graphs();
         matches!(self.library, Library::Cuda) && !is_long && !self.is_in(Group::Init)
     }
 
@@ -564,22 +599,29 @@ pub fn alterable() -> impl Iterator<Item = &'static FnSpec> + Clone {
     FUNCTIONS.iter().filter(|function| function.is_alterable())
 }
 
-/// How many functions a group has.
-const fn count_of(group: Group) -> usize {
+/// Whether a function is in a group, or does this with nodes of graphs that use memory.
+const fn is_among(function: &FnSpec, group: Option<Group>) -> bool {
+    let is_of_graphs =
+        matches!(function.effects, [Effect::Replays(_) | Effect::Instantiates(..) | Effect::Alters(_)]);
+    is_of_graphs || matches!(group, Some(group) if function.is_in(group))
+}
+
+/// How many functions these are.
+const fn count_of(group: Option<Group>) -> usize {
     let (mut count, mut index) = (0, 0);
     while index < FUNCTION_COUNT {
-        count += FUNCTIONS[index].is_in(group) as usize;
+        count += is_among(&FUNCTIONS[index], group) as usize;
         index += 1;
     }
     count
 }
 
-/// The functions of a group, in the order of the table.
-const fn all_of<const N: usize>(group: Group) -> [FnId; N] {
+/// These functions, in the order of the table.
+const fn all_of<const N: usize>(group: Option<Group>) -> [FnId; N] {
     let mut all = [ALL[0]; N];
     let (mut count, mut index) = (0, 0);
     while index < FUNCTION_COUNT {
-        if FUNCTIONS[index].is_in(group) {
+        if is_among(&FUNCTIONS[index], group) {
             all[count] = ALL[index];
             count += 1;
         }
@@ -588,11 +630,14 @@ const fn all_of<const N: usize>(group: Group) -> [FnId; N] {
     all
 }
 
-/// The functions that read or write device memory, in the order of the table.
-pub static USES: [FnId; count_of(Group::Copy)] = all_of(Group::Copy);
+/// The functions that read or write device memory, or prepare it in a graph, in the order of the table.
+pub static USES: [FnId; count_of(Some(Group::Copy))] = all_of(Some(Group::Copy));
 
-/// Those that launch kernels.
-pub static LAUNCHES: [FnId; count_of(Group::Launch)] = all_of(Group::Launch);
+/// Those that launch kernels, or prepare it in a graph.
+pub static LAUNCHES: [FnId; count_of(Some(Group::Launch))] = all_of(Some(Group::Launch));
+
+/// Those of graphs alone.
+pub static GRAPHS: [FnId; count_of(None)] = all_of(None);
 
 /// The name under which `cuGetProcAddress` finds a symbol from version `since` on: without its own version and form.
 pub const fn look_up_name(symbol: &str, since: u32) -> &str {
@@ -817,6 +862,15 @@ mod tests {
                         is(by, Direction::Out)
                             && all.into_iter().flatten().all(|index| is(index, Direction::In))
                     }
+                    Effect::Instantiates(exec, graph) => {
+                        is_name(exec) && is_name(graph) && is(graph, Direction::In)
+                    }
+                    Effect::Replays(exec) | Effect::Discards(exec) => {
+                        is_name(exec) && is(exec, Direction::In)
+                    }
+                    Effect::Alters(Altered { exec, node, parameters, .. }) => [exec, node, parameters]
+                        .into_iter()
+                        .all(|index| is_name(index) && is(index, Direction::In)),
                     Effect::Records(by) | Effect::Unloads(_, by) => is_name(by) && is(by, Direction::In),
                     Effect::Grants(Grant { by, size, to, .. }) => {
                         let all = [Some(by), size, Some(to)];

@@ -32,7 +32,7 @@ impl FunctionSet {
     /// runtime makes several hundred at its start, and but what programs free, destroy, map, copy, launch, record,
     /// ask and take from pools all the time.
     pub const DEFAULT: &'static str =
-        "^@lookup,^@init,^@lifetime,^@query,^@vmm,^@alloc,^@copy,^@launch,^@event,@export,@open";
+        "^@lookup,^@init,^@lifetime,^@query,^@vmm,^@alloc,^@copy,^@launch,^@graph,^@event,@export,@open";
 
     /// All functions, or none.
     pub fn all(present: bool) -> Self {
@@ -177,6 +177,7 @@ mod tests {
             Group::Alloc,
             Group::Copy,
             Group::Launch,
+            Group::Graph,
             Group::Event,
         ]);
         expected.retain(|name| usual.contains(name));

@@ -192,7 +192,8 @@ values! {
     devices: CUdevice;
     wide: u64 usize;
     handles: CUcontext CUevent CUstream FunctionPointer CUdeviceptr nvmlDevice_t
-             CUmemGenericAllocationHandle CUmemoryPool HostAddress CUfunction CUkernel CUmodule CUlibrary;
+             CUmemGenericAllocationHandle CUmemoryPool HostAddress CUfunction CUkernel CUmodule CUlibrary
+             CUgraph CUgraphExec CUgraphNode;
     names: CUdevice_P2PAttribute: i32 CUatomicOperation: i32 CUdriverProcAddressQueryResult: i32
            CUdevice_attribute: i32 IpcMemFlags: u32 ProcAddressFlags: u64
            nvmlGpuP2PCapsIndex_t: i32 nvmlGpuP2PStatus_t: i32 nvmlEnableState_t: i32 nvmlNvLinkCapability_t: i32

@@ -134,7 +134,9 @@ static const struct entry {
     {"cuMemAlloc", 3020, cuMemAlloc_v2},
     {"cuMemAllocPitch", 3020, cuMemAllocPitch_v2},
 #define ENTRIES(name, since, plain, own) {#name, since > 7000 ? since : 7000, own, 1}, {#name, since, plain},
-    USES_ENTRIES(ENTRIES)
+    USES_ENTRIES(ENTRIES) GRAPHS_ENTRIES(ENTRIES)
+#define ENTRY(name, since, function) {#name, since, function},
+    GRAPHS_PLAIN_ENTRIES(ENTRY)
     {"cuCtxGetCurrent", 4000, cuCtxGetCurrent},
 };
 

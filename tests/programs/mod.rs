@@ -383,7 +383,9 @@ pub struct Outcome {
 }
 
 /// Arguments that carry a mark. A call that failed has no outputs; a handle shows nothing but its fingerprint.
-const MARKED: [&str; 27] = [
+const MARKED: [&str; 29] = [
+    "hGraphExec",
+    "hGraph",
     "dev",
     "srcDevice",
     "src",
@@ -494,7 +496,7 @@ impl Call {
     /// shared, copy between devices, or fail on an event of another process.
     fn is_rare(&self) -> bool {
         let is_rare = |id: FnId| {
-            [Group::Lifetime, Group::Copy, Group::Launch, Group::Event, Group::Init]
+            [Group::Lifetime, Group::Copy, Group::Launch, Group::Graph, Group::Event, Group::Init]
                 .iter()
                 .any(|group| id.spec().is_in(*group))
         };

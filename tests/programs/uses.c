@@ -1,5 +1,5 @@
 /* uses SEED STEPS right|planted TIMES THREADS: random lives of shared memory in one process, which copies, sets, and launches all the
- * time. It
+ * time, also by graphs. It
  * opens what another one exported, maps and imports it, exports memory of its own, ends all of that and begins it anew, and
  * allocates in every way in between, so that addresses come back. A `right` program uses only what is there. A `planted` one
  * also uses what is gone, and prints `planted RULE FUNCTION` for each of these calls. */
@@ -30,6 +30,12 @@ typedef struct {
     Side3D from, to;
     size_t width, height, depth;
 } Rows3D;
+typedef struct {
+    CUdeviceptr at;
+    size_t pitch;
+    unsigned value, element;
+    size_t width, height;
+} Fill;
 enum { HOST = 1, ON_DEVICE = 2 };
 
 #define MORE(F)                                                                                                        \
@@ -59,6 +65,15 @@ enum { HOST = 1, ON_DEVICE = 2 };
     F(cuLibraryGetModule, (void **, void *))                                                                           \
     F(cuLibraryUnload, (void *))                                                                                       \
     F(cuKernelGetFunction, (void **, void *))                                                                          \
+    F(cuStreamCreate, (void **, unsigned))                                                                             \
+    F(cuStreamBeginCapture_v2, (void *, int))                                                                          \
+    F(cuStreamEndCapture, (void *, void **))                                                                           \
+    F(cuGraphCreate, (void **, unsigned))                                                                              \
+    F(cuGraphDestroy, (void *))                                                                                        \
+    F(cuGraphAddMemsetNode, (void **, void *, void *, size_t, const Fill *, CUcontext))                                \
+    F(cuGraphInstantiateWithFlags, (void **, void *, unsigned long long))                                              \
+    F(cuGraphExecDestroy, (void *))                                                                                    \
+    F(cuGraphLaunch, (void *, void *))                                                                                 \
     F(cuLaunchKernel, (void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **, void **))
 #define DECLARE(name, args) static CUresult(*name) args;
 MORE(DECLARE)
@@ -80,12 +95,13 @@ static __thread struct range {
     enum kind kind;
     int shared;
     Allocation allocation;
+    void *graph, *exec; /* which set it; null where there is none */
 } live[LIVE], gone[GONE];
 static char host[SIZE];
 static CUdeviceptr own;
 static __thread int planted, self;
 static __thread unsigned state;
-static __thread void *kernel, *module, *library;
+static __thread void *kernel, *module, *library, *stream;
 static const char kernel_text[] = ".version 6.0\n.target sm_60\n.address_size 64\n"
                                   ".visible .entry add(.param .u32 n, .param .align 8 .b8 b[24], .param .u64 a)\n{\nret;\n}\n";
 
@@ -131,6 +147,27 @@ static void find_kernel(void) {
     }
 }
 
+/* A graph that sets the memory: captured, or made of a node. */
+static void make_graph(struct range *it) {
+    void *node;
+    Fill fill = {.at = it->at + 64, .value = 9, .element = 1, .width = 1024, .height = 1};
+    if (below(2)) {
+        OK(cuStreamBeginCapture_v2(stream, 2));
+        OK(cuMemsetD16Async(it->at, 2, 512, stream));
+        OK(cuStreamEndCapture(stream, &it->graph));
+    } else {
+        OK(cuGraphCreate(&it->graph, 0));
+        OK(cuGraphAddMemsetNode(&node, it->graph, NULL, 0, &fill, c0));
+    }
+    OK(cuGraphInstantiateWithFlags(&it->exec, it->graph, 0));
+}
+static void drop_graph(struct range *it) {
+    if (!it->exec) return;
+    OK(cuGraphExecDestroy(it->exec));
+    OK(cuGraphDestroy(it->graph));
+    it->graph = it->exec = NULL;
+}
+
 static void begin(void) {
     struct range *new = some(live, LIVE, 0);
     if (!new) return;
@@ -155,9 +192,10 @@ static void begin(void) {
     case MANAGED: OK(cuMemAllocManaged(&it.at, SIZE, ATTACH_GLOBAL)); break;
     default: OK(cuMemAllocPitch_v2(&it.at, &pitch, SIZE / 1024, 1024, 4));
     }
+    if (below(2)) make_graph(&it);
     *new = it;
     for (int i = 0; i < GONE; i++)
-        if (touch(&gone[i], new)) gone[i].size = 0;
+        if (touch(&gone[i], new)) drop_graph(&gone[i]), gone[i].size = 0;
 }
 
 static void end(struct range *it) {
@@ -176,9 +214,10 @@ static void end(struct range *it) {
     default: OK(cuMemFree_v2(it->at));
     }
     struct range *place = some(gone, GONE, 0);
-    if (!place) place = &gone[below(GONE)];
+    if (!place) drop_graph(place = &gone[below(GONE)]);
     *place = *it;
     it->size = 0;
+    it->graph = it->exec = NULL;
 }
 
 /* A call that uses bytes of some memory, in one of all ways. Gives the function. */
@@ -203,7 +242,10 @@ static const char *use(const struct range *it, CUresult wanted) {
     struct { int order; Location hints[2]; unsigned flags; } attributes = {.order = 1};
     CUdeviceptr batch_to[] = {own, p, own}, batch_from[] = {own + SIZE / 2, (CUdeviceptr)(uintptr_t)host, is_inside ? p : own + SIZE / 2};
     size_t sizes[] = {n, n, n}, first = 0, failed;
-    switch (below(23)) {
+    void *exec = NULL;
+    /* What is unmapped can be there again when the graph is launched. */
+    int is_new_graph = it->graph && (!wanted || it->kind != MAPPED);
+    switch (below(27)) {
     case 0: USE(cuMemcpyHtoD_v2, (p, host, n))
     case 1: USE(cuMemcpyDtoH_v2, (host, p, most))
     case 2: USE(cuMemcpyHtoDAsync_v2, (p, host, n, NULL))
@@ -226,9 +268,13 @@ static const char *use(const struct range *it, CUresult wanted) {
     case 21: USE(cuMemcpyBatchAsync, (batch_to, batch_from, sizes, 3, &attributes, &first, 1, &failed, (void *)2))
     case 19:
     case 20: USE(cuLaunchKernel, (kernel, 1, 1, 1, 1, 1, 1, 0, NULL, parameters, NULL))
+    case 22:
+    case 23: if (it->exec) USE(cuGraphLaunch, (it->exec, stream)) /* fallthrough */
+    case 24: if (is_new_graph) USE(cuGraphInstantiateWithFlags, (&exec, it->graph, 0)) /* fallthrough */
     default: USE(cuMemcpy, (p, own, n))
     }
-    if (is_launch(function)) wanted = 0;
+    if (exec) OK(cuGraphExecDestroy(exec));
+    if (exec || is_launch(function)) wanted = 0;
     if (result != wanted) fprintf(stderr, "%s of kind %d returned %d\n", function, it->kind, result), exit(1);
     return function;
 }
@@ -240,7 +286,10 @@ static void plant(void) {
     for (int i = 0; i < GONE; i++)
         if (&gone[i] != it && touch(&gone[i], it)) return;
     const char *function = use(it, INVALID_VALUE);
-    printf("planted %s %s\n", is_launch(function) ? "use-in-kernel" : rules[it->kind], function);
+    int is_new_graph = !strcmp(function, "cuGraphInstantiateWithFlags");
+    printf("planted %s %s\n", is_launch(function) ? "use-in-kernel" : is_new_graph ? "use-in-graph" : rules[it->kind], function);
+    /* A graph is left alone after a few findings. */
+    if (!strcmp(function, "cuGraphLaunch")) drop_graph(it);
     planted++;
 }
 
@@ -249,6 +298,7 @@ static int seed, steps, is_planted, times, threads;
 static void *play_all(void *number) {
     self = (int)(intptr_t)number;
     OK(cuCtxSetCurrent(c0));
+    OK(cuStreamCreate(&stream, 1));
     for (int time = 0; time < times; time++) {
         state = (unsigned)(seed + time + 100000 * self);
         for (int i = 0; i < steps; i++) {

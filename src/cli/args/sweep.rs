@@ -40,7 +40,7 @@ pub struct SweepArgs {
     /// Results that calls fail with: documented ones, and those that real drivers were seen to return
     #[arg(long, value_name = "CODES", default_value = "sensible")]
     pub codes: Codes,
-    /// Functions to fail: names, patterns, @groups, ^negations, or all [default: ^@lookup,^@init,^@release,^@lifetime,^@query,^@alloc,^@copy,^@launch,^@event]
+    /// Functions to fail: names, patterns, @groups, ^negations, or all [default: ^@lookup,^@init,^@release,^@lifetime,^@query,^@alloc,^@copy,^@launch,^@graph,^@event]
     #[arg(long, value_name = "SET")]
     pub calls: Option<String>,
     /// Treatment of the real call

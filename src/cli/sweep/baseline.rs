@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 /// The calls that fail where nobody chooses: not those by which libraries are loaded, those that give something back and
 /// are rarely looked at, and what programs ask, allocate and copy all the time.
-const CALLS: &str = "^@lookup,^@init,^@release,^@lifetime,^@query,^@alloc,^@copy,^@launch,^@event";
+const CALLS: &str = "^@lookup,^@init,^@release,^@lifetime,^@query,^@alloc,^@copy,^@launch,^@graph,^@event";
 
 /// The rule that counts: it matches what may fail, and does nothing but be recorded.
 pub fn counting(plan: &Plan) -> String {

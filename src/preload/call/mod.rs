@@ -5,9 +5,10 @@
 //! This module owns the order of the steps and the guard against reentry. Each step is implemented elsewhere.
 
 mod after;
+mod graphs;
 
-use crate::driver::kernels;
 use crate::driver::log::DriverLog;
+use crate::driver::{graphs as executable, kernels};
 use crate::fault::inject::{self, ArgumentWords, Fault, Forward};
 use crate::job::ledger::{self, BeforeCall, CallOrigin};
 use crate::log::{self, Call, FaultSummary};
@@ -240,8 +241,10 @@ pub unsafe fn run<F: Function>(entered: &Entered, arguments: &F) -> i32 {
     if const { FUNCTIONS[F::ID as usize].is_in(Group::Event) } {
         return run_event(F::ID, entered, arguments);
     }
-    if const { FUNCTIONS[F::ID as usize].changes_kernels() } && settings::get().check.is_some() {
-        return run_with_kernels(F::ID, arguments, &mut run);
+    let changes =
+        const { FUNCTIONS[F::ID as usize].changes_kernels() || FUNCTIONS[F::ID as usize].changes_graphs() };
+    if changes && settings::get().check.is_some() {
+        return run_with_handles(F::ID, entered, arguments, &mut run);
     }
     let result = run();
     if const { FUNCTIONS[F::ID as usize].is_in(Group::Init) } && result == 0 {
@@ -250,16 +253,27 @@ pub unsafe fn run<F: Function>(entered: &Entered, arguments: &F) -> i32 {
     result
 }
 
-/// A call that finds kernels, or ends some.
+/// A call that finds kernels, makes or changes executable graphs, or ends some of these.
 #[inline(never)]
-fn run_with_kernels(id: FnId, arguments: &dyn Arguments, run: &mut dyn FnMut() -> i32) -> i32 {
+fn run_with_handles(
+    id: FnId,
+    entered: &Entered,
+    arguments: &dyn Arguments,
+    run: &mut dyn FnMut() -> i32,
+) -> i32 {
     let mut words = ArgumentWords::default();
     arguments.words(&mut words);
-    guarded(|| kernels::before(id, &words));
+    guarded(|| {
+        kernels::before(id, &words);
+        executable::before(id, &words);
+    });
     let result = run();
     if result == 0 {
         let is_planned = inject::may_concern(id, &|all| *all = words);
         guarded(|| kernels::after(id, &words, is_planned));
+        if id.spec().changes_graphs() && !is_planned && !entered.again {
+            graphs::follow(id, entered, arguments, &words);
+        }
     }
     result
 }

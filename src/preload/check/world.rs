@@ -3,6 +3,7 @@
 
 use super::space;
 use crate::driver::contexts;
+use crate::driver::graphs::{self, Label, Part};
 use crate::driver::pools;
 use crate::driver::questions::{self, DriverFacts};
 use crate::driver::{batches, nodes, parameters};
@@ -13,12 +14,13 @@ use crate::settings::key;
 use crate::sys::caller::Caller;
 use crate::sys::clock;
 use crate::sys::life;
+use crate::sys::line::Short;
 use crate::sys::{elf, environment, files, neighbour};
 use core::cell::Cell;
 use core::fmt::{self, Write};
 use cupeer_rules::decide::{
     self, Allocation, Closed, ClosedBy, Ended, Ending, Export, FreedBefore, HadContext, Importers, Life,
-    Mapping, Node, Openers, Opening, Peers, Pointer, Pool, Ptrace, Went, World,
+    Mapping, Node, NodeUse, Openers, Opening, Peers, Pointer, Pool, Ptrace, Went, World,
 };
 use cupeer_rules::reason::{Ago, Device, Process};
 use cupeer_spec::effect::{Effect, Object};
@@ -452,8 +454,34 @@ impl World for Call<'_> {
     }
     fn each_parameter(&self, work: &mut dyn FnMut(&str, usize, u64)) {
         let Some(launched) = self.id.spec().launches() else { return };
-        parameters::with_name(self.id, self.args, launched, |name| {
+        parameters::with_name(questions::number(self.id, self.args, launched.function), |name| {
             parameters::each_word(self.id, self.args, launched, &mut |index, word| work(name, index, word));
+        });
+    }
+    fn each_node(&self, work: &mut dyn FnMut(&NodeUse)) {
+        let Some(exec) = self.id.spec().uses_graph() else { return };
+        graphs::each_use(questions::number(self.id, self.args, exec), &mut |it| {
+            let graphs::NodeUse { label: Label { index, within }, address, bytes, .. } = *it;
+            let (what, parameter) = match it.part {
+                Part::CopyTo => ("copy ", ": dst"),
+                Part::CopyFrom => ("copy ", ": src"),
+                Part::Fill => ("memset ", ": dst"),
+                Part::Parameter(_) => ("", ""),
+            };
+            let outer = within.map_or(Short::<24>::new(format_args!("")), |node| {
+                Short::new(format_args!(" in node {node}"))
+            });
+            let name = Short::<80>::new(format_args!("{what}node {index}{}{parameter}", outer.text()));
+            let mut tell =
+                |kernel: Option<(&str, usize)>| work(&NodeUse { name: name.text(), kernel, address, bytes });
+            match it.part {
+                // Its name is asked for only where it is needed.
+                Part::Parameter(index) if gone::first(address, bytes).is_some() => {
+                    parameters::with_name(it.kernel, |name| tell(Some((name, index as usize))));
+                }
+                Part::Parameter(_) => {}
+                _ => tell(None),
+            }
         });
     }
     fn ending(&self) -> Option<Ending<Entry>> {

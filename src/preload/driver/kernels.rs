@@ -216,16 +216,16 @@ pub fn after(id: FnId, words: &Words, is_planned: bool) {
     for effect in id.spec().effects {
         match *effect {
             Effect::Finds(found) if !is_planned => found_by(found, words),
-            Effect::Ends(End { object, by, is_counted: true, .. })
-                // Others may hold it.
-                if object.is_context()
-                    && (object != Object::Primary || !questions::is_primary_active(words[by] as i32)) =>
-            {
-                end_functions();
-            }
+            Effect::Ends(end) if is_over(end, words) => end_functions(),
             _ => {}
         }
     }
+}
+
+/// Whether a call that gave up a reference to a context was the last one: others may hold it.
+pub fn is_over(End { object, by, is_counted, .. }: End, words: &Words) -> bool {
+    let is_active = || object == Object::Primary && questions::is_primary_active(words[by] as i32);
+    is_counted && object.is_context() && !is_active()
 }
 
 fn end_functions() {

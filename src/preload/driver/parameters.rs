@@ -3,6 +3,7 @@
 use super::kernels::{self, offset_and_size};
 use super::questions::{self, number};
 use core::ffi::CStr;
+use core::sync::atomic::AtomicU32;
 use cupeer_spec::effect::Launched;
 use cupeer_spec::function::FnId;
 use cupeer_spec::record::slot::MOST_ARGS;
@@ -18,8 +19,17 @@ const LARGEST: usize = 1024;
 pub fn each_word(id: FnId, args: &[u8; MOST_ARGS], launched: Launched, work: &mut dyn FnMut(usize, u64)) {
     let argument = |index| number(id, args, index) as usize;
     let Some(known) = kernels::parameters(number(id, args, launched.function)) else { return };
-    let parameters = argument(launched.parameters) as *const *const u64;
     let extra = launched.extra.map_or(0, argument) as *const usize;
+    each_parameter(known, argument(launched.parameters) as *const *const u64, extra, work);
+}
+
+/// Hands over each word in parameters that are passed in one of two ways, as cuda.h says of launches and of the nodes of graphs.
+pub fn each_parameter(
+    known: &[AtomicU32],
+    parameters: *const *const u64,
+    extra: *const usize,
+    work: &mut dyn FnMut(usize, u64),
+) {
     // SAFETY: as cuda.h says of launches, this is null, or leads to pairs of a number and a value.
     let is_buffer = !extra.is_null() && unsafe { extra.read() } == BUFFER;
     // SAFETY: the value of the first pair.
@@ -43,11 +53,10 @@ pub fn each_word(id: FnId, args: &[u8; MOST_ARGS], launched: Launched, work: &mu
 }
 
 /// Hands over the name of a kernel, which is empty if the driver does not say it.
-pub fn with_name(id: FnId, args: &[u8; MOST_ARGS], launched: Launched, work: impl FnOnce(&str)) {
-    let handle = number(id, args, launched.function);
+pub fn with_name(handle: u64, work: impl FnOnce(&str)) {
     let name =
         kernels::kind(handle).and_then(|kind| questions::relaxed(|| questions::kernel_name(handle, kind)));
-    // SAFETY: the name lives while the kernel is loaded, which the program has launched just now.
+    // SAFETY: the name lives while the kernel is loaded, which it is as long as its kind is known.
     let name = name.map_or(c"", |name| unsafe { CStr::from_ptr(name) });
     work(name.to_str().unwrap_or(""));
 }

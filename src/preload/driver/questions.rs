@@ -17,7 +17,7 @@ use core::sync::atomic::{
     Ordering::{Acquire, Relaxed, Release},
 };
 use cupeer_rules::decide::Pointer;
-use cupeer_spec::abi::{CUdevice_attribute, CUmemAllocationProp, CUmemLocation};
+use cupeer_spec::abi::*;
 use cupeer_spec::effect::{Copied, End, Launchable, Named, Object, Shared};
 use cupeer_spec::function::{FnId, Group, Library};
 use cupeer_spec::record::slot::finding::Confidence;
@@ -85,6 +85,14 @@ questions! {
     cuKernelGetName(name: *mut *const c_char, kernel: u64);
     cuModuleGetFunctionCount(count: *mut u32, module: u64);
     cuLibraryGetKernelCount(count: *mut u32, library: u64);
+    cuGraphGetNodes(graph: u64, nodes: *mut u64, count: *mut usize);
+    cuGraphNodeGetType(node: u64, kind: *mut CUgraphNodeType);
+    cuGraphMemcpyNodeGetParams(node: u64, parameters: *mut CUDA_MEMCPY3D_v2);
+    cuGraphMemsetNodeGetParams(node: u64, parameters: *mut CUDA_MEMSET_NODE_PARAMS);
+    cuGraphKernelNodeGetParams(node: u64, parameters: *mut CUDA_KERNEL_NODE_PARAMS);
+    cuGraphKernelNodeGetParams_v2(node: u64, parameters: *mut CUDA_KERNEL_NODE_PARAMS);
+    cuGraphMemAllocNodeGetParams(node: u64, parameters: *mut CUDA_MEM_ALLOC_NODE_PARAMS);
+    cuGraphChildGraphNodeGetGraph(node: u64, graph: *mut u64);
 }
 
 pub fn context() -> u64 {
@@ -278,6 +286,58 @@ pub fn kernel_count(of: u64, kind: Launchable) -> Option<u32> {
         Launchable::Kernel => cuLibraryGetKernelCount(&mut count, of),
     };
     (result == Some(0)).then_some(count)
+}
+
+/// What a node of a graph does.
+pub enum GraphNode {
+    Copy(CUDA_MEMCPY3D_v2),
+    Fill(CUDA_MEMSET_NODE_PARAMS),
+    Kernel(CUDA_KERNEL_NODE_PARAMS),
+    /// Runs a graph of its own.
+    Graph(u64),
+    /// Allocates so many bytes at an address, which it knows before it runs.
+    Allocation(u64, u64),
+    /// Something else, or the driver does not say.
+    Other,
+}
+
+/// Writes the nodes of a graph, as many as there is room for. Returns their number.
+pub fn nodes_of(graph: u64, nodes: &mut [u64]) -> Option<usize> {
+    let mut count = nodes.len();
+    let is_known = count != 0 && cuGraphGetNodes(graph, nodes.as_mut_ptr(), &mut count) == Some(0);
+    is_known.then(|| count.min(nodes.len()))
+}
+
+/// Asks about a node that the driver has returned.
+pub fn graph_node(node: u64) -> GraphNode {
+    /// What the driver writes of a node, where it does.
+    fn read<T>(ask: impl FnOnce(*mut T) -> Option<c_int>, node: impl FnOnce(T) -> GraphNode) -> GraphNode {
+        let mut place = MaybeUninit::zeroed();
+        match ask(place.as_mut_ptr()) {
+            // SAFETY: these are plain structures, of which all zeros are values, and the driver has written what it knows.
+            Some(0) => node(unsafe { place.assume_init() }),
+            _ => GraphNode::Other,
+        }
+    }
+    let mut kind = CUgraphNodeType(-1);
+    if cuGraphNodeGetType(node, &mut kind) != Some(0) {
+        return GraphNode::Other;
+    }
+    match kind {
+        CUgraphNodeType::MEMCPY => read(|place| cuGraphMemcpyNodeGetParams(node, place), GraphNode::Copy),
+        CUgraphNodeType::MEMSET => read(|place| cuGraphMemsetNodeGetParams(node, place), GraphNode::Fill),
+        CUgraphNodeType::KERNEL => {
+            let older = |place| cuGraphKernelNodeGetParams(node, place);
+            let ask = |place| cuGraphKernelNodeGetParams_v2(node, place).or_else(|| older(place));
+            read(ask, GraphNode::Kernel)
+        }
+        CUgraphNodeType::GRAPH => read(|place| cuGraphChildGraphNodeGetGraph(node, place), GraphNode::Graph),
+        CUgraphNodeType::MEM_ALLOC => read(
+            |place| cuGraphMemAllocNodeGetParams(node, place),
+            |it: CUDA_MEM_ALLOC_NODE_PARAMS| GraphNode::Allocation(it.dptr.0, it.bytesize as u64),
+        ),
+        _ => GraphNode::Other,
+    }
 }
 
 /// The device of the current context, or -1. Where there is none, the driver is not asked: it would say so in its log.

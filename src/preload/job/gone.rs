@@ -8,9 +8,10 @@
 //! whether there is memory again.
 
 use super::live;
-use crate::driver::questions;
+use crate::driver::{graphs, questions};
 use crate::resolve::traced::{self, Needs};
 use crate::sys::book::Book;
+use crate::sys::guard::guarded;
 use crate::sys::program_memory;
 use core::sync::atomic::{
     AtomicU32, AtomicU64, AtomicUsize,
@@ -145,6 +146,30 @@ pub fn is_used(start: u64, bytes: u64) -> bool {
         is_back(address, 1);
     }
     false
+}
+
+/// Whether a node of an executable graph uses memory that is gone, so that a rule is broken: where it is launched, or before.
+/// Asks the driver as [`is_used`] does; a graph that uses none is not looked at again until more is gone.
+#[inline(never)]
+pub fn is_used_by_graph(exec: u64, is_launched: bool) -> bool {
+    let is_meant = |address| is_launched || find(address).is_some_and(|gone| gone.went.is_lasting());
+    let version = SORTED.version.load(Acquire);
+    let (mut is_found, mut is_clean) = (false, true);
+    if graphs::is_to_look(exec, version) {
+        graphs::each_use(exec, &mut |it| {
+            if let Some(address) = first(it.address, it.bytes) {
+                is_clean = false;
+                guarded(|| is_found |= is_meant(address) && is_used(it.address, it.bytes));
+            }
+        });
+        if is_clean {
+            graphs::note_clean(exec, version);
+        }
+        if is_found {
+            graphs::note_found(exec);
+        }
+    }
+    is_found
 }
 
 /// What is remembered of the range that an address was in.

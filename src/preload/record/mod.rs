@@ -210,6 +210,9 @@ fn matter(id: FnId, store: &dyn Store, handle: &Cell<Option<Handle>>) -> Matter 
             parameters::each_word(id, &args, launched, &mut |_, word| look(word, 1));
             is_gone = is_gone && kernels::note_found(questions::number(id, &args, launched.function));
         }
+        if let Some(exec) = spec.replays() {
+            is_gone = gone::is_used_by_graph(questions::number(id, &args, exec), true);
+        }
     }
     if spec.is_work() && copied.is_none() {
         return of(is_gone);

@@ -44,7 +44,12 @@ static NEEDS: [Needs; FUNCTION_COUNT] = {
                 }
                 Effect::Begins => needs[i] = Needs::Fork,
                 Effect::Records(_) => needs[i] = Needs::Event,
-                Effect::Uses(_) | Effect::UsesEach(_) | Effect::Launches(_) => needs[i] = Needs::Gone,
+                Effect::Uses(_) | Effect::UsesEach(_) | Effect::Launches(_) | Effect::Replays(_) => {
+                    needs[i] = Needs::Gone
+                }
+                Effect::Instantiates(..) | Effect::Alters(_) | Effect::Discards(_) => {
+                    needs[i] = Needs::Shared
+                }
                 _ => {}
             }
             j += 1;
@@ -100,7 +105,8 @@ static PLANS: [AtomicU32; FUNCTION_COUNT] = [const { AtomicU32::new(0) }; FUNCTI
 pub fn is_traced(id: FnId) -> bool {
     let settings = settings::get();
     // The kinds of handles are learned before there is anything to look for.
-    let is_noted = settings.check.is_some() && id.spec().changes_kernels();
+    let is_noted = settings.check.is_some()
+        && (id.spec().changes_kernels() || id.spec().changes_graphs() && is_awake(id));
     settings.is_traced(id, is_awake(id)) || is_noted || PLANS[id as usize].load(SeqCst) > 0
 }
 

@@ -34,6 +34,8 @@ impl<W: World> Judge<'_, W> {
             self.used()
         } else if spec.launches().is_some() {
             self.launched()
+        } else if spec.uses_graph().is_some() {
+            self.graph_used()
         } else if spec.ends().is_some() {
             self.ended()
         } else if let Some(shared) = spec.opens().filter(|shared| shared.object == Object::Pointer) {

@@ -39,6 +39,12 @@ impl Went {
         }
     }
 
+    /// Whether a graph that is not launched yet cannot be right: no other memory is there when it is, but by chance. A range that
+    /// is still reserved gets other memory, and what its owner has freed is there.
+    pub fn is_lasting(self) -> bool {
+        matches!(self, Went::Closed | Went::Freed)
+    }
+
     /// Who did what.
     pub(crate) const fn words(self) -> (&'static str, &'static str) {
         match self {
@@ -71,6 +77,25 @@ pub struct Gone<O> {
     pub with_context: bool,
     /// What the world calls the end.
     pub object: O,
+}
+
+impl<O> Gone<O> {
+    /// What is said of a call that uses it by an argument of this name.
+    pub(super) fn reason<'a>(&'a self, name: &'a str) -> Reason<'a> {
+        let &Gone { went, owner, address, range, ago, ref by, with_context, .. } = self;
+        let (by, handle) = (by.as_ref().map(ClosedBy::site), Handle(self.fingerprint));
+        match went {
+            Went::Closed => Reason::UseAfterClose { name, address, range, handle, ago, by, with_context },
+            Went::Unmapped => Reason::UseAfterUnmap { name, address, range, ago, by },
+            Went::Freed => Reason::UseAfterFree { name, address, range, ago, by, with_context },
+            Went::FreedByOwner => Reason::UseAfterOwnerFreed { name, address, range, handle, owner, ago },
+        }
+    }
+
+    /// As what the call counts that ended it.
+    pub(super) fn role(&self) -> u32 {
+        if self.with_context { role::ENDING } else { self.went.role() }
+    }
 }
 
 impl Call<'_> {
@@ -119,7 +144,8 @@ impl<W: World> Judge<'_, W> {
         world.each_parameter(&mut |kernel, parameter, address| {
             let Some(Gone { went, range, ago, ref by, object, .. }) = world.gone(address, 1) else { return };
             let by = by.as_ref().map(ClosedBy::site);
-            let reason = Reason::UseInKernel { kernel, parameter, address, went, range, ago, by };
+            let node = "";
+            let reason = Reason::UseInKernel { kernel, node, parameter, address, went, range, ago, by };
             verdict = self.broken(reason, Confidence::Inferred, argument, &[(went.role(), object)]);
         });
         verdict
@@ -132,7 +158,10 @@ impl<W: World> Judge<'_, W> {
     }
 
     pub(super) fn used_what_is_gone(&mut self, rule: Rule) -> Verdict {
-        self.each_gone(|went| went.rule() == rule)
+        match self.call.function.spec().uses_graph() {
+            Some(_) => self.graph_used_what_is_gone(rule),
+            None => self.each_gone(|went| went.rule() == rule),
+        }
     }
 
     fn each_gone(&mut self, is_meant: impl Fn(Went) -> bool) -> Verdict {
@@ -142,17 +171,9 @@ impl<W: World> Judge<'_, W> {
             let Some(gone) = world.gone(start, bytes).filter(|gone| is_meant(gone.went)) else {
                 return false;
             };
-            let Gone { went, owner, address, range, fingerprint, ago, ref by, with_context, object } = gone;
-            let by = by.as_ref().map(ClosedBy::site);
-            let (name, handle) = (call.name(argument), Handle(fingerprint));
-            let reason = match went {
-                Went::Closed => Reason::UseAfterClose { name, address, range, handle, ago, by, with_context },
-                Went::Unmapped => Reason::UseAfterUnmap { name, address, range, ago, by },
-                Went::Freed => Reason::UseAfterFree { name, address, range, ago, by, with_context },
-                Went::FreedByOwner => Reason::UseAfterOwnerFreed { name, address, range, handle, owner, ago },
-            };
-            let role = if with_context { role::ENDING } else { went.role() };
-            verdict = self.broken(reason, Confidence::Certain, name, &[(role, object)]);
+            let name = call.name(argument);
+            let objects = [(gone.role(), gone.object)];
+            verdict = self.broken(gone.reason(name), Confidence::Certain, name, &objects);
             true
         };
         call.used().for_each(|(argument, start, bytes)| {

@@ -226,6 +226,8 @@ pub trait World {
     /// Hands over the words in the parameters of the kernel that the call launches: its name, the index of the parameter, and
     /// the word.
     fn each_parameter(&self, _work: &mut dyn FnMut(&str, usize, u64)) {}
+    /// Hands over the memory that the nodes use of the graph that the call launches, makes, or changes.
+    fn each_node(&self, _work: &mut dyn FnMut(&super::NodeUse)) {}
     /// What the call has ended that others have open; of a context, with how many such handles went.
     fn ending(&self) -> Option<super::Ending<Self::Object>> {
         None

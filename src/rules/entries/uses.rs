@@ -46,6 +46,16 @@ rule UseAfterOwnerFreed "use-after-owner-freed" {
     ruled_out: "no owner freed memory that is open at the address",
     hint: "Let the owner free the memory when all importers closed it, or have told that they no longer use it.",
 }
+rule UseInGraph "use-in-graph" {
+    says: "A graph should not copy or set shared memory that this process closed, unmapped, or freed.",
+    functions_of: GRAPHS,
+    severity: Warning, scope: Process,
+    rests_on: Practice("A graph keeps the addresses of its nodes, and a launch uses them as they are: the program must update or destroy a graph before its memory goes."),
+    costs: "When the graph runs, its copy fails and its context cannot be used any more, or it reads or overwrites other memory.",
+    cause: "a node of the graph is a copy or a memset of shared memory that is gone",
+    ruled_out: "no copy or memset of the graph is in shared memory that this process closed, unmapped, or freed",
+    hint: "Before you close, unmap, or free memory, destroy the graphs that use it, or update them. If you open the memory again, capture the graph again: the address can change.",
+}
 rule UseInKernel "use-in-kernel" {
     says: "A kernel should not be given the address of shared memory that this process closed, unmapped, or freed.",
     functions_of: LAUNCHES,

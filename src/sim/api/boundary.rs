@@ -299,7 +299,7 @@ macro_rules! numbers {
         }
     )*};
 }
-numbers! { CUcontext CUfunction CUkernel CUmodule CUlibrary HostAddress CUevent CUstream CUdeviceptr CUmemoryPool CUmemGenericAllocationHandle }
+numbers! { CUgraph CUgraphExec CUgraphNode CUcontext CUfunction CUkernel CUmodule CUlibrary HostAddress CUevent CUstream CUdeviceptr CUmemoryPool CUmemGenericAllocationHandle }
 
 /// What a value of the engine is in C.
 pub(crate) trait Form<V> {

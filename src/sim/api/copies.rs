@@ -3,7 +3,7 @@
 use super::boundary::{In, Out};
 use crate::engine::answer::{Answer, Failure, fail, refuse};
 use crate::engine::copies::{Role, Shape, Side, Transfer};
-use crate::engine::graphs::Node;
+use crate::engine::graphs::{Lookup, Node, Parameters};
 use crate::engine::process::{self, Driver};
 use crate::engine::queue;
 use crate::engine::streams::LEGACY;
@@ -87,10 +87,37 @@ impl End {
     }
 }
 
+impl From<End> for Side3D<u64> {
+    fn from(end: End) -> Side3D<u64> {
+        let nothing = Side3D {
+            XInBytes: 0,
+            Y: 0,
+            Z: 0,
+            LOD: 0,
+            MemoryType: DEVICE,
+            Host: 0,
+            Device: 0,
+            Array: 0,
+            Context: 0,
+            Pitch: 0,
+            Height: 0,
+        };
+        match end {
+            End::At(address, Role::Device) => Side3D { Device: address, ..nothing },
+            End::At(address, _) => Side3D { MemoryType: UNIFIED, Device: address, ..nothing },
+            End::In(address, context) => Side3D { Device: address, Context: context, ..nothing },
+            End::Array(array, offset) => {
+                Side3D { MemoryType: ARRAY, Array: array, XInBytes: offset, ..nothing }
+            }
+        }
+    }
+}
+
 /// Copies one row, in the order of a stream; `None` is for the forms without one.
 pub(super) fn flat(to: End, from: End, length: impl Number, stream: Option<u64>) -> Answer {
     let length = length.number();
-    transfer(stream, move |driver| {
+    let node = CUDA_MEMCPY3D { src: from.into(), dst: to.into(), WidthInBytes: length, Height: 1, Depth: 1 };
+    transfer(stream, Parameters::Copy(node), move |driver| {
         driver.copy(to.side(driver, length)?, from.side(driver, length)?, Shape::flat(length))
     })
 }
@@ -133,13 +160,14 @@ fn batch(
 /// and before the call returns.
 pub(super) fn transfer(
     stream: Option<u64>,
+    node: Parameters,
     lookup: impl Fn(&Driver) -> Answer<Transfer> + Send + Sync + 'static,
 ) -> Answer {
     let mut driver = process::enter()?;
     driver.current()?;
     let of = driver.stream(stream.unwrap_or(LEGACY))?;
     let transfer = lookup(&driver)?;
-    if stream.is_some() && driver.graphs.take(&of, || Node::Transfer(Arc::new(lookup)))? {
+    if stream.is_some() && driver.graphs.take(&of, || Node::Transfer(node, Arc::new(lookup)))? {
         return Ok(());
     }
     if transfer.stalls() {
@@ -229,6 +257,24 @@ impl Corner {
     }
 }
 
+impl From<Corner> for Side3D<u64> {
+    fn from(it: Corner) -> Side3D<u64> {
+        Side3D {
+            XInBytes: it.x,
+            Y: it.y,
+            Z: it.z,
+            LOD: 0,
+            MemoryType: it.kind,
+            Host: it.host,
+            Device: it.device,
+            Array: it.array,
+            Context: it.context,
+            Pitch: it.pitch,
+            Height: it.height,
+        }
+    }
+}
+
 impl<W: Into<u64>> From<Side3D<W>> for Corner {
     fn from(side: Side3D<W>) -> Corner {
         Corner {
@@ -295,7 +341,17 @@ fn rows(copy: In<impl Rows>, stream: Option<u64>) -> Answer {
 }
 
 fn between(to: Corner, from: Corner, shape: Shape, stream: Option<u64>) -> Answer {
-    transfer(stream, move |driver| {
+    let Shape { width, height, depth } = shape;
+    let node =
+        CUDA_MEMCPY3D { src: from.into(), dst: to.into(), WidthInBytes: width, Height: height, Depth: depth };
+    let lookup = lookup(node);
+    transfer(stream, Parameters::Copy(node), move |driver| lookup(driver))
+}
+
+/// Looks up what the node of a graph copies.
+pub(super) fn lookup(copy: CUDA_MEMCPY3D_v2) -> Lookup {
+    let (to, from, shape) = copy.read();
+    Arc::new(move |driver| {
         driver.copy(to.side(driver, &shape, "destination")?, from.side(driver, &shape, "source")?, shape)
     })
 }

@@ -2,7 +2,9 @@
 
 use super::copies::{Number, transfer};
 use crate::engine::answer::Answer;
+use crate::engine::graphs::{Lookup, Parameters};
 use cupeer_spec::abi::*;
+use std::sync::Arc;
 
 /// Sets rows, whose width and height count elements.
 fn fill(
@@ -12,7 +14,23 @@ fn fill(
     stream: Option<u64>,
 ) -> Answer {
     let (address, pitch, width, height) = (address.number(), pitch.number(), width.number(), height.number());
-    transfer(stream, move |driver| driver.fill(address, pitch, element, value, width, height))
+    let node = CUDA_MEMSET_NODE_PARAMS {
+        dst: CUdeviceptr(address),
+        pitch: pitch as usize,
+        value,
+        elementSize: element as u32,
+        width: width as usize,
+        height: height as usize,
+    };
+    let lookup = lookup(node);
+    transfer(stream, Parameters::Fill(node), move |driver| lookup(driver))
+}
+
+/// Looks up what the node of a graph sets.
+pub(super) fn lookup(it: CUDA_MEMSET_NODE_PARAMS) -> Lookup {
+    let CUDA_MEMSET_NODE_PARAMS { dst, pitch, value, elementSize, width, height } = it;
+    let [pitch, width, height] = [pitch, width, height].map(|number| number as u64);
+    Arc::new(move |driver| driver.fill(dst.0, pitch, elementSize.into(), value, width, height))
 }
 
 /// Writes the entries for one size of element.

@@ -3,9 +3,11 @@
 use super::boundary::{Form, In, Out};
 use crate::abi::CUlaunchConfig;
 use crate::engine::answer::{Answer, fail};
+use crate::engine::graphs::{Kernel, Node};
 use crate::engine::images::{self, Image};
 use crate::engine::modules::{Link, Owner};
 use crate::engine::process::{self, Driver};
+use crate::engine::streams::Stream;
 use core::ffi::{CStr, c_char, c_void};
 use cupeer_spec::abi::*;
 use cupeer_spec::effect::Launchable;
@@ -108,26 +110,55 @@ fn get_attribute(out: Out<i32>, attribute: i32, function: u64) -> Answer {
     get(out, |driver| driver.modules.function(function)?.attribute(attribute))
 }
 
-/// Launches a function in the order of a stream, where it does nothing but for one of ours.
-fn launch(function: u64, grid: [u32; 3], block: [u32; 3], stream: u64, parameters: u64) -> Answer {
-    let mut driver = enter()?;
-    let stream = driver.stream(stream)?;
-    let Some(kernel) = driver.launch(function, grid, block)? else { return Ok(()) };
-    let parameters = parameters as *const *const u64;
-    if parameters.is_null() {
-        return fail(Code::INVALID_VALUE);
-    }
-    let arguments = (0..kernel.parameters()).map(|index| {
-        // SAFETY: as cuda.h says of cuLaunchKernel, there is a pointer for each parameter, which leads to it. Those of these
-        // kernels are numbers of 64 bits.
-        unsafe {
-            let parameter = parameters.add(index).read_unaligned();
-            if parameter.is_null() { 0 } else { parameter.read_unaligned() }
+/// Reads the parameters of a launch, which are passed in one of two ways.
+pub(super) fn kernel_of(
+    driver: &Driver,
+    function: u64,
+    (grid, block): ([u32; 3], [u32; 3]),
+    (parameters, extra): (u64, u64),
+) -> Answer<Kernel> {
+    let (parameters, extra) = (parameters as *const *const u8, extra as *const usize);
+    let mut values = Vec::new();
+    for (index, (offset, size)) in driver.layout(function)?.into_iter().enumerate() {
+        // SAFETY: as cuda.h says of cuLaunchKernel, there is a pointer for each parameter, or the second word is the address of all.
+        let place = unsafe {
+            match (parameters.is_null(), extra.is_null()) {
+                (false, _) => parameters.add(index).read_unaligned(),
+                (true, false) => (extra.add(1).read_unaligned() as *const u8).wrapping_add(offset),
+                (true, true) => return fail(Code::INVALID_VALUE),
+            }
+        };
+        let mut words = vec![0u64; size.div_ceil(8)].into_boxed_slice();
+        if !place.is_null() {
+            // SAFETY: as cuda.h says of cuLaunchKernel, the parameter has so many bytes there.
+            unsafe { words.as_mut_ptr().cast::<u8>().copy_from(place, size) };
         }
-    });
-    let arguments = arguments.collect();
+        values.push(words);
+    }
+    Ok(Kernel::new(function, grid, block, values))
+}
+
+/// Launches a function in the order of a stream, where it does nothing but for one of ours.
+fn launch(function: u64, grid: [u32; 3], block: [u32; 3], stream: u64, parameters: (u64, u64)) -> Answer {
+    let mut driver = enter()?;
+    let of = driver.stream(stream)?;
+    let is_own = driver.launch(function, grid, block)?.is_some();
+    if driver.graphs.of(&of).is_none() && !is_own {
+        return Ok(());
+    }
+    let kernel = kernel_of(&driver, function, (grid, block), parameters)?;
+    if driver.graphs.take(&of, || Node::Kernel(kernel.clone()))? {
+        return Ok(());
+    }
+    replay(&mut driver, &of, &kernel)
+}
+
+/// Launches what was read of a launch.
+pub(super) fn replay(driver: &mut Driver, stream: &Stream, kernel: &Kernel) -> Answer {
+    let &Kernel { function, grid, block, .. } = kernel;
+    let Some(own) = driver.launch(function, grid, block)? else { return Ok(()) };
     let all = |sizes: [u32; 3]| sizes.iter().map(|size| u64::from(*size)).product::<u64>();
-    driver.launch_own(&stream, kernel, arguments, (all(grid), all(block)))
+    driver.launch_own(stream, own, kernel.arguments(), (all(grid), all(block)))
 }
 
 /// How many blocks of a function fit on a multiprocessor at once.
@@ -364,10 +395,10 @@ entry! {
         _sharedMemBytes: u32,
         hStream: CUstream,
         kernelParams: HostAddress,
-        _extra: HostAddress,
+        extra: HostAddress,
     ) {
         let (grid, block) = ([gridDimX, gridDimY, gridDimZ], [blockDimX, blockDimY, blockDimZ]);
-        launch(f, grid, block, hStream, kernelParams)
+        launch(f, grid, block, hStream, (kernelParams, extra))
     }
 
     fn cuLaunchCooperativeKernel | cuLaunchCooperativeKernel_ptsz(
@@ -383,19 +414,19 @@ entry! {
         kernelParams: HostAddress,
     ) {
         let (grid, block) = ([gridDimX, gridDimY, gridDimZ], [blockDimX, blockDimY, blockDimZ]);
-        launch(f, grid, block, hStream, kernelParams)
+        launch(f, grid, block, hStream, (kernelParams, 0))
     }
 
     fn cuLaunchKernelEx | cuLaunchKernelEx_ptsz(
         config: HostAddress,
         f: CUfunction,
         kernelParams: HostAddress,
-        _extra: HostAddress,
+        extra: HostAddress,
     ) {
         drop(enter()?);
         // SAFETY: the caller of the C function promises that it is such a structure, or null.
         let config = unsafe { (config as *const CUlaunchConfig).as_ref() }.ok_or(Code::INVALID_VALUE)?;
-        launch(f, config.grid, config.block, config.hStream as u64, kernelParams)
+        launch(f, config.grid, config.block, config.hStream as u64, (kernelParams, extra))
     }
 
     fn cuFuncGetParamInfo(func: CUfunction, paramIndex: usize, paramOffset: *mut usize, paramSize: *mut usize) {

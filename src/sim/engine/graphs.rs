@@ -1,13 +1,15 @@
-//! What a stream captures instead of doing it, and the graphs that come of it: copies, memsets and functions of the
-//! program, in the order of their calls. Graphs that are put together node by node are not simulated.
+//! What a stream captures instead of doing it, and graphs, which come of that or are put together node by node: copies, memsets,
+//! kernels, functions of the program, and child graphs, in the order of their calls. Graphs that allocate can be instantiated, and
+//! not launched.
 
 use super::answer::{Answer, fail};
 use super::copies::Transfer;
 use super::process::Driver;
 use super::queue::Call;
 use super::streams::{LEGACY, Stream};
+use cupeer_spec::abi::{CUDA_MEMCPY3D_v2, CUDA_MEMSET_NODE_PARAMS, CUgraphNodeType};
 use cupeer_spec::results::Result as Code;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 /// `CU_STREAM_CAPTURE_STATUS_*`.
@@ -21,11 +23,65 @@ const FREED_OR_ON_DEVICE: u64 = 5;
 /// Looks up what is to be moved or set: again at each launch, because memory may be gone by then.
 pub(crate) type Lookup = Arc<dyn Fn(&Driver) -> Answer<Transfer> + Send + Sync>;
 
+/// What a node copies or sets, as the program says it.
+#[derive(Clone, Copy)]
+pub(crate) enum Parameters {
+    Copy(CUDA_MEMCPY3D_v2),
+    Fill(CUDA_MEMSET_NODE_PARAMS),
+}
+
+/// A launch in a graph, which has parameters of its own.
+#[derive(Clone)]
+pub(crate) struct Kernel {
+    pub function: u64,
+    pub grid: [u32; 3],
+    pub block: [u32; 3],
+    /// The words of each parameter, and where each is.
+    values: Arc<Vec<Box<[u64]>>>,
+    places: Arc<Vec<usize>>,
+}
+
+impl Kernel {
+    pub(crate) fn new(function: u64, grid: [u32; 3], block: [u32; 3], values: Vec<Box<[u64]>>) -> Kernel {
+        let places = values.iter().map(|words| words.as_ptr() as usize).collect();
+        Kernel { function, grid, block, values: Arc::new(values), places: Arc::new(places) }
+    }
+
+    /// The first word of each parameter.
+    pub(crate) fn arguments(&self) -> Vec<u64> {
+        self.values.iter().map(|words| words.first().copied().unwrap_or(0)).collect()
+    }
+
+    /// Where the pointers to the parameters are, for as long as the node is there.
+    pub(crate) fn parameters(&self) -> usize {
+        self.places.as_ptr() as usize
+    }
+}
+
 /// One thing that a graph does.
 #[derive(Clone)]
 pub(crate) enum Node {
-    Transfer(Lookup),
+    Transfer(Parameters, Lookup),
+    Kernel(Kernel),
     Call(Call),
+    /// A graph of its own.
+    Graph(u64),
+    /// Bytes at an address that are there while the graph runs.
+    Allocation(u64, u64),
+}
+
+impl Node {
+    /// What cuda.h calls it.
+    pub(crate) fn kind(&self) -> CUgraphNodeType {
+        match self {
+            Node::Transfer(Parameters::Copy(_), _) => CUgraphNodeType::MEMCPY,
+            Node::Transfer(Parameters::Fill(_), _) => CUgraphNodeType::MEMSET,
+            Node::Kernel(_) => CUgraphNodeType::KERNEL,
+            Node::Call(_) => CUgraphNodeType::HOST,
+            Node::Graph(_) => CUgraphNodeType::GRAPH,
+            Node::Allocation(..) => CUgraphNodeType::MEM_ALLOC,
+        }
+    }
 }
 
 /// A capture that is going on.
@@ -43,8 +99,13 @@ pub(crate) struct Graphs {
     /// What each stream that takes part captures, by its context and number; and where events were recorded.
     streams: HashMap<(u64, u64), u64>,
     events: HashMap<u64, u64>,
-    /// Graphs and executable graphs.
-    graphs: HashMap<u64, Vec<Node>>,
+    /// The nodes of each graph, in their order, and what each does.
+    graphs: HashMap<u64, Vec<u64>>,
+    nodes: HashMap<u64, Node>,
+    /// Executable graphs: each node with the handle of the one that it was made of.
+    executables: HashMap<u64, Vec<(u64, Node)>>,
+    /// Which nodes of these are skipped.
+    disabled: HashSet<(u64, u64)>,
     last: u64,
 }
 
@@ -148,14 +209,102 @@ impl Graphs {
         self.captures.retain(|_, capture| capture.origin.0 != context);
     }
 
-    /// What a graph does.
-    pub(crate) fn nodes(&self, graph: u64) -> Answer<Vec<Node>> {
-        self.graphs.get(&graph).cloned().ok_or_else(|| Code::INVALID_VALUE.into())
+    /// The nodes of a graph.
+    pub(crate) fn nodes_of(&self, graph: u64) -> Answer<&[u64]> {
+        self.graphs.get(&graph).map(Vec::as_slice).ok_or_else(|| Code::INVALID_VALUE.into())
     }
 
-    /// `cuGraphDestroy` and `cuGraphExecDestroy`.
+    /// What a node does.
+    pub(crate) fn node(&self, node: u64) -> Answer<&Node> {
+        self.nodes.get(&node).ok_or_else(|| Code::INVALID_VALUE.into())
+    }
+
+    /// Whether an address is in memory that a graph allocates when it runs.
+    pub(crate) fn allocates(&self, address: u64) -> bool {
+        let is_in = |node: &Node| matches!(node, Node::Allocation(at, bytes) if (*at..*at + *bytes).contains(&address));
+        self.nodes.values().any(is_in)
+    }
+
+    /// What a graph does, with what its child graphs do in their place.
+    fn all_of(&self, graph: u64) -> Answer<Vec<(u64, Node)>> {
+        let mut all = Vec::new();
+        for handle in self.nodes_of(graph)? {
+            match self.node(*handle)? {
+                Node::Graph(child) => all.extend(self.all_of(*child)?),
+                node => all.push((*handle, node.clone())),
+            }
+        }
+        Ok(all)
+    }
+
+    /// What an executable graph does.
+    pub(crate) fn executable(&self, exec: u64) -> Answer<Vec<Node>> {
+        let nodes = self.executables.get(&exec).ok_or(Code::INVALID_VALUE)?;
+        let is_enabled = |(handle, _): &&(u64, Node)| !self.disabled.contains(&(exec, *handle));
+        Ok(nodes.iter().filter(is_enabled).map(|(_, node)| node.clone()).collect())
+    }
+
+    /// `cuGraphDestroy`.
     pub(crate) fn destroy(&mut self, graph: u64) -> Answer {
-        self.graphs.remove(&graph).map(drop).ok_or_else(|| Code::INVALID_VALUE.into())
+        for handle in self.graphs.remove(&graph).ok_or(Code::INVALID_VALUE)? {
+            if let Some(Node::Graph(child)) = self.nodes.remove(&handle) {
+                self.destroy(child)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// `cuGraphExecDestroy`.
+    pub(crate) fn destroy_executable(&mut self, exec: u64) -> Answer {
+        self.disabled.retain(|(of, _)| *of != exec);
+        self.executables.remove(&exec).map(drop).ok_or_else(|| Code::INVALID_VALUE.into())
+    }
+
+    /// `cuGraphNodeSetEnabled`, of what can be disabled.
+    pub(crate) fn enable(&mut self, exec: u64, handle: u64, enabled: bool) -> Answer {
+        let nodes = self.executables.get(&exec).ok_or(Code::INVALID_VALUE)?;
+        let is_it = |(known, node): &&(u64, Node)| {
+            *known == handle && matches!(node, Node::Transfer(..) | Node::Kernel(_))
+        };
+        nodes.iter().find(is_it).ok_or(Code::INVALID_VALUE)?;
+        if enabled {
+            self.disabled.remove(&(exec, handle));
+        } else {
+            self.disabled.insert((exec, handle));
+        }
+        Ok(())
+    }
+
+    /// `cuGraphExecChildGraphNodeSetParams`: a graph of the same nodes.
+    pub(crate) fn alter_child(&mut self, exec: u64, node: u64, graph: u64) -> Answer {
+        let Node::Graph(child) = *self.node(node)? else { return fail(Code::INVALID_VALUE) };
+        let (old, new) = (self.all_of(child)?, self.all_of(graph)?);
+        if old.len() != new.len() {
+            return fail(Code::INVALID_VALUE);
+        }
+        old.into_iter().zip(new).try_for_each(|((handle, _), (_, new))| self.alter(exec, handle, new))
+    }
+
+    /// `cuGraphExecUpdate`: false where the nodes are others.
+    pub(crate) fn update(&mut self, exec: u64, graph: u64) -> Answer<bool> {
+        let new = self.all_of(graph)?;
+        let old = self.executables.get_mut(&exec).ok_or(Code::INVALID_VALUE)?;
+        let kinds = |nodes: &[(u64, Node)]| nodes.iter().map(|(_, node)| node.kind()).collect::<Vec<_>>();
+        let fits = kinds(old) == kinds(&new);
+        if fits {
+            // Their handles stay those of the graph that it was made of.
+            old.iter_mut().zip(new).for_each(|(old, new)| old.1 = new.1);
+        }
+        Ok(fits)
+    }
+
+    /// `cuGraphExecMemcpyNodeSetParams` and the others.
+    pub(crate) fn alter(&mut self, exec: u64, node: u64, new: Node) -> Answer {
+        let nodes = self.executables.get_mut(&exec).ok_or(Code::INVALID_VALUE)?;
+        let kind = new.kind();
+        let is_it = |(handle, old): &&mut (u64, Node)| *handle == node && old.kind() == kind;
+        nodes.iter_mut().find(is_it).ok_or(Code::INVALID_VALUE)?.1 = new;
+        Ok(())
     }
 }
 
@@ -163,8 +312,41 @@ impl Driver {
     /// A graph that does this.
     pub(crate) fn add_graph(&mut self, nodes: Vec<Node>) -> Answer<u64> {
         let handle = self.space.handle()?;
-        self.graphs.graphs.insert(handle, nodes);
+        self.graphs.graphs.insert(handle, Vec::new());
+        for node in nodes {
+            self.add_node(handle, node)?;
+        }
         Ok(handle)
+    }
+
+    /// A node more in a graph, behind the others.
+    pub(crate) fn add_node(&mut self, graph: u64, node: Node) -> Answer<u64> {
+        self.graphs.nodes_of(graph)?;
+        let handle = self.space.handle()?;
+        self.graphs.nodes.insert(handle, node);
+        self.graphs.graphs.entry(graph).or_default().push(handle);
+        Ok(handle)
+    }
+
+    /// `cuGraphAddChildGraphNode`: the graph is cloned.
+    pub(crate) fn clone_graph(&mut self, graph: u64) -> Answer<u64> {
+        let handles = self.graphs.nodes_of(graph)?.to_vec();
+        let mut nodes = Vec::new();
+        for handle in handles {
+            nodes.push(match self.graphs.node(handle)?.clone() {
+                Node::Graph(child) => Node::Graph(self.clone_graph(child)?),
+                node => node,
+            });
+        }
+        self.add_graph(nodes)
+    }
+
+    /// `cuGraphAddMemAllocNode`: an address at which nothing is yet.
+    pub(crate) fn graph_allocation(&mut self, size: u64) -> Answer<Node> {
+        let pool = self.memory.pools.current(self.current_device()?);
+        let address = self.allocate_from_pool(pool, size)?;
+        self.remove(address);
+        Ok(Node::Allocation(address, size))
     }
 
     /// `cuGraphInstantiate`: a graph of its own, which later changes do not reach.
@@ -173,7 +355,53 @@ impl Driver {
         if flags & !FLAGS != 0 || flags & FREED_OR_ON_DEVICE == FREED_OR_ON_DEVICE {
             return fail(Code::INVALID_VALUE);
         }
-        let nodes = self.graphs.nodes(graph)?;
-        self.add_graph(nodes)
+        let nodes = self.graphs.all_of(graph)?;
+        let handle = self.space.handle()?;
+        self.graphs.executables.insert(handle, nodes);
+        Ok(handle)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cupeer_topology::Topology;
+
+    #[test]
+    fn an_executable_graph_takes_what_fits_and_keeps_it() {
+        let mut driver = Driver::new(Topology::parse("nvlink:1").unwrap(), vec![0]);
+        driver.create_context(0, 0).unwrap();
+        let kernel = |function| Node::Kernel(Kernel::new(function, [1; 3], [1; 3], vec![[function].into()]));
+        let inner = driver.add_graph(vec![kernel(1)]).unwrap();
+        let child = Node::Graph(driver.clone_graph(inner).unwrap());
+        let outer = driver.add_graph(vec![child, kernel(2)]).unwrap();
+        // A child graph is a copy.
+        driver.add_node(inner, kernel(3)).unwrap();
+        let exec = driver.instantiate(outer, 0).unwrap();
+        let functions = |driver: &Driver| {
+            let nodes = driver.graphs.executable(exec).unwrap().into_iter();
+            nodes
+                .map(|node| if let Node::Kernel(kernel) = node { kernel.arguments()[0] } else { 0 })
+                .collect::<Vec<u64>>()
+        };
+        assert_eq!(functions(&driver), [1, 2]);
+        let other = driver.add_graph(vec![kernel(4), kernel(5)]).unwrap();
+        assert_eq!(driver.graphs.update(exec, other), Ok(true));
+        let allocation = driver.graph_allocation(4096).unwrap();
+        let Node::Allocation(address, 4096) = allocation else { panic!("no allocation") };
+        driver.add_node(other, allocation).unwrap();
+        assert_eq!(driver.graphs.update(exec, other), Ok(false));
+        assert!(driver.graphs.allocates(address + 4095) && !driver.graphs.allocates(address + 4096));
+        // Its nodes are those of the graph that it was made of.
+        let (first, last) =
+            (driver.graphs.nodes_of(outer).unwrap()[0], driver.graphs.nodes_of(outer).unwrap()[1]);
+        assert_eq!(driver.graphs.alter(exec, first, kernel(6)), fail(Code::INVALID_VALUE));
+        assert_eq!(driver.graphs.alter(exec, last, kernel(7)), Ok(()));
+        for graph in [inner, outer, other] {
+            driver.graphs.destroy(graph).unwrap();
+        }
+        assert_eq!((functions(&driver), driver.graphs.nodes.len()), (vec![4, 7], 0));
+        assert_eq!(driver.graphs.destroy(exec), fail(Code::INVALID_VALUE));
+        assert_eq!(driver.graphs.destroy_executable(exec), Ok(()));
     }
 }

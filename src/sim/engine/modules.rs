@@ -147,6 +147,13 @@ impl Modules {
     }
 }
 
+/// Where a parameter is behind those before it. Each is aligned as its type is, at most to 8 bytes here.
+fn offset_of(sizes: &[u64], index: usize) -> usize {
+    let aligned = |at: u64, size: u64| at.next_multiple_of(size.clamp(1, 8).next_power_of_two().min(8));
+    let before = sizes[..index].iter().fold(0, |at, size| aligned(at, *size) + size);
+    aligned(before, sizes[index]) as usize
+}
+
 impl Driver {
     /// Fails where kernels are not simulated, and none of ours is there.
     pub(crate) fn check_kernels(&self) -> Answer {
@@ -252,6 +259,18 @@ impl Driver {
         Ok((address, global.size))
     }
 
+    /// The sizes of the parameters of a function.
+    fn sizes_of(&self, function: &Function) -> Answer<Vec<u64>> {
+        let name = function.name.to_str().map_err(|_| Code::NOT_FOUND)?;
+        self.modules.image(function.module)?.parameters(name).ok_or_else(|| Code::NOT_SUPPORTED.into())
+    }
+
+    /// Where each parameter of a function or a kernel is, and its size; nothing where that is not known.
+    pub(crate) fn layout(&self, function: u64) -> Answer<Vec<(usize, usize)>> {
+        let sizes = self.sizes_of(self.modules.function(function)?).unwrap_or_default();
+        Ok((0..sizes.len()).map(|index| (offset_of(&sizes, index), sizes[index] as usize)).collect())
+    }
+
     /// `cuFuncGetParamInfo`: where a parameter begins among all, and its size.
     pub(crate) fn parameter_of(
         &self,
@@ -259,14 +278,9 @@ impl Driver {
         kind: Launchable,
         index: usize,
     ) -> Answer<(usize, usize)> {
-        let function = self.modules.of_kind(function, kind);
-        let name = function.name.to_str().map_err(|_| Code::NOT_FOUND)?;
-        let sizes = self.modules.image(function.module)?.parameters(name).ok_or(Code::NOT_SUPPORTED)?;
+        let sizes = self.sizes_of(self.modules.of_kind(function, kind))?;
         let size = *sizes.get(index).ok_or(Code::INVALID_VALUE)?;
-        // Each is aligned as its type is, at most to 8 bytes here.
-        let aligned = |at: u64, size: u64| at.next_multiple_of(size.clamp(1, 8).next_power_of_two().min(8));
-        let before = sizes[..index].iter().fold(0, |at, size| aligned(at, *size) + size);
-        Ok((aligned(before, size) as usize, size as usize))
+        Ok((offset_of(&sizes, index), size as usize))
     }
 
     /// Checks a launch, and says once that nothing comes of it, unless the function is one of our kernels.

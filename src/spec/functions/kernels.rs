@@ -5,7 +5,7 @@
 #[doc(hidden)]
 #[macro_export]
 macro_rules! with_kernel_functions {
-    ($callback:path; $($entries:tt)*) => { $crate::with_event_functions! { $callback; $($entries)*
+    ($callback:path; $($entries:tt)*) => { $crate::with_graph_functions! { $callback; $($entries)*
 
 /// Finds a function of a module by its name.
 fn cuModuleGetFunction(

@@ -124,30 +124,27 @@ macro_rules! driver_functions_beyond {
     9020 Documented: cuDeviceGetUuid = cuDeviceGetUuid_v2, cuStreamGetCtx,
         cuStreamGetCtx_ptsz = cuStreamGetCtx;
     10000 Recorded: cuDeviceGetLuid, cuLaunchHostFunc, cuStreamIsCapturing;
-    10000 Documented: cuGraphCreate, cuGraphDestroy, cuGraphExecDestroy, cuGraphLaunch,
-        cuGraphLaunch_ptsz = cuGraphLaunch, cuLaunchHostFunc_ptsz = cuLaunchHostFunc, cuStreamEndCapture,
-        cuStreamEndCapture_ptsz = cuStreamEndCapture, cuStreamIsCapturing_ptsz = cuStreamIsCapturing;
+    10000 Documented: cuGraphCreate, cuGraphDestroy, cuLaunchHostFunc_ptsz = cuLaunchHostFunc,
+        cuStreamEndCapture, cuStreamEndCapture_ptsz = cuStreamEndCapture,
+        cuStreamIsCapturing_ptsz = cuStreamIsCapturing, cuGraphAddChildGraphNode, cuGraphAddKernelNode,
+        cuGraphAddMemcpyNode, cuGraphAddMemsetNode, cuGraphChildGraphNodeGetGraph, cuGraphGetNodes,
+        cuGraphKernelNodeGetParams, cuGraphMemcpyNodeGetParams, cuGraphMemsetNodeGetParams, cuGraphNodeGetType;
     10000 Unsupported: cuDestroyExternalMemory, cuDestroyExternalSemaphore, cuExternalMemoryGetMappedBuffer,
-        cuExternalMemoryGetMappedMipmappedArray, cuGraphAddChildGraphNode, cuGraphAddDependencies,
-        cuGraphAddEmptyNode, cuGraphAddHostNode, cuGraphAddKernelNode, cuGraphAddMemcpyNode,
-        cuGraphAddMemsetNode, cuGraphChildGraphNodeGetGraph, cuGraphClone, cuGraphDestroyNode,
-        cuGraphGetEdges, cuGraphGetNodes, cuGraphGetRootNodes, cuGraphHostNodeGetParams,
-        cuGraphHostNodeSetParams, cuGraphInstantiate, cuGraphKernelNodeGetParams, cuGraphKernelNodeSetParams,
-        cuGraphMemcpyNodeGetParams, cuGraphMemcpyNodeSetParams, cuGraphMemsetNodeGetParams,
-        cuGraphMemsetNodeSetParams, cuGraphNodeFindInClone, cuGraphNodeGetDependencies,
-        cuGraphNodeGetDependentNodes, cuGraphNodeGetType, cuGraphRemoveDependencies, cuImportExternalMemory,
-        cuImportExternalSemaphore, cuSignalExternalSemaphoresAsync, cuSignalExternalSemaphoresAsync_ptsz,
-        cuStreamBeginCapture, cuStreamBeginCapture_ptsz, cuWaitExternalSemaphoresAsync,
-        cuWaitExternalSemaphoresAsync_ptsz;
+        cuExternalMemoryGetMappedMipmappedArray, cuGraphAddDependencies, cuGraphAddEmptyNode,
+        cuGraphAddHostNode, cuGraphClone, cuGraphDestroyNode, cuGraphGetEdges, cuGraphGetRootNodes,
+        cuGraphHostNodeGetParams, cuGraphHostNodeSetParams, cuGraphKernelNodeSetParams,
+        cuGraphMemcpyNodeSetParams, cuGraphMemsetNodeSetParams, cuGraphNodeFindInClone,
+        cuGraphNodeGetDependencies, cuGraphNodeGetDependentNodes, cuGraphRemoveDependencies,
+        cuImportExternalMemory, cuImportExternalSemaphore, cuSignalExternalSemaphoresAsync,
+        cuSignalExternalSemaphoresAsync_ptsz, cuStreamBeginCapture, cuStreamBeginCapture_ptsz,
+        cuWaitExternalSemaphoresAsync, cuWaitExternalSemaphoresAsync_ptsz;
     10010 Documented: cuStreamBeginCapture_v2, cuStreamBeginCapture_v2_ptsz = cuStreamBeginCapture_v2,
         cuStreamGetCaptureInfo, cuStreamGetCaptureInfo_ptsz = cuStreamGetCaptureInfo,
         cuThreadExchangeStreamCaptureMode;
-    10010 Unsupported: cuGraphExecKernelNodeSetParams;
     10020 Inferred: cuOccupancyAvailableDynamicSMemPerBlock;
-    10020 Unsupported: cuDeviceGetNvSciSyncAttributes, cuGraphExecHostNodeSetParams,
-        cuGraphExecMemcpyNodeSetParams, cuGraphExecMemsetNodeSetParams, cuGraphExecUpdate;
+    10020 Unsupported: cuDeviceGetNvSciSyncAttributes, cuGraphExecHostNodeSetParams;
     11000 Recorded: cuDevicePrimaryCtxSetFlags_v2;
-    11000 Documented: cuCtxResetPersistingL2Cache, cuGraphInstantiate_v2, cuStreamCopyAttributes,
+    11000 Documented: cuCtxResetPersistingL2Cache, cuStreamCopyAttributes,
         cuStreamCopyAttributes_ptsz = cuStreamCopyAttributes, cuStreamGetAttribute,
         cuStreamGetAttribute_ptsz = cuStreamGetAttribute, cuStreamSetAttribute,
         cuStreamSetAttribute_ptsz = cuStreamSetAttribute;
@@ -158,9 +155,8 @@ macro_rules! driver_functions_beyond {
         cuGraphUpload_ptsz = cuGraphUpload;
     11010 Unsupported: cuArrayGetSparseProperties, cuGraphAddEventRecordNode, cuGraphAddEventWaitNode,
         cuGraphEventRecordNodeGetEvent, cuGraphEventRecordNodeSetEvent, cuGraphEventWaitNodeGetEvent,
-        cuGraphEventWaitNodeSetEvent, cuGraphExecChildGraphNodeSetParams, cuGraphExecEventRecordNodeSetEvent,
-        cuGraphExecEventWaitNodeSetEvent, cuMemMapArrayAsync, cuMemMapArrayAsync_ptsz,
-        cuMipmappedArrayGetSparseProperties;
+        cuGraphEventWaitNodeSetEvent, cuGraphExecEventRecordNodeSetEvent, cuGraphExecEventWaitNodeSetEvent,
+        cuMemMapArrayAsync, cuMemMapArrayAsync_ptsz, cuMipmappedArrayGetSparseProperties;
     11020 Recorded: cuDeviceGetMemPool, cuMemAllocAsync, cuMemPoolGetAttribute;
     11020 Documented: cuDeviceSetMemPool, cuMemAllocAsync_ptsz = cuMemAllocAsync, cuMemPoolSetAttribute,
         cuMemPoolTrimTo;
@@ -175,11 +171,11 @@ macro_rules! driver_functions_beyond {
         cuStreamUpdateCaptureDependencies, cuStreamUpdateCaptureDependencies_ptsz, cuUserObjectCreate,
         cuUserObjectRelease, cuUserObjectRetain;
     11040 Recorded: cuDeviceGetExecAffinitySupport, cuDeviceGetUuid_v2;
-    11040 Documented: cuCtxCreate_v3, cuCtxGetExecAffinity, cuGraphInstantiateWithFlags;
-    11040 Unsupported: cuDeviceGetGraphMemAttribute, cuDeviceGraphMemTrim, cuDeviceSetGraphMemAttribute,
-        cuGraphAddMemAllocNode, cuGraphAddMemFreeNode, cuGraphMemAllocNodeGetParams,
+    11040 Documented: cuCtxCreate_v3, cuCtxGetExecAffinity, cuGraphAddMemAllocNode,
+        cuGraphMemAllocNodeGetParams;
+    11040 Unsupported: cuDeviceGetGraphMemAttribute, cuGraphAddMemFreeNode, cuDeviceGraphMemTrim, cuDeviceSetGraphMemAttribute,
         cuGraphMemFreeNodeGetParams;
-    11060 Unsupported: cuArrayGetMemoryRequirements, cuGraphNodeGetEnabled, cuGraphNodeSetEnabled,
+    11060 Unsupported: cuArrayGetMemoryRequirements, cuGraphNodeGetEnabled,
         cuMipmappedArrayGetMemoryRequirements;
     11070 Documented: cuModuleGetLoadingMode;
     11070 Unsupported: cuGraphAddBatchMemOpNode, cuGraphBatchMemOpNodeGetParams,
@@ -189,20 +185,18 @@ macro_rules! driver_functions_beyond {
         cuStreamWaitValue64_v2, cuStreamWaitValue64_v2_ptsz, cuStreamWriteValue32_v2,
         cuStreamWriteValue32_v2_ptsz, cuStreamWriteValue64_v2, cuStreamWriteValue64_v2_ptsz;
     12000 Recorded: cuCtxGetId, cuStreamGetId;
-    12000 Documented: cuGraphInstantiateWithParams,
-        cuGraphInstantiateWithParams_ptsz = cuGraphInstantiateWithParams, cuStreamGetId_ptsz = cuStreamGetId;
+    12000 Documented: cuStreamGetId_ptsz = cuStreamGetId, cuGraphAddKernelNode_v2,
+        cuGraphKernelNodeGetParams_v2;
     12000 Inferred: cuKernelGetAttribute, cuKernelSetAttribute, cuKernelSetCacheConfig,
         cuLibraryGetGlobal, cuLibraryGetModule, cuLibraryLoadData, cuLibraryLoadFromFile;
-    12000 Unsupported: cuGraphAddKernelNode_v2, cuGraphExecGetFlags, cuGraphExecKernelNodeSetParams_v2,
-        cuGraphExecUpdate_v2, cuGraphKernelNodeGetParams_v2, cuGraphKernelNodeSetParams_v2,
-        cuLibraryGetManaged, cuLibraryGetUnifiedFunction, cuTensorMapEncodeIm2col, cuTensorMapEncodeTiled,
-        cuTensorMapReplaceAddress;
+    12000 Unsupported: cuGraphExecGetFlags, cuGraphKernelNodeSetParams_v2, cuLibraryGetManaged,
+        cuLibraryGetUnifiedFunction, cuTensorMapEncodeIm2col, cuTensorMapEncodeTiled, cuTensorMapReplaceAddress;
     12010 Recorded: cuCtxSetFlags;
     12010 Unsupported: cuCoredumpGetAttribute, cuCoredumpGetAttributeGlobal, cuCoredumpSetAttribute,
         cuCoredumpSetAttributeGlobal;
     12020 Documented: cuMemAdvise_v2, cuMemPrefetchAsync_v2,
         cuMemPrefetchAsync_v2_ptsz = cuMemPrefetchAsync_v2;
-    12020 Unsupported: cuGraphAddNode, cuGraphExecNodeSetParams, cuGraphNodeSetParams;
+    12020 Unsupported: cuGraphAddNode, cuGraphNodeSetParams;
     12030 Documented: cuStreamGetCaptureInfo_v3, cuStreamGetCaptureInfo_v3_ptsz = cuStreamGetCaptureInfo_v3;
     12030 Inferred: cuFuncGetName, cuKernelGetName;
     12030 Unsupported: cuGraphAddDependencies_v2, cuGraphAddNode_v2, cuGraphConditionalHandleCreate,

@@ -67,6 +67,14 @@ impl Copies for CUDA_MEMCPY3D<u64> {
     }
 }
 
+impl CUDA_MEMCPY3D<u64> {
+    /// The device memory that it writes, and that it reads: where each begins, and its bytes; zeros where there is none.
+    pub fn touched(self) -> [(u64, u64); 2] {
+        let Touched { to, from } = Copies::touched(self);
+        [to, from]
+    }
+}
+
 impl Touched {
     fn words(self) -> [u64; 4] {
         [self.to.0, self.to.1, self.from.0, self.from.1]
@@ -98,12 +106,12 @@ macro_rules! copies {
         impl Value for $type {
             const STORED: usize = 32;
             fn store(self, place: &mut [u8], _: Fingerprint) {
-                for (place, word) in place.chunks_exact_mut(8).zip(self.touched().words()) {
+                for (place, word) in place.chunks_exact_mut(8).zip(Copies::touched(self).words()) {
                     place.copy_from_slice(&word.to_le_bytes());
                 }
             }
             fn print(self, out: &mut dyn Write, format: Format) -> fmt::Result {
-                self.touched().print(out, format)
+                Copies::touched(self).print(out, format)
             }
             fn print_stored(bytes: &[u8], out: &mut dyn Write, format: Format) -> fmt::Result {
                 let bytes = bytes.first_chunk::<32>().ok_or(fmt::Error)?;

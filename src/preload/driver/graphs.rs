@@ -1,0 +1,481 @@
+//! Tracks the memory that executable graphs use: the addresses in their nodes, read from the driver when a graph is instantiated or
+//! changed in a process that shares memory.
+//!
+//! The driver is asked only about a graph that it has just accepted, and about the nodes that it returned. A graph belongs to one
+//! thread at a time, as cuda.h demands, so no other thread changes it. No lock is held while the driver is asked. What is known of
+//! a graph is forgotten before its handle can mean another one.
+//!
+//! Each launch of a process in which shared memory ended looks up its graph here. So readers take no lock and write nothing. The
+//! addresses are in a ring, which drops the oldest ones: each has the number of its graph, by which a reader knows it.
+
+use super::kernels;
+use super::parameters::each_parameter;
+use super::questions::{self, GraphNode};
+use crate::sys::book::Book;
+use core::cell::UnsafeCell;
+use core::mem::{MaybeUninit, offset_of};
+use core::sync::atomic::{
+    AtomicBool, AtomicU32, AtomicU64,
+    Ordering::{Acquire, Relaxed, Release},
+    fence,
+};
+use cupeer_spec::abi::{CUDA_KERNEL_NODE_PARAMS, CUDA_MEMCPY3D_v2, CUDA_MEMSET_NODE_PARAMS};
+use cupeer_spec::effect::{Altered, Effect, End, NodeKind};
+use cupeer_spec::function::{Direction, FnId, MOST_ARGUMENTS};
+
+/// So many executable graphs are known at once.
+const MOST: usize = 1 << 12;
+/// So many places are looked at for one of them.
+const WINDOW: usize = 32;
+/// So many addresses are known of all graphs together.
+const MOST_USES: usize = 1 << 15;
+/// So many nodes of a graph are looked at, with those of its child graphs.
+const MOST_NODES: usize = 4096;
+/// After so many launches with memory that is gone, a graph is not looked at any more: all is said.
+const MOST_FOUND: u32 = 4;
+/// Words below the first granule that a driver maps are no addresses.
+const LEAST_ADDRESS: u64 = 1 << 21;
+
+/// The arguments of a call.
+type Words = [u64; MOST_ARGUMENTS];
+
+/// An executable graph.
+struct Place {
+    /// 0 if the place was never used, or [`FREE`].
+    handle: AtomicU64,
+    /// Its number, which no other graph had.
+    number: AtomicU64,
+    /// Where its first and its last use are in the ring, by the count of all that were put there.
+    first: AtomicU64,
+    end: AtomicU64,
+    /// The version of the ranges that are gone in which none of them was used.
+    clean: AtomicU64,
+    /// How many calls used one that was.
+    found: AtomicU32,
+}
+
+/// No handle: drivers return addresses.
+const FREE: u64 = 1;
+
+static PLACES: [Place; MOST] = [const {
+    Place {
+        handle: AtomicU64::new(0),
+        number: AtomicU64::new(0),
+        first: AtomicU64::new(0),
+        end: AtomicU64::new(0),
+        clean: AtomicU64::new(0),
+        found: AtomicU32::new(0),
+    }
+}; MOST];
+/// For those who change the places.
+static WRITER: Book<()> = Book::new(());
+/// Whether any was noted.
+static HAS_ANY: AtomicBool = AtomicBool::new(false);
+/// Whether a change was missed. From then on, no graph is known.
+static IS_LOST: AtomicBool = AtomicBool::new(false);
+/// The number of the last graph.
+static LAST: AtomicU64 = AtomicU64::new(0);
+
+/// An address in a node.
+struct Kept {
+    /// The number of its graph; 0 while it is written, or where there is none.
+    number: AtomicU64,
+    /// The node's handle.
+    node: AtomicU64,
+    address: AtomicU64,
+    /// How many bytes; of a kernel, its handle.
+    bytes: AtomicU64,
+    /// See [`Label`] and [`Part`].
+    about: AtomicU64,
+}
+
+static RING: [Kept; MOST_USES] = [const {
+    Kept {
+        number: AtomicU64::new(0),
+        node: AtomicU64::new(0),
+        address: AtomicU64::new(0),
+        bytes: AtomicU64::new(0),
+        about: AtomicU64::new(0),
+    }
+}; MOST_USES];
+/// How many were ever put into the ring.
+static PUT: AtomicU64 = AtomicU64::new(0);
+
+/// Which node it is: its index in its graph, and that of the node whose child graph this is, where there is one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Label {
+    pub index: u32,
+    pub within: Option<u32>,
+}
+
+/// What the address is in the node.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Part {
+    CopyTo,
+    CopyFrom,
+    Fill,
+    /// A parameter of a kernel, by its index.
+    Parameter(u32),
+}
+
+/// Memory that a node uses.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NodeUse {
+    pub label: Label,
+    pub part: Part,
+    pub address: u64,
+    pub bytes: u64,
+    /// The handle of the kernel; 0 where it is none.
+    pub kernel: u64,
+}
+
+impl NodeUse {
+    /// Two numbers of 16 bits, each with 1 added, above a part and its index.
+    fn about(&self) -> u64 {
+        let (part, index) = match self.part {
+            Part::CopyTo => (0, 0),
+            Part::CopyFrom => (1, 0),
+            Part::Fill => (2, 0),
+            Part::Parameter(index) => (3, u64::from(index)),
+        };
+        let within = self.label.within.map_or(0, |within| u64::from(within) + 1);
+        within << 48 | u64::from(self.label.index) << 32 | index << 2 | part
+    }
+
+    fn of(about: u64, address: u64, bytes: u64) -> NodeUse {
+        let part = match about & 3 {
+            0 => Part::CopyTo,
+            1 => Part::CopyFrom,
+            2 => Part::Fill,
+            _ => Part::Parameter((about as u32) >> 2),
+        };
+        let is_parameter = matches!(part, Part::Parameter(_));
+        NodeUse {
+            label: Label {
+                index: (about >> 32) as u32 & 0xffff,
+                within: ((about >> 48) as u32).checked_sub(1),
+            },
+            part,
+            address,
+            bytes: if is_parameter { 1 } else { bytes },
+            kernel: if is_parameter { bytes } else { 0 },
+        }
+    }
+}
+
+fn window(handle: u64) -> impl Iterator<Item = &'static Place> {
+    let first = (handle.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 52) as usize;
+    (0..WINDOW).map(move |step| &PLACES[(first + step) % MOST])
+}
+
+fn find(handle: u64) -> Option<&'static Place> {
+    if handle <= FREE || IS_LOST.load(Relaxed) {
+        return None;
+    }
+    let is_used = |place: &&Place| place.handle.load(Acquire) != 0;
+    window(handle).take_while(is_used).find(|place| place.handle.load(Acquire) == handle)
+}
+
+/// Whether the nodes of an executable graph may use memory that is gone: it is known, what is gone has changed since they were
+/// looked at, and it was not said often enough.
+pub fn is_to_look(handle: u64, version: u64) -> bool {
+    find(handle)
+        .is_some_and(|place| place.clean.load(Relaxed) != version && place.found.load(Relaxed) < MOST_FOUND)
+}
+
+/// Notes that none of its nodes used what was gone in this version.
+pub fn note_clean(handle: u64, version: u64) {
+    find(handle).into_iter().for_each(|place| place.clean.store(version, Relaxed));
+}
+
+/// Notes that one did.
+pub fn note_found(handle: u64) {
+    if let Some(place) = find(handle) {
+        place.found.fetch_add(1, Relaxed);
+    }
+}
+
+/// Hands over the memory that the nodes of an executable graph use.
+pub fn each_use(handle: u64, work: &mut dyn FnMut(&NodeUse)) {
+    let Some(place) = find(handle) else { return };
+    let number = place.number.load(Acquire);
+    each_kept(place, number, &mut |kept| {
+        let [address, bytes, about] =
+            [&kept.address, &kept.bytes, &kept.about].map(|word| word.load(Relaxed));
+        // If it was overwritten since, it is another graph's.
+        fence(Acquire);
+        if kept.number.load(Relaxed) == number {
+            work(&NodeUse::of(about, address, bytes));
+        }
+    });
+}
+
+/// Hands over what the ring has of a graph.
+fn each_kept(place: &Place, number: u64, work: &mut dyn FnMut(&Kept)) {
+    let end = place.end.load(Relaxed);
+    let oldest = PUT.load(Relaxed).saturating_sub(MOST_USES as u64);
+    for at in place.first.load(Relaxed).max(oldest)..end {
+        let kept = &RING[at as usize % MOST_USES];
+        if kept.number.load(Acquire) == number {
+            work(kept);
+        }
+    }
+}
+
+/// Changes the places. If that is not possible, nothing is known any more.
+fn change(work: impl FnOnce()) {
+    if WRITER.with(|()| work()).is_none() {
+        IS_LOST.store(true, Relaxed);
+    }
+}
+
+fn forget(handle: u64) {
+    if HAS_ANY.load(Relaxed) && find(handle).is_some() {
+        change(|| find(handle).into_iter().for_each(|place| place.handle.store(FREE, Release)));
+    }
+}
+
+fn forget_all() {
+    if HAS_ANY.load(Relaxed) {
+        let is_handle = |place: &&Place| place.handle.load(Relaxed) > FREE;
+        change(|| PLACES.iter().filter(is_handle).for_each(|place| place.handle.store(FREE, Release)));
+    }
+}
+
+/// Notes an executable graph, whose uses are in the ring.
+fn note(handle: u64, number: u64, first: u64, end: u64) {
+    change(|| {
+        let has = |wanted: u64| move |place: &&Place| place.handle.load(Relaxed) == wanted;
+        let known = window(handle).find(has(handle));
+        let free = || window(handle).find(|place| place.handle.load(Relaxed) <= FREE);
+        // Without room it is not known.
+        let Some(place) = known.or_else(free) else { return };
+        HAS_ANY.store(true, Relaxed);
+        place.handle.store(FREE, Release);
+        place.number.store(number, Relaxed);
+        place.first.store(first, Relaxed);
+        place.end.store(end, Relaxed);
+        place.clean.store(0, Relaxed);
+        place.found.store(0, Relaxed);
+        place.handle.store(handle, Release);
+    });
+}
+
+fn put(number: u64, node: u64, it: &NodeUse) {
+    let kept = &RING[PUT.fetch_add(1, Relaxed) as usize % MOST_USES];
+    kept.number.store(0, Relaxed);
+    fence(Release);
+    kept.node.store(node, Relaxed);
+    kept.address.store(it.address, Relaxed);
+    kept.bytes.store(if it.kernel == 0 { it.bytes } else { it.kernel }, Relaxed);
+    kept.about.store(it.about(), Relaxed);
+    kept.number.store(number, Release);
+}
+
+/// Forgets what a call is about to end. For use in `guarded`.
+pub fn before(id: FnId, words: &Words) {
+    for effect in id.spec().effects {
+        match *effect {
+            Effect::Discards(exec) => forget(words[exec]),
+            Effect::Ends(End { object, is_counted: false, .. }) if object.is_context() => forget_all(),
+            _ => {}
+        }
+    }
+}
+
+/// Reads the nodes of the graph that a call has made, or changed, and hands over the ranges that the graph allocates when it runs.
+/// Returns its handle. For use in `guarded`.
+pub fn after(id: FnId, words: &Words, allocates: &mut dyn FnMut(u64, u64)) -> Option<u64> {
+    match *id.spec().effects.first()? {
+        Effect::Instantiates(exec, graph) => {
+            let named = words[exec];
+            let handle = match id.spec().args[exec].direction {
+                Direction::In => named,
+                _ if named == 0 => return None,
+                // SAFETY: not null, and after success the driver has written the handle there.
+                _ => unsafe { (named as *const u64).read_unaligned() },
+            };
+            if handle <= FREE {
+                return None;
+            }
+            let (number, first) = (LAST.fetch_add(1, Relaxed) + 1, PUT.load(Relaxed));
+            forget(handle);
+            questions::relaxed(|| read(words[graph], number, allocates));
+            note(handle, number, first, PUT.load(Relaxed));
+            Some(handle)
+        }
+        Effect::Alters(altered) => alter(words, altered),
+        Effect::Ends(end) if kernels::is_over(end, words) => {
+            forget_all();
+            None
+        }
+        _ => None,
+    }
+}
+
+/// Gives a node what a call has set.
+fn alter(words: &Words, Altered { kind, exec, node, parameters }: Altered) -> Option<u64> {
+    let (place, node, parameters) = (find(words[exec])?, words[node], words[parameters]);
+    let number = place.number.load(Relaxed);
+    let mut label = None;
+    each_kept(place, number, &mut |kept| {
+        if kept.node.load(Relaxed) == node {
+            label = Some(NodeUse::of(kept.about.load(Relaxed), 0, 0).label);
+            kept.number.store(0, Release);
+        }
+    });
+    // One of which nothing was kept has no name.
+    let label = label.filter(|_| parameters != 0)?;
+    let at = parameters as *const core::ffi::c_void;
+    // SAFETY: the driver has just read the structure there, which is what cuda.h says of the function.
+    let it = unsafe {
+        match kind {
+            NodeKind::Copy => GraphNode::Copy(at.cast::<CUDA_MEMCPY3D_v2>().read_unaligned()),
+            NodeKind::Fill => GraphNode::Fill(at.cast::<CUDA_MEMSET_NODE_PARAMS>().read_unaligned()),
+            NodeKind::Kernel => {
+                // The form before CUDA 12 ends here.
+                let mut node = MaybeUninit::<CUDA_KERNEL_NODE_PARAMS>::zeroed();
+                at.cast::<u8>().copy_to(node.as_mut_ptr().cast(), offset_of!(CUDA_KERNEL_NODE_PARAMS, kern));
+                GraphNode::Kernel(node.assume_init())
+            }
+        }
+    };
+    each_of_node(&it, label, &mut |it| put(number, node, it));
+    place.end.store(PUT.load(Relaxed), Relaxed);
+    place.clean.store(0, Relaxed);
+    Some(words[exec])
+}
+
+/// The nodes of a graph while they are read.
+struct Nodes {
+    is_taken: AtomicBool,
+    handles: UnsafeCell<[u64; MOST_NODES]>,
+    /// The index of the node in whose child graph each is, plus one, and its index there.
+    labels: UnsafeCell<[(u16, u16); MOST_NODES]>,
+}
+// SAFETY: used by the one thread that has taken it.
+unsafe impl Sync for Nodes {}
+
+/// So many threads read graphs at once; those of others are not known.
+static NODES: [Nodes; 4] = [const {
+    Nodes {
+        is_taken: AtomicBool::new(false),
+        handles: UnsafeCell::new([0; MOST_NODES]),
+        labels: UnsafeCell::new([(0, 0); MOST_NODES]),
+    }
+}; 4];
+
+/// Reads what the nodes of a graph use, and those of its child graphs.
+fn read(graph: u64, number: u64, allocates: &mut dyn FnMut(u64, u64)) -> Option<()> {
+    let is_free = |nodes: &&Nodes| !nodes.is_taken.swap(true, Acquire);
+    let nodes = NODES.iter().find(is_free)?;
+    // SAFETY: this thread has taken it, and nobody else uses it until it is given back below.
+    let (handles, labels) = unsafe { (&mut *nodes.handles.get(), &mut *nodes.labels.get()) };
+    let (mut next, mut end) = (0, 0);
+    let add = |graph, within: u16, handles: &mut [u64], labels: &mut [(u16, u16)], end: &mut usize| {
+        let count = questions::nodes_of(graph, &mut handles[*end..]).unwrap_or(0);
+        for (index, label) in labels[*end..*end + count].iter_mut().enumerate() {
+            *label = (within, index as u16);
+        }
+        *end += count;
+    };
+    add(graph, 0, handles, labels, &mut end);
+    while next < end {
+        let (node, (within, index)) = (handles[next], labels[next]);
+        let label = Label { index: index.into(), within: within.checked_sub(1).map(u32::from) };
+        match questions::graph_node(node) {
+            // Of one in a child graph, the outermost node is named.
+            GraphNode::Graph(child) => {
+                let within = if within == 0 { index + 1 } else { within };
+                add(child, within, handles, labels, &mut end);
+            }
+            GraphNode::Allocation(start, bytes) => allocates(start, bytes),
+            it => each_of_node(&it, label, &mut |it| put(number, node, it)),
+        }
+        next += 1;
+    }
+    nodes.is_taken.store(false, Release);
+    Some(())
+}
+
+/// Hands over the memory that a node uses.
+fn each_of_node(node: &GraphNode, label: Label, work: &mut dyn FnMut(&NodeUse)) {
+    let mut hand_over = |part, address, bytes, kernel| {
+        if address >= LEAST_ADDRESS && bytes != 0 {
+            work(&NodeUse { label, part, address, bytes, kernel });
+        }
+    };
+    match node {
+        GraphNode::Copy(copy) => {
+            let [to, from] = copy.touched();
+            hand_over(Part::CopyTo, to.0, to.1, 0);
+            hand_over(Part::CopyFrom, from.0, from.1, 0);
+        }
+        GraphNode::Fill(CUDA_MEMSET_NODE_PARAMS { dst, pitch, elementSize, width, height, .. }) => {
+            let row = (*width as u64).wrapping_mul(u64::from(*elementSize));
+            let rows = (*height as u64).saturating_sub(1).wrapping_mul(*pitch as u64);
+            hand_over(Part::Fill, dst.0, if *height == 0 { 0 } else { rows.wrapping_add(row) }, 0);
+        }
+        GraphNode::Kernel(CUDA_KERNEL_NODE_PARAMS { func, kern, kernelParams, extra, .. }) => {
+            let kernel = if func.0.is_null() { kern.0 as u64 } else { func.0 as u64 };
+            let Some(known) = kernels::parameters(kernel) else { return };
+            each_parameter(known, kernelParams.cast(), extra.cast(), &mut |index, word| {
+                hand_over(Part::Parameter(index as u32), word, 1, kernel);
+            });
+        }
+        GraphNode::Graph(_) | GraphNode::Allocation(..) | GraphNode::Other => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn uses(handle: u64) -> Vec<NodeUse> {
+        let mut all = Vec::new();
+        each_use(handle, &mut |it| all.push(*it));
+        all
+    }
+
+    #[test]
+    fn a_graph_has_its_uses_until_it_ends_or_the_ring_drops_them() {
+        let add = |handle: u64, count: u64| {
+            let (number, first) = (LAST.fetch_add(1, Relaxed) + 1, PUT.load(Relaxed));
+            let all: Vec<NodeUse> = (0..count)
+                .map(|at| NodeUse {
+                    label: Label { index: at as u32 % 0xffff, within: (at % 2 == 1).then_some(7) },
+                    part: [Part::CopyTo, Part::CopyFrom, Part::Fill, Part::Parameter(3)][at as usize % 4],
+                    address: 0x7000_0000_0000 + at,
+                    bytes: if at % 4 == 3 { 1 } else { 64 },
+                    kernel: if at % 4 == 3 { 0x5000 } else { 0 },
+                })
+                .collect();
+            all.iter().for_each(|it| put(number, 0x9000 + it.address, it));
+            note(handle, number, first, PUT.load(Relaxed));
+            all
+        };
+        assert!(uses(0x10).is_empty() && !is_to_look(0x10, 1));
+        let (first, second) = (add(0x10, 8), add(0x20, 5));
+        assert_eq!((uses(0x10), uses(0x20)), (first.clone(), second));
+        // Each version is looked at until nothing is found in it, and a finding is said a few times.
+        assert!(is_to_look(0x10, 1));
+        note_clean(0x10, 1);
+        assert!(!is_to_look(0x10, 1) && is_to_look(0x10, 2));
+        (0..MOST_FOUND).for_each(|_| note_found(0x10));
+        assert!(!is_to_look(0x10, 2));
+        let call = |id, word: u64| {
+            let mut words = [0; MOST_ARGUMENTS];
+            words[0] = word;
+            before(id, &words);
+        };
+        call(FnId::cuGraphExecDestroy, 0x20);
+        assert_eq!((uses(0x10).len(), uses(0x20).len()), (8, 0));
+        // The handle may be another graph's.
+        let again = add(0x20, 3);
+        assert_eq!(uses(0x20), again);
+        add(0x30, MOST_USES as u64 - 5);
+        assert_eq!((uses(0x10), uses(0x20).len()), (Vec::new(), 3));
+        call(FnId::cuCtxDestroy_v2, 0x99);
+        assert!(uses(0x20).is_empty() && uses(0x30).is_empty());
+    }
+}

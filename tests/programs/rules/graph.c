@@ -1,0 +1,341 @@
+/* graph RULE bad|good: rules about graphs whose nodes use shared memory that is gone. */
+#include "memory.h"
+
+typedef struct graph *Graph;
+typedef struct exec *Exec;
+typedef struct node *Node;
+typedef struct stream *Stream;
+typedef void *Function, *Module;
+/* CUDA_MEMCPY3D, CUDA_MEMSET_NODE_PARAMS, CUDA_KERNEL_NODE_PARAMS, CUDA_MEM_ALLOC_NODE_PARAMS. */
+typedef struct {
+    size_t x, y, z, level;
+    int type;
+    const void *host;
+    CUdeviceptr device;
+    void *array, *reserved;
+    size_t pitch, height;
+} Side;
+typedef struct {
+    Side from, to;
+    size_t width, height, depth;
+} Copy;
+typedef struct {
+    CUdeviceptr at;
+    size_t pitch;
+    unsigned value, element;
+    size_t width, height;
+} Fill;
+typedef struct {
+    Function function;
+    unsigned grid[3], block[3], shared;
+    void **parameters, **extra, *kernel, *context;
+} Launch;
+typedef struct {
+    PoolProperties properties;
+    const void *access;
+    size_t count, size;
+    CUdeviceptr at;
+} Allocate;
+enum { ON_DEVICE = 2, NON_BLOCKING = 1, RELAXED = 2 };
+
+#define MORE(F)                                                                                                        \
+    F(cuStreamCreate, (Stream *, unsigned))                                                                            \
+    F(cuStreamBeginCapture_v2, (Stream, int))                                                                          \
+    F(cuStreamEndCapture, (Stream, Graph *))                                                                           \
+    F(cuGraphCreate, (Graph *, unsigned))                                                                              \
+    F(cuGraphDestroy, (Graph))                                                                                         \
+    F(cuGraphGetNodes, (Graph, Node *, size_t *))                                                                      \
+    F(cuGraphAddMemcpyNode, (Node *, Graph, const Node *, size_t, const Copy *, CUcontext))                            \
+    F(cuGraphAddMemsetNode, (Node *, Graph, const Node *, size_t, const Fill *, CUcontext))                            \
+    F(cuGraphAddKernelNode_v2, (Node *, Graph, const Node *, size_t, const Launch *))                                  \
+    F(cuGraphAddChildGraphNode, (Node *, Graph, const Node *, size_t, Graph))                                          \
+    F(cuGraphAddMemAllocNode, (Node *, Graph, const Node *, size_t, Allocate *))                                       \
+    F(cuGraphInstantiate_v2, (Exec *, Graph, Node *, char *, size_t))                                                  \
+    F(cuGraphInstantiateWithFlags, (Exec *, Graph, unsigned long long))                                                \
+    F(cuGraphExecUpdate_v2, (Exec, Graph, void *))                                                                     \
+    F(cuGraphExecMemcpyNodeSetParams, (Exec, Node, const Copy *, CUcontext))                                           \
+    F(cuGraphNodeSetEnabled, (Exec, Node, unsigned))                                                                   \
+    F(cuGraphLaunch, (Exec, Stream))                                                                                   \
+    F(cuGraphExecDestroy, (Exec))                                                                                      \
+    F(cuModuleLoadData, (Module *, const void *))                                                                      \
+    F(cuModuleGetFunction, (Function *, Module, const char *))                                                         \
+    F(cuLaunchKernel, (Function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, Stream, void **, void **))
+#define DECLARE(name, args) static CUresult(*name) args;
+MORE(DECLARE)
+#undef DECLARE
+
+static CUdeviceptr own, p; /* memory of this process, and of the other one */
+static Handle handle;
+static Stream stream;
+static Exec exec;
+
+/* Opens what the other process exports. */
+static void begin(struct link parent) {
+    start(0);
+    void *driver = dlopen("libcuda.so.1", RTLD_NOW);
+#define FIND(name, args) *(void **)&name = dlsym(driver, #name);
+    MORE(FIND)
+    own = allocate();
+    handle = get_handle(parent);
+    p = open_memory(handle);
+    OK(cuStreamCreate(&stream, NON_BLOCKING));
+}
+
+/* Closes it; the right program opens it again, at the same address. */
+static void lose(void) {
+    OK(cuIpcCloseMemHandle(p));
+    if (!bad) CHECK(open_memory(handle) == p);
+}
+
+static void finish(void) {
+    OK(cuCtxSynchronize());
+    if (exec) OK(cuGraphExecDestroy(exec));
+    if (!bad) OK(cuIpcCloseMemHandle(p));
+    OK(cuMemFree_v2(own));
+}
+
+/* Captures a copy between two addresses of this process. */
+static Graph captured(CUdeviceptr to, CUdeviceptr from) {
+    Graph graph;
+    OK(cuStreamBeginCapture_v2(stream, RELAXED));
+    OK(cuMemcpyDtoDAsync_v2(to, from, SIZE / 2, stream));
+    OK(cuStreamEndCapture(stream, &graph));
+    return graph;
+}
+
+static Graph with_fill(CUdeviceptr at) {
+    Graph graph;
+    Node node;
+    Fill fill = {.at = at, .value = 7, .element = 4, .width = SIZE / 4, .height = 1};
+    OK(cuGraphCreate(&graph, 0));
+    OK(cuGraphAddMemsetNode(&node, graph, NULL, 0, &fill, c0));
+    return graph;
+}
+
+/* The memory is closed between the instantiation and the second launch. */
+static void launch_it(struct link parent) {
+    begin(parent);
+    Graph graph = captured(own, p + OFFSET);
+    OK(cuGraphInstantiateWithFlags(&exec, graph, 0));
+    OK(cuGraphDestroy(graph));
+    OK(cuGraphLaunch(exec, stream));
+    OK(cuCtxSynchronize());
+    lose();
+    CALL(cuGraphLaunch, (exec, stream));
+    finish();
+}
+static void launched(void) { export_for(launch_it); }
+
+static void instantiate_it(struct link parent) {
+    begin(parent);
+    Graph graph = captured(p + OFFSET, own);
+    lose();
+    CALL(cuGraphInstantiateWithFlags, (&exec, graph, 0));
+    finish();
+}
+static void instantiated(void) { export_for(instantiate_it); }
+
+static void fill_it(struct link parent) {
+    begin(parent);
+    Graph graph = with_fill(p);
+    lose();
+    CALL(cuGraphInstantiate_v2, (&exec, graph, NULL, NULL, 0));
+    finish();
+}
+static void filled(void) { export_for(fill_it); }
+
+/* The node is in the graph of a node of another graph. */
+static void nest_it(struct link parent) {
+    begin(parent);
+    Graph outer = with_fill(own), middle = with_fill(own), inner = with_fill(p);
+    Node node;
+    OK(cuGraphAddChildGraphNode(&node, middle, NULL, 0, inner));
+    OK(cuGraphAddChildGraphNode(&node, outer, NULL, 0, middle));
+    lose();
+    CALL(cuGraphInstantiateWithFlags, (&exec, outer, 0));
+    finish();
+}
+static void nested(void) { export_for(nest_it); }
+
+/* Another graph's nodes come into one that is launched already. */
+static void update_it(struct link parent) {
+    struct { int result; Node node, from; } info;
+    begin(parent);
+    Graph before = captured(own, own + SIZE / 2), after = captured(own, p);
+    OK(cuGraphInstantiateWithFlags(&exec, before, 0));
+    OK(cuGraphLaunch(exec, stream));
+    lose();
+    CALL(cuGraphExecUpdate_v2, (exec, after, &info));
+    finish();
+}
+static void updated(void) { export_for(update_it); }
+
+static Copy copy_of(CUdeviceptr to, CUdeviceptr from) {
+    return (Copy){.from = {.type = ON_DEVICE, .device = from}, .to = {.type = ON_DEVICE, .device = to}, .width = SIZE / 2, .height = 1, .depth = 1};
+}
+
+/* A node is given the memory, and in the right program takes it no more. */
+static void alter_it(struct link parent) {
+    begin(parent);
+    Graph graph;
+    Node node;
+    Copy inside = copy_of(own, own + SIZE / 2), from = copy_of(own, p);
+    OK(cuGraphCreate(&graph, 0));
+    OK(cuGraphAddMemcpyNode(&node, graph, NULL, 0, &inside, c0));
+    OK(cuGraphInstantiateWithFlags(&exec, graph, 0));
+    OK(cuGraphExecMemcpyNodeSetParams(exec, node, &from, c0));
+    OK(cuGraphLaunch(exec, stream));
+    OK(cuCtxSynchronize());
+    if (!bad) OK(cuGraphExecMemcpyNodeSetParams(exec, node, &inside, c0));
+    OK(cuIpcCloseMemHandle(p));
+    CALL(cuGraphLaunch, (exec, stream));
+    if (!bad) p = open_memory(handle);
+    finish();
+}
+static void altered(void) { export_for(alter_it); }
+
+/* The right program disables the node. */
+static void disable_it(struct link parent) {
+    begin(parent);
+    Graph graph = captured(own, p);
+    Node node;
+    size_t number = 1;
+    OK(cuGraphGetNodes(graph, &node, &number));
+    OK(cuGraphInstantiateWithFlags(&exec, graph, 0));
+    OK(cuGraphLaunch(exec, stream));
+    OK(cuCtxSynchronize());
+    if (!bad) OK(cuGraphNodeSetEnabled(exec, node, 0));
+    OK(cuIpcCloseMemHandle(p));
+    CALL(cuGraphLaunch, (exec, stream));
+    if (!bad) p = open_memory(handle);
+    finish();
+}
+static void disabled(void) { export_for(disable_it); }
+
+/* The graph has memory of its own where the other memory was, as far as the driver gives it the address. */
+static void allocate_it(struct link parent) {
+    enum { MOST = 64 };
+    Graph graph;
+    Node node;
+    Allocate wanted = {.properties = {.type = PINNED, .location = {DEVICE, 0}}, .size = SIZE};
+    begin(parent);
+    if (bad) graph = with_fill(p);
+    OK(cuIpcCloseMemHandle(p));
+    if (!bad) {
+        OK(cuGraphCreate(&graph, 0));
+        for (int i = 0; i < MOST && wanted.at != p; i++) OK(cuGraphAddMemAllocNode(&node, graph, NULL, 0, &wanted));
+        Fill fill = {.at = wanted.at, .value = 7, .element = 4, .width = SIZE / 4, .height = 1};
+        OK(cuGraphAddMemsetNode(&node, graph, &node, 1, &fill, c0));
+    }
+    CALL(cuGraphInstantiateWithFlags, (&exec, graph, 0));
+    OK(cuGraphExecDestroy(exec));
+    OK(cuMemFree_v2(own));
+}
+static void allocates(void) { export_for(allocate_it); }
+
+/* A kernel that does nothing with its parameters. */
+static const char kernel_text[] = ".version 6.0\n.target sm_60\n.address_size 64\n"
+                                  ".visible .entry add(.param .u64 a, .param .align 8 .b8 b[24], .param .u32 n)\n{\nret;\n}\n";
+static struct {
+    CUdeviceptr first, inside, last;
+} middle;
+static CUdeviceptr first;
+static int count;
+static void *parameters[] = {&first, &middle, &count};
+static Function kernel(void) {
+    Module module;
+    Function function;
+    OK(cuModuleLoadData(&module, kernel_text));
+    OK(cuModuleGetFunction(&function, module, "add"));
+    first = own, middle.inside = p + OFFSET, count = 7;
+    return function;
+}
+
+static void launch_kernel(struct link parent) {
+    begin(parent);
+    Graph graph;
+    Function add = kernel();
+    OK(cuStreamBeginCapture_v2(stream, RELAXED));
+    OK(cuLaunchKernel(add, 1, 1, 1, 1, 1, 1, 0, stream, parameters, NULL));
+    OK(cuStreamEndCapture(stream, &graph));
+    OK(cuGraphInstantiateWithFlags(&exec, graph, 0));
+    OK(cuGraphDestroy(graph));
+    lose();
+    CALL(cuGraphLaunch, (exec, stream));
+    finish();
+}
+static void in_kernel(void) { export_for(launch_kernel); }
+
+static void add_kernel(struct link parent) {
+    begin(parent);
+    Graph graph;
+    Node node;
+    Launch launch = {.function = kernel(), .grid = {1, 1, 1}, .block = {1, 1, 1}, .parameters = parameters};
+    OK(cuGraphCreate(&graph, 0));
+    OK(cuGraphAddKernelNode_v2(&node, graph, NULL, 0, &launch));
+    lose();
+    CALL(cuGraphInstantiateWithFlags, (&exec, graph, 0));
+    finish();
+}
+static void in_node(void) { export_for(add_kernel); }
+
+/* Its owner frees the memory; the right program has destroyed the graph, and launches another. */
+static void replay_after_owner(struct link parent) {
+    begin(parent);
+    Exec another;
+    OK(cuGraphInstantiateWithFlags(&another, captured(own, own + SIZE / 2), 0));
+    OK(cuGraphInstantiateWithFlags(&exec, captured(own, p), 0));
+    OK(cuGraphLaunch(exec, stream));
+    OK(cuCtxSynchronize());
+    if (!bad) {
+        OK(cuGraphExecDestroy(exec));
+        exec = another;
+        OK(cuIpcCloseMemHandle(p));
+    }
+    tell(parent);
+    wait_for(parent);
+    CALL(cuGraphLaunch, (exec, stream));
+    OK(cuCtxSynchronize());
+    if (bad) OK(cuIpcCloseMemHandle(p));
+}
+static void after_owner(void) {
+    struct link link = employ(replay_after_owner);
+    start(0);
+    CUdeviceptr shared = allocate();
+    put_handle(link, export(shared));
+    wait_for(link);
+    OK(cuMemFree_v2(shared));
+    tell(link);
+    ended(link);
+}
+
+/* A range is unmapped that a graph sets; the right program maps other memory there. */
+static void unmap_it(struct link parent) {
+    start(0);
+    void *driver = dlopen("libcuda.so.1", RTLD_NOW);
+    MORE(FIND)
+    Allocation allocation = imported(receive_descriptor()), another = create(NONE);
+    CUdeviceptr at = map(allocation);
+    Access access = access_of(0);
+    OK(cuStreamCreate(&stream, NON_BLOCKING));
+    OK(cuGraphInstantiateWithFlags(&exec, with_fill(at), 0));
+    OK(cuMemUnmap(at, SIZE));
+    if (!bad) {
+        OK(cuMemMap(at, SIZE, 0, another, 0));
+        OK(cuMemSetAccess(at, SIZE, &access, 1));
+    }
+    CALL(cuGraphLaunch, (exec, stream));
+    OK(cuCtxSynchronize());
+    OK(cuGraphExecDestroy(exec));
+    if (!bad) OK(cuMemUnmap(at, SIZE));
+    OK(cuMemAddressFree(at, SIZE));
+    OK(cuMemRelease(another));
+    OK(cuMemRelease(allocation));
+    tell(parent);
+}
+static void after_unmap(void) { share_with(unmap_it); }
+
+SCENES({"use-after-close/graph", launched}, {"use-after-close/graph-node", altered}, {"use-after-close/graph-disabled", disabled}, {"use-after-unmap/graph", after_unmap},
+       {"use-after-owner-freed/graph", after_owner}, {"use-in-graph", instantiated}, {"use-in-graph/memset", filled},
+       {"use-in-graph/child", nested}, {"use-in-graph/update", updated}, {"use-in-graph/allocates", allocates},
+       {"use-in-kernel/graph", in_kernel}, {"use-in-kernel/graph-node", in_node})
