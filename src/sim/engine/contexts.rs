@@ -1,6 +1,6 @@
 //! Contexts: primary ones and created ones, and which is current.
 
-use super::answer::{Answer, fail, no_context};
+use super::answer::{Answer, fail, no_context, refuse};
 use super::process::Driver;
 use super::stack;
 use cupeer_spec::results::Result as Code;
@@ -46,6 +46,8 @@ pub(crate) struct Context {
     pub limits: Limits,
     pub cache_config: u32,
     pub shared_config: u32,
+    /// What its work failed with: then all that uses it fails so, until it is gone.
+    pub failed: Option<Code>,
 }
 
 impl Context {
@@ -157,7 +159,17 @@ impl Driver {
     pub(crate) fn current(&self) -> Answer<u64> {
         match stack::current() {
             0 => no_context(),
-            handle => self.context(handle).map(|_| handle),
+            handle => match self.context(handle)?.failed {
+                Some(code) => refuse(code, "Sticky error detected"),
+                None => Ok(handle),
+            },
+        }
+    }
+
+    /// Work of a context fails as the device carries it out. What was launched before does not show it.
+    pub(crate) fn fail_context(&mut self, handle: u64, code: Code) {
+        if let Ok(context) = self.context_mut(handle) {
+            context.failed.get_or_insert(code);
         }
     }
 
