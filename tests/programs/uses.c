@@ -244,6 +244,30 @@ static void plant(void) {
     planted++;
 }
 
+/* A call that begins in memory of the other process and ends beyond it. */
+static void plant_beyond(void) {
+    const struct range *it = some(live, LIVE, 1);
+    if (!it || (it->kind != OPENED && it->kind != IMPORTED)) return;
+    CUdeviceptr p = it->at + SIZE - 512, to[] = {own, own + 1024}, from[] = {it->at, p};
+    struct { int order; Location hints[2]; unsigned flags; } attributes = {.order = 1};
+    size_t sizes[] = {1024, 1024}, first = 0, failed;
+    Rows2D rows = {{.type = ON_DEVICE, .device = p, .pitch = 64}, {.type = HOST, .host = host, .pitch = 64}, 64, 16};
+    const char *function = NULL;
+    CUresult result = 0;
+    switch (below(7)) {
+    case 0: USE(cuMemcpyHtoD_v2, (p, host, 1024))
+    case 1: USE(cuMemcpyDtoHAsync_v2, (host, p, 1024, NULL))
+    case 2: USE(cuMemcpyDtoD_v2, (own, p, 1024))
+    case 3: USE(cuMemsetD32_v2, (p, 3, 256))
+    case 4: USE(cuMemcpy2D_v2, (&rows))
+    case 5: USE(cuMemcpyBatchAsync, (to, from, sizes, 2, &attributes, &first, 1, &failed, (void *)2))
+    default: USE(cuMemcpy, (p, own, 1024))
+    }
+    if (result != INVALID_VALUE) fprintf(stderr, "%s beyond the end returned %d\n", function, result), exit(1);
+    printf("planted use-beyond-end %s\n", function);
+    planted++;
+}
+
 static int seed, steps, is_planted, times, threads;
 
 static void *play_all(void *number) {
@@ -258,6 +282,7 @@ static void *play_all(void *number) {
             if (dice < 30) begin();
             else if (dice < 50 && there) end(there);
             else if (is_planted && dice < 60) plant();
+            else if (is_planted && dice < 65) plant_beyond();
             else if (there) use(there, 0);
         }
         for (int i = 0; i < LIVE; i++)

@@ -5,10 +5,10 @@ macro_rules! use_rules {
 
 rule UseAfterClose "use-after-close" {
     says: "Opened memory must not be used after its last cuIpcCloseMemHandle, or after its context ended.",
-    functions_of: USES, results: [INVALID_VALUE],
+    functions_of: USES_AND_FREES, results: [INVALID_VALUE],
     severity: Error, scope: Process,
     rests_on: Observed("A copy from or to an address that the driver does not know returns CUDA_ERROR_INVALID_VALUE, and the driver says \"Allocation not found\"."),
-    costs: "The call fails with CUDA_ERROR_INVALID_VALUE; if the driver has mapped other memory there since, it reads or overwrites that.",
+    costs: "The call fails with CUDA_ERROR_INVALID_VALUE; if the driver has mapped other memory there since, it reads or overwrites that. cuMemcpy, cuMemcpyAsync, and batches crash (SIGSEGV): the driver takes an address that it does not know for one of the host.",
     cause: "the address is in memory that this process closed",
     ruled_out: "this process has not closed memory at the address",
     hint: "Close the memory when the last user is done: join the threads that copy before the close. In a cache of mappings, count the users of each, and evict only a mapping that has none.",
@@ -16,10 +16,10 @@ rule UseAfterClose "use-after-close" {
 }
 rule UseAfterUnmap "use-after-unmap" {
     says: "Addresses must not be used after cuMemUnmap of the memory there.",
-    functions_of: USES, results: [INVALID_VALUE],
+    functions_of: USES_AND_FREES, results: [INVALID_VALUE],
     severity: Error, scope: Process,
     rests_on: Observed("A copy from or to reserved addresses where nothing is mapped returns CUDA_ERROR_INVALID_VALUE."),
-    costs: "The call fails with CUDA_ERROR_INVALID_VALUE; if other memory is mapped there, it reads or overwrites that.",
+    costs: "The call fails with CUDA_ERROR_INVALID_VALUE; if other memory is mapped there, it reads or overwrites that. cuMemcpy, cuMemcpyAsync, and batches crash (SIGSEGV): the driver takes an address that it does not know for one of the host.",
     cause: "the address is in a range that this process unmapped",
     ruled_out: "this process has not unmapped the address",
     hint: "Unmap the memory when the last user is done: join the threads that use it, and synchronize their streams, before cuMemUnmap.",
@@ -27,20 +27,40 @@ rule UseAfterUnmap "use-after-unmap" {
 }
 rule UseAfterFree "use-after-free" {
     says: "Exported memory, and memory of an imported pool, must not be used after this process freed it.",
-    functions_of: USES, results: [INVALID_VALUE],
+    functions_of: USES_AND_FREES, results: [INVALID_VALUE],
     severity: Error, scope: Process,
     rests_on: Observed("A copy from or to an address that the driver does not know returns CUDA_ERROR_INVALID_VALUE, and the driver says \"Allocation not found\"."),
-    costs: "The call fails with CUDA_ERROR_INVALID_VALUE; if the driver has given out the addresses again, it reads or overwrites other memory.",
+    costs: "The call fails with CUDA_ERROR_INVALID_VALUE; if the driver has given out the addresses again, it reads or overwrites other memory. cuMemcpy, cuMemcpyAsync, and batches crash (SIGSEGV): the driver takes an address that it does not know for one of the host.",
     cause: "the address is in shared memory that this process freed",
     ruled_out: "this process has not freed shared memory at the address",
     hint: "Free the memory when the last user is done. Import a pool pointer once, and share it with a reference count: all imports of a pointer have one address, and one free ends them.",
     seen: "cuda-python#2840",
 }
+rule UseBeyondEnd "use-beyond-end" {
+    says: "A copy or memset must end where the opened or imported memory ends in which it begins.",
+    functions_of: USES, results: [INVALID_VALUE],
+    severity: Error, scope: Process,
+    rests_on: Observed("A copy that begins in an allocation and ends beyond it returns CUDA_ERROR_INVALID_VALUE, and the driver says \"Copy is larger than memobj size\". If it ends where nothing is mapped, the driver says \"Copy range not fully allocated\"."),
+    costs: "The call fails with CUDA_ERROR_INVALID_VALUE. A kernel that goes as far stops with CUDA_ERROR_ILLEGAL_ADDRESS, or uses other memory.",
+    cause: "the range begins in memory of another process and ends beyond that",
+    ruled_out: "no range is known to go beyond the memory of another process in which it begins",
+    hint: "Send the size with the handle, and copy no more. A handle refers to one allocation: if the buffer has several, export each of them, and map them one after the other.",
+}
+rule UseWithoutAccess "use-without-access" {
+    says: "A device must have access to imported memory that its copies and memsets use.",
+    functions_of: USES, results: [INVALID_VALUE],
+    severity: Error, scope: Process,
+    rests_on: Documented("cuMemMap", "Please note calling cuMemMap does not make the address accessible, the caller needs to update accessibility of a contiguous mapped VA range by calling cuMemSetAccess."),
+    costs: "The call fails with CUDA_ERROR_INVALID_VALUE. A kernel that uses the memory stops with CUDA_ERROR_ILLEGAL_ADDRESS.",
+    cause: "the device has no access to the imported memory there",
+    ruled_out: "the device has access to the imported memory that is known there",
+    hint: "After cuMemMap, call cuMemSetAccess with the device that copies. The importer must do so itself: what the exporter set holds in the exporter only.",
+}
 rule UseAfterOwnerFreed "use-after-owner-freed" {
     says: "Opened memory should not be used after its owner freed it.",
     functions_of: USES,
     severity: Warning, scope: Processes,
-    rests_on: Observed("After the owner's cuMemFree, the importer goes on reading what the memory held, and the call succeeds."),
+    rests_on: Observed("After the owner's cuMemFree, the importer goes on reading and writing what the memory held, and the call succeeds."),
     costs: "The call succeeds, and reads or writes memory that its owner no longer has: what the owner writes later is not there.",
     cause: "the owner of the memory freed it",
     ruled_out: "no owner freed memory that is open at the address",
