@@ -383,7 +383,8 @@ pub struct Outcome {
 }
 
 /// Arguments that carry a mark. A call that failed has no outputs; a handle shows nothing but its fingerprint.
-const MARKED: [&str; 27] = [
+const MARKED: [&str; 29] = [
+    "devPtr",
     "dev",
     "srcDevice",
     "src",
@@ -411,6 +412,7 @@ const MARKED: [&str; 27] = [
     "lib",
     "kernel",
     "dsts",
+    "opList",
 ];
 
 /// One call, as the driver, the log or the record has it.

@@ -27,19 +27,6 @@ static inline const void *rows_3d(unsigned m) {
     rows = (struct rows_3d){.source_type = OF_DEVICE, .source_device = m, .width = 1, .height = 1, .depth = 1};
     return &rows;
 }
-/* CUDA_MEMCPY3D_BATCH_OP: the same from one address to another. */
-struct slices_3d {
-    struct { int type; uint64_t at, row, rows, place; } source, target;
-    uint64_t width, height, depth;
-    int order;
-    unsigned flags;
-};
-static inline const void *slices_3d(unsigned m) {
-    static __thread struct slices_3d slices;
-    slices = (struct slices_3d){.source = {.type = 1, .at = m}, .target = {.type = 1}, .width = 1, .height = 1, .depth = 1, .order = 1};
-    return &slices;
-}
-#define mark_of_slices_3d(copies) ((copies) ? ((const struct slices_3d *)(copies))->source.at : 99999)
 #define mark_of_rows_2d(copy) ((copy) ? ((const struct rows_2d *)(copy))->source_device : 99999)
 #define mark_of_rows_3d(copy) ((copy) ? ((const struct rows_3d *)(copy))->source_device : 99999)
 
@@ -138,14 +125,14 @@ struct place { int type, id; };
       (void *dsts, void *srcs, void *sizes, size_t n, void *attrs, const size_t *indexes, size_t of, CUstream s), \
       (dsts, srcs, sizes, n, attrs, indexes, of, s),                                                       \
       ((void *)(uintptr_t)m, o, o, 1, o, NULL, 0, NULL), (uintptr_t)dsts)                                  \
-    X(cuMemcpy3DBatchAsync, (size_t n, const void *copies, void *failed, unsigned long long flags, CUstream s),\
-      (n, copies, failed, flags, s), (1, slices_3d(m), o, 0, NULL), mark_of_slices_3d(copies))             \
-    X(cuMemcpy3DBatchAsync_v2, (size_t n, const void *copies, unsigned long long flags, CUstream s),       \
-      (n, copies, flags, s), (1, slices_3d(m), 0, NULL), mark_of_slices_3d(copies))                        \
-    X(cuMemcpy3DBatchAsync_ptsz, (size_t n, const void *copies, void *failed, unsigned long long flags, CUstream s),\
-      (n, copies, failed, flags, s), (1, slices_3d(m), o, 0, NULL), mark_of_slices_3d(copies))             \
-    X(cuMemcpy3DBatchAsync_v2_ptsz, (size_t n, const void *copies, unsigned long long flags, CUstream s),  \
-      (n, copies, flags, s), (1, slices_3d(m), 0, NULL), mark_of_slices_3d(copies))                        \
+    X(cuMemcpy3DBatchAsync, (size_t n, void *copies, void *failed, unsigned long long flags, CUstream s),  \
+      (n, copies, failed, flags, s), (1, (void *)(uintptr_t)m, o, 0, NULL), (unsigned)(uintptr_t)copies)   \
+    X(cuMemcpy3DBatchAsync_v2, (size_t n, void *copies, unsigned long long flags, CUstream s),             \
+      (n, copies, flags, s), (1, (void *)(uintptr_t)m, 0, NULL), (unsigned)(uintptr_t)copies)              \
+    X(cuMemcpy3DBatchAsync_ptsz, (size_t n, void *copies, void *failed, unsigned long long flags, CUstream s),\
+      (n, copies, failed, flags, s), (1, (void *)(uintptr_t)m, o, 0, NULL), (unsigned)(uintptr_t)copies)   \
+    X(cuMemcpy3DBatchAsync_v2_ptsz, (size_t n, void *copies, unsigned long long flags, CUstream s),        \
+      (n, copies, flags, s), (1, (void *)(uintptr_t)m, 0, NULL), (unsigned)(uintptr_t)copies)              \
     X(cuMemcpyDtoA_v2, (void *array, size_t at, CUdeviceptr src, size_t n),                                \
       (array, at, src, n), (o, 0, m, 1), src)                                                              \
     X(cuMemcpyAtoD_v2, (CUdeviceptr dst, void *array, size_t at, size_t n),                                \

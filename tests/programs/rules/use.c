@@ -228,6 +228,28 @@ static void batch(struct link parent) {
 }
 static void after_close_batch(void) { export_for(batch); }
 
+/* CUDA_MEMCPY3D_BATCH_OP, of which each side has an address. */
+typedef struct {
+    struct {
+        int type;
+        CUdeviceptr at;
+        size_t row, rows;
+        Location place;
+    } from, to;
+    size_t width, height, depth;
+    int order;
+    unsigned flags;
+} Slices;
+static void batch_of_slices(struct link parent) {
+    static CUresult (*cuMemcpy3DBatchAsync_v2)(size_t, Slices *, unsigned long long, void *);
+    *(void **)&cuMemcpy3DBatchAsync_v2 = dlsym(dlopen("libcuda.so.1", RTLD_NOW), "cuMemcpy3DBatchAsync_v2");
+    CUdeviceptr p = closed(parent);
+    Slices slices = {{1, p, 0, 0, {0, 0}}, {1, own, 0, 0, {0, 0}}, 64, 4, 2, 1, 0};
+    CALL(cuMemcpy3DBatchAsync_v2, (1, &slices, 0, (void *)2));
+    launched(p);
+}
+static void after_close_slices(void) { export_for(batch_of_slices); }
+
 /* A device array of bytes, and memory that is closed. */
 static void to_array(struct link parent) {
     static CUresult (*cuMemcpyDtoA_v2)(void *, size_t, CUdeviceptr, size_t), (*cuArrayCreate_v2)(void **, const void *);
@@ -407,7 +429,7 @@ static void in_kernel_cooperative(void) { export_for(launch_cooperative); }
 SCENES({"use-after-close", after_close}, {"use-after-close/async", after_close_async},
        {"use-after-close/fill", after_close_fill}, {"use-after-close/rows", after_close_rows},
        {"use-after-close/copy", after_close_copy}, {"use-after-close/batch", after_close_batch}, {"use-after-close/context", after_context},
-       {"use-after-close/array", after_close_array}, {"use-beyond-end", beyond_end}, {"use-beyond-end/pool", beyond_pointer},
+       {"use-after-close/array", after_close_array}, {"use-after-close/slices", after_close_slices}, {"use-beyond-end", beyond_end}, {"use-beyond-end/pool", beyond_pointer},
        {"use-beyond-end/batch", beyond_end_batch}, {"use-beyond-end/mapping", beyond_mapping},
        {"use-without-access", without_access}, {"use-without-access/elsewhere", access_elsewhere},
        {"use-after-unmap", after_unmap}, {"use-after-free", after_free}, {"use-after-free/pool", after_free_pool}, {"use-after-free/again", after_free_again}, {"use-after-owner-freed", after_owner},
