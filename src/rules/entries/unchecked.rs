@@ -62,7 +62,7 @@ rule FabricLifetime "fabric-lifetime" {
 rule UseAfterOwnerExited "use-after-owner-exited" {
     says: "Opened memory may be used after its owner exited.",
     severity: Note, scope: Processes,
-    rests_on: Observed("After the owner has exited, copies and graphs of the importer read and write the memory as before, and all calls succeed."),
+    rests_on: Observed("After the owner has exited, copies, kernels, and graphs of the importer read and write the memory as before, and all calls succeed."),
     costs: "Nothing: the memory stays until its last importer closes it.",
     unchecked: "the memory stays as it was, so right programs use it; cupeer reports the use of memory that its owner freed before it exited",
 }

@@ -8,6 +8,7 @@ use super::limits;
 use super::managed::Advice;
 use super::pools::Pools;
 use super::process::Driver;
+use super::stack;
 use super::store::{Ghost, Name, Stored, padded};
 use super::vmm::{Mapping, Rights, may_access};
 use cupeer_spec::results::Result as Code;
@@ -244,6 +245,7 @@ impl Driver {
 
     /// Whether `cuMemFree` could free what is at an address, which may be null.
     pub(crate) fn check_free(&self, address: u64) -> Answer {
+        self.check_failed(stack::current())?;
         if address == 0 {
             return Ok(());
         }
