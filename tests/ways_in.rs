@@ -385,7 +385,7 @@ fn look_ups_ends_and_questions_are_not_logged_unless_asked_for() {
     let is_virtual = |name: &str| FUNCTIONS.iter().any(|f| f.name == name && f.is_virtual());
     let asks = |name: &str| FUNCTIONS.iter().any(|f| f.name == name && f.is_in(Group::Query));
     let works = |name: &str| {
-        ["cuMemcpy", "cuMemset", "cuLaunch", "cuGraph", "cuEventRecord"].iter().any(|word| name.starts_with(word))
+        ["cuMemcpy", "cuMemset", "cuMemPrefetch", "cuLaunch", "cuGraph", "cuEventRecord"].iter().any(|word| name.starts_with(word))
     };
     let is_wanted = |set: &str, name: &str| match set {
         // An empty variable is as good as none.

@@ -4,7 +4,7 @@ use super::{Rule, RuleSpec};
 
 /// The rules that a record alone does not decide, or only in part, and what would have to be known for that. Where the process
 /// was not checked, nobody can say that they were kept.
-pub const ONLY_AT_THE_CALL: [(Rule, &str); 24] = [
+pub const ONLY_AT_THE_CALL: [(Rule, &str); 26] = [
     (Rule::IpcMemoryKind, "what the driver says of the pointer"),
     (Rule::IpcPointerUnknown, "what the driver says of the pointer, but where it is NULL"),
     (Rule::IpcDeviceHidden, "whether the process may use the device's node"),
@@ -33,6 +33,8 @@ pub const ONLY_AT_THE_CALL: [(Rule, &str); 24] = [
     (Rule::UseAfterClose, "whether the driver had memory there again"),
     (Rule::UseAfterUnmap, "whether the driver had memory there again"),
     (Rule::UseAfterFree, "whether the driver had memory there again"),
+    (Rule::UseBeyondEnd, "where the memory ended, which only the driver says"),
+    (Rule::UseWithoutAccess, "which devices had access"),
     (Rule::UseAfterOwnerFreed, "which copies go within a device, which are not recorded otherwise"),
     (Rule::UseInGraph, "what the nodes of the graph use"),
     (Rule::UseInKernel, "what the parameters of the kernel are"),

@@ -283,6 +283,7 @@ impl<W: World> Judge<'_, W> {
             Rule::PoolWrongPool => self.pool_wrong_pool(),
             Rule::PoolImportInUse => self.pool_import_in_use(),
             Rule::UseAfterClose | Rule::UseAfterUnmap | Rule::UseAfterFree => self.used_what_is_gone(rule),
+            Rule::UseBeyondEnd | Rule::UseWithoutAccess => self.used_what_is_there(rule),
             Rule::UseInKernel => self.launched(),
             _ => Verdict::Unknown,
         }

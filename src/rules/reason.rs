@@ -125,6 +125,8 @@ reasons! {
     UseAfterClose { name: &'a str, address: u64, range: (u64, u64), handle: Handle, ago: Option<Ago>, by: Option<Site<'a>>, with_context: bool },
     UseAfterUnmap { name: &'a str, address: u64, range: (u64, u64), ago: Option<Ago>, by: Option<Site<'a>> },
     UseAfterFree { name: &'a str, address: u64, range: (u64, u64), ago: Option<Ago>, by: Option<Site<'a>>, with_context: bool },
+    UseBeyondEnd { name: &'a str, start: u64, bytes: u64, beyond: u64, range: (u64, u64), handle: Option<Handle> },
+    UseWithoutAccess { name: &'a str, address: u64, device: Device, range: (u64, u64), is_granted: bool },
     UseAfterOwnerFreed { name: &'a str, address: u64, range: (u64, u64), handle: Handle, owner: Process, ago: Option<Ago> },
     UseInGraph { node: &'a str, address: u64, went: Went, range: (u64, u64), ago: Option<Ago>, by: Option<Site<'a>> },
     UseInKernel { kernel: &'a str, node: &'a str, parameter: usize, address: u64, went: Went, range: (u64, u64), ago: Option<Ago>, by: Option<Site<'a>> },
@@ -500,6 +502,21 @@ impl Display for Reason<'_> {
                 let how = if with_context { "its context ended" } else { "the free was" };
                 by.map_or(Ok(()), |by| write!(f, "{how} in {by}; "))?;
                 write!(f, "the memory was at {}", Range(range))
+            }
+            Reason::UseBeyondEnd { name, start, bytes, beyond, range, handle } => {
+                let how = if handle.is_some() { "opened" } else { "imported" };
+                write!(f, "{name} goes {} beyond memory that this process {how}; ", Bytes(beyond))?;
+                write!(f, "the call uses {}; ", Range((start, bytes)))?;
+                match handle {
+                    Some(handle) => write!(f, "{handle} is open at {}", Range(range)),
+                    None => write!(f, "the mapping is {}, and nothing is mapped behind it", Range(range)),
+                }
+            }
+            Reason::UseWithoutAccess { name, address, device, range, is_granted } => {
+                write!(f, "{device} has no access to {name} {address:#x}; ")?;
+                let how = if is_granted { "did not give it access" } else { "was not called for that" };
+                write!(f, "the address is in memory that this process imported and mapped; cuMemSetAccess {how}; ")?;
+                write!(f, "the mapping is {}", Range(range))
             }
             Reason::UseAfterOwnerFreed { name, address, range, handle, owner, ago } => write!(
                 f,
@@ -924,6 +941,38 @@ mod tests {
         let device = Device { ordinal: 1, uuid };
         for (reason, wanted) in [
             (Reason::IpcFlags { flags: 0, is_taken: false }, "Flags must be 1 (is 0)"),
+            (
+                Reason::UseBeyondEnd {
+                    name: "srcDevice",
+                    start: 0x7f0000000000,
+                    bytes: 4 << 20,
+                    beyond: 2 << 20,
+                    range: (0x7f0000000000, 2 << 20),
+                    handle: Some(Handle(0x1f)),
+                },
+                "srcDevice goes 2 MiB beyond memory that this process opened; the call uses 0x7f0000000000, 4 MiB; ipc:000000000000001f is open at 0x7f0000000000, 2 MiB",
+            ),
+            (
+                Reason::UseBeyondEnd {
+                    name: "dstDevice",
+                    start: 0x7f00001ff800,
+                    bytes: 4096,
+                    beyond: 2048,
+                    range: (0x7f0000000000, 2 << 20),
+                    handle: None,
+                },
+                "dstDevice goes 2 KiB beyond memory that this process imported; the call uses 0x7f00001ff800, 4 KiB; the mapping is 0x7f0000000000, 2 MiB, and nothing is mapped behind it",
+            ),
+            (
+                Reason::UseWithoutAccess {
+                    name: "dstDevice",
+                    address: 0x7f0000000010,
+                    device,
+                    range: (0x7f0000000000, 2 << 20),
+                    is_granted: false,
+                },
+                "device 1 (abab..abab) has no access to dstDevice 0x7f0000000010; the address is in memory that this process imported and mapped; cuMemSetAccess was not called for that; the mapping is 0x7f0000000000, 2 MiB",
+            ),
             (
                 Reason::IpcFlags { flags: 0x5555_0010, is_taken: false },
                 "Flags must be 1 (is 1431633936): the handle is probably passed by pointer, and must be passed by value; the driver then takes the pointer for Flags",

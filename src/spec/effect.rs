@@ -242,7 +242,7 @@ pub struct Used {
     pub rows: Option<(usize, usize)>,
 }
 
-/// Several copies, by the indexes of arguments: arrays with a word for each of them.
+/// Several copies, by the indexes of arguments: arrays with a word for each of them; or one of structures, which is all three.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Batch {
     /// Where to.
@@ -641,6 +641,9 @@ macro_rules! effect {
             sizes: $crate::effect::index!($arguments $sizes),
             count: $crate::effect::index!($arguments $count),
         })
+    };
+    ($arguments:tt UsesEach $object:ident($all:ident) to $count:ident) => {
+        $crate::effect::effect!($arguments UsesEach $object($all, $all) sized $all to $count)
     };
     ($arguments:tt Launches Function($by:ident) from $parameters:ident $(of $extra:ident)?) => {
         Effect::Launches(Launched {

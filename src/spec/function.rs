@@ -302,6 +302,50 @@ impl FnSpec {
         self.is_in(Group::Copy)
     }
 
+    /// The argument that names memory which a call frees, of a pool or not.
+    pub const fn frees(&self) -> Option<usize> {
+        let mut index = 0;
+        while index < self.effects.len() {
+            if let Effect::Ends(End { object: Object::Pointer, by, .. }) = self.effects[index] {
+                return Some(by);
+            }
+            index += 1;
+        }
+        None
+    }
+
+    /// Whether a call takes an address of device memory that must be there: uses the memory, or frees it.
+    pub const fn uses_or_frees(&self) -> bool {
+        self.uses_memory() || self.frees().is_some()
+    }
+
+    /// Whether a call copies between any two addresses, also of the host: cuda.h names them `dst` and `src` then, and `dstDevice` and
+    /// `srcDevice` otherwise.
+    pub const fn takes_any_address(&self) -> bool {
+        self.effects.len() == 1
+            && matches!(self.effects[0], Effect::Copies(Copied { to, .. }) if self.args[to].name().len() == "dst".len())
+    }
+
+    /// Whether a call does its work in stream order.
+    pub const fn is_asynchronous(&self) -> bool {
+        let args = self.args;
+        let last = if args.is_empty() { "" } else { args[args.len() - 1].name() };
+        matches!(last.as_bytes(), b"hStream")
+    }
+
+    /// Whether a call makes, changes, or launches a graph, and does this with nodes of graphs that use memory.
+    const fn uses_nodes(&self) -> bool {
+        matches!(self.effects, [Effect::Replays(_) | Effect::Instantiates(..) | Effect::Alters(_)])
+    }
+
+    const fn uses_memory_or_nodes(&self) -> bool {
+        self.uses_memory() || self.uses_nodes()
+    }
+
+    const fn launches_or_uses_nodes(&self) -> bool {
+        self.is_in(Group::Launch) || self.uses_nodes()
+    }
+
     /// The copies that a call does at once.
     pub fn batch(&self) -> Option<Batch> {
         self.effect(|effect| if let Effect::UsesEach(batch) = effect { Some(batch) } else { None })
@@ -599,45 +643,43 @@ pub fn alterable() -> impl Iterator<Item = &'static FnSpec> + Clone {
     FUNCTIONS.iter().filter(|function| function.is_alterable())
 }
 
-/// Whether a function is in a group, or does this with nodes of graphs that use memory.
-const fn is_among(function: &FnSpec, group: Option<Group>) -> bool {
-    let is_of_graphs =
-        matches!(function.effects, [Effect::Replays(_) | Effect::Instantiates(..) | Effect::Alters(_)]);
-    is_of_graphs || matches!(group, Some(group) if function.is_in(group))
+/// Lists functions, in the order of the table.
+macro_rules! functions_that {
+    ($(#[doc = $doc:literal] $name:ident: $test:ident;)*) => {$(
+        #[doc = $doc]
+        pub static $name: [FnId; {
+            let (mut count, mut index) = (0, 0);
+            while index < FUNCTION_COUNT {
+                count += FUNCTIONS[index].$test() as usize;
+                index += 1;
+            }
+            count
+        }] = {
+            let (mut count, mut index) = (0, 0);
+            let mut all = [ALL[0]; $name.len()];
+            while index < FUNCTION_COUNT {
+                if FUNCTIONS[index].$test() {
+                    all[count] = ALL[index];
+                    count += 1;
+                }
+                index += 1;
+            }
+            all
+        };
+    )*};
 }
-
-/// How many functions these are.
-const fn count_of(group: Option<Group>) -> usize {
-    let (mut count, mut index) = (0, 0);
-    while index < FUNCTION_COUNT {
-        count += is_among(&FUNCTIONS[index], group) as usize;
-        index += 1;
-    }
-    count
+functions_that! {
+    /// The functions that read or write device memory.
+    USES: uses_memory;
+    /// Those, and the functions that do it by a graph.
+    USES_AND_GRAPHS: uses_memory_or_nodes;
+    /// Those, and the functions that free it.
+    USES_AND_FREES: uses_or_frees;
+    /// Those that launch kernels, or prepare it in a graph.
+    LAUNCHES: launches_or_uses_nodes;
+    /// Those of graphs alone.
+    GRAPHS: uses_nodes;
 }
-
-/// These functions, in the order of the table.
-const fn all_of<const N: usize>(group: Option<Group>) -> [FnId; N] {
-    let mut all = [ALL[0]; N];
-    let (mut count, mut index) = (0, 0);
-    while index < FUNCTION_COUNT {
-        if is_among(&FUNCTIONS[index], group) {
-            all[count] = ALL[index];
-            count += 1;
-        }
-        index += 1;
-    }
-    all
-}
-
-/// The functions that read or write device memory, or prepare it in a graph, in the order of the table.
-pub static USES: [FnId; count_of(Some(Group::Copy))] = all_of(Some(Group::Copy));
-
-/// Those that launch kernels, or prepare it in a graph.
-pub static LAUNCHES: [FnId; count_of(Some(Group::Launch))] = all_of(Some(Group::Launch));
-
-/// Those of graphs alone.
-pub static GRAPHS: [FnId; count_of(None)] = all_of(None);
 
 /// The name under which `cuGetProcAddress` finds a symbol from version `since` on: without its own version and form.
 pub const fn look_up_name(symbol: &str, since: u32) -> &str {

@@ -29,7 +29,8 @@
 //!   - `Copies OBJECT(TO) from FROM sized SIZE`, with `on Peers` where it is between two devices by its name
 //!   - `Uses Memory(AT) sized SIZE`: the bytes from there, each element as large as the argument `of VALUE`; with `to HEIGHT at
 //!     PITCH`, so many rows; without a size, the argument is a structure that says where from, where to and how much
-//!   - `UsesEach Memory(TO, FROM) sized SIZES to COUNT`: so many copies, of which arrays say where to, where from, and how much
+//!   - `UsesEach Memory(TO, FROM) sized SIZES to COUNT`: so many copies, of which arrays say where to, where from, and how much;
+//!     or `UsesEach Memory(COPIES) to COUNT`, of which an array of structures says that
 //!   - `Launches Function(KERNEL) from PARAMETERS`, with `of EXTRA` where they can be passed in another way
 //!   - `Records Event(EVENT)`: in a stream
 //!   - `Finds Function(FOUND) of MODULE`, or `Finds Kernel(FOUND) of LIBRARY`, with `sized ROOM` where it finds several; `Unloads

@@ -77,6 +77,30 @@ fn memory_of_the_host_at_closed_addresses_yields_nothing() {
     assert_eq!(go_on("host"), serde_json::json!([]));
 }
 
+/// A real driver takes an address that it does not know for one of the host, and crashes.
+#[test]
+fn a_copy_from_which_the_driver_does_not_come_back_is_found() {
+    let program = compile_c("programs/remapped.c", &["-ldl"]);
+    for fault in [&[][..], &["--inject", "cuMemcpy:signal=SEGV"]] {
+        let folder = temp_dir();
+        let record = folder.path().join("record");
+        let mut command = cupeer();
+        command
+            .args(["run", "--sim=nvlink:2", "--check=notes"])
+            .args(fault)
+            .arg("--out")
+            .arg(&record)
+            .arg("--");
+        let done = done(command.arg(&program).arg("copy"));
+        assert_eq!(done.status.success(), fault.is_empty(), "{}{}", done.stdout, done.stderr);
+        let findings = report(&record)["findings"].clone();
+        let row =
+            findings.as_array().and_then(|rows| rows.iter().find(|row| row["rule"] == "use-after-close"));
+        let row = row.unwrap_or_else(|| panic!("{findings:#}"));
+        assert_eq!((&row["function"], &row["count"]), (&"cuMemcpy".into(), &1.into()), "{findings:#}");
+    }
+}
+
 /// A right program may pass old addresses for good, of which its kernel uses none.
 #[test]
 fn a_kernel_that_is_passed_old_addresses_is_soon_left_alone() {

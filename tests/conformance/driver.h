@@ -147,6 +147,29 @@ typedef struct { unsigned char bytes[64]; } PoolPointer;
     F(cuMemsetD16_v2, (CUdeviceptr, unsigned short, size_t))                                                 \
     F(cuMemsetD32_v2, (CUdeviceptr, unsigned, size_t))                                                       \
     F(cuMemsetD2D8_v2, (CUdeviceptr, size_t, unsigned char, size_t, size_t))                                 \
+    F(cuMemcpyAsync, (CUdeviceptr, CUdeviceptr, size_t, CUstream))                                           \
+    F(cuMemcpyDtoDAsync_v2, (CUdeviceptr, CUdeviceptr, size_t, CUstream))                                    \
+    F(cuMemcpy3D_v2, (const void *))                                                                         \
+    F(cuMemcpyBatchAsync, (CUdeviceptr *, CUdeviceptr *, size_t *, size_t, void *, size_t *, size_t, size_t *, CUstream)) \
+    F(cuMemcpy3DBatchAsync, (size_t, void *, size_t *, unsigned long long, CUstream))                        \
+    F(cuMemcpyDtoA_v2, (void *, size_t, CUdeviceptr, size_t))                                                \
+    F(cuMemcpyAtoD_v2, (CUdeviceptr, void *, size_t, size_t))                                                \
+    F(cuArrayCreate_v2, (void **, const void *))                                                             \
+    F(cuMemsetD8Async, (CUdeviceptr, unsigned char, size_t, CUstream))                                       \
+    F(cuMemPrefetchAsync, (CUdeviceptr, size_t, CUdevice, CUstream))                                         \
+    F(cuMemAdvise, (CUdeviceptr, size_t, int, CUdevice))                                                     \
+    F(cuModuleLoadData, (void **, const void *))                                                             \
+    F(cuModuleGetFunction, (void **, void *, const char *))                                                  \
+    F(cuLaunchKernel,                                                                                        \
+      (void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream, void **, void **)) \
+    F(cuStreamBeginCapture_v2, (CUstream, int))                                                              \
+    F(cuStreamEndCapture, (CUstream, void **))                                                               \
+    F(cuGraphCreate, (void **, unsigned))                                                                    \
+    F(cuGraphAddMemcpyNode, (void **, void *, void *const *, size_t, const void *, CUcontext))               \
+    F(cuGraphAddMemsetNode, (void **, void *, void *const *, size_t, const void *, CUcontext))               \
+    F(cuGraphExecMemcpyNodeSetParams, (void *, void *, const void *, CUcontext))                             \
+    F(cuGraphInstantiateWithFlags, (void **, void *, unsigned long long))                                    \
+    F(cuGraphLaunch, (void *, CUstream))                                                                     \
     F(cuPointerGetAttribute, (void *, int, CUdeviceptr))                                                     \
     F(cuPointerGetAttributes, (unsigned, int *, void **, CUdeviceptr))                                       \
     F(cuPointerSetAttribute, (const void *, int, CUdeviceptr))                                               \
@@ -246,4 +269,5 @@ void sharing_groups(void);
 void virtual_groups(void);
 void pool_groups(void);
 void pool_sharing_groups(void);
+void use_groups(void);
 #endif

@@ -1,13 +1,14 @@
 // Asks a CUDA driver what it answers, a line a case, and compares that with what was recorded.
 //
-// usage: conformance [--driver PATH] [--compare RECORDED] [--only GROUP]
+// usage: conformance [--driver PATH] [--compare RECORDED] [--only GROUPS]
 //
 // Without --compare, prints the lines. With it, prints the cases that differ and, last, how many match; the
 // exit status is 1 where one differs. In a recording, a case with "any" may have any answer, because what it
 // does is undefined or was seen to vary; and where the recorded driver died by a signal, another may answer.
-// The driver is libcuda.so.1 where none is given.
+// GROUPS is a pattern: 'use.*' asks what begins so. The driver is libcuda.so.1 where none is given.
 #include "driver.h"
 #include <dlfcn.h>
+#include <fnmatch.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -86,7 +87,7 @@ void note(const char *format, ...) {
 static const char *only;
 
 void in_child(const char *id, void (*group)(void)) {
-    if (only && strcmp(only, id)) return;
+    if (only && fnmatch(only, id, 0)) return;
     fflush(stdout);
     pid_t child = fork();
     if (!child) {
@@ -141,6 +142,7 @@ static void all_groups(void) {
     virtual_groups();
     pool_groups();
     pool_sharing_groups();
+    use_groups();
 }
 
 // A file of lines, by the id of their case.

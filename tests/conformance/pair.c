@@ -1,6 +1,7 @@
 // Two processes that hand each other descriptors, and take turns.
 #include "driver.h"
 #include "../programs/descriptor.h"
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -42,6 +43,7 @@ void hand_in_hand(void (*exporter)(void), void (*importer)(void)) {
     for (int i = 0; i < 2; i++) {
         int status = 0;
         waitpid(children[i], &status, 0);
+        if (WIFSIGNALED(status)) raise(WTERMSIG(status));
         if (status) _exit(4);
     }
 }

@@ -41,7 +41,7 @@ CUresult cuDriverGetVersion(int *version) { return *version = DRIVER_VERSION, 0;
 CUresult cuMemAlloc_v2(CUdeviceptr *p, size_t size) { return *p = 0x7000 + size, 0; }
 CUresult cuMemAllocPitch_v2(CUdeviceptr *p, size_t *pitch, size_t w, size_t h, unsigned n) { return *p = *pitch = w * h * n, 0; }
 CUresult cuCtxGetCurrent(CUcontext *c) { return *c = (CUcontext)1, 0; }
-CUresult cuMemcpy3DBatchAsync(void) { return 1; }
+CUresult cuMemBatchDecompressAsync(void) { return 1; }
 
 static const struct entry {
     const char *lookup;

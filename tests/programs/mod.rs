@@ -386,6 +386,7 @@ pub struct Outcome {
 const MARKED: [&str; 29] = [
     "hGraphExec",
     "hGraph",
+    "devPtr",
     "dev",
     "srcDevice",
     "src",
@@ -413,6 +414,7 @@ const MARKED: [&str; 29] = [
     "lib",
     "kernel",
     "dsts",
+    "opList",
 ];
 
 /// One call, as the driver, the log or the record has it.

@@ -1,5 +1,6 @@
-/* remapped host|stale: opens memory, and closes it. `host` has memory of the host at its addresses from then on, which it copies, and
- * gives to a kernel: nothing is wrong with that. `stale` passes the address to a kernel again and again. */
+/* remapped host|stale|copy: opens memory, and closes it. `host` has memory of the host at its addresses from then on, which it copies, and
+ * gives to a kernel: nothing is wrong with that. `stale` passes the address to a kernel again and again. `copy` copies from it, and a
+ * driver need not come back from that. */
 #include "rules/memory.h"
 #include <sys/mman.h>
 
@@ -18,6 +19,10 @@ static void use(CUdeviceptr p, CUdeviceptr own) {
         CHECK(mmap(wanted, SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == wanted);
         /* Some drivers take memory of the host for these copies, and some do not. */
         cuMemcpy(own, p, SIZE), cuMemcpyAsync(p, own, SIZE, NULL);
+    }
+    if (!strcmp(way, "copy")) {
+        cuMemcpy(own, p, SIZE);
+        return;
     }
     OK(cuModuleLoadData(&module, kernel_text));
     OK(cuModuleGetFunction(&kernel, module, "add"));

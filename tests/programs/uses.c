@@ -269,7 +269,8 @@ static const char *use(const struct range *it, CUresult wanted) {
     case 19:
     case 20: USE(cuLaunchKernel, (kernel, 1, 1, 1, 1, 1, 1, 0, NULL, parameters, NULL))
     case 22:
-    case 23: if (it->exec) USE(cuGraphLaunch, (it->exec, stream)) /* fallthrough */
+    /* A launch with what is gone ends the context. */
+    case 23: if (it->exec && !wanted) USE(cuGraphLaunch, (it->exec, stream)) /* fallthrough */
     case 24: if (is_new_graph) USE(cuGraphInstantiateWithFlags, (&exec, it->graph, 0)) /* fallthrough */
     default: USE(cuMemcpy, (p, own, n))
     }
@@ -288,8 +289,30 @@ static void plant(void) {
     const char *function = use(it, INVALID_VALUE);
     int is_new_graph = !strcmp(function, "cuGraphInstantiateWithFlags");
     printf("planted %s %s\n", is_launch(function) ? "use-in-kernel" : is_new_graph ? "use-in-graph" : rules[it->kind], function);
-    /* A graph is left alone after a few findings. */
-    if (!strcmp(function, "cuGraphLaunch")) drop_graph(it);
+    planted++;
+}
+
+/* A call that begins in memory of the other process and ends beyond it. */
+static void plant_beyond(void) {
+    const struct range *it = some(live, LIVE, 1);
+    if (!it || (it->kind != OPENED && it->kind != IMPORTED)) return;
+    CUdeviceptr p = it->at + SIZE - 512, to[] = {own, own + 1024}, from[] = {it->at, p};
+    struct { int order; Location hints[2]; unsigned flags; } attributes = {.order = 1};
+    size_t sizes[] = {1024, 1024}, first = 0, failed;
+    Rows2D rows = {{.type = ON_DEVICE, .device = p, .pitch = 64}, {.type = HOST, .host = host, .pitch = 64}, 64, 16};
+    const char *function = NULL;
+    CUresult result = 0;
+    switch (below(7)) {
+    case 0: USE(cuMemcpyHtoD_v2, (p, host, 1024))
+    case 1: USE(cuMemcpyDtoHAsync_v2, (host, p, 1024, NULL))
+    case 2: USE(cuMemcpyDtoD_v2, (own, p, 1024))
+    case 3: USE(cuMemsetD32_v2, (p, 3, 256))
+    case 4: USE(cuMemcpy2D_v2, (&rows))
+    case 5: USE(cuMemcpyBatchAsync, (to, from, sizes, 2, &attributes, &first, 1, &failed, (void *)2))
+    default: USE(cuMemcpy, (p, own, 1024))
+    }
+    if (result != INVALID_VALUE) fprintf(stderr, "%s beyond the end returned %d\n", function, result), exit(1);
+    printf("planted use-beyond-end %s\n", function);
     planted++;
 }
 
@@ -308,6 +331,7 @@ static void *play_all(void *number) {
             if (dice < 30) begin();
             else if (dice < 50 && there) end(there);
             else if (is_planted && dice < 60) plant();
+            else if (is_planted && dice < 65) plant_beyond();
             else if (there) use(there, 0);
         }
         for (int i = 0; i < LIVE; i++)

@@ -30,6 +30,10 @@ static inline const void *rows_3d(unsigned m) {
 #define mark_of_rows_2d(copy) ((copy) ? ((const struct rows_2d *)(copy))->source_device : 99999)
 #define mark_of_rows_3d(copy) ((copy) ? ((const struct rows_3d *)(copy))->source_device : 99999)
 
+/* CUmemLocation. */
+struct place { int type, id; };
+#define first_device ((struct place){1, 0})
+
 #define USES_TABLE(X)                                                                                      \
     X(cuMemcpyHtoD_v2, (CUdeviceptr dst, void *src, size_t n), (dst, src, n), (m, o, 1), dst)              \
     X(cuMemcpyHtoD_v2_ptds, (CUdeviceptr dst, void *src, size_t n), (dst, src, n), (m, o, 1), dst)         \
@@ -121,6 +125,30 @@ static inline const void *rows_3d(unsigned m) {
       (void *dsts, void *srcs, void *sizes, size_t n, void *attrs, const size_t *indexes, size_t of, CUstream s), \
       (dsts, srcs, sizes, n, attrs, indexes, of, s),                                                       \
       ((void *)(uintptr_t)m, o, o, 1, o, NULL, 0, NULL), (uintptr_t)dsts)                                  \
+    X(cuMemcpy3DBatchAsync, (size_t n, void *copies, void *failed, unsigned long long flags, CUstream s),  \
+      (n, copies, failed, flags, s), (1, (void *)(uintptr_t)m, o, 0, NULL), (unsigned)(uintptr_t)copies)   \
+    X(cuMemcpy3DBatchAsync_v2, (size_t n, void *copies, unsigned long long flags, CUstream s),             \
+      (n, copies, flags, s), (1, (void *)(uintptr_t)m, 0, NULL), (unsigned)(uintptr_t)copies)              \
+    X(cuMemcpy3DBatchAsync_ptsz, (size_t n, void *copies, void *failed, unsigned long long flags, CUstream s),\
+      (n, copies, failed, flags, s), (1, (void *)(uintptr_t)m, o, 0, NULL), (unsigned)(uintptr_t)copies)   \
+    X(cuMemcpy3DBatchAsync_v2_ptsz, (size_t n, void *copies, unsigned long long flags, CUstream s),        \
+      (n, copies, flags, s), (1, (void *)(uintptr_t)m, 0, NULL), (unsigned)(uintptr_t)copies)              \
+    X(cuMemcpyDtoA_v2, (void *array, size_t at, CUdeviceptr src, size_t n),                                \
+      (array, at, src, n), (o, 0, m, 1), src)                                                              \
+    X(cuMemcpyAtoD_v2, (CUdeviceptr dst, void *array, size_t at, size_t n),                                \
+      (dst, array, at, n), (m, o, 0, 1), dst)                                                              \
+    X(cuMemcpyDtoA_v2_ptds, (void *array, size_t at, CUdeviceptr src, size_t n),                           \
+      (array, at, src, n), (o, 0, m, 1), src)                                                              \
+    X(cuMemcpyAtoD_v2_ptds, (CUdeviceptr dst, void *array, size_t at, size_t n),                           \
+      (dst, array, at, n), (m, o, 0, 1), dst)                                                              \
+    X(cuMemPrefetchAsync, (CUdeviceptr at, size_t n, int device, CUstream s),                              \
+      (at, n, device, s), (m, 1, 0, NULL), at)                                                             \
+    X(cuMemPrefetchAsync_v2, (CUdeviceptr at, size_t n, struct place place, unsigned flags, CUstream s),   \
+      (at, n, place, flags, s), (m, 1, first_device, 0, NULL), at)                                         \
+    X(cuMemPrefetchAsync_ptsz, (CUdeviceptr at, size_t n, int device, CUstream s),                         \
+      (at, n, device, s), (m, 1, 0, NULL), at)                                                             \
+    X(cuMemPrefetchAsync_v2_ptsz, (CUdeviceptr at, size_t n, struct place place, unsigned flags, CUstream s),\
+      (at, n, place, flags, s), (m, 1, first_device, 0, NULL), at)                                         \
     X(cuLaunchKernel,                                                                                      \
       (void *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared, CUstream s, void *params, void *extra), \
       (f, gx, gy, gz, bx, by, bz, shared, s, params, extra),                                               \
@@ -184,6 +212,12 @@ static inline const void *rows_3d(unsigned m) {
     E(cuMemcpy3DPeerAsync, 4000, cuMemcpy3DPeerAsync, cuMemcpy3DPeerAsync_ptsz)                            \
     E(cuMemcpyBatchAsync, 13000, cuMemcpyBatchAsync_v2, cuMemcpyBatchAsync_v2_ptsz)                        \
     E(cuMemcpyBatchAsync, 12080, cuMemcpyBatchAsync, cuMemcpyBatchAsync_ptsz)                              \
+    E(cuMemcpy3DBatchAsync, 13000, cuMemcpy3DBatchAsync_v2, cuMemcpy3DBatchAsync_v2_ptsz)                  \
+    E(cuMemcpy3DBatchAsync, 12080, cuMemcpy3DBatchAsync, cuMemcpy3DBatchAsync_ptsz)                        \
+    E(cuMemcpyDtoA, 3020, cuMemcpyDtoA_v2, cuMemcpyDtoA_v2_ptds)                                           \
+    E(cuMemcpyAtoD, 3020, cuMemcpyAtoD_v2, cuMemcpyAtoD_v2_ptds)                                           \
+    E(cuMemPrefetchAsync, 12020, cuMemPrefetchAsync_v2, cuMemPrefetchAsync_v2_ptsz)                        \
+    E(cuMemPrefetchAsync, 8000, cuMemPrefetchAsync, cuMemPrefetchAsync_ptsz)                               \
     E(cuLaunchKernel, 4000, cuLaunchKernel, cuLaunchKernel_ptsz)                                           \
     E(cuLaunchCooperativeKernel, 9000, cuLaunchCooperativeKernel, cuLaunchCooperativeKernel_ptsz)          \
     E(cuLaunchKernelEx, 11060, cuLaunchKernelEx, cuLaunchKernelEx_ptsz)                                    \
@@ -240,6 +274,18 @@ static inline const void *rows_3d(unsigned m) {
 #define OUTPUT_cuMemcpyBatchAsync_ptsz
 #define OUTPUT_cuMemcpyBatchAsync_v2
 #define OUTPUT_cuMemcpyBatchAsync_v2_ptsz
+#define OUTPUT_cuMemcpy3DBatchAsync
+#define OUTPUT_cuMemcpy3DBatchAsync_ptsz
+#define OUTPUT_cuMemcpy3DBatchAsync_v2
+#define OUTPUT_cuMemcpy3DBatchAsync_v2_ptsz
+#define OUTPUT_cuMemcpyDtoA_v2
+#define OUTPUT_cuMemcpyDtoA_v2_ptds
+#define OUTPUT_cuMemcpyAtoD_v2
+#define OUTPUT_cuMemcpyAtoD_v2_ptds
+#define OUTPUT_cuMemPrefetchAsync
+#define OUTPUT_cuMemPrefetchAsync_ptsz
+#define OUTPUT_cuMemPrefetchAsync_v2
+#define OUTPUT_cuMemPrefetchAsync_v2_ptsz
 #define OUTPUT_cuLaunchKernel
 #define OUTPUT_cuLaunchKernel_ptsz
 #define OUTPUT_cuLaunchCooperativeKernel

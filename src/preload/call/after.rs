@@ -2,11 +2,12 @@
 //! elsewhere: query the driver, look for excuses, judge the call, tell the job, and note the time.
 
 use crate::check;
-use crate::driver::pools;
 use crate::driver::questions::{self, DriverFacts};
+use crate::driver::{batches, pools};
 use crate::fault::inject::{self, Fault};
+use crate::job::gone;
 use crate::job::ledger::{self, BeforeCall, CallOrigin};
-use crate::record::{self, Detail, Elements, Recorded};
+use crate::record::{self, Detail, Elements, Recorded, Stored};
 use crate::settings;
 use core::cell::Cell;
 use core::fmt::{self, Write};
@@ -29,6 +30,8 @@ pub struct Answered<'a> {
     pub more: &'a dyn Fn(&mut Detail),
     pub fault: Option<&'a Fault<'a>>,
     pub before: &'a BeforeCall,
+    /// Whether what it breaks was reported before it was forwarded.
+    pub is_judged: bool,
 }
 
 /// Puts into the record what rules of faults have done to a call, or are about to do.
@@ -67,29 +70,13 @@ pub fn follow(record: &Recorded, call: &Answered) {
     });
     // The rules are about the driver's functions.
     let is_judged = settings::get().check.is_some()
+        && !call.is_judged
         && id.spec().library == Library::Cuda
         && (result != 0 || record::is_weighty(id))
         && !fault.is_some_and(|fault| fault.is_altered)
         && !inject::is_excused(id, &args.bytes);
     if is_judged {
-        check::look(&check::Call {
-            id,
-            args: &args.bytes,
-            shape: args.shape,
-            result,
-            now: Cell::new(0),
-            caller,
-            slot: record.number(),
-            taken: before.taken,
-            is_closing: before.is_closing(),
-            is_closing_the_last: before.is_closing_the_last(),
-            begun: before.begun,
-            handle: args.handle,
-            elements: elements.bytes(),
-            about,
-            driver_messages: call.driver_messages,
-            print: call.print,
-        });
+        check::look(&checked(record, call, &args, elements.bytes(), about));
     }
     let has_other_output = fault.is_some_and(|fault| fault.has_other_output);
     let elements = elements.bytes();
@@ -126,6 +113,70 @@ pub fn follow(record: &Recorded, call: &Answered) {
         record.failed(result, &args);
     }
     record::note_time();
+}
+
+/// Whether a rule explains a failed call. Memory that is gone explains it only if the driver confirms that. For use in `guarded`.
+pub fn is_explained(record: &Recorded, call: &Answered) -> bool {
+    let args = record.arguments(false);
+    let mut is_doubtful = false;
+    let mut look =
+        |_, start, bytes| is_doubtful |= gone::first(start, bytes).is_some() && !gone::is_used(start, bytes);
+    let judged = decide::Call {
+        function: call.id,
+        result: call.result,
+        args: &args.bytes,
+        shape: args.shape,
+        elements: &[],
+    };
+    judged.used().for_each(|(argument, start, bytes)| look(argument, start, bytes));
+    if let Some(batch) = call.id.spec().batch() {
+        batches::each_range(call.id, &args.bytes, batch, &mut look);
+    }
+    if is_doubtful {
+        return false;
+    }
+    let is_excused = || inject::is_excused(call.id, &args.bytes);
+    check::is_explained(&checked(record, call, &args, &[], DriverFacts::default())) && !is_excused()
+}
+
+/// Reports what would explain a failure of a call that is recorded and not forwarded yet. Returns whether anything does. For use in
+/// `guarded`.
+pub fn judge_before(record: &Recorded, call: &Answered) -> bool {
+    let is_explained = is_explained(record, call);
+    if is_explained {
+        let args = record.arguments(false);
+        check::look(&checked(record, call, &args, &[], DriverFacts::default()));
+    }
+    is_explained
+}
+
+/// A call as the rules look at it.
+fn checked<'a>(
+    record: &Recorded,
+    call: &'a Answered,
+    args: &'a Stored,
+    elements: &'a [u8],
+    about: DriverFacts,
+) -> check::Call<'a> {
+    let &Answered { id, caller, result, before, driver_messages, print, .. } = call;
+    check::Call {
+        id,
+        args: &args.bytes,
+        shape: args.shape,
+        result,
+        now: Cell::new(0),
+        caller,
+        slot: record.number(),
+        taken: before.taken,
+        is_closing: before.is_closing(),
+        is_closing_the_last: before.is_closing_the_last(),
+        begun: before.begun,
+        handle: args.handle,
+        elements,
+        about,
+        driver_messages,
+        print,
+    }
 }
 
 /// What tells an exported descriptor by its number; 0 where it is none.

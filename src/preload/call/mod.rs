@@ -10,6 +10,7 @@ mod graphs;
 use crate::driver::log::DriverLog;
 use crate::driver::{graphs as executable, kernels};
 use crate::fault::inject::{self, ArgumentWords, Fault, Forward};
+use crate::job::gone;
 use crate::job::ledger::{self, BeforeCall, CallOrigin};
 use crate::log::{self, Call, FaultSummary};
 use crate::record::{self, Recorded, Store};
@@ -27,10 +28,12 @@ use crate::sys::signals::is_on_signal_stack;
 use after::{Answered, tell};
 use core::ffi::c_void;
 use core::fmt::{self, Write};
-use core::sync::atomic::{Ordering, compiler_fence};
+use core::sync::atomic::{AtomicU32, Ordering, compiler_fence};
 use core::{mem, ptr};
+use cupeer_rules::RULES;
 use cupeer_spec::abi::FunctionPointer;
 use cupeer_spec::function::{FUNCTIONS, FnId, Group};
+use cupeer_spec::results::Result as Code;
 use cupeer_spec::value::Format;
 
 /// What is known when a call enters.
@@ -362,7 +365,11 @@ fn take_up(id: FnId, entered: &Entered, arguments: &dyn Arguments, steps: impl F
     let is_unseen = || !settings.is_recorded(id) || ledger::is_idle(id);
     if !settings.is_logged(id) && arguments.handed_out().is_none() && is_unseen() {
         // It came here because a rule of faults names the function, and that was all; or there is nothing to see.
-        return forward();
+        let result = forward();
+        if result != 0 && id.spec().uses_or_frees() {
+            failed_use(id, entered, arguments, result);
+        }
+        return result;
     }
     steps(entered.behind_patch(id))
 }
@@ -402,6 +409,8 @@ fn steps<A: Arguments + ?Sized>(
     let before = record.is_weighty().then(|| weigh(&mut record, caller));
     // What is not in the record is not judged, either: freeing what nobody shares.
     let is_heard = settings.check.is_some() && record.has_begun();
+    let is_judged =
+        is_heard && may_crash(id) && gone::has_any() && is_said_before(id, &record, caller, shared);
     let driver_log = if is_heard { DriverLog::enabled() } else { DriverLog::disabled() };
     let started = if logged { clock::now() } else { 0 };
     let instead = fault.as_mut().and_then(|fault| act_before(fault, &|fault| tell(fault, &record)));
@@ -429,6 +438,9 @@ fn steps<A: Arguments + ?Sized>(
     let succeeded = result == 0;
     let has_more = record.finish(arguments, result, succeeded);
     let fault = fault.map(|fault| &*fault);
+    if !succeeded && fault.is_none() && !record.was_kept() && id.spec().uses_or_frees() {
+        failed_use(id, entered, shared, result);
+    }
     if let Some(before) = before.as_ref().filter(|before| record.was_counted() && before.takes_out()) {
         put_back(&record, caller, result, before);
     }
@@ -436,10 +448,86 @@ fn steps<A: Arguments + ?Sized>(
         return result;
     }
     let (before, driver_log) = (before.as_ref(), &driver_log);
-    let rest =
-        Rest { id, caller, result, pointer, fault, has_more, logged, driver_log, before, started, duration };
+    let rest = Rest {
+        id,
+        caller,
+        result,
+        pointer,
+        fault,
+        has_more,
+        logged,
+        driver_log,
+        before,
+        is_judged,
+        started,
+        duration,
+    };
     guarded(|| rest.follow(&record, shared));
     result
+}
+
+/// Records a copy, memset, or free that has failed, and that nothing made worth recording before, where a rule explains the failure.
+/// So nothing of this is done for those that succeed. What fails all the time is looked at now and then.
+#[cold]
+#[inline(never)]
+fn failed_use(id: FnId, entered: &Entered, arguments: &dyn Arguments, result: i32) {
+    /// So many that no rule explains are all looked at; of the later ones, those whose number is a power of two.
+    const MANY: u32 = 64;
+    static UNEXPLAINED: AtomicU32 = AtomicU32::new(0);
+    let settings = settings::get();
+    let may_be_explained = || RULES.iter().any(|rule| rule.explains(id, result));
+    if settings.check.is_none() || !settings.is_recorded(id) || !may_be_explained() {
+        return;
+    }
+    let known = UNEXPLAINED.load(Ordering::Relaxed);
+    if known >= MANY && !known.is_power_of_two() {
+        UNEXPLAINED.store(known.saturating_add(1), Ordering::Relaxed);
+        return;
+    }
+    let caller = entered.behind_patch(id);
+    let mut record = Recorded::new(id, arguments);
+    with_failure((id, caller, result), arguments, &mut |call| {
+        let mut is_explained = false;
+        guarded(|| is_explained = after::is_explained(&record, call));
+        if !is_explained {
+            UNEXPLAINED.store(known.saturating_add(1), Ordering::Relaxed);
+            return;
+        }
+        record.begin(arguments, caller, true, true);
+        if record.finish(arguments, result, false) {
+            guarded(|| after::follow(&record, call));
+        }
+    });
+}
+
+/// Reports that a copy uses memory that is gone, before the driver gets it: a driver takes an address that it does not know for
+/// one of the host, and the process crashes. Returns whether something was reported.
+#[cold]
+#[inline(never)]
+fn is_said_before(id: FnId, record: &Recorded, caller: usize, arguments: &dyn Arguments) -> bool {
+    let mut is_said = false;
+    let failure = (id, caller, Code::INVALID_VALUE as i32);
+    with_failure(failure, arguments, &mut |call| guarded(|| is_said = after::judge_before(record, call)));
+    is_said
+}
+
+/// Hands over a call that fails, of which no more is known.
+fn with_failure(
+    (id, caller, result): (FnId, usize, i32),
+    arguments: &dyn Arguments,
+    work: &mut dyn FnMut(&Answered),
+) {
+    work(&Answered {
+        id,
+        caller,
+        result,
+        driver_messages: "",
+        print: &|out, format| arguments.print(false, out, format),
+        more: &|detail| arguments.more(detail, false),
+        fault: None,
+        before: &BeforeCall::default(),
+        is_judged: false,
+    });
 }
 
 /// What has come of a call for which there is more to do: once for all functions.
@@ -454,6 +542,7 @@ struct Rest<'a> {
     logged: bool,
     driver_log: &'a DriverLog,
     before: Option<&'a BeforeCall>,
+    is_judged: bool,
     started: u64,
     duration: u64,
 }
@@ -484,6 +573,7 @@ impl Rest<'_> {
                 more: &|detail| arguments.more(detail, succeeded),
                 fault,
                 before: self.before.unwrap_or(&nothing),
+                is_judged: self.is_judged,
             };
             after::follow(record, &answered);
         }
@@ -504,6 +594,11 @@ impl Rest<'_> {
             });
         }
     }
+}
+
+/// Whether a copy may crash if it uses memory that is gone: it takes any address, also of the host, and uses it before it returns.
+const fn may_crash(id: FnId) -> bool {
+    FUNCTIONS[id as usize].takes_any_address() && !FUNCTIONS[id as usize].is_asynchronous()
 }
 
 /// What is known before a call is forwarded that opens or ends something.

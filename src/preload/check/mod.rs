@@ -26,6 +26,13 @@ pub use emit::{listen, say_held};
 pub use space::{note, unmaps_shared};
 pub use world::Call;
 
+/// Whether a rule explains why a call failed. Nobody hears of it.
+#[cold]
+#[inline(never)]
+pub fn is_explained(call: &Call) -> bool {
+    cupeer_rules::decide::look(&call.judged(), call, &mut |_| {})
+}
+
 /// Looks at a call that has returned. For where rules are checked.
 #[cold]
 #[inline(never)]

@@ -448,6 +448,12 @@ impl World for Call<'_> {
             object: if is_owners { Entry { address: entry.key, ..entry } } else { entry },
         })
     }
+    fn there(&self, address: u64) -> Option<Option<(u64, u64)>> {
+        questions::memory_at(address).map(|there| there.map(|range| (range.start, range.end - range.start)))
+    }
+    fn may_access(&self, address: u64) -> Option<bool> {
+        questions::may_access(address)
+    }
     fn each_range(&self, work: &mut dyn FnMut(usize, u64, u64)) {
         let Some(batch) = self.id.spec().batch() else { return };
         batches::each_range(self.id, self.args, batch, work);

@@ -77,6 +77,7 @@ questions! {
     cuMemRetainAllocationHandle(handle: *mut u64, address: u64);
     cuMemGetAllocationPropertiesFromHandle(properties: *mut CUmemAllocationProp, handle: u64);
     cuMemRelease(handle: u64);
+    cuMemGetAccess(flags: *mut u64, location: *const CUmemLocation, address: u64);
     cuDeviceGetDefaultMemPool(pool: *mut u64, device: c_int);
     cuThreadExchangeStreamCaptureMode(mode: *mut c_int);
     cuFuncGetParamInfo(function: u64, index: usize, offset: *mut usize, size: *mut usize);
@@ -242,6 +243,14 @@ pub fn memory_at(address: u64) -> Option<Option<Range<u64>>> {
     // CU_POINTER_ATTRIBUTE_ MEMORY_TYPE, RANGE_START_ADDR and RANGE_SIZE.
     let [memory_type, start, size] = relaxed(|| attributes([2, 11, 12], address))?;
     Some((memory_type != 0).then(|| start..start.saturating_add(size)))
+}
+
+/// Whether the device of the current context has access to what is mapped at an address. For addresses where something is mapped.
+pub fn may_access(address: u64) -> Option<bool> {
+    let (location, mut flags) =
+        (CUmemLocation { kind: CUmemLocationType(CUmemLocation::DEVICE), id: device() }, 0);
+    let result = relaxed(|| cuMemGetAccess(&mut flags, &location, address))?;
+    (result == 0 && location.id >= 0).then_some(flags != 0)
 }
 
 /// A parameter of a kernel.

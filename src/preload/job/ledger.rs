@@ -186,8 +186,8 @@ pub fn after(id: FnId, args: &[u8; MOST_ARGS], result: i32, noted: &BeforeCall, 
                 let (fingerprints, address) = (fingerprints(id, args, handle), number(id, args, by));
                 opened(id, kind::opened(object), fingerprints, address, made);
                 gone::is_back(address, made.about.memory.map_or(1, |(_, size)| size));
-                if is_checked() && object.is_memory() {
-                    // Its owner may free it.
+                if is_checked() && (object.is_memory() || object == Object::Allocation) {
+                    // Its owner may free it, and what uses it may go beyond it.
                     traced::wake(Needs::Gone);
                 }
             }

@@ -71,6 +71,13 @@ pub fn sites(rule: Rule, made: &MadeCall, sight: Sight, stacks: &mut Stacks) -> 
             let first = held.and_then(|(address, held)| opened(address, held, sight));
             first.into_iter().collect()
         }
+        Rule::UseBeyondEnd | Rule::UseWithoutAccess => {
+            let args = made.call.arguments();
+            let call = judged(made.function, made.result().unwrap_or(0), &args, made.call);
+            let mapped = |(_, start, bytes)| sight.own.space.mapped((start, bytes), |_| true);
+            let mapped = call.used().find_map(mapped);
+            mapped.map(|(start, site, at)| of_site(role::MAPPING, &site, at, start)).into_iter().collect()
+        }
         Rule::VmmMappedTwice | Rule::VmmReservationInUse => mapping(made, sight, |_, _| true),
         Rule::VmmPartOfMapping => mapping(made, sight, |mapping, (at, size)| !mapping.is_within(at, size)),
         Rule::VmmReleasedTwice => {

@@ -2,7 +2,7 @@
 
 use super::{ClosedBy, Gone, Judge, Verdict, Went, World};
 use crate::reason::Reason;
-use crate::{Confidence, Rule};
+use crate::Confidence;
 
 /// Memory that a node of a graph uses.
 #[derive(Clone, Copy)]
@@ -18,7 +18,7 @@ pub struct NodeUse<'a> {
 }
 
 impl<W: World> Judge<'_, W> {
-    /// A graph that was launched, made, or changed. Nobody knows what a launch looks at.
+    /// A graph that was launched, made, or changed: the call succeeds, because a launch does not look at addresses.
     pub(super) fn graph_used(&mut self) -> Verdict {
         let copied = self.first_node(false, |node, gone| {
             let Gone { went, address, range, ago, ref by, .. } = *gone;
@@ -40,14 +40,6 @@ impl<W: World> Judge<'_, W> {
             let node = node.name;
             let told = Reason::UseInKernel { kernel, node, parameter, address, went, range, ago, by };
             Some((told, Confidence::Inferred))
-        })
-    }
-
-    /// A call about a graph that failed.
-    pub(super) fn graph_used_what_is_gone(&mut self, rule: Rule) -> Verdict {
-        self.first_node(false, |node, gone| {
-            let reason = gone.reason(node.name);
-            (reason.rule() == rule).then_some((reason, Confidence::Certain))
         })
     }
 

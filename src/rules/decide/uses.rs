@@ -1,9 +1,9 @@
 //! Rules about calls that use memory: whether it is still there, and whether it ever was.
 
-use super::{Call, ClosedBy, Judge, Verdict, World};
-use crate::reason::{Ago, Handle, Process, Reason};
+use super::{Call, ClosedBy, Judge, Mapping, Opening, Verdict, World};
+use crate::reason::{Ago, Device, Handle, Process, Reason};
 use crate::{Confidence, Rule};
-use cupeer_spec::effect::{Copied, Effect, Used};
+use cupeer_spec::effect::{Copied, Effect, End, Object, Used};
 use cupeer_spec::record::slot::finding::role;
 
 /// How a range of addresses ended.
@@ -98,8 +98,16 @@ impl<O> Gone<O> {
     }
 }
 
+/// Memory of another process that this process has.
+struct Present<O> {
+    /// Where it begins, and how many bytes it has.
+    range: (u64, u64),
+    /// Where it was opened; none if it is imported and mapped.
+    opening: Option<Opening<O>>,
+}
+
 impl Call<'_> {
-    /// The device memory that the call uses: for each range, the argument that names it, where it begins, and its bytes.
+    /// The device memory that the call uses, or frees: for each range, the argument that names it, where it begins, and its bytes.
     pub fn used(&self) -> impl Iterator<Item = (usize, u64, u64)> + '_ {
         self.function
             .spec()
@@ -111,6 +119,7 @@ impl Call<'_> {
                     [range(to), range(from)]
                 }
                 Effect::Uses(used) => self.used_by(used),
+                Effect::Ends(End { object: Object::Pointer, by, .. }) => [(by, self.at(by), 1), (0, 0, 0)],
                 _ => [(0, 0, 0); 2],
             })
             .filter(|(_, start, bytes)| *start != 0 && *bytes != 0)
@@ -158,19 +167,21 @@ impl<W: World> Judge<'_, W> {
     }
 
     pub(super) fn used_what_is_gone(&mut self, rule: Rule) -> Verdict {
-        match self.call.function.spec().uses_graph() {
-            Some(_) => self.graph_used_what_is_gone(rule),
-            None => self.each_gone(|went| went.rule() == rule),
-        }
+        self.each_gone(|went| went.rule() == rule)
     }
 
     fn each_gone(&mut self, is_meant: impl Fn(Went) -> bool) -> Verdict {
         let mut verdict = Verdict::Held;
         let (world, call) = (self.world, self.call);
         let mut look = |argument, start, bytes| {
-            let Some(gone) = world.gone(start, bytes).filter(|gone| is_meant(gone.went)) else {
-                return false;
+            let gone = world.gone(start, bytes).filter(|gone| is_meant(gone.went));
+            // Behind the end of what is open, anything may have been: the call must not go there. What went with its context need
+            // not be freed, and that harms nobody.
+            let is_other = |gone: &Gone<_>| {
+                self.is_behind_opened(start, gone.address)
+                    || gone.with_context && call.function.spec().frees().is_some()
             };
+            let Some(gone) = gone.filter(|gone| !is_other(gone)) else { return false };
             let name = call.name(argument);
             let objects = [(gone.role(), gone.object)];
             verdict = self.broken(gone.reason(name), Confidence::Certain, name, &objects);
@@ -183,5 +194,85 @@ impl<W: World> Judge<'_, W> {
         let mut is_found = false;
         world.each_range(&mut |argument, start, bytes| is_found = is_found || look(argument, start, bytes));
         verdict
+    }
+
+    /// A call that failed, and begins in memory of another process.
+    pub(super) fn used_what_is_there(&mut self, rule: Rule) -> Verdict {
+        let (world, call) = (self.world, self.call);
+        // The contexts of a copy between peers are its own.
+        if rule == Rule::UseWithoutAccess && call.function.spec().name.contains("Peer") {
+            return Verdict::Held;
+        }
+        let mut verdict = Verdict::Held;
+        let mut look = |argument, start: u64, bytes: u64| {
+            let Some(there) = self.present(start).filter(|_| verdict == Verdict::Held) else { return };
+            let (name, end) = (call.name(argument), start.saturating_add(bytes));
+            let handle = there.opening.map(|opening| Handle(opening.fingerprint));
+            let reason = if rule == Rule::UseBeyondEnd {
+                self.first_missing(&there, end).map(|missing| {
+                    let (beyond, range) = (end - missing, there.range);
+                    Reason::UseBeyondEnd { name, start, bytes, beyond, range, handle }
+                })
+            } else {
+                self.denied(start, end).map(|(address, mapping)| {
+                    let ordinal = world.device();
+                    let device = Device { ordinal, uuid: world.uuid(ordinal) };
+                    let (range, is_granted) = ((mapping.start, mapping.bytes), mapping.is_granted);
+                    Reason::UseWithoutAccess { name, address, device, range, is_granted }
+                })
+            };
+            if let Some(reason) = reason {
+                let opening = there.opening.map(|opening| (role::OPENING, opening.object));
+                verdict = self.broken(reason, Confidence::Certain, name, opening.as_slice());
+            }
+        };
+        call.used().for_each(|(argument, start, bytes)| look(argument, start, bytes));
+        world.each_range(&mut look);
+        verdict
+    }
+
+    /// Whether an address is behind the memory that was opened and in which a range begins.
+    fn is_behind_opened(&self, start: u64, address: u64) -> bool {
+        let is_before = |there: Present<W::Object>| there.range.0.saturating_add(there.range.1) <= address;
+        start != address
+            && self.present(start).is_some_and(|there| there.opening.is_some() && is_before(there))
+    }
+
+    /// The memory of another process that this process has at an address.
+    fn present(&self, address: u64) -> Option<Present<W::Object>> {
+        let opened = |object| self.world.opening(object, address);
+        if let Some(opening) = opened(Object::Memory).or_else(|| opened(Object::Pointer)) {
+            return Some(Present { range: self.world.there(address)??, opening: Some(opening) });
+        }
+        let Mapping { start, bytes, handle, .. } = self.mapping((address, 1), |_| true)?;
+        let is_imported = self.world.allocation(handle).is_some_and(|it| it.is_imported);
+        is_imported.then_some(Present { range: (start, bytes), opening: None })
+    }
+
+    /// The first address behind some memory at which nothing is, before the end of a range. What was opened ends where the driver
+    /// says, because no copy goes from one allocation into the next. Of mappings, one may follow the other.
+    fn first_missing(&self, there: &Present<W::Object>, end: u64) -> Option<u64> {
+        let mut at = there.range.0.saturating_add(there.range.1);
+        while at < end {
+            if there.opening.is_some() || self.world.there(at)?.is_none() {
+                return Some(at);
+            }
+            let next = self.mapping((at, 1), |_| true)?;
+            at = next.start.saturating_add(next.bytes);
+        }
+        None
+    }
+
+    /// The first address of a range, and its mapping, to which the device of the current context has no access.
+    fn denied(&self, start: u64, end: u64) -> Option<(u64, Mapping)> {
+        let mut at = start;
+        while at < end {
+            let mapping = self.mapping((at, 1), |_| true)?;
+            if !self.world.may_access(at)? {
+                return Some((at, mapping));
+            }
+            at = mapping.start.saturating_add(mapping.bytes);
+        }
+        None
     }
 }

@@ -61,7 +61,11 @@ impl<W: World> Judge<'_, W> {
     }
 
     /// The first mapping in a range of which something is true.
-    fn mapping(&self, (start, bytes): (u64, u64), is_it: impl Fn(&Mapping) -> bool) -> Option<Mapping> {
+    pub(super) fn mapping(
+        &self,
+        (start, bytes): (u64, u64),
+        is_it: impl Fn(&Mapping) -> bool,
+    ) -> Option<Mapping> {
         let mut first: Option<Mapping> = None;
         self.world.each_mapping(&mut |known| {
             let is_earlier = first.is_none_or(|first| known.start < first.start);

@@ -221,6 +221,15 @@ pub trait World {
     fn gone(&self, _start: u64, _bytes: u64) -> Option<Gone<Self::Object>> {
         None
     }
+    /// The memory around an address, as the driver says: where it begins, and how many bytes it has; of what is mapped, those are
+    /// the reservation's. `Some(None)` if the driver knows none there.
+    fn there(&self, _address: u64) -> Option<Option<(u64, u64)>> {
+        None
+    }
+    /// Whether the device of the current context has access to what is mapped at an address, as the driver says.
+    fn may_access(&self, _address: u64) -> Option<bool> {
+        None
+    }
     /// Hands over the ranges that the copies of a batch use: the argument that names each, where it begins, and its bytes.
     fn each_range(&self, _work: &mut dyn FnMut(usize, u64, u64)) {}
     /// Hands over the words in the parameters of the kernel that the call launches: its name, the index of the parameter, and

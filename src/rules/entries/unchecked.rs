@@ -59,6 +59,13 @@ rule FabricLifetime "fabric-lifetime" {
     seen: "mscclpp#764",
     unchecked: "only other processes know which of them hold the memory by a mapping or a descriptor, and no late import of a fabric handle was observed on our machines",
 }
+rule UseAfterOwnerExited "use-after-owner-exited" {
+    says: "Opened memory may be used after its owner exited.",
+    severity: Note, scope: Processes,
+    rests_on: Observed("After the owner has exited, copies, kernels, and graphs of the importer read and write the memory as before, and all calls succeed."),
+    costs: "Nothing: the memory stays until its last importer closes it.",
+    unchecked: "the memory stays as it was, so right programs use it; cupeer reports the use of memory that its owner freed before it exited",
+}
     } };
 }
 pub(crate) use unchecked_rules;

@@ -99,12 +99,12 @@ entry! {
         flat(End::array(dstArray, dstOffset), host(srcHost), ByteCount, Some(hStream))
     }
 
-    fn cuMemcpyAtoD_v2(dstDevice: CUdeviceptr, srcArray: *mut c_void, srcOffset: usize, ByteCount: usize) {
-        flat(device(dstDevice), End::array(srcArray, srcOffset), ByteCount, None)
+    fn cuMemcpyAtoD_v2 | cuMemcpyAtoD_v2_ptds(dstDevice: CUdeviceptr, srcArray: HostAddress, srcOffset: usize, ByteCount: usize) {
+        flat(device(dstDevice), End::Array(srcArray, srcOffset as u64), ByteCount, None)
     }
 
-    fn cuMemcpyDtoA_v2(dstArray: *mut c_void, dstOffset: usize, srcDevice: CUdeviceptr, ByteCount: usize) {
-        flat(End::array(dstArray, dstOffset), device(srcDevice), ByteCount, None)
+    fn cuMemcpyDtoA_v2 | cuMemcpyDtoA_v2_ptds(dstArray: HostAddress, dstOffset: usize, srcDevice: CUdeviceptr, ByteCount: usize) {
+        flat(End::Array(dstArray, dstOffset as u64), device(srcDevice), ByteCount, None)
     }
 
     fn cuMemcpyAtoA_v2(

@@ -122,6 +122,15 @@ pub(super) fn flat(to: End, from: End, length: impl Number, stream: Option<u64>)
     })
 }
 
+/// Writes the index of a copy where the program wants it.
+fn tell(failed: Option<u64>, index: usize) {
+    let place = failed.unwrap_or(0) as *mut usize;
+    if !place.is_null() {
+        // SAFETY: not null, and the caller of the C function promises that a number can be written there.
+        unsafe { place.write_unaligned(index) };
+    }
+}
+
 /// Several copies, in their order. `failed` gets the index of the first one that cannot be done, or of none: all bits.
 fn batch(
     [to, from, sizes]: [u64; 3],
@@ -130,13 +139,7 @@ fn batch(
     failed: Option<u64>,
     stream: u64,
 ) -> Answer {
-    let tell = |index: usize| {
-        let place = failed.unwrap_or(0) as *mut usize;
-        if !place.is_null() {
-            // SAFETY: not null, and the caller of the C function promises that a number can be written there.
-            unsafe { place.write_unaligned(index) };
-        }
-    };
+    let tell = |index| tell(failed, index);
     tell(usize::MAX);
     // CU_STREAM_LEGACY is not taken, and neither is 0, which stands for it.
     let is_legacy = stream == 0 || stream == LEGACY;
@@ -151,6 +154,23 @@ fn batch(
     let word = |array: u64, index| unsafe { (array as *const u64).add(index).read_unaligned() };
     for index in 0..count {
         flat(host(word(to, index)), host(word(from, index)), word(sizes, index), Some(stream))
+            .inspect_err(|_| tell(index))?;
+    }
+    Ok(())
+}
+
+/// Several copies of slices of rows, in their order; `failed` as in [`batch`].
+fn batch_of_slices(copies: u64, count: usize, failed: Option<u64>, flags: u64, stream: u64) -> Answer {
+    let tell = |index| tell(failed, index);
+    tell(usize::MAX);
+    if copies == 0 || count == 0 || flags != 0 || stream == 0 || stream == LEGACY {
+        return fail(Code::INVALID_VALUE);
+    }
+    for index in 0..count {
+        // SAFETY: not null, and the caller of the C function promises as many elements.
+        let copy = unsafe { (copies as *const CUDA_MEMCPY3D_BATCH_OP).add(index).read_unaligned() };
+        let [width, height, depth] = copy.extent.map(|length| length as u64);
+        between(copy.dst.into(), copy.src.into(), Shape { width, height, depth }, Some(stream))
             .inspect_err(|_| tell(index))?;
     }
     Ok(())
@@ -288,6 +308,29 @@ impl<W: Into<u64>> From<Side3D<W>> for Corner {
             y: side.Y.into(),
             z: side.Z.into(),
             context: side.Context,
+        }
+    }
+}
+
+impl From<CUmemcpy3DOperand> for Corner {
+    fn from(side: CUmemcpy3DOperand) -> Corner {
+        let none = Corner {
+            kind: 0,
+            host: 0,
+            device: 0,
+            array: 0,
+            pitch: 0,
+            height: 0,
+            x: 0,
+            y: 0,
+            z: 0,
+            context: 0,
+        };
+        match (side.kind, side.rest) {
+            (CUmemcpy3DOperand::POINTER, [pitch, height, _]) => {
+                Corner { kind: UNIFIED, device: side.place, pitch, height, ..none }
+            }
+            (_, [x, y, z]) => Corner { kind: ARRAY, array: side.place, x, y, z, ..none },
         }
     }
 }
@@ -443,6 +486,25 @@ entry! {
         hStream: CUstream,
     ) {
         batch([dsts, srcs, sizes], count, (attrs, attrsIdxs, numAttrs), None, hStream)
+    }
+
+    fn cuMemcpy3DBatchAsync | cuMemcpy3DBatchAsync_ptsz(
+        numOps: usize,
+        opList: HostAddress,
+        failIdx: HostAddress,
+        flags: u64,
+        hStream: CUstream,
+    ) {
+        batch_of_slices(opList, numOps, Some(failIdx), flags, hStream)
+    }
+
+    fn cuMemcpy3DBatchAsync_v2 | cuMemcpy3DBatchAsync_v2_ptsz(
+        numOps: usize,
+        opList: HostAddress,
+        flags: u64,
+        hStream: CUstream,
+    ) {
+        batch_of_slices(opList, numOps, None, flags, hStream)
     }
 
     /// No access need be enabled: without it, the driver takes the bytes through the host.

@@ -369,7 +369,16 @@ entry! {
         for node in nodes {
             match node {
                 Node::Transfer(parameters, lookup) => {
-                    transfer(Some(hStream), parameters, move |driver| lookup(driver))?;
+                    match transfer(Some(hStream), parameters, move |driver| lookup(driver)) {
+                        // It was there when the graph was made. The device finds out that it is gone.
+                        Err(failure) if failure.code == Code::INVALID_VALUE => {
+                            let mut driver = process::enter()?;
+                            let stream = driver.stream(hStream)?;
+                            driver.fail_context(stream.context, Code::ILLEGAL_ADDRESS);
+                            return Ok(());
+                        }
+                        done => done?,
+                    }
                 }
                 Node::Kernel(kernel) => {
                     let mut driver = process::enter()?;

@@ -209,13 +209,13 @@ entry! {
         process::enter()?.advise(devPtr, count as u64, advice, location)
     }
 
-    fn cuMemPrefetchAsync(devPtr: CUdeviceptr, count: usize, dstDevice: i32, hStream: CUstream) {
+    fn cuMemPrefetchAsync | cuMemPrefetchAsync_ptsz(devPtr: CUdeviceptr, count: usize, dstDevice: i32, hStream: CUstream) {
         let mut driver = process::enter()?;
         driver.stream(hStream)?;
         driver.prefetch(devPtr, count as u64, place_of(dstDevice))
     }
 
-    fn cuMemPrefetchAsync_v2(
+    fn cuMemPrefetchAsync_v2 | cuMemPrefetchAsync_v2_ptsz(
         devPtr: CUdeviceptr,
         count: usize,
         location: CUmemLocation,

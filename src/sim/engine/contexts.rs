@@ -1,9 +1,10 @@
 //! Contexts: primary ones and created ones, and which is current.
 
-use super::answer::{Answer, fail, no_context};
+use super::answer::{Answer, fail, no_context, refuse};
 use super::process::Driver;
 use super::stack;
 use cupeer_spec::results::Result as Code;
+use std::cell::Cell;
 use std::collections::{HashMap, HashSet};
 
 /// The limits of a context, from CU_LIMIT_STACK_SIZE on; `None` where the device has none.
@@ -46,6 +47,10 @@ pub(crate) struct Context {
     pub limits: Limits,
     pub cache_config: u32,
     pub shared_config: u32,
+    /// What its work failed with: then all that uses it fails so, until it is gone.
+    pub failed: Option<Code>,
+    /// Whether a call has said so: only the later ones say that the error stays.
+    pub has_told: Cell<bool>,
 }
 
 impl Context {
@@ -157,7 +162,35 @@ impl Driver {
     pub(crate) fn current(&self) -> Answer<u64> {
         match stack::current() {
             0 => no_context(),
-            handle => self.context(handle).map(|_| handle),
+            handle => {
+                self.context(handle)?;
+                self.check_failed(handle)?;
+                Ok(handle)
+            }
+        }
+    }
+
+    /// Fails if work of a context has failed.
+    pub(crate) fn check_failed(&self, handle: u64) -> Answer {
+        match self.contexts.map.get(&handle) {
+            Some(Context { failed: Some(code), has_told, .. }) if has_told.replace(true) => {
+                refuse(*code, "Sticky error detected")
+            }
+            Some(Context { failed: Some(code), .. }) => fail(*code),
+            _ => Ok(()),
+        }
+    }
+
+    /// Fails if work of any context of a device has failed: as recorded, the process gets no other one there.
+    fn check_device(&self, device: usize) -> Answer {
+        let failed = self.contexts.map.values().filter(|context| context.device == device);
+        failed.filter_map(|context| context.failed).next().map_or(Ok(()), fail)
+    }
+
+    /// Work of a context fails as the device carries it out. What was launched before does not show it.
+    pub(crate) fn fail_context(&mut self, handle: u64, code: Code) {
+        if let Ok(context) = self.context_mut(handle) {
+            context.failed.get_or_insert(code);
         }
     }
 
@@ -187,6 +220,7 @@ impl Driver {
     /// `cuCtxCreate`: the new context becomes current.
     pub(crate) fn create_context(&mut self, device: usize, flags: u32) -> Answer<u64> {
         check_flags(flags)?;
+        self.check_device(device)?;
         let handle = self.space.handle()?;
         self.contexts.insert(handle, device, flags, false);
         stack::push(handle);
@@ -237,6 +271,7 @@ impl Driver {
 
     /// `cuDevicePrimaryCtxRetain`.
     pub(crate) fn retain_primary(&mut self, device: usize) -> Answer<u64> {
+        self.check_device(device)?;
         if self.contexts.primary(device).handle == 0 {
             self.contexts.primary(device).handle = self.space.handle()?;
         }

@@ -134,6 +134,7 @@ impl Driver {
         self.events.get(handle)?;
         self.graphs.check_event(handle)?;
         let event = self.events.get(handle)?;
+        self.check_failed(event.context)?;
         Ok(Some(event.after).filter(|number| self.queue.is_pending(*number)))
     }
 

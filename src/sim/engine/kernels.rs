@@ -219,7 +219,13 @@ impl Driver {
             Kernel::Add => vec![(argument(0), SUMS), (argument(3), 1)],
         };
         let views = memory.into_iter().map(|(address, words)| self.view(address, words));
-        let views = views.collect::<Answer<Vec<View>>>()?;
+        let views = match views.collect::<Answer<Vec<View>>>() {
+            Err(failure) if failure.code == Code::ILLEGAL_ADDRESS => {
+                self.fail_context(stream.context, failure.code);
+                return Ok(());
+            }
+            views => views?,
+        };
         let launch = Launch { kernel, arguments, views, threads: blocks * threads, blocks };
         let run = move || drop(launch.run());
         if self.pending(stream).is_some() {

@@ -1,6 +1,6 @@
 //! Advice about managed memory: it changes nothing here, as it may, but can be asked for.
 
-use super::answer::{Answer, fail};
+use super::answer::{Answer, fail, refuse};
 use super::memory::{Allocation, Kind};
 use super::process::Driver;
 use cupeer_spec::abi::{CUmemLocation, CUmemLocationType};
@@ -92,11 +92,26 @@ impl Driver {
         }
     }
 
+    /// Refuses what is not managed; `unknown` is what the driver says where it knows no memory, `other` where it is of another kind.
+    fn check_managed(&self, address: u64, unknown: &'static str, other: String) -> Answer {
+        match self.memory.containing(address) {
+            Some((_, Allocation { kind: Kind::Managed(_), .. })) => Ok(()),
+            Some(_) => refuse(Code::INVALID_VALUE, other),
+            None => refuse(Code::INVALID_VALUE, unknown),
+        }
+    }
+
     /// `cuMemAdvise`.
     pub(crate) fn advise(&mut self, address: u64, count: u64, what: i32, place: CUmemLocation) -> Answer {
         if matches!(what, 3 | 5 | 6) {
             self.check_location(place)?;
         }
+        self.current()?;
+        self.check_managed(
+            address,
+            "Mem Advise for system-allocated memory is only supported on systems with non-zero CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS",
+            "Specified pointer must belong to system-allocated memory or managed memory".into(),
+        )?;
         let advice = self.advice(address, count)?;
         match what {
             1 => advice.read_mostly = true,
@@ -118,6 +133,12 @@ impl Driver {
     /// `cuMemPrefetchAsync`.
     pub(crate) fn prefetch(&mut self, address: u64, count: u64, place: CUmemLocation) -> Answer {
         self.check_location(place)?;
+        self.current()?;
+        self.check_managed(
+            address,
+            "System-allocated memory specified in dptrs[0]. Prefetching system-allocated memory is only supported on systems with non-zero CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS",
+            format!("Address range({address:#x} and size: {count}) specified for prefetch must belong to system-allocated memory or managed memory"),
+        )?;
         self.advice(address, count)?.prefetched = Some(place);
         Ok(())
     }

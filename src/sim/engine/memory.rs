@@ -8,8 +8,9 @@ use super::limits;
 use super::managed::Advice;
 use super::pools::Pools;
 use super::process::Driver;
+use super::stack;
 use super::store::{Ghost, Name, Stored, padded};
-use super::vmm::Mapping;
+use super::vmm::{Mapping, Rights, may_access};
 use cupeer_spec::results::Result as Code;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -244,6 +245,7 @@ impl Driver {
 
     /// Whether `cuMemFree` could free what is at an address, which may be null.
     pub(crate) fn check_free(&self, address: u64) -> Answer {
+        self.check_failed(stack::current())?;
         if address == 0 {
             return Ok(());
         }
@@ -361,10 +363,14 @@ impl Driver {
 
     /// `cuMemGetAddressRange`.
     pub(crate) fn address_range(&self, address: u64) -> Answer<(u64, u64)> {
-        self.current()?;
+        let device = self.current_device()?;
+        let is_denied = |allocation: &Allocation| match &allocation.kind {
+            Kind::Mapped(mapping) => may_access(mapping, device) == Rights::Nothing,
+            _ => false,
+        };
         match self.memory.containing(address) {
-            Some((base, allocation)) => Ok((base, allocation.size)),
-            None => fail(Code::NOT_FOUND),
+            Some((base, allocation)) if !is_denied(allocation) => Ok((base, allocation.size)),
+            _ => fail(Code::NOT_FOUND),
         }
     }
 

@@ -80,7 +80,10 @@ impl Driver {
             return Ok(Stream { context, flags: 0, priority: 0, id });
         }
         match self.streams.map.get(&handle) {
-            Some(stream) => Ok(*stream),
+            Some(stream) => {
+                self.check_failed(stream.context)?;
+                Ok(*stream)
+            }
             None => fail(Code::INVALID_HANDLE),
         }
     }

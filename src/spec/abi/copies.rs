@@ -90,7 +90,42 @@ pub type CUDA_MEMCPY3D_v2 = CUDA_MEMCPY3D<u64>;
 /// `CUDA_MEMCPY3D_PEER`.
 pub type CUDA_MEMCPY3D_PEER = CUDA_MEMCPY3D<u64>;
 
+/// `CUDA_MEMCPY3D_BATCH_OP`: one of several copies of slices of rows.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct CUDA_MEMCPY3D_BATCH_OP {
+    /// The source.
+    pub src: CUmemcpy3DOperand,
+    /// The destination.
+    pub dst: CUmemcpy3DOperand,
+    /// How much of a row, how many rows, and how many slices.
+    pub extent: [usize; 3],
+    /// `CUmemcpySrcAccessOrder`.
+    pub srcAccessOrder: i32,
+    /// `CUmemcpyFlags`.
+    pub flags: u32,
+}
+
+/// `CUmemcpy3DOperand`: memory at an address, or an array.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct CUmemcpy3DOperand {
+    /// Which of both: [`CUmemcpy3DOperand::POINTER`], or 2.
+    pub kind: i32,
+    /// The address, or the array.
+    pub place: u64,
+    /// For an address: from one row to the next, in elements, how many rows a slice has, and where the memory is (a
+    /// [`super::CUmemLocation`]). Of an array: where in a row, in which row, and in which slice.
+    pub rest: [u64; 3],
+}
+
+impl CUmemcpy3DOperand {
+    /// CU_MEMCPY_OPERAND_TYPE_POINTER.
+    pub const POINTER: i32 = 1;
+}
+
 const _: () = {
+    assert!(size_of::<CUmemcpy3DOperand>() == 40 && size_of::<CUDA_MEMCPY3D_BATCH_OP>() == 112);
     assert!(size_of::<CUDA_MEMCPY2D<u64>>() == 128 && size_of::<CUDA_MEMCPY2D<u32>>() == 96);
     assert!(size_of::<CUDA_MEMCPY3D<u64>>() == 200 && size_of::<CUDA_MEMCPY3D<u32>>() == 144);
 };

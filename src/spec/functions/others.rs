@@ -62,8 +62,8 @@ macro_rules! driver_functions_beyond {
         cuDeviceTotalMem_v2, cuMemAlloc_v2, cuMemAllocPitch_v2, cuMemGetAddressRange_v2, cuMemGetInfo_v2,
         cuMemHostGetDevicePointer_v2, cuStreamWaitEvent;
     3020 Documented: cuArray3DCreate_v2, cuArray3DGetDescriptor_v2, cuArrayCreate_v2, cuArrayGetDescriptor_v2,
-        cuMemAllocHost_v2, cuMemcpyAtoA_v2, cuMemcpyAtoD_v2, cuMemcpyAtoH_v2, cuMemcpyAtoHAsync_v2,
-        cuMemcpyDtoA_v2, cuMemcpyHtoA_v2, cuMemcpyHtoAAsync_v2;
+        cuMemAllocHost_v2, cuMemcpyAtoA_v2, cuMemcpyAtoH_v2, cuMemcpyAtoHAsync_v2,
+        cuMemcpyHtoA_v2, cuMemcpyHtoAAsync_v2;
     3020 Inferred: cuModuleGetGlobal_v2;
     3020 Unsupported: cuGLCtxCreate_v2, cuGLMapBufferObject_v2, cuGLMapBufferObjectAsync_v2,
         cuGraphicsResourceGetMappedPointer_v2, cuTexRefGetAddress_v2, cuTexRefSetAddress2D_v2,
@@ -98,9 +98,8 @@ macro_rules! driver_functions_beyond {
     7000 Recorded: cuCtxGetFlags, cuDevicePrimaryCtxGetState, cuDevicePrimaryCtxRetain,
         cuPointerGetAttributes;
     7000 Documented: cuDevicePrimaryCtxSetFlags = cuDevicePrimaryCtxSetFlags_v2,
-        cuMemcpyAtoA_v2_ptds = cuMemcpyAtoA_v2,
-        cuMemcpyAtoD_v2_ptds = cuMemcpyAtoD_v2, cuMemcpyAtoH_v2_ptds = cuMemcpyAtoH_v2,
-        cuMemcpyAtoHAsync_v2_ptsz = cuMemcpyAtoHAsync_v2, cuMemcpyDtoA_v2_ptds = cuMemcpyDtoA_v2,
+        cuMemcpyAtoA_v2_ptds = cuMemcpyAtoA_v2, cuMemcpyAtoH_v2_ptds = cuMemcpyAtoH_v2,
+        cuMemcpyAtoHAsync_v2_ptsz = cuMemcpyAtoHAsync_v2,
         cuMemcpyHtoA_v2_ptds = cuMemcpyHtoA_v2, cuMemcpyHtoAAsync_v2_ptsz = cuMemcpyHtoAAsync_v2,
         cuStreamAddCallback_ptsz = cuStreamAddCallback, cuStreamAttachMemAsync_ptsz = cuStreamAttachMemAsync,
         cuStreamGetFlags_ptsz = cuStreamGetFlags, cuStreamGetPriority_ptsz = cuStreamGetPriority,
@@ -113,8 +112,7 @@ macro_rules! driver_functions_beyond {
         cuEGLStreamProducerDisconnect, cuEGLStreamProducerPresentFrame, cuEGLStreamProducerReturnFrame,
         cuGLMapBufferObject_v2_ptds, cuGLMapBufferObjectAsync_v2_ptsz, cuGraphicsEGLRegisterImage,
         cuGraphicsMapResources_ptsz, cuGraphicsResourceGetMappedEglFrame, cuGraphicsUnmapResources_ptsz;
-    8000 Documented: cuMemAdvise, cuMemPrefetchAsync, cuMemPrefetchAsync_ptsz = cuMemPrefetchAsync,
-        cuMemRangeGetAttribute, cuMemRangeGetAttributes;
+    8000 Documented: cuMemAdvise, cuMemRangeGetAttribute, cuMemRangeGetAttributes;
     8000 Unsupported: cuEGLStreamConsumerConnectWithFlags, cuStreamBatchMemOp, cuStreamBatchMemOp_ptsz,
         cuStreamWaitValue32, cuStreamWaitValue32_ptsz, cuStreamWriteValue32, cuStreamWriteValue32_ptsz,
         cuTexRefGetBorderColor, cuTexRefSetBorderColor;
@@ -194,8 +192,7 @@ macro_rules! driver_functions_beyond {
     12010 Recorded: cuCtxSetFlags;
     12010 Unsupported: cuCoredumpGetAttribute, cuCoredumpGetAttributeGlobal, cuCoredumpSetAttribute,
         cuCoredumpSetAttributeGlobal;
-    12020 Documented: cuMemAdvise_v2, cuMemPrefetchAsync_v2,
-        cuMemPrefetchAsync_v2_ptsz = cuMemPrefetchAsync_v2;
+    12020 Documented: cuMemAdvise_v2;
     12020 Unsupported: cuGraphAddNode, cuGraphNodeSetParams;
     12030 Documented: cuStreamGetCaptureInfo_v3, cuStreamGetCaptureInfo_v3_ptsz = cuStreamGetCaptureInfo_v3;
     12030 Inferred: cuFuncGetName, cuKernelGetName;
@@ -219,14 +216,12 @@ macro_rules! driver_functions_beyond {
         cuStreamGetDevice_ptsz = cuStreamGetDevice;
     12080 Unsupported: cuCheckpointProcessCheckpoint, cuCheckpointProcessGetRestoreThreadId,
         cuCheckpointProcessGetState, cuCheckpointProcessLock, cuCheckpointProcessRestore,
-        cuCheckpointProcessUnlock, cuMemcpy3DBatchAsync, cuMemcpy3DBatchAsync_ptsz, cuTensorMapEncodeIm2colWide;
+        cuCheckpointProcessUnlock, cuTensorMapEncodeIm2colWide;
     12090 Recorded: cuLogsCurrent, cuLogsDumpToMemory, cuLogsRegisterCallback, cuLogsUnregisterCallback;
     12090 Documented: cuLogsDumpToFile;
     12090 Unsupported: cuGreenCtxGetId;
     13000 Documented: cuCtxGetDevice_v2, cuCtxSynchronize_v2, cuMemGetDefaultMemPool, cuMemGetMemPool;
-    13000 Unsupported: cuDeviceGetHostAtomicCapabilities, cuMemcpy3DBatchAsync_v2,
-        cuMemcpy3DBatchAsync_v2_ptsz,
-        cuMemDiscardAndPrefetchBatchAsync, cuMemDiscardAndPrefetchBatchAsync_ptsz, cuMemDiscardBatchAsync,
+    13000 Unsupported: cuDeviceGetHostAtomicCapabilities, cuMemDiscardAndPrefetchBatchAsync, cuMemDiscardAndPrefetchBatchAsync_ptsz, cuMemDiscardBatchAsync,
         cuMemDiscardBatchAsync_ptsz, cuMemPrefetchBatchAsync, cuMemPrefetchBatchAsync_ptsz, cuMemSetMemPool;
     } };
 }

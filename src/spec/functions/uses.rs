@@ -404,6 +404,104 @@ fn cuMemcpyBatchAsync_v2(
     },
 }
 
+/// Does several copies of slices of rows, in stream order (the entry point of CUDA 12.8).
+fn cuMemcpy3DBatchAsync(
+    in numOps: usize,
+    in opList: $crate::abi::HostAddress,
+    in failIdx: $crate::abi::HostAddress,
+    in flags: u64,
+    in hStream: $crate::abi::CUstream,
+) -> $crate::abi::CUresult {
+    library: Cuda, since: 12080, simulated: Documented,
+    effects: [UsesEach Memory(opList) to numOps],
+    results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_VALUE],
+    also: {
+        /// Does several copies of slices of rows, in stream order; the default one is the thread's own (the entry point of CUDA 12.8).
+        cuMemcpy3DBatchAsync_ptsz, since: 12080, simulated: Documented
+    },
+}
+
+/// Does several copies of slices of rows, in stream order.
+fn cuMemcpy3DBatchAsync_v2(
+    in numOps: usize,
+    in opList: $crate::abi::HostAddress,
+    in flags: u64,
+    in hStream: $crate::abi::CUstream,
+) -> $crate::abi::CUresult {
+    library: Cuda, since: 13000, simulated: Documented,
+    effects: [UsesEach Memory(opList) to numOps],
+    results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_VALUE],
+    also: {
+        /// Does several copies of slices of rows, in stream order; the default one is the thread's own.
+        cuMemcpy3DBatchAsync_v2_ptsz, since: 13000, simulated: Documented
+    },
+}
+
+/// Copies from device memory into an array.
+fn cuMemcpyDtoA_v2(
+    in dstArray: $crate::abi::HostAddress,
+    in dstOffset: usize,
+    in srcDevice: $crate::abi::CUdeviceptr,
+    in ByteCount: usize,
+) -> $crate::abi::CUresult {
+    library: Cuda, since: 3020, simulated: Recorded,
+    effects: [Uses Memory(srcDevice) sized ByteCount],
+    results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE],
+    also: {
+        /// Copies from device memory into an array, in the order of the thread's own default stream.
+        cuMemcpyDtoA_v2_ptds, since: 7000, simulated: Documented
+    },
+}
+
+/// Copies from an array to device memory.
+fn cuMemcpyAtoD_v2(
+    in dstDevice: $crate::abi::CUdeviceptr,
+    in srcArray: $crate::abi::HostAddress,
+    in srcOffset: usize,
+    in ByteCount: usize,
+) -> $crate::abi::CUresult {
+    library: Cuda, since: 3020, simulated: Recorded,
+    effects: [Uses Memory(dstDevice) sized ByteCount],
+    results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE],
+    also: {
+        /// Copies from an array to device memory, in the order of the thread's own default stream.
+        cuMemcpyAtoD_v2_ptds, since: 7000, simulated: Documented
+    },
+}
+
+/// Moves managed memory to a device ahead of its use, in stream order.
+fn cuMemPrefetchAsync(
+    in devPtr: $crate::abi::CUdeviceptr,
+    in count: usize,
+    in dstDevice: i32,
+    in hStream: $crate::abi::CUstream,
+) -> $crate::abi::CUresult {
+    library: Cuda, since: 8000, simulated: Recorded,
+    effects: [Uses Memory(devPtr) sized count],
+    results: [SUCCESS, INVALID_VALUE, INVALID_DEVICE],
+    also: {
+        /// Moves managed memory to a device ahead of its use, in stream order; the default one is the thread's own.
+        cuMemPrefetchAsync_ptsz, since: 8000, simulated: Documented
+    },
+}
+
+/// Moves managed memory to a place ahead of its use, in stream order.
+fn cuMemPrefetchAsync_v2(
+    in devPtr: $crate::abi::CUdeviceptr,
+    in count: usize,
+    in location: $crate::abi::CUmemLocation,
+    in flags: u32,
+    in hStream: $crate::abi::CUstream,
+) -> $crate::abi::CUresult {
+    library: Cuda, since: 12020, simulated: Documented,
+    effects: [Uses Memory(devPtr) sized count],
+    results: [SUCCESS, INVALID_VALUE, INVALID_DEVICE],
+    also: {
+        /// Moves managed memory to a place ahead of its use, in stream order; the default one is the thread's own.
+        cuMemPrefetchAsync_v2_ptsz, since: 12020, simulated: Documented
+    },
+}
+
 /// Launches a kernel, in stream order.
 fn cuLaunchKernel(
     in f: $crate::abi::CUfunction,

@@ -75,6 +75,20 @@ impl CUDA_MEMCPY3D<u64> {
     }
 }
 
+impl CUDA_MEMCPY3D_BATCH_OP {
+    /// The device memory that is written, and what is read: where each begins, and its bytes. Of the elements of an array, the size
+    /// is not known here: then it is the first byte.
+    pub fn used(&self) -> [(u64, u64); 2] {
+        let is_flat = [self.dst, self.src].iter().all(|it| it.kind == CUmemcpy3DOperand::POINTER);
+        [self.dst, self.src].map(|it| {
+            let kind = if it.kind == CUmemcpy3DOperand::POINTER { DEVICE[1] } else { 0 };
+            let [pitch, height, _] = it.rest;
+            let shape = if is_flat { self.extent.map(|length| length as u64) } else { [1; 3] };
+            Rows { kind, device: it.place, x: 0, y: 0, z: 0, pitch, height }.touched(shape)
+        })
+    }
+}
+
 impl Touched {
     fn words(self) -> [u64; 4] {
         [self.to.0, self.to.1, self.from.0, self.from.1]

@@ -6,7 +6,7 @@ int cuGraphInstantiateWithFlags(void **, void *, unsigned long long), cuGraphLau
 int cuGraphExecDestroy(void *), cuStreamSynchronize(void *), cuMemsetD8Async(CUdeviceptr, unsigned char, size_t, void *);
 int cuLaunchHostFunc(void *, void (*)(void *), void *), cuStreamWaitEvent(void *, void *, unsigned);
 int cuMemcpyDtoDAsync_v2(CUdeviceptr, CUdeviceptr, size_t, void *);
-enum { ILLEGAL_STATE = 401, UNSUPPORTED = 900, INVALIDATED = 901, UNMATCHED = 903, CAPTURED_EVENT = 907 };
+enum { ILLEGAL_STATE = 401, UNSUPPORTED = 900, INVALIDATED = 901, UNMATCHED = 903, CAPTURED_EVENT = 907, ILLEGAL_ADDRESS = 700 };
 
 static void counts(void *data) { ++*(int *)data; }
 
@@ -53,9 +53,6 @@ int main(void) {
         IS(cuMemcpyDtoH_v2(&byte, b, 1), 0);
         IS(byte == 4 && count == i, 1);
     }
-    // Memory that is gone is an error, and nobody else's is written.
-    IS(cuMemFree_v2(a), 0);
-    IS(cuGraphLaunch(launched, stream), 1);
     IS(cuGraphExecDestroy(launched), 0);
     IS(cuGraphLaunch(launched, stream), 1);
     // Who asks whether what is captured is done ends the capture.
@@ -68,5 +65,14 @@ int main(void) {
     IS(cuStreamSynchronize(stream), UNSUPPORTED);
     IS(cuStreamEndCapture(stream, &graph), INVALIDATED);
     IS(cuStreamSynchronize(stream), 0);
+    // Of memory that is gone, the device finds nothing: no call of this context succeeds any more.
+    IS(cuStreamBeginCapture_v2(stream, 0), 0);
+    IS(cuMemsetD8Async(a, 4, 16, stream), 0);
+    IS(cuStreamEndCapture(stream, &graph), 0);
+    IS(cuGraphInstantiateWithFlags(&launched, graph, 0), 0);
+    IS(cuMemFree_v2(a), 0);
+    IS(cuGraphLaunch(launched, stream), 0);
+    IS(cuStreamSynchronize(stream), ILLEGAL_ADDRESS);
+    IS(cuMemcpyDtoH_v2(&byte, b, 1), ILLEGAL_ADDRESS);
     return 0;
 }

@@ -68,6 +68,7 @@ static CUdeviceptr own, p; /* memory of this process, and of the other one */
 static Handle handle;
 static Stream stream;
 static Exec exec;
+static int is_launched; /* with memory that is gone */
 
 /* Opens what the other process exports. */
 static void begin(struct link parent) {
@@ -88,6 +89,11 @@ static void lose(void) {
 }
 
 static void finish(void) {
+    /* The device found out what was gone. */
+    if (bad && is_launched) {
+        CHECK(cuCtxSynchronize() != 0);
+        return;
+    }
     OK(cuCtxSynchronize());
     if (exec) OK(cuGraphExecDestroy(exec));
     if (!bad) OK(cuIpcCloseMemHandle(p));
@@ -121,6 +127,7 @@ static void launch_it(struct link parent) {
     OK(cuGraphLaunch(exec, stream));
     OK(cuCtxSynchronize());
     lose();
+    is_launched = 1;
     CALL(cuGraphLaunch, (exec, stream));
     finish();
 }
@@ -188,6 +195,7 @@ static void alter_it(struct link parent) {
     OK(cuCtxSynchronize());
     if (!bad) OK(cuGraphExecMemcpyNodeSetParams(exec, node, &inside, c0));
     OK(cuIpcCloseMemHandle(p));
+    is_launched = 1;
     CALL(cuGraphLaunch, (exec, stream));
     if (!bad) p = open_memory(handle);
     finish();
@@ -206,6 +214,7 @@ static void disable_it(struct link parent) {
     OK(cuCtxSynchronize());
     if (!bad) OK(cuGraphNodeSetEnabled(exec, node, 0));
     OK(cuIpcCloseMemHandle(p));
+    is_launched = 1;
     CALL(cuGraphLaunch, (exec, stream));
     if (!bad) p = open_memory(handle);
     finish();
@@ -325,9 +334,14 @@ static void unmap_it(struct link parent) {
         OK(cuMemSetAccess(at, SIZE, &access, 1));
     }
     CALL(cuGraphLaunch, (exec, stream));
+    if (bad) {
+        CHECK(cuCtxSynchronize() != 0);
+        tell(parent);
+        return;
+    }
     OK(cuCtxSynchronize());
     OK(cuGraphExecDestroy(exec));
-    if (!bad) OK(cuMemUnmap(at, SIZE));
+    OK(cuMemUnmap(at, SIZE));
     OK(cuMemAddressFree(at, SIZE));
     OK(cuMemRelease(another));
     OK(cuMemRelease(allocation));
@@ -335,7 +349,7 @@ static void unmap_it(struct link parent) {
 }
 static void after_unmap(void) { share_with(unmap_it); }
 
-SCENES({"use-after-close/graph", launched}, {"use-after-close/graph-node", altered}, {"use-after-close/graph-disabled", disabled}, {"use-after-unmap/graph", after_unmap},
+SCENES({"use-in-graph/launch", launched}, {"use-in-graph/node", altered}, {"use-in-graph/disabled", disabled}, {"use-in-graph/unmapped", after_unmap},
        {"use-after-owner-freed/graph", after_owner}, {"use-in-graph", instantiated}, {"use-in-graph/memset", filled},
        {"use-in-graph/child", nested}, {"use-in-graph/update", updated}, {"use-in-graph/allocates", allocates},
        {"use-in-kernel/graph", in_kernel}, {"use-in-kernel/graph-node", in_node})

@@ -149,7 +149,16 @@ static void after_owner(void) {
 }
 
 /* Uses an imported pointer of a pool after its free. */
-static void freed_import(struct link parent) {
+static void freed_pointer(CUdeviceptr p) {
+    if (bad) {
+        OK(cuMemFreeAsync(p, NULL));
+        OK(cuCtxSynchronize());
+    }
+    CALL(cuMemcpyDtoH_v2, (text, p, sizeof text));
+    if (!bad) OK(cuMemFreeAsync(p, NULL));
+}
+static void (*use_pointer)(CUdeviceptr p);
+static void import_pointer(struct link parent) {
     CUdeviceptr p;
     PoolPointer pointer;
     Pool pool;
@@ -159,24 +168,20 @@ static void freed_import(struct link parent) {
     close(fd);
     get(parent, &pointer, sizeof pointer);
     OK(cuMemPoolImportPointer(&p, pool, &pointer));
-    if (bad) {
-        OK(cuMemFreeAsync(p, NULL));
-        OK(cuCtxSynchronize());
-    }
-    CALL(cuMemcpyDtoH_v2, (text, p, sizeof text));
-    if (!bad) OK(cuMemFreeAsync(p, NULL));
+    use_pointer(p);
     OK(cuCtxSynchronize());
     OK(cuMemPoolDestroy(pool));
     tell(parent);
 }
-static void after_free_pool(void) {
+static void share_pointer(void (*use)(CUdeviceptr)) {
     struct link link;
     Pool pool;
     PoolProperties wanted = {.type = PINNED, .handle_types = DESCRIPTOR, .location = {DEVICE, 0}};
     CUdeviceptr p;
     PoolPointer pointer;
     int fd;
-    employ_with_socket(&link, freed_import);
+    use_pointer = use;
+    employ_with_socket(&link, import_pointer);
     start(0);
     OK(cuMemPoolCreate(&pool, &wanted));
     OK(cuMemPoolExportToShareableHandle(&fd, pool, DESCRIPTOR, 0));
@@ -192,6 +197,18 @@ static void after_free_pool(void) {
     OK(cuCtxSynchronize());
     OK(cuMemPoolDestroy(pool));
 }
+
+static void after_free_pool(void) { share_pointer(freed_pointer); }
+
+/* Frees what is freed already. */
+static void free_again(CUdeviceptr p) {
+    if (bad) {
+        OK(cuMemFreeAsync(p, NULL));
+        OK(cuCtxSynchronize());
+    }
+    CALL(cuMemFreeAsync, (p, NULL));
+}
+static void after_free_again(void) { share_pointer(free_again); }
 
 static void launched(CUdeviceptr p) {
     OK(cuCtxSynchronize());
@@ -210,6 +227,111 @@ static void batch(struct link parent) {
     launched(p);
 }
 static void after_close_batch(void) { export_for(batch); }
+
+/* CUDA_MEMCPY3D_BATCH_OP, of which each side has an address. */
+typedef struct {
+    struct {
+        int type;
+        CUdeviceptr at;
+        size_t row, rows;
+        Location place;
+    } from, to;
+    size_t width, height, depth;
+    int order;
+    unsigned flags;
+} Slices;
+static void batch_of_slices(struct link parent) {
+    static CUresult (*cuMemcpy3DBatchAsync_v2)(size_t, Slices *, unsigned long long, void *);
+    *(void **)&cuMemcpy3DBatchAsync_v2 = dlsym(dlopen("libcuda.so.1", RTLD_NOW), "cuMemcpy3DBatchAsync_v2");
+    CUdeviceptr p = closed(parent);
+    Slices slices = {{1, p, 0, 0, {0, 0}}, {1, own, 0, 0, {0, 0}}, 64, 4, 2, 1, 0};
+    CALL(cuMemcpy3DBatchAsync_v2, (1, &slices, 0, (void *)2));
+    launched(p);
+}
+static void after_close_slices(void) { export_for(batch_of_slices); }
+
+/* A device array of bytes, and memory that is closed. */
+static void to_array(struct link parent) {
+    static CUresult (*cuMemcpyDtoA_v2)(void *, size_t, CUdeviceptr, size_t), (*cuArrayCreate_v2)(void **, const void *);
+    void *driver = dlopen("libcuda.so.1", RTLD_NOW), *array;
+    *(void **)&cuMemcpyDtoA_v2 = dlsym(driver, "cuMemcpyDtoA_v2");
+    *(void **)&cuArrayCreate_v2 = dlsym(driver, "cuArrayCreate_v2");
+    struct { size_t width, height; int format; unsigned channels; } bytes = {64, 0, 1, 1};
+    CUdeviceptr p = closed(parent);
+    OK(cuArrayCreate_v2(&array, &bytes));
+    CALL(cuMemcpyDtoA_v2, (array, 0, p, 64));
+    finish(p);
+}
+static void after_close_array(void) { export_for(to_array); }
+
+/* The last bytes of what it opened, and as many behind it. */
+static void read_beyond(struct link parent) {
+    start(0);
+    CUdeviceptr p = open_memory(get_handle(parent)) + SIZE - sizeof text;
+    CALL(cuMemcpyDtoH_v2, (text, bad ? p + sizeof text / 2 : p, sizeof text));
+    OK(cuIpcCloseMemHandle(p + sizeof text - SIZE));
+}
+static void beyond_end(void) { export_for(read_beyond); }
+
+/* Twice as many elements as there are. */
+static void set_beyond(CUdeviceptr p) {
+    CALL(cuMemsetD32_v2, (p, 7, bad ? SIZE / 2 : SIZE / 4));
+    OK(cuMemFreeAsync(p, NULL));
+}
+static void beyond_pointer(void) { share_pointer(set_beyond); }
+
+/* Of two copies, the second one goes beyond. */
+static void batch_beyond(struct link parent) {
+    static CUresult (*cuMemcpyBatchAsync_v2)(CUdeviceptr *, CUdeviceptr *, size_t *, size_t, void *, size_t *, size_t, void *);
+    *(void **)&cuMemcpyBatchAsync_v2 = dlsym(dlopen("libcuda.so.1", RTLD_NOW), "cuMemcpyBatchAsync_v2");
+    start(0);
+    own = allocate();
+    CUdeviceptr p = open_memory(get_handle(parent)), to[] = {own, own + OFFSET}, from[] = {p, p + SIZE - (bad ? 32 : 64)};
+    struct { int order; Location hints[2]; unsigned flags; } attributes = {.order = 1};
+    size_t sizes[] = {64, 64}, first = 0;
+    CALL(cuMemcpyBatchAsync_v2, (to, from, sizes, 2, &attributes, &first, 1, (void *)2));
+    OK(cuCtxSynchronize());
+    OK(cuMemFree_v2(own));
+    OK(cuIpcCloseMemHandle(p));
+}
+static void beyond_end_batch(void) { export_for(batch_beyond); }
+
+/* Imports one allocation of a buffer that has two; the right program maps another one behind it. */
+static void copy_over_both(struct link parent) {
+    start(0);
+    Allocation allocation = imported(receive_descriptor()), another = create(NONE);
+    CUdeviceptr at = reserve(2 * SIZE);
+    Access access = access_of(0);
+    OK(cuMemMap(at, SIZE, 0, allocation, 0));
+    if (!bad) OK(cuMemMap(at + SIZE, SIZE, 0, another, 0));
+    OK(cuMemSetAccess(at, bad ? SIZE : 2 * SIZE, &access, 1));
+    CALL(cuMemcpyHtoD_v2, (at + SIZE - sizeof text / 2, text, sizeof text));
+    OK(cuMemUnmap(at, bad ? SIZE : 2 * SIZE));
+    OK(cuMemAddressFree(at, 2 * SIZE));
+    OK(cuMemRelease(another));
+    OK(cuMemRelease(allocation));
+    tell(parent);
+}
+static void beyond_mapping(void) { share_with(copy_over_both); }
+
+/* Maps what it imported, for the first device or for another one. */
+static void copy_to_mapped(struct link parent, int device) {
+    start(0);
+    Allocation allocation = imported(receive_descriptor());
+    CUdeviceptr at = reserve(SIZE);
+    Access access = access_of(bad ? device : 0);
+    OK(cuMemMap(at, SIZE, 0, allocation, 0));
+    if (!bad || device) OK(cuMemSetAccess(at, SIZE, &access, 1));
+    CALL(cuMemcpyHtoD_v2, (at + OFFSET, text, sizeof text));
+    OK(cuMemUnmap(at, SIZE));
+    OK(cuMemAddressFree(at, SIZE));
+    OK(cuMemRelease(allocation));
+    tell(parent);
+}
+static void copy_without_access(struct link parent) { copy_to_mapped(parent, 0); }
+static void without_access(void) { share_with(copy_without_access); }
+static void copy_from_elsewhere(struct link parent) { copy_to_mapped(parent, 1); }
+static void access_elsewhere(void) { share_with(copy_from_elsewhere); }
 
 /* A kernel that does nothing with its parameters. */
 static const char kernel_text[] = ".version 6.0\n.target sm_60\n.address_size 64\n"
@@ -307,6 +429,9 @@ static void in_kernel_cooperative(void) { export_for(launch_cooperative); }
 SCENES({"use-after-close", after_close}, {"use-after-close/async", after_close_async},
        {"use-after-close/fill", after_close_fill}, {"use-after-close/rows", after_close_rows},
        {"use-after-close/copy", after_close_copy}, {"use-after-close/batch", after_close_batch}, {"use-after-close/context", after_context},
-       {"use-after-unmap", after_unmap}, {"use-after-free", after_free}, {"use-after-free/pool", after_free_pool}, {"use-after-owner-freed", after_owner},
+       {"use-after-close/array", after_close_array}, {"use-after-close/slices", after_close_slices}, {"use-beyond-end", beyond_end}, {"use-beyond-end/pool", beyond_pointer},
+       {"use-beyond-end/batch", beyond_end_batch}, {"use-beyond-end/mapping", beyond_mapping},
+       {"use-without-access", without_access}, {"use-without-access/elsewhere", access_elsewhere},
+       {"use-after-unmap", after_unmap}, {"use-after-free", after_free}, {"use-after-free/pool", after_free_pool}, {"use-after-free/again", after_free_again}, {"use-after-owner-freed", after_owner},
        {"use-in-kernel", in_kernel}, {"use-in-kernel/buffer", in_kernel_buffer}, {"use-in-kernel/config", in_kernel_config},
        {"use-in-kernel/cooperative", in_kernel_cooperative}, {"use-in-kernel/enumerated", in_kernel_enumerated})
