@@ -153,13 +153,9 @@ fn nothing_ran(report: &Report) -> Option<Case> {
 fn of_processes(view: &View) -> Vec<Case> {
     let mut alike: BTreeMap<String, u32> = BTreeMap::new();
     let case = |process: &Process| {
-        let program = Path::new(&process.program).file_name().unwrap_or_default().to_string_lossy();
-        let name = match process.rank {
-            Some(rank) => format!("rank {rank}"),
-            None if program.is_empty() => "unknown program".into(),
-            None => program.clone().into_owned(),
-        };
-        // A name stays the same over runs, which no pid does.
+        // No pid, because a name stays the same in all runs.
+        let name = Some(process.role()).filter(|name| !name.is_empty());
+        let name = name.unwrap_or_else(|| "unknown program".into());
         let number = alike.entry(name.clone()).or_default();
         *number += 1;
         let name = if *number == 1 { name } else { format!("{name} ({number})") };

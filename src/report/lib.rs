@@ -4,8 +4,8 @@
 //! arguments and output, are up to the command. A report is built in three steps. `collect` reads the events and
 //! passes them to `functions`, `failures`, `findings`, `ledger`, `virtual_memory`, and `peers`; nothing
 //! there grows with the number of events. `assemble` builds the rows of [`model`], which are serialized unchanged.
-//! `verdict` decides what is wrong: which findings fail a run, which problems there are, and in which order. The views render
-//! rows and verdict: [`text`] and [`html`] show them, and [`sarif`], [`junit`], and [`annotations`] write them for other tools.
+//! `verdict` decides which findings fail a run, which problems there are, and in which order. The views render rows and
+//! verdict: [`text`] and [`html`] show them, and [`sarif`], [`junit`], and [`annotations`] write them for other tools.
 //! [`diff`] compares rows, and [`trace`] reads the recording a second time. [`symbols`] names addresses.
 
 mod allocator;

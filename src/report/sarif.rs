@@ -9,7 +9,6 @@ use super::names::{clean, sentence};
 use super::verdict::{Incident, KINDS, Verdict, looked};
 use cupeer_rules::{RULES, Rule, RuleSpec, Status};
 use serde_json::{Map, Value, json};
-use std::path::Path;
 
 /// What is said of results to tell them apart: its version is part of the name.
 const FINGERPRINT: &str = "cupeer/v1";
@@ -143,7 +142,7 @@ fn of_finding(verdict: &Verdict, finding: &Finding) -> Value {
 
 fn of_incident(incident: &Incident) -> Value {
     let Incident { kind, message, process, function, result: ended, stack, count } = incident;
-    let who = process.map(who).unwrap_or_default();
+    let who = process.map(Process::role).unwrap_or_default();
     let about = [kind.id, &who, function.unwrap_or_default(), ended.unwrap_or_default()];
     let mut result =
         result(kind.id, kind.severity.word(), message, *count, fingerprint(&about, stack.first()));
@@ -238,12 +237,6 @@ fn fingerprint(about: &[&str], caller: Option<&Place>) -> String {
     });
     let parts = about.iter().copied().filter(|part| !part.is_empty());
     parts.chain(place.as_deref()).collect::<Vec<_>>().join("|")
-}
-
-/// A process by what it is in every run: its rank, or its program.
-fn who(process: &Process) -> String {
-    let program = Path::new(&process.program).file_name().unwrap_or_default().to_string_lossy();
-    process.rank.map_or_else(|| program.into_owned(), |rank| format!("rank {rank}"))
 }
 
 /// A path as a reference: what is not plain is written as its bytes.

@@ -339,8 +339,7 @@ fn living(report: &Report) -> Vec<String> {
 /// A process as a person finds it again.
 fn named(process: &Process) -> String {
     let rank = process.rank.map(|rank| format!("rank {rank}, ")).unwrap_or_default();
-    let program = Path::new(&process.program).file_name().unwrap_or_default().to_string_lossy();
-    format!("{rank}process {} ({})", process.pid, clean(&program))
+    format!("{rank}process {} ({})", process.pid, clean(process.program_name()))
 }
 
 /// How many findings were suppressed, and by which file.
@@ -430,11 +429,11 @@ fn caller(call: &Pending) -> String {
 fn blind(report: &Report) -> Vec<String> {
     let who = |proc: &Proc| {
         let process = report.processes.iter().find(|process| process.proc == *proc);
-        let named = process.and_then(|process| {
-            let program = Path::new(&process.program).file_name()?.to_string_lossy();
-            Some(format!("process {} ({})", process.pid, clean(&program)))
-        });
-        named.unwrap_or_else(|| "a process".into())
+        let program = process.map_or("", Process::program_name);
+        process.filter(|_| !program.is_empty()).map_or_else(
+            || "a process".to_owned(),
+            |process| format!("process {} ({})", process.pid, clean(program)),
+        )
     };
     let unseen: BTreeMap<&Proc, String> = report.unseen().collect();
     let line = |(proc, why): (&&Proc, &String)| {

@@ -1,4 +1,4 @@
-//! Decides what is wrong in a report, once for all outputs and exit statuses.
+//! Decides which problems a report has, once for all outputs and exit statuses.
 //!
 //! [`decide`] grades the findings when a report is built: how severe each counts, and whether it fails a run. A [`Verdict`]
 //! lists the problems in order, each in a sentence and with its evidence: processes that died, findings, and other problems.
@@ -63,7 +63,7 @@ impl Report {
     }
 }
 
-/// What is wrong in a report.
+/// Problems of a report.
 pub struct Verdict<'a> {
     pub report: &'a Report,
     pub names: Labels,
@@ -79,7 +79,7 @@ pub struct Verdict<'a> {
     pub others: Vec<Problem<'a>>,
 }
 
-/// Things of one kind that are wrong.
+/// Things of one kind that went wrong.
 pub struct Problem<'a> {
     /// Number and kind of the things, and what happened to them.
     pub what: String,
@@ -96,7 +96,7 @@ pub struct Problem<'a> {
 }
 
 impl<'a> Verdict<'a> {
-    /// Looks for what is wrong.
+    /// Finds the problems of a report.
     pub fn of(report: &'a Report, all: bool) -> Self {
         let (told, noted) = report.unsuppressed().partition(|finding| is_told(finding));
         let names = Labels::new(report);
