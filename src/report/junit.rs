@@ -9,10 +9,9 @@ use super::moments;
 use super::terminal::clean_lines;
 use super::text::View;
 use super::text::suppressed::lines;
-use super::verdict::{DIED, End, FAILED, Kind, Verdict, looked};
-use cupeer_rules::{RULES, RuleSpec};
+use super::verdict::{DIED, End, FAILED, Kind, OfRule, Verdict, looked};
 use maud::{Markup, PreEscaped, Render, html};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::Path;
 
 /// Columns of the texts.
@@ -49,7 +48,7 @@ pub fn document(report: &Report) -> String {
     let view = View::new(&verdict, WIDTH);
     // As everywhere, deaths come first.
     let mut cases = of_processes(&view);
-    cases.extend(of_rules(&view));
+    cases.extend(view.rules().iter().map(|of| of_rule(&view, of)));
     cases.extend(nothing_ran(report));
     let count = |is_one: fn(&Outcome) -> bool| cases.iter().filter(|case| is_one(&case.outcome)).count();
     let failed = count(|outcome| matches!(outcome, Outcome::Failed(..)));
@@ -108,39 +107,22 @@ fn value(value: &str) -> PreEscaped<String> {
     PreEscaped(escaped.replace('\n', "&#10;"))
 }
 
-fn of_rules(view: &View) -> Vec<Case> {
-    let is_found = |rule: &&RuleSpec| view.report.findings.iter().any(|finding| *finding.rule == *rule.name);
-    let applies = |rule: &&RuleSpec| looked::applies(view.report, rule) || is_found(rule);
-    let known = RULES.iter().filter(applies).map(|rule| (rule.name, Some(rule)));
-    // What a newer version has found.
-    let is_new = |name: &&str| RULES.iter().all(|rule| rule.name != *name);
-    let new: BTreeSet<&str> =
-        view.report.findings.iter().map(|finding| &*finding.rule).filter(is_new).collect();
-    let all = known.chain(new.into_iter().map(|name| (name, None)));
-    all.map(|(name, rule)| of_rule(view, name, rule)).collect()
-}
-
-fn of_rule(view: &View, name: &str, rule: Option<&RuleSpec>) -> Case {
-    let found: Vec<&Finding> = view.report.findings.iter().filter(|finding| *finding.rule == *name).collect();
-    let (suppressed, found): (Vec<&Finding>, Vec<&Finding>) =
-        found.iter().partition(|finding| finding.suppressed_by.is_some());
-    let (told, others): (Vec<&Finding>, Vec<&Finding>) = found.iter().partition(|finding| finding.fails);
+fn of_rule(view: &View, of: &OfRule) -> Case {
     let text =
         |findings: &[&Finding]| findings.iter().map(|finding| view.finding(finding)).collect::<String>();
-    let unknown = || rule.and_then(|rule| looked::why_unknown(view.report, rule));
-    let outcome = match told.first() {
-        Some(first) => {
-            let message = match (first.message.is_empty(), rule) {
+    let outcome = match (&of.failing[..], &of.suppressed[..]) {
+        ([first, ..], _) => {
+            let message = match (first.message.is_empty(), of.rule) {
                 (true, Some(rule)) => rule.page().says,
                 _ => &first.message,
             };
             let message = format!("{}: {message}", view.who_and_how_often(first));
-            Outcome::Failed(first.severity, message, text(&told))
+            Outcome::Failed(first.severity, message, text(&of.failing))
         }
-        None if !suppressed.is_empty() => Outcome::Skipped(lines(suppressed.into_iter()).join("; ")),
-        None => unknown().map_or(Outcome::Passed, Outcome::Skipped),
+        ([], [_, ..]) => Outcome::Skipped(lines(of.suppressed.iter().copied()).join("; ")),
+        ([], []) => of.unknown.clone().map_or(Outcome::Passed, Outcome::Skipped),
     };
-    Case { class: "cupeer.rules", name: name.to_owned(), outcome, out: text(&others) }
+    Case { class: "cupeer.rules", name: of.name.to_owned(), outcome, out: text(&of.others) }
 }
 
 /// Says of a recording without calls that nothing was tested, and why.

@@ -14,6 +14,7 @@ mod incidents;
 pub mod looked;
 mod outside;
 mod ranks;
+mod rules;
 
 pub use calls::{in_runtime, whose};
 pub use ends::{ABNORMAL, End};
@@ -21,6 +22,7 @@ pub use findings::{Alike, times};
 pub use handles::{in_all, severity_of};
 pub use headline::{About, Line};
 pub use incidents::{DIED, FAILED, Incident, KINDS, Kind};
+pub use rules::OfRule;
 
 use super::findings::is_explanation;
 use super::model::{Finding, Process, Report};
