@@ -24,7 +24,8 @@ fn plain_functions() -> usize {
 /// through that as well.
 fn all_patched() -> String {
     let has_newer = |f: &FnSpec| FUNCTIONS.iter().any(|newer| newer.name == format!("{}_v2", f.name));
-    let is_named = |f: &&FnSpec| f.library == Library::Cuda && !f.is_in(Group::Lookup) && f.name == f.lookup();
+    let is_named =
+        |f: &&FnSpec| f.library == Library::Cuda && !f.is_in(Group::Lookup) && f.name == f.lookup();
     let found = FUNCTIONS.iter().filter(is_named).filter(|f| !has_newer(f)).count();
     let called = 2 * plain_functions() + found;
     format!("patched: {called} called, {called} hooked")
@@ -385,7 +386,9 @@ fn look_ups_ends_and_questions_are_not_logged_unless_asked_for() {
     let is_virtual = |name: &str| FUNCTIONS.iter().any(|f| f.name == name && f.is_virtual());
     let asks = |name: &str| FUNCTIONS.iter().any(|f| f.name == name && f.is_in(Group::Query));
     let works = |name: &str| {
-        ["cuMemcpy", "cuMemset", "cuMemPrefetch", "cuLaunch", "cuGraph", "cuEventRecord"].iter().any(|word| name.starts_with(word))
+        ["cuMemcpy", "cuMemset", "cuMemPrefetch", "cuLaunch", "cuGraph", "cuEventRecord"]
+            .iter()
+            .any(|word| name.starts_with(word))
     };
     let is_wanted = |set: &str, name: &str| match set {
         // An empty variable is as good as none.

@@ -14,7 +14,7 @@ use crate::settings::inherited;
 use anyhow::{Context, Result, anyhow, bail};
 use cupeer_record::plain::{self, Links};
 use cupeer_record::{Started, host, launcher};
-use cupeer_report::text::names::counted;
+use cupeer_report::names::counted;
 use cupeer_spec::env::{self, RecordMode};
 use cupeer_spec::placeholders::{AFTER, Piece, pieces};
 use cupeer_spec::record::begun::Folder;

@@ -3,23 +3,23 @@
 //! What belongs here: the command, from its options to one of the forms. What a record says is the crate
 //! `cupeer_report`'s.
 
-use crate::args::{ReportArgs, ReportFormat, word};
+mod forms;
+
+use crate::args::{ReportArgs, word};
 use crate::home::{self, Entry, Kind};
 use crate::opened::Opened;
-use crate::output::{self, terminal_width};
-use crate::parts::{self, Given, MOST_FAILURES};
+use crate::parts::{self, MOST_FAILURES};
 use crate::run::gate;
-use crate::{annotations, suppressions};
+use crate::{output, suppressions};
 use anyhow::{Context, Result, bail};
 use cupeer_record::Job;
-use cupeer_report::Keep;
 use cupeer_report::filter::{Asked, Filter};
 use cupeer_report::model::Report;
 use cupeer_report::reduced::Reduced;
 use cupeer_report::suppress::suggest;
-use cupeer_report::{diff, html, junit, sarif, text, trace};
+use cupeer_report::{Keep, diff};
 use cupeer_rules::Chosen;
-use std::io::{self, BufWriter, ErrorKind::BrokenPipe};
+use forms::{Form, Given};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -34,39 +34,24 @@ pub fn command(args: &ReportArgs) -> Result<ExitCode> {
     if let Some(other) = &args.diff {
         return compare(args, &paths, &[home::find(other)?]);
     }
+    let form = Form::of(args.format);
     let of_findings =
         [("--suppressions", !args.suppressions.is_empty()), ("--error-on", args.error_on.is_some())];
-    if let (ReportFormat::Trace, Some((option, _))) =
-        (args.format, of_findings.iter().find(|(_, is_given)| *is_given))
-    {
-        bail!("{option} is for the other forms; a trace shows all findings");
+    if let Some((option, _)) = of_findings.iter().find(|(_, is_given)| *is_given && !form.has_verdict) {
+        bail!("{option} is for the other forms; a {} shows all findings", word(args.format));
     }
     let shown = if let [path] = &paths[..] { home::shown(path) } else { shown_together(&paths) };
-    let mut opened = match parts::open(&paths, most_failures(args), args.all)? {
-        Given::Record(opened) => opened,
-        Given::Parts(parts) => {
-            refuse(args, &shown)?;
-            return print(args, &of_parts(args, *parts)?, &shown, None);
+    match parts::open(&paths, most_failures(args), args.all)? {
+        parts::Given::Record(mut opened) => {
+            let filter = filter(args, &opened.job)?;
+            let Opened { job, symbols, .. } = &mut *opened;
+            print(Given { args, shown: &shown, calls: Some((job, &filter, symbols)), report: None })
         }
-    };
-    let filter = filter(args, &opened.job)?;
-    let Opened { job, symbols, .. } = &mut *opened;
-    if args.format == ReportFormat::Trace {
-        let out = BufWriter::with_capacity(1 << 16, io::stdout().lock());
-        return match trace::write(job, &filter, symbols, out, warn_of_size) {
-            // A reader that went away is no failure.
-            Err(error)
-                if error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == BrokenPipe) =>
-            {
-                Ok(ExitCode::SUCCESS)
-            }
-            written => written.map(|()| ExitCode::SUCCESS),
-        };
+        parts::Given::Parts(parts) => {
+            refuse(args, &shown)?;
+            print(Given { args, shown: &shown, calls: None, report: Some(of_parts(args, *parts)?) })
+        }
     }
-    let callers = args.format == ReportFormat::Json;
-    let keep = Keep { failures: most_failures(args), durations: true, callers };
-    let report = cupeer_report::read(job, &filter, keep, Some(symbols))?;
-    print(args, &report, &shown, Some((job, &filter)))
 }
 
 fn most_failures(args: &ReportArgs) -> usize {
@@ -93,11 +78,10 @@ fn refuse(args: &ReportArgs, shown: &str) -> Result<()> {
         ("--until", args.until.is_some()),
         ("--since-mark", args.since_mark.is_some()),
         ("--until-mark", args.until_mark.is_some()),
-        ("--format trace", args.format == ReportFormat::Trace),
-        ("--format html", args.format == ReportFormat::Html),
+        (&format!("--format {}", word(args.format)), Form::of(args.format).needs_calls),
     ];
     match filters.iter().find(|(_, is_given)| *is_given) {
-        Some((option, _)) => bail!("{option} needs the calls, and '{shown}' is reduced: they are not there"),
+        Some((option, _)) => bail!(Given::lacks_calls(option, shown)),
         None => Ok(()),
     }
 }
@@ -111,50 +95,14 @@ fn of_parts(args: &ReportArgs, mut parts: Reduced) -> Result<Report> {
 }
 
 /// Prints a report, of a record or of what is kept of some. The status is 1 if `--error-on` chooses a finding of it.
-fn print(
-    args: &ReportArgs,
-    report: &Report,
-    shown: &str,
-    record: Option<(&Job, &Filter)>,
-) -> Result<ExitCode> {
-    let printed = write(args, report, shown, record)?;
-    let fails = args.error_on.is_some() && report.findings.iter().any(|finding| finding.fails);
-    Ok(if fails { ExitCode::FAILURE } else { printed })
-}
-
-fn write(
-    args: &ReportArgs,
-    report: &Report,
-    shown: &str,
-    record: Option<(&Job, &Filter)>,
-) -> Result<ExitCode> {
-    if args.suggest_suppressions {
-        return output::print_as_is(&suggest::file(report));
-    }
-    match (args.format, record) {
-        (ReportFormat::Json, _) => return output::print_json(report),
-        (ReportFormat::Sarif, _) => return output::print_json(&sarif::log(report)),
-        (ReportFormat::Junit, _) => return output::print(&junit::document(report)),
-        (ReportFormat::Html, Some((job, filter))) => {
-            return output::print_as_is(&html::document(job, filter, report, shown)?);
-        }
-        (ReportFormat::Html, None) | (ReportFormat::Trace, _) => {
-            bail!("this form needs the calls, and '{shown}' is reduced: they are not there")
-        }
-        (ReportFormat::Text, _) => {}
-    }
-    let options = text::Options {
-        shown,
-        width: terminal_width(),
-        all: args.all,
-        leaks: args.leaks,
-        style: output::stdout_style(),
+fn print(mut given: Given) -> Result<ExitCode> {
+    let args = given.args;
+    let printed = match args.suggest_suppressions {
+        true => output::print_as_is(&suggest::file(given.report(false)?))?,
+        false => (Form::of(args.format).print)(&mut given)?,
     };
-    let printed = output::print_marked(&text::show(report, &options))?;
-    if !args.leaks {
-        output::printed(annotations::write(report, io::stdout().lock()))?;
-    }
-    Ok(printed)
+    let fails = given.report.is_some_and(|report| report.failing().next().is_some());
+    Ok(if fails && args.error_on.is_some() { ExitCode::FAILURE } else { printed })
 }
 
 fn filter(args: &ReportArgs, job: &Job) -> Result<Filter> {
@@ -180,41 +128,24 @@ fn error_on(args: &ReportArgs) -> Result<Option<Chosen>> {
 }
 
 fn compare(args: &ReportArgs, paths: &[PathBuf], others: &[PathBuf]) -> Result<ExitCode> {
-    let is_json = match args.format {
-        ReportFormat::Text => false,
-        ReportFormat::Json => true,
-        ReportFormat::Trace => bail!("--diff prints text or JSON; a trace shows one record"),
-        format @ (ReportFormat::Sarif | ReportFormat::Junit | ReportFormat::Html) => {
-            bail!("--diff prints text or JSON; {} shows one record", word(format))
-        }
+    let Some(print) = Form::of(args.format).compare else {
+        bail!("--diff prints text or JSON; {} shows one record", word(args.format))
     };
     let report = |paths: &[PathBuf]| {
         let shown = shown_together(paths);
         let report = || match parts::open(paths, 0, args.all)? {
-            Given::Record(opened) => {
+            parts::Given::Record(opened) => {
                 let keep = Keep { durations: true, ..Keep::default() };
                 cupeer_report::read(&opened.job, &filter(args, &opened.job)?, keep, None)
             }
-            Given::Parts(parts) => {
+            parts::Given::Parts(parts) => {
                 refuse(args, &shown)?;
                 of_parts(args, *parts)
             }
         };
         report().with_context(|| shown.clone())
     };
-    let diff = diff::compare(&report(paths)?, &report(others)?);
-    if is_json {
-        output::print_json(&diff)
-    } else {
-        output::print_marked(&diff.show(terminal_width(), output::stdout_style()))
-    }
-}
-
-/// Says that a trace will be large, before it is written: the viewer reads it into its memory.
-fn warn_of_size(events: u64) {
-    if let Some(sentence) = trace::too_large(events) {
-        output::complain(&sentence);
-    }
+    print(&diff::compare(&report(paths)?, &report(others)?))
 }
 
 /// The newest record at home.

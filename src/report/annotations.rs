@@ -3,30 +3,26 @@
 //! Each finding above note that counts, and each process that ended abnormally, is one line: `::error
 //! title=TITLE,file=FILE,line=LINE::MESSAGE`, as "Workflow commands for GitHub Actions" describes it.
 
-use super::incidents::{self, DIED};
 use super::model::{Place, Report};
-use super::text::View;
-use super::text::findings::is_told;
-use super::text::names::clean;
+use super::names::clean;
+use super::verdict::Verdict;
 use cupeer_rules::Severity;
 
 /// The most of one kind that GitHub shows of a step.
 const MOST: usize = 10;
-/// Columns of a text that is not wrapped.
-const WIDTH: usize = 1 << 16;
 
 /// Returns the lines: processes that ended abnormally first, at most ten of each kind. Paths of source files below
 /// `root` are relative to it, as those of the repository are.
 pub fn lines(report: &Report, root: &str) -> Vec<String> {
-    let view = View::new(report, WIDTH, true);
-    let deaths = incidents::all(&view).into_iter().filter(|incident| incident.kind.id == DIED.id);
-    let deaths = deaths.map(|incident| {
+    let verdict = Verdict::of(report, true);
+    // The exit status of the step tells of processes that exited with an error.
+    let errors = verdict.incidents().filter(|incident| incident.kind.severity == Severity::Error);
+    let deaths = errors.map(|incident| {
         let place = incident.stack.first().and_then(|place| source(place, root));
-        (incident.kind.severity.word(), DIED.id.to_owned(), place, incident.message)
+        (incident.kind.severity.word(), incident.kind.id.to_owned(), place, incident.message.clone())
     });
-    let is_meant = |finding: &&_| is_told(finding) && finding.severity != Severity::Note.word();
-    let findings = report.findings.iter().filter(is_meant).map(|finding| {
-        let (who, from) = (view.who_and_how_often(finding), clean(&finding.caller.long()));
+    let findings = verdict.above_note().map(|finding| {
+        let (who, from) = (verdict.who_and_how_often(finding), clean(&finding.caller.long()));
         let message = match finding.message.is_empty() {
             true => format!("{who}, from {from}"),
             false => format!("{who}, from {from}: {}", clean(&finding.message)),

@@ -8,10 +8,10 @@ use super::model::{
     Device, Escaped, Exit, ExitKind, Hang, LastCall, Ordinal, Pending, Process, Quiet, Record, Started,
     Unknown, Uuid,
 };
+use super::names::counted;
 use super::places::{Nameless, Names, Places};
 use super::reading::Tally;
 use super::reduced::Reduced;
-use super::text::names::counted;
 use super::{faults, findings, leaks, values};
 use cupeer_record::{self as record, Call, Clock, Job};
 use cupeer_spec::record::end::End;

@@ -5,7 +5,7 @@
 
 use super::model::{Fault, Finding, Function, Handle, Report, SEVERITIES, State};
 use super::moments::{bytes, duration, number};
-use super::text::names::clean;
+use super::names::clean;
 use crate::style::{Mark, Style};
 use crate::table::Table;
 use cupeer_spec::effect::Object;
@@ -202,8 +202,7 @@ fn failures(both: [&Report; 2]) -> Vec<FailurePair> {
 fn findings(both: [&Report; 2]) -> Vec<RulePair> {
     let of = |f: &Finding| ((f.rule.clone(), f.severity), [f.count]);
     let row = |(rule, severity), [count]: [_; 1], differs| RulePair { rule, severity, count, differs };
-    let counts = |finding: &&Finding| finding.suppressed_by.is_none();
-    let mut rows = summed(both, |report| report.findings.iter().filter(counts).map(of).collect(), row);
+    let mut rows = summed(both, |report| report.unsuppressed().map(of).collect(), row);
     rows.sort_by_key(|row| order(row.differs, row.count));
     rows
 }

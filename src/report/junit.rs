@@ -4,16 +4,14 @@
 //! recording contains a call that could have broken it. A rule fails if a finding of it fails the run. It is skipped, with
 //! the reason, if an option or the recording left a part of it unchecked.
 
-use super::incidents::{self, DIED, FAILED};
-use super::looked;
-use super::model::{ExitKind, Finding, Process, Report};
+use super::model::{Finding, Process, Report};
 use super::moments;
+use super::terminal::clean_lines;
 use super::text::View;
-use super::text::endings::death;
 use super::text::suppressed::lines;
-use super::xml::Element;
-use cupeer_rules::{RULES, RuleSpec};
-use std::collections::{BTreeMap, BTreeSet};
+use super::verdict::{DIED, End, FAILED, Kind, OfRule, Verdict, looked};
+use maud::{Markup, PreEscaped, Render, html};
+use std::collections::BTreeMap;
 use std::path::Path;
 
 /// Columns of the texts.
@@ -46,82 +44,85 @@ struct Case {
 /// }
 /// ```
 pub fn document(report: &Report) -> String {
-    let view = View::new(report, WIDTH, true);
+    let verdict = Verdict::of(report, true);
+    let view = View::new(&verdict, WIDTH);
     // As everywhere, deaths come first.
     let mut cases = of_processes(&view);
-    cases.extend(of_rules(&view));
+    cases.extend(view.rules().iter().map(|of| of_rule(&view, of)));
     cases.extend(nothing_ran(report));
     let count = |is_one: fn(&Outcome) -> bool| cases.iter().filter(|case| is_one(&case.outcome)).count();
     let failed = count(|outcome| matches!(outcome, Outcome::Failed(..)));
     let skipped = count(|outcome| matches!(outcome, Outcome::Skipped(_)));
-    let record = &report.record;
+    let (record, all) = (&report.record, cases.len());
     let directory = Path::new(&record.path).file_name().unwrap_or_default().to_string_lossy();
     let lasted = record.ended_ns.saturating_sub(record.began_ns) / 1_000_000;
     let time = format!("{}.{:03}", lasted / 1000, lasted % 1000);
-    let counted = |element: Element| {
-        element.with("tests", cases.len()).with("failures", failed).with("errors", 0).with("time", &time)
+    let (name, hosts) = (value(&format!("cupeer {directory}")), value(&record.hosts.join(",")));
+    let timestamp = moments::iso(record.began_ns);
+    let properties = [("record", record.path.clone()), ("shown", record.filters.join(" "))];
+    let suites = html! {
+        testsuites name="cupeer" tests=(all) failures=(failed) errors="0" time=(time) {
+            testsuite name=(name) tests=(all) failures=(failed) errors="0" time=(time) skipped=(skipped)
+                timestamp=(timestamp) hostname=(hosts) {
+                properties {
+                    @for (name, text) in properties.iter().filter(|(_, text)| !text.is_empty()) {
+                        property name=(name) value=(value(text)) {}
+                    }
+                }
+                @for case in &cases { "\n" (case.element()) }
+                "\n"
+            }
+        }
     };
-    let property =
-        |(name, value): (&str, String)| Element::new("property").with("name", name).with("value", value);
-    let said = [("record", record.path.clone()), ("shown", record.filters.join(" "))];
-    let properties = said.into_iter().filter(|(_, value)| !value.is_empty()).map(property);
-    let suite = counted(Element::new("testsuite").with("name", format!("cupeer {directory}")))
-        .with("skipped", skipped)
-        .with("timestamp", moments::iso(record.began_ns))
-        .with("hostname", record.hosts.join(","))
-        .and([Element::new("properties").and(properties)])
-        .and(cases.iter().map(Case::element));
-    counted(Element::new("testsuites").with("name", "cupeer")).and([suite]).document()
+    format!("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n{}\n", suites.into_string())
 }
 
 impl Case {
-    fn element(&self) -> Element {
-        let case = Element::new("testcase").with("classname", self.class).with("name", &self.name);
-        let case = match &self.outcome {
-            Outcome::Passed => case,
-            Outcome::Skipped(why) => case.and([Element::new("skipped").with("message", why)]),
-            Outcome::Failed(kind, message, text) => {
-                case.and([Element::new("failure").with("type", kind).with("message", message).text(text)])
+    fn element(&self) -> Markup {
+        html! {
+            testcase classname=(self.class) name=(value(&self.name)) {
+                @match &self.outcome {
+                    Outcome::Passed => {},
+                    Outcome::Skipped(why) => skipped message=(value(why)) {},
+                    Outcome::Failed(kind, message, all) => {
+                        failure type=(kind) message=(value(message)) { (text(all)) }
+                    }
+                }
+                @if !self.out.is_empty() { system-out { (text(&self.out)) } }
             }
-        };
-        let out = Some(&self.out).filter(|out| !out.is_empty());
-        case.and(out.map(|out| Element::new("system-out").text(out)))
+        }
     }
 }
 
-fn of_rules(view: &View) -> Vec<Case> {
-    let is_found = |rule: &&RuleSpec| view.report.findings.iter().any(|finding| *finding.rule == *rule.name);
-    let applies = |rule: &&RuleSpec| looked::applies(view.report, rule) || is_found(rule);
-    let known = RULES.iter().filter(applies).map(|rule| (rule.name, Some(rule)));
-    // What a newer version has found.
-    let is_new = |name: &&str| RULES.iter().all(|rule| rule.name != *name);
-    let new: BTreeSet<&str> =
-        view.report.findings.iter().map(|finding| &*finding.rule).filter(is_new).collect();
-    let all = known.chain(new.into_iter().map(|name| (name, None)));
-    all.map(|(name, rule)| of_rule(view, name, rule)).collect()
+/// A text without anything that a reader of XML, or a terminal, takes for more than text.
+fn text(text: &str) -> String {
+    // No characters of XML.
+    clean_lines(text).replace(['\u{fffe}', '\u{ffff}'], "\u{fffd}")
 }
 
-fn of_rule(view: &View, name: &str, rule: Option<&RuleSpec>) -> Case {
-    let found: Vec<&Finding> = view.report.findings.iter().filter(|finding| *finding.rule == *name).collect();
-    let (suppressed, found): (Vec<&Finding>, Vec<&Finding>) =
-        found.iter().partition(|finding| finding.suppressed_by.is_some());
-    let (told, others): (Vec<&Finding>, Vec<&Finding>) = found.iter().partition(|finding| finding.fails);
+/// The same for an attribute, where readers make spaces of line ends that are not written as references.
+fn value(value: &str) -> PreEscaped<String> {
+    let mut escaped = String::new();
+    text(value).render_to(&mut escaped);
+    PreEscaped(escaped.replace('\n', "&#10;"))
+}
+
+fn of_rule(view: &View, of: &OfRule) -> Case {
     let text =
         |findings: &[&Finding]| findings.iter().map(|finding| view.finding(finding)).collect::<String>();
-    let unknown = || rule.and_then(|rule| looked::why_unknown(view.report, rule));
-    let outcome = match told.first() {
-        Some(first) => {
-            let message = match (first.message.is_empty(), rule) {
+    let outcome = match (&of.failing[..], &of.suppressed[..]) {
+        ([first, ..], _) => {
+            let message = match (first.message.is_empty(), of.rule) {
                 (true, Some(rule)) => rule.page().says,
                 _ => &first.message,
             };
             let message = format!("{}: {message}", view.who_and_how_often(first));
-            Outcome::Failed(first.severity, message, text(&told))
+            Outcome::Failed(first.severity, message, text(&of.failing))
         }
-        None if !suppressed.is_empty() => Outcome::Skipped(lines(suppressed.into_iter()).join("; ")),
-        None => unknown().map_or(Outcome::Passed, Outcome::Skipped),
+        ([], [_, ..]) => Outcome::Skipped(lines(of.suppressed.iter().copied()).join("; ")),
+        ([], []) => of.unknown.clone().map_or(Outcome::Passed, Outcome::Skipped),
     };
-    Case { class: "cupeer.rules", name: name.to_owned(), outcome, out: text(&others) }
+    Case { class: "cupeer.rules", name: of.name.to_owned(), outcome, out: text(&of.others) }
 }
 
 /// Says of a recording without calls that nothing was tested, and why.
@@ -134,13 +135,9 @@ fn nothing_ran(report: &Report) -> Option<Case> {
 fn of_processes(view: &View) -> Vec<Case> {
     let mut alike: BTreeMap<String, u32> = BTreeMap::new();
     let case = |process: &Process| {
-        let program = Path::new(&process.program).file_name().unwrap_or_default().to_string_lossy();
-        let name = match process.rank {
-            Some(rank) => format!("rank {rank}"),
-            None if program.is_empty() => "unknown program".into(),
-            None => program.clone().into_owned(),
-        };
-        // A name stays the same over runs, which no pid does.
+        // No pid, because a name stays the same in all runs.
+        let name = Some(process.role()).filter(|name| !name.is_empty());
+        let name = name.unwrap_or_else(|| "unknown program".into());
         let number = alike.entry(name.clone()).or_default();
         *number += 1;
         let name = if *number == 1 { name } else { format!("{name} ({number})") };
@@ -148,34 +145,38 @@ fn of_processes(view: &View) -> Vec<Case> {
         Case { class: "cupeer.processes", name, outcome: of_end(view, process), out }
     };
     let mut cases: Vec<Case> = view.report.processes.iter().map(case).collect();
-    cases.extend(incidents::of_others(view).into_iter().map(|incident| {
-        let (name, text) = (incident.kind.id.to_owned(), incident.message);
-        let outcome = Outcome::Failed(incident.kind.id, text.clone(), text);
+    // Of programs that made no call, and children that were forked too late.
+    let others = view.incidents().filter(|incident| incident.kind.fails && incident.process.is_none());
+    cases.extend(others.map(|incident| {
+        let (name, outcome) = (incident.kind.id.to_owned(), failed(incident.kind, incident.message.clone()));
         Case { class: "cupeer.processes", name, outcome, out: String::new() }
     }));
     cases
 }
 
+fn failed(kind: &'static Kind, text: String) -> Outcome {
+    Outcome::Failed(kind.id, text.clone(), text)
+}
+
 /// How a process ended.
 fn of_end(view: &View, process: &Process) -> Outcome {
-    let died = death(process).map(|how| {
-        let text = view.death(process, &how);
-        Outcome::Failed(DIED.id, text.clone(), text)
-    });
-    let skipped = |why: &str| Outcome::Skipped(why.into());
-    died.unwrap_or_else(|| match (process.exit.kind, process.exit.code) {
-        _ if process.is_stopped_on_purpose() => skipped("a fault plan ended it"),
-        (ExitKind::Returned, Some(0)) => Outcome::Passed,
-        (ExitKind::Returned, Some(code)) if view.is_injected() => {
-            Outcome::Skipped(format!("it ended with exit status {code}, and a fault plan changed calls"))
-        }
-        (ExitKind::Returned, Some(code)) => {
-            let text = format!("{} ended with exit status {code}", view.names.process(&process.proc));
-            Outcome::Failed(FAILED.id, text.clone(), text)
-        }
-        (ExitKind::Returned, None) => skipped("it returned, and its exit status is unknown"),
-        (ExitKind::Running, _) => skipped("it is still running"),
-        (ExitKind::Executed, _) => skipped("it became another program"),
-        _ => skipped("how it ended is unknown"),
-    })
+    match view.end(process) {
+        End::Well => Outcome::Passed,
+        End::Unknown(why) => Outcome::Skipped(why),
+        End::Died => failed(&DIED, view.death(process)),
+        End::Failed(code) => failed(&FAILED, view.failure_of(process, code)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_text_is_text() {
+        let wild = "a<b>&\"]]>\u{0}\x1b[2J\u{fffe}\u{85}\nä";
+        let element = html! { e a=(value(wild)) { (text(wild)) } }.into_string();
+        let body = "a&lt;b&gt;&amp;&quot;]]&gt;\u{fffd}\u{fffd}[2J\u{fffd}\u{fffd}";
+        assert_eq!(element, format!("<e a=\"{body}&#10;ä\">{body}\nä</e>"));
+    }
 }

@@ -4,8 +4,9 @@
 //! arguments and output, are up to the command. A report is built in three steps. `collect` reads the events and
 //! passes them to `functions`, `failures`, `findings`, `ledger`, `virtual_memory`, and `peers`; nothing
 //! there grows with the number of events. `assemble` builds the rows of [`model`], which are serialized unchanged.
-//! `verdict` decides which findings fail a run. [`text`] and [`html`] show them, [`sarif`] and [`junit`] write them for other tools, [`diff`] compares them, and
-//! [`trace`] reads the recording a second time. [`symbols`] names addresses.
+//! `verdict` decides which findings fail a run, which problems there are, and in which order. The views render rows and
+//! verdict: [`text`] and [`html`] show them, and [`sarif`], [`junit`], and [`annotations`] write them for other tools.
+//! [`diff`] compares rows, and [`trace`] reads the recording a second time. [`symbols`] names addresses.
 
 mod allocator;
 pub mod annotations;
@@ -16,6 +17,7 @@ mod collect;
 mod deviation;
 pub mod diff;
 mod durations;
+pub mod endings;
 mod expected;
 mod failures;
 pub mod faults;
@@ -24,16 +26,14 @@ mod findings;
 mod functions;
 mod hits;
 pub mod html;
-mod incidents;
 pub mod junit;
-mod kinds;
 mod leaks;
 mod ledger;
 mod limited;
-mod looked;
 mod marks;
 pub mod model;
 pub mod moments;
+pub mod names;
 mod numbered;
 mod pairs;
 mod peers;
@@ -57,7 +57,6 @@ pub mod trace;
 mod values;
 mod verdict;
 mod virtual_memory;
-mod xml;
 
 use anyhow::Result;
 use cupeer_record::Job;

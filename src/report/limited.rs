@@ -2,7 +2,7 @@
 
 use super::model::Report;
 use super::moments::bytes;
-use super::text::names::counted;
+use super::names::counted;
 
 /// Processes whose recordings reached their limit.
 pub struct Limited {

@@ -3,7 +3,7 @@
 use super::filter::Filter;
 use super::ledger::settle::Fate;
 use super::model::Mark;
-use super::text::names::clean;
+use super::names::clean;
 use anyhow::{Context, Result, anyhow};
 use cupeer_record::{Event, Job};
 use std::collections::BTreeMap;

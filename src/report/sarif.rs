@@ -1,24 +1,19 @@
 //! The report as SARIF 2.1.0, for code scanners and reviews.
 //!
-//! It has one run: the rules of `src/rules` and the kinds of `incidents` under names of their own, and one result
-//! per finding and incident. Rules that were not checked are notifications. The fingerprint of a result stays the same
+//! It has one run: the rules of `src/rules` and the kinds of incidents under names of their own, and one result per finding
+//! and incident, in the order of the text. Rules that were not checked are notifications. The fingerprint of a result stays the same
 //! between runs: it contains no process, address, or time.
 
-use super::incidents::{self, DIED, Incident, KINDS};
-use super::looked;
 use super::model::{Finding, Object, Place, Process, Report, SuppressedBy};
-use super::text::View;
-use super::text::names::clean;
+use super::names::{clean, sentence};
+use super::verdict::{Incident, KINDS, Verdict, looked};
 use cupeer_rules::{RULES, Rule, RuleSpec, Status};
 use serde_json::{Map, Value, json};
-use std::path::Path;
 
 /// What is said of results to tell them apart: its version is part of the name.
 const FINGERPRINT: &str = "cupeer/v1";
 /// Where the rules are described.
 const RULES_PAGES: &str = concat!(env!("CARGO_PKG_REPOSITORY"), "/blob/main/docs/reference/rules");
-/// Columns of texts that are no longer wrapped.
-const WIDTH: usize = 1 << 16;
 
 /// Returns the SARIF log.
 ///
@@ -30,13 +25,10 @@ const WIDTH: usize = 1 << 16;
 /// }
 /// ```
 pub fn log(report: &Report) -> Value {
-    let view = View::new(report, WIDTH, true);
-    let findings = report.findings.iter().map(|finding| of_finding(&view, finding));
-    // Deaths first, as everywhere.
-    let (deaths, others): (Vec<_>, Vec<_>) =
-        incidents::all(&view).into_iter().partition(|incident| incident.kind.id == DIED.id);
-    let [deaths, others] =
-        [deaths, others].map(|incidents| incidents.iter().map(of_incident).collect::<Vec<_>>());
+    let verdict = Verdict::of(report, true);
+    let deaths = verdict.died.iter().flat_map(|died| &died.incidents).map(of_incident);
+    let findings = report.findings.iter().map(|finding| of_finding(&verdict, finding));
+    let others = verdict.others.iter().flat_map(|problem| &problem.incidents).map(of_incident);
     json!({
         "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
         "version": "2.1.0",
@@ -49,7 +41,7 @@ pub fn log(report: &Report) -> Value {
                 "rules": rules(),
             } },
             "invocations": [invocation(report)],
-            "results": deaths.into_iter().chain(findings).chain(others).collect::<Vec<_>>(),
+            "results": deaths.chain(findings).chain(others).collect::<Vec<_>>(),
             "columnKind": "unicodeCodePoints",
             "properties": { "record": report.record.path, "filters": report.record.filters },
         }],
@@ -110,8 +102,8 @@ fn invocation(report: &Report) -> Value {
     })
 }
 
-fn of_finding(view: &View, finding: &Finding) -> Value {
-    let mut text = view.who_and_how_often(finding);
+fn of_finding(verdict: &Verdict, finding: &Finding) -> Value {
+    let mut text = verdict.who_and_how_often(finding);
     if !finding.message.is_empty() {
         text += &format!(": {}", clean(&finding.message));
     }
@@ -125,12 +117,13 @@ fn of_finding(view: &View, finding: &Finding) -> Value {
     );
     // The caller is not always the first frame: the CUDA runtime calls for everybody.
     place(&mut result, Some(&finding.caller), &finding.stack);
-    let related =
-        (1..).zip(&finding.objects).map(|(id, object)| related(view, id, (Rule::of(&finding.rule), object)));
+    let related = (1..)
+        .zip(&finding.objects)
+        .map(|(id, object)| related(verdict, id, (Rule::of(&finding.rule), object)));
     result.insert("relatedLocations".into(), related.collect());
-    let processes = finding.procs.iter().map(|proc| view.names.process(proc));
+    let processes = finding.procs.iter().map(|proc| verdict.names.process(proc));
     // Where none was asked for, nobody knows what would be suppressed.
-    if !view.report.suppressions.is_empty() {
+    if !verdict.report.suppressions.is_empty() {
         let by = finding.suppressed_by.iter().map(suppression).collect::<Vec<_>>();
         result.insert("suppressions".into(), by.into());
     }
@@ -149,7 +142,7 @@ fn of_finding(view: &View, finding: &Finding) -> Value {
 
 fn of_incident(incident: &Incident) -> Value {
     let Incident { kind, message, process, function, result: ended, stack, count } = incident;
-    let who = process.map(who).unwrap_or_default();
+    let who = process.map(Process::role).unwrap_or_default();
     let about = [kind.id, &who, function.unwrap_or_default(), ended.unwrap_or_default()];
     let mut result =
         result(kind.id, kind.severity.word(), message, *count, fingerprint(&about, stack.first()));
@@ -225,8 +218,8 @@ fn suppression(by: &SuppressedBy) -> Value {
 }
 
 /// Something that a finding is about, and where that was made.
-fn related(view: &View, id: u64, (rule, object): (Option<Rule>, &Object)) -> Value {
-    let mut related = json!({ "id": id, "message": { "text": view.object(rule, object) } });
+fn related(verdict: &Verdict, id: u64, (rule, object): (Option<Rule>, &Object)) -> Value {
+    let mut related = json!({ "id": id, "message": { "text": verdict.object(rule, object) } });
     if let Some(Value::Object(place)) = object.stack.first().and_then(location) {
         place.into_iter().for_each(|(key, value)| related[key] = value);
     }
@@ -244,17 +237,6 @@ fn fingerprint(about: &[&str], caller: Option<&Place>) -> String {
     });
     let parts = about.iter().copied().filter(|part| !part.is_empty());
     parts.chain(place.as_deref()).collect::<Vec<_>>().join("|")
-}
-
-/// A process by what it is in every run: its rank, or its program.
-fn who(process: &Process) -> String {
-    let program = Path::new(&process.program).file_name().unwrap_or_default().to_string_lossy();
-    process.rank.map_or_else(|| program.into_owned(), |rank| format!("rank {rank}"))
-}
-
-fn sentence(text: &str) -> String {
-    let ends = text.ends_with(['.', '!', '?']);
-    if ends { text.to_owned() } else { format!("{text}.") }
 }
 
 /// A path as a reference: what is not plain is written as its bytes.

@@ -4,21 +4,16 @@
 pub mod faults;
 mod found;
 
+use super::endings::{ended, killed};
 use super::filter::Filter;
-use super::findings::is_explanation;
-use super::kinds;
 use super::limited::Limited;
-use super::looked;
-use super::model::{
-    Codes, ExitKind, FailureGroup, Finding, Function, Open, Pending, Proc, Process, Report, Started, State,
-};
+use super::model::{Codes, ExitKind, Function, Open, Pending, Proc, Process, Report, Started, State};
 use super::moments::number;
+use super::names::{clean, codes, counted, quiet_ones};
 use super::suppress::Suppressions;
 use super::symbols::Symbols;
-use super::text::View;
-use super::text::endings::{death, killed};
-use super::text::names::{clean, codes, counted, quiet_ones};
 use super::text::suppressed;
+use super::verdict::{FAILED, Problem, Verdict, looked};
 use crate::Keep;
 use crate::style::{Mark, Style};
 use cupeer_record::Job;
@@ -214,12 +209,12 @@ fn own(
         }
         let others = (all - job.processes.len()) as u64;
         let mut report = super::read(&job, &Filter::all(&job), Keep::default(), None)?;
-        let mut lines = deaths(&report);
         // Of those that were not recorded it is not known which run they are of.
         let quiet = quiet_ones(report.record.quiet_processes(), all).filter(|_| others > 0);
         if others > 0 {
             report.record.quiet.clear();
         }
+        let verdict = Verdict::of(&report, true);
         let own = counts(&report);
         let of_all = quiet.map_or(String::new(), |quiet| format!("; over all runs, {quiet}"));
         let sum = match others {
@@ -229,10 +224,8 @@ fn own(
                 counted(others, "process")
             ),
         };
-        lines.push(sum.into());
-        lines.extend(living(&report).into_iter().map(Line::from));
-        lines.extend(failing_ends(&report, launched));
-        lines.extend([failing(&report), pending(&report)].into_iter().flatten().map(Line::from));
+        let mut lines = ends(&verdict, sum, launched);
+        lines.extend([failing(&report), pending(&verdict)].into_iter().flatten().map(Line::from));
         lines.extend(limit(report.limited()));
         Ok(lines)
     };
@@ -269,23 +262,21 @@ fn counts(report: &Report) -> String {
 }
 
 fn about(report: &Report, shown: &str, symbols: &mut Symbols, launched: u32) -> Vec<Line> {
-    let mut all = deaths(report);
+    let verdict = Verdict::of(report, true);
     let quiet = quiet_ones(report.record.quiet_processes(), 0).filter(|_| report.processes.is_empty());
     if let Some(quiet) = quiet {
-        all.push(format!("{quiet} in {shown}; --record full keeps all").into());
-        return all;
+        return ends(&verdict, format!("{quiet} in {shown}; --record full keeps all"), launched);
     }
-    all.push(format!("{}; 'cupeer report {shown}' shows them", counts(report)).into());
-    all.extend(living(report).into_iter().map(Line::from));
-    all.extend(failing_ends(report, launched));
-    all.extend(unexplained(report, launched));
+    let sum = format!("{}; 'cupeer report {shown}' shows them", counts(report));
+    let mut all = ends(&verdict, sum, launched);
+    all.extend(unexplained(&verdict, launched));
     all.extend(blind(report).into_iter().map(|text| Line::bad(Mark::Warning, text)));
-    let (told, kinds) = found::lines(report, symbols);
+    let (told, kinds) = found::lines(&verdict, symbols);
     all.extend(told);
     // Of those that are left out, nobody has said how bad they are.
     all.extend(left_out(kinds, "kind", "of finding").map(|text| Line { matters: true, ..text.into() }));
     let mut lines = failing(report);
-    lines.extend(pending(report));
+    lines.extend(pending(&verdict));
     for kind in Object::exported() {
         let of_kind = || report.handles.iter().filter(|handle| handle.kind == kind);
         let opened = of_kind().filter(|handle| !handle.opens.is_empty()).count() as u64;
@@ -302,13 +293,12 @@ fn about(report: &Report, shown: &str, symbols: &mut Symbols, launched: u32) -> 
             ));
         }
         let freed = of_kind().filter(|handle| handle.state == State::FreedWhileOpen).count() as u64;
-        let is_found = |finding: &Finding| finding.rule.ends_with("-while-open");
-        if freed > 0 && !report.findings.iter().any(is_found) {
+        if freed > 0 && !verdict.is_found(State::FreedWhileOpen) {
             let (all, was) = (format!("{kind} handle"), if freed == 1 { "was" } else { "were" });
             lines.push(format!("  {} {was} freed while open elsewhere", counted(freed, &all)));
         }
     }
-    lines.extend(found::notes(report));
+    lines.extend(found::notes(&verdict));
     all.extend(lines.into_iter().map(Line::from));
     all.extend(suppressed(report).into_iter().map(Line::from));
     all.extend(limit(report.limited()));
@@ -329,24 +319,28 @@ fn limit_of(job: &Job) -> Option<Line> {
     limit(Limited::of(job.processes.iter().map(cupeer_record::Process::reached_limit)))
 }
 
-/// The processes that live on.
+/// How processes ended, around a line that counts them.
+fn ends(verdict: &Verdict, sum: String, launched: u32) -> Vec<Line> {
+    let living = living(verdict.report).into_iter().map(Line::from);
+    deaths(verdict)
+        .into_iter()
+        .chain([sum.into()])
+        .chain(living)
+        .chain(failing_ends(verdict, launched))
+        .collect()
+}
+
+/// The processes that are still running.
 fn living(report: &Report) -> Vec<String> {
-    let is_running = |process: &&Process| process.exit.kind == ExitKind::Running;
-    let living: Vec<&Process> = report.processes.iter().filter(is_running).collect();
-    let mut lines: Vec<String> = living
-        .iter()
-        .take(MOST_LINES)
-        .map(|process| format!("  {} is still running", named(process)))
-        .collect();
-    more(&mut lines, living.len(), "process", "that ended abnormally");
-    lines
+    let running = report.processes.iter().filter(|process| process.exit.kind == ExitKind::Running);
+    let lines = running.map(|process| format!("  {} is still running", named(process)));
+    first(lines.collect(), "process", "still running")
 }
 
 /// A process as a person finds it again.
 fn named(process: &Process) -> String {
     let rank = process.rank.map(|rank| format!("rank {rank}, ")).unwrap_or_default();
-    let program = Path::new(&process.program).file_name().unwrap_or_default().to_string_lossy();
-    format!("{rank}process {} ({})", process.pid, clean(&program))
+    format!("{rank}process {} ({})", process.pid, clean(process.program_name()))
 }
 
 /// How many findings were suppressed, and by which file.
@@ -356,72 +350,51 @@ fn suppressed(report: &Report) -> Vec<String> {
 
 /// The functions that failed, a line each, without failures that are expected.
 fn failing(report: &Report) -> Vec<String> {
-    let mut lines = Vec::new();
-    let of = |function: &Function| {
-        let mut wrong = Codes::new();
-        let is_one = |group: &&FailureGroup| group.function == function.function && !group.is_expected();
-        for group in report.failure_groups.iter().filter(is_one) {
-            *wrong.entry(group.result.clone()).or_insert(0) += group.count;
+    let line = |function: &Function| {
+        let (mut wrong, mut injected) = (Codes::new(), 0);
+        for group in report.failure_groups.iter().filter(|group| group.function == function.function) {
+            injected += if group.injected { group.count } else { 0 };
+            if !group.is_expected() {
+                *wrong.entry(group.result.clone()).or_insert(0) += group.count;
+            }
         }
-        wrong
-    };
-    let failing = report.functions.iter().map(|function| (function, of(function)));
-    let failing: Vec<(&Function, Codes)> = failing.filter(|(_, wrong)| !wrong.is_empty()).collect();
-    for (function, wrong) in failing.iter().take(MOST_LINES) {
-        let calls = counted(function.calls, "call");
-        let injected = match injected(report, function) {
+        let injected = match injected {
             0 => String::new(),
             all if all == wrong.values().sum::<u64>() => ", all injected".into(),
             some => format!(", {} of them injected", number(some)),
         };
-        lines.push(format!("  {}, {calls}: {}{injected}", function.function, codes(wrong)));
-    }
-    more(&mut lines, failing.len(), "function", "that failed");
-    lines
+        let calls = counted(function.calls, "call");
+        let line = || format!("  {}, {calls}: {}{injected}", function.function, codes(&wrong));
+        (!wrong.is_empty()).then(line)
+    };
+    first(report.functions.iter().filter_map(line).collect(), "function", "that failed")
 }
 
 /// The calls that did not return, a line each.
-fn pending(report: &Report) -> Vec<String> {
-    let mut lines = Vec::new();
-    let pending: Vec<_> = report
-        .processes
-        .iter()
-        // Where it died in them has been said.
-        .filter(|process| death(process).is_none())
-        .flat_map(|process| process.pending.iter().map(move |call| (process, call)))
-        .collect();
-    for (process, call) in pending.iter().take(MOST_LINES) {
+fn pending(verdict: &Verdict) -> Vec<String> {
+    let line = |(process, call): (&Process, &Pending)| {
         let rank = process.rank.map(|rank| format!("rank {rank}, ")).unwrap_or_default();
-        let library = caller(call);
-        lines.push(format!(
-            "  {} did not return{}: {rank}process {}, called from {library}",
-            call.function,
-            call.injected_by
-                .as_ref()
-                .map(|rule| format!(" because of fault {}", clean(rule)))
-                .unwrap_or_default(),
-            process.pid
-        ));
-    }
-    more(&mut lines, pending.len(), "call", "that did not return");
-    lines
+        let by = call.injected_by.as_ref().map(|rule| format!(" because of fault {}", clean(rule)));
+        let (function, by, pid, library) =
+            (&call.function, by.unwrap_or_default(), process.pid, caller(call));
+        format!("  {function} did not return{by}: {rank}process {pid}, called from {library}")
+    };
+    let calls = verdict.living().flat_map(|process| process.pending.iter().map(move |call| (process, call)));
+    first(calls.map(line).collect(), "call", "that did not return")
 }
 
 /// The processes that were killed, or ended by a system call of their own: what comes first is a death.
-fn deaths(report: &Report) -> Vec<Line> {
-    let dead = report.processes.iter().filter_map(|process| Some((process, death(process)?)));
-    let dead: Vec<(&Process, String)> = dead.collect();
-    let line = |(process, how): &(&Process, String)| {
-        let call = process
-            .pending
-            .first()
-            .map(|call| format!(" in {}, called from {}", clean(&call.function), caller(call)));
-        format!("{} {how}{}", named(process), call.unwrap_or_default())
+fn deaths(verdict: &Verdict) -> Vec<Line> {
+    let line = |process: &Process| {
+        let call = process.pending.first();
+        let call = call.map(|call| format!(" in {}, called from {}", clean(&call.function), caller(call)));
+        format!("{} {}{}", named(process), ended(process), call.unwrap_or_default())
     };
-    let mut lines: Vec<String> = dead.iter().take(MOST_LINES).map(line).collect();
-    more(&mut lines, dead.len(), "process", "that ended abnormally");
+    let dead = verdict.died.iter().flat_map(Problem::processes).map(line).collect();
+    let mut lines = first(dead, "process", "that ended abnormally");
     // Of those of several runs, it is not known which is this one's.
-    let started = report.record.started.iter().filter(|_| !report.record.in_part);
+    let record = &verdict.report.record;
+    let started = record.started.iter().filter(|_| !record.in_part);
     let killed = |started: &Started| {
         let how = killed(started.exit)?;
         Some(format!("launched program '{}' {how}", clean(&started.program)))
@@ -432,18 +405,16 @@ fn deaths(report: &Report) -> Vec<Line> {
 
 /// The processes that exited with an error, one line for each status, but for the launched program, whose exit status is
 /// that of the run.
-fn failing_ends(report: &Report, launched: u32) -> Vec<Line> {
-    let view = View::new(report, usize::MAX, true);
+fn failing_ends(verdict: &Verdict, launched: u32) -> Vec<Line> {
     let mut by_code: BTreeMap<u8, Vec<&Process>> = BTreeMap::new();
-    for (process, code) in view.all_failing_ends() {
-        if process.pid != launched {
-            by_code.entry(code).or_default().push(process);
-        }
+    let failed = verdict.of_kind(&FAILED).into_iter().flat_map(Problem::processes);
+    for process in failed.filter(|process| process.pid != launched) {
+        by_code.entry(process.exit.code.unwrap_or_default()).or_default().push(process);
     }
     let line = |(code, processes): (u8, Vec<&Process>)| match &processes[..] {
         [only] => format!("  {} exited with status {code}", named(only)),
         _ => {
-            let names = view.names.processes(processes.iter().map(|process| &*process.proc));
+            let names = verdict.names.processes(processes.iter().map(|process| &*process.proc));
             format!("  {} exited with status {code}: {names}", counted(processes.len() as u64, "process"))
         }
     };
@@ -451,15 +422,14 @@ fn failing_ends(report: &Report, launched: u32) -> Vec<Line> {
 }
 
 /// That no finding explains how processes ended, and what cupeer looked at.
-fn unexplained(report: &Report, launched: u32) -> Option<Line> {
-    let view = View::new(report, usize::MAX, true);
-    let is_explained = kinds::told(report).iter().any(|kind| !is_explanation(&kind.first().rule));
-    if is_explained || !view.is_passed_on() {
+fn unexplained(verdict: &Verdict, launched: u32) -> Option<Line> {
+    let failed = verdict.of_kind(&FAILED);
+    if verdict.explains_ends() || verdict.died.is_none() && failed.is_none() {
         return None;
     }
-    let own = view.all_failing_ends().into_iter().find(|(process, _)| process.pid == launched);
-    let what = own.map_or("that".into(), |(_, code)| format!("exit status {code}"));
-    Some(format!("  no finding explains {what}. {}", looked::scope(report)).into())
+    let own = failed.into_iter().flat_map(Problem::processes).find(|process| process.pid == launched);
+    let what = own.and_then(|own| own.exit.code).map_or("that".into(), |code| format!("exit status {code}"));
+    Some(format!("  no finding explains {what}. {}", looked::scope(verdict.report)).into())
 }
 
 /// The library that a call came from.
@@ -469,40 +439,31 @@ fn caller(call: &Pending) -> String {
 
 /// What was not seen: processes with a driver and no call, and libraries whose calls went past us beside those that came.
 fn blind(report: &Report) -> Vec<String> {
-    let pid_of = |proc: &Proc| {
-        let process = report.processes.iter().find(|process| process.proc == *proc)?;
-        let program = Path::new(&process.program).file_name()?.to_string_lossy();
-        Some(format!("process {} ({})", process.pid, clean(&program)))
+    let who = |proc: &Proc| {
+        let process = report.processes.iter().find(|process| process.proc == *proc);
+        let program = process.map_or("", Process::program_name);
+        process.filter(|_| !program.is_empty()).map_or_else(
+            || "a process".to_owned(),
+            |process| format!("process {} ({})", process.pid, clean(program)),
+        )
     };
-    let who = |proc| pid_of(proc).unwrap_or_else(|| "a process".into());
-    let mut lines: Vec<String> = Vec::new();
     let unseen: BTreeMap<&Proc, String> = report.unseen().collect();
-    for (proc, why) in unseen.iter().take(MOST_LINES) {
-        lines.push(format!(
-            "  libcuda was loaded in {}, but cupeer saw no call that it records: {why}",
-            who(proc)
-        ));
-    }
-    more(&mut lines, unseen.len(), "process", "that ended abnormally");
-    let past: BTreeSet<String> = report
-        .past()
-        .filter(|escaped| !unseen.contains_key(&escaped.proc))
-        .map(|escaped| format!("  {}", escaped.sentence()))
-        .collect();
-    lines.extend(past.iter().take(MOST_LINES).cloned());
-    more(&mut lines, past.len(), "library", "whose calls escape cupeer");
+    let line = |(proc, why): (&&Proc, &String)| {
+        format!("  libcuda was loaded in {}, but cupeer saw no call that it records: {why}", who(proc))
+    };
+    let mut lines = first(unseen.iter().map(line).collect(), "process", "with libcuda and no recorded call");
+    let past = report.past().filter(|escaped| !unseen.contains_key(&escaped.proc));
+    let past: BTreeSet<String> = past.map(|escaped| format!("  {}", escaped.sentence())).collect();
+    lines.extend(first(past.into_iter().collect(), "library", "whose calls escape cupeer"));
     lines
 }
 
-/// How many failures of a function a fault plan made.
-fn injected(report: &Report, function: &Function) -> u64 {
-    let of_function = report.failure_groups.iter().filter(|group| group.function == function.function);
-    of_function.filter(|group| group.injected).map(|group| group.count).sum()
-}
-
-/// Says how many were left out.
-fn more(lines: &mut Vec<String>, all: usize, what: &str, that: &str) {
-    lines.extend(left_out(all, what, that));
+/// The first lines, and how many were left out.
+fn first(mut lines: Vec<String>, what: &str, that: &str) -> Vec<String> {
+    let more = left_out(lines.len(), what, that);
+    lines.truncate(MOST_LINES);
+    lines.extend(more);
+    lines
 }
 
 fn left_out(all: usize, what: &str, that: &str) -> Option<String> {
@@ -521,6 +482,7 @@ mod tests {
     use cupeer_record::Outcome;
     use cupeer_record::writer::{self, About, Writer};
     use cupeer_spec::function::FnId::{self, *};
+    use cupeer_spec::record::end::End;
 
     fn record(ring: Option<u32>, fill: impl FnOnce(&mut Writer, u32)) -> Vec<String> {
         let folder = tempfile::tempdir().unwrap();
@@ -598,6 +560,23 @@ mod tests {
             "cuIpcGetMemHandle, 1 call: 1 DEINITIALIZED",
         ];
         assert!(wanted.iter().all(|line| failed.contains(line)) && failed.len() == 3, "{lines:#?}");
+    }
+
+    #[test]
+    fn killed_processes_are_in_the_order_of_time() {
+        let folder = tempfile::tempdir().unwrap();
+        writer::job(folder.path()).unwrap();
+        for (pid, at) in [(1000, 500), (1001, 10)] {
+            let mut writer = Writer::create(folder.path(), About { pid, ..About::default() }).unwrap();
+            let stream = writer.stream(pid).unwrap();
+            writer.call(stream, &writer::call(cuCtxEnablePeerAccess, at, at + 5)).unwrap();
+            writer.header(|header| header.end = End::Signal(9).word()).unwrap();
+            writer.finish().unwrap();
+        }
+        let lines = lines(folder.path(), "DIR");
+        let killed: Vec<bool> =
+            lines.iter().take(2).map(|line| line.text.starts_with("process 1001 ")).collect();
+        assert_eq!(killed, [true, false], "{lines:?}");
     }
 
     #[test]

@@ -32,8 +32,10 @@ fn arg(call: &Call, index: usize, spec: &ArgSpec) -> Value {
         let Some((_, bytes)) = call.details.elements.iter().find(|(i, _)| usize::from(*i) == index) else {
             return Value::Null;
         };
-        let elements =
-            bytes.chunks_exact(spec.element().max(1)).take(MOST_ELEMENTS).map(|element| printed(element, spec));
+        let elements = bytes
+            .chunks_exact(spec.element().max(1))
+            .take(MOST_ELEMENTS)
+            .map(|element| printed(element, spec));
         return elements.collect();
     } else if let Some(bytes) = call.argument(index) {
         return printed(bytes, spec);

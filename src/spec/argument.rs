@@ -219,7 +219,6 @@ macro_rules! value_size {
     };
 }
 
-
 /// An argument as the table declares it.
 struct Declared {
     name: &'static str,
@@ -348,7 +347,10 @@ const fn packed<const N: usize>() -> [ArgSpec; N] {
             let declared = &all[index];
             packed[at] = ArgSpec {
                 direction: declared.direction,
-                name: (narrow(start, u16::MAX as usize) as u16, narrow(declared.name.len(), u8::MAX as usize) as u8),
+                name: (
+                    narrow(start, u16::MAX as usize) as u16,
+                    narrow(declared.name.len(), u8::MAX as usize) as u8,
+                ),
                 of: narrow(place(declared, &types, count), u8::MAX as usize) as u8,
                 count: related(all, declared.count),
                 kind: related(all, declared.kind),

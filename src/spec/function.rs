@@ -2,12 +2,12 @@
 //! walks the table at run time.
 
 use crate::argument;
+pub use crate::argument::{ArgSpec, ArgType, Direction};
 use crate::effect::{
     Altered, Batch, Bound, Code, Copied, Effect, End, Found, Grant, Groups, Joined, Launchable, Launched,
     Made, Named, NodeKind, Object, Question, Shared, Subject, Unbound, Used, effects,
 };
 use crate::results::{Result, ResultSpec};
-pub use crate::argument::{ArgSpec, ArgType, Direction};
 use core::ops::Range;
 
 /// The library in which a function really lives.
@@ -405,7 +405,10 @@ impl FnSpec {
     /// Whether a call gives a device work to do, or prepares it, and does nothing else: a copy, a memset, a launch, a graph, an
     /// event. Programs make these all the time.
     pub const fn is_work(&self) -> bool {
-        self.uses_memory() || self.is_in(Group::Launch) || self.is_in(Group::Graph) || self.is_in(Group::Event)
+        self.uses_memory()
+            || self.is_in(Group::Launch)
+            || self.is_in(Group::Graph)
+            || self.is_in(Group::Event)
     }
 
     /// What is asked about devices.

@@ -383,7 +383,7 @@ pub struct Outcome {
 }
 
 /// Arguments that carry a mark. A call that failed has no outputs; a handle shows nothing but its fingerprint.
-const MARKED: [&str; 29] = [
+const MARKED: [&str; 31] = [
     "hGraphExec",
     "hGraph",
     "devPtr",

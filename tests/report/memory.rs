@@ -47,7 +47,8 @@ impl VirtualMemory for Actor {
     fn call(&mut self, at: u64, function: FnId, arguments: &[(&str, u64)]) -> &mut Self {
         let mut call = self.makes(function, at);
         for (name, value) in arguments {
-            let stored = function.spec().args.iter().find(|argument| argument.name() == *name).unwrap().stored();
+            let stored =
+                function.spec().args.iter().find(|argument| argument.name() == *name).unwrap().stored();
             writer::set(&mut call, name, &value.to_le_bytes()[..stored]);
         }
         self.add(&call)

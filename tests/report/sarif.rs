@@ -276,6 +276,19 @@ fn what_no_rule_names_are_results_too() {
     let (text, level, ..) = of("call-not-returned");
     assert!(text.starts_with("rank 2 has been in cuIpcGetMemHandle for "), "{text}");
     assert_eq!(level, "warning");
+    // The text and the results have one order.
+    let ids: Vec<&Value> =
+        run["results"].as_array().unwrap().iter().map(|result| &result["ruleId"]).collect();
+    assert_eq!(ids, ["process-died", "call-not-returned", "call-unexplained", "process-failed"]);
+    let text = super::of(&scene, &[]);
+    let problems = text.split_once("\nProblems\n").unwrap().1;
+    let heads = ["ended abnormally", "has not returned", "failed", "exited with an error"];
+    let places = heads.map(|head| {
+        problems
+            .find(&format!("- 1 process {head}\n"))
+            .or_else(|| problems.find(&format!("- 1 call {head}\n")))
+    });
+    assert!(places.iter().all(Option::is_some) && places.is_sorted(), "{places:?} {text}");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use crate::job::temporary;
 use crate::run::{self, End};
 use anyhow::{Context, Result};
 use cupeer_report::model::past;
-use cupeer_report::text::names::counted;
+use cupeer_report::names::counted;
 use cupeer_spec::env;
 use cupeer_spec::way::Way;
 use serde_json::Value;

@@ -12,7 +12,7 @@ use crate::pack::{self, SUFFIX};
 use crate::{home, output};
 use anyhow::{Context, Result, ensure};
 use cupeer_export::{Exported, Options, Redact, VERSION};
-use cupeer_report::text::names::counted;
+use cupeer_report::names::counted;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use place::Place;
 use serde_json::json;

@@ -51,9 +51,11 @@ fn key_json(key: &KeySpec) -> Value {
 }
 
 fn function_json(function: &FnSpec) -> Value {
-    let args: Vec<&str> = function.args.iter().filter(|arg| is_comparable(arg)).map(|arg| arg.name()).collect();
-    let outputs = outputs(function)
-        .map(|arg| json!({"output": arg.name(), "values": output_values(arg).split(", ").collect::<Vec<_>>()}));
+    let args: Vec<&str> =
+        function.args.iter().filter(|arg| is_comparable(arg)).map(|arg| arg.name()).collect();
+    let outputs = outputs(function).map(
+        |arg| json!({"output": arg.name(), "values": output_values(arg).split(", ").collect::<Vec<_>>()}),
+    );
     json!({
         "function": function.name,
         "arguments": args,

@@ -10,8 +10,8 @@ pub use at_end::reduce as at_end;
 use crate::args::ReduceArgs;
 use crate::{home, made, output, parts};
 use anyhow::{Context, Result, bail, ensure};
+use cupeer_report::names::counted;
 use cupeer_report::reduced::{Reduced, file};
-use cupeer_report::text::names::counted;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 

@@ -10,7 +10,7 @@ use crate::args::RunArgs;
 use crate::output;
 use anyhow::{Result, anyhow, bail};
 use cupeer_report::model::{Finding, Report};
-use cupeer_report::text::names::counted;
+use cupeer_report::names::counted;
 use cupeer_rules::{Chosen, Rule, Severity};
 use std::collections::BTreeMap;
 
@@ -64,7 +64,7 @@ impl Gate {
             };
         };
         let mut by_rule: BTreeMap<&str, u64> = BTreeMap::new();
-        for finding in report.findings.iter().filter(|finding| finding.fails) {
+        for finding in report.failing() {
             *by_rule.entry(&finding.rule).or_default() += finding.count;
         }
         let mut count = by_rule.values().sum();

@@ -7,7 +7,7 @@ use super::launch::{End, Ran};
 use super::state::Baseline;
 use crate::args::word;
 use clap::ValueEnum;
-use cupeer_report::text::names::signal_name;
+use cupeer_report::names::signal_name;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 

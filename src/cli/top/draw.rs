@@ -5,10 +5,10 @@ use super::columns::{Cell, Column, Layout, Line, Look};
 use super::document::{Device, Document, Hold, Process, Who};
 use super::view::{self, Page, View};
 use crate::args::Sort;
+use cupeer_report::endings::ending;
 use cupeer_report::model::ExitKind;
 use cupeer_report::moments::{bytes, date, number};
-use cupeer_report::text::endings::ending;
-use cupeer_report::text::names;
+use cupeer_report::names;
 use cupeer_spec::uuid::{self, Gpu};
 use std::collections::BTreeSet;
 

@@ -3,7 +3,7 @@
 use super::document::{Process, State, Thread};
 use super::does;
 use super::names::Names;
-use cupeer_report::text::names::counted;
+use cupeer_report::names::counted;
 use std::cmp::Reverse;
 
 /// Libraries and functions in which processes wait for the device, or for all others.

@@ -32,7 +32,7 @@ pub fn document(all: &[Seen], ledger: Option<&Ledger>, record: Option<&Path>, be
     processes.sort_by_key(|process| (process.rank.is_none(), process.rank, process.pid));
     let mut unseen = Vec::new();
     if let Some(elsewhere @ 1..) = ledger.map(|ledger| ledger.elsewhere) {
-        let counted = cupeer_report::text::names::counted(elsewhere, "process");
+        let counted = cupeer_report::names::counted(elsewhere, "process");
         unseen.push(format!("{counted} of the recording ran on other hosts; run 'cupeer why' there"));
     }
     let time = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);

@@ -5,7 +5,7 @@ use super::ledger::Ledger;
 use super::names::Names;
 use super::syscall::word;
 use super::text::ago;
-use cupeer_report::text::names::counted;
+use cupeer_report::names::counted;
 
 /// A time shorter than that says nothing: whoever waits in a loop has just waited before.
 const SHORTEST: u64 = 1_000_000;

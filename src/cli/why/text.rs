@@ -4,10 +4,10 @@ use super::document::{Document, Frame, Process, State, Thread};
 use super::does;
 use super::syscall::word;
 use crate::libraries::PRELOAD;
+use cupeer_report::names::counted;
 use cupeer_report::style::{Mark, Style};
 use cupeer_report::symbols::short;
 use cupeer_report::terminal::clean;
-use cupeer_report::text::names::counted;
 use std::fmt::Write;
 
 /// How many frames of a thread are shown without --all.

@@ -49,6 +49,7 @@ fn record(id: FnId, entered: &Entered, arguments: &dyn Arguments) {
         logged: false,
         driver_log: &DriverLog::disabled(),
         before: None,
+        is_judged: false,
         started: 0,
         duration: 0,
     };

@@ -3,12 +3,10 @@
 //! Moments are nanoseconds since the start of the recording.
 
 use super::super::model::{ExitKind, Peer, Process, Uuid};
-use super::super::pairs;
-use super::super::text::endings;
-use super::super::text::findings::{is_noted, is_told};
 use super::super::text::matrix;
+use super::super::verdict::{End, Problem};
+use super::super::{endings, pairs};
 use super::timeline::Timeline;
-use super::wrong::finding_id;
 use super::{Page, ledger};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
@@ -137,12 +135,11 @@ impl Page<'_> {
 
     /// What stands out of a process.
     pub fn state(&self, process: &Process) -> Fate {
-        match process.exit.kind {
-            _ if endings::death(process).is_some() => Fate::Died,
+        match self.verdict.end(process) {
+            End::Died => Fate::Died,
             _ if process.pending.iter().any(|call| call.injected_by.is_none()) => Fate::Hangs,
-            // Where a fault plan has made calls fail, that was to be expected.
-            _ if process.exit.code.is_some_and(|code| code > 0) && !self.brief.is_injected() => Fate::Failed,
-            ExitKind::Running => Fate::Running,
+            End::Failed(_) => Fate::Failed,
+            _ if process.exit.kind == ExitKind::Running => Fate::Running,
             _ => Fate::Ended,
         }
     }
@@ -164,8 +161,8 @@ impl Page<'_> {
 
     /// The processes that are alike: they ended alike, and nothing was found in them.
     fn groups(&self) -> Vec<(String, Vec<usize>)> {
-        let told = self.report.findings.iter().filter(|finding| is_told(finding));
-        let told: HashSet<&str> = told.flat_map(|finding| finding.procs.iter().map(|proc| &**proc)).collect();
+        let told = self.verdict.told.iter().flat_map(|finding| &finding.procs);
+        let told: HashSet<&str> = told.map(|proc| &**proc).collect();
         let mut alike: BTreeMap<_, Vec<usize>> = BTreeMap::new();
         let is_many = self.report.processes.len() > MANY;
         for (place, process) in self.report.processes.iter().enumerate().filter(|_| is_many) {
@@ -184,10 +181,10 @@ impl Page<'_> {
 
     fn moments(&self, timeline: &Timeline) -> Vec<Moment> {
         let mut all = Vec::new();
-        for (process, how) in self.brief.all_deaths().into_iter().take(MOST_MOMENTS) {
+        for process in self.verdict.died.iter().flat_map(Problem::processes).take(MOST_MOMENTS) {
             let Some(place) = self.place(&process.proc) else { continue };
-            let text =
-                format!("{} {how}{}", self.brief.called_process(&process.proc), self.brief.last_act(process));
+            let (who, how) = (self.brief.called_process(&process.proc), endings::ended(process));
+            let text = format!("{who} {how}{}", self.brief.last_act(process));
             let at_ns = timeline.rows[place].until_ns;
             all.push(Moment { process: place, at_ns, kind: "death", text, id: format!("p{place}") });
         }
@@ -203,21 +200,18 @@ impl Page<'_> {
                 all.push(Moment { process: place, at_ns, kind: "hang", text, id: format!("p{place}") });
             }
         }
-        let findings = self
-            .report
-            .findings
-            .iter()
-            .enumerate()
-            .filter(|(_, finding)| is_told(finding) || is_noted(finding));
         let most = all.len() + MOST_MOMENTS;
-        for (number, finding) in findings {
+        for finding in self.verdict.told.iter().chain(&self.verdict.noted) {
+            if all.len() >= most {
+                break;
+            }
             let who = self.brief.who_and_how_often(finding);
             let text = format!("{} {}: {who}: {}", finding.severity, finding.rule, finding.message);
             // Of the others, only the first one's time is known: as far as they had begun and not ended.
             for place in finding.procs.iter().filter_map(|proc| self.place(proc)) {
                 let lived = self.since(self.report.processes[place].began_ns)..=timeline.rows[place].until_ns;
                 let at_ns = self.since(finding.time_ns).min(*lived.end()).max(*lived.start());
-                let (text, id) = (text.clone(), finding_id(number));
+                let (text, id) = (text.clone(), self.finding_id(finding));
                 if all.len() < most {
                     all.push(Moment { process: place, at_ns, kind: finding.severity, text, id });
                 }

@@ -18,8 +18,7 @@ use super::filter::Filter;
 use super::model::Report;
 use super::terminal::{Json, clean_lines};
 use super::text::View;
-use super::text::digest::Line;
-use super::text::wrong::Thing;
+use super::verdict::{Line, Verdict};
 use anyhow::Result;
 use cupeer_record::Job;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
@@ -56,10 +55,8 @@ const SECTIONS: [(&str, &str); 7] = [
 /// What is on its way to a page.
 struct Page<'a> {
     report: &'a Report,
-    /// What is wrong beside deaths and findings.
-    things: Vec<Thing>,
-    /// The lines of the digest.
-    digest: Vec<Line<'a>>,
+    verdict: &'a Verdict<'a>,
+    headline: Vec<Line<'a>>,
     /// The sentences as the text has them, where not all is asked for.
     brief: View<'a>,
     /// The same with all rows and frames.
@@ -71,14 +68,13 @@ struct Page<'a> {
 
 /// Returns the page; `shown` is the argument of `cupeer report` for this recording.
 pub fn document(job: &Job, filter: &Filter, report: &Report, shown: &str) -> Result<String> {
-    let brief = View::wide(report, shown, false);
-    let things = brief.look();
+    let (verdict, whole) = (Verdict::of(report, false), Verdict::of(report, true));
     let page = Page {
         report,
-        digest: brief.digest_lines(&things),
-        things,
-        brief,
-        whole: View::wide(report, shown, true),
+        verdict: &verdict,
+        headline: verdict.headline(shown),
+        brief: View::wide(&verdict),
+        whole: View::wide(&whole),
         ledger: ledger::fold(&report.handles),
         places: report.processes.iter().map(|process| &*process.proc).zip(0..).collect(),
     };

@@ -1,16 +1,18 @@
 //! The sections below the problems: tables of the model, and the text report's own sections for rare contents.
 
-use super::super::model::{FailureGroup, Handle, Process, State};
+use super::super::endings;
+use super::super::model::{FailureGroup, Handle, Process};
 use super::super::moments::{bytes, duration, number};
-use super::super::text::endings;
+use super::super::names::{codes, result};
 use super::super::text::matrix;
-use super::super::text::names::{codes, result};
 use super::super::text::processes::program;
 use super::super::text::tables::{DEVICES, PAIRS};
 use super::super::text::wrong::MOST as BRIEF;
+use super::super::verdict::{severity_of, whose};
 use super::table::{Cell, Row, Table, count, markup, none, ordered, text};
 use super::wrong::is_short;
 use super::{LINKS_KEYS, LIVES_KEYS, OPENINGS_KEYS, PAIRS_KEYS, Page, legend, picture};
+use cupeer_rules::Severity;
 use maud::{Markup, html};
 
 /// The most rows of a table.
@@ -213,14 +215,7 @@ impl Page<'_> {
                     text(self.brief.group_procs(group)),
                     self.at(group.first_ns),
                     self.at(group.last_ns),
-                    text(
-                        super::super::text::calls::whose(
-                            group.injected,
-                            group.injected_by.as_deref(),
-                            group.follows_fault,
-                        )
-                        .trim(),
-                    ),
+                    text(whose(group.injected, group.injected_by.as_deref(), group.follows_fault).trim()),
                     markup(self.place_in(&group.caller, stack.copied().unwrap_or_default())),
                 ],
             }
@@ -302,12 +297,8 @@ impl Page<'_> {
 
     /// How bad the state of a handle is; not at all, where nothing is wrong: libraries free what others have open, too.
     fn class_of(&self, handle: &Handle) -> &'static str {
-        match handle.state {
-            _ if self.digest.is_empty() => "",
-            State::FreedWhileOpen | State::ExporterGone | State::Damaged | State::Unknown => "error",
-            State::OpenAtExit => "warning",
-            _ => "",
-        }
+        let severity = severity_of(handle.state).filter(|_| !self.headline.is_empty());
+        severity.map_or("", Severity::word)
     }
 }
 

@@ -1,8 +1,7 @@
 //! The head of the page: the summary, the recording, and all problems with stacks.
 
 use super::super::model::{Finding, Place};
-use super::super::text::digest::About;
-use super::super::text::findings::{is_noted, is_told};
+use super::super::verdict::{About, Verdict};
 use super::Page;
 use cupeer_rules::{Rule, label};
 use maud::{Markup, html};
@@ -14,13 +13,13 @@ const MOST: usize = 300;
 const OPEN: usize = 3;
 
 impl Page<'_> {
-    /// The digest, as the text has it, with links; and what the record is.
+    /// The headline, with links; and what the record is.
     pub fn digest(&self) -> Markup {
-        let lines = &self.digest;
+        let lines = &self.headline;
         html! {
             section #digest class=(if lines.is_empty() { "well" } else { "ill" }) aria-label="Summary" {
                 @if lines.is_empty() {
-                    @for line in self.brief.nothing().lines().filter(|line| !line.is_empty()) { p { (line) } }
+                    @for line in self.verdict.nothing() { p { (line) } }
                 } @else {
                     ol {
                         @for line in lines {
@@ -57,10 +56,7 @@ impl Page<'_> {
     fn target(&self, about: About) -> Option<String> {
         match about {
             About::Death(process) => Some(self.process_id(&process.proc)),
-            About::Finding(finding) => {
-                let place = self.report.findings.iter().position(|other| std::ptr::eq(other, finding));
-                Some(finding_id(place.unwrap_or(0)))
-            }
+            About::Finding(finding) => Some(self.finding_id(finding)),
             About::Rest => Some("wrong".into()),
             About::More => None,
         }
@@ -78,35 +74,32 @@ impl Page<'_> {
 
     /// What is wrong in full: deaths, what rules found, and other things; then notes.
     pub fn wrong(&self) -> Markup {
-        let deaths = self.brief.all_deaths();
-        let things = &self.things;
-        let told = self.numbered(is_told);
-        let noted = self.numbered(is_noted);
+        let Verdict { died, told, noted, others, .. } = self.verdict;
         html! {
             section #wrong {
                 h2 { "Problems" }
-                @if deaths.is_empty() && told.is_empty() && things.is_empty() { p { "No problems found. The summary above lists what was not checked." } }
-                @if let Some(died) = self.brief.died() {
+                @if died.is_none() && told.is_empty() && others.is_empty() { p { "No problems found. The summary above lists what was not checked." } }
+                @if let Some(died) = died {
                     article class="card error" {
                         h3 { (died.what) }
-                        ul { @for ((process, _), item) in deaths.iter().zip(&died.items).take(MOST) { li { (item) " " a href={ "#" (self.process_id(&process.proc)) } { "Its row" } } } }
-                        (left_out(deaths.len()))
+                        ul { @for (process, item) in died.processes().zip(&died.items).take(MOST) { li { (item) " " a href={ "#" (self.process_id(&process.proc)) } { "Its row" } } } }
+                        (left_out(died.items.len()))
                     }
                 }
-                @for (place, (number, finding)) in told.iter().take(MOST).enumerate() { (self.finding(*number, finding, place < OPEN)) }
+                @for (place, finding) in told.iter().take(MOST).enumerate() { (self.finding(finding, place < OPEN)) }
                 (left_out(told.len()))
-                @for thing in things {
+                @for problem in others {
                     article.card.thing {
-                        h3 { (thing.what) }
-                        ul { @for item in thing.items.iter().take(MOST) { li { (lines(item)) } } }
-                        (left_out(thing.items.len()))
+                        h3 { (problem.what) }
+                        ul { @for item in problem.items.iter().take(MOST) { li { (lines(item)) } } }
+                        (left_out(problem.items.len()))
                     }
                 }
-                @for line in self.brief.outside().lines() { p { (line) } }
+                @if let Some(outside) = self.verdict.outside() { p { (outside) } }
                 @if !noted.is_empty() {
                     details.notes {
                         summary { h3 { "Notes (informational) (" (noted.len()) ")" } }
-                        @for (number, finding) in noted.iter().take(MOST) { (self.finding(*number, finding, false)) }
+                        @for finding in noted.iter().take(MOST) { (self.finding(finding, false)) }
                         (left_out(noted.len()))
                     }
                 }
@@ -114,20 +107,19 @@ impl Page<'_> {
         }
     }
 
-    fn numbered(&self, is_one: fn(&Finding) -> bool) -> Vec<(usize, &Finding)> {
-        self.report.findings.iter().enumerate().filter(|(_, finding)| is_one(finding)).collect()
+    /// The id of the card of a finding.
+    pub fn finding_id(&self, finding: &Finding) -> String {
+        let place = self.report.findings.iter().position(|other| std::ptr::eq(other, finding));
+        format!("f{}", place.unwrap_or(0))
     }
 
-    /// A finding: the paragraph of the text, a line each, and the stacks.
-    fn finding(&self, number: usize, finding: &Finding, is_open: bool) -> Markup {
-        let paragraph = self.brief.finding(finding);
-        let mut sentences = paragraph.lines().map(|line| line.strip_prefix("- ").unwrap_or(line).trim());
-        let head = sentences.next().unwrap_or_default();
-        let head = head.strip_prefix(finding.severity).unwrap_or(head).trim_start();
+    /// A finding: its sentences, a line each, and the stacks.
+    fn finding(&self, finding: &Finding, is_open: bool) -> Markup {
+        let (head, sentences) = self.verdict.paragraph(finding);
         let stacks = || finding.objects.iter().filter(|object| !is_short(&object.stack));
         let has_stacks = !is_short(&finding.stack) || stacks().next().is_some();
         html! {
-            article class={ "card finding " (finding.severity) } id=(finding_id(number)) tabindex="-1" {
+            article class={ "card finding " (finding.severity) } id=(self.finding_id(finding)) tabindex="-1" {
                 h3 { span.severity { (finding.severity) } " " (head) }
                 @for sentence in sentences { p { (sentence) } }
                 @if has_stacks {
@@ -169,10 +161,6 @@ impl Page<'_> {
 /// Whether a stack says no more than its caller, which stands in a sentence.
 pub fn is_short(stack: &[Place]) -> bool {
     stack.iter().flat_map(Place::lines).nth(1).is_none()
-}
-
-pub fn finding_id(number: usize) -> String {
-    format!("f{number}")
 }
 
 fn class_of(about: About) -> &'static str {

@@ -4,13 +4,15 @@ use super::{
     Place, Proc, RuntimeCall, Unknown, Uuid,
     word::{self, Word},
 };
-use crate::text::names::clean;
+use crate::names::clean;
 use cupeer_spec::env::{self, Level};
 use cupeer_spec::record::end::End;
 use cupeer_spec::way::{self, Way};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::path::Path;
 use std::rc::Rc;
 
 /// Process of a recording.
@@ -142,6 +144,16 @@ impl Exit {
 }
 
 impl Process {
+    /// Returns the file name of the program; empty if it is unknown.
+    pub fn program_name(&self) -> &str {
+        Path::new(&self.program).file_name().and_then(OsStr::to_str).unwrap_or_default()
+    }
+
+    /// Returns what a process is called in every run: its rank, or else its program.
+    pub fn role(&self) -> String {
+        self.rank.map_or_else(|| self.program_name().to_owned(), |rank| format!("rank {rank}"))
+    }
+
     /// Returns how the calls of the process were checked; `None` if they were not.
     pub fn checked(&self) -> Option<Level> {
         Level::of(self.variables.get(env::CHECK).map(String::as_str))

@@ -5,7 +5,7 @@
 use super::super::faults::DENY;
 use super::super::model::Fault;
 use super::super::moments::number;
-use super::super::text::names::{clean, counted};
+use super::super::names::{clean, counted};
 use cupeer_spec::deny::{ALL, Denied, Name};
 
 /// The most lines about rules.

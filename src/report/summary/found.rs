@@ -1,10 +1,9 @@
 //! The findings of a run: one line per kind, over all ranks.
 
-use super::super::kinds;
 use super::super::model::{Finding, Object, Place, Process, Report};
+use super::super::names::{clean, counted};
 use super::super::symbols::Symbols;
-use super::super::text::findings::{is_noted, times};
-use super::super::text::names::{clean, counted};
+use super::super::verdict::{Alike, Verdict, times};
 use super::{Line, MOST_LINES};
 use crate::style::Mark;
 use cupeer_record::Library;
@@ -15,16 +14,16 @@ const MOST_SITES: usize = 3;
 
 /// What rules have found, some lines a kind, and how many kinds there are. Where it was said in a line each as it happened,
 /// what to do has not been said yet.
-pub fn lines(report: &Report, symbols: &mut Symbols) -> (Vec<Line>, usize) {
-    let kinds = kinds::told(report);
+pub fn lines(verdict: &Verdict, symbols: &mut Symbols) -> (Vec<Line>, usize) {
+    let (report, groups) = (verdict.report, verdict.alike());
     let mut levels = report.processes.iter().filter_map(Process::checked);
     let is_hint_due = levels.any(|level| level.is_brief);
-    let mut lines = |kind: &kinds::Kind| {
-        let (first, count, who) = (kind.first(), times(kind.count()), kind.who(report));
+    let mut lines = |group: &Alike| {
+        let (first, count, who) = (group.first(), times(group.count()), group.who(verdict));
         let (severity, rule, function) = (first.severity, clean(&first.rule), clean(&first.function));
         let mark = Mark::of_severity(severity);
         let is_hint_due = is_hint_due && !first.hint.is_empty();
-        let message = Some(format!("    {}", clean(&kind.message())));
+        let message = Some(format!("    {}", clean(&group.message())));
         let at = source(&first.caller, symbols);
         // Where what it is about was made, freed or closed.
         let mut others: Vec<String> = Vec::new();
@@ -49,7 +48,7 @@ pub fn lines(report: &Report, symbols: &mut Symbols) -> (Vec<Line>, usize) {
             .chain(more)
             .collect::<Vec<Line>>()
     };
-    (kinds.iter().take(MOST_LINES).flat_map(&mut lines).collect(), kinds.len())
+    (groups.iter().take(MOST_LINES).flat_map(&mut lines).collect(), groups.len())
 }
 
 /// ` in rank 3` or ` in process 17`, if the object is of another process than the finding. Processes of two pid namespaces
@@ -85,9 +84,9 @@ fn source(place: &Place, symbols: &mut Symbols) -> Option<String> {
 }
 
 /// How many notes there are, where the run was asked to check, and did not show them.
-pub fn notes(report: &Report) -> Option<String> {
-    let mut levels = report.processes.iter().filter_map(Process::checked);
-    let notes = report.findings.iter().filter(|finding| is_noted(finding)).map(|finding| finding.count).sum();
+pub fn notes(verdict: &Verdict) -> Option<String> {
+    let mut levels = verdict.report.processes.iter().filter_map(Process::checked);
+    let notes = verdict.noted.iter().map(|finding| finding.count).sum();
     let are_hidden = levels.any(|level| !level.is_brief && level.severity != Severity::Note);
     let text = || format!("  {}; --check=notes or the report shows them", counted(notes, "note"));
     (are_hidden && notes > 0).then(text)

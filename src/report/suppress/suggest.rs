@@ -2,7 +2,7 @@
 
 use super::super::model::{Finding, Process, Report};
 use super::super::terminal::clean;
-use super::super::text::findings::is_told;
+use super::super::verdict::Verdict;
 use super::{Facts, Suppressions};
 use cupeer_rules::Severity;
 use std::collections::BTreeSet;
@@ -13,10 +13,9 @@ const NOTHING: &str = "# No finding is more than a note: there is nothing to sup
 /// Returns the text of a file with suppressions: an entry for each place with findings above note that no entry
 /// suppresses yet.
 pub fn file(report: &Report) -> String {
-    let is_meant = |finding: &&Finding| is_told(finding) && finding.severity != Severity::Note.word();
     let mut seen = BTreeSet::new();
     let mut text = String::new();
-    for finding in report.findings.iter().filter(is_meant) {
+    for finding in Verdict::of(report, true).above_note() {
         let entry = narrow(report, finding);
         if seen.insert(entry.clone()) {
             let first = clean(finding.message.split("; ").next().unwrap_or_default());

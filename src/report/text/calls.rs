@@ -1,12 +1,12 @@
 //! Calls with their stacks: failures in the order of time, and open calls without a close.
 
-use super::super::model::{Failure, FailureGroup, Leak, Place, RuntimeCall, Unnamed};
+use super::super::model::{Failure, FailureGroup, Leak, Place, Unnamed};
 use super::super::moments::{bytes, duration, number};
+use super::super::names::{clean, counted};
 use super::super::places::in_lines;
 use super::super::values;
+use super::super::verdict::{in_runtime, whose};
 use super::View;
-use super::names::{clean, counted};
-use crate::symbols::is_libc;
 use crate::table::Table;
 use cupeer_spec::effect::Object;
 use std::collections::HashMap;
@@ -70,44 +70,6 @@ impl View<'_> {
         self.title("Libraries without symbols") + &list
     }
 
-    /// In which processes failures were.
-    pub fn group_procs(&self, group: &FailureGroup) -> String {
-        let procs = self.names.processes(group.procs.iter().map(|proc| &**proc));
-        match group.procs_more {
-            0 => procs,
-            more => format!("{procs} and {more} more"),
-        }
-    }
-
-    pub fn group(&self, group: &FailureGroup) -> String {
-        let procs = self.group_procs(group);
-        let when = if group.count == 1 {
-            format!("at {}", self.at(group.first_ns))
-        } else {
-            format!("from {} to {}", self.at(group.first_ns), self.at(group.last_ns))
-        };
-        let usual = match group.expected {
-            Some(why) => format!(" ({})", clean(why)),
-            None if group.usual && !group.injected => " (as programs do)".into(),
-            None => String::new(),
-        };
-        // Of a few calls, each has its stack.
-        let stacks = match group.stacks {
-            0 => String::new(),
-            stacks if stacks == group.count => String::new(),
-            stacks => format!(", stacks of {} of {} calls", number(stacks), number(group.count)),
-        };
-        let whose = whose(group.injected, group.injected_by.as_deref(), group.follows_fault);
-        format!(
-            "{} {} = {}{usual}{whose}: {procs}, {when}, called from {}{}{stacks}",
-            number(group.count),
-            clean(&group.function),
-            group.result,
-            clean(&group.caller.long()),
-            in_runtime(group.runtime.as_ref())
-        )
-    }
-
     fn failure(&self, failure: &Failure) -> String {
         let injected = whose(failure.injected, failure.injected_by.as_deref(), failure.follows_fault);
         let message =
@@ -146,20 +108,6 @@ impl View<'_> {
         text
     }
 
-    /// A stack without the functions of libc and the loader that started the thread, where not all are asked for.
-    pub fn without_start<'s>(&self, stack: &'s [Place]) -> &'s [Place] {
-        let is_start = |place: &Place| place.library.as_deref().is_some_and(is_libc);
-        if self.all {
-            return stack;
-        }
-        // libc was called by the program's own start.
-        let inner = match stack {
-            [inner @ .., _] if inner.last().is_some_and(is_start) => inner,
-            _ => stack,
-        };
-        inner.iter().rposition(|place| !is_start(place)).map_or(stack, |last| &inner[..=last])
-    }
-
     /// What was opened and not closed, by the stack that opened it.
     pub fn leaks(&self) -> String {
         let leaks = &self.report.leaks;
@@ -190,27 +138,5 @@ impl View<'_> {
             "- ",
             &format!("{}{size}{whose}{times}, open for {age}: {procs}", counted(leak.handles, what)),
         )
-    }
-}
-
-/// In which call of the runtime one of the driver's was made, and what that returned: `, in cudaIpcOpenMemHandle, which
-/// returned cudaErrorMapBufferObjectFailed`.
-pub fn in_runtime(call: Option<&RuntimeCall>) -> String {
-    match call {
-        Some(RuntimeCall { function, result: Some(result) }) => {
-            format!(", in {function}, which returned {result}")
-        }
-        Some(RuntimeCall { function, result: None }) => format!(", in {function}"),
-        None => String::new(),
-    }
-}
-
-/// Whose doing a failure is, where it is that of a fault plan: ` (INJECTED by inject/1)`.
-pub fn whose(injected: bool, by: Option<&str>, follows_fault: bool) -> String {
-    match by {
-        Some(rule) => format!(" (INJECTED by {})", clean(rule)),
-        None if injected => " (INJECTED)".into(),
-        None if follows_fault => " (of what a fault plan had CHANGED)".into(),
-        None => String::new(),
     }
 }

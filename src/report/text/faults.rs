@@ -3,8 +3,8 @@
 use super::super::faults::DENY;
 use super::super::model::{FailureGroup, Fault, FaultHit, Handle, Pending, Process, State};
 use super::super::moments::{duration, number};
+use super::super::names::{clean, counted};
 use super::View;
-use super::names::{clean, counted};
 use crate::summary::faults::is_counted_in_each_process;
 use crate::table::Table;
 

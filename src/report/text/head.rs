@@ -2,8 +2,8 @@
 
 use super::super::model::{Exit, ExitKind, Process, Quiet};
 use super::super::moments::{date, duration, number};
+use super::super::names::{clean, counted, quiet_ones, ranks};
 use super::View;
-use super::names::{clean, counted, quiet_ones, ranks};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The most programs that are named of processes that were not recorded.

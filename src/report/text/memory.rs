@@ -5,8 +5,8 @@
 
 use super::super::model::{Allocation, DeviceMemory, Kept, Multicast, Proc, Where};
 use super::super::moments::{bytes, duration, number};
+use super::super::names::counted;
 use super::View;
-use super::names::counted;
 use crate::table::Table;
 
 /// What was kept for less time, and was given up by itself or at exit after its owner's, is part of an orderly end.

@@ -4,14 +4,11 @@
 
 pub(crate) mod calls;
 pub(crate) mod digest;
-pub mod endings;
 mod faults;
 pub mod findings;
 mod head;
 pub(crate) mod matrix;
 mod memory;
-pub mod names;
-mod outside;
 mod pools;
 pub(crate) mod processes;
 pub mod suppressed;
@@ -19,9 +16,10 @@ pub(crate) mod tables;
 pub(crate) mod wrong;
 
 use super::model::Report;
+use super::verdict::Verdict;
 use crate::style::{Mark, Style};
 use crate::table::{Table, display_width, wrap};
-use names::Labels;
+use std::ops::Deref;
 
 /// The most rows of a table where not all are asked for.
 const MOST_ROWS: usize = 20;
@@ -45,13 +43,19 @@ pub struct Options<'a> {
 
 /// A report on its way to text.
 pub(crate) struct View<'a> {
-    pub(crate) report: &'a Report,
+    verdict: &'a Verdict<'a>,
     shown: &'a str,
-    pub(crate) names: Labels,
     width: usize,
     most: usize,
-    all: bool,
     style: Style,
+}
+
+impl<'a> Deref for View<'a> {
+    type Target = Verdict<'a>;
+
+    fn deref(&self) -> &Verdict<'a> {
+        self.verdict
+    }
 }
 
 /// Returns the report as text.
@@ -66,17 +70,17 @@ pub(crate) struct View<'a> {
 ///     print!("{}", text::show(report, &options));
 /// }
 /// ```
-pub fn show<'a>(report: &'a Report, options: &Options<'a>) -> String {
+pub fn show(report: &Report, options: &Options) -> String {
     let &Options { shown, width, all, style, .. } = options;
-    let view = View { shown, style, ..View::new(report, width, all) };
+    let verdict = Verdict::of(report, all);
+    let view = View { shown, style, ..View::new(&verdict, width) };
     if options.leaks {
         return view.head() + &view.leaks() + &view.unnamed();
     }
-    let wrong = view.look();
     let parts = [
-        view.digest(&wrong),
+        view.digest(),
         view.head(),
-        view.wrong(&wrong),
+        view.wrong(),
         view.faults(),
         view.notes(),
         view.suppressed(),
@@ -97,14 +101,14 @@ pub fn show<'a>(report: &'a Report, options: &Options<'a>) -> String {
 }
 
 impl<'a> View<'a> {
-    pub(crate) fn new(report: &'a Report, width: usize, all: bool) -> Self {
-        let most = if all { usize::MAX } else { MOST_ROWS };
-        View { report, shown: "", names: Labels::new(report), width, most, all, style: Style::Plain }
+    pub(crate) fn new(verdict: &'a Verdict<'a>, width: usize) -> Self {
+        let most = if verdict.all { usize::MAX } else { MOST_ROWS };
+        View { verdict, shown: "", width, most, style: Style::Plain }
     }
 
-    /// The same in lines that are not wrapped; `shown` is what `cupeer report` takes for this record.
-    pub(crate) fn wide(report: &'a Report, shown: &'a str, all: bool) -> Self {
-        View { shown, ..View::new(report, WIDE, all) }
+    /// The same in lines that are not wrapped.
+    pub(crate) fn wide(verdict: &'a Verdict<'a>) -> Self {
+        View::new(verdict, WIDE)
     }
 
     /// A table under a title, with a line that says how many rows are left out.
@@ -135,11 +139,6 @@ impl<'a> View<'a> {
         things.take(self.most).map(lines).collect::<String>() + &more
     }
 
-    /// How many are shown of which there are `few` where not all are asked for.
-    fn at_most(&self, few: usize) -> usize {
-        if self.all { usize::MAX } else { few }
-    }
-
     /// A text in lines that fit, the first behind `before`, the others as far in; two columns further, where `before`
     /// does not tell them apart.
     fn item(&self, before: &str, text: &str) -> String {
@@ -152,10 +151,5 @@ impl<'a> View<'a> {
             lines.push('\n');
         }
         lines
-    }
-
-    /// Seconds since the start of the record.
-    pub(crate) fn at(&self, moment: u64) -> String {
-        super::moments::since(self.report.record.began_ns, moment)
     }
 }

@@ -1,17 +1,16 @@
 //! The tables: functions, devices, handles, pairs of devices, and bypasses.
 
-use super::super::model::{Codes, Device, Handle, Open, Peer, Process, State};
+use super::super::model::{Codes, Device, Handle, Peer, Process, State};
 use super::super::moments::{bytes, duration, number};
+use super::super::names::{clean, codes, counted};
 use super::super::pairs::{self, Pair};
+use super::super::verdict::in_all;
 use super::View;
-use super::names::{clean, codes, counted};
 use crate::table::Table;
 use cupeer_spec::effect::Object;
 use cupeer_spec::way;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The most importers of a handle that a row names.
-const MOST_IMPORTERS: usize = 6;
 /// How many closed handles are summed up in one line, where not all are asked for.
 const MOST_CLOSED: usize = 20;
 
@@ -147,64 +146,6 @@ impl View<'_> {
         self.report.handles.iter().filter(is_it).find(|other| other.exporter.is_some())
     }
 
-    /// Who opened a handle, and when; who failed to.
-    pub fn importers(&self, handle: &Handle) -> String {
-        let (mut parts, most) = (self.openings(handle.opens.iter()), self.at_most(MOST_IMPORTERS));
-        for failed in handle.failed.iter().take(most) {
-            let injected = match failed.injected {
-                0 => String::new(),
-                _ if failed.is_on_purpose() => " (INJECTED)".into(),
-                some => format!(" ({} INJECTED)", number(some)),
-            };
-            let who = self.names.process(&failed.proc);
-            parts.push(format!("{who} failed: {}{injected}", codes(&failed.codes)));
-        }
-        if handle.failed.len() > most {
-            parts.push(format!("{} more failed", number((handle.failed.len() - most) as u64)));
-        }
-        if parts.is_empty() { "nobody".into() } else { parts.join("; ") }
-    }
-
-    /// Those openings of a handle that make its state what it is; all, where none does by itself.
-    pub fn culprits(&self, handle: &Handle) -> String {
-        let parts = self.openings(handle.opens.iter().filter(|open| open.state == handle.state));
-        if parts.is_empty() { self.importers(handle) } else { parts.join("; ") }
-    }
-
-    /// Who opened a handle, and when.
-    fn openings<'o>(&self, opens: impl Iterator<Item = &'o Open>) -> Vec<String> {
-        let mut by_proc: Vec<(&str, Vec<&Open>)> = Vec::new();
-        for open in opens {
-            match by_proc.iter_mut().find(|(proc, _)| *proc == &*open.proc) {
-                Some((_, opens)) => opens.push(open),
-                None => by_proc.push((&open.proc, vec![open])),
-            }
-        }
-        let most = self.at_most(MOST_IMPORTERS);
-        let mut parts: Vec<String> = by_proc
-            .iter()
-            .take(most)
-            .map(|(proc, opens)| format!("{} {}", self.names.process(proc), self.times(opens)))
-            .collect();
-        if by_proc.len() > most {
-            parts.push(format!("{} more", number((by_proc.len() - most) as u64)));
-        }
-        parts
-    }
-
-    /// When one process had a handle open: from its first opening to its last closing.
-    fn times(&self, opens: &[&Open]) -> String {
-        let times: u64 = opens.iter().map(|open| open.times + open.earlier).sum();
-        let times = if times > 1 { format!(" ({} times)", number(times)) } else { String::new() };
-        let (first, last) = (opens[0], opens[opens.len() - 1]);
-        let until = match last.closed_ns {
-            Some(closed) => format!("{} to {}", self.at(first.opened_ns), self.at(closed)),
-            None if last.state == State::Closed => format!("{}, closed", self.at(first.opened_ns)),
-            None => format!("since {}", self.at(last.opened_ns)),
-        };
-        format!("{until}{times}")
-    }
-
     /// The peer matrix: a row for each pair of devices, over all processes.
     pub fn peers(&self) -> String {
         let has_copies = self.report.peers.iter().any(|peer| peer.copies > 0);
@@ -274,14 +215,6 @@ impl View<'_> {
                 let (way, procs) = (way::explained(way), self.names.processes(procs.iter().copied()));
                 self.item("  ", &format!("{} ({}) in {procs}", clean(library), clean(&way)))
             })
-    }
-}
-
-/// The size of handles in brackets, as far as it is known.
-pub fn in_all<'a>(handles: impl Iterator<Item = &'a Handle>) -> String {
-    match handles.filter_map(|handle| handle.bytes).fold(0, u64::saturating_add) {
-        0 => String::new(),
-        size => format!(" ({})", bytes(size)),
     }
 }
 

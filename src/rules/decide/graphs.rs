@@ -1,8 +1,8 @@
 //! Rules about graphs: whether the memory is still there that their nodes use.
 
 use super::{ClosedBy, Gone, Judge, Verdict, Went, World};
-use crate::reason::Reason;
 use crate::Confidence;
+use crate::reason::Reason;
 
 /// Memory that a node of a graph uses.
 #[derive(Clone, Copy)]

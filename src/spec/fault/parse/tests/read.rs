@@ -105,8 +105,10 @@ fn every_argument_that_can_be_compared_is_a_key_and_no_other() {
                 KEYS.iter().any(|key| key.name == arg.name() && (key.name != "handle" || arg.is_handle()));
             let is_in =
                 matches!(arg.direction, crate::function::Direction::In | crate::function::Direction::String);
-            let is_structure =
-                arg.of().name.starts_with('*') && arg.kind().is_none() && is_in && arg.type_word() != "c_char";
+            let is_structure = arg.of().name.starts_with('*')
+                && arg.kind().is_none()
+                && is_in
+                && arg.type_word() != "c_char";
             let compared = own || is_in && arg.count().is_none() && !arg.is_handle() && !is_structure;
             assert_eq!(Plan::parse("plan", &text).is_ok(), compared, "{text}");
         }

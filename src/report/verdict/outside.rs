@@ -1,36 +1,36 @@
 //! Handles whose exporter is not in the recording: it ran under another `cupeer run`, or without cupeer.
 
 use super::super::model::Handle;
-use super::View;
-use super::names::counted;
+use super::super::names::counted;
+use super::Verdict;
 use cupeer_spec::effect::Object;
 use cupeer_spec::env;
 use cupeer_spec::function::FnId;
 use cupeer_spec::selector::FunctionSet;
 
-impl View<'_> {
-    /// A line about what was opened and is of nobody here; none where its export may only be missing from the record.
-    pub fn outside(&self) -> String {
+impl Verdict<'_> {
+    /// Returns a sentence about handles that were opened and that no process here exported; `None` if their exports may only
+    /// be missing from the recording.
+    pub fn outside(&self) -> Option<String> {
         let record = &self.report.record;
         let is_whole =
             record.mode == "full" && record.lost == 0 && !record.dropped && record.matching.is_none();
         if !is_whole || self.report.past().next().is_some() || !self.has_exports() {
-            return String::new();
+            return None;
         }
         let is_of_ipc =
             |handle: &&Handle| [Object::Memory, Object::Event].iter().any(|kind| kind.word() == handle.kind);
         let is_strange = |handle: &&Handle| {
             handle.exporter.is_none() && handle.damaged_from.is_none() && !handle.opens.is_empty()
         };
-        let text = match self.report.handles.iter().filter(is_of_ipc).filter(is_strange).count() as u64 {
-            0 => return String::new(),
-            1 => "1 handle comes from a process outside this recording; start both with the same -o DIR to see all of it".into(),
-            count => format!(
+        match self.report.handles.iter().filter(is_of_ipc).filter(is_strange).count() as u64 {
+            0 => None,
+            1 => Some("1 handle comes from a process outside this recording; start both with the same -o DIR to see all of it".into()),
+            count => Some(format!(
                 "{} come from processes outside this recording; start all with the same -o DIR to see all of them",
                 counted(count, "handle")
-            ),
-        };
-        self.item("", &text)
+            )),
+        }
     }
 
     /// Whether exports were recorded in all processes.

@@ -2,8 +2,8 @@
 
 pub use crate::terminal::clean;
 
-use super::super::model::{Codes, Device, Proc, Process, Report, Uuid};
-use super::super::moments::number;
+use super::model::{Codes, Device, Proc, Process, Report, Uuid};
+use super::moments::number;
 use cupeer_spec::signals;
 use cupeer_spec::uuid::Gpu;
 use std::collections::{BTreeSet, HashMap};
@@ -177,7 +177,13 @@ pub fn counted(count: u64, word: &str) -> String {
         _ => format!("{word}s"),
     };
     let word = if count == 1 { word } else { &plural };
-    format!("{} {word}", super::super::moments::number(count))
+    format!("{} {word}", number(count))
+}
+
+/// Returns a text as a sentence, with its full stop.
+pub fn sentence(text: &str) -> String {
+    let ends = text.ends_with(['.', '!', '?']);
+    if ends { text.to_owned() } else { format!("{text}.") }
 }
 
 /// `1,990 more processes shared nothing and were not recorded`, or without `more` where there are none beside these; `None`

@@ -1,0 +1,184 @@
+//! Calls that did not return, and failures that no finding explains, in sentences.
+
+use super::super::model::{ExitKind, Failure, FailureGroup, Finding, Pending, Place, Process, RuntimeCall};
+use super::super::moments::{duration, number};
+use super::super::names::{clean, result};
+use super::super::places::in_lines;
+use super::incidents::{UNEXPLAINED, UNRETURNED};
+use super::{Incident, Problem, Verdict};
+use crate::symbols::is_libc;
+use cupeer_rules::Rule;
+
+/// The most frames below which a call is listed.
+const MOST_FRAMES: usize = 3;
+
+impl<'a> Verdict<'a> {
+    /// The calls that have not returned and were to, the oldest first.
+    pub(super) fn unreturned_calls(&self) -> Option<Problem<'a>> {
+        let is_on_its_own = |call: &&Pending| call.injected_by.is_none();
+        let of = |process: &'a Process| {
+            process.pending.iter().filter(is_on_its_own).map(move |call| (process, call))
+        };
+        // The death of a process names its calls.
+        let mut calls: Vec<_> = self.living().flat_map(of).collect();
+        calls.sort_by_key(|(_, call)| call.since_ns);
+        let incident = |(process, call): (&'a Process, &'a Pending)| Incident {
+            process: Some(process),
+            function: Some(&call.function),
+            stack: &call.stack,
+            ..Incident::new(&UNRETURNED, self.unreturned(process, call))
+        };
+        let have = if calls.len() == 1 { "has" } else { "have" };
+        let incidents = calls.into_iter().map(incident).collect();
+        Problem::of_kind(&UNRETURNED, "call", &format!("{have} not returned"), incidents)
+    }
+
+    /// Returns a sentence: a process is or was in a call.
+    pub fn unreturned(&self, process: &Process, call: &Pending) -> String {
+        let (who, function) = (self.names.process(&process.proc), clean(&call.function));
+        let how = match process.exit.kind {
+            ExitKind::Running => format!("has been in {function} for {},", duration(call.age_ns)),
+            ExitKind::Unseen => format!("was last in {function},"),
+            _ => format!("ended in {function},"),
+        };
+        format!("{who} {how} {}", self.called(call))
+    }
+
+    /// `called at 0.001 by thread 17 from train+0x10a`.
+    pub fn called(&self, call: &Pending) -> String {
+        let (at, runtime) = (self.at(call.since_ns), in_runtime(call.runtime.as_ref()));
+        format!("called at {at} by thread {} from {}{runtime}", call.tid, clean(&call.caller.long()))
+    }
+
+    /// The failures that no finding explains, and that were to succeed.
+    pub(super) fn unexplained_failures(&self) -> Option<Problem<'a>> {
+        let is_new =
+            |group: &&FailureGroup| !group.usual && !group.is_on_purpose() && !self.is_explained(group);
+        let groups: Vec<&FailureGroup> = self.report.failure_groups.iter().filter(is_new).collect();
+        let first = groups.first()?;
+        let other = if self.told.is_empty() { "call" } else { "other call" };
+        let incident = |group: &&'a FailureGroup| Incident {
+            function: Some(&group.function),
+            result: Some(&group.result),
+            stack: std::slice::from_ref(&group.caller),
+            count: group.count,
+            ..Incident::new(&UNEXPLAINED, self.group(group))
+        };
+        let incidents = groups.iter().map(incident).collect();
+        let problem = Problem::of_kind(&UNEXPLAINED, other, "failed", incidents)?;
+        let in_short = format!(
+            "{}, {}{} = {} in {}",
+            problem.what,
+            if groups.len() > 1 { "first " } else { "" },
+            clean(&first.function),
+            result(&first.result),
+            self.names.processes(first.procs.iter().map(|proc| &**proc))
+        );
+        let items = groups.iter().map(|group| self.group_with_stack(group)).collect();
+        Some(Problem { items, in_short, option: "--failed", ..problem })
+    }
+
+    /// Failures from one place, and who called that.
+    fn group_with_stack(&self, group: &FailureGroup) -> String {
+        let is_one = |failure: &&Failure| {
+            (&failure.function, &failure.result, &failure.caller)
+                == (&group.function, &group.result, &group.caller)
+        };
+        let first = self.report.failures.iter().find(is_one);
+        let stack = first.map_or(&[][..], |failure| self.without_start(&failure.stack));
+        let lines = match stack.first().is_some_and(|first| first.python.is_some()) {
+            true => in_lines(stack).into_iter().take(1 + MOST_FRAMES).collect(),
+            false => in_lines(&stack[..stack.len().min(1 + MOST_FRAMES)]),
+        };
+        let above = lines.iter().skip(1).map(|line| format!("\n{}", clean(line)));
+        self.group(group) + &above.collect::<String>()
+    }
+
+    /// Whether failures are reported by what rules found in them.
+    fn is_explained(&self, group: &FailureGroup) -> bool {
+        let of_group = |finding: &&Finding| {
+            (&finding.function, finding.result.as_ref(), &finding.caller)
+                == (&group.function, Some(&group.result), &group.caller)
+        };
+        // Each failure has one explanation, but ranks may differ in it as well.
+        let explains = |finding: &&Finding| *finding.rule != *Rule::RanksDiffer.spec().name;
+        let counts =
+            self.report.findings.iter().filter(of_group).filter(explains).map(|finding| finding.count);
+        let explained: u64 = counts.sum();
+        explained >= group.count
+    }
+
+    /// In which processes failures were.
+    pub fn group_procs(&self, group: &FailureGroup) -> String {
+        let procs = self.names.processes(group.procs.iter().map(|proc| &**proc));
+        match group.procs_more {
+            0 => procs,
+            more => format!("{procs} and {more} more"),
+        }
+    }
+
+    pub fn group(&self, group: &FailureGroup) -> String {
+        let procs = self.group_procs(group);
+        let when = if group.count == 1 {
+            format!("at {}", self.at(group.first_ns))
+        } else {
+            format!("from {} to {}", self.at(group.first_ns), self.at(group.last_ns))
+        };
+        let usual = match group.expected {
+            Some(why) => format!(" ({})", clean(why)),
+            None if group.usual && !group.injected => " (as programs do)".into(),
+            None => String::new(),
+        };
+        // Of a few calls, each has its stack.
+        let stacks = match group.stacks {
+            0 => String::new(),
+            stacks if stacks == group.count => String::new(),
+            stacks => format!(", stacks of {} of {} calls", number(stacks), number(group.count)),
+        };
+        let whose = whose(group.injected, group.injected_by.as_deref(), group.follows_fault);
+        format!(
+            "{} {} = {}{usual}{whose}: {procs}, {when}, called from {}{}{stacks}",
+            number(group.count),
+            clean(&group.function),
+            group.result,
+            clean(&group.caller.long()),
+            in_runtime(group.runtime.as_ref())
+        )
+    }
+
+    /// A stack without the functions of libc and the loader that started the thread, where not all are asked for.
+    pub fn without_start<'s>(&self, stack: &'s [Place]) -> &'s [Place] {
+        let is_start = |place: &Place| place.library.as_deref().is_some_and(is_libc);
+        if self.all {
+            return stack;
+        }
+        // libc was called by the program's own start.
+        let inner = match stack {
+            [inner @ .., _] if inner.last().is_some_and(is_start) => inner,
+            _ => stack,
+        };
+        inner.iter().rposition(|place| !is_start(place)).map_or(stack, |last| &inner[..=last])
+    }
+}
+
+/// In which call of the runtime one of the driver's was made, and what that returned: `, in cudaIpcOpenMemHandle, which
+/// returned cudaErrorMapBufferObjectFailed`.
+pub fn in_runtime(call: Option<&RuntimeCall>) -> String {
+    match call {
+        Some(RuntimeCall { function, result: Some(result) }) => {
+            format!(", in {function}, which returned {result}")
+        }
+        Some(RuntimeCall { function, result: None }) => format!(", in {function}"),
+        None => String::new(),
+    }
+}
+
+/// Whose doing a failure is, where it is that of a fault plan: ` (INJECTED by inject/1)`.
+pub fn whose(injected: bool, by: Option<&str>, follows_fault: bool) -> String {
+    match by {
+        Some(rule) => format!(" (INJECTED by {})", clean(rule)),
+        None if injected => " (INJECTED)".into(),
+        None if follows_fault => " (of what a fault plan had CHANGED)".into(),
+        None => String::new(),
+    }
+}

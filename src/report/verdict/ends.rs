@@ -1,0 +1,183 @@
+//! The ends of processes: which of them are problems, in sentences.
+
+use super::super::endings::{ended, killed};
+use super::super::model::{Exit, ExitKind, Handle, Process, Started};
+use super::super::moments::{bytes, number};
+use super::super::names::{clean, counted};
+use super::incidents::{DIED, FAILED, FORKED};
+use super::{Incident, Problem, Verdict};
+use std::collections::BTreeMap;
+
+/// The most handles that are named of one process.
+const MOST_HANDLES: usize = 3;
+/// The headline of processes that died.
+pub const ABNORMAL: &str = "ended abnormally";
+/// What is said of processes that were forked too late, after their number.
+const FORKED_LATE: &str = "forked after CUDA was initialized exited with an error without a recorded call";
+
+/// How the end of a process counts.
+pub enum End {
+    /// It is none, or as it should be.
+    Well,
+    /// Nobody can say, for this reason.
+    Unknown(String),
+    /// Something killed it.
+    Died,
+    /// It returned a failure.
+    Failed(u8),
+}
+
+impl<'a> Verdict<'a> {
+    /// Returns how the end of a process counts. If a fault plan changed calls, a failure is expected.
+    pub fn end(&self, process: &Process) -> End {
+        let unknown = |why: &str| End::Unknown(why.into());
+        match (process.exit.kind, process.exit.code) {
+            _ if process.is_stopped_on_purpose() => unknown("a fault plan ended it"),
+            (ExitKind::Signal | ExitKind::Died, _) => End::Died,
+            (ExitKind::Returned, Some(0)) => End::Well,
+            (ExitKind::Returned, Some(code)) if self.is_injected() => {
+                End::Unknown(format!("it ended with exit status {code}, and a fault plan changed calls"))
+            }
+            (ExitKind::Returned, Some(code)) => End::Failed(code),
+            (ExitKind::Returned, None) => unknown("it returned, and its exit status is unknown"),
+            (ExitKind::Running, _) => unknown("it is still running"),
+            (ExitKind::Executed, _) => unknown("it became another program"),
+            (ExitKind::Gone | ExitKind::Unseen, _) => unknown("how it ended is unknown"),
+        }
+    }
+
+    /// Returns the processes that died, in the order of the report, whatever filters leave out.
+    pub fn dead(&self) -> impl Iterator<Item = &'a Process> {
+        self.report.processes.iter().filter(|process| matches!(self.end(process), End::Died))
+    }
+
+    /// Returns the other processes.
+    pub fn living(&self) -> impl Iterator<Item = &'a Process> {
+        self.report.processes.iter().filter(|process| !matches!(self.end(process), End::Died))
+    }
+
+    /// Whether filters leave out no call of the processes that they select: only then do ends count.
+    fn has_ends(&self) -> bool {
+        !self.report.record.in_part
+    }
+
+    /// The processes that died, the first one first.
+    pub(super) fn deaths(&self) -> Option<Problem<'a>> {
+        let mut dead: Vec<&Process> = self.dead().filter(|_| self.has_ends()).collect();
+        dead.sort_by_key(|process| process.last_call.as_ref().map_or(process.began_ns, |call| call.at_ns));
+        let incident = |process: &'a Process| {
+            let call = process.pending.first();
+            Incident {
+                process: Some(process),
+                function: call.map(|call| &*call.function),
+                stack: call.map_or(&[], |call| &call.stack),
+                ..Incident::new(&DIED, self.death(process))
+            }
+        };
+        Problem::of_kind(&DIED, "process", ABNORMAL, dead.into_iter().map(incident).collect())
+    }
+
+    /// The processes that returned a failure, by exit status.
+    pub(super) fn failing_ends(&self) -> Option<Problem<'a>> {
+        let mut by_code: BTreeMap<u8, Vec<&str>> = BTreeMap::new();
+        let mut incidents = Vec::new();
+        for process in self.report.processes.iter().filter(|_| self.has_ends()) {
+            if let End::Failed(code) = self.end(process) {
+                by_code.entry(code).or_default().push(&process.proc);
+                let failed = Incident::new(&FAILED, self.failure_of(process, code));
+                incidents.push(Incident { process: Some(process), ..failed });
+            }
+        }
+        let item = |(code, procs): (u8, Vec<&str>)| {
+            format!("exit status {code}: {}", self.names.processes(procs.into_iter()))
+        };
+        let items = by_code.into_iter().map(item).collect();
+        let problem = Problem::of((incidents.len() as u64, "process"), "exited with an error", items)?;
+        Some(Problem { kind: Some(&FAILED), incidents, ..problem })
+    }
+
+    /// Returns a sentence: a process exited with an error.
+    pub fn failure_of(&self, process: &Process, code: u8) -> String {
+        format!("{} ended with exit status {code}", self.names.process(&process.proc))
+    }
+
+    /// Whether a fault plan changed a call.
+    fn is_injected(&self) -> bool {
+        self.report.processes.iter().any(|process| process.injected > 0)
+    }
+
+    /// The programs that were started, made no call, and ended badly. A launcher passes on how its ranks ended.
+    pub(super) fn failing_starts(&self) -> Option<Problem<'a>> {
+        let record = &self.report.record;
+        let returned = |exit: Exit| {
+            let code = exit.code.filter(|code| *code > 0 && !self.is_injected())?;
+            Some((&FAILED, format!("returned {code}")))
+        };
+        let which = match record.quiet.is_empty() {
+            true => "made no call itself",
+            false => "made no call itself or shared nothing",
+        };
+        let incident = |started: &Started| {
+            let was_killed = killed(started.exit).map(|how| (&DIED, how));
+            let (kind, how) = was_killed.or_else(|| returned(started.exit))?;
+            Some(Incident::new(kind, format!("{} {how} (it {which})", clean(&started.program))))
+        };
+        let incidents = record.started.iter().filter(|_| self.has_ends()).filter_map(incident).collect();
+        let problem = Problem::of_kind(&FAILED, "launched program", "failed", incidents)?;
+        let problem = Problem { kind: None, ..problem };
+        let is_passed_on = self.died.is_some() || self.failing_ends().is_some();
+        Some(match is_passed_on {
+            true => Problem { in_short: String::new(), incidents: Vec::new(), ..problem },
+            false => problem,
+        })
+    }
+
+    /// The processes that were forked after the driver was initialized, and made no call that shows it.
+    pub(super) fn forked_late(&self) -> Option<Problem<'a>> {
+        let count = if self.has_ends() { self.report.record.forked } else { 0 };
+        let problem = Problem::of((count, "process"), FORKED_LATE, vec![FORKED.hint.into()])?;
+        let incident = Incident { count, ..Incident::new(&FORKED, problem.what.clone()) };
+        Some(Problem { kind: Some(&FORKED), incidents: vec![incident], ..problem })
+    }
+
+    /// Returns a sentence: how a process died, in which call, and what it left open elsewhere.
+    pub fn death(&self, process: &Process) -> String {
+        let mut text =
+            format!("{} {}{}", self.names.process(&process.proc), ended(process), self.last_act(process));
+        let left: Vec<String> =
+            self.report.handles.iter().filter_map(|handle| self.left_open(process, handle)).collect();
+        if !left.is_empty() {
+            text += &format!("; never closed elsewhere: {}", left[..left.len().min(MOST_HANDLES)].join(", "));
+            if left.len() > MOST_HANDLES {
+                text += &format!(" and {} more", number((left.len() - MOST_HANDLES) as u64));
+            }
+        }
+        text
+    }
+
+    /// Returns in which call a process ended, or after which.
+    pub fn last_act(&self, process: &Process) -> String {
+        if let Some(call) = process.pending.first() {
+            let others = match process.pending.len() {
+                1 => String::new(),
+                all => format!(", and in {}", counted(all as u64 - 1, "more call")),
+            };
+            return format!(" in {}, {}{others}", clean(&call.function), self.called(call));
+        }
+        let last = process.last_call.as_ref();
+        last.map_or_else(String::new, |call| {
+            format!("; its last call was {} at {}", clean(&call.function), self.at(call.at_ns))
+        })
+    }
+
+    /// `ipc:2f... (1MiB) in rank 2`: what a process exported and others opened and never closed.
+    fn left_open(&self, process: &Process, handle: &Handle) -> Option<String> {
+        (handle.exporter.as_ref() == Some(&process.proc)).then_some(())?;
+        let open = handle.opens.iter().filter(|open| open.closed_ns.is_none());
+        let mut who: Vec<&str> = open.map(|open| &*open.proc).collect();
+        who.dedup();
+        let size = handle.bytes.map(|size| format!(" ({})", bytes(size))).unwrap_or_default();
+        let names = || self.names.processes(who.iter().copied());
+        (!who.is_empty()).then(|| format!("{}{size} in {}", handle.fingerprint, names()))
+    }
+}

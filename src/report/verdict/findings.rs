@@ -1,0 +1,174 @@
+//! Findings in sentences, and those of one rule and function together: over all processes and callers.
+//!
+//! The headline and the summary after a run have one line for such a group.
+
+use super::super::findings::is_explanation;
+use super::super::model::{Finding, Object};
+use super::super::moments::{bytes, number};
+use super::super::names::{clean, counted, in_words, sentence};
+use super::{Verdict, in_runtime};
+use cupeer_rules::{Basis, Rule, label};
+use cupeer_spec::function::FnId;
+use cupeer_spec::record::slot::finding::STALE;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Findings of one rule and function, the first one first.
+pub struct Alike<'a>(Vec<&'a Finding>);
+
+impl<'a> Verdict<'a> {
+    /// Returns the findings among the problems in groups, in the order of their first ones.
+    pub fn alike(&self) -> Vec<Alike<'a>> {
+        let mut groups: Vec<Alike> = Vec::new();
+        for finding in &self.told {
+            let is_alike = |group: &&mut Alike| {
+                (&group.0[0].rule, &group.0[0].function) == (&finding.rule, &finding.function)
+            };
+            match groups.iter_mut().find(is_alike) {
+                Some(group) => group.0.push(finding),
+                None => groups.push(Alike(vec![finding])),
+            }
+        }
+        groups
+    }
+
+    /// Returns all that is known of a finding: a head, which belongs behind its severity, and sentences.
+    pub fn paragraph(&self, finding: &Finding) -> (String, Vec<String>) {
+        let Finding { rule: name, confidence, .. } = finding;
+        let rule = Rule::of(name);
+        let sure = if *confidence == "certain" { String::new() } else { format!(" ({confidence})") };
+        let head = format!("{}{sure}: {}", clean(name), self.who_and_how_often(finding));
+        let message = (!finding.message.is_empty()).then(|| sentence(&clean(&finding.message)));
+        let mut all: Vec<String> = message.into_iter().chain([self.call(finding)]).collect();
+        let quote = finding.sentence.zip(finding.source).filter(|_| !is_explanation(name));
+        all.extend(quote.map(|(sentence, source)| {
+            let function = FnId::all().find(|id| *id.spec().name == *finding.function);
+            let basis = rule.map(|rule| rule.spec().basis_at(function));
+            let is_documented = matches!(basis, Some(Basis::Documented(..)));
+            format!("{}{source}: \"{sentence}\"", if is_documented { "documentation of " } else { "" })
+        }));
+        all.extend(finding.objects.iter().map(|object| self.object(rule, object)));
+        all.extend(finding.driver_message.as_ref().map(|message| {
+            let meaning = cupeer_rules::meaning(message).map(|text| format!(" ({text})")).unwrap_or_default();
+            format!("the driver says: {}{meaning}", clean(message))
+        }));
+        all.extend(self.hint(finding));
+        (head, all)
+    }
+
+    /// Returns what to do about a finding.
+    pub fn hint(&self, finding: &Finding) -> Option<String> {
+        (!finding.hint.is_empty()).then(|| format!("hint: {}", clean(&finding.hint)))
+    }
+
+    /// How the call of a finding ended, when, and where it was made.
+    fn call(&self, finding: &Finding) -> String {
+        let result = match finding.result.as_deref() {
+            Some(result) => format!("returned {}", clean(result)),
+            None => "has not returned".to_owned(),
+        };
+        let first = if finding.count > 1 { "first " } else { "" };
+        let about = finding.argument.map(|name| format!("argument {name}; ")).unwrap_or_default();
+        let caller = clean(&finding.caller.long());
+        let runtime = in_runtime(finding.runtime.as_ref());
+        format!("{about}{result}, {first}at {} from {caller}{runtime}", self.at(finding.time_ns))
+    }
+
+    /// `cuIpcOpenMemHandle_v2, 16 times in ranks 0 to 7`.
+    pub fn who_and_how_often(&self, finding: &Finding) -> String {
+        let function = clean(&finding.function);
+        let names = || self.names.processes(finding.procs.iter().map(|proc| &**proc));
+        let processes = finding.procs.len() as u64 + finding.procs_more;
+        let who = match (finding.ranks.is_empty(), finding.procs_more) {
+            (false, _) if finding.ranks.len() as u64 == processes => in_words(finding.ranks.iter().copied()),
+            (_, 0) if processes == 1 => self.called_process(&finding.proc),
+            (_, 0) => names(),
+            _ => format!("{} processes", number(processes)),
+        };
+        format!("{function}, {} in {who}", times(finding.count))
+    }
+
+    /// `rank 3`, or `process 1000`.
+    pub fn called_process(&self, proc: &str) -> String {
+        let name = self.names.process(proc);
+        if name.starts_with("rank ") { name } else { format!("process {name}") }
+    }
+
+    /// An object in a line: what, who, where, how much, when.
+    pub fn object(&self, rule: Option<Rule>, object: &Object) -> String {
+        let mut parts = vec![match (&object.proc, object.pid, object.rank) {
+            (Some(proc), ..) => self.called_process(proc),
+            (None, 0, _) => "an unknown process".to_owned(),
+            (None, pid, Some(rank)) => format!("process {pid} (rank {rank})"),
+            (None, pid, None) => format!("process {pid}"),
+        }];
+        if object.device.is_some() {
+            parts.push(self.names.device(object.device));
+        }
+        parts.extend(object.address.map(|address| format!("{address:#x}")));
+        parts.extend(object.bytes.map(bytes));
+        parts.extend(object.allocator.and_then(|allocator| allocator.text()));
+        parts.extend(object.fingerprint.map(|handle| handle.to_string()));
+        parts.extend(object.time_ns.map(|time| format!("at {}", self.at(time))));
+        let caller = match (object.place(), &object.library) {
+            (Some(place), _) => Some(place.long()),
+            (None, Some(library)) => Some(format!("{library}+{:#x}", object.offset.unwrap_or(0))),
+            (None, None) => None,
+        };
+        parts.extend(caller.map(|caller| format!("from {}", clean(&caller))));
+        format!("{}: {}", label(rule, object.role), parts.join(", "))
+    }
+}
+
+impl<'a> Alike<'a> {
+    /// The first one.
+    pub fn first(&self) -> &'a Finding {
+        self.0[0]
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> u64 {
+        self.0.iter().map(|finding| finding.count).sum()
+    }
+
+    /// The ranks of the findings; their processes, where not all have one.
+    pub fn who(&self, verdict: &Verdict) -> String {
+        let ranks: BTreeSet<u32> = self.0.iter().flat_map(|finding| &finding.ranks).copied().collect();
+        let procs: BTreeSet<&str> =
+            self.0.iter().flat_map(|finding| &finding.procs).map(|proc| &**proc).collect();
+        let pids: BTreeMap<&str, u32> =
+            verdict.report.processes.iter().map(|process| (&*process.proc, process.pid)).collect();
+        let more: u64 = self.0.iter().map(|finding| finding.procs_more).sum();
+        match procs.first() {
+            _ if ranks.len() >= procs.len() => in_words(ranks.into_iter()),
+            Some(proc) if procs.len() == 1 => format!("process {}", pids.get(proc).copied().unwrap_or(0)),
+            _ => counted(procs.len() as u64 + more, "process"),
+        }
+    }
+
+    /// What was found first, and how sure that is. Of an explanation, what failed and its likeliest cause: the report has the others.
+    pub fn message(&self) -> String {
+        let first = self.first();
+        let is_explanation = is_explanation(&first.rule);
+        let message = if is_explanation { first_clauses(&first.message, 2) } else { &first.message };
+        match first.confidence {
+            "inferred" if !is_explanation => format!("probably, {message}"),
+            "stale" if *first.rule != *Rule::IpcExporterGone.spec().name => format!("{message}; {STALE}"),
+            _ => message.to_owned(),
+        }
+    }
+}
+
+/// What stands before the first semicolon of a sentence.
+pub fn first_clause(message: &str) -> &str {
+    first_clauses(message, 1)
+}
+
+/// What stands before a semicolon of a sentence, counted from 1; all of it where it has fewer.
+fn first_clauses(message: &str, count: usize) -> &str {
+    message.match_indices("; ").nth(count - 1).map_or(message, |(end, _)| &message[..end])
+}
+
+/// `once`, or `16 times`.
+pub fn times(count: u64) -> String {
+    if count == 1 { "once".to_owned() } else { counted(count, "time") }
+}

@@ -1,0 +1,173 @@
+//! Handles of which something is wrong, in sentences.
+
+use super::super::model::{FailedOpen, Finding, Handle, Open, State};
+use super::super::moments::{bytes, number};
+use super::super::names::{codes, counted};
+use super::{Problem, Verdict};
+use cupeer_rules::{Rule, Severity};
+
+/// The most importers of a handle that are named.
+const MOST_IMPORTERS: usize = 6;
+
+/// A state of handles that is a problem: how severe it is, the rules whose findings state it instead, and the words for one
+/// handle and for more.
+type Gone = (Severity, &'static [Rule], [&'static str; 2]);
+
+fn gone(state: State) -> Option<Gone> {
+    Some(match state {
+        State::Exported | State::Closed | State::OpenOnPurpose | State::DamagedOnPurpose | State::Open => {
+            return None;
+        }
+        State::OpenAtExit => (
+            Severity::Warning,
+            &[Rule::IpcNeverClosed, Rule::IpcLeak, Rule::VmmLeak],
+            ["was open when its opener ended", "were open when their openers ended"],
+        ),
+        State::Unknown => (
+            Severity::Error,
+            &[Rule::IpcUnknownHandle, Rule::IpcDamagedHandle, Rule::IpcHandleKind, Rule::IpcFlags],
+            [
+                "could not be opened, and nobody here exported it",
+                "could not be opened, and nobody here exported them",
+            ],
+        ),
+        State::Damaged => (
+            Severity::Error,
+            &[Rule::IpcDamagedHandle],
+            ["is a copy with damaged bytes", "are copies with damaged bytes"],
+        ),
+        State::ExporterGone => (
+            Severity::Error,
+            &[],
+            ["is open although its exporter is gone", "are open although their exporters are gone"],
+        ),
+        State::FreedWhileOpen => (
+            Severity::Error,
+            &[
+                Rule::IpcFreedWhileOpen,
+                Rule::IpcContextEndedWhileOpen,
+                Rule::IpcEventDestroyedWhileOpen,
+                Rule::PoolFreedWhileOpen,
+                Rule::PoolDestroyedWhileOpen,
+            ],
+            ["was freed while others had it open", "were freed while others had them open"],
+        ),
+    })
+}
+
+/// Returns how severe the state of a handle is; `None` if it is as it should be.
+pub fn severity_of(state: State) -> Option<Severity> {
+    gone(state).map(|(severity, ..)| severity)
+}
+
+impl<'a> Verdict<'a> {
+    /// Returns true if findings say that handles are in a state.
+    pub fn is_found(&self, state: State) -> bool {
+        let rules = gone(state).map_or(&[][..], |(_, rules, _)| rules);
+        let is_one = |finding: &Finding| rules.iter().any(|rule| *finding.rule == *rule.spec().name);
+        self.report.findings.iter().any(is_one)
+    }
+
+    /// The handles in states that are problems, the worst state first, as the report has them.
+    pub(super) fn handles_gone_wrong(&self) -> impl Iterator<Item = Problem<'a>> {
+        let by_state = self.report.handles.chunk_by(|a, b| a.state == b.state);
+        by_state.filter_map(|handles| self.handles_in(handles.first()?.state, handles))
+    }
+
+    fn handles_in(&self, state: State, handles: &[Handle]) -> Option<Problem<'a>> {
+        let (_, _, [one, more]) = gone(state)?;
+        // If only fault plans kept processes from opening it, it may be known elsewhere.
+        let is_tried = |handle: &&Handle| {
+            state != State::Unknown || !handle.failed.iter().all(FailedOpen::is_on_purpose)
+        };
+        let handles: Vec<&Handle> = handles.iter().filter(is_tried).collect();
+        if handles.is_empty() || self.is_found(state) {
+            return None;
+        }
+        let (what, size) = (if handles.len() == 1 { one } else { more }, in_all(handles.iter().copied()));
+        let what = format!("{}{size} {what}", counted(handles.len() as u64, "handle"));
+        Some(match state {
+            State::OpenAtExit => Problem { option: "--leaks", ..Problem::new(what, Vec::new()) },
+            _ => Problem::new(what, handles.iter().map(|handle| self.handle(handle)).collect()),
+        })
+    }
+
+    fn handle(&self, handle: &Handle) -> String {
+        let exporter = match (&handle.exporter, handle.damaged_from) {
+            (Some(proc), _) => format!("of {}", self.names.process(proc)),
+            (None, Some(original)) => format!("from {original}"),
+            (None, None) => "of nobody".to_owned(),
+        };
+        let freed = match (handle.freed_by, handle.freed_ns) {
+            (Some(by), Some(at)) => format!(", ended by {by} at {}", self.at(at)),
+            _ => String::new(),
+        };
+        format!("{} {exporter}{freed}: {}", handle.fingerprint, self.culprits(handle))
+    }
+
+    /// Who opened a handle, and when; who failed to.
+    pub fn importers(&self, handle: &Handle) -> String {
+        let (mut parts, most) = (self.openings(handle.opens.iter()), self.at_most(MOST_IMPORTERS));
+        for failed in handle.failed.iter().take(most) {
+            let injected = match failed.injected {
+                0 => String::new(),
+                _ if failed.is_on_purpose() => " (INJECTED)".into(),
+                some => format!(" ({} INJECTED)", number(some)),
+            };
+            let who = self.names.process(&failed.proc);
+            parts.push(format!("{who} failed: {}{injected}", codes(&failed.codes)));
+        }
+        if handle.failed.len() > most {
+            parts.push(format!("{} more failed", number((handle.failed.len() - most) as u64)));
+        }
+        if parts.is_empty() { "nobody".into() } else { parts.join("; ") }
+    }
+
+    /// Those openings of a handle that make its state what it is; all, where none does by itself.
+    pub fn culprits(&self, handle: &Handle) -> String {
+        let parts = self.openings(handle.opens.iter().filter(|open| open.state == handle.state));
+        if parts.is_empty() { self.importers(handle) } else { parts.join("; ") }
+    }
+
+    /// Who opened a handle, and when.
+    fn openings<'o>(&self, opens: impl Iterator<Item = &'o Open>) -> Vec<String> {
+        let mut by_proc: Vec<(&str, Vec<&Open>)> = Vec::new();
+        for open in opens {
+            match by_proc.iter_mut().find(|(proc, _)| *proc == &*open.proc) {
+                Some((_, opens)) => opens.push(open),
+                None => by_proc.push((&open.proc, vec![open])),
+            }
+        }
+        let most = self.at_most(MOST_IMPORTERS);
+        let mut parts: Vec<String> = by_proc
+            .iter()
+            .take(most)
+            .map(|(proc, opens)| format!("{} {}", self.names.process(proc), self.times(opens)))
+            .collect();
+        if by_proc.len() > most {
+            parts.push(format!("{} more", number((by_proc.len() - most) as u64)));
+        }
+        parts
+    }
+
+    /// When one process had a handle open: from its first opening to its last closing.
+    fn times(&self, opens: &[&Open]) -> String {
+        let times: u64 = opens.iter().map(|open| open.times + open.earlier).sum();
+        let times = if times > 1 { format!(" ({} times)", number(times)) } else { String::new() };
+        let (first, last) = (opens[0], opens[opens.len() - 1]);
+        let until = match last.closed_ns {
+            Some(closed) => format!("{} to {}", self.at(first.opened_ns), self.at(closed)),
+            None if last.state == State::Closed => format!("{}, closed", self.at(first.opened_ns)),
+            None => format!("since {}", self.at(last.opened_ns)),
+        };
+        format!("{until}{times}")
+    }
+}
+
+/// The size of handles in brackets, as far as it is known.
+pub fn in_all<'a>(handles: impl Iterator<Item = &'a Handle>) -> String {
+    match handles.filter_map(|handle| handle.bytes).fold(0, u64::saturating_add) {
+        0 => String::new(),
+        size => format!(" ({})", bytes(size)),
+    }
+}

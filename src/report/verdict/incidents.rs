@@ -1,0 +1,98 @@
+//! Kinds of problems that no rule covers: abnormal exits, exit statuses other than 0, and calls that failed or did not
+//! return. Tools read their names beside those of the rules.
+
+use super::super::model::{Place, Process};
+use cupeer_rules::Severity;
+
+/// Kind of an incident.
+pub struct Kind {
+    /// Name, which no rule has.
+    pub id: &'static str,
+    /// Sentence that states what is wrong.
+    pub says: &'static str,
+    /// What to do.
+    pub hint: &'static str,
+    /// Severity.
+    pub severity: Severity,
+    /// True if it fails a test of its process.
+    pub fails: bool,
+}
+
+/// Process that died.
+pub const DIED: Kind = Kind {
+    id: "process-died",
+    says: "A process was killed by a signal, or called exit_group.",
+    hint: "Look at its last call. Use a core dump or a debugger for details.",
+    severity: Severity::Error,
+    fails: true,
+};
+/// Process that returned a failure.
+pub const FAILED: Kind = Kind {
+    id: "process-failed",
+    says: "A process exited with an error.",
+    hint: "Read what the process printed last, and its failed calls in the report.",
+    severity: Severity::Warning,
+    fails: true,
+};
+/// Process that was forked too late, without a finding that shows it.
+pub const FORKED: Kind = Kind {
+    id: "process-forked-late",
+    says: "A process was forked after CUDA was initialized, and exited with an error without a recorded call.",
+    hint: "The driver does not work in a forked child. Start processes with spawn instead; see 'cupeer explain used-after-fork'.",
+    severity: Severity::Warning,
+    fails: true,
+};
+/// Call that did not return.
+pub const UNRETURNED: Kind = Kind {
+    id: "call-not-returned",
+    says: "A driver call did not return.",
+    hint: "Compare the last calls of the other processes: one may be waiting for another.",
+    severity: Severity::Warning,
+    fails: false,
+};
+/// Call that failed, without a rule that says why.
+pub const UNEXPLAINED: Kind = Kind {
+    id: "call-unexplained",
+    says: "A driver call failed, and no rule explains it.",
+    hint: "Run with --check, which queries the driver for details. 'cupeer explain RESULT' lists the known causes.",
+    severity: Severity::Note,
+    fails: false,
+};
+/// All kinds.
+pub const KINDS: [&Kind; 5] = [&DIED, &FAILED, &FORKED, &UNRETURNED, &UNEXPLAINED];
+
+/// Something that went wrong, with its evidence.
+pub struct Incident<'a> {
+    pub kind: &'static Kind,
+    /// What happened, in a sentence without its full stop.
+    pub message: String,
+    /// The process, if it is about one of the recording.
+    pub process: Option<&'a Process>,
+    /// Function that the process was in.
+    pub function: Option<&'a str>,
+    /// Result of the function.
+    pub result: Option<&'a str>,
+    /// Call stack, the caller first.
+    pub stack: &'a [Place],
+    pub count: u64,
+}
+
+impl Incident<'_> {
+    /// Something that is known without further evidence.
+    pub fn new(kind: &'static Kind, message: String) -> Self {
+        Incident { kind, message, process: None, function: None, result: None, stack: &[], count: 1 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cupeer_rules::Rule;
+
+    #[test]
+    fn their_names_are_no_rules() {
+        for kind in KINDS {
+            assert_eq!(Rule::of(kind.id), None, "{}", kind.id);
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! Decides which problems a report has, once for all outputs and exit statuses.
+//!
+//! [`decide`] grades the findings when a report is built: how severe each counts, and whether it fails a run. A [`Verdict`]
+//! lists the problems in order, each in a sentence and with its evidence: processes that died, findings, and other problems.
+//! [`headline`] sums them up, and [`looked`] says what was not looked at. Views (text, HTML, SARIF, JUnit, annotations, and
+//! the summary after a run) render these lists: they wrap, mark, and cut them, and decide nothing.
+
+mod calls;
+mod ends;
+mod findings;
+mod handles;
+mod headline;
+mod incidents;
+pub mod looked;
+mod outside;
+mod ranks;
+mod rules;
+
+pub use calls::{in_runtime, whose};
+pub use ends::{ABNORMAL, End};
+pub use findings::{Alike, times};
+pub use handles::{in_all, severity_of};
+pub use headline::{About, Line};
+pub use incidents::{DIED, FAILED, Incident, KINDS, Kind};
+pub use rules::OfRule;
+
+use super::findings::is_explanation;
+use super::model::{Finding, Process, Report};
+use super::moments;
+use super::names::{Labels, counted};
+use cupeer_rules::{Chosen, Rule, Severity};
+use cupeer_spec::env;
+use std::cmp::Reverse;
+use std::collections::HashMap;
+
+/// Applies a choice of findings that count as errors; without one, that of each run in the recording.
+pub fn decide(report: &mut Report, chosen: Option<&Chosen>) {
+    let of_run = report.processes.iter().filter_map(|process| {
+        let text = process.variables.get(env::ERROR_ON).filter(|text| !text.is_empty())?;
+        // What could not be understood was not done.
+        Some((process.proc.clone(), Chosen::parse(text).ok()?))
+    });
+    let of_run: HashMap<_, _> = if chosen.is_none() { of_run.collect() } else { HashMap::new() };
+    for finding in &mut report.findings {
+        let chosen = chosen.or_else(|| of_run.get(&finding.proc));
+        let library = finding.caller.library.as_deref().unwrap_or_default().as_bytes();
+        let own = Severity::of(finding.severity).unwrap_or(Severity::Note);
+        let severity = chosen.map_or(own, |chosen| chosen.severity(Rule::of(&finding.rule), library, own));
+        let least = if chosen.is_some() { Severity::Error } else { Severity::Warning };
+        finding.severity = severity.word();
+        finding.fails = finding.suppressed_by.is_none() && severity >= least;
+    }
+    report.findings.sort_by_key(|finding| Reverse(Severity::of(finding.severity)));
+}
+
+impl Report {
+    /// Returns the findings that no suppression matches.
+    pub fn unsuppressed(&self) -> impl Iterator<Item = &Finding> {
+        self.findings.iter().filter(|finding| finding.suppressed_by.is_none())
+    }
+
+    /// Returns the findings that fail a run.
+    pub fn failing(&self) -> impl Iterator<Item = &Finding> {
+        self.findings.iter().filter(|finding| finding.fails)
+    }
+}
+
+/// Problems of a report.
+pub struct Verdict<'a> {
+    pub report: &'a Report,
+    pub names: Labels,
+    /// True if sentences name everything that they are about, instead of the first few.
+    pub all: bool,
+    /// Processes that ended abnormally: the problem to read first.
+    pub died: Option<Problem<'a>>,
+    /// Findings above note, and explanations of failed calls, the worst first.
+    pub told: Vec<&'a Finding>,
+    /// All other findings that no suppression matches.
+    pub noted: Vec<&'a Finding>,
+    /// Problems that no finding is about, the worst first.
+    pub others: Vec<Problem<'a>>,
+}
+
+/// Things of one kind that went wrong.
+pub struct Problem<'a> {
+    /// Number and kind of the things, and what happened to them.
+    pub what: String,
+    /// Sentence about each of them; further lines belong to it.
+    pub items: Vec<String>,
+    /// The problem in one line of the headline; empty if other lines say it.
+    pub in_short: String,
+    /// Option of `cupeer report` that shows more; empty for none.
+    pub option: &'static str,
+    /// Kind of the things, if tools read of them one by one.
+    pub kind: Option<&'static Kind>,
+    /// Each of them with its evidence, for tools; empty if other problems say it.
+    pub incidents: Vec<Incident<'a>>,
+}
+
+impl<'a> Verdict<'a> {
+    /// Finds the problems of a report.
+    pub fn of(report: &'a Report, all: bool) -> Self {
+        let (told, noted) = report.unsuppressed().partition(|finding| is_told(finding));
+        let names = Labels::new(report);
+        let mut verdict = Verdict { report, names, all, died: None, told, noted, others: Vec::new() };
+        verdict.died = verdict.deaths();
+        let calls = [verdict.unreturned_calls(), verdict.unexplained_failures()].into_iter().flatten();
+        let ends = [verdict.failing_ends(), verdict.failing_starts(), verdict.forked_late()];
+        let links = [verdict.unmapped(), verdict.deviating()];
+        verdict.others = calls
+            .chain(verdict.handles_gone_wrong())
+            .chain(links.into_iter().chain(ends).flatten())
+            .collect();
+        verdict
+    }
+
+    /// Returns the problems that no finding is about, one by one, in their order.
+    pub fn incidents(&self) -> impl Iterator<Item = &Incident<'a>> {
+        self.died.iter().chain(&self.others).flat_map(|problem| &problem.incidents)
+    }
+
+    /// Returns the problem of a kind.
+    pub fn of_kind(&self, kind: &Kind) -> Option<&Problem<'a>> {
+        self.others.iter().find(|problem| problem.kind.is_some_and(|own| own.id == kind.id))
+    }
+
+    /// Returns true if a finding may explain how processes ended.
+    pub fn explains_ends(&self) -> bool {
+        self.told.iter().any(|finding| !is_explanation(&finding.rule))
+    }
+
+    /// Returns the findings above note, the worst first.
+    pub fn above_note(&self) -> impl Iterator<Item = &'a Finding> {
+        self.told.iter().copied().filter(|finding| finding.severity != Severity::Note.word())
+    }
+
+    /// Returns a time in seconds since the start of the recording.
+    pub fn at(&self, moment: u64) -> String {
+        moments::since(self.report.record.began_ns, moment)
+    }
+
+    /// Returns how many are named of which `few` are if not all are asked for.
+    pub fn at_most(&self, few: usize) -> usize {
+        if self.all { usize::MAX } else { few }
+    }
+}
+
+/// Whether a finding is among the problems: its severity is above note, or it explains a failed call.
+fn is_told(finding: &Finding) -> bool {
+    finding.severity != Severity::Note.word() || is_explanation(&finding.rule)
+}
+
+impl<'a> Problem<'a> {
+    /// So many things to which something happened; `None` for none.
+    pub fn of((count, word): (u64, &str), what: &str, items: Vec<String>) -> Option<Problem<'a>> {
+        (count > 0).then(|| Problem::new(format!("{} {what}", counted(count, word)), items))
+    }
+
+    /// Returns the processes of the recording that it happened to.
+    pub fn processes(&self) -> impl Iterator<Item = &'a Process> {
+        self.incidents.iter().filter_map(|incident| incident.process)
+    }
+
+    fn new(what: String, items: Vec<String>) -> Problem<'a> {
+        let first = items.first().and_then(|item| item.lines().next());
+        let in_short = match (first, items.len()) {
+            (None, _) => what.clone(),
+            (Some(one), 1) => format!("{what}: {one}"),
+            (Some(first), _) => format!("{what}, first {first}"),
+        };
+        Problem { what, items, in_short, option: "", kind: None, incidents: Vec::new() }
+    }
+
+    /// Things of a kind, each with its evidence.
+    fn of_kind(kind: &'static Kind, word: &str, what: &str, incidents: Vec<Incident<'a>>) -> Option<Self> {
+        let count = incidents.iter().map(|incident| incident.count).sum();
+        let items = incidents.iter().map(|incident| incident.message.clone()).collect();
+        Some(Problem { kind: Some(kind), incidents, ..Problem::of((count, word), what, items)? })
+    }
+}

@@ -1,0 +1,89 @@
+//! Pairs of devices without a mapping since an open failed, and ranks that deviate from the others.
+
+use super::super::model::{Finding, Peer, Proc, Process};
+use super::super::moments::number;
+use super::super::names::{clean, codes, counted, ranks};
+use super::{Problem, Verdict};
+use cupeer_rules::Rule;
+use std::collections::{BTreeMap, BTreeSet};
+
+impl<'a> Verdict<'a> {
+    pub(super) fn unmapped(&self) -> Option<Problem<'a>> {
+        let is_found = |proc: &Proc| {
+            let is_it = |finding: &Finding| *finding.rule == *Rule::IpcFallback.spec().name;
+            self.report.findings.iter().any(|finding| is_it(finding) && finding.procs.contains(proc))
+        };
+        let unmapped =
+            |peer: &&Peer| peer.unmapped_since_failure && peer.to.is_some() && !is_found(&peer.proc);
+        let item = |peer: &Peer| {
+            let [from, to] = [peer.from, peer.to].map(|device| self.names.device(device));
+            let (who, codes) = (self.names.process(&peer.proc), codes(&peer.open_failed));
+            let injected =
+                if peer.injected > 0 { format!(" ({} INJECTED)", peer.injected) } else { String::new() };
+            format!("{who} from {from} to {to}: {codes}{injected}")
+        };
+        let items: Vec<String> = self.report.peers.iter().filter(unmapped).map(item).collect();
+        let have = if items.len() == 1 { "has" } else { "have" };
+        let what = format!("of devices {have} had no IPC mapping since an open failed");
+        // The failures have lines of their own.
+        let problem = Problem::of((items.len() as u64, "pair"), &what, items)?;
+        Some(Problem { in_short: String::new(), ..problem })
+    }
+
+    pub(super) fn deviating(&self) -> Option<Problem<'a>> {
+        // Of its failures alone nobody sees how often a rank calls.
+        if self.report.record.filters.iter().any(|filter| filter == "--failed") {
+            return None;
+        }
+        // Of these nobody knows how often they called.
+        let lossy: BTreeSet<u32> = self
+            .report
+            .processes
+            .iter()
+            .filter(|process| process.lost > 0)
+            .filter_map(|process| process.rank)
+            .collect();
+        let mut items = Vec::new();
+        let mut who = BTreeSet::new();
+        for function in &self.report.functions {
+            let deviating = function.ranks.iter().flat_map(|ranks| &ranks.deviating);
+            let deviating = deviating.filter(|deviation| !lossy.contains(&deviation.rank));
+            let mut by_calls: BTreeMap<u64, Vec<u32>> = BTreeMap::new();
+            let mut others = None;
+            for deviation in deviating {
+                by_calls.entry(deviation.calls).or_default().push(deviation.rank);
+                who.insert(deviation.rank);
+                others = Some((deviation.others, deviation.exact));
+            }
+            let is_changed = |process: &&Process| {
+                process.injected > 0
+                    && process.rank.is_some_and(|rank| by_calls.values().flatten().any(|r| *r == rank))
+            };
+            let changed: BTreeSet<u32> =
+                self.report.processes.iter().filter(is_changed).filter_map(|process| process.rank).collect();
+            let Some((others, exact)) = others else { continue };
+            let about = if exact { "" } else { "about " };
+            let made = |(calls, list): (&u64, &Vec<u32>)| {
+                format!("{} made {}", ranks(list.iter().copied()), number(*calls))
+            };
+            let parts: Vec<String> = by_calls.iter().map(made).collect();
+            let name = clean(&function.function);
+            let why = match changed.is_empty() {
+                true => String::new(),
+                false => format!("; a fault plan changed calls of {}", ranks(changed.into_iter())),
+            };
+            items.push(format!("{name}: {}, the others {about}{}{why}", parts.join(", "), number(others)));
+        }
+        if items.is_empty() {
+            return None;
+        }
+        let make = if who.len() == 1 { "makes" } else { "make" };
+        let who = ranks(who.into_iter());
+        let what = format!("{who} {make} a different number of calls than the other ranks");
+        let in_short = match &items[..] {
+            [one] => format!("{what}: {one}"),
+            _ => format!("{what}: {}", counted(items.len() as u64, "function")),
+        };
+        Some(Problem { in_short, ..Problem::new(what, items) })
+    }
+}

@@ -1,0 +1,45 @@
+//! Groups findings by rule: those of each rule that applies to a recording, and whether their absence means anything.
+
+use super::super::model::Finding;
+use super::{Verdict, looked};
+use cupeer_rules::{RULES, Rule, RuleSpec};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Rule with its findings, each list in the order of the report.
+pub struct OfRule<'a> {
+    pub name: &'a str,
+    /// The rule; `None` for one of a later version.
+    pub rule: Option<&'static RuleSpec>,
+    /// Findings that fail a run.
+    pub failing: Vec<&'a Finding>,
+    /// Findings that a suppression matches.
+    pub suppressed: Vec<&'a Finding>,
+    /// All other findings.
+    pub others: Vec<&'a Finding>,
+    /// Reason why the absence of findings means nothing.
+    pub unknown: Option<String>,
+}
+
+impl<'a> Verdict<'a> {
+    /// Returns the rules that apply, and those with findings, in the order of all rules.
+    pub fn rules(&self) -> Vec<OfRule<'a>> {
+        let mut found: BTreeMap<&str, Vec<&Finding>> = BTreeMap::new();
+        for finding in &self.report.findings {
+            found.entry(&finding.rule).or_default().push(finding);
+        }
+        let applying = RULES.iter().filter(|rule| looked::applies(self.report, rule));
+        let names: BTreeSet<&str> = applying.map(|rule| rule.name).chain(found.keys().copied()).collect();
+        let of = |name: &&'a str| {
+            let all = found.get(name).into_iter().flatten().copied();
+            let (suppressed, counting): (Vec<_>, Vec<_>) =
+                all.partition(|finding| finding.suppressed_by.is_some());
+            let (failing, others) = counting.into_iter().partition(|finding: &&Finding| finding.fails);
+            let rule = Rule::of(name).map(Rule::spec);
+            let unknown = rule.and_then(|rule| looked::why_unknown(self.report, rule));
+            OfRule { name, rule, failing, suppressed, others, unknown }
+        };
+        let mut rules: Vec<OfRule> = names.iter().map(of).collect();
+        rules.sort_by_key(|of| RULES.iter().position(|rule| rule.name == of.name).unwrap_or(RULES.len()));
+        rules
+    }
+}
