@@ -470,7 +470,7 @@ static void run_graph(CUdeviceptr p, void *graph) {
     void *executable = NULL;
     char text[16] = "";
     end_at(1, p);
-    ASK("instantiate", cuGraphInstantiateWithFlags(&executable, graph, 0));
+    ASK_QUIETLY("instantiate", cuGraphInstantiateWithFlags(&executable, graph, 0));
     end_at(2, p);
     if (!executable) return;
     ASK("launch", cuGraphLaunch(executable, stream));

@@ -4,7 +4,7 @@
 typedef struct graph *Graph;
 typedef struct exec *Exec;
 typedef struct node *Node;
-typedef struct stream *Stream;
+typedef void *Stream;
 typedef void *Function, *Module;
 /* CUDA_MEMCPY3D, CUDA_MEMSET_NODE_PARAMS, CUDA_KERNEL_NODE_PARAMS, CUDA_MEM_ALLOC_NODE_PARAMS. */
 typedef struct {
@@ -39,7 +39,6 @@ typedef struct {
 enum { ON_DEVICE = 2, NON_BLOCKING = 1, RELAXED = 2 };
 
 #define MORE(F)                                                                                                        \
-    F(cuStreamCreate, (Stream *, unsigned))                                                                            \
     F(cuStreamBeginCapture_v2, (Stream, int))                                                                          \
     F(cuStreamEndCapture, (Stream, Graph *))                                                                           \
     F(cuGraphCreate, (Graph *, unsigned))                                                                              \
