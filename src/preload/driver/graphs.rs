@@ -11,7 +11,7 @@
 use super::kernels;
 use super::parameters::each_parameter;
 use super::questions::{self, GraphNode};
-use crate::sys::book::Book;
+use crate::sys::handles::{Blank, Handles, is_handle};
 use core::cell::UnsafeCell;
 use core::mem::{MaybeUninit, offset_of};
 use core::sync::atomic::{
@@ -25,8 +25,6 @@ use cupeer_spec::function::{Direction, FnId, MOST_ARGUMENTS};
 
 /// So many executable graphs are known at once.
 const MOST: usize = 1 << 12;
-/// So many places are looked at for one of them.
-const WINDOW: usize = 32;
 /// So many addresses are known of all graphs together.
 const MOST_USES: usize = 1 << 15;
 /// So many nodes of a graph are looked at, with those of its child graphs.
@@ -41,8 +39,6 @@ type Words = [u64; MOST_ARGUMENTS];
 
 /// An executable graph.
 struct Place {
-    /// 0 if the place was never used, or [`FREE`].
-    handle: AtomicU64,
     /// Its number, which no other graph had.
     number: AtomicU64,
     /// Where its first and its last use are in the ring, by the count of all that were put there.
@@ -54,25 +50,18 @@ struct Place {
     found: AtomicU32,
 }
 
-/// No handle: drivers return addresses.
-const FREE: u64 = 1;
-
-static PLACES: [Place; MOST] = [const {
-    Place {
-        handle: AtomicU64::new(0),
+impl Blank for Place {
+    #[allow(clippy::declare_interior_mutable_const, reason = "each use makes another one")]
+    const BLANK: Place = Place {
         number: AtomicU64::new(0),
         first: AtomicU64::new(0),
         end: AtomicU64::new(0),
         clean: AtomicU64::new(0),
         found: AtomicU32::new(0),
-    }
-}; MOST];
-/// For those who change the places.
-static WRITER: Book<()> = Book::new(());
-/// Whether any was noted.
-static HAS_ANY: AtomicBool = AtomicBool::new(false);
-/// Whether a change was missed. From then on, no graph is known.
-static IS_LOST: AtomicBool = AtomicBool::new(false);
+    };
+}
+
+static GRAPHS: Handles<Place, MOST> = Handles::new();
 /// The number of the last graph.
 static LAST: AtomicU64 = AtomicU64::new(0);
 
@@ -163,41 +152,29 @@ impl NodeUse {
     }
 }
 
-fn window(handle: u64) -> impl Iterator<Item = &'static Place> {
-    let first = (handle.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 52) as usize;
-    (0..WINDOW).map(move |step| &PLACES[(first + step) % MOST])
-}
-
-fn find(handle: u64) -> Option<&'static Place> {
-    if handle <= FREE || IS_LOST.load(Relaxed) {
-        return None;
-    }
-    let is_used = |place: &&Place| place.handle.load(Acquire) != 0;
-    window(handle).take_while(is_used).find(|place| place.handle.load(Acquire) == handle)
-}
-
 /// Whether the nodes of an executable graph may use memory that is gone: it is known, what is gone has changed since they were
 /// looked at, and it was not said often enough.
 pub fn is_to_look(handle: u64, version: u64) -> bool {
-    find(handle)
+    GRAPHS
+        .find(handle)
         .is_some_and(|place| place.clean.load(Relaxed) != version && place.found.load(Relaxed) < MOST_FOUND)
 }
 
 /// Notes that none of its nodes used what was gone in this version.
 pub fn note_clean(handle: u64, version: u64) {
-    find(handle).into_iter().for_each(|place| place.clean.store(version, Relaxed));
+    GRAPHS.find(handle).into_iter().for_each(|place| place.clean.store(version, Relaxed));
 }
 
 /// Notes that one did.
 pub fn note_found(handle: u64) {
-    if let Some(place) = find(handle) {
+    if let Some(place) = GRAPHS.find(handle) {
         place.found.fetch_add(1, Relaxed);
     }
 }
 
 /// Hands over the memory that the nodes of an executable graph use.
 pub fn each_use(handle: u64, work: &mut dyn FnMut(&NodeUse)) {
-    let Some(place) = find(handle) else { return };
+    let Some(place) = GRAPHS.find(handle) else { return };
     let number = place.number.load(Acquire);
     each_kept(place, number, &mut |kept| {
         let [address, bytes, about] =
@@ -222,42 +199,14 @@ fn each_kept(place: &Place, number: u64, work: &mut dyn FnMut(&Kept)) {
     }
 }
 
-/// Changes the places. If that is not possible, nothing is known any more.
-fn change(work: impl FnOnce()) {
-    if WRITER.with(|()| work()).is_none() {
-        IS_LOST.store(true, Relaxed);
-    }
-}
-
-fn forget(handle: u64) {
-    if HAS_ANY.load(Relaxed) && find(handle).is_some() {
-        change(|| find(handle).into_iter().for_each(|place| place.handle.store(FREE, Release)));
-    }
-}
-
-fn forget_all() {
-    if HAS_ANY.load(Relaxed) {
-        let is_handle = |place: &&Place| place.handle.load(Relaxed) > FREE;
-        change(|| PLACES.iter().filter(is_handle).for_each(|place| place.handle.store(FREE, Release)));
-    }
-}
-
 /// Notes an executable graph, whose uses are in the ring.
 fn note(handle: u64, number: u64, first: u64, end: u64) {
-    change(|| {
-        let has = |wanted: u64| move |place: &&Place| place.handle.load(Relaxed) == wanted;
-        let known = window(handle).find(has(handle));
-        let free = || window(handle).find(|place| place.handle.load(Relaxed) <= FREE);
-        // Without room it is not known.
-        let Some(place) = known.or_else(free) else { return };
-        HAS_ANY.store(true, Relaxed);
-        place.handle.store(FREE, Release);
+    GRAPHS.note(handle, |place| {
         place.number.store(number, Relaxed);
         place.first.store(first, Relaxed);
         place.end.store(end, Relaxed);
         place.clean.store(0, Relaxed);
         place.found.store(0, Relaxed);
-        place.handle.store(handle, Release);
     });
 }
 
@@ -276,8 +225,10 @@ fn put(number: u64, node: u64, it: &NodeUse) {
 pub fn before(id: FnId, words: &Words) {
     for effect in id.spec().effects {
         match *effect {
-            Effect::Discards(exec) => forget(words[exec]),
-            Effect::Ends(End { object, is_counted: false, .. }) if object.is_context() => forget_all(),
+            Effect::Discards(exec) => GRAPHS.forget(words[exec]),
+            Effect::Ends(End { object, is_counted: false, .. }) if object.is_context() => {
+                GRAPHS.forget_all(|_| true)
+            }
             _ => {}
         }
     }
@@ -295,18 +246,18 @@ pub fn after(id: FnId, words: &Words, allocates: &mut dyn FnMut(u64, u64)) -> Op
                 // SAFETY: not null, and after success the driver has written the handle there.
                 _ => unsafe { (named as *const u64).read_unaligned() },
             };
-            if handle <= FREE {
+            if !is_handle(handle) {
                 return None;
             }
             let (number, first) = (LAST.fetch_add(1, Relaxed) + 1, PUT.load(Relaxed));
-            forget(handle);
+            GRAPHS.forget(handle);
             questions::relaxed(|| read(words[graph], number, allocates));
             note(handle, number, first, PUT.load(Relaxed));
             Some(handle)
         }
         Effect::Alters(altered) => alter(words, altered),
         Effect::Ends(end) if kernels::is_over(end, words) => {
-            forget_all();
+            GRAPHS.forget_all(|_| true);
             None
         }
         _ => None,
@@ -315,7 +266,7 @@ pub fn after(id: FnId, words: &Words, allocates: &mut dyn FnMut(u64, u64)) -> Op
 
 /// Gives a node what a call has set.
 fn alter(words: &Words, Altered { kind, exec, node, parameters }: Altered) -> Option<u64> {
-    let (place, node, parameters) = (find(words[exec])?, words[node], words[parameters]);
+    let (place, node, parameters) = (GRAPHS.find(words[exec])?, words[node], words[parameters]);
     let number = place.number.load(Relaxed);
     let mut label = None;
     each_kept(place, number, &mut |kept| {

@@ -9,10 +9,10 @@
 //! driver is asked once per kernel.
 
 use super::questions::{self, Parameter};
-use crate::sys::book::Book;
 use crate::sys::guard::guarded;
+use crate::sys::handles::{Blank, Handles};
 use core::sync::atomic::{
-    AtomicBool, AtomicU32, AtomicU64, AtomicUsize,
+    AtomicU32, AtomicU64, AtomicUsize,
     Ordering::{Acquire, Relaxed, Release},
 };
 use cupeer_spec::effect::{Code, Effect, End, Found, Launchable, Object};
@@ -20,8 +20,6 @@ use cupeer_spec::function::{FnId, MOST_ARGUMENTS};
 
 /// So many handles are known at once.
 const MOST: usize = 1 << 14;
-/// So many places are looked at for one handle.
-const WINDOW: usize = 32;
 /// So many parameters are known of all kernels together, with a word more for each kernel.
 const MOST_PARAMETERS: usize = 1 << 16;
 /// So many parameters of one kernel are known.
@@ -33,9 +31,8 @@ const MOST_FOUND: u32 = 100;
 /// The arguments of a call.
 type Words = [u64; MOST_ARGUMENTS];
 
+/// What is known of a handle.
 struct Place {
-    /// 0 if the place was never used, or [`FREE`].
-    handle: AtomicU64,
     /// The module, library, or kernel that it was found in.
     of: AtomicU64,
     /// The lowest bit is set for a `CUkernel`. The others: where its parameters are, plus one; 0 if the driver was not asked yet,
@@ -45,28 +42,14 @@ struct Place {
     found: AtomicU32,
 }
 
-impl Place {
-    const fn new() -> Place {
-        Place {
-            handle: AtomicU64::new(0),
-            of: AtomicU64::new(0),
-            about: AtomicU64::new(0),
-            found: AtomicU32::new(0),
-        }
-    }
+impl Blank for Place {
+    #[allow(clippy::declare_interior_mutable_const, reason = "each use makes another one")]
+    const BLANK: Place = Place { of: AtomicU64::new(0), about: AtomicU64::new(0), found: AtomicU32::new(0) };
 }
 
-/// No handle: drivers return addresses.
-const FREE: u64 = 1;
 const UNKNOWN: u64 = u64::MAX >> 1;
 
-static PLACES: [Place; MOST] = [const { Place::new() }; MOST];
-/// For those who change the places.
-static WRITER: Book<()> = Book::new(());
-/// Whether any was noted.
-static HAS_ANY: AtomicBool = AtomicBool::new(false);
-/// Whether a change was missed. From then on, no handle is known.
-static IS_LOST: AtomicBool = AtomicBool::new(false);
+static HANDLES: Handles<Place, MOST> = Handles::new();
 
 /// For each kernel: how many parameters it has, and a word for each of them.
 static PARAMETERS: [AtomicU32; MOST_PARAMETERS] = [const { AtomicU32::new(0) }; MOST_PARAMETERS];
@@ -82,28 +65,15 @@ fn kind_of(about: u64) -> Launchable {
     if about & 1 != 0 { Launchable::Kernel } else { Launchable::Function }
 }
 
-fn window(handle: u64) -> impl Iterator<Item = &'static Place> {
-    let first = (handle.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 50) as usize;
-    (0..WINDOW).map(move |step| &PLACES[(first + step) % MOST])
-}
-
-fn find(handle: u64) -> Option<&'static Place> {
-    if handle <= FREE || IS_LOST.load(Relaxed) {
-        return None;
-    }
-    let is_used = |place: &&Place| place.handle.load(Acquire) != 0;
-    window(handle).take_while(is_used).find(|place| place.handle.load(Acquire) == handle)
-}
-
 /// The kind of a handle, if the call that made it was seen.
 pub fn kind(handle: u64) -> Option<Launchable> {
-    find(handle).map(|place| kind_of(place.about.load(Acquire)))
+    HANDLES.find(handle).map(|place| kind_of(place.about.load(Acquire)))
 }
 
 /// A word for each parameter of a kernel; `None` if the call that made its handle was not seen, or the driver does not say.
 #[inline]
 pub fn parameters(handle: u64) -> Option<&'static [AtomicU32]> {
-    let place = find(handle)?;
+    let place = HANDLES.find(handle)?;
     let mut about = place.about.load(Acquire);
     if about >> 1 == 0 {
         about = ask(place, handle, about)?;
@@ -115,7 +85,7 @@ pub fn parameters(handle: u64) -> Option<&'static [AtomicU32]> {
 
 /// Notes that a launch of a kernel passes an address in memory that is gone. Returns false if that was said often enough.
 pub fn note_found(handle: u64) -> bool {
-    let Some(place) = find(handle) else { return false };
+    let Some(place) = HANDLES.find(handle) else { return false };
     let is_new = place.found.fetch_add(1, Relaxed) < MOST_FOUND;
     if !is_new {
         place.about.fetch_or(UNKNOWN << 1, Release);
@@ -162,47 +132,27 @@ fn read(handle: u64, kind: Launchable, words: &mut [u32; MOST_OF_ONE]) -> Option
     Some(MOST_OF_ONE)
 }
 
-/// Changes the places. If that is not possible, nothing is known any more.
-fn change(work: impl FnOnce()) {
-    if WRITER.with(|()| work()).is_none() {
-        IS_LOST.store(true, Relaxed);
-    }
-}
-
 fn note(handle: u64, kind: Launchable, of: u64) {
-    let has = |wanted: u64| move |place: &&Place| place.handle.load(Relaxed) == wanted;
-    let known = window(handle).find(has(handle));
-    let free = || window(handle).find(|place| place.handle.load(Relaxed) <= FREE);
-    // Without room it is not known, which it was not before, either.
-    let Some(place) = known.or_else(free) else { return };
-    HAS_ANY.store(true, Relaxed);
-    place.handle.store(FREE, Release);
-    place.of.store(of, Relaxed);
-    place.found.store(0, Relaxed);
-    place.about.store(u64::from(kind == Launchable::Kernel), Release);
-    place.handle.store(handle, Release);
+    HANDLES.note(handle, |place| {
+        place.of.store(of, Relaxed);
+        place.found.store(0, Relaxed);
+        place.about.store(u64::from(kind == Launchable::Kernel), Release);
+    });
 }
 
 /// Forgets handles, by their kind and what they are of.
 fn forget(is_over: impl Fn(Launchable, u64) -> bool) {
-    // A process that exits unloads by the hundred what it never looked for.
-    if !HAS_ANY.load(Relaxed) {
-        return;
-    }
-    let is_handle = |place: &&Place| place.handle.load(Relaxed) > FREE;
-    let is_over = |place: &&Place| is_over(kind_of(place.about.load(Relaxed)), place.of.load(Relaxed));
-    let over = PLACES.iter().filter(is_handle).filter(is_over);
-    over.for_each(|place| place.handle.store(FREE, Release));
+    HANDLES.forget_all(|place| is_over(kind_of(place.about.load(Relaxed)), place.of.load(Relaxed)));
 }
 
 /// Forgets what a call is about to end. For use in `guarded`.
 pub fn before(id: FnId, words: &Words) {
     for effect in id.spec().effects {
         match *effect {
-            Effect::Unloads(Code::Module, by) => change(|| forget(|_, of| of == words[by])),
+            Effect::Unloads(Code::Module, by) => forget(|_, of| of == words[by]),
             // A module of the library, which has functions as well, need not be known.
             Effect::Unloads(Code::Library, by) => {
-                change(|| forget(|kind, of| kind == Launchable::Function || of == words[by]));
+                forget(|kind, of| kind == Launchable::Function || of == words[by]);
             }
             Effect::Ends(End { object, is_counted: false, .. }) if object.is_context() => end_functions(),
             _ => {}
@@ -229,7 +179,7 @@ pub fn is_over(End { object, by, is_counted, .. }: End, words: &Words) -> bool {
 }
 
 fn end_functions() {
-    change(|| forget(|kind, _| kind == Launchable::Function));
+    forget(|kind, _| kind == Launchable::Function);
 }
 
 fn found_by(Found { kind, by, of, room }: Found, words: &Words) {
@@ -245,12 +195,10 @@ fn found_by(Found { kind, by, of, room }: Found, words: &Words) {
     if handles.is_null() {
         return;
     }
-    change(|| {
-        for index in 0..count as usize {
-            // SAFETY: after success, the driver has written so many handles there.
-            note(unsafe { handles.add(index).read_unaligned() }, kind, words[of]);
-        }
-    });
+    for index in 0..count as usize {
+        // SAFETY: after success, the driver has written so many handles there.
+        note(unsafe { handles.add(index).read_unaligned() }, kind, words[of]);
+    }
 }
 
 #[cfg(test)]
@@ -260,7 +208,6 @@ mod tests {
     #[test]
     fn a_handle_is_of_the_kind_that_made_it_last_until_what_it_is_of_ends() {
         let (function, kernel, module, library) = (0x5000_1000, 0x5000_2000, 0x10, 0x20);
-        let note = |handle, kind, of| change(|| note(handle, kind, of));
         assert_eq!(kind(function), None);
         note(function, Launchable::Function, module);
         note(kernel, Launchable::Kernel, library);

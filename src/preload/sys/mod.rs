@@ -14,6 +14,7 @@ pub mod environment;
 pub mod every_call;
 pub mod files;
 pub mod guard;
+pub mod handles;
 pub mod life;
 pub mod line;
 pub mod lock;

@@ -1,0 +1,113 @@
+//! Tracks handles of the driver, with what is known of each.
+//!
+//! Readers take no lock and write nothing. Those that change the table take turns; if one cannot, no handle is known from then
+//! on. If there is no room for a handle, it is not known.
+
+use super::book::Book;
+use core::sync::atomic::{
+    AtomicBool, AtomicU64,
+    Ordering::{Acquire, Relaxed, Release},
+};
+
+/// So many places are looked at for one handle.
+const WINDOW: usize = 32;
+/// In a place that was used and is no more. No handle: drivers return addresses.
+const FREE: u64 = 1;
+
+/// What a table keeps of a handle, as long as nothing is known of it.
+pub trait Blank {
+    const BLANK: Self;
+}
+
+struct Place<T> {
+    /// 0 if the place was never used, or [`FREE`].
+    handle: AtomicU64,
+    known: T,
+}
+
+/// A table with room for `N` handles, which is a power of two.
+pub struct Handles<T, const N: usize> {
+    places: [Place<T>; N],
+    /// For those that change the places.
+    writer: Book<()>,
+    /// Whether any was noted.
+    has_any: AtomicBool,
+    /// Whether a change was missed.
+    is_lost: AtomicBool,
+}
+
+impl<T: Blank, const N: usize> Handles<T, N> {
+    pub const fn new() -> Self {
+        const { assert!(N.is_power_of_two()) };
+        Handles {
+            places: [const { Place { handle: AtomicU64::new(0), known: T::BLANK } }; N],
+            writer: Book::new(()),
+            has_any: AtomicBool::new(false),
+            is_lost: AtomicBool::new(false),
+        }
+    }
+
+    fn window(&self, handle: u64) -> impl Iterator<Item = &Place<T>> {
+        let first = (handle.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - N.ilog2())) as usize;
+        (0..WINDOW).map(move |step| &self.places[(first + step) % N])
+    }
+
+    fn place(&self, handle: u64) -> Option<&Place<T>> {
+        if !is_handle(handle) || self.is_lost.load(Relaxed) {
+            return None;
+        }
+        let is_used = |place: &&Place<T>| place.handle.load(Acquire) != 0;
+        self.window(handle).take_while(is_used).find(|place| place.handle.load(Acquire) == handle)
+    }
+
+    /// Returns what is known of a handle.
+    #[inline]
+    pub fn find(&self, handle: u64) -> Option<&T> {
+        self.place(handle).map(|place| &place.known)
+    }
+
+    fn change(&self, work: impl FnOnce()) {
+        if self.writer.with(|()| work()).is_none() {
+            self.is_lost.store(true, Relaxed);
+        }
+    }
+
+    /// Writes what is known of a handle, while nobody finds it.
+    pub fn note(&self, handle: u64, write: impl FnOnce(&T)) {
+        self.change(|| {
+            let known = self.window(handle).find(|place| place.handle.load(Relaxed) == handle);
+            let free = || self.window(handle).find(|place| !is_handle(place.handle.load(Relaxed)));
+            let Some(place) = known.or_else(free) else { return };
+            self.has_any.store(true, Relaxed);
+            place.handle.store(FREE, Release);
+            write(&place.known);
+            place.handle.store(handle, Release);
+        });
+    }
+
+    /// Forgets a handle.
+    pub fn forget(&self, handle: u64) {
+        if self.has_any.load(Relaxed) && self.place(handle).is_some() {
+            self.change(|| {
+                self.place(handle).into_iter().for_each(|place| place.handle.store(FREE, Release))
+            });
+        }
+    }
+
+    /// Forgets the handles of which something is known.
+    pub fn forget_all(&self, is_over: impl Fn(&T) -> bool) {
+        // A process that exits unloads by the hundred what it never looked for.
+        if !self.has_any.load(Relaxed) {
+            return;
+        }
+        let is_over = |place: &&Place<T>| is_handle(place.handle.load(Relaxed)) && is_over(&place.known);
+        self.change(|| {
+            self.places.iter().filter(is_over).for_each(|place| place.handle.store(FREE, Release))
+        });
+    }
+}
+
+/// Returns true if a number can be a handle.
+pub fn is_handle(number: u64) -> bool {
+    number > FREE
+}
