@@ -73,6 +73,7 @@ enum { HOST = 1, ON_DEVICE = 2 };
     F(cuGraphAddMemsetNode, (void **, void *, void *, size_t, const Fill *, CUcontext))                                \
     F(cuGraphInstantiateWithFlags, (void **, void *, unsigned long long))                                              \
     F(cuGraphExecDestroy, (void *))                                                                                    \
+    F(cuStreamSynchronize, (void *))                                                                                   \
     F(cuGraphLaunch, (void *, void *))                                                                                 \
     F(cuLaunchKernel, (void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **, void **))
 #define DECLARE(name, args) static CUresult(*name) args;
@@ -147,11 +148,14 @@ static void find_kernel(void) {
     }
 }
 
+static int threads;
+
 /* A graph that sets the memory: captured, or made of a node. */
 static void make_graph(struct range *it) {
     void *node;
     Fill fill = {.at = it->at + 64, .value = 9, .element = 1, .width = 1024, .height = 1};
-    if (below(2)) {
+    /* While a stream captures, other threads may not wait for its context. */
+    if (threads == 1 && below(2)) {
         OK(cuStreamBeginCapture_v2(stream, 2));
         OK(cuMemsetD16Async(it->at, 2, 512, stream));
         OK(cuStreamEndCapture(stream, &it->graph));
@@ -275,6 +279,8 @@ static const char *use(const struct range *it, CUresult wanted) {
     default: USE(cuMemcpy, (p, own, n))
     }
     if (exec) OK(cuGraphExecDestroy(exec));
+    /* What a graph sets may end next. */
+    if (!strcmp(function, "cuGraphLaunch")) OK(cuStreamSynchronize(stream));
     if (exec || is_launch(function)) wanted = 0;
     if (result != wanted) fprintf(stderr, "%s of kind %d returned %d\n", function, it->kind, result), exit(1);
     return function;
@@ -316,7 +322,7 @@ static void plant_beyond(void) {
     planted++;
 }
 
-static int seed, steps, is_planted, times, threads;
+static int seed, steps, is_planted, times;
 
 static void *play_all(void *number) {
     self = (int)(intptr_t)number;
