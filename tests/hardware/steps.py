@@ -53,18 +53,25 @@ def tell(figure, microseconds, result):
 
 
 def perftest():
+    """Returns the program and the environment that it needs."""
     found = shutil.which("ucx_perftest")
     package = importlib.util.find_spec("libucx")
-    if not found and package:
-        found = os.path.join(list(package.submodule_search_locations)[0], "bin/ucx_perftest")
-    return found or missing("there is no ucx_perftest on PATH, and no Python package libucx")
+    if found:
+        return found, {}
+    if not package:
+        missing("there is no ucx_perftest on PATH, and no Python package libucx")
+    # The package's programs do not say where its libraries are.
+    folder = list(package.submodule_search_locations)[0]
+    libraries = [os.path.join(folder, "lib"), *os.environ.get("LD_LIBRARY_PATH", "").split(":")]
+    return os.path.join(folder, "bin/ucx_perftest"), {"LD_LIBRARY_PATH": ":".join(filter(None, libraries))}
 
 
 def ucx(test, size, count):
     """Sends messages from one device to the other's process."""
-    command = [perftest(), "-m", "cuda", "-t", test, "-s", str(size), "-n", str(count), "-w", "1000", "-f"]
+    program, needed = perftest()
+    command = [program, "-m", "cuda", "-t", test, "-s", str(size), "-n", str(count), "-w", "1000", "-f"]
     port = str(20000 + os.getpid() % 20000)
-    environment = {"UCX_LOG_LEVEL": "error", **os.environ}
+    environment = {"UCX_LOG_LEVEL": "error", **os.environ, **needed}
     first, second = (os.environ.get("CUDA_VISIBLE_DEVICES", "0,1").split(",") * 2)[:2]
     server = subprocess.Popen(
         [*command, "-p", port], env={**environment, "CUDA_VISIBLE_DEVICES": f"{first},{second}"}, stdout=subprocess.DEVNULL
