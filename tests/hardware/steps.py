@@ -72,15 +72,13 @@ def ucx(test, size, count):
     command = [program, "-m", "cuda", "-t", test, "-s", str(size), "-n", str(count), "-w", "1000", "-f"]
     port = str(20000 + os.getpid() % 20000)
     environment = {"UCX_LOG_LEVEL": "error", **os.environ, **needed}
-    first, second = (os.environ.get("CUDA_VISIBLE_DEVICES", "0,1").split(",") * 2)[:2]
-    server = subprocess.Popen(
-        [*command, "-p", port], env={**environment, "CUDA_VISIBLE_DEVICES": f"{first},{second}"}, stdout=subprocess.DEVNULL
-    )
+    # The server, which is the first, takes the first device, and the client the second.
+    server = subprocess.Popen([*command, "-p", port], env=environment, stdout=subprocess.DEVNULL)
     # The client tries again until the server listens.
     for _ in range(200):
         client = subprocess.run(
             [*command, "-p", port, "localhost"],
-            env={**environment, "CUDA_VISIBLE_DEVICES": f"{second},{first}"},
+            env=environment,
             capture_output=True,
             text=True,
         )
