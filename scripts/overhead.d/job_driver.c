@@ -55,14 +55,17 @@ CALL cuIpcOpenMemHandle_v2(pointer *p, handle h, unsigned flags) {
     return flags != 1;
 }
 CALL cuIpcCloseMemHandle(pointer p) { return p < theirs; }
-// Of memory that is open or was: where it begins, and its size.
+// Of memory that is open or was: where it begins, and its size. What is theirs lies on the other device.
 CALL cuPointerGetAttributes(unsigned count, const int *attributes, void **data, pointer p) {
     for (unsigned i = 0; i < count; i++)
         if (attributes[i] == 11) *(pointer *)data[i] = p & -(pointer)SIZE;
         else if (attributes[i] == 12) *(pointer *)data[i] = SIZE;
-        else *(int *)data[i] = attributes[i] == 2 ? 2 : 0;
+        else *(int *)data[i] = attributes[i] == 2 ? 2 : attributes[i] == 9 && p < ours;
     return 0;
 }
+CALL cuCtxEnablePeerAccess(context c, unsigned flags) { return c == current || flags; }
+CALL cuDevicePrimaryCtxRelease_v2(int device) { return device < 0; }
+CALL cuMemcpyDtoDAsync_v2(pointer to, pointer from, size_t size, void *stream) { return to == 0 || from == 0 || size == 0 || stream; }
 CALL cuMemcpyHtoD_v2(pointer to, const void *from, size_t size) { return to == 0 || from == 0 || size == 0; }
 CALL cuLaunchKernel(void *f, unsigned x, unsigned y, unsigned z, unsigned a, unsigned b, unsigned c, unsigned shared, void *stream,
                     void **parameters, void **extra) {

@@ -402,6 +402,30 @@ impl FnSpec {
         false
     }
 
+    /// Whether a success changes where memory is: it maps, opens, closes, or frees some, or ends a context.
+    pub const fn moves_memory(&self) -> bool {
+        let mut index = 0;
+        while index < self.effects.len() {
+            match self.effects[index] {
+                Effect::Ends(_) | Effect::Closes(_) | Effect::Opens(_) | Effect::Makes(_) => return true,
+                _ => index += 1,
+            }
+        }
+        false
+    }
+
+    /// Whether a success gives up one reference to a context. Only the last one changes anything.
+    pub const fn releases_context(&self) -> bool {
+        let mut index = 0;
+        while index < self.effects.len() {
+            match self.effects[index] {
+                Effect::Ends(End { object, is_counted: true, .. }) if object.is_context() => return true,
+                _ => index += 1,
+            }
+        }
+        false
+    }
+
     /// Whether a call gives a device work to do, or prepares it, and does nothing else: a copy, a memset, a launch, a graph, an
     /// event. Programs make these all the time.
     pub const fn is_work(&self) -> bool {
@@ -501,7 +525,8 @@ impl FnSpec {
 
     /// Whether a call carries return addresses even where it succeeds.
     pub const fn carries_frames(&self) -> bool {
-        self.is_in(Group::Lifetime) || self.shares() || self.is_virtual() || self.is_of_pools()
+        let changes = self.is_in(Group::Lifetime) || self.shares() || self.is_virtual() || self.is_of_pools();
+        changes && !self.releases_context()
     }
 
     /// Whether a call changes what the process has, or copies, or is one of the runtime's, which do: where it is recorded, it

@@ -64,10 +64,18 @@ pub fn follow(record: &Recorded, call: &Answered) {
         elements = detail.array();
         let note = &mut |tag, bytes: &[u8]| detail.item(tag, 0, bytes);
         about = questions::ask(id, &args.bytes, asked, before.context, note);
+        if about.ended != 0 && id.spec().releases_context() {
+            // Of those that changed nothing, nobody wants to know where they were.
+            detail.frames(caller);
+        }
         if !call.driver_messages.is_empty() {
             detail.item(detail::MESSAGE, 0, call.driver_messages.as_bytes());
         }
     });
+    if result == 0 && fault.is_none() && id.spec().releases_context() && about.ended == 0 {
+        record::note_time();
+        return;
+    }
     // The rules are about the driver's functions.
     let is_judged = settings::get().check.is_some()
         && !call.is_judged

@@ -8,7 +8,7 @@ mod after;
 mod graphs;
 
 use crate::driver::log::DriverLog;
-use crate::driver::{graphs as executable, kernels};
+use crate::driver::{graphs as executable, kernels, places};
 use crate::fault::inject::{self, ArgumentWords, Fault, Forward};
 use crate::job::gone;
 use crate::job::ledger::{self, BeforeCall, CallOrigin};
@@ -237,9 +237,15 @@ pub trait Function: Arguments {
 #[inline(always)]
 pub unsafe fn run<F: Function>(entered: &Entered, arguments: &F) -> i32 {
     // What programs call often has steps of its own.
-    let mut run = || match const { FUNCTIONS[F::ID as usize].is_quick() } {
-        true => run_quickly(entered, arguments),
-        false => run_shared(F::ID, entered, arguments),
+    let mut run = || {
+        let result = match const { FUNCTIONS[F::ID as usize].is_quick() } {
+            true => run_quickly(entered, arguments),
+            false => run_shared(F::ID, entered, arguments),
+        };
+        if const { FUNCTIONS[F::ID as usize].moves_memory() } {
+            places::have_changed();
+        }
+        result
     };
     if const { FUNCTIONS[F::ID as usize].is_in(Group::Event) } {
         return run_event(F::ID, entered, arguments);

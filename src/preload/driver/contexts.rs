@@ -15,6 +15,26 @@ static SEEN: AtomicU64 = AtomicU64::new(0);
 static ENDED: [AtomicU64; 16] = [const { AtomicU64::new(0) }; 16];
 static NEXT: AtomicUsize = AtomicUsize::new(0);
 
+/// The primary contexts of the first devices, as far as they are known; 0 for none.
+static PRIMARY: [AtomicU64; 64] = [const { AtomicU64::new(0) }; 64];
+
+/// The primary context of a device. Asks `ask` if it is not known.
+pub fn primary(device: i32, ask: impl FnOnce() -> Option<u64>) -> Option<u64> {
+    let Some(place) = PRIMARY.get(device as usize) else { return ask() };
+    let known = place.load(Relaxed);
+    if known != 0 {
+        return Some(known);
+    }
+    ask().inspect(|context| place.store(*context, Relaxed))
+}
+
+/// Notes that the primary context of a device may have ended.
+pub fn forget_primary(device: i32) {
+    if let Some(place) = PRIMARY.get(device as usize) {
+        place.store(0, Relaxed);
+    }
+}
+
 /// Notes the context that is current in this thread; 0 is none.
 pub fn is_current(context: u64) {
     if context == 0 {
@@ -35,6 +55,9 @@ pub fn is_current(context: u64) {
 /// Notes that the process has ended a context.
 pub fn has_ended(context: u64) {
     ENDED[NEXT.fetch_add(1, Relaxed) % ENDED.len()].store(context, Relaxed);
+    for primary in PRIMARY.iter().filter(|primary| primary.load(Relaxed) == context) {
+        let _ = primary.compare_exchange(context, 0, AcqRel, Relaxed);
+    }
 }
 
 /// Whether the process has ended a context, and had none at its address since.

@@ -166,7 +166,7 @@ pub fn after(id: FnId, words: &Words, is_planned: bool) {
     for effect in id.spec().effects {
         match *effect {
             Effect::Finds(found) if !is_planned => found_by(found, words),
-            Effect::Ends(end) if is_over(end, words) => end_functions(),
+            Effect::Ends(end) if HANDLES.has_any() && is_over(end, words) => end_functions(),
             _ => {}
         }
     }

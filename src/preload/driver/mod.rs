@@ -1,5 +1,5 @@
-//! Facts about the driver: driver queries (`questions`, `nodes`), the driver's own log (`log`), and facts that only
-//! the program's calls show (`pools`, `contexts`).
+//! Facts about the driver: driver queries (`questions`, `nodes`), the driver's own log (`log`), facts that only
+//! the program's calls show (`pools`, `contexts`), and answers that are remembered (`places`).
 //!
 //! `resolve` decides which function of the driver a call goes to.
 
@@ -10,5 +10,6 @@ pub mod kernels;
 pub mod log;
 pub mod nodes;
 pub mod parameters;
+pub mod places;
 pub mod pools;
 pub mod questions;

@@ -2,6 +2,7 @@
 //!
 //! A query never creates a context and never changes anything.
 
+use super::places::{self, Answer};
 use super::{contexts, pools};
 use crate::resolve::driver;
 use crate::sys::aside::aside;
@@ -194,10 +195,21 @@ pub fn copied(
     copied: Copied,
     opened: impl Fn(u64) -> Option<i32>,
 ) -> Option<[i32; 2]> {
+    /// What is known of one address of the host is so for its page.
+    const PAGE: u64 = 4096;
+    let ask = |address: u64| {
+        // CU_POINTER_ATTRIBUTE_ MEMORY_TYPE, DEVICE_ORDINAL, RANGE_START_ADDR and RANGE_SIZE.
+        let [memory_type, device, start, bytes] = attributes([2, 9, 11, 12], address)?;
+        Some(match memory_type {
+            DEVICE_MEMORY => {
+                Answer { range: (start, bytes), device: Some(opened(start).unwrap_or(device as i32)) }
+            }
+            _ => Answer { range: (address & !(PAGE - 1), PAGE), device: None },
+        })
+    };
     let device = |argument| {
-        // CU_POINTER_ATTRIBUTE_ MEMORY_TYPE, DEVICE_ORDINAL and RANGE_START_ADDR.
-        let [memory_type, device, start] = attributes([2, 9, 11], number(id, args, argument))?;
-        (memory_type == DEVICE_MEMORY).then(|| opened(start).unwrap_or(device as i32))
+        let address = number(id, args, argument);
+        places::device(address, || ask(address))
     };
     let (from, to) = (device(copied.from)?, device(copied.to)?);
     (from != to).then_some([from, to])
@@ -418,7 +430,10 @@ fn primary(device: i32) -> Option<u64> {
 /// may be asked about a context that is gone, drivers crash.
 pub fn to_be_ended(id: FnId, args: &[u8; MOST_ARGS]) -> u64 {
     match id.spec().ends_context() {
-        Some(end) if end.object == Object::Primary => primary(number(id, args, end.by) as i32).unwrap_or(0),
+        Some(end) if end.object == Object::Primary => {
+            let device = number(id, args, end.by) as i32;
+            contexts::primary(device, || primary(device)).unwrap_or(0)
+        }
         Some(end) => number(id, args, end.by),
         None => 0,
     }
@@ -570,6 +585,9 @@ pub fn ask(id: FnId, args: &[u8; MOST_ARGS], result: i32, context: u64, note: No
         devices(note, peer, result, &mut about);
     } else if let Some(end) = function.ends_context() {
         let device = number(id, args, end.by) as i32;
+        if end.object == Object::Primary && context == 0 {
+            contexts::forget_primary(device);
+        }
         // Where nothing is known that could end, nothing is asked: no context may be current any more.
         let is_gone = result == 0 && context != 0 && has_ended(end, device, context);
         about.ended = if is_gone { context } else { 0 };

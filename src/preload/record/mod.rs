@@ -73,6 +73,8 @@ pub struct Recorded<'a> {
     /// The run that it is counted in, while it is in flight there.
     run: Option<Joined>,
     stack: Stack,
+    /// It copies between memory that is there: if it succeeds, nobody has to look at it.
+    is_plain: bool,
     handle: Cell<Option<Handle>>,
 }
 
@@ -165,7 +167,10 @@ enum Matter {
     /// It is to be there.
     Call,
     /// It copies from the memory of the first device to that of the second.
-    Copy([i32; 2]),
+    Copy {
+        devices: [i32; 2],
+        is_gone: bool,
+    },
 }
 
 /// Whether a call that frees or destroys has to do with anything that is shared; whether one that copies does so between
@@ -222,7 +227,7 @@ fn matter(id: FnId, store: &dyn Store, handle: &Cell<Option<Handle>>) -> Matter 
             None => of(ledger::matters(id, &args)),
             Some(copied) => {
                 let devices = questions::copied(id, &args, copied, ledger::opened_device);
-                devices.map_or(of(is_gone), Matter::Copy)
+                devices.map_or(of(is_gone), |devices| Matter::Copy { devices, is_gone })
             }
         };
     });
@@ -251,6 +256,7 @@ impl<'a> Recorded<'a> {
             height: 0,
             run: None,
             stack: Stack::Open,
+            is_plain: false,
             handle: Cell::new(None),
         }
     }
@@ -329,7 +335,8 @@ impl<'a> Recorded<'a> {
             stream::publish(slot, word);
         }
         stream::filled(thread, taken.before);
-        if let Matter::Copy(devices) = matter {
+        if let Matter::Copy { devices, is_gone } = matter {
+            self.is_plain = !is_gone && !WEIGHTS[id as usize].wide;
             self.add_devices(devices);
         }
     }
@@ -481,7 +488,8 @@ impl<'a> Recorded<'a> {
             return false;
         }
         let weight = WEIGHTS[self.id as usize];
-        let has_more = weight.counts || weight.more || !succeeded || !questions::has_described();
+        let counts = weight.counts && !self.is_plain;
+        let has_more = counts || weight.more || !succeeded || !questions::has_described();
         // What was added to the call, or a nested one, may have used the window up; no signal handler does from here on.
         let (thread, slot) = (thread(), self.slot);
         let before = stream::fill(thread);
@@ -566,10 +574,10 @@ impl<'a> Recorded<'a> {
         });
     }
 
-    /// Whether it is in the record, and weighty.
+    /// Whether it is in the record, and is to be looked at before and after it.
     #[inline(always)]
     pub fn is_weighty(&self) -> bool {
-        is_weighty(self.id) && self.has_begun()
+        is_weighty(self.id) && self.has_begun() && !self.is_plain
     }
 
     /// When a weighty call was forwarded, on the clock of the record.

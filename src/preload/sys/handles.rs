@@ -47,6 +47,11 @@ impl<T: Blank, const N: usize> Handles<T, N> {
         }
     }
 
+    /// Whether any handle was ever noted.
+    pub fn has_any(&self) -> bool {
+        self.has_any.load(Relaxed)
+    }
+
     fn window(&self, handle: u64) -> impl Iterator<Item = &Place<T>> {
         let first = (handle.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - N.ilog2())) as usize;
         (0..WINDOW).map(move |step| &self.places[(first + step) % N])
@@ -87,7 +92,7 @@ impl<T: Blank, const N: usize> Handles<T, N> {
 
     /// Forgets a handle.
     pub fn forget(&self, handle: u64) {
-        if self.has_any.load(Relaxed) && self.place(handle).is_some() {
+        if self.has_any() && self.place(handle).is_some() {
             self.change(|| {
                 self.place(handle).into_iter().for_each(|place| place.handle.store(FREE, Release))
             });
@@ -97,7 +102,7 @@ impl<T: Blank, const N: usize> Handles<T, N> {
     /// Forgets the handles of which something is known.
     pub fn forget_all(&self, is_over: impl Fn(&T) -> bool) {
         // A process that exits unloads by the hundred what it never looked for.
-        if !self.has_any.load(Relaxed) {
+        if !self.has_any() {
             return;
         }
         let is_over = |place: &&Place<T>| is_handle(place.handle.load(Relaxed)) && is_over(&place.known);

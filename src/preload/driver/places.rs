@@ -1,0 +1,133 @@
+//! Remembers where memory lies, so that a program that copies often does not pay for a query for each copy.
+//!
+//! An answer counts until a call maps, opens, closes, or frees memory, or ends a context, and for [`LONG`] at most: programs can also
+//! do so in ways that nobody sees. Readers take no lock and write nothing.
+
+use crate::sys::clock;
+use core::sync::atomic::{
+    AtomicU64,
+    Ordering::{Acquire, Relaxed, Release},
+    fence,
+};
+
+/// So many nanoseconds.
+const LONG: u64 = 100_000_000;
+/// So many answers are remembered.
+const MOST: usize = 256;
+/// Addresses in the same granule take the same place: 2 MiB, which is the least that a driver maps.
+const GRANULE_SHIFT: u32 = 21;
+
+/// Where an address lies, as the driver says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Answer {
+    /// What has the same answer: so many bytes from an address.
+    pub range: (u64, u64),
+    /// `None` for what is no memory of a device.
+    pub device: Option<i32>,
+}
+
+struct Place {
+    /// Odd while somebody writes.
+    version: AtomicU64,
+    start: AtomicU64,
+    bytes: AtomicU64,
+    /// The device, plus one; 0 for none.
+    device: AtomicU64,
+    /// The count of changes before the driver answered.
+    changes: AtomicU64,
+    /// When the driver answered.
+    since: AtomicU64,
+}
+
+static PLACES: [Place; MOST] = [const {
+    Place {
+        version: AtomicU64::new(0),
+        start: AtomicU64::new(0),
+        bytes: AtomicU64::new(0),
+        device: AtomicU64::new(0),
+        changes: AtomicU64::new(0),
+        since: AtomicU64::new(0),
+    }
+}; MOST];
+
+/// How often calls have done so.
+static CHANGES: AtomicU64 = AtomicU64::new(0);
+
+/// Notes that a call may have changed where memory is.
+#[inline]
+pub fn have_changed() {
+    CHANGES.fetch_add(1, Release);
+}
+
+/// Returns the device in whose memory an address lies. Asks the driver if nothing is remembered.
+pub fn device(address: u64, ask: impl FnOnce() -> Option<Answer>) -> Option<i32> {
+    let hash = (address >> GRANULE_SHIFT).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - MOST.ilog2());
+    let place = &PLACES[hash as usize];
+    let (changes, now) = (CHANGES.load(Acquire), clock::now());
+    if let Some(known) = place.read(address, changes, now) {
+        return known;
+    }
+    let answer = ask()?;
+    place.write(answer, changes, now);
+    answer.device
+}
+
+impl Place {
+    fn read(&self, address: u64, changes: u64, now: u64) -> Option<Option<i32>> {
+        let version = self.version.load(Acquire);
+        let (start, bytes) = (self.start.load(Relaxed), self.bytes.load(Relaxed));
+        let device = self.device.load(Relaxed);
+        let is_fresh =
+            self.changes.load(Relaxed) == changes && now.wrapping_sub(self.since.load(Relaxed)) < LONG;
+        fence(Acquire);
+        let is_whole = version & 1 == 0 && self.version.load(Relaxed) == version;
+        (is_whole && is_fresh && address.wrapping_sub(start) < bytes)
+            .then(|| device.checked_sub(1).map(|device| device as i32))
+    }
+
+    /// Writes an answer, unless somebody else writes: another thread, or the one that a signal handler interrupts.
+    fn write(&self, Answer { range: (start, bytes), device }: Answer, changes: u64, now: u64) {
+        let version = self.version.load(Relaxed);
+        if version & 1 != 0 || self.version.compare_exchange(version, version + 1, Acquire, Relaxed).is_err()
+        {
+            return;
+        }
+        fence(Release);
+        self.start.store(start, Relaxed);
+        self.bytes.store(bytes, Relaxed);
+        self.device.store(device.map_or(0, |device| device as u64 + 1), Relaxed);
+        self.changes.store(changes, Relaxed);
+        self.since.store(now, Relaxed);
+        self.version.store(version + 2, Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_driver_is_asked_again_once_memory_have_changed() {
+        let at = 0x7fff_0020_0000;
+        let answer = |device| move || Some(Answer { range: (at, 4096), device });
+        let unasked = || panic!("the answer is known");
+        assert_eq!(device(at + 8, || None), None);
+        assert_eq!(device(at + 8, answer(Some(3))), Some(3));
+        assert_eq!([device(at, unasked), device(at + 4095, unasked)], [Some(3); 2]);
+        // Another allocation in the same granule.
+        assert_eq!(device(at + 4096, || Some(Answer { range: (at + 4096, 1), device: Some(1) })), Some(1));
+        assert_eq!(device(at, answer(None)), None);
+        assert_eq!(device(at, unasked), None);
+        have_changed();
+        assert_eq!(device(at, answer(Some(2))), Some(2));
+        // What somebody is writing is not believed, nor written.
+        let place = PLACES.iter().find(|place| place.start.load(Relaxed) == at).unwrap();
+        place.version.fetch_add(1, Relaxed);
+        assert_eq!(device(at, answer(Some(5))), Some(5));
+        place.version.fetch_add(1, Relaxed);
+        assert_eq!(device(at, unasked), Some(2));
+        let now = place.since.load(Relaxed) + LONG;
+        assert_eq!(place.read(at, CHANGES.load(Relaxed), now - 1), Some(Some(2)));
+        assert_eq!(place.read(at, CHANGES.load(Relaxed), now), None);
+    }
+}
