@@ -5,6 +5,7 @@ use crate::programs::{Scene, linked, open_job, recorded};
 use crate::support;
 use cupeer_record::{Call, Outcome};
 use cupeer_spec::env;
+use cupeer_spec::function::FnId;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -165,5 +166,23 @@ fn who_is_killed_has_counted_up_to_the_last_call() {
             // One that has returned and was not counted by the program, or is in flight.
             assert!((wanted..=wanted + 2).contains(had), "{of:?}, {wanted}");
         }
+    }
+}
+
+#[test]
+fn of_releases_of_a_context_the_last_one_has_its_stack() {
+    let search = format!("-L{}", support::sim_dir().display());
+    let program = support::compile_c("programs/releases.c", &[&search, "-lcuda"]);
+    for check in ["--check=off", "--check"] {
+        let folder = support::temp_dir();
+        let record = folder.path().join("record");
+        let mut run = support::cupeer();
+        run.args(["run", "--sim=nvlink:2", check, "-o"]).arg(&record).arg("--").arg(&program);
+        let done = support::done(&mut run);
+        assert!(done.status.success(), "{done:?}");
+        let calls: Vec<Call> = open_job(&record).processes.iter().flat_map(recorded).collect();
+        let releases = calls.iter().filter(|call| call.function == Some(FnId::cuDevicePrimaryCtxRelease_v2));
+        let has_stack: Vec<bool> = releases.map(|call| !call.details.frames.is_empty()).collect();
+        assert_eq!(has_stack, [false, false, false, true], "{check}");
     }
 }
