@@ -4,13 +4,14 @@
 use crate::sys::book::Book;
 use crate::sys::files::{self, each_name};
 use crate::sys::line::Short;
-use cupeer_rules::decide::{self, Allocation, Mapping, Ptrace};
+use cupeer_books::{Allocation, Call, Mapping};
+use cupeer_rules::decide::Ptrace;
 use cupeer_spec::effect::{Effect, End, Object};
 
 /// So many allocations and mappings are known at once.
 const MOST: usize = 4096;
 
-type Space = decide::Space<[Allocation; MOST], [Mapping; MOST]>;
+type Space = cupeer_books::Space<[Allocation; MOST], [Mapping; MOST]>;
 
 const NO_ALLOCATION: Allocation = Allocation {
     handle: 0,
@@ -27,12 +28,12 @@ const NO_MAPPING: Mapping = Mapping { start: 0, bytes: 0, handle: 0, is_granted:
 static SPACE: Book<Space> = Book::new(Space::new([NO_ALLOCATION; MOST], [NO_MAPPING; MOST]));
 
 /// Notes a call that has returned, as the driver answered it. `is_own` says that the program got just that.
-pub fn note(call: &decide::Call, is_own: bool) {
+pub fn note(call: &Call, is_own: bool) {
     if is_own { SPACE.note(|space| space.note(call)) } else { SPACE.miss() }
 }
 
 /// Whether a call is about to unmap, or has unmapped, memory that is shared or can be. Asked before it is noted.
-pub fn unmaps_shared(call: &decide::Call) -> bool {
+pub fn unmaps_shared(call: &Call) -> bool {
     let unmapped = call.function.spec().effects.iter().find_map(|effect| match *effect {
         Effect::Ends(End { object: Object::Mapping, by, size: Some(size), .. }) => {
             Some((call.at(by), call.at(size)))

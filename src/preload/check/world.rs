@@ -18,9 +18,10 @@ use crate::sys::line::Short;
 use crate::sys::{elf, environment, files, neighbour};
 use core::cell::Cell;
 use core::fmt::{self, Write};
+use cupeer_books::{Allocation, Mapping, Pool};
 use cupeer_rules::decide::{
-    self, Allocation, Closed, ClosedBy, Ended, Ending, Export, FreedBefore, HadContext, Importers, Life,
-    Mapping, Node, NodeUse, Openers, Opening, Peers, Pointer, Pool, Ptrace, Went, World,
+    self, Closed, ClosedBy, Ended, Ending, Export, FreedBefore, HadContext, Importers, Life, Node, NodeUse,
+    Openers, Opening, Peers, Pointer, Ptrace, Went, World,
 };
 use cupeer_rules::reason::{Ago, Device, Process};
 use cupeer_spec::effect::{Effect, Object};

@@ -3,12 +3,12 @@
 
 use super::questions;
 use crate::sys::book::Book;
-use cupeer_rules::decide::{Call, Imported, Origin, Pool};
+use cupeer_books::{Call, Imported, Origin, Pool};
 
 /// So many pools, and imported pointers of them, are known at once.
 const MOST: (usize, usize) = (256, 4096);
 
-type Pools = cupeer_rules::decide::Pools<[Pool; MOST.0], [Imported; MOST.1]>;
+type Pools = cupeer_books::Pools<[Pool; MOST.0], [Imported; MOST.1]>;
 
 const NO_POOL: Pool = Pool {
     handle: 0,

@@ -11,11 +11,11 @@ use super::super::model::{Fingerprint, Uuid};
 use super::MadeCall;
 use super::objects::in_words;
 use super::rows::Context;
+use cupeer_books::{Allocation, Mapping, Pool};
 use cupeer_record::{Library, Process};
 use cupeer_rules::Confidence;
 use cupeer_rules::decide::{
-    Allocation, Call, Closed, ClosedBy, Ended, Ending, Export, FreedBefore, HadContext, Life, Mapping,
-    Openers, Opening, Pool, World,
+    Call, Closed, ClosedBy, Ended, Ending, Export, FreedBefore, HadContext, Life, Openers, Opening, World,
 };
 use cupeer_rules::reason::{Ago, Device};
 use cupeer_spec::effect::Object;

@@ -2,8 +2,8 @@
 
 use super::super::faults::is_done_all_the_same;
 use super::super::findings::judged;
+use cupeer_books::{Imported, Pool, Pools};
 use cupeer_record::{Call, Outcome};
-use cupeer_rules::decide::{Imported, Pool, Pools};
 use cupeer_spec::effect::Object;
 use cupeer_spec::function::FnId;
 

@@ -5,8 +5,8 @@ use super::super::faults::is_done_all_the_same;
 use super::super::findings::judged;
 use super::super::places::Stack;
 use super::Site;
+use cupeer_books::{self as books, Allocation, Mapping, Space};
 use cupeer_record::{Call, Outcome};
-use cupeer_rules::decide::{self, Allocation, Mapping, Space};
 use cupeer_spec::abi::CUmemLocation;
 use cupeer_spec::effect::{Effect, End, Grant, Made, Object, Shared};
 use cupeer_spec::function::FnId;
@@ -182,7 +182,7 @@ impl OwnSpace {
 }
 
 /// The devices that a call gives access to.
-fn granted(call: &decide::Call) -> u64 {
+fn granted(call: &books::Call) -> u64 {
     let mut all = 0;
     let mut count = 0;
     for wish in call.elements.chunks_exact(12) {

@@ -1,6 +1,6 @@
 //! The table of memory pools: the pools of each process, their owners, and the devices that may access them.
 //!
-//! It contains the pools of one process, as its calls show. [`cupeer_rules::decide::Pools`] decides the effect of a
+//! It contains the pools of one process, as its calls show. [`cupeer_books::Pools`] decides the effect of a
 //! call on a pool, [`super::ledger`] tracks the handles and pointers, and [`rows`] builds the rows.
 
 mod rows;
@@ -11,8 +11,8 @@ use super::ledger::Realm;
 use super::ledger::pools::OwnPools;
 use super::model::Uuid;
 use super::values;
+use cupeer_books::Origin;
 use cupeer_record::Call;
-use cupeer_rules::decide::Origin;
 use cupeer_spec::abi::CUmemLocation;
 use cupeer_spec::effect::{Effect, End, Grant, Made, Named, Object, Question, Shared, Subject};
 use cupeer_spec::function::FnId;

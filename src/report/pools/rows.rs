@@ -6,7 +6,7 @@ use super::super::model::{self, Access, Fingerprint, Where};
 use super::super::peers::Peers;
 use super::super::virtual_memory::Reach;
 use super::{AllPools, Pool};
-use cupeer_rules::decide::Origin;
+use cupeer_books::Origin;
 use cupeer_spec::abi::{CUmemAccess_flags, CUmemAllocationHandleType};
 use std::collections::HashMap;
 

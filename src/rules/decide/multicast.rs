@@ -1,33 +1,14 @@
 //! Rules about multicast objects in failed calls.
 
-use super::{Allocation, Judge, Verdict, World};
+use super::{Judge, Verdict, World};
 use crate::Confidence;
 use crate::reason::Reason;
+use cupeer_books::Allocation;
 use cupeer_spec::effect::{Bound, Object};
 use cupeer_spec::results::Result;
 
 /// What sizes and offsets of today's devices are multiples of.
 const GRANULARITY: u64 = 2 << 20;
-
-/// What a multicast object is to be.
-#[derive(Clone, Copy)]
-pub(super) struct Gathering {
-    pub devices: u32,
-    pub bytes: u64,
-    pub types: u64,
-}
-
-impl super::Call<'_> {
-    /// The properties of a multicast object that it is to make.
-    pub(super) fn gathering(&self) -> Option<Gathering> {
-        self.function.spec().gathers()?;
-        let (index, _) = self.function.spec().argument("prop")?;
-        let bytes = self.bytes(index);
-        let wide = |at: usize| Some(u64::from_le_bytes(*bytes.get(at..)?.first_chunk()?));
-        let devices = u32::from_le_bytes(*bytes.first_chunk()?);
-        Some(Gathering { devices, bytes: wide(4)?, types: wide(12)? })
-    }
-}
 
 impl<W: World> Judge<'_, W> {
     /// What is bound, where the process knows it.

@@ -1,9 +1,10 @@
 //! Rules about virtual memory in failed calls.
 
-use super::{Judge, Mapping, Verdict, World};
+use super::{Judge, Verdict, World};
 use crate::Confidence;
 use crate::reason::Reason;
-use cupeer_spec::abi::{CUmemAllocationHandleType, CUmemLocation};
+use cupeer_books::{Mapping, wanted};
+use cupeer_spec::abi::CUmemAllocationHandleType;
 use cupeer_spec::effect::{Object, Shared};
 use cupeer_spec::record::slot::finding::role;
 use cupeer_spec::results::Result;
@@ -11,48 +12,6 @@ use cupeer_spec::value::Shareable;
 
 /// What sizes and addresses of today's devices are multiples of.
 const GRANULARITY: u64 = 2 << 20;
-
-/// What is asked of an allocation, or of a pool, when it is created.
-#[derive(Clone, Copy)]
-pub(super) struct Wanted {
-    /// The handle types.
-    pub types: i32,
-    /// The device that it is to be on, where it is one.
-    pub device: Option<i32>,
-}
-
-/// A number of 4 bytes.
-fn number(bytes: &[u8], at: usize) -> Option<i32> {
-    Some(i32::from_le_bytes(*bytes.get(at..)?.first_chunk()?))
-}
-
-impl super::Call<'_> {
-    /// The properties of an allocation, or of a pool, that it is to create.
-    pub(super) fn wanted(&self) -> Option<Wanted> {
-        let spec = self.function.spec();
-        let prop = spec.argument("prop").filter(|(_, arg)| arg.is_allocation());
-        let (index, _) = prop.or_else(|| spec.argument("poolProps"))?;
-        let bytes = self.bytes(index);
-        let (types, kind, id) = (number(bytes, 4)?, number(bytes, 8)?, number(bytes, 12)?);
-        Some(Wanted { types, device: (kind == CUmemLocation::DEVICE).then_some(id) })
-    }
-
-    /// The handle types with which an allocation, or a pool, is to be created.
-    pub(crate) fn handle_types(&self) -> Option<i32> {
-        Some(self.wanted()?.types)
-    }
-
-    /// The devices of its array argument that get access.
-    fn devices(&self) -> impl Iterator<Item = i32> {
-        let all = self.elements.chunks_exact(12).filter_map(|one| Some((number(one, 0)?, number(one, 4)?)));
-        all.filter(|(kind, _)| *kind == CUmemLocation::DEVICE).map(|(_, id)| id)
-    }
-
-    /// A range of addresses: the first, and how many.
-    pub fn range(&self) -> (u64, u64) {
-        (self.argument("ptr").unwrap_or(0), self.argument("size").unwrap_or(0))
-    }
-}
 
 impl<W: World> Judge<'_, W> {
     /// How sure it is what follows from what the process has of virtual memory.
@@ -180,7 +139,7 @@ impl<W: World> Judge<'_, W> {
         };
         let (name, is_pool) = (self.call.name(handle), object == Object::Pool);
         let types = self.call.argument(if is_pool { "handleType" } else { "shHandleType" });
-        let Some(fd) = self::number(self.call.bytes(handle), 16) else { return Verdict::Unknown };
+        let Some(fd) = wanted::number(self.call.bytes(handle), 16) else { return Verdict::Unknown };
         if types != Some(Shareable::DESCRIPTOR as u64) {
             return Verdict::Held;
         }

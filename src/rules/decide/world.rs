@@ -1,8 +1,9 @@
 //! The facts about the world around a call, supplied by the caller that asks for a decision.
 
-use super::{Allocation, Gone, Mapping, Pool};
+use super::Gone;
 use crate::reason::{Ago, Device, Process, Site};
 use crate::{Cache, Confidence};
+use cupeer_books::{Allocation, Mapping, Pool};
 use cupeer_spec::effect::Object;
 use cupeer_spec::record::live::{LIBRARY, library_text};
 use cupeer_spec::value::EXPORTER;

@@ -1,11 +1,7 @@
 //! Tracks the memory pools of one process from its own calls: its own pools, its imported pools, and pointers into
-//! these.
-//!
-//! The library uses it with a fixed number of entries, and the report without a limit. [`super::pool_calls`] draws the
-//! conclusions for a call. Pools of other processes are not tracked.
+//! these. Pools of other processes are not tracked.
 
-use super::Call;
-use super::space::Places;
+use crate::{Call, Places};
 use cupeer_spec::effect::{Effect, End, Made, Named, Object, Question, Shared, Subject};
 
 /// Where a pool comes from.
@@ -152,8 +148,8 @@ impl<P: Places<Pool>, M: Places<Imported>> Pools<P, M> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::returned;
     use super::*;
+    use crate::call::returned;
     use cupeer_spec::function::FnId;
 
     #[test]

@@ -1,9 +1,7 @@
-//! Tracks the virtual memory of one process from its own calls: its allocations and its mappings.
-//!
-//! The library uses it with a fixed number of entries, and the report without a limit. [`super::vmm`] draws the
-//! conclusions for a call. Memory of other processes is not tracked.
+//! Tracks the virtual memory of one process from its own calls: its allocations and its mappings. Memory of other
+//! processes is not tracked.
 
-use super::Call;
+use crate::{Call, Places};
 use cupeer_spec::effect::{Effect, End, Grant, Joined, Made, Named, Object, Shared};
 use cupeer_spec::function::FnId;
 
@@ -78,48 +76,6 @@ impl Mapping {
     }
 }
 
-/// Places for allocations or mappings.
-pub trait Places<T>: AsRef<[T]> + AsMut<[T]> {
-    /// Makes one more, where it can. Says whether it did.
-    fn grow(&mut self) -> bool;
-
-    /// Puts something where the same is, else where nothing is, else in one more place, else where something is only
-    /// remembered. Says whether there was a place.
-    fn put(
-        &mut self,
-        new: T,
-        is_same: impl Fn(&T) -> bool,
-        is_free: impl Fn(&T) -> bool,
-        is_past: impl Fn(&T) -> bool,
-    ) -> bool {
-        let (all, count) = (self.as_ref(), self.as_ref().len());
-        let place = all.iter().position(is_same).or_else(|| all.iter().position(is_free));
-        let place = place.or_else(|| self.grow().then_some(count));
-        let place = place.or_else(|| self.as_ref().iter().position(is_past));
-        let place = place.and_then(|place| self.as_mut().get_mut(place));
-        place.map(|place| *place = new).is_some()
-    }
-}
-
-impl<T, const N: usize> Places<T> for [T; N] {
-    fn grow(&mut self) -> bool {
-        false
-    }
-}
-
-/// As many as a report follows.
-const MOST: usize = 1 << 16;
-
-impl<T: Default> Places<T> for Vec<T> {
-    fn grow(&mut self) -> bool {
-        let has_room = self.len() < MOST;
-        if has_room {
-            self.push(T::default());
-        }
-        has_room
-    }
-}
-
 /// What a process has.
 pub struct Space<A, M> {
     allocations: A,
@@ -177,7 +133,7 @@ impl<A: Places<Allocation>, M: Places<Mapping>> Space<A, M> {
                 _ if call.result != 0 => {}
                 Effect::Makes(Made { object: Object::Allocation, by, .. }) if call.gathering().is_some() => {
                     let wanted = call.gathering();
-                    let (bytes, types) = wanted.map_or((0, 0), |it| (it.bytes, it.types as i32));
+                    let (bytes, types) = wanted.map_or((0, 0), |it| (it.bytes, it.types));
                     let team = Team { wanted: wanted.map_or(0, |it| it.devices), added: 0 };
                     self.put(Allocation { bytes, types: Some(types), team: Some(team), ..new(call.at(by)) });
                 }
@@ -281,8 +237,8 @@ fn new(handle: u64) -> Allocation {
 
 #[cfg(test)]
 mod tests {
-    use super::super::returned;
     use super::*;
+    use crate::call::returned;
 
     const GRANULE: u64 = 2 << 20;
 
