@@ -45,6 +45,7 @@ pub struct Imported {
 }
 
 /// What a process has.
+#[derive(Default)]
 pub struct Pools<P, M> {
     pools: P,
     pointers: M,

@@ -1,6 +1,7 @@
 //! Tracks the virtual memory of one process from its own calls: its allocations and its mappings. Memory of other
 //! processes is not tracked.
 
+use crate::wanted::Gathering;
 use crate::{Call, Places};
 use cupeer_spec::effect::{Effect, End, Grant, Joined, Made, Named, Object, Shared};
 use cupeer_spec::function::FnId;
@@ -77,6 +78,7 @@ impl Mapping {
 }
 
 /// What a process has.
+#[derive(Default)]
 pub struct Space<A, M> {
     allocations: A,
     mappings: M,
@@ -131,12 +133,6 @@ impl<A: Places<Allocation>, M: Places<Mapping>> Space<A, M> {
                     self.granted(call.at(by), call.at(size))
                 }
                 _ if call.result != 0 => {}
-                Effect::Makes(Made { object: Object::Allocation, by, .. }) if call.gathering().is_some() => {
-                    let wanted = call.gathering();
-                    let (bytes, types) = wanted.map_or((0, 0), |it| (it.bytes, it.types));
-                    let team = Team { wanted: wanted.map_or(0, |it| it.devices), added: 0 };
-                    self.put(Allocation { bytes, types: Some(types), team: Some(team), ..new(call.at(by)) });
-                }
                 Effect::Joins(Joined { team, device }) => {
                     if let Some(known) = self.known(call.at(team)) {
                         let bit = 1u64.checked_shl(call.at(device) as u32).unwrap_or(0);
@@ -144,10 +140,15 @@ impl<A: Places<Allocation>, M: Places<Mapping>> Space<A, M> {
                     }
                 }
                 Effect::Makes(Made { object: Object::Allocation, by, size, .. }) => {
-                    let wanted = call.wanted();
-                    let size = size.map_or(0, |size| call.at(size));
+                    let made = new(call.at(by));
+                    if let Some(Gathering { devices: wanted, bytes, types }) = call.gathering() {
+                        let team = Some(Team { wanted, added: 0 });
+                        self.put(Allocation { bytes, types: Some(types), team, ..made });
+                        continue;
+                    }
+                    let (bytes, wanted) = (size.map_or(0, |size| call.at(size)), call.wanted());
                     let (types, device) = (wanted.map(|it| it.types), wanted.and_then(|it| it.device));
-                    self.put(Allocation { bytes: size, types, device, ..new(call.at(by)) });
+                    self.put(Allocation { bytes, types, device, ..made });
                 }
                 Effect::Opens(Shared { object: Object::Allocation, by, .. }) => {
                     self.put(Allocation { is_imported: true, ..new(call.at(by)) });

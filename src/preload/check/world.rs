@@ -1,10 +1,10 @@
 //! The facts about a call and about the processes that share with it, from the call itself, the driver, the live
 //! table, and the system.
 
-use super::space;
+use super::space::{self, SPACE};
 use crate::driver::contexts;
 use crate::driver::graphs::{self, Label, Part};
-use crate::driver::pools;
+use crate::driver::pools::{self, POOLS};
 use crate::driver::questions::{self, DriverFacts};
 use crate::driver::{batches, nodes, parameters};
 use crate::job::importers::{has_died, importers, is_own, life_of, process_of};
@@ -328,31 +328,31 @@ impl World for Call<'_> {
     }
 
     fn allocation(&self, handle: u64) -> Option<Allocation> {
-        space::allocation(handle)
+        SPACE.with(|space| space.allocation(handle)).flatten()
     }
     fn each_mapping(&self, work: &mut dyn FnMut(&Mapping)) {
-        space::each_mapping(work);
+        SPACE.with(|space| space.mappings().for_each(work));
     }
     fn granularity(&self) -> Option<u64> {
-        space::granularity()
+        SPACE.with(|space| space.granularity()).flatten()
     }
     fn multicast_granularity(&self) -> Option<u64> {
-        space::multicast_granularity()
+        SPACE.with(|space| space.multicast_granularity()).flatten()
     }
     fn has_multicast(&self, device: i32) -> Option<bool> {
         questions::has_multicast(device)
     }
     fn knows_space(&self) -> bool {
-        space::is_whole()
+        SPACE.is_whole(|space| !space.has_lost())
     }
     fn pool(&self, handle: u64) -> Option<Pool> {
         pools::pool(handle)
     }
     fn pointers_of(&self, pool: u64) -> u64 {
-        pools::open(pool)
+        POOLS.with(|pools| pools.open(pool)).unwrap_or(0)
     }
     fn knows_pools(&self) -> bool {
-        pools::is_whole()
+        POOLS.is_whole(|pools| !pools.has_lost())
     }
     fn has_fabric_channel(&self) -> Option<bool> {
         Some(space::has_fabric_channel())

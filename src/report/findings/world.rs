@@ -191,13 +191,13 @@ impl World for AtCall<'_, '_> {
     }
 
     fn pool(&self, handle: u64) -> Option<Pool> {
-        self.sight.own.pools.known().pool(handle)
+        self.sight.own.pools.pool(handle)
     }
     fn pointers_of(&self, pool: u64) -> u64 {
-        self.sight.own.pools.known().open(pool)
+        self.sight.own.pools.open(pool)
     }
     fn knows_pools(&self) -> bool {
-        is_whole(self.made.process) && !self.sight.own.pools.known().has_lost()
+        is_whole(self.made.process) && !self.sight.own.pools.has_lost()
     }
 
     fn memory(&self) -> Option<(u64, u64)> {
