@@ -39,6 +39,7 @@ pub struct Held {
     pointers: HashMap<u64, usize>,
 }
 
+#[derive(Default)]
 struct Pool {
     handle: u64,
     origin: Origin,
@@ -144,20 +145,7 @@ impl Held {
         if self.pools.len() >= MOST {
             return;
         }
-        let mut pool = Pool {
-            handle,
-            origin,
-            types: 0,
-            device: None,
-            is_on_host: false,
-            since,
-            destroyed: None,
-            exports: Vec::new(),
-            imported_as: 0,
-            pointers: 0,
-            pointers_imported: 0,
-            access: BTreeMap::new(),
-        };
+        let mut pool = Pool { handle, origin, since, ..Pool::default() };
         fill(&mut pool);
         self.by_handle.insert(handle, self.pools.len());
         self.pools.push(pool);
