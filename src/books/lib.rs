@@ -13,4 +13,4 @@ pub mod wanted;
 pub use call::Call;
 pub use places::Places;
 pub use pools::{Imported, Origin, Pool, Pools};
-pub use space::{Allocation, Mapping, Space, Team};
+pub use space::{Allocation, Mapping, Space, SpaceView, Team};

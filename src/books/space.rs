@@ -87,10 +87,20 @@ pub struct Space<A, M> {
     has_lost: bool,
 }
 
-impl<A: Places<Allocation>, M: Places<Mapping>> Space<A, M> {
+/// The same, to look at.
+pub type SpaceView<'a> = Space<&'a [Allocation], &'a [Mapping]>;
+
+impl<A: AsRef<[Allocation]>, M: AsRef<[Mapping]>> Space<A, M> {
     /// Nothing yet, with these places for more.
     pub const fn new(allocations: A, mappings: M) -> Self {
         Space { allocations, mappings, granularity: None, multicast_granularity: None, has_lost: false }
+    }
+
+    /// What is known now.
+    pub fn view(&self) -> SpaceView<'_> {
+        let Space { granularity, multicast_granularity, has_lost, .. } = *self;
+        let (allocations, mappings) = (self.allocations.as_ref(), self.mappings.as_ref());
+        Space { allocations, mappings, granularity, multicast_granularity, has_lost }
     }
 
     /// The allocation of a handle; also one that is released, as long as nothing else was seen to have its handle.
@@ -118,7 +128,9 @@ impl<A: Places<Allocation>, M: Places<Mapping>> Space<A, M> {
     pub fn has_lost(&self) -> bool {
         self.has_lost
     }
+}
 
+impl<A: Places<Allocation>, M: Places<Mapping>> Space<A, M> {
     /// Notes that something has happened of which is not known what.
     pub fn lose(&mut self) {
         self.has_lost = true;
@@ -130,7 +142,7 @@ impl<A: Places<Allocation>, M: Places<Mapping>> Space<A, M> {
             match *effect {
                 // Also where it failed: somebody has thought of it.
                 Effect::Grants(Grant { by, size: Some(size), .. }) => {
-                    self.granted(call.at(by), call.at(size))
+                    self.touched(call.at(by), call.at(size)).for_each(|known| known.is_granted = true)
                 }
                 _ if call.result != 0 => {}
                 Effect::Joins(Joined { team, device }) => {
@@ -210,24 +222,16 @@ impl<A: Places<Allocation>, M: Places<Mapping>> Space<A, M> {
             known.bytes = mapping.bytes;
         }
         // The driver maps nothing over what is mapped: what was there has gone unseen.
-        for known in
-            self.mappings.as_mut().iter_mut().filter(|known| known.touches(mapping.start, mapping.bytes))
-        {
-            *known = Mapping::default();
-        }
+        self.unmapped(mapping.start, mapping.bytes);
         self.has_lost |= !self.mappings.put(mapping, |_| false, |known| known.bytes == 0, |_| false);
     }
 
     fn unmapped(&mut self, start: u64, bytes: u64) {
-        for known in self.mappings.as_mut().iter_mut().filter(|known| known.touches(start, bytes)) {
-            *known = Mapping::default();
-        }
+        self.touched(start, bytes).for_each(|known| *known = Mapping::default());
     }
 
-    fn granted(&mut self, start: u64, bytes: u64) {
-        for known in self.mappings.as_mut().iter_mut().filter(|known| known.touches(start, bytes)) {
-            known.is_granted = true;
-        }
+    fn touched(&mut self, start: u64, bytes: u64) -> impl Iterator<Item = &mut Mapping> {
+        self.mappings.as_mut().iter_mut().filter(move |known| known.touches(start, bytes))
     }
 }
 

@@ -18,7 +18,7 @@ use crate::sys::line::Short;
 use crate::sys::{elf, environment, files, neighbour};
 use core::cell::Cell;
 use core::fmt::{self, Write};
-use cupeer_books::{Allocation, Mapping, Pool};
+use cupeer_books::{Pool, SpaceView};
 use cupeer_rules::decide::{
     self, Closed, ClosedBy, Ended, Ending, Export, FreedBefore, HadContext, Importers, Life, Node, NodeUse,
     Openers, Opening, Peers, Pointer, Ptrace, Went, World,
@@ -327,17 +327,8 @@ impl World for Call<'_> {
         peers
     }
 
-    fn allocation(&self, handle: u64) -> Option<Allocation> {
-        SPACE.with(|space| space.allocation(handle)).flatten()
-    }
-    fn each_mapping(&self, work: &mut dyn FnMut(&Mapping)) {
-        SPACE.with(|space| space.mappings().for_each(work));
-    }
-    fn granularity(&self) -> Option<u64> {
-        SPACE.with(|space| space.granularity()).flatten()
-    }
-    fn multicast_granularity(&self) -> Option<u64> {
-        SPACE.with(|space| space.multicast_granularity()).flatten()
+    fn space<T>(&self, ask: impl FnOnce(&SpaceView) -> Option<T>) -> Option<T> {
+        SPACE.with(|space| ask(&space.view())).flatten()
     }
     fn has_multicast(&self, device: i32) -> Option<bool> {
         questions::has_multicast(device)

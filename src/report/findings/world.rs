@@ -11,7 +11,7 @@ use super::super::model::{Fingerprint, Uuid};
 use super::MadeCall;
 use super::objects::in_words;
 use super::rows::Context;
-use cupeer_books::{Allocation, Mapping, Pool};
+use cupeer_books::{Pool, SpaceView};
 use cupeer_record::{Library, Process};
 use cupeer_rules::Confidence;
 use cupeer_rules::decide::{
@@ -174,17 +174,8 @@ impl World for AtCall<'_, '_> {
         Some((self.ago(self.sight.own.enabling(from, to)?.at), ()))
     }
 
-    fn allocation(&self, handle: u64) -> Option<Allocation> {
-        self.sight.own.space.known().allocation(handle)
-    }
-    fn each_mapping(&self, work: &mut dyn FnMut(&Mapping)) {
-        self.sight.own.space.known().mappings().for_each(work);
-    }
-    fn granularity(&self) -> Option<u64> {
-        self.sight.own.space.known().granularity()
-    }
-    fn multicast_granularity(&self) -> Option<u64> {
-        self.sight.own.space.known().multicast_granularity()
+    fn space<T>(&self, ask: impl FnOnce(&SpaceView) -> Option<T>) -> Option<T> {
+        ask(&self.sight.own.space.known().view())
     }
     fn knows_space(&self) -> bool {
         is_whole(self.made.process) && !self.sight.own.space.known().has_lost()

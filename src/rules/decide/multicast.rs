@@ -13,17 +13,14 @@ const GRANULARITY: u64 = 2 << 20;
 impl<W: World> Judge<'_, W> {
     /// What is bound, where the process knows it.
     fn bound(&self, Bound { object, by, .. }: Bound) -> Option<Allocation> {
-        let mut handle = self.call.at(by);
-        if object == Object::Mapping {
-            let address = handle;
-            handle = 0;
-            self.world.each_mapping(&mut |known| {
-                if known.touches(address, 1) {
-                    handle = known.handle;
-                }
-            });
-        }
-        self.world.allocation(handle)
+        let name = self.call.at(by);
+        self.world.space(|space| match object {
+            Object::Mapping => {
+                let at = space.mappings().filter(|known| known.touches(name, 1)).last()?;
+                space.allocation(at.handle)
+            }
+            _ => space.allocation(name),
+        })
     }
 
     pub(super) fn multicast_unsupported(&mut self) -> Verdict {
@@ -44,7 +41,7 @@ impl<W: World> Judge<'_, W> {
     }
 
     pub(super) fn multicast_granularity(&mut self) -> Verdict {
-        let known = self.world.multicast_granularity();
+        let known = self.world.space(|space| space.multicast_granularity());
         let granularity = known.unwrap_or(GRANULARITY);
         let wanted = self.call.gathering().map(|wanted| wanted.bytes);
         for name in ["size", "mcOffset", "memOffset", "memptr"] {
@@ -68,7 +65,7 @@ impl<W: World> Judge<'_, W> {
     pub(super) fn multicast_device(&mut self) -> Verdict {
         let Some(joined) = self.call.function.spec().joins() else { return Verdict::Unknown };
         let ordinal = self.call.at(joined.device) as i32;
-        let Some(team) = self.world.allocation(self.call.at(joined.team)).and_then(|it| it.team) else {
+        let Some(team) = self.allocation(self.call.at(joined.team)).and_then(|it| it.team) else {
             return Verdict::Unknown;
         };
         let device = self.device(ordinal);
@@ -92,7 +89,7 @@ impl<W: World> Judge<'_, W> {
             let reason = Reason::MulticastOtherMemory { device: self.device(named), home: self.device(home) };
             return self.broken(reason, confidence, "dev", &[]);
         }
-        let Some(team) = self.world.allocation(self.call.at(bound.team)).and_then(|it| it.team) else {
+        let Some(team) = self.allocation(self.call.at(bound.team)).and_then(|it| it.team) else {
             return Verdict::Unknown;
         };
         if team.has(home) {
@@ -110,7 +107,7 @@ impl<W: World> Judge<'_, W> {
 
     pub(super) fn multicast_handle_type(&mut self) -> Verdict {
         let Some(bound) = self.call.function.spec().binds() else { return Verdict::Unknown };
-        let (Some(team), Some(memory)) = (self.world.allocation(self.call.at(bound.team)), self.bound(bound))
+        let (Some(team), Some(memory)) = (self.allocation(self.call.at(bound.team)), self.bound(bound))
         else {
             return Verdict::Unknown;
         };

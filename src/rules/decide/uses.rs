@@ -208,7 +208,7 @@ impl<W: World> Judge<'_, W> {
             return Some(Present { range: self.world.there(address)??, opening: Some(opening) });
         }
         let Mapping { start, bytes, handle, .. } = self.mapping((address, 1), |_| true)?;
-        let is_imported = self.world.allocation(handle).is_some_and(|it| it.is_imported);
+        let is_imported = self.allocation(handle).is_some_and(|it| it.is_imported);
         is_imported.then_some(Present { range: (start, bytes), opening: None })
     }
 

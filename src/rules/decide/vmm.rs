@@ -3,7 +3,7 @@
 use super::{Judge, Verdict, World};
 use crate::Confidence;
 use crate::reason::Reason;
-use cupeer_books::{Mapping, wanted};
+use cupeer_books::{Allocation, Mapping, wanted};
 use cupeer_spec::abi::CUmemAllocationHandleType;
 use cupeer_spec::effect::{Object, Shared};
 use cupeer_spec::record::slot::finding::role;
@@ -25,21 +25,21 @@ impl<W: World> Judge<'_, W> {
         (start, bytes): (u64, u64),
         is_it: impl Fn(&Mapping) -> bool,
     ) -> Option<Mapping> {
-        let mut first: Option<Mapping> = None;
-        self.world.each_mapping(&mut |known| {
-            let is_earlier = first.is_none_or(|first| known.start < first.start);
-            if is_earlier && known.touches(start, bytes) && is_it(known) {
-                first = Some(*known);
-            }
-        });
-        first
+        self.world.space(|space| {
+            let touched = space.mappings().filter(|known| known.touches(start, bytes) && is_it(known));
+            touched.min_by_key(|known| known.start).copied()
+        })
     }
 
     /// Whether something is mapped with a handle, which then is still one when it has been released.
     fn is_mapped(&self, handle: u64) -> bool {
-        let mut is_mapped = false;
-        self.world.each_mapping(&mut |known| is_mapped |= known.handle == handle);
-        is_mapped
+        let is_of = |known: &Mapping| known.handle == handle;
+        self.world.space(|space| Some(space.mappings().any(is_of))).unwrap_or(false)
+    }
+
+    /// What the process knows of an allocation by its handle.
+    pub(super) fn allocation(&self, handle: u64) -> Option<Allocation> {
+        self.world.space(|space| space.allocation(handle))
     }
 
     pub(super) fn vmm_handle_type(&mut self) -> Verdict {
@@ -49,7 +49,7 @@ impl<W: World> Judge<'_, W> {
         };
         let wanted = wanted as i32;
         let is_a_type = wanted != 0 && CUmemAllocationHandleType(wanted).name().is_some();
-        let Some(known) = self.world.allocation(handle).filter(|_| is_a_type) else {
+        let Some(known) = self.allocation(handle).filter(|_| is_a_type) else {
             return Verdict::Unknown;
         };
         let types = match known.types {
@@ -79,17 +79,14 @@ impl<W: World> Judge<'_, W> {
         }
         // What is mapped in the range may lie on several devices.
         let (world, mut homes) = (self.world, [None; 16]);
-        let mut known = 0;
-        world.each_mapping(&mut |mapping| {
-            if mapping.touches(start, bytes)
-                && let Some(place) = homes.get_mut(known)
-            {
-                *place = Some(mapping.handle);
-                known += 1;
-            }
+        world.space(|space| {
+            let touched = space.mappings().filter(|mapping| mapping.touches(start, bytes));
+            let devices = touched.map(|mapping| space.allocation(mapping.handle)?.device);
+            homes.iter_mut().zip(devices).for_each(|(home, device)| *home = device);
+            Some(())
         });
-        let devices = homes.iter().flatten().filter_map(|handle| world.allocation(*handle)?.device);
-        for home in devices {
+        let homes = || homes.iter().copied().flatten();
+        for home in homes() {
             for device in self.call.devices().filter(|device| *device != home) {
                 if world.can_access(device, home) == Some(false) {
                     let (from, to) = (self.device(device), Some(self.device(home)));
@@ -103,7 +100,6 @@ impl<W: World> Judge<'_, W> {
             }
         }
         // The result says it; of which of the devices it does not.
-        let homes = || homes.iter().flatten().filter_map(|handle| world.allocation(*handle)?.device);
         let is_whole =
             self.call.argument("count").is_some_and(|count| count == self.call.devices().count() as u64);
         let mut others = self.call.devices().filter(|device| !homes().any(|home| home == *device));
@@ -174,7 +170,7 @@ impl<W: World> Judge<'_, W> {
         if self.call.wanted().is_some_and(|wanted| wanted.device.is_none()) {
             return Verdict::Unknown;
         }
-        let known = self.world.granularity();
+        let known = self.world.space(|space| space.granularity());
         let granularity = known.unwrap_or(GRANULARITY);
         let is_said = self.world.driver_message().contains("minimum granularity");
         for name in ["ptr", "addr", "size"] {
@@ -196,7 +192,7 @@ impl<W: World> Judge<'_, W> {
             return Verdict::Unknown;
         };
         let handle = self.call.argument("handle").unwrap_or(0);
-        let whole = self.world.allocation(handle).map(|known| known.bytes).filter(|bytes| *bytes != 0);
+        let whole = self.allocation(handle).map(|known| known.bytes).filter(|bytes| *bytes != 0);
         let reason = Reason::VmmPartialMapping { offset, size, whole };
         match whole {
             _ if offset != 0 => self.when(true, "offset", reason),
@@ -244,7 +240,7 @@ impl<W: World> Judge<'_, W> {
 
     pub(super) fn vmm_released_twice(&mut self) -> Verdict {
         let handle = self.call.argument("handle").unwrap_or(0);
-        let Some(known) = self.world.allocation(handle) else { return Verdict::Unknown };
+        let Some(known) = self.allocation(handle) else { return Verdict::Unknown };
         if known.references != 0 {
             return Verdict::Held;
         }
