@@ -2,7 +2,14 @@
 //!
 //! A book follows each [`Call`] by the effects that the table lists for its function. The library keeps books with a
 //! fixed number of entries, and the report without a limit. Nothing here allocates, except where a `Vec` grows that the
-//! report supplies. [`wanted`] reads the structures that say what a program asks for.
+//! report supplies.
+//!
+//! The modules, from the lowest layer up:
+//!
+//! - `wanted`: the structures that say what a program asks for.
+//! - `call`: the arguments of a call.
+//! - `places`: the storage of a book.
+//! - `space`, `pools`: the books.
 
 mod call;
 mod places;

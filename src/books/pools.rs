@@ -1,7 +1,8 @@
 //! Tracks the memory pools of one process from its own calls: its own pools, its imported pools, and pointers into
 //! these. Pools of other processes are not tracked.
 
-use crate::{Call, Places};
+use crate::call::Call;
+use crate::places::Places;
 use cupeer_spec::effect::{Effect, End, Made, Named, Object, Question, Shared, Subject};
 
 /// Where a pool comes from.

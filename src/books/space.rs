@@ -1,8 +1,9 @@
 //! Tracks the virtual memory of one process from its own calls: its allocations and its mappings. Memory of other
 //! processes is not tracked.
 
+use crate::call::Call;
+use crate::places::Places;
 use crate::wanted::Gathering;
-use crate::{Call, Places};
 use cupeer_spec::effect::{Effect, End, Grant, Joined, Made, Named, Object, Shared};
 use cupeer_spec::function::FnId;
 
