@@ -230,14 +230,15 @@ impl<'a> Reading<'a> {
                 self.own.call(&self.follower, &self.all.ledger, function, call, at);
             }
             let is_virtual = virtual_memory::concerns(function);
-            if is_virtual {
+            if is_virtual || function.spec().changes_pools() {
                 let at = self.clock.realtime(call.start);
                 let stacks = &mut self.all.stacks;
-                self.own.space.call(function, call, at, || stacks.of(self.index, call));
+                self.own.note(function, call, at, || stacks.of(self.index, call));
+            }
+            if is_virtual {
                 self.space.settle(call.start);
             }
             if function.spec().changes_pools() {
-                self.own.pools.call(function, call);
                 let at = self.clock.realtime(call.start);
                 let uuid = |ordinal| uuid_of(self.process, ordinal);
                 self.pools.call(function, call, at, &self.own.pools, uuid);
@@ -360,7 +361,7 @@ impl<'a> Reading<'a> {
             Some((bytes, location)) => (bytes, location.device()),
             None => (
                 None,
-                uuid_of(self.process, self.own.pools.exported(function, call).or(follow::device_of(call))),
+                uuid_of(self.process, self.own.exported_pool(function, call).or(follow::device_of(call))),
             ),
         };
         let stack = follow::keeps_stack(function, call).then(|| self.all.stacks.of(self.index, call));

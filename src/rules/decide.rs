@@ -15,16 +15,13 @@ mod multicast;
 mod peers;
 mod pointers;
 mod pool_calls;
-mod pools;
-mod space;
 mod succeeded;
 mod uses;
 mod vmm;
 mod world;
 
+pub use cupeer_books::Call;
 pub use graphs::NodeUse;
-pub use pools::{Imported, Origin, Pool, Pools};
-pub use space::{Allocation, Mapping, Places, Space, Team};
 pub use succeeded::Ending;
 pub use uses::{Gone, Went};
 pub use world::{
@@ -34,91 +31,7 @@ pub use world::{
 
 use crate::reason::Reason;
 use crate::{Cache, Confidence, RULES, Rule};
-use cupeer_spec::effect::{self, Shared};
-use cupeer_spec::function::{Direction, FnId};
-use cupeer_spec::record::slot::{MOST_ARGS, shape};
-use cupeer_spec::results::Result;
-
-/// A call that has returned, as its slot in the record has it.
-#[derive(Clone, Copy)]
-pub struct Call<'a> {
-    /// The function.
-    pub function: FnId,
-    /// What it returned.
-    pub result: i32,
-    /// Its arguments.
-    pub args: &'a [u8; MOST_ARGS],
-    /// What is known of each: [`shape`].
-    pub shape: u64,
-    /// The first elements of its array argument, as a record has them.
-    pub elements: &'a [u8],
-}
-
-impl Call<'_> {
-    /// What is known of an argument: [`shape`].
-    fn shape(&self, index: usize) -> u64 {
-        self.shape >> shape::shift(index) & 3
-    }
-
-    /// The bytes of an argument in the slot.
-    fn bytes(&self, index: usize) -> &[u8] {
-        self.args.get(self.function.spec().place(index)).unwrap_or(&[])
-    }
-
-    /// An argument as a number, by its index; 0 where it is not known.
-    pub fn at(&self, index: usize) -> u64 {
-        self.bytes(index).iter().take(8).rev().fold(0, |number, byte| number << 8 | u64::from(*byte))
-    }
-
-    /// The same by its name; `None` where the function has none of that name.
-    pub fn argument(&self, name: &str) -> Option<u64> {
-        let index = self.function.spec().args.iter().position(|arg| arg.name() == name)?;
-        Some(self.at(index))
-    }
-
-    /// The name of an argument.
-    fn name(&self, index: usize) -> &'static str {
-        self.function.spec().args.get(index).map_or("", |arg| arg.name())
-    }
-
-    /// Whether it returned this.
-    fn is(&self, result: Result) -> bool {
-        self.result == result as i32
-    }
-
-    /// The first pointer among the arguments that is NULL.
-    fn null(&self) -> Option<&'static str> {
-        let args = self.function.spec().args.iter().enumerate();
-        args.filter(|(_, arg)| arg.direction != Direction::In || arg.count().is_some())
-            .find(|(index, _)| self.shape(*index) == shape::NULL)
-            .map(|(_, arg)| arg.name())
-    }
-
-    /// What is opened: the object, and the fingerprints of its handle: of all bytes, and of those that the driver checks.
-    pub fn handle(&self) -> Option<(Shared, u64, u64)> {
-        let shared = self.function.spec().opens()?;
-        let bytes = self.bytes(shared.handle);
-        let half = |at: usize| Some(u64::from_le_bytes(*bytes.get(at..)?.first_chunk()?));
-        Some((shared, half(0)?, half(8)?))
-    }
-
-    /// The fingerprint of the handle that is an argument.
-    fn fingerprint(&self, handle: usize) -> u64 {
-        self.bytes(handle).first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes))
-    }
-
-    /// The kind of thing that the call exports, opens, closes or ends.
-    pub fn object(&self) -> effect::Object {
-        let spec = self.function.spec();
-        let shared = spec.opens().or(spec.exports()).map(|shared| shared.object);
-        let ended = spec.ends().map(|end| end.object);
-        shared.or(ended).or(spec.closes().map(|named| named.object)).unwrap_or(effect::Object::Memory)
-    }
-
-    fn is_event(&self) -> bool {
-        self.object() == effect::Object::Event
-    }
-}
+use cupeer_spec::function::FnId;
 
 /// What was found, for as long as it is looked at.
 pub struct Found<'a, O> {
@@ -288,16 +201,4 @@ impl<W: World> Judge<'_, W> {
             _ => Verdict::Unknown,
         }
     }
-}
-
-/// Hands over a call that has succeeded with these arguments.
-#[cfg(test)]
-fn returned(function: FnId, values: &[(&str, u64)], note: impl FnOnce(&Call)) {
-    let mut args = [0; MOST_ARGS];
-    for (name, value) in values {
-        let (index, _) = function.spec().argument(name).expect("an argument");
-        let place = &mut args[function.spec().place(index)];
-        place.iter_mut().zip(value.to_le_bytes()).for_each(|(place, byte)| *place = byte);
-    }
-    note(&Call { function, result: 0, args: &args, shape: !0, elements: &[] });
 }

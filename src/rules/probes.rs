@@ -5,8 +5,8 @@
 //! `cuPointerGetAttribute` and `cuPointerGetAttributes` of host memory are probes too (UCX,
 //! src/uct/cuda/cuda_copy/cuda_copy_md.c), but such calls are never recorded.
 
-use crate::decide::Call;
 use crate::is_from;
+use cupeer_books::Call;
 use cupeer_spec::function::FnId::{self, *};
 use cupeer_spec::results::Result::{self, *};
 use cupeer_spec::value::Shareable;
@@ -124,7 +124,7 @@ impl Probe {
     fn is_asked(&self, call: &Call) -> bool {
         self.functions.contains(&call.function)
             && self.results.iter().any(|known| *known as i32 == call.result)
-            && (!self.wants_fabric || call.handle_types().is_some_and(|types| types & Shareable::FABRIC != 0))
+            && (!self.wants_fabric || call.wanted().is_some_and(|it| it.types & Shareable::FABRIC != 0))
     }
 }
 
@@ -141,7 +141,7 @@ impl FollowUp {
     pub fn of(call: &Call) -> Option<FollowUp> {
         match call.function {
             cuMemCreate => {
-                let types = call.handle_types()?;
+                let types = call.wanted()?.types;
                 let is_other = types != 0 && types & Shareable::FABRIC == 0;
                 is_other.then_some(FollowUp::OtherHandleType)
             }

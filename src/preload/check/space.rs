@@ -4,13 +4,14 @@
 use crate::sys::book::Book;
 use crate::sys::files::{self, each_name};
 use crate::sys::line::Short;
-use cupeer_rules::decide::{self, Allocation, Mapping, Ptrace};
+use cupeer_books::{Allocation, Call, Mapping};
+use cupeer_rules::decide::Ptrace;
 use cupeer_spec::effect::{Effect, End, Object};
 
 /// So many allocations and mappings are known at once.
 const MOST: usize = 4096;
 
-type Space = decide::Space<[Allocation; MOST], [Mapping; MOST]>;
+pub type Space = cupeer_books::Space<[Allocation; MOST], [Mapping; MOST]>;
 
 const NO_ALLOCATION: Allocation = Allocation {
     handle: 0,
@@ -24,15 +25,15 @@ const NO_ALLOCATION: Allocation = Allocation {
 };
 const NO_MAPPING: Mapping = Mapping { start: 0, bytes: 0, handle: 0, is_granted: false };
 
-static SPACE: Book<Space> = Book::new(Space::new([NO_ALLOCATION; MOST], [NO_MAPPING; MOST]));
+pub static SPACE: Book<Space> = Book::new(Space::new([NO_ALLOCATION; MOST], [NO_MAPPING; MOST]));
 
 /// Notes a call that has returned, as the driver answered it. `is_own` says that the program got just that.
-pub fn note(call: &decide::Call, is_own: bool) {
+pub fn note(call: &Call, is_own: bool) {
     if is_own { SPACE.note(|space| space.note(call)) } else { SPACE.miss() }
 }
 
 /// Whether a call is about to unmap, or has unmapped, memory that is shared or can be. Asked before it is noted.
-pub fn unmaps_shared(call: &decide::Call) -> bool {
+pub fn unmaps_shared(call: &Call) -> bool {
     let unmapped = call.function.spec().effects.iter().find_map(|effect| match *effect {
         Effect::Ends(End { object: Object::Mapping, by, size: Some(size), .. }) => {
             Some((call.at(by), call.at(size)))
@@ -46,28 +47,6 @@ pub fn unmaps_shared(call: &decide::Call) -> bool {
         allocations.filter(|it| it.is_imported || it.types.is_some_and(|types| types != 0)).count() > 0
     };
     SPACE.with(is_shared).unwrap_or(false)
-}
-
-/// Whether all is known.
-pub fn is_whole() -> bool {
-    SPACE.is_whole(|space| !space.has_lost())
-}
-
-pub fn allocation(handle: u64) -> Option<Allocation> {
-    SPACE.with(|space| space.allocation(handle)).flatten()
-}
-
-/// Hands over all that is mapped. `work` does nothing but look at it.
-pub fn each_mapping(work: &mut dyn FnMut(&Mapping)) {
-    SPACE.with(|space| space.mappings().for_each(work));
-}
-
-pub fn granularity() -> Option<u64> {
-    SPACE.with(|space| space.granularity()).flatten()
-}
-
-pub fn multicast_granularity() -> Option<u64> {
-    SPACE.with(|space| space.multicast_granularity()).flatten()
 }
 
 /// Whether this process may read a channel by which memory is shared between machines.

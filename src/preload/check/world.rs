@@ -1,10 +1,10 @@
 //! The facts about a call and about the processes that share with it, from the call itself, the driver, the live
 //! table, and the system.
 
-use super::space;
+use super::space::{self, SPACE};
 use crate::driver::contexts;
 use crate::driver::graphs::{self, Label, Part};
-use crate::driver::pools;
+use crate::driver::pools::{self, POOLS};
 use crate::driver::questions::{self, DriverFacts};
 use crate::driver::{batches, nodes, parameters};
 use crate::job::importers::{has_died, importers, is_own, life_of, process_of};
@@ -18,9 +18,10 @@ use crate::sys::line::Short;
 use crate::sys::{elf, environment, files, neighbour};
 use core::cell::Cell;
 use core::fmt::{self, Write};
+use cupeer_books::{Pool, SpaceView};
 use cupeer_rules::decide::{
-    self, Allocation, Closed, ClosedBy, Ended, Ending, Export, FreedBefore, HadContext, Importers, Life,
-    Mapping, Node, NodeUse, Openers, Opening, Peers, Pointer, Pool, Ptrace, Went, World,
+    self, Closed, ClosedBy, Ended, Ending, Export, FreedBefore, HadContext, Importers, Life, Node, NodeUse,
+    Openers, Opening, Peers, Pointer, Ptrace, Went, World,
 };
 use cupeer_rules::reason::{Ago, Device, Process};
 use cupeer_spec::effect::{Effect, Object};
@@ -326,32 +327,23 @@ impl World for Call<'_> {
         peers
     }
 
-    fn allocation(&self, handle: u64) -> Option<Allocation> {
-        space::allocation(handle)
-    }
-    fn each_mapping(&self, work: &mut dyn FnMut(&Mapping)) {
-        space::each_mapping(work);
-    }
-    fn granularity(&self) -> Option<u64> {
-        space::granularity()
-    }
-    fn multicast_granularity(&self) -> Option<u64> {
-        space::multicast_granularity()
+    fn space<T>(&self, ask: impl FnOnce(&SpaceView) -> Option<T>) -> Option<T> {
+        SPACE.with(|space| ask(&space.view())).flatten()
     }
     fn has_multicast(&self, device: i32) -> Option<bool> {
         questions::has_multicast(device)
     }
     fn knows_space(&self) -> bool {
-        space::is_whole()
+        SPACE.is_whole(|space| !space.has_lost())
     }
     fn pool(&self, handle: u64) -> Option<Pool> {
         pools::pool(handle)
     }
     fn pointers_of(&self, pool: u64) -> u64 {
-        pools::open(pool)
+        POOLS.with(|pools| pools.open(pool)).unwrap_or(0)
     }
     fn knows_pools(&self) -> bool {
-        pools::is_whole()
+        POOLS.is_whole(|pools| !pools.has_lost())
     }
     fn has_fabric_channel(&self) -> Option<bool> {
         Some(space::has_fabric_channel())

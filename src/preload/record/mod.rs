@@ -38,7 +38,7 @@ use crate::sys::every_call::{epoch, libraries_generation};
 use crate::sys::guard::guarded;
 use core::cell::Cell;
 use core::ptr;
-use cupeer_rules::decide::Call;
+use cupeer_books::Call;
 use cupeer_spec::effect::Object;
 use cupeer_spec::function::{Direction, FUNCTION_COUNT, FUNCTIONS, FnId, Library};
 use cupeer_spec::record::end::End;

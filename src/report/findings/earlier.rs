@@ -14,8 +14,8 @@ use super::MadeCall;
 use super::calls::judged;
 use super::objects::{Objects, word};
 use super::world::Sight;
+use cupeer_books::Mapping;
 use cupeer_rules::Rule;
-use cupeer_rules::decide::Mapping;
 use cupeer_spec::effect::Object;
 use cupeer_spec::record::slot::finding::role;
 

@@ -11,11 +11,11 @@ use super::super::model::{Fingerprint, Uuid};
 use super::MadeCall;
 use super::objects::in_words;
 use super::rows::Context;
+use cupeer_books::{Pool, SpaceView};
 use cupeer_record::{Library, Process};
 use cupeer_rules::Confidence;
 use cupeer_rules::decide::{
-    Allocation, Call, Closed, ClosedBy, Ended, Ending, Export, FreedBefore, HadContext, Life, Mapping,
-    Openers, Opening, Pool, World,
+    Call, Closed, ClosedBy, Ended, Ending, Export, FreedBefore, HadContext, Life, Openers, Opening, World,
 };
 use cupeer_rules::reason::{Ago, Device};
 use cupeer_spec::effect::Object;
@@ -174,30 +174,21 @@ impl World for AtCall<'_, '_> {
         Some((self.ago(self.sight.own.enabling(from, to)?.at), ()))
     }
 
-    fn allocation(&self, handle: u64) -> Option<Allocation> {
-        self.sight.own.space.known().allocation(handle)
-    }
-    fn each_mapping(&self, work: &mut dyn FnMut(&Mapping)) {
-        self.sight.own.space.known().mappings().for_each(work);
-    }
-    fn granularity(&self) -> Option<u64> {
-        self.sight.own.space.known().granularity()
-    }
-    fn multicast_granularity(&self) -> Option<u64> {
-        self.sight.own.space.known().multicast_granularity()
+    fn space<T>(&self, ask: impl FnOnce(&SpaceView) -> Option<T>) -> Option<T> {
+        ask(&self.sight.own.space.known().view())
     }
     fn knows_space(&self) -> bool {
         is_whole(self.made.process) && !self.sight.own.space.known().has_lost()
     }
 
     fn pool(&self, handle: u64) -> Option<Pool> {
-        self.sight.own.pools.known().pool(handle)
+        self.sight.own.pools.pool(handle)
     }
     fn pointers_of(&self, pool: u64) -> u64 {
-        self.sight.own.pools.known().open(pool)
+        self.sight.own.pools.open(pool)
     }
     fn knows_pools(&self) -> bool {
-        is_whole(self.made.process) && !self.sight.own.pools.known().has_lost()
+        is_whole(self.made.process) && !self.sight.own.pools.has_lost()
     }
 
     fn memory(&self) -> Option<(u64, u64)> {

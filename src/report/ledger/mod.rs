@@ -11,7 +11,6 @@ pub mod descriptors;
 pub mod follow;
 pub mod live;
 pub mod own;
-pub mod pools;
 pub mod settle;
 pub mod space;
 mod take;

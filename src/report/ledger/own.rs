@@ -1,11 +1,14 @@
 //! Tracks what a process has closed, which contexts it destroyed, and where it enabled access, for the rules about its
 //! next call.
 
+use super::super::faults::is_done_all_the_same;
+use super::super::findings::judged;
+use super::super::places::Stack;
 use super::super::values::Ending;
-use super::Ledger;
 use super::follow::{Follower, OwnHandle};
-use super::pools::OwnPools;
 use super::space::OwnSpace;
+use super::{Ledger, Site};
+use cupeer_books::{Imported, Pool, Pools};
 use cupeer_record::{Call, Outcome};
 use cupeer_rules::decide::HadContext;
 use cupeer_spec::effect::Object;
@@ -16,6 +19,9 @@ use std::collections::{HashMap, VecDeque};
 
 /// So many closed mappings are remembered, as many as the library remembers.
 const REMEMBERED: usize = 256;
+
+/// The pools of one process.
+pub type OwnPools = Pools<Vec<Pool>, Vec<Imported>>;
 
 #[derive(Default)]
 pub struct Own {
@@ -136,6 +142,34 @@ impl Own {
             // Another one has its address now.
             self.ended.remove(&context);
         }
+    }
+
+    /// Notes a call about virtual memory or pools, which was made at a time, from a stack.
+    pub fn note(&mut self, function: FnId, call: &Call, at: u64, stack: impl FnOnce() -> Stack) {
+        let (is_virtual, is_of_pools) = (function.spec().is_virtual(), function.spec().changes_pools());
+        match call.outcome {
+            Outcome::Returned(result) if !call.injected => {
+                let args = call.arguments();
+                let judged = judged(function, result, &args, call);
+                if is_virtual {
+                    self.space.note(&judged, at, || Site::of(call, stack(), false));
+                }
+                if is_of_pools {
+                    self.pools.note(&judged);
+                }
+            }
+            Outcome::Returned(result) if result != 0 && !is_done_all_the_same(call) => {}
+            _ => {
+                is_virtual.then(|| self.space.lose());
+                is_of_pools.then(|| self.pools.lose());
+            }
+        }
+    }
+
+    /// The device of the pool that a call exports.
+    pub fn exported_pool(&self, function: FnId, call: &Call) -> Option<i32> {
+        let shared = function.spec().exports().filter(|shared| shared.object == Object::Pool)?;
+        self.pools.pool(call.number(shared.by)?)?.device
     }
 
     fn remember(&mut self, address: u64, held: &OwnHandle, ledger: &Ledger, at: u64, call: &Call) {

@@ -1,13 +1,10 @@
 //! Tracks the virtual memory of a process, for the rules about its next call, and the mappings that no device, or not
 //! every device with peer access, could use.
 
-use super::super::faults::is_done_all_the_same;
-use super::super::findings::judged;
 use super::super::places::Stack;
 use super::Site;
-use cupeer_record::{Call, Outcome};
-use cupeer_rules::decide::{self, Allocation, Mapping, Space};
-use cupeer_spec::abi::CUmemLocation;
+use cupeer_books::wanted::access;
+use cupeer_books::{self as books, Allocation, Mapping, Space};
 use cupeer_spec::effect::{Effect, End, Grant, Made, Object, Shared};
 use cupeer_spec::function::FnId;
 use std::collections::{BTreeSet, HashMap};
@@ -15,6 +12,7 @@ use std::collections::{BTreeSet, HashMap};
 type Known = Space<Vec<Allocation>, Vec<Mapping>>;
 
 /// What one process has.
+#[derive(Default)]
 pub struct OwnSpace {
     known: Known,
     /// How what is mapped was mapped, by its address.
@@ -62,19 +60,6 @@ pub struct Unused {
     pub apart: Option<Apart>,
 }
 
-impl Default for OwnSpace {
-    fn default() -> Self {
-        let known = Space::new(Vec::new(), Vec::new());
-        OwnSpace {
-            known,
-            sites: HashMap::new(),
-            released: HashMap::new(),
-            unmapped: HashMap::new(),
-            enabled: BTreeSet::new(),
-        }
-    }
-}
-
 impl OwnSpace {
     pub fn known(&self) -> &Known {
         &self.known
@@ -101,26 +86,22 @@ impl OwnSpace {
         self.enabled.insert((from, to));
     }
 
-    /// Notes a call about virtual memory, which was made at a time, from a stack.
-    pub fn call(&mut self, function: FnId, call: &Call, at: u64, stack: impl FnOnce() -> Stack) {
-        let Outcome::Returned(result) = call.outcome else { return self.known.lose() };
-        if call.injected {
-            if is_done_all_the_same(call) || result == 0 {
-                self.known.lose();
-            }
-            return;
-        }
-        let args = call.arguments();
-        let judged = judged(function, result, &args, call);
-        for effect in function.spec().effects.iter().filter(|_| result == 0) {
+    /// Notes that something has happened of which is not known what.
+    pub fn lose(&mut self) {
+        self.known.lose();
+    }
+
+    /// Notes a call about virtual memory, which was made at a time, in a place.
+    pub fn note(&mut self, judged: &books::Call, at: u64, site: impl FnOnce() -> Site) {
+        let function = judged.function;
+        for effect in function.spec().effects.iter().filter(|_| judged.result == 0) {
             match *effect {
                 Effect::Makes(Made { object: Object::Mapping, by, .. }) => {
-                    let site = Site::of(call, stack(), false);
-                    self.sites.insert(judged.at(by), Mapped { function, site, at, devices: 0 });
+                    self.sites.insert(judged.at(by), Mapped { function, site: site(), at, devices: 0 });
                     break;
                 }
                 Effect::Ends(End { object: Object::Allocation, by, .. }) => {
-                    self.released.insert(judged.at(by), (Site::of(call, stack(), false), at));
+                    self.released.insert(judged.at(by), (site(), at));
                     break;
                 }
                 Effect::Makes(Made { object: Object::Allocation, by, .. })
@@ -139,7 +120,7 @@ impl OwnSpace {
                 }
                 Effect::Grants(Grant { by, size: Some(size), .. }) => {
                     let (start, bytes) = (judged.at(by), judged.at(size));
-                    let devices = granted(&judged);
+                    let devices = granted(judged);
                     for mapping in self.known.mappings().filter(|mapping| mapping.touches(start, bytes)) {
                         if let Some(mapped) = self.sites.get_mut(&mapping.start) {
                             mapped.devices |= devices;
@@ -149,7 +130,7 @@ impl OwnSpace {
                 _ => {}
             }
         }
-        self.known.note(&judged);
+        self.known.note(judged);
     }
 
     /// A mapping that nobody could use, or not all that might have.
@@ -182,18 +163,11 @@ impl OwnSpace {
 }
 
 /// The devices that a call gives access to.
-fn granted(call: &decide::Call) -> u64 {
-    let mut all = 0;
-    let mut count = 0;
-    for wish in call.elements.chunks_exact(12) {
-        let [kind, device, flags] =
-            [0, 4, 8].map(|at| wish[at..].first_chunk().map_or(0, |bytes| i32::from_le_bytes(*bytes)));
-        count += 1;
-        if kind == CUmemLocation::DEVICE && flags != 0 {
-            all |= u32::try_from(device).ok().and_then(|bit| 1u64.checked_shl(bit)).unwrap_or(!0);
-        }
-    }
-    if call.argument("count") == Some(count) { all } else { !0 }
+fn granted(call: &books::Call) -> u64 {
+    let bit = |device| u32::try_from(device).ok().and_then(|bit| 1u64.checked_shl(bit)).unwrap_or(!0);
+    let given = access(call.elements).filter_map(|(device, flags)| device.filter(|_| flags != 0));
+    let is_whole = call.argument("count") == Some(access(call.elements).count() as u64);
+    if is_whole { given.fold(0, |all, device| all | bit(device)) } else { !0 }
 }
 
 fn count(all: &mut HashMap<(Stack, Option<Apart>), Unused>, unused: Option<Unused>) {

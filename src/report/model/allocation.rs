@@ -40,7 +40,7 @@ impl Allocations {
 }
 
 /// Location of physical memory.
-#[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
 #[serde(rename_all = "lowercase")]
 pub enum Where {
     /// On a device.
@@ -50,11 +50,12 @@ pub enum Where {
     /// None: it is a multicast object, to which memory of several devices is bound.
     Multicast,
     /// Not in the recording.
+    #[default]
     Unknown,
 }
 
 /// Physical memory of one process on one device: at the end of the process or, while it runs, now.
-#[derive(Serialize, Deserialize, JsonSchema)]
+#[derive(Serialize, Deserialize, JsonSchema, Default)]
 pub struct DeviceMemory {
     /// Process that has the memory.
     pub proc: Proc,
@@ -137,7 +138,7 @@ pub struct Kept {
 }
 
 /// Multicast object, as all processes together have it: at their ends or, while they run, now.
-#[derive(Serialize, Deserialize, JsonSchema)]
+#[derive(Serialize, Deserialize, JsonSchema, Default)]
 pub struct Multicast {
     /// Process that created the multicast object; null if unknown.
     pub made_by: Option<Proc>,

@@ -1,6 +1,6 @@
 //! The table of memory pools: the pools of each process, their owners, and the devices that may access them.
 //!
-//! It contains the pools of one process, as its calls show. [`cupeer_rules::decide::Pools`] decides the effect of a
+//! It contains the pools of one process, as its calls show. [`cupeer_books::Pools`] decides the effect of a
 //! call on a pool, [`super::ledger`] tracks the handles and pointers, and [`rows`] builds the rows.
 
 mod rows;
@@ -8,12 +8,11 @@ mod rows;
 pub use rows::order;
 
 use super::ledger::Realm;
-use super::ledger::pools::OwnPools;
+use super::ledger::own::OwnPools;
 use super::model::Uuid;
 use super::values;
+use cupeer_books::{Origin, wanted::access};
 use cupeer_record::Call;
-use cupeer_rules::decide::Origin;
-use cupeer_spec::abi::CUmemLocation;
 use cupeer_spec::effect::{Effect, End, Grant, Made, Named, Object, Question, Shared, Subject};
 use cupeer_spec::function::FnId;
 use std::collections::{BTreeMap, HashMap};
@@ -22,8 +21,6 @@ use std::collections::{BTreeMap, HashMap};
 const MOST_EXPORTS: usize = 8;
 /// The most pools of one process.
 const MOST: usize = 1 << 12;
-/// The bytes of a CUmemAccessDesc: the kind of its place, which of those, and what is allowed.
-const ACCESS: usize = 12;
 
 /// What all processes have, in the order of the job.
 #[derive(Default)]
@@ -42,6 +39,7 @@ pub struct Held {
     pointers: HashMap<u64, usize>,
 }
 
+#[derive(Default)]
 struct Pool {
     handle: u64,
     origin: Origin,
@@ -89,7 +87,7 @@ impl Held {
                 Effect::Makes(Made { object: Object::Pool, by, .. })
                 | Effect::Asks(Question { subject: Subject::Pool, answer: by, .. }) => {
                     // Of questions those that tell a pool have made it known.
-                    let pool = number(by).and_then(|handle| own.known().pool(handle));
+                    let pool = number(by).and_then(|handle| own.pool(handle));
                     if let Some(pool) = pool {
                         let is_on_host = pool.device.is_none() && pool.types.is_some();
                         let (device, types) = (uuid(pool.device), pool.types.unwrap_or(0));
@@ -120,11 +118,9 @@ impl Held {
                 Effect::Grants(Grant { object: Object::Pool, by, to, .. }) => {
                     let elements = call.details.elements.iter().find(|(index, _)| usize::from(*index) == to);
                     let Some(pool) = number(by).and_then(|pool| self.known(pool)) else { continue };
-                    let access = elements.into_iter().flat_map(|(_, bytes)| bytes.chunks_exact(ACCESS));
-                    pool.access.extend(access.filter_map(|access| {
-                        let word = |at: usize| Some(i32::from_le_bytes(*access.get(at..)?.first_chunk()?));
-                        Some((uuid((word(0)? == CUmemLocation::DEVICE).then_some(word(4)?))?, (word(8)?, at)))
-                    }));
+                    let access = elements.into_iter().flat_map(|(_, bytes)| access(bytes));
+                    let known = |(device, flags)| Some((uuid(device)?, (flags, at)));
+                    pool.access.extend(access.filter_map(known));
                 }
                 Effect::Ends(End { object: Object::Pool, by, .. }) => {
                     let pool = number(by).and_then(|pool| self.by_handle.remove(&pool));
@@ -149,20 +145,7 @@ impl Held {
         if self.pools.len() >= MOST {
             return;
         }
-        let mut pool = Pool {
-            handle,
-            origin,
-            types: 0,
-            device: None,
-            is_on_host: false,
-            since,
-            destroyed: None,
-            exports: Vec::new(),
-            imported_as: 0,
-            pointers: 0,
-            pointers_imported: 0,
-            access: BTreeMap::new(),
-        };
+        let mut pool = Pool { handle, origin, since, ..Pool::default() };
         fill(&mut pool);
         self.by_handle.insert(handle, self.pools.len());
         self.pools.push(pool);

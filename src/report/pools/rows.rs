@@ -2,12 +2,11 @@
 
 use super::super::ledger::Realm;
 use super::super::ledger::settle::Fate;
-use super::super::model::{self, Access, Fingerprint, Where};
+use super::super::model::{self, Fingerprint, Where};
 use super::super::peers::Peers;
-use super::super::virtual_memory::Reach;
+use super::super::virtual_memory::{Reach, access, handle_types};
 use super::{AllPools, Pool};
-use cupeer_rules::decide::Origin;
-use cupeer_spec::abi::{CUmemAccess_flags, CUmemAllocationHandleType};
+use cupeer_books::Origin;
 use std::collections::HashMap;
 
 /// The most rows.
@@ -82,16 +81,11 @@ impl AllPools {
             None if made.is_on_host => Where::Host,
             None => Where::Unknown,
         };
-        let access = pool.access.iter().filter(|(_, (flags, _))| *flags != 0);
-        let access = access.map(|(device, (flags, _))| Access {
-            device: *device,
-            flags: CUmemAccess_flags(*flags).name().map_or_else(|| flags.to_string(), str::to_owned),
-        });
+        let access = access(pool.access.iter().map(|(device, (flags, _))| (*device, *flags)));
         let owner = match pool.origin {
             Origin::Imported => owner.map(|(owner, _)| fates[owner].proc.clone()),
             Origin::Made | Origin::Default => Some(fates[process].proc.clone()),
         };
-        let types = CUmemAllocationHandleType::VALUES.iter();
         let mut row = model::Pool {
             proc: fates[process].proc.clone(),
             handle: format!("{:#x}", pool.handle),
@@ -103,10 +97,7 @@ impl AllPools {
                 Origin::Default => "default",
             },
             owner,
-            handle_types: types
-                .filter(|(bit, _)| *bit != 0 && pool.types & bit == *bit)
-                .map(|(_, name)| *name)
-                .collect(),
+            handle_types: handle_types(pool.types),
             since_ns: pool.since,
             destroyed_ns: pool.destroyed,
             left: pool.origin != Origin::Default
@@ -117,7 +108,7 @@ impl AllPools {
             importers: Vec::new(),
             pointers: pool.pointers,
             pointers_imported: pool.pointers_imported,
-            access: access.collect(),
+            access,
         };
         fill(&mut row);
         row

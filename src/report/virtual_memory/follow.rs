@@ -9,45 +9,20 @@ use super::super::model::Uuid;
 use super::super::values;
 use super::Location;
 use super::space::{Allocation, Named, Source, Space};
-use super::teams::{Bound, Waits};
+use super::teams::{Bound, Team, Waits};
+use cupeer_books::wanted::{Gathering, Wanted, access};
 use cupeer_record::Call;
-use cupeer_spec::abi::CUmemLocation;
-use cupeer_spec::effect::{End, Made, Object};
+use cupeer_spec::effect::{self, Effect, End, Grant, Joined, Made, Object, Shared, Unbound};
 use cupeer_spec::function::{Direction, FnId};
 
-/// What a call takes, and when it was made.
-pub struct Taken {
-    at: u64,
-    what: What,
-}
-
-enum What {
-    Allocation { handle: u64, source: Source, bytes: Option<u64> },
-    Reference { handle: u64, address: Option<u64> },
-    Export { handle: u64, fingerprint: Option<u64> },
-    Reservation { address: u64, bytes: u64 },
-    Mapping { address: u64, bytes: u64, handle: u64 },
-    Gathered { handle: u64, source: Source, wanted: Option<u32>, bytes: Option<u64> },
-    Joined { handle: u64, device: Option<Uuid> },
-    Bound { handle: u64, memory: Named, bound: Bound },
-    Unbound { handle: u64, device: Option<Uuid>, offset: u64 },
-    Access { address: u64, bytes: u64, devices: Vec<(Uuid, i32)> },
-}
+/// What a call takes, once it has returned.
+pub type Taking = Box<dyn FnOnce(&mut Space) + Send + Sync>;
 
 /// Whether a call of a function can change what a process has.
 #[inline]
 pub fn concerns(function: FnId) -> bool {
     function.spec().is_virtual()
 }
-
-/// The first bytes of a CUmemAllocationProp: four numbers of 4 bytes.
-struct Properties {
-    types: i32,
-    location: (i32, i32),
-}
-
-/// The bytes of a CUmemAccessDesc: where, which of those, and what is allowed.
-const ACCESS: usize = 12;
 
 impl Space {
     /// Notes a call. `uuid` has the devices of the process by their ordinals.
@@ -59,9 +34,9 @@ impl Space {
             }
         } else if call.succeeded()
             && !call.injected
-            && let Some(what) = taken(function, call, uuid)
+            && let Some(taking) = taking(function, call, at, uuid)
         {
-            self.waiting.push((call.end, Taken { at, what }));
+            self.waiting.push((call.end, taking));
         }
     }
 
@@ -96,34 +71,8 @@ impl Space {
         while let Some(next) = (0..self.waiting.len()).min_by_key(|i| self.waiting[*i].0)
             && self.waiting[next].0 <= ticks
         {
-            let (_, Taken { at, what }) = self.waiting.swap_remove(next);
-            match what {
-                What::Allocation { handle, source, bytes } => {
-                    self.takes(Allocation::new(handle, source, bytes, at));
-                }
-                What::Gathered { handle, source, wanted, bytes } => {
-                    self.takes(Allocation::new(handle, source, bytes, at));
-                    if let Some(team) = self.team(handle) {
-                        team.wanted = wanted;
-                    }
-                }
-                What::Joined { handle, device } => {
-                    if let Some(team) = self.team(handle) {
-                        team.added.push((device, at));
-                    }
-                }
-                What::Bound { handle, memory, bound } => self.binds(handle, memory, bound),
-                What::Unbound { handle, device, offset } => {
-                    if let Some(team) = self.team(handle) {
-                        team.unbinds(device, offset);
-                    }
-                }
-                What::Reference { handle, address } => self.retains(handle, address),
-                What::Export { handle, fingerprint } => self.exports(handle, fingerprint),
-                What::Reservation { address, bytes } => self.reserves(address, bytes),
-                What::Mapping { address, bytes, handle } => self.maps(address, bytes, handle, at),
-                What::Access { address, bytes, devices } => self.grants(address, bytes, &devices, at),
-            }
+            let (_, taking) = self.waiting.swap_remove(next);
+            taking(self);
         }
     }
 
@@ -141,107 +90,89 @@ impl Space {
     }
 }
 
-fn taken(function: FnId, call: &Call, uuid: impl Fn(Option<i32>) -> Option<Uuid>) -> Option<What> {
+fn taking(
+    function: FnId,
+    call: &Call,
+    at: u64,
+    uuid: impl Fn(Option<i32>) -> Option<Uuid>,
+) -> Option<Taking> {
     let spec = function.spec();
     let number = |argument| call.number(argument);
     let fingerprint = |argument| values::handle(call, argument).map(|(fingerprint, _)| fingerprint);
-    if let Some(shared) = spec.opens().filter(|shared| shared.object == Object::Allocation) {
-        let source = Source::Imported(fingerprint(shared.handle).unwrap_or(0));
-        return Some(What::Allocation { handle: number(shared.by)?, source, bytes: None });
-    }
-    if let Some(shared) = spec.exports().filter(|shared| shared.object == Object::Allocation) {
-        return Some(What::Export { handle: number(shared.by)?, fingerprint: fingerprint(shared.handle) });
-    }
-    if let Some(retained) = spec.retains() {
-        // The address at which it is asked is what the driver is given.
-        let address = spec.args.iter().position(|argument| argument.direction == Direction::In);
-        return Some(What::Reference { handle: number(retained.by)?, address: address.and_then(number) });
-    }
-    if let Some(grant) = spec.grants() {
-        let elements = call.details.elements.iter().find(|(index, _)| usize::from(*index) == grant.to);
-        let access = elements?.1.chunks_exact(ACCESS);
-        let devices = access.filter_map(|access| {
-            let [kind, ordinal, flags] = numbers(access)?;
-            Some((uuid((kind == CUmemLocation::DEVICE).then_some(ordinal))?, flags))
-        });
-        let (address, bytes) = (number(grant.by)?, number(grant.size?)?);
-        return Some(What::Access { address, bytes, devices: devices.collect() });
-    }
     let device = |argument| uuid(number(argument).map(|ordinal| ordinal as i32));
-    if let Some(joined) = spec.joins() {
-        return Some(What::Joined { handle: number(joined.team)?, device: device(joined.device) });
-    }
-    if let Some(it) = spec.binds() {
-        let bound = Bound { device: it.device.and_then(device), at: number(it.at)?, bytes: number(it.size)? };
-        let name = number(it.by)?;
-        let memory = if it.object == Object::Mapping { Named::Address(name) } else { Named::Handle(name) };
-        return Some(What::Bound { handle: number(it.team)?, memory, bound });
-    }
-    if let Some(it) = spec.unbinds() {
-        return Some(What::Unbound {
-            handle: number(it.team)?,
-            device: device(it.device),
-            offset: number(it.at)?,
-        });
-    }
-    let Made { object, by, size, of } = spec.makes()?;
-    let bytes = size.and_then(number);
-    match object {
-        Object::Allocation if spec.gathers().is_some() => {
-            let known = Wanted::of(call);
-            let types = known.as_ref().map_or(0, |known| known.types);
-            let source = Source::Made { location: Location::Multicast, types };
-            let (wanted, bytes) = (known.as_ref().map(|known| known.devices), known.map(|known| known.bytes));
-            Some(What::Gathered { handle: number(by)?, source, wanted, bytes })
+    spec.effects.iter().find_map(|effect| match *effect {
+        Effect::Opens(Shared { object: Object::Allocation, by, handle }) => {
+            let source = Source::Imported(fingerprint(handle).unwrap_or(0));
+            let import = Allocation::new(number(by)?, source, None, at);
+            later(move |space| space.takes(import))
         }
-        Object::Allocation => {
-            let location = location_of(call, &uuid).unwrap_or_default();
-            let source = Source::Made { location, types: properties(call).map_or(0, |it| it.types) };
-            Some(What::Allocation { handle: number(by)?, source, bytes })
+        Effect::Exports(Shared { object: Object::Allocation, by, handle }) => {
+            let (name, fingerprint) = (number(by)?, fingerprint(handle));
+            later(move |space| space.exports(name, fingerprint))
         }
-        Object::Reservation => Some(What::Reservation { address: number(by)?, bytes: bytes? }),
-        Object::Mapping => {
-            Some(What::Mapping { address: number(by)?, bytes: bytes?, handle: of.and_then(number)? })
+        Effect::Retains(effect::Named { object: Object::Allocation, by }) => {
+            // The address at which it is asked is what the driver is given.
+            let address = spec.args.iter().position(|argument| argument.direction == Direction::In);
+            let (handle, address) = (number(by)?, address.and_then(number));
+            later(move |space| space.retains(handle, address))
+        }
+        Effect::Grants(Grant { object: Object::Mapping, by, size: Some(size), to }) => {
+            let (_, wishes) = call.details.elements.iter().find(|(index, _)| usize::from(*index) == to)?;
+            let devices = access(wishes).filter_map(|(device, flags)| Some((uuid(device)?, flags)));
+            let (address, bytes, devices) = (number(by)?, number(size)?, devices.collect::<Vec<_>>());
+            later(move |space| space.grants(address, bytes, &devices, at))
+        }
+        Effect::Joins(Joined { team, device: by }) => {
+            let (team, added) = (number(team)?, (device(by), at));
+            later(move |space| space.team(team).into_iter().for_each(|team| team.added.push(added)))
+        }
+        Effect::Binds(effect::Bound { object, by, size, device: of, team, at }) => {
+            let (team, name) = (number(team)?, number(by)?);
+            let bound = Bound { device: of.and_then(device), at: number(at)?, bytes: number(size)? };
+            let is_mapped = object == Object::Mapping;
+            let memory = if is_mapped { Named::Address(name) } else { Named::Handle(name) };
+            later(move |space| space.binds(team, memory, bound))
+        }
+        Effect::Unbinds(Unbound { team, device: of, at, .. }) => {
+            let (team, device, at) = (number(team)?, device(of), number(at)?);
+            later(move |space| space.team(team).into_iter().for_each(|team| team.unbinds(device, at)))
+        }
+        Effect::Makes(Made { object: Object::Allocation, by, size, .. }) => {
+            let prop = call.argument_called("prop");
+            let made = if spec.gathers().is_some() {
+                let known = prop.and_then(Gathering::of);
+                let types = known.map_or(0, |known| known.types);
+                let source = Source::Made { location: Location::Multicast, types };
+                let team = Team { wanted: known.map(|known| known.devices), ..Team::default() };
+                let bytes = known.map(|known| known.bytes);
+                Allocation { team: Some(team), ..Allocation::new(number(by)?, source, bytes, at) }
+            } else {
+                let location = location_of(call, &uuid).unwrap_or_default();
+                let types = prop.and_then(Wanted::of).map_or(0, |wanted| wanted.types);
+                let source = Source::Made { location, types };
+                Allocation::new(number(by)?, source, size.and_then(number), at)
+            };
+            later(move |space| space.takes(made))
+        }
+        Effect::Makes(Made { object: Object::Reservation, by, size, .. }) => {
+            let (address, bytes) = (number(by)?, number(size?)?);
+            later(move |space| space.reserves(address, bytes))
+        }
+        Effect::Makes(Made { object: Object::Mapping, by, size, of }) => {
+            let (address, bytes, handle) = (number(by)?, number(size?)?, number(of?)?);
+            later(move |space| space.maps(address, bytes, handle, at))
         }
         _ => None,
-    }
+    })
 }
 
-/// What a multicast object is to be: a CUmulticastObjectProp.
-struct Wanted {
-    devices: u32,
-    bytes: u64,
-    types: i32,
-}
-
-impl Wanted {
-    fn of(call: &Call) -> Option<Wanted> {
-        let bytes = call.argument_called("prop")?;
-        let wide = |at: usize| Some(u64::from_le_bytes(*bytes.get(at..)?.first_chunk()?));
-        let devices = u32::from_le_bytes(*bytes.first_chunk()?);
-        Some(Wanted { devices, bytes: wide(4)?, types: wide(12)? as i32 })
-    }
+fn later(taking: impl FnOnce(&mut Space) + Send + Sync + 'static) -> Option<Taking> {
+    Some(Box::new(taking))
 }
 
 /// Returns where a call that creates an allocation wants it. `None` if the call has no properties of one.
 pub fn location_of(call: &Call, uuid: impl Fn(Option<i32>) -> Option<Uuid>) -> Option<Location> {
-    Some(match properties(call)?.location {
-        (CUmemLocation::DEVICE, ordinal) => uuid(Some(ordinal)).map_or(Location::Unknown, Location::Device),
-        _ => Location::Host,
-    })
-}
-
-fn properties(call: &Call) -> Option<Properties> {
-    let [_, types, kind, id] = numbers(call.argument_called("prop")?)?;
-    Some(Properties { types, location: (kind, id) })
-}
-
-/// The first numbers of 4 bytes.
-fn numbers<const N: usize>(bytes: &[u8]) -> Option<[i32; N]> {
-    let mut all = bytes.chunks_exact(4).map(|four| i32::from_le_bytes(four.try_into().unwrap_or_default()));
-    let mut numbers = [0; N];
-    for number in &mut numbers {
-        *number = all.next()?;
-    }
-    Some(numbers)
+    let wanted = Wanted::of(call.argument_called("prop")?)?;
+    let on_device = |_| uuid(wanted.device).map_or(Location::Unknown, Location::Device);
+    Some(wanted.device.map_or(Location::Host, on_device))
 }

@@ -19,7 +19,7 @@ use super::ledger::Realm;
 use super::model::{Uuid, Where};
 pub use follow::{concerns, location_of};
 pub use join::{Imported, Origin, Until};
-pub use rows::order;
+pub use rows::{access, handle_types, order};
 pub use space::{Reach, Space, Sum};
 pub use teams::{Waiting, Waits};
 

@@ -5,7 +5,7 @@
 
 use super::super::ledger::settle::Fate;
 use super::super::model::{
-    Access, AddressSpace, Allocation, Allocations, DeviceMemory, Fingerprint, Kept, Mapping,
+    Access, AddressSpace, Allocation, Allocations, DeviceMemory, Fingerprint, Kept, Mapping, Uuid,
 };
 use super::join::{Held, Joined, Origin, Until, most};
 use super::space::{self, Number, Source, Space};
@@ -103,22 +103,7 @@ fn devices(joined: &Joined, process: usize, held: &[Held], fates: &[Fate]) -> Ve
     let mut rows: BTreeMap<Location, DeviceMemory> = BTreeMap::new();
     let row = |location: Location| {
         let ((place, device), proc) = (location.place(), fates[process].proc.clone());
-        DeviceMemory {
-            proc,
-            location: place,
-            device,
-            made: 0,
-            allocations: 0,
-            bytes: 0,
-            most_bytes: 0,
-            exported: 0,
-            never_imported: 0,
-            imports: 0,
-            imported: 0,
-            imported_bytes: 0,
-            imported_most_bytes: 0,
-            mapped_bytes: 0,
-        }
+        DeviceMemory { proc, location: place, device, ..DeviceMemory::default() }
     };
     for (location, own) in &space.own {
         let row = rows.entry(*location).or_insert_with(|| row(*location));
@@ -209,11 +194,12 @@ fn single_rows(joined: &Joined, singles: &[(bool, u64, usize, Number)], fates: &
             };
             let mapped = mappings.entry(key).or_default();
             if mapped.len() < MOST_PARTS {
-                mapped.push(mapping_row(*address, mapping));
+                let (address, bytes) = (format!("{address:#x}"), mapping.bytes);
+                mapped.push(Mapping { address, bytes, access: access(mapping.access.iter().copied()) });
             }
         }
     }
-    let row = |(is_kept, bytes, process, number): &(bool, u64, usize, Number)| {
+    let mut row = |(is_kept, bytes, process, number): &(bool, u64, usize, Number)| {
         let allocation = &joined.spaces[*process].allocations[number];
         let origin = joined.origin(*process, *number);
         let (place, device) = joined.location(origin).place();
@@ -245,17 +231,16 @@ fn single_rows(joined: &Joined, singles: &[(bool, u64, usize, Number)], fates: &
             kept: *is_kept,
         }
     };
-    let mut row = row;
     singles.iter().map(&mut row).collect()
 }
 
-fn mapping_row(address: u64, mapping: &space::Mapping) -> Mapping {
-    let access = mapping.access.iter().filter(|(_, flags)| *flags != 0);
-    let access = access.map(|(device, flags)| Access {
-        device: *device,
-        flags: CUmemAccess_flags(*flags).name().map_or_else(|| flags.to_string(), str::to_owned),
-    });
-    Mapping { address: format!("{address:#x}"), bytes: mapping.bytes, access: access.collect() }
+/// The rows of those devices that may do anything, by what each may do.
+pub fn access(all: impl Iterator<Item = (Uuid, i32)>) -> Vec<Access> {
+    let row = |(device, flags): (Uuid, i32)| {
+        let word = CUmemAccess_flags(flags).name();
+        Access { device, flags: word.map_or_else(|| flags.to_string(), str::to_owned) }
+    };
+    all.filter(|(_, flags)| *flags != 0).map(row).collect()
 }
 
 /// The types of which a number is the sum.

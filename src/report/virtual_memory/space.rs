@@ -15,7 +15,7 @@ pub type Number = u32;
 pub struct Space {
     pub realm: Realm,
     /// What calls have taken that had not returned when the last one began, by when they returned.
-    pub(super) waiting: Vec<(u64, super::follow::Taken)>,
+    pub(super) waiting: Vec<(u64, super::follow::Taking)>,
     /// The allocations that it has, and those that it shared and has given up.
     pub allocations: BTreeMap<Number, Allocation>,
     by_handle: HashMap<u64, Number, foldhash::fast::RandomState>,

@@ -103,20 +103,8 @@ impl VirtualMemory {
                 if !is_one(allocation) && !joined.allocation(origin).is_some_and(is_one) {
                     continue;
                 }
-                let row = rows.entry(origin).or_insert_with(|| Multicast {
-                    made_by: None,
-                    since_ns: allocation.since,
-                    bytes: None,
-                    handle_types: Vec::new(),
-                    wanted_devices: None,
-                    devices: Vec::new(),
-                    bound: Vec::new(),
-                    binds: 0,
-                    unbinds: 0,
-                    held_by: Vec::new(),
-                    mapped_by: Vec::new(),
-                    waiting: Vec::new(),
-                });
+                let new = || Multicast { since_ns: allocation.since, ..Multicast::default() };
+                let row = rows.entry(origin).or_insert_with(new);
                 row.since_ns = row.since_ns.min(allocation.since);
                 if let Source::Made { types, .. } = allocation.source {
                     (row.made_by, row.bytes) = (Some(proc()), allocation.bytes);

@@ -1,48 +1,26 @@
 //! Rules about multicast objects in failed calls.
 
-use super::{Allocation, Judge, Verdict, World};
+use super::{Judge, Verdict, World};
 use crate::Confidence;
 use crate::reason::Reason;
+use cupeer_books::Allocation;
 use cupeer_spec::effect::{Bound, Object};
 use cupeer_spec::results::Result;
 
 /// What sizes and offsets of today's devices are multiples of.
 const GRANULARITY: u64 = 2 << 20;
 
-/// What a multicast object is to be.
-#[derive(Clone, Copy)]
-pub(super) struct Gathering {
-    pub devices: u32,
-    pub bytes: u64,
-    pub types: u64,
-}
-
-impl super::Call<'_> {
-    /// The properties of a multicast object that it is to make.
-    pub(super) fn gathering(&self) -> Option<Gathering> {
-        self.function.spec().gathers()?;
-        let (index, _) = self.function.spec().argument("prop")?;
-        let bytes = self.bytes(index);
-        let wide = |at: usize| Some(u64::from_le_bytes(*bytes.get(at..)?.first_chunk()?));
-        let devices = u32::from_le_bytes(*bytes.first_chunk()?);
-        Some(Gathering { devices, bytes: wide(4)?, types: wide(12)? })
-    }
-}
-
 impl<W: World> Judge<'_, W> {
     /// What is bound, where the process knows it.
     fn bound(&self, Bound { object, by, .. }: Bound) -> Option<Allocation> {
-        let mut handle = self.call.at(by);
-        if object == Object::Mapping {
-            let address = handle;
-            handle = 0;
-            self.world.each_mapping(&mut |known| {
-                if known.touches(address, 1) {
-                    handle = known.handle;
-                }
-            });
-        }
-        self.world.allocation(handle)
+        let name = self.call.at(by);
+        self.world.space(|space| match object {
+            Object::Mapping => {
+                let at = space.mappings().filter(|known| known.touches(name, 1)).last()?;
+                space.allocation(at.handle)
+            }
+            _ => space.allocation(name),
+        })
     }
 
     pub(super) fn multicast_unsupported(&mut self) -> Verdict {
@@ -63,7 +41,7 @@ impl<W: World> Judge<'_, W> {
     }
 
     pub(super) fn multicast_granularity(&mut self) -> Verdict {
-        let known = self.world.multicast_granularity();
+        let known = self.world.space(|space| space.multicast_granularity());
         let granularity = known.unwrap_or(GRANULARITY);
         let wanted = self.call.gathering().map(|wanted| wanted.bytes);
         for name in ["size", "mcOffset", "memOffset", "memptr"] {
@@ -87,7 +65,7 @@ impl<W: World> Judge<'_, W> {
     pub(super) fn multicast_device(&mut self) -> Verdict {
         let Some(joined) = self.call.function.spec().joins() else { return Verdict::Unknown };
         let ordinal = self.call.at(joined.device) as i32;
-        let Some(team) = self.world.allocation(self.call.at(joined.team)).and_then(|it| it.team) else {
+        let Some(team) = self.allocation(self.call.at(joined.team)).and_then(|it| it.team) else {
             return Verdict::Unknown;
         };
         let device = self.device(ordinal);
@@ -111,7 +89,7 @@ impl<W: World> Judge<'_, W> {
             let reason = Reason::MulticastOtherMemory { device: self.device(named), home: self.device(home) };
             return self.broken(reason, confidence, "dev", &[]);
         }
-        let Some(team) = self.world.allocation(self.call.at(bound.team)).and_then(|it| it.team) else {
+        let Some(team) = self.allocation(self.call.at(bound.team)).and_then(|it| it.team) else {
             return Verdict::Unknown;
         };
         if team.has(home) {
@@ -129,7 +107,7 @@ impl<W: World> Judge<'_, W> {
 
     pub(super) fn multicast_handle_type(&mut self) -> Verdict {
         let Some(bound) = self.call.function.spec().binds() else { return Verdict::Unknown };
-        let (Some(team), Some(memory)) = (self.world.allocation(self.call.at(bound.team)), self.bound(bound))
+        let (Some(team), Some(memory)) = (self.allocation(self.call.at(bound.team)), self.bound(bound))
         else {
             return Verdict::Unknown;
         };

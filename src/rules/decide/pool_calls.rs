@@ -1,9 +1,9 @@
 //! Rules about memory pools in failed calls.
 
-use super::pools::Origin;
 use super::{Judge, Verdict, World};
 use crate::Confidence;
 use crate::reason::{PointerFault, PoolFault, Reason};
+use cupeer_books::Origin;
 use cupeer_spec::abi::CUmemAllocationHandleType;
 use cupeer_spec::effect::Object;
 use cupeer_spec::record::slot::finding::role;

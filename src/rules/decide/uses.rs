@@ -1,9 +1,10 @@
 //! Rules about calls that use memory: whether it is still there, and whether it ever was.
 
-use super::{Call, ClosedBy, Judge, Mapping, Opening, Verdict, World};
+use super::{ClosedBy, Judge, Opening, Verdict, World};
 use crate::reason::{Ago, Device, Handle, Process, Reason};
 use crate::{Confidence, Rule};
-use cupeer_spec::effect::{Copied, Effect, End, Object, Used};
+use cupeer_books::Mapping;
+use cupeer_spec::effect::Object;
 use cupeer_spec::record::slot::finding::role;
 
 /// How a range of addresses ended.
@@ -104,44 +105,6 @@ struct Present<O> {
     range: (u64, u64),
     /// Where it was opened; none if it is imported and mapped.
     opening: Option<Opening<O>>,
-}
-
-impl Call<'_> {
-    /// The device memory that the call uses, or frees: for each range, the argument that names it, where it begins, and its bytes.
-    pub fn used(&self) -> impl Iterator<Item = (usize, u64, u64)> + '_ {
-        self.function
-            .spec()
-            .effects
-            .iter()
-            .flat_map(|effect| match *effect {
-                Effect::Copies(Copied { to, from, size, .. }) => {
-                    let range = |by| (by, self.at(by), self.at(size));
-                    [range(to), range(from)]
-                }
-                Effect::Uses(used) => self.used_by(used),
-                Effect::Ends(End { object: Object::Pointer, by, .. }) => [(by, self.at(by), 1), (0, 0, 0)],
-                _ => [(0, 0, 0); 2],
-            })
-            .filter(|(_, start, bytes)| *start != 0 && *bytes != 0)
-    }
-
-    fn used_by(&self, Used { by, size, element, rows, .. }: Used) -> [(usize, u64, u64); 2] {
-        let Some(size) = size else {
-            // As a copy of rows is kept.
-            let word = |at: usize| {
-                let bytes = self.bytes(by).get(at..).and_then(|bytes| bytes.first_chunk());
-                bytes.map_or(0, |bytes| u64::from_le_bytes(*bytes))
-            };
-            return [(by, word(0), word(8)), (by, word(16), word(24))];
-        };
-        let element = element.map_or(1, |element| self.function.spec().args[element].size() as u64);
-        let row = self.at(size).wrapping_mul(element);
-        let bytes = rows.map_or(row, |(height, pitch)| match self.at(height) {
-            0 => 0,
-            height => (height - 1).wrapping_mul(self.at(pitch)).wrapping_add(row),
-        });
-        [(by, self.at(by), bytes), (0, 0, 0)]
-    }
 }
 
 impl<W: World> Judge<'_, W> {
@@ -245,7 +208,7 @@ impl<W: World> Judge<'_, W> {
             return Some(Present { range: self.world.there(address)??, opening: Some(opening) });
         }
         let Mapping { start, bytes, handle, .. } = self.mapping((address, 1), |_| true)?;
-        let is_imported = self.world.allocation(handle).is_some_and(|it| it.is_imported);
+        let is_imported = self.allocation(handle).is_some_and(|it| it.is_imported);
         is_imported.then_some(Present { range: (start, bytes), opening: None })
     }
 

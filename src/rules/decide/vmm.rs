@@ -1,9 +1,10 @@
 //! Rules about virtual memory in failed calls.
 
-use super::{Judge, Mapping, Verdict, World};
+use super::{Judge, Verdict, World};
 use crate::Confidence;
 use crate::reason::Reason;
-use cupeer_spec::abi::{CUmemAllocationHandleType, CUmemLocation};
+use cupeer_books::{Allocation, Mapping, wanted};
+use cupeer_spec::abi::CUmemAllocationHandleType;
 use cupeer_spec::effect::{Object, Shared};
 use cupeer_spec::record::slot::finding::role;
 use cupeer_spec::results::Result;
@@ -11,48 +12,6 @@ use cupeer_spec::value::Shareable;
 
 /// What sizes and addresses of today's devices are multiples of.
 const GRANULARITY: u64 = 2 << 20;
-
-/// What is asked of an allocation, or of a pool, when it is created.
-#[derive(Clone, Copy)]
-pub(super) struct Wanted {
-    /// The handle types.
-    pub types: i32,
-    /// The device that it is to be on, where it is one.
-    pub device: Option<i32>,
-}
-
-/// A number of 4 bytes.
-fn number(bytes: &[u8], at: usize) -> Option<i32> {
-    Some(i32::from_le_bytes(*bytes.get(at..)?.first_chunk()?))
-}
-
-impl super::Call<'_> {
-    /// The properties of an allocation, or of a pool, that it is to create.
-    pub(super) fn wanted(&self) -> Option<Wanted> {
-        let spec = self.function.spec();
-        let prop = spec.argument("prop").filter(|(_, arg)| arg.is_allocation());
-        let (index, _) = prop.or_else(|| spec.argument("poolProps"))?;
-        let bytes = self.bytes(index);
-        let (types, kind, id) = (number(bytes, 4)?, number(bytes, 8)?, number(bytes, 12)?);
-        Some(Wanted { types, device: (kind == CUmemLocation::DEVICE).then_some(id) })
-    }
-
-    /// The handle types with which an allocation, or a pool, is to be created.
-    pub(crate) fn handle_types(&self) -> Option<i32> {
-        Some(self.wanted()?.types)
-    }
-
-    /// The devices of its array argument that get access.
-    fn devices(&self) -> impl Iterator<Item = i32> {
-        let all = self.elements.chunks_exact(12).filter_map(|one| Some((number(one, 0)?, number(one, 4)?)));
-        all.filter(|(kind, _)| *kind == CUmemLocation::DEVICE).map(|(_, id)| id)
-    }
-
-    /// A range of addresses: the first, and how many.
-    pub fn range(&self) -> (u64, u64) {
-        (self.argument("ptr").unwrap_or(0), self.argument("size").unwrap_or(0))
-    }
-}
 
 impl<W: World> Judge<'_, W> {
     /// How sure it is what follows from what the process has of virtual memory.
@@ -66,21 +25,21 @@ impl<W: World> Judge<'_, W> {
         (start, bytes): (u64, u64),
         is_it: impl Fn(&Mapping) -> bool,
     ) -> Option<Mapping> {
-        let mut first: Option<Mapping> = None;
-        self.world.each_mapping(&mut |known| {
-            let is_earlier = first.is_none_or(|first| known.start < first.start);
-            if is_earlier && known.touches(start, bytes) && is_it(known) {
-                first = Some(*known);
-            }
-        });
-        first
+        self.world.space(|space| {
+            let touched = space.mappings().filter(|known| known.touches(start, bytes) && is_it(known));
+            touched.min_by_key(|known| known.start).copied()
+        })
     }
 
     /// Whether something is mapped with a handle, which then is still one when it has been released.
     fn is_mapped(&self, handle: u64) -> bool {
-        let mut is_mapped = false;
-        self.world.each_mapping(&mut |known| is_mapped |= known.handle == handle);
-        is_mapped
+        let is_of = |known: &Mapping| known.handle == handle;
+        self.world.space(|space| Some(space.mappings().any(is_of))).unwrap_or(false)
+    }
+
+    /// What the process knows of an allocation by its handle.
+    pub(super) fn allocation(&self, handle: u64) -> Option<Allocation> {
+        self.world.space(|space| space.allocation(handle))
     }
 
     pub(super) fn vmm_handle_type(&mut self) -> Verdict {
@@ -90,7 +49,7 @@ impl<W: World> Judge<'_, W> {
         };
         let wanted = wanted as i32;
         let is_a_type = wanted != 0 && CUmemAllocationHandleType(wanted).name().is_some();
-        let Some(known) = self.world.allocation(handle).filter(|_| is_a_type) else {
+        let Some(known) = self.allocation(handle).filter(|_| is_a_type) else {
             return Verdict::Unknown;
         };
         let types = match known.types {
@@ -120,17 +79,14 @@ impl<W: World> Judge<'_, W> {
         }
         // What is mapped in the range may lie on several devices.
         let (world, mut homes) = (self.world, [None; 16]);
-        let mut known = 0;
-        world.each_mapping(&mut |mapping| {
-            if mapping.touches(start, bytes)
-                && let Some(place) = homes.get_mut(known)
-            {
-                *place = Some(mapping.handle);
-                known += 1;
-            }
+        world.space(|space| {
+            let touched = space.mappings().filter(|mapping| mapping.touches(start, bytes));
+            let devices = touched.map(|mapping| space.allocation(mapping.handle)?.device);
+            homes.iter_mut().zip(devices).for_each(|(home, device)| *home = device);
+            Some(())
         });
-        let devices = homes.iter().flatten().filter_map(|handle| world.allocation(*handle)?.device);
-        for home in devices {
+        let homes = || homes.iter().copied().flatten();
+        for home in homes() {
             for device in self.call.devices().filter(|device| *device != home) {
                 if world.can_access(device, home) == Some(false) {
                     let (from, to) = (self.device(device), Some(self.device(home)));
@@ -144,7 +100,6 @@ impl<W: World> Judge<'_, W> {
             }
         }
         // The result says it; of which of the devices it does not.
-        let homes = || homes.iter().flatten().filter_map(|handle| world.allocation(*handle)?.device);
         let is_whole =
             self.call.argument("count").is_some_and(|count| count == self.call.devices().count() as u64);
         let mut others = self.call.devices().filter(|device| !homes().any(|home| home == *device));
@@ -180,7 +135,7 @@ impl<W: World> Judge<'_, W> {
         };
         let (name, is_pool) = (self.call.name(handle), object == Object::Pool);
         let types = self.call.argument(if is_pool { "handleType" } else { "shHandleType" });
-        let Some(fd) = self::number(self.call.bytes(handle), 16) else { return Verdict::Unknown };
+        let Some(fd) = wanted::number(self.call.bytes(handle), 16) else { return Verdict::Unknown };
         if types != Some(Shareable::DESCRIPTOR as u64) {
             return Verdict::Held;
         }
@@ -215,7 +170,7 @@ impl<W: World> Judge<'_, W> {
         if self.call.wanted().is_some_and(|wanted| wanted.device.is_none()) {
             return Verdict::Unknown;
         }
-        let known = self.world.granularity();
+        let known = self.world.space(|space| space.granularity());
         let granularity = known.unwrap_or(GRANULARITY);
         let is_said = self.world.driver_message().contains("minimum granularity");
         for name in ["ptr", "addr", "size"] {
@@ -237,7 +192,7 @@ impl<W: World> Judge<'_, W> {
             return Verdict::Unknown;
         };
         let handle = self.call.argument("handle").unwrap_or(0);
-        let whole = self.world.allocation(handle).map(|known| known.bytes).filter(|bytes| *bytes != 0);
+        let whole = self.allocation(handle).map(|known| known.bytes).filter(|bytes| *bytes != 0);
         let reason = Reason::VmmPartialMapping { offset, size, whole };
         match whole {
             _ if offset != 0 => self.when(true, "offset", reason),
@@ -285,7 +240,7 @@ impl<W: World> Judge<'_, W> {
 
     pub(super) fn vmm_released_twice(&mut self) -> Verdict {
         let handle = self.call.argument("handle").unwrap_or(0);
-        let Some(known) = self.world.allocation(handle) else { return Verdict::Unknown };
+        let Some(known) = self.allocation(handle) else { return Verdict::Unknown };
         if known.references != 0 {
             return Verdict::Held;
         }

@@ -1,8 +1,9 @@
 //! The facts about the world around a call, supplied by the caller that asks for a decision.
 
-use super::{Allocation, Gone, Mapping, Pool};
+use super::Gone;
 use crate::reason::{Ago, Device, Process, Site};
 use crate::{Cache, Confidence};
+use cupeer_books::{Pool, SpaceView};
 use cupeer_spec::effect::Object;
 use cupeer_spec::record::live::{LIBRARY, library_text};
 use cupeer_spec::value::EXPORTER;
@@ -141,18 +142,8 @@ pub trait World {
         Peers { known: 0, processes: 0, is_certain: true, first: None }
     }
 
-    /// What the process knows of an allocation by its handle.
-    fn allocation(&self, _handle: u64) -> Option<Allocation> {
-        None
-    }
-    /// Hands over what the process has mapped.
-    fn each_mapping(&self, _work: &mut dyn FnMut(&Mapping)) {}
-    /// What sizes and addresses of virtual memory have to be multiples of, where the process has asked.
-    fn granularity(&self) -> Option<u64> {
-        None
-    }
-    /// The same of multicast objects.
-    fn multicast_granularity(&self) -> Option<u64> {
+    /// Asks what the process has of virtual memory, where that is known.
+    fn space<T>(&self, _ask: impl FnOnce(&SpaceView) -> Option<T>) -> Option<T> {
         None
     }
     /// Whether a device has multicast.

@@ -7,6 +7,7 @@ use crate::driver::questions;
 use crate::fault::inject::Forward;
 use crate::record;
 use crate::sys::program_memory::copy;
+use cupeer_books::wanted::Wanted;
 use cupeer_spec::abi::CUmemLocation;
 use cupeer_spec::deny::Identity;
 use cupeer_spec::effect::{Grant, Object};
@@ -100,9 +101,7 @@ pub fn made(call: &Forward, by: usize) {
     if let Some((_, place)) = properties
         && is_read(*place, &mut bytes)
     {
-        let [_, _, kind, device] = core::array::from_fn(|index| {
-            i32::from_le_bytes(*bytes[4 * index..].first_chunk().unwrap_or(&[0; 4]))
-        });
-        pools::made(u64::from_le_bytes(handle), (kind == CUmemLocation::DEVICE).then_some(device));
+        let device = Wanted::of(&bytes).and_then(|wanted| wanted.device);
+        pools::made(u64::from_le_bytes(handle), device);
     }
 }

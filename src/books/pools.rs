@@ -1,11 +1,8 @@
 //! Tracks the memory pools of one process from its own calls: its own pools, its imported pools, and pointers into
-//! these.
-//!
-//! The library uses it with a fixed number of entries, and the report without a limit. [`super::pool_calls`] draws the
-//! conclusions for a call. Pools of other processes are not tracked.
+//! these. Pools of other processes are not tracked.
 
-use super::Call;
-use super::space::Places;
+use crate::call::Call;
+use crate::places::Places;
 use cupeer_spec::effect::{Effect, End, Made, Named, Object, Question, Shared, Subject};
 
 /// Where a pool comes from.
@@ -49,6 +46,7 @@ pub struct Imported {
 }
 
 /// What a process has.
+#[derive(Default)]
 pub struct Pools<P, M> {
     pools: P,
     pointers: M,
@@ -152,8 +150,8 @@ impl<P: Places<Pool>, M: Places<Imported>> Pools<P, M> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::returned;
     use super::*;
+    use crate::call::returned;
     use cupeer_spec::function::FnId;
 
     #[test]

@@ -1,9 +1,9 @@
-//! Tracks the virtual memory of one process from its own calls: its allocations and its mappings.
-//!
-//! The library uses it with a fixed number of entries, and the report without a limit. [`super::vmm`] draws the
-//! conclusions for a call. Memory of other processes is not tracked.
+//! Tracks the virtual memory of one process from its own calls: its allocations and its mappings. Memory of other
+//! processes is not tracked.
 
-use super::Call;
+use crate::call::Call;
+use crate::places::Places;
+use crate::wanted::Gathering;
 use cupeer_spec::effect::{Effect, End, Grant, Joined, Made, Named, Object, Shared};
 use cupeer_spec::function::FnId;
 
@@ -78,49 +78,8 @@ impl Mapping {
     }
 }
 
-/// Places for allocations or mappings.
-pub trait Places<T>: AsRef<[T]> + AsMut<[T]> {
-    /// Makes one more, where it can. Says whether it did.
-    fn grow(&mut self) -> bool;
-
-    /// Puts something where the same is, else where nothing is, else in one more place, else where something is only
-    /// remembered. Says whether there was a place.
-    fn put(
-        &mut self,
-        new: T,
-        is_same: impl Fn(&T) -> bool,
-        is_free: impl Fn(&T) -> bool,
-        is_past: impl Fn(&T) -> bool,
-    ) -> bool {
-        let (all, count) = (self.as_ref(), self.as_ref().len());
-        let place = all.iter().position(is_same).or_else(|| all.iter().position(is_free));
-        let place = place.or_else(|| self.grow().then_some(count));
-        let place = place.or_else(|| self.as_ref().iter().position(is_past));
-        let place = place.and_then(|place| self.as_mut().get_mut(place));
-        place.map(|place| *place = new).is_some()
-    }
-}
-
-impl<T, const N: usize> Places<T> for [T; N] {
-    fn grow(&mut self) -> bool {
-        false
-    }
-}
-
-/// As many as a report follows.
-const MOST: usize = 1 << 16;
-
-impl<T: Default> Places<T> for Vec<T> {
-    fn grow(&mut self) -> bool {
-        let has_room = self.len() < MOST;
-        if has_room {
-            self.push(T::default());
-        }
-        has_room
-    }
-}
-
 /// What a process has.
+#[derive(Default)]
 pub struct Space<A, M> {
     allocations: A,
     mappings: M,
@@ -129,10 +88,20 @@ pub struct Space<A, M> {
     has_lost: bool,
 }
 
-impl<A: Places<Allocation>, M: Places<Mapping>> Space<A, M> {
+/// The same, to look at.
+pub type SpaceView<'a> = Space<&'a [Allocation], &'a [Mapping]>;
+
+impl<A: AsRef<[Allocation]>, M: AsRef<[Mapping]>> Space<A, M> {
     /// Nothing yet, with these places for more.
     pub const fn new(allocations: A, mappings: M) -> Self {
         Space { allocations, mappings, granularity: None, multicast_granularity: None, has_lost: false }
+    }
+
+    /// What is known now.
+    pub fn view(&self) -> SpaceView<'_> {
+        let Space { granularity, multicast_granularity, has_lost, .. } = *self;
+        let (allocations, mappings) = (self.allocations.as_ref(), self.mappings.as_ref());
+        Space { allocations, mappings, granularity, multicast_granularity, has_lost }
     }
 
     /// The allocation of a handle; also one that is released, as long as nothing else was seen to have its handle.
@@ -160,7 +129,9 @@ impl<A: Places<Allocation>, M: Places<Mapping>> Space<A, M> {
     pub fn has_lost(&self) -> bool {
         self.has_lost
     }
+}
 
+impl<A: Places<Allocation>, M: Places<Mapping>> Space<A, M> {
     /// Notes that something has happened of which is not known what.
     pub fn lose(&mut self) {
         self.has_lost = true;
@@ -172,15 +143,9 @@ impl<A: Places<Allocation>, M: Places<Mapping>> Space<A, M> {
             match *effect {
                 // Also where it failed: somebody has thought of it.
                 Effect::Grants(Grant { by, size: Some(size), .. }) => {
-                    self.granted(call.at(by), call.at(size))
+                    self.touched(call.at(by), call.at(size)).for_each(|known| known.is_granted = true)
                 }
                 _ if call.result != 0 => {}
-                Effect::Makes(Made { object: Object::Allocation, by, .. }) if call.gathering().is_some() => {
-                    let wanted = call.gathering();
-                    let (bytes, types) = wanted.map_or((0, 0), |it| (it.bytes, it.types as i32));
-                    let team = Team { wanted: wanted.map_or(0, |it| it.devices), added: 0 };
-                    self.put(Allocation { bytes, types: Some(types), team: Some(team), ..new(call.at(by)) });
-                }
                 Effect::Joins(Joined { team, device }) => {
                     if let Some(known) = self.known(call.at(team)) {
                         let bit = 1u64.checked_shl(call.at(device) as u32).unwrap_or(0);
@@ -188,10 +153,15 @@ impl<A: Places<Allocation>, M: Places<Mapping>> Space<A, M> {
                     }
                 }
                 Effect::Makes(Made { object: Object::Allocation, by, size, .. }) => {
-                    let wanted = call.wanted();
-                    let size = size.map_or(0, |size| call.at(size));
+                    let made = new(call.at(by));
+                    if let Some(Gathering { devices: wanted, bytes, types }) = call.gathering() {
+                        let team = Some(Team { wanted, added: 0 });
+                        self.put(Allocation { bytes, types: Some(types), team, ..made });
+                        continue;
+                    }
+                    let (bytes, wanted) = (size.map_or(0, |size| call.at(size)), call.wanted());
                     let (types, device) = (wanted.map(|it| it.types), wanted.and_then(|it| it.device));
-                    self.put(Allocation { bytes: size, types, device, ..new(call.at(by)) });
+                    self.put(Allocation { bytes, types, device, ..made });
                 }
                 Effect::Opens(Shared { object: Object::Allocation, by, .. }) => {
                     self.put(Allocation { is_imported: true, ..new(call.at(by)) });
@@ -253,24 +223,16 @@ impl<A: Places<Allocation>, M: Places<Mapping>> Space<A, M> {
             known.bytes = mapping.bytes;
         }
         // The driver maps nothing over what is mapped: what was there has gone unseen.
-        for known in
-            self.mappings.as_mut().iter_mut().filter(|known| known.touches(mapping.start, mapping.bytes))
-        {
-            *known = Mapping::default();
-        }
+        self.unmapped(mapping.start, mapping.bytes);
         self.has_lost |= !self.mappings.put(mapping, |_| false, |known| known.bytes == 0, |_| false);
     }
 
     fn unmapped(&mut self, start: u64, bytes: u64) {
-        for known in self.mappings.as_mut().iter_mut().filter(|known| known.touches(start, bytes)) {
-            *known = Mapping::default();
-        }
+        self.touched(start, bytes).for_each(|known| *known = Mapping::default());
     }
 
-    fn granted(&mut self, start: u64, bytes: u64) {
-        for known in self.mappings.as_mut().iter_mut().filter(|known| known.touches(start, bytes)) {
-            known.is_granted = true;
-        }
+    fn touched(&mut self, start: u64, bytes: u64) -> impl Iterator<Item = &mut Mapping> {
+        self.mappings.as_mut().iter_mut().filter(move |known| known.touches(start, bytes))
     }
 }
 
@@ -281,8 +243,8 @@ fn new(handle: u64) -> Allocation {
 
 #[cfg(test)]
 mod tests {
-    use super::super::returned;
     use super::*;
+    use crate::call::returned;
 
     const GRANULE: u64 = 2 << 20;
 

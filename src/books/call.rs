@@ -1,0 +1,161 @@
+//! Provides the arguments of a call that has returned.
+
+use crate::wanted::{Gathering, Wanted, access};
+use cupeer_spec::effect::{Copied, Effect, End, Object, Shared, Used};
+use cupeer_spec::function::{Direction, FnId};
+use cupeer_spec::record::slot::{MOST_ARGS, shape};
+use cupeer_spec::results::Result;
+
+/// A call that has returned, as its slot in the record has it.
+#[derive(Clone, Copy)]
+pub struct Call<'a> {
+    /// The function.
+    pub function: FnId,
+    /// What it returned.
+    pub result: i32,
+    /// Its arguments.
+    pub args: &'a [u8; MOST_ARGS],
+    /// What is known of each: [`shape`].
+    pub shape: u64,
+    /// The first elements of its array argument, as a record has them.
+    pub elements: &'a [u8],
+}
+
+impl Call<'_> {
+    /// What is known of an argument: [`shape`].
+    pub fn shape(&self, index: usize) -> u64 {
+        self.shape >> shape::shift(index) & 3
+    }
+
+    /// The bytes of an argument in the slot.
+    pub fn bytes(&self, index: usize) -> &[u8] {
+        self.args.get(self.function.spec().place(index)).unwrap_or(&[])
+    }
+
+    /// An argument as a number, by its index; 0 where it is not known.
+    pub fn at(&self, index: usize) -> u64 {
+        self.bytes(index).iter().take(8).rev().fold(0, |number, byte| number << 8 | u64::from(*byte))
+    }
+
+    /// The same by its name; `None` where the function has none of that name.
+    pub fn argument(&self, name: &str) -> Option<u64> {
+        let index = self.function.spec().args.iter().position(|arg| arg.name() == name)?;
+        Some(self.at(index))
+    }
+
+    /// The name of an argument.
+    pub fn name(&self, index: usize) -> &'static str {
+        self.function.spec().args.get(index).map_or("", |arg| arg.name())
+    }
+
+    /// Whether it returned this.
+    pub fn is(&self, result: Result) -> bool {
+        self.result == result as i32
+    }
+
+    /// The first pointer among the arguments that is NULL.
+    pub fn null(&self) -> Option<&'static str> {
+        let args = self.function.spec().args.iter().enumerate();
+        args.filter(|(_, arg)| arg.direction != Direction::In || arg.count().is_some())
+            .find(|(index, _)| self.shape(*index) == shape::NULL)
+            .map(|(_, arg)| arg.name())
+    }
+
+    /// What is opened: the object, and the fingerprints of its handle: of all bytes, and of those that the driver checks.
+    pub fn handle(&self) -> Option<(Shared, u64, u64)> {
+        let shared = self.function.spec().opens()?;
+        let bytes = self.bytes(shared.handle);
+        let half = |at: usize| Some(u64::from_le_bytes(*bytes.get(at..)?.first_chunk()?));
+        Some((shared, half(0)?, half(8)?))
+    }
+
+    /// The fingerprint of the handle that is an argument.
+    pub fn fingerprint(&self, handle: usize) -> u64 {
+        self.bytes(handle).first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes))
+    }
+
+    /// The kind of thing that the call exports, opens, closes or ends.
+    pub fn object(&self) -> Object {
+        let spec = self.function.spec();
+        let shared = spec.opens().or(spec.exports()).map(|shared| shared.object);
+        let ended = spec.ends().map(|end| end.object);
+        shared.or(ended).or(spec.closes().map(|named| named.object)).unwrap_or(Object::Memory)
+    }
+
+    /// Whether that is an event.
+    pub fn is_event(&self) -> bool {
+        self.object() == Object::Event
+    }
+
+    /// The properties of an allocation, or of a pool, that it is to create.
+    pub fn wanted(&self) -> Option<Wanted> {
+        let spec = self.function.spec();
+        let prop = spec.argument("prop").filter(|(_, arg)| arg.is_allocation());
+        let (index, _) = prop.or_else(|| spec.argument("poolProps"))?;
+        Wanted::of(self.bytes(index))
+    }
+
+    /// The properties of a multicast object that it is to create.
+    pub fn gathering(&self) -> Option<Gathering> {
+        self.function.spec().gathers()?;
+        Gathering::of(self.bytes(self.function.spec().argument("prop")?.0))
+    }
+
+    /// The devices of its array argument that get access.
+    pub fn devices(&self) -> impl Iterator<Item = i32> {
+        access(self.elements).filter_map(|(device, _)| device)
+    }
+
+    /// A range of addresses: the first, and how many.
+    pub fn range(&self) -> (u64, u64) {
+        (self.argument("ptr").unwrap_or(0), self.argument("size").unwrap_or(0))
+    }
+
+    /// The device memory that the call uses, or frees: for each range, the argument that names it, where it begins, and its bytes.
+    pub fn used(&self) -> impl Iterator<Item = (usize, u64, u64)> + '_ {
+        self.function
+            .spec()
+            .effects
+            .iter()
+            .flat_map(|effect| match *effect {
+                Effect::Copies(Copied { to, from, size, .. }) => {
+                    let range = |by| (by, self.at(by), self.at(size));
+                    [range(to), range(from)]
+                }
+                Effect::Uses(used) => self.used_by(used),
+                Effect::Ends(End { object: Object::Pointer, by, .. }) => [(by, self.at(by), 1), (0, 0, 0)],
+                _ => [(0, 0, 0); 2],
+            })
+            .filter(|(_, start, bytes)| *start != 0 && *bytes != 0)
+    }
+
+    fn used_by(&self, Used { by, size, element, rows, .. }: Used) -> [(usize, u64, u64); 2] {
+        let Some(size) = size else {
+            // As a copy of rows is kept.
+            let word = |at: usize| {
+                let bytes = self.bytes(by).get(at..).and_then(|bytes| bytes.first_chunk());
+                bytes.map_or(0, |bytes| u64::from_le_bytes(*bytes))
+            };
+            return [(by, word(0), word(8)), (by, word(16), word(24))];
+        };
+        let element = element.map_or(1, |element| self.function.spec().args[element].size() as u64);
+        let row = self.at(size).wrapping_mul(element);
+        let bytes = rows.map_or(row, |(height, pitch)| match self.at(height) {
+            0 => 0,
+            height => (height - 1).wrapping_mul(self.at(pitch)).wrapping_add(row),
+        });
+        [(by, self.at(by), bytes), (0, 0, 0)]
+    }
+}
+
+/// Hands over a call that has succeeded with these arguments.
+#[cfg(test)]
+pub fn returned(function: FnId, values: &[(&str, u64)], note: impl FnOnce(&Call)) {
+    let mut args = [0; MOST_ARGS];
+    for (name, value) in values {
+        let (index, _) = function.spec().argument(name).expect("an argument");
+        let place = &mut args[function.spec().place(index)];
+        place.iter_mut().zip(value.to_le_bytes()).for_each(|(place, byte)| *place = byte);
+    }
+    note(&Call { function, result: 0, args: &args, shape: !0, elements: &[] });
+}
