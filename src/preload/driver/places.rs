@@ -10,7 +10,7 @@ use core::sync::atomic::{
     fence,
 };
 
-/// So many nanoseconds.
+/// So many nanoseconds, but for a few milliseconds.
 const LONG: u64 = 100_000_000;
 /// So many answers are remembered.
 const MOST: usize = 256;
@@ -63,7 +63,7 @@ pub fn have_changed() {
 pub fn device(address: u64, ask: impl FnOnce() -> Option<Answer>) -> Option<i32> {
     let hash = (address >> GRANULE_SHIFT).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - MOST.ilog2());
     let place = &PLACES[hash as usize];
-    let (changes, now) = (CHANGES.load(Acquire), clock::now());
+    let (changes, now) = (CHANGES.load(Acquire), clock::roughly());
     if let Some(known) = place.read(address, changes, now) {
         return known;
     }

@@ -9,6 +9,7 @@ use crate::sys::aside::aside;
 use crate::sys::elf::{forked_from, is_forked};
 use crate::sys::every_call::{DESCRIBED_BY, EVERY_CALL, epoch, initialized_before_fork};
 use crate::sys::files::each_name;
+use crate::sys::guard::guarded;
 use crate::sys::line::Short;
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::mem::MaybeUninit;
@@ -209,7 +210,11 @@ pub fn copied(
     };
     let device = |argument| {
         let address = number(id, args, argument);
-        places::device(address, || ask(address))
+        places::device(address, || {
+            let mut answer = None;
+            guarded(|| answer = ask(address));
+            answer
+        })
     };
     let (from, to) = (device(copied.from)?, device(copied.to)?);
     (from != to).then_some([from, to])

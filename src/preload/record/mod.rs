@@ -222,15 +222,11 @@ fn matter(id: FnId, store: &dyn Store, handle: &Cell<Option<Handle>>) -> Matter 
     if spec.is_work() && copied.is_none() {
         return of(is_gone);
     }
-    guarded(|| {
-        matter = match copied {
-            None => of(ledger::matters(id, &args)),
-            Some(copied) => {
-                let devices = questions::copied(id, &args, copied, ledger::opened_device);
-                devices.map_or(of(is_gone), |devices| Matter::Copy { devices, is_gone })
-            }
-        };
-    });
+    if let Some(copied) = copied {
+        let devices = questions::copied(id, &args, copied, ledger::opened_device);
+        return devices.map_or(of(is_gone), |devices| Matter::Copy { devices, is_gone });
+    }
+    guarded(|| matter = of(ledger::matters(id, &args)));
     matter
 }
 
@@ -408,10 +404,8 @@ impl<'a> Recorded<'a> {
     #[cold]
     #[inline(never)]
     fn add_devices(&mut self, devices: [i32; 2]) {
-        guarded(|| {
-            let bytes = devices.map(i32::to_le_bytes);
-            Detail::about(self.number, |detail| detail.item(slot::detail::DEVICES, 0, bytes.as_flattened()));
-        });
+        let bytes = devices.map(i32::to_le_bytes);
+        detail::short(self.number, slot::detail::DEVICES, bytes.as_flattened());
         self.restart();
     }
 
