@@ -141,6 +141,7 @@ reasons! {
     RanksCrossed { opened: Process, missed: Process },
     RanksCrossedDevices { here: Device, there: Device } of RanksCrossed,
     RanksHoldDevice { count: u64, ranks: &'a str, device: Device, owner: u32, exports: bool },
+    CopyThroughHost { bytes: u64, all: u64, from: Device, to: Device, holder: Process, since: Ago },
     RanksDiffer { function: &'a str, code: &'a str, failing: u64, others: u64 },
     DriverContradictsEnable { from: Device, to: Device } of DriverContradicts,
     DriverContradictsClose { address: u64 } of DriverContradicts,
@@ -872,6 +873,16 @@ impl Display for Reason<'_> {
                 write!(
                     f,
                     "{rank} {ranks} {hold} a context on {device}, the device of rank {owner}; each context takes about 500 MiB there, and {they}"
+                )
+            }
+            Reason::CopyThroughHost { bytes, all, from, to, holder, since } => {
+                write!(f, "{}", Bytes(bytes))?;
+                if all > bytes {
+                    write!(f, " of {}", Bytes(all))?;
+                }
+                write!(
+                    f,
+                    " from {from} to {to} went through host memory; {holder} had the memory at one end open for {since}, so a direct copy was possible"
                 )
             }
             Reason::RanksDiffer { function, code, failing, others } => write!(

@@ -62,6 +62,26 @@ fn ranks_that_hold_a_context_on_the_device_of_another_are_named() {
 }
 
 #[test]
+fn data_that_go_through_host_memory_are_counted_with_both_copies() {
+    let (message, objects) = found("copy-through-host");
+    assert!(message.starts_with("1 MiB from device 1 (c09e.."), "{message}");
+    assert!(message.contains(") to device 0 (c09e.."), "{message}");
+    assert!(message.contains(") went through host memory; process "), "{message}");
+    assert!(message.contains(" had the memory at one end open for "), "{message}");
+    let (copying, opening) = (&objects[0], &objects[1]);
+    assert_eq!((&copying["role"], &opening["role"]), (&"copying".into(), &"opening".into()), "{objects:#}");
+    assert_ne!(copying["proc"], opening["proc"], "{objects:#}");
+    assert!(copying["stack"].to_string().contains("receive"), "{objects:#}");
+    let (message, objects) = found("copy-through-host/ones");
+    assert!(message.starts_with("1 MiB of 2 MiB from device 1 (c09e.."), "{message}");
+    assert_ne!(objects[0]["proc"], objects[1]["proc"], "{objects:#}");
+    // One process does both.
+    let (message, objects) = found("copy-through-host/fetched");
+    assert!(message.starts_with("1 MiB from device 0 (c09e.."), "{message}");
+    assert_eq!(objects[0]["proc"], objects[1]["proc"], "{objects:#}");
+}
+
+#[test]
 fn of_a_hidden_device_both_processes_have_theirs() {
     let (message, _) = found("ipc-device-hidden");
     let both = message.split_once("; process ").expect("the exporter").1;

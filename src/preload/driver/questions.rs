@@ -194,13 +194,16 @@ pub fn copied(
     copied: Copied,
     opened: impl Fn(u64) -> Option<i32>,
 ) -> Option<[i32; 2]> {
-    let device = |argument| {
-        // CU_POINTER_ATTRIBUTE_ MEMORY_TYPE, DEVICE_ORDINAL and RANGE_START_ADDR.
-        let [memory_type, device, start] = attributes([2, 9, 11], number(id, args, argument))?;
-        (memory_type == DEVICE_MEMORY).then(|| opened(start).unwrap_or(device as i32))
-    };
+    let device = |argument| device_of_memory(number(id, args, argument), &opened);
     let (from, to) = (device(copied.from)?, device(copied.to)?);
     (from != to).then_some([from, to])
+}
+
+/// On which device memory is; `None` if it is none of a device. See [`copied`].
+pub fn device_of_memory(address: u64, opened: impl Fn(u64) -> Option<i32>) -> Option<i32> {
+    // CU_POINTER_ATTRIBUTE_ MEMORY_TYPE, DEVICE_ORDINAL and RANGE_START_ADDR.
+    let [memory_type, device, start] = attributes([2, 9, 11], address)?;
+    (memory_type == DEVICE_MEMORY).then(|| opened(start).unwrap_or(device as i32))
 }
 
 /// Asks about a pointer, which may be none. `None` where the driver does not say.

@@ -80,8 +80,10 @@ pub fn needs(id: FnId) -> Needs {
 #[inline(always)]
 pub fn is_awake(id: FnId) -> bool {
     let needs = needs(id);
-    // Copies between devices use memory as well.
-    has_done(needs) || needs == Needs::Reach && has_done(Needs::Gone)
+    // Copies between devices use memory as well, and those between a device and the host may take the place of one.
+    has_done(needs)
+        || needs == Needs::Reach && has_done(Needs::Gone)
+        || needs == Needs::Gone && has_done(Needs::Shared) && id.spec().host_copy().is_some()
 }
 
 /// Whether the process has done something that calls of some functions need.

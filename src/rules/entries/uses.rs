@@ -86,6 +86,15 @@ rule UseInKernel "use-in-kernel" {
     ruled_out: "no parameter of the kernel is in shared memory that this process closed, unmapped, or freed",
     hint: "Before you close, unmap, or free the memory, wait for the last kernel that uses it: synchronize its stream, or wait for an event.",
 }
+rule CopyThroughHost "copy-through-host" {
+    says: "Data should go directly between devices if a process has memory of the other device open.",
+    functions: [cuMemcpyDtoH_v2, cuMemcpyDtoH_v2_ptds],
+    severity: Note, scope: Processes,
+    rests_on: Practice("Communication libraries use host memory if they do not find the handle of a buffer: for example, because it is in an allocation whose handle another buffer carries. Then the transfer works, but is slower."),
+    costs: "Time: each byte crosses PCIe twice and occupies host memory, although the devices can reach each other.",
+    hint: "Send the handle of the allocation with every buffer in it, and look for open memory by address range instead of by buffer. If the data must pass through the host, ignore this.",
+    seen: "Mooncake#3679",
+}
     } };
 }
 pub(crate) use use_rules;
