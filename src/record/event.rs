@@ -195,7 +195,7 @@ pub struct Details {
     pub context: Option<u64>,
     /// Context of exported memory, and its device.
     pub owner: Option<(u64, i32)>,
-    /// Devices whose primary contexts the process held, if these were several: a bit for each ordinal.
+    /// Devices on which the process held contexts, if these were several: a bit for each ordinal.
     pub contexts: Option<u64>,
     /// Content of a copy between device memory and the host.
     pub content: Option<Content>,

@@ -140,7 +140,7 @@ reasons! {
     RanksWaitForFailed { waiting: u64, senders: &'a str, function: &'a str, code: &'a str } of RanksWaitForDescriptor,
     RanksCrossed { opened: Process, missed: Process },
     RanksCrossedDevices { here: Device, there: Device } of RanksCrossed,
-    RanksHoldDevice { count: u64, ranks: &'a str, device: Device, owner: u32, exports: bool },
+    RanksHoldDevice { count: u64, ranks: &'a str, device: Device, owner: u32, exports: bool, allocated: u64 },
     CopyThroughHost { bytes: u64, all: u64, from: Device, to: Device, holder: Process, since: Ago },
     RanksDiffer { function: &'a str, code: &'a str, failing: u64, others: u64 },
     DriverContradictsEnable { from: Device, to: Device } of DriverContradicts,
@@ -861,7 +861,7 @@ impl Display for Reason<'_> {
                 f,
                 "this process, on {here}, opened memory that was exported on {there}; no process opened the memory exported on {here}, and all others opened memory of their own device"
             ),
-            Reason::RanksHoldDevice { count, ranks, device, owner, exports } => {
+            Reason::RanksHoldDevice { count, ranks, device, owner, exports, allocated } => {
                 let is_one = count == 1;
                 let (rank, hold) = if is_one { ("rank", "holds") } else { ("ranks", "hold") };
                 let they = match (is_one, exports) {
@@ -873,7 +873,11 @@ impl Display for Reason<'_> {
                 write!(
                     f,
                     "{rank} {ranks} {hold} a context on {device}, the device of rank {owner}; each context takes about 500 MiB there, and {they}"
-                )
+                )?;
+                match allocated {
+                    0 => Ok(()),
+                    _ => write!(f, "; cuMemCreate allocated {} there", Bytes(allocated)),
+                }
             }
             Reason::CopyThroughHost { bytes, all, from, to, holder, since } => {
                 write!(f, "{}", Bytes(bytes))?;

@@ -127,7 +127,11 @@ impl Group {
             "init",
             "cuInit, recorded in a child that was forked after its parent initialized the driver",
         ),
-        (Group::Query, "query", "queries that programs make all the time: device attributes, kernels, NVML"),
+        (
+            Group::Query,
+            "query",
+            "queries that programs make all the time, and other calls without an effect on what is shared: device attributes, kernels, new contexts, NVML",
+        ),
     ];
 
     /// The name that follows the `@`.
@@ -331,6 +335,14 @@ impl FnSpec {
         let args = self.args;
         let last = if args.is_empty() { "" } else { args[args.len() - 1].name() };
         matches!(last.as_bytes(), b"hStream")
+    }
+
+    /// The context that a call creates: the arguments that name it and its device.
+    pub const fn creates_context(&self) -> Option<(usize, usize)> {
+        match *self.effects {
+            [Effect::Makes(Made { object: Object::Context, by, of: Some(device), .. })] => Some((by, device)),
+            _ => None,
+        }
     }
 
     /// The copy between device memory and the host that a call does before it returns: cuda.h names the address of the host `dstHost`
@@ -541,7 +553,8 @@ impl FnSpec {
             || self.is_of_pools()
             || self.is_work()
             || self.changes_kernels()
-            || self.changes_graphs();
+            || self.changes_graphs()
+            || self.creates_context().is_some();
         matches!(self.library, Library::Cuda) && !is_long && !self.is_in(Group::Init)
     }
 

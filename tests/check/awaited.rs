@@ -48,6 +48,12 @@ fn ranks_that_hold_a_context_on_the_device_of_another_are_named() {
         ("/access", "rank 1 holds", "it shares memory only on another device", "warning"),
         // It may be there for rank 0.
         ("/memory", "rank 1 holds", "it exports memory there", "note"),
+        (
+            "/created",
+            "rank 1 holds",
+            "it shares memory only on another device; cuMemCreate allocated 4 MiB there",
+            "warning",
+        ),
         // Of two ranks, either may be the one that does as it should.
         ("/pair", "rank 1 holds", "it shares memory only on another device", "note"),
     ] {

@@ -8,7 +8,7 @@ mod after;
 mod graphs;
 
 use crate::driver::log::DriverLog;
-use crate::driver::{graphs as executable, kernels, questions};
+use crate::driver::{contexts, graphs as executable, kernels, questions};
 use crate::fault::inject::{self, ArgumentWords, Fault, Forward};
 use crate::job::gone;
 use crate::job::ledger::{self, BeforeCall, CallOrigin};
@@ -251,6 +251,15 @@ pub unsafe fn run<F: Function>(entered: &Entered, arguments: &F) -> i32 {
         const { FUNCTIONS[F::ID as usize].changes_kernels() || FUNCTIONS[F::ID as usize].changes_graphs() };
     if changes && settings::get().check.is_some() {
         return run_with_handles(F::ID, entered, arguments, &mut run);
+    }
+    if let Some((context, device)) = const { FUNCTIONS[F::ID as usize].creates_context() } {
+        let result = run();
+        if result == 0 {
+            let mut words = ArgumentWords::default();
+            arguments.words(&mut words);
+            guarded(|| contexts::is_created(words[context], words[device] as i32));
+        }
+        return result;
     }
     if let Some(copied) = const { FUNCTIONS[F::ID as usize].host_copy() }
         && traced::has_done(Needs::Shared)

@@ -388,9 +388,9 @@ pub fn device_with_primary() -> Option<i32> {
     (0..device_count()?.min(MOST_DEVICES)).find(|device| is_primary_active(*device))
 }
 
-/// The devices whose primary contexts are there, as bits, if these are several, and others than the last time. Only the first,
+/// The devices on which the process has contexts, primary or not, as bits, if these are several, and others than the last time. Only the first,
 /// second, fourth, eighth call that shares asks: of ranks that do the same, all ask at the same place.
-fn several_primaries() -> Option<u64> {
+fn several_devices() -> Option<u64> {
     static RECORD: AtomicU64 = AtomicU64::new(0);
     static CALLS: AtomicU64 = AtomicU64::new(0);
     static LAST: AtomicU64 = AtomicU64::new(0);
@@ -403,7 +403,7 @@ fn several_primaries() -> Option<u64> {
         return None;
     }
     let devices = (0..device_count()?.min(MOST_DEVICES)).filter(|device| is_primary_active(*device));
-    let all = devices.fold(0u64, |all, device| all | 1 << device);
+    let all = devices.fold(contexts::devices_of_created(), |all, device| all | 1 << device);
     (all.count_ones() > 1 && LAST.swap(all, Relaxed) != all).then_some(all)
 }
 
@@ -540,7 +540,7 @@ pub fn ask(id: FnId, args: &[u8; MOST_ARGS], result: i32, context: u64, note: No
             note(detail::MEMORY, [base, size].map(u64::to_le_bytes).as_flattened());
         }
         devices(note, -1, result, &mut about);
-        if let Some(several) = (result == 0).then(several_primaries).flatten() {
+        if let Some(several) = (result == 0).then(several_devices).flatten() {
             note(detail::CONTEXTS, &several.to_le_bytes());
         }
         about.memory = allocation.map(|known| known.range);

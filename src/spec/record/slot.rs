@@ -219,7 +219,7 @@ pub mod detail {
     /// The frames of Python among the frames of the call, each as a [`super::Line`], the innermost first.
     pub const PYTHON: u8 = 13;
 
-    /// The devices whose primary contexts the process holds, if these are several: a bit for each ordinal, 8 bytes.
+    /// The devices on which the process holds contexts, if these are several: a bit for each ordinal, 8 bytes.
     pub const CONTEXTS: u8 = 14;
 
     /// Of a copy between device memory and the host: a hash of pieces of what was copied, 8 bytes; the ordinal of the device, 4
