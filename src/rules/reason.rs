@@ -126,7 +126,7 @@ reasons! {
     UseAfterUnmap { name: &'a str, address: u64, range: (u64, u64), ago: Option<Ago>, by: Option<Site<'a>> },
     UseAfterFree { name: &'a str, address: u64, range: (u64, u64), ago: Option<Ago>, by: Option<Site<'a>>, with_context: bool },
     UseBeyondEnd { name: &'a str, start: u64, bytes: u64, beyond: u64, range: (u64, u64), handle: Option<Handle> },
-    UseWithoutAccess { name: &'a str, address: u64, device: Device, range: (u64, u64), is_granted: bool },
+    UseWithoutAccess { name: &'a str, address: u64, device: Device, context: Option<&'a str>, range: (u64, u64), is_granted: bool },
     UseAfterOwnerFreed { name: &'a str, address: u64, range: (u64, u64), handle: Handle, owner: Process, ago: Option<Ago> },
     UseInGraph { node: &'a str, address: u64, went: Went, range: (u64, u64), ago: Option<Ago>, by: Option<Site<'a>> },
     UseInKernel { kernel: &'a str, node: &'a str, parameter: usize, address: u64, went: Went, range: (u64, u64), ago: Option<Ago>, by: Option<Site<'a>> },
@@ -513,8 +513,9 @@ impl Display for Reason<'_> {
                     None => write!(f, "the mapping is {}, and nothing is mapped behind it", Range(range)),
                 }
             }
-            Reason::UseWithoutAccess { name, address, device, range, is_granted } => {
+            Reason::UseWithoutAccess { name, address, device, context, range, is_granted } => {
                 write!(f, "{device} has no access to {name} {address:#x}; ")?;
+                context.map_or(Ok(()), |context| write!(f, "{context} is a context of that device; "))?;
                 let how = if is_granted { "did not give it access" } else { "was not called for that" };
                 write!(f, "the address is in memory that this process imported and mapped; cuMemSetAccess {how}; ")?;
                 write!(f, "the mapping is {}", Range(range))
@@ -983,6 +984,7 @@ mod tests {
                     name: "dstDevice",
                     address: 0x7f0000000010,
                     device,
+                    context: None,
                     range: (0x7f0000000000, 2 << 20),
                     is_granted: false,
                 },

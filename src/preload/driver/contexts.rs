@@ -53,6 +53,15 @@ pub fn devices_of_created() -> u64 {
     all.filter(|its| (1..=64).contains(its)).fold(0, |all, its| all | 1 << (its - 1))
 }
 
+/// The device of a context that the process has created, and not ended since.
+pub fn device_of_created(context: u64) -> Option<i32> {
+    let its = |(known, its): &(AtomicU64, AtomicU64)| {
+        let device = its.load(Acquire).checked_sub(1)?;
+        (known.load(Relaxed) == context).then_some(device as i32)
+    };
+    CREATED.iter().find_map(its)
+}
+
 /// Notes that the process has ended a context.
 pub fn has_ended(context: u64) {
     for (_, its) in CREATED.iter().filter(|(known, _)| known.load(Relaxed) == context) {

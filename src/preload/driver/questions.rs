@@ -248,10 +248,10 @@ pub fn memory_at(address: u64) -> Option<Option<Range<u64>>> {
     Some((memory_type != 0).then(|| start..start.saturating_add(size)))
 }
 
-/// Whether the device of the current context has access to what is mapped at an address. For addresses where something is mapped.
-pub fn may_access(address: u64) -> Option<bool> {
+/// Whether a device has access to what is mapped at an address. For addresses where something is mapped.
+pub fn may_access(address: u64, device: i32) -> Option<bool> {
     let (location, mut flags) =
-        (CUmemLocation { kind: CUmemLocationType(CUmemLocation::DEVICE), id: device() }, 0);
+        (CUmemLocation { kind: CUmemLocationType(CUmemLocation::DEVICE), id: device }, 0);
     let result = relaxed(|| cuMemGetAccess(&mut flags, &location, address))?;
     (result == 0 && location.id >= 0).then_some(flags != 0)
 }
@@ -375,6 +375,14 @@ pub fn device_of(context: u64) -> i32 {
     let mut popped = core::ptr::null_mut();
     cuCtxPopCurrent_v2(&mut popped);
     device
+}
+
+/// The device of a context that need not be one, about which the driver must not be asked then.
+pub fn known_device(context: u64) -> Option<i32> {
+    if let created @ Some(_) = contexts::device_of_created(context) {
+        return created;
+    }
+    (0..device_count()?.min(MOST_DEVICES)).find(|device| context != 0 && primary(*device) == Some(context))
 }
 
 /// Whether the primary context of a device is there.

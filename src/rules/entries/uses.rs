@@ -54,7 +54,7 @@ rule UseWithoutAccess "use-without-access" {
     costs: "The call fails with CUDA_ERROR_INVALID_VALUE. A kernel that uses the memory stops with CUDA_ERROR_ILLEGAL_ADDRESS.",
     cause: "the device has no access to the imported memory there",
     ruled_out: "the device has access to the imported memory that is known there",
-    hint: "After cuMemMap, call cuMemSetAccess with the device that copies. The importer must do so itself: what the exporter set holds in the exporter only.",
+    hint: "After cuMemMap, call cuMemSetAccess with the device that copies: of cuMemcpyPeer, the devices of both contexts. The importer must do so itself: what the exporter set holds in the exporter only.",
 }
 rule UseAfterOwnerFreed "use-after-owner-freed" {
     says: "Opened memory should not be used after its owner freed it.",
