@@ -370,6 +370,9 @@ cuEventRecord                           2.0    recorded    @event
 cuEventRecord_ptsz                      7.0    documented  @event
 cuEventRecordWithFlags                  11.1   documented  @event
 cuEventRecordWithFlags_ptsz             11.1   documented  @event
+cuCtxCreate_v2                          3.2    recorded    @query
+cuCtxCreate_v3                          11.4   documented  @query
+cuCtxCreate_v4                          12.5   recorded    @query
 ",
     );
     let all = stdout(&mut with(&["list", "functions", "--all"]));

@@ -1,6 +1,6 @@
 //! Reads the items of a detail into [`Details`].
 
-use crate::event::Details;
+use crate::event::{Content, Details};
 use crate::finding::{self, Finding};
 use crate::hit::{self, Hit};
 use cupeer_spec::record::slot::{self, Line, detail, hit::did};
@@ -44,6 +44,14 @@ impl Details {
                     self.owner = owner.or(self.owner);
                 }
                 detail::CONTEXTS => self.contexts = number(item.bytes).or(self.contexts),
+                detail::CONTENT => {
+                    let content = first_two(item.bytes).map(|(hash, rest)| Content {
+                        hash,
+                        device: rest as i32,
+                        is_constant: rest >> 32 != 0,
+                    });
+                    self.content = content.or(self.content);
+                }
                 detail::MESSAGE => self.message = Some(item.bytes.to_vec()),
                 detail::FINDING => {
                     let room = self.findings.len() < finding::MOST;
@@ -78,6 +86,7 @@ impl Details {
         self.context = later.context.or(self.context);
         self.owner = later.owner.or(self.owner);
         self.contexts = later.contexts.or(self.contexts);
+        self.content = later.content.or(self.content);
         self.message = later.message.or(self.message.take());
         self.findings.extend(later.findings);
         later.hits.into_iter().for_each(|hit| self.add_hit(hit));

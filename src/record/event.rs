@@ -113,6 +113,17 @@ impl Call {
     }
 }
 
+/// Content of a copy between device memory and the host.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Content {
+    /// Keyed hash of pieces of the content.
+    pub hash: u64,
+    /// Ordinal of the device in the process.
+    pub device: i32,
+    /// True if these pieces repeat one word.
+    pub is_constant: bool,
+}
+
 /// Details of a call, boxed because most calls have none and calls are moved by the million.
 #[derive(Clone, Default, Debug)]
 pub struct CallDetails(Option<Box<Details>>);
@@ -128,6 +139,7 @@ static NONE: Details = Details {
     context: None,
     owner: None,
     contexts: None,
+    content: None,
     message: None,
     findings: Vec::new(),
     hits: Vec::new(),
@@ -183,8 +195,10 @@ pub struct Details {
     pub context: Option<u64>,
     /// Context of exported memory, and its device.
     pub owner: Option<(u64, i32)>,
-    /// Devices whose primary contexts the process held, if these were several: a bit for each ordinal.
+    /// Devices on which the process held contexts, if these were several: a bit for each ordinal.
     pub contexts: Option<u64>,
+    /// Content of a copy between device memory and the host.
+    pub content: Option<Content>,
     /// Explanation from the driver's own log.
     pub message: Option<Vec<u8>>,
     /// Findings of rules, in the order in which the rules were checked.

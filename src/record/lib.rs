@@ -36,7 +36,7 @@ mod version;
 #[cfg(feature = "writer")]
 pub mod writer;
 
-pub use event::{Call, CallDetails, Details, Event, Outcome, Run};
+pub use event::{Call, CallDetails, Content, Details, Event, Outcome, Run};
 pub use events::Events;
 pub use faults::{FaultFile, FaultRule};
 pub use finding::{Finding, Object};

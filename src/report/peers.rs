@@ -200,6 +200,12 @@ impl Peers {
         pairs.into_iter().any(|pair| enabled(pair).is_some())
     }
 
+    /// How often a process copied from the memory of one device to that of another, and how many bytes.
+    pub fn copied(&self, process: usize, from: Uuid, to: Uuid) -> (u64, u64) {
+        let number = self.sums.get(&(process, (Some(from), Some(to))));
+        number.map_or((0, 0), |number| (self.all[*number].copies, self.all[*number].copied))
+    }
+
     /// What a process was told last about access from one device to another.
     pub fn can_access(&self, process: usize, from: Uuid, to: Uuid) -> Option<bool> {
         self.all[*self.sums.get(&(process, (Some(from), Some(to))))?].can_access

@@ -23,7 +23,7 @@ use super::scarce::{self, Scarce};
 use super::virtual_memory::{self, Space};
 use crate::Keep;
 use anyhow::Result;
-use cupeer_record::{Call, Clock, Event, Outcome, Process};
+use cupeer_record::{Call, Clock, Content, Event, Outcome, Process};
 use cupeer_spec::function::FnId;
 use cupeer_spec::record::slot::hit::did;
 use cupeer_spec::record::{SLOTS, mode};
@@ -60,6 +60,22 @@ pub struct Tally {
     pub descriptors: Descriptors,
     /// The most devices on which it held contexts, if these were several.
     pub holding: Option<Holding>,
+    /// What it copied between devices and the host, in the order of the record.
+    pub staged: Vec<Staged>,
+}
+
+/// A copy between device memory and the host.
+pub struct Staged {
+    pub function: FnId,
+    pub site: Site,
+    pub at: u64,
+    pub is_to_host: bool,
+    pub device: Option<Uuid>,
+    /// Where the device memory is, and how many bytes were copied.
+    pub address: u64,
+    pub bytes: u64,
+    /// What was copied.
+    pub content: Content,
 }
 
 /// The devices on which a process holds a context, and the call at which it was seen to.
@@ -272,6 +288,24 @@ impl<'a> Reading<'a> {
                 let site = Site::of(call, self.all.stacks.of(self.index, call), false);
                 let at = self.clock.realtime(call.start);
                 self.tally.holding = Some(Holding { devices, function, site, at });
+            }
+            if let (Some(content), Some(copied)) = (call.details.content, function.spec().host_copy())
+                && let [Some(address), Some(bytes)] = [copied.device, copied.size].map(|of| call.number(of))
+            {
+                let site = Site::of(call, self.all.stacks.of(self.index, call), false);
+                let at = self.clock.realtime(call.start);
+                let device = uuid_of(self.process, Some(content.device));
+                let is_to_host = copied.is_to_host;
+                self.tally.staged.push(Staged {
+                    function,
+                    site,
+                    at,
+                    is_to_host,
+                    device,
+                    address,
+                    bytes,
+                    content,
+                });
             }
             if peers::concerns(function) {
                 let at = self.clock.realtime(call.start);

@@ -126,7 +126,7 @@ reasons! {
     UseAfterUnmap { name: &'a str, address: u64, range: (u64, u64), ago: Option<Ago>, by: Option<Site<'a>> },
     UseAfterFree { name: &'a str, address: u64, range: (u64, u64), ago: Option<Ago>, by: Option<Site<'a>>, with_context: bool },
     UseBeyondEnd { name: &'a str, start: u64, bytes: u64, beyond: u64, range: (u64, u64), handle: Option<Handle> },
-    UseWithoutAccess { name: &'a str, address: u64, device: Device, range: (u64, u64), is_granted: bool },
+    UseWithoutAccess { name: &'a str, address: u64, device: Device, context: Option<&'a str>, range: (u64, u64), is_granted: bool },
     UseAfterOwnerFreed { name: &'a str, address: u64, range: (u64, u64), handle: Handle, owner: Process, ago: Option<Ago> },
     UseInGraph { node: &'a str, address: u64, went: Went, range: (u64, u64), ago: Option<Ago>, by: Option<Site<'a>> },
     UseInKernel { kernel: &'a str, node: &'a str, parameter: usize, address: u64, went: Went, range: (u64, u64), ago: Option<Ago>, by: Option<Site<'a>> },
@@ -140,7 +140,8 @@ reasons! {
     RanksWaitForFailed { waiting: u64, senders: &'a str, function: &'a str, code: &'a str } of RanksWaitForDescriptor,
     RanksCrossed { opened: Process, missed: Process },
     RanksCrossedDevices { here: Device, there: Device } of RanksCrossed,
-    RanksHoldDevice { count: u64, ranks: &'a str, device: Device, owner: u32, exports: bool },
+    RanksHoldDevice { count: u64, ranks: &'a str, device: Device, owner: u32, exports: bool, allocated: u64 },
+    CopyThroughHost { bytes: u64, all: u64, from: Device, to: Device, holder: Process, since: Ago },
     RanksDiffer { function: &'a str, code: &'a str, failing: u64, others: u64 },
     DriverContradictsEnable { from: Device, to: Device } of DriverContradicts,
     DriverContradictsClose { address: u64 } of DriverContradicts,
@@ -512,8 +513,9 @@ impl Display for Reason<'_> {
                     None => write!(f, "the mapping is {}, and nothing is mapped behind it", Range(range)),
                 }
             }
-            Reason::UseWithoutAccess { name, address, device, range, is_granted } => {
+            Reason::UseWithoutAccess { name, address, device, context, range, is_granted } => {
                 write!(f, "{device} has no access to {name} {address:#x}; ")?;
+                context.map_or(Ok(()), |context| write!(f, "{context} is a context of that device; "))?;
                 let how = if is_granted { "did not give it access" } else { "was not called for that" };
                 write!(f, "the address is in memory that this process imported and mapped; cuMemSetAccess {how}; ")?;
                 write!(f, "the mapping is {}", Range(range))
@@ -860,7 +862,7 @@ impl Display for Reason<'_> {
                 f,
                 "this process, on {here}, opened memory that was exported on {there}; no process opened the memory exported on {here}, and all others opened memory of their own device"
             ),
-            Reason::RanksHoldDevice { count, ranks, device, owner, exports } => {
+            Reason::RanksHoldDevice { count, ranks, device, owner, exports, allocated } => {
                 let is_one = count == 1;
                 let (rank, hold) = if is_one { ("rank", "holds") } else { ("ranks", "hold") };
                 let they = match (is_one, exports) {
@@ -872,6 +874,20 @@ impl Display for Reason<'_> {
                 write!(
                     f,
                     "{rank} {ranks} {hold} a context on {device}, the device of rank {owner}; each context takes about 500 MiB there, and {they}"
+                )?;
+                match allocated {
+                    0 => Ok(()),
+                    _ => write!(f, "; cuMemCreate allocated {} there", Bytes(allocated)),
+                }
+            }
+            Reason::CopyThroughHost { bytes, all, from, to, holder, since } => {
+                write!(f, "{}", Bytes(bytes))?;
+                if all > bytes {
+                    write!(f, " of {}", Bytes(all))?;
+                }
+                write!(
+                    f,
+                    " from {from} to {to} went through host memory; {holder} had the memory at one end open for {since}, so a direct copy was possible"
                 )
             }
             Reason::RanksDiffer { function, code, failing, others } => write!(
@@ -968,6 +984,7 @@ mod tests {
                     name: "dstDevice",
                     address: 0x7f0000000010,
                     device,
+                    context: None,
                     range: (0x7f0000000000, 2 << 20),
                     is_granted: false,
                 },

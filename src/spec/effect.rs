@@ -242,6 +242,19 @@ pub struct Used {
     pub rows: Option<(usize, usize)>,
 }
 
+/// A copy between device memory and the host that is done when the call returns, by the indexes of arguments.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct HostCopy {
+    /// The address on the host.
+    pub host: usize,
+    /// The address of the device memory.
+    pub device: usize,
+    /// The size.
+    pub size: usize,
+    /// Whether it goes to the host.
+    pub is_to_host: bool,
+}
+
 /// Several copies, by the indexes of arguments: arrays with a word for each of them; or one of structures, which is all three.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Batch {
@@ -471,6 +484,7 @@ impl Groups {
                     groups.with(&[Group::Lifetime]).with(object.families())
                 }
                 Effect::Ends(_) => groups.with(&[Group::Lifetime]),
+                Effect::Makes(Made { object: Object::Context, .. }) => groups.with(&[Group::Query]),
                 Effect::Makes(Made { object: Object::Pointer, .. }) => {
                     groups.with(&[Group::Alloc]).with(Object::Pointer.families())
                 }

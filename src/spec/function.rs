@@ -4,8 +4,8 @@
 use crate::argument;
 pub use crate::argument::{ArgSpec, ArgType, Direction};
 use crate::effect::{
-    Altered, Batch, Bound, Code, Copied, Effect, End, Found, Grant, Groups, Joined, Launchable, Launched,
-    Made, Named, NodeKind, Object, Question, Shared, Subject, Unbound, Used, effects,
+    Altered, Batch, Bound, Code, Copied, Effect, End, Found, Grant, Groups, HostCopy, Joined, Launchable,
+    Launched, Made, Named, NodeKind, Object, Question, Shared, Subject, Unbound, Used, effects,
 };
 use crate::results::{Result, ResultSpec};
 use core::ops::Range;
@@ -127,7 +127,11 @@ impl Group {
             "init",
             "cuInit, recorded in a child that was forked after its parent initialized the driver",
         ),
-        (Group::Query, "query", "queries that programs make all the time: device attributes, kernels, NVML"),
+        (
+            Group::Query,
+            "query",
+            "queries that programs make all the time, and other calls without an effect on what is shared: device attributes, kernels, new contexts, NVML",
+        ),
     ];
 
     /// The name that follows the `@`.
@@ -331,6 +335,32 @@ impl FnSpec {
         let args = self.args;
         let last = if args.is_empty() { "" } else { args[args.len() - 1].name() };
         matches!(last.as_bytes(), b"hStream")
+    }
+
+    /// The context that a call creates: the arguments that name it and its device.
+    pub const fn creates_context(&self) -> Option<(usize, usize)> {
+        match *self.effects {
+            [Effect::Makes(Made { object: Object::Context, by, of: Some(device), .. })] => Some((by, device)),
+            _ => None,
+        }
+    }
+
+    /// The copy between device memory and the host that a call does before it returns: cuda.h names the address of the host `dstHost`
+    /// or `srcHost`.
+    pub const fn host_copy(&self) -> Option<HostCopy> {
+        let [Effect::Uses(Used { by: device, size: Some(size), rows: None, .. })] = *self.effects else {
+            return None;
+        };
+        let mut host = 0;
+        while host < self.args.len() && !self.is_asynchronous() {
+            let name = self.args[host].name().as_bytes();
+            let is_to_host = matches!(name, b"dstHost");
+            if is_to_host || matches!(name, b"srcHost") {
+                return Some(HostCopy { host, device, size, is_to_host });
+            }
+            host += 1;
+        }
+        None
     }
 
     /// Whether a call makes, changes, or launches a graph, and does this with nodes of graphs that use memory.
@@ -548,7 +578,8 @@ impl FnSpec {
             || self.is_of_pools()
             || self.is_work()
             || self.changes_kernels()
-            || self.changes_graphs();
+            || self.changes_graphs()
+            || self.creates_context().is_some();
         matches!(self.library, Library::Cuda) && !is_long && !self.is_in(Group::Init)
     }
 

@@ -84,6 +84,7 @@ macro_rules! with_both_forms {
     )* } };
 }
 
+mod contexts;
 mod events;
 mod graphs;
 mod kernels;

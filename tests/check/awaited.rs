@@ -48,6 +48,12 @@ fn ranks_that_hold_a_context_on_the_device_of_another_are_named() {
         ("/access", "rank 1 holds", "it shares memory only on another device", "warning"),
         // It may be there for rank 0.
         ("/memory", "rank 1 holds", "it exports memory there", "note"),
+        (
+            "/created",
+            "rank 1 holds",
+            "it shares memory only on another device; cuMemCreate allocated 4 MiB there",
+            "warning",
+        ),
         // Of two ranks, either may be the one that does as it should.
         ("/pair", "rank 1 holds", "it shares memory only on another device", "note"),
     ] {
@@ -59,6 +65,26 @@ fn ranks_that_hold_a_context_on_the_device_of_another_are_named() {
         let findings = scene(&name).outcome_checked(How::Bad).findings();
         assert_eq!(findings[0]["severity"], severity, "{findings:#?}");
     }
+}
+
+#[test]
+fn data_that_go_through_host_memory_are_counted_with_both_copies() {
+    let (message, objects) = found("copy-through-host");
+    assert!(message.starts_with("1 MiB from device 1 (c09e.."), "{message}");
+    assert!(message.contains(") to device 0 (c09e.."), "{message}");
+    assert!(message.contains(") went through host memory; process "), "{message}");
+    assert!(message.contains(" had the memory at one end open for "), "{message}");
+    let (copying, opening) = (&objects[0], &objects[1]);
+    assert_eq!((&copying["role"], &opening["role"]), (&"copying".into(), &"opening".into()), "{objects:#}");
+    assert_ne!(copying["proc"], opening["proc"], "{objects:#}");
+    assert!(copying["stack"].to_string().contains("receive"), "{objects:#}");
+    let (message, objects) = found("copy-through-host/ones");
+    assert!(message.starts_with("1 MiB of 2 MiB from device 1 (c09e.."), "{message}");
+    assert_ne!(objects[0]["proc"], objects[1]["proc"], "{objects:#}");
+    // One process does both.
+    let (message, objects) = found("copy-through-host/fetched");
+    assert!(message.starts_with("1 MiB from device 0 (c09e.."), "{message}");
+    assert_eq!(objects[0]["proc"], objects[1]["proc"], "{objects:#}");
 }
 
 #[test]

@@ -153,6 +153,35 @@ static void copies(void) {
     CASE("set.nocurrent", cuMemsetD8_v2(p, 0, 8), 0);
 }
 
+// Which contexts a copy between peers takes. Each in a process of its own, because a driver may crash.
+static CUdeviceptr on0, on1;
+static void begin_peers(void) {
+    start();
+    if (devices < 2) return;
+    cuCtxSetCurrent(c1);
+    cuMemAlloc_v2(&on1, 64);
+    cuCtxSetCurrent(c0);
+    cuMemAlloc_v2(&on0, 64);
+    hush();
+}
+#define PEERS(name, to, from)                                                                                \
+    static void peers_##name(void) {                                                                         \
+        begin_peers();                                                                                       \
+        if (devices < 2) return;                                                                             \
+        CUcontext gone = new_context(1);                                                                     \
+        cuCtxDestroy_v2(gone);                                                                               \
+        cuCtxSetCurrent(c0);                                                                                 \
+        hush();                                                                                              \
+        CASE("peercontext." #name, cuMemcpyPeer(on1, to, on0, from, 8), 0);                                  \
+        CASE("peercontext." #name ".after", cuCtxSynchronize(), 0);                                          \
+    }
+PEERS(swapped, c0, c1)
+PEERS(first, c0, c0)
+PEERS(second, c1, c1)
+PEERS(none, NULL, NULL)
+PEERS(destroyed, gone, c0)
+PEERS(source_destroyed, c1, gone)
+
 static void attributes_of(const char *what, CUdeviceptr p, CUcontext context) {
     static const char wide[] = {1, 3, 4, 7, 11, 12, 17, 19, 20};
     char id[64];
@@ -243,5 +272,11 @@ void memory_groups(void) {
     in_child("allocation", allocation);
     in_child("host", host_memory);
     in_child("copies", copies);
+    in_child("peercontext.swapped", peers_swapped);
+    in_child("peercontext.first", peers_first);
+    in_child("peercontext.second", peers_second);
+    in_child("peercontext.none", peers_none);
+    in_child("peercontext.destroyed", peers_destroyed);
+    in_child("peercontext.source_destroyed", peers_source_destroyed);
     in_child("pointers", pointers);
 }

@@ -112,7 +112,7 @@ int main(int argc, char **argv) {
                     CHECK(pfn != untouched);
                     if (f < FUNCTIONS) {
                         CHECK(call(handed_out(driver, f, pfn), pfn, mark++) == 0);
-                        static const char *const endings[] = {"_v2", "_ptsz", "_ptds", "_v2_ptsz", "_v2_ptds"};
+                        static const char *const endings[] = {"_v2", "_v3", "_v4", "_ptsz", "_ptds", "_v2_ptsz", "_v2_ptds"};
                         int is_known = pfn == dlsym(driver, name) || pfn == dlsym(driver, names[f]);
                         for (size_t i = 0; i < sizeof endings / sizeof *endings; i++)
                             is_known |= pfn == form_of(driver, name, endings[i]);

@@ -1,5 +1,5 @@
 /* The functions that use memory and share nothing, in rows as table.h has them: copies to and from the host, copies of rows,
- * memsets, launches, and records of events. */
+ * memsets, launches, records of events, and new contexts. */
 #ifndef USES_TABLE_H
 #define USES_TABLE_H
 
@@ -177,6 +177,11 @@ struct place { int type, id; };
     X(cuEventRecord_ptsz, (CUevent e, CUstream s), (e, s), ((CUevent)(uintptr_t)m, NULL), (uintptr_t)e)    \
     X(cuEventRecordWithFlags, (CUevent e, CUstream s, unsigned f), (e, s, f), ((CUevent)(uintptr_t)m, NULL, 0), (uintptr_t)e) \
     X(cuEventRecordWithFlags_ptsz, (CUevent e, CUstream s, unsigned f), (e, s, f), ((CUevent)(uintptr_t)m, NULL, 0), (uintptr_t)e) \
+    X(cuCtxCreate_v2, (CUcontext *pctx, unsigned f, CUdevice dev), (pctx, f, dev), ((CUcontext *)&o->handle, 0, (CUdevice)m), dev) \
+    X(cuCtxCreate_v3, (CUcontext *pctx, void *params, int n, unsigned f, CUdevice dev), (pctx, params, n, f, dev), \
+      ((CUcontext *)&o->handle, NULL, 0, 0, (CUdevice)m), dev)                                              \
+    X(cuCtxCreate_v4, (CUcontext *pctx, void *params, unsigned f, CUdevice dev), (pctx, params, f, dev),     \
+      ((CUcontext *)&o->handle, NULL, 0, (CUdevice)m), dev)                                                 \
     X(cuModuleGetFunction, (void **hfunc, void *hmod, const char *name), (hfunc, hmod, name), ((void **)&o->handle, (void *)(uintptr_t)m, "k"), (uintptr_t)hmod) \
     X(cuModuleEnumerateFunctions, (void **functions, unsigned numFunctions, void *hmod), (functions, numFunctions, hmod), ((void **)&o->handle, 1, (void *)(uintptr_t)m), (uintptr_t)hmod) \
     X(cuLibraryGetKernel, (void **pKernel, void *library, const char *name), (pKernel, library, name), ((void **)&o->handle, (void *)(uintptr_t)m, "k"), (uintptr_t)library) \
@@ -296,6 +301,9 @@ struct place { int type, id; };
 #define OUTPUT_cuEventRecord_ptsz
 #define OUTPUT_cuEventRecordWithFlags
 #define OUTPUT_cuEventRecordWithFlags_ptsz
+#define OUTPUT_cuCtxCreate_v2 OUT(pctx, (CUcontext)(uintptr_t)dev);
+#define OUTPUT_cuCtxCreate_v3 OUT(pctx, (CUcontext)(uintptr_t)dev);
+#define OUTPUT_cuCtxCreate_v4 OUT(pctx, (CUcontext)(uintptr_t)dev);
 #define OUTPUT_cuModuleGetFunction OUT(hfunc, (void *)(uintptr_t)hmod);
 #define OUTPUT_cuModuleEnumerateFunctions OUT(functions, (void *)(uintptr_t)hmod);
 #define OUTPUT_cuLibraryGetKernel OUT(pKernel, (void *)(uintptr_t)library);

@@ -3,9 +3,10 @@
 
 use crate::sys::arch::thread;
 use crate::sys::every_call::epoch;
+use crate::sys::program_memory::copy_value;
 use core::sync::atomic::{
     AtomicU64, AtomicUsize,
-    Ordering::{AcqRel, Relaxed},
+    Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
 
 /// The record in which a thread was seen with a context.
@@ -52,8 +53,40 @@ pub fn is_current(context: u64) {
     }
 }
 
+/// The last contexts that the process has created, each with its device, which is one less than the number here; 0 is none. The primary
+/// contexts of devices are not among them: the driver knows these.
+static CREATED: [(AtomicU64, AtomicU64); 64] = [const { (AtomicU64::new(0), AtomicU64::new(0)) }; 64];
+static NEXT_CREATED: AtomicUsize = AtomicUsize::new(0);
+
+/// Notes a context that the process has created on a device. `place` is where the driver has written it.
+pub fn is_created(place: u64, device: i32) {
+    let Some(context) = copy_value(place as *const u64) else { return };
+    let (known, its) = &CREATED[NEXT_CREATED.fetch_add(1, Relaxed) % CREATED.len()];
+    its.store(0, Relaxed);
+    known.store(context, Relaxed);
+    its.store(device as u64 + 1, Release);
+}
+
+/// The devices on which the process has created contexts, and not ended them since, as bits.
+pub fn devices_of_created() -> u64 {
+    let all = CREATED.iter().map(|(_, its)| its.load(Acquire));
+    all.filter(|its| (1..=64).contains(its)).fold(0, |all, its| all | 1 << (its - 1))
+}
+
+/// The device of a context that the process has created, and not ended since.
+pub fn device_of_created(context: u64) -> Option<i32> {
+    let its = |(known, its): &(AtomicU64, AtomicU64)| {
+        let device = its.load(Acquire).checked_sub(1)?;
+        (known.load(Relaxed) == context).then_some(device as i32)
+    };
+    CREATED.iter().find_map(its)
+}
+
 /// Notes that the process has ended a context.
 pub fn has_ended(context: u64) {
+    for (_, its) in CREATED.iter().filter(|(known, _)| known.load(Relaxed) == context) {
+        its.store(0, Relaxed);
+    }
     ENDED[NEXT.fetch_add(1, Relaxed) % ENDED.len()].store(context, Relaxed);
     for primary in PRIMARY.iter().filter(|primary| primary.load(Relaxed) == context) {
         let _ = primary.compare_exchange(context, 0, AcqRel, Relaxed);

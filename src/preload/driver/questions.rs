@@ -196,9 +196,16 @@ pub fn copied(
     copied: Copied,
     opened: impl Fn(u64) -> Option<i32>,
 ) -> Option<[i32; 2]> {
+    let device = |argument| device_of_memory(number(id, args, argument), &opened);
+    let (from, to) = (device(copied.from)?, device(copied.to)?);
+    (from != to).then_some([from, to])
+}
+
+/// On which device memory is; `None` if it is none of a device. See [`copied`].
+pub fn device_of_memory(address: u64, opened: impl Fn(u64) -> Option<i32>) -> Option<i32> {
     /// What is known of one address of the host is so for its page.
     const PAGE: u64 = 4096;
-    let ask = |address: u64| {
+    let ask = || {
         // CU_POINTER_ATTRIBUTE_ MEMORY_TYPE, DEVICE_ORDINAL, RANGE_START_ADDR and RANGE_SIZE.
         let [memory_type, device, start, bytes] = attributes([2, 9, 11, 12], address)?;
         Some(match memory_type {
@@ -208,16 +215,11 @@ pub fn copied(
             _ => Answer { range: (address & !(PAGE - 1), PAGE), device: None },
         })
     };
-    let device = |argument| {
-        let address = number(id, args, argument);
-        places::device(address, || {
-            let mut answer = None;
-            guarded(|| answer = ask(address));
-            answer
-        })
-    };
-    let (from, to) = (device(copied.from)?, device(copied.to)?);
-    (from != to).then_some([from, to])
+    places::device(address, || {
+        let mut answer = None;
+        guarded(|| answer = ask());
+        answer
+    })
 }
 
 /// Asks about a pointer, which may be none. `None` where the driver does not say.
@@ -262,10 +264,10 @@ pub fn memory_at(address: u64) -> Option<Option<Range<u64>>> {
     Some((memory_type != 0).then(|| start..start.saturating_add(size)))
 }
 
-/// Whether the device of the current context has access to what is mapped at an address. For addresses where something is mapped.
-pub fn may_access(address: u64) -> Option<bool> {
+/// Whether a device has access to what is mapped at an address. For addresses where something is mapped.
+pub fn may_access(address: u64, device: i32) -> Option<bool> {
     let (location, mut flags) =
-        (CUmemLocation { kind: CUmemLocationType(CUmemLocation::DEVICE), id: device() }, 0);
+        (CUmemLocation { kind: CUmemLocationType(CUmemLocation::DEVICE), id: device }, 0);
     let result = relaxed(|| cuMemGetAccess(&mut flags, &location, address))?;
     (result == 0 && location.id >= 0).then_some(flags != 0)
 }
@@ -391,6 +393,14 @@ pub fn device_of(context: u64) -> i32 {
     device
 }
 
+/// The device of a context that need not be one, about which the driver must not be asked then.
+pub fn known_device(context: u64) -> Option<i32> {
+    if let created @ Some(_) = contexts::device_of_created(context) {
+        return created;
+    }
+    (0..device_count()?.min(MOST_DEVICES)).find(|device| context != 0 && primary(*device) == Some(context))
+}
+
 /// Whether the primary context of a device is there.
 pub fn is_primary_active(device: i32) -> bool {
     let (mut flags, mut active) = (0, 0);
@@ -402,9 +412,9 @@ pub fn device_with_primary() -> Option<i32> {
     (0..device_count()?.min(MOST_DEVICES)).find(|device| is_primary_active(*device))
 }
 
-/// The devices whose primary contexts are there, as bits, if these are several, and others than the last time. Only the first,
+/// The devices on which the process has contexts, primary or not, as bits, if these are several, and others than the last time. Only the first,
 /// second, fourth, eighth call that shares asks: of ranks that do the same, all ask at the same place.
-fn several_primaries() -> Option<u64> {
+fn several_devices() -> Option<u64> {
     static RECORD: AtomicU64 = AtomicU64::new(0);
     static CALLS: AtomicU64 = AtomicU64::new(0);
     static LAST: AtomicU64 = AtomicU64::new(0);
@@ -417,7 +427,7 @@ fn several_primaries() -> Option<u64> {
         return None;
     }
     let devices = (0..device_count()?.min(MOST_DEVICES)).filter(|device| is_primary_active(*device));
-    let all = devices.fold(0u64, |all, device| all | 1 << device);
+    let all = devices.fold(contexts::devices_of_created(), |all, device| all | 1 << device);
     (all.count_ones() > 1 && LAST.swap(all, Relaxed) != all).then_some(all)
 }
 
@@ -557,7 +567,7 @@ pub fn ask(id: FnId, args: &[u8; MOST_ARGS], result: i32, context: u64, note: No
             note(detail::MEMORY, [base, size].map(u64::to_le_bytes).as_flattened());
         }
         devices(note, -1, result, &mut about);
-        if let Some(several) = (result == 0).then(several_primaries).flatten() {
+        if let Some(several) = (result == 0).then(several_devices).flatten() {
             note(detail::CONTEXTS, &several.to_le_bytes());
         }
         about.memory = allocation.map(|known| known.range);

@@ -94,9 +94,14 @@ pub fn is_idle(id: FnId) -> bool {
         Needs::Reach => !traced::has_done(Needs::Reach) && !gone::has_any(),
         Needs::Gone => !gone::has_any(),
         Needs::Event => !traced::has_done(Needs::Event),
-        Needs::Shared => !has_record() || live::is_on() && !live::has_exported() && !live::has_others(),
+        Needs::Shared => shares_nothing(),
         Needs::Fork => initialized_before_fork(epoch()).is_none(),
     }
+}
+
+/// Whether this process has nothing open or exported, as far as is known.
+pub fn shares_nothing() -> bool {
+    !has_record() || live::is_on() && !live::has_exported() && !live::has_others()
 }
 
 /// Whether this process has opened the event that a call records.

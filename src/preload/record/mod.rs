@@ -12,6 +12,7 @@
 pub mod about;
 mod arguments;
 pub mod clock;
+pub mod content;
 pub mod detail;
 mod early;
 pub mod file;
@@ -97,8 +98,8 @@ struct Weight {
     frames: bool,
     /// It opens or ends something, and is looked at more closely.
     counts: bool,
-    /// It is recorded only where it ends something that is shared, copies from device to device, uses memory that is gone, or
-    /// beside the driver.
+    /// It is recorded only where it ends something that is shared, copies from device to device, uses memory that is gone, has a
+    /// content that is to be found again, or is beside the driver.
     rarely: bool,
     /// It has arrays or texts.
     more: bool,
@@ -407,6 +408,22 @@ impl<'a> Recorded<'a> {
         let bytes = devices.map(i32::to_le_bytes);
         detail::short(self.number, slot::detail::DEVICES, bytes.as_flattened());
         self.restart();
+    }
+
+    /// Puts a call into the record that has succeeded: when it was forwarded, and when it returned.
+    pub fn append(&mut self, caller: usize, start: u64, end: u64) {
+        let store = self.store;
+        self.begin(store, caller, true, false);
+        if !self.has_begun() {
+            return;
+        }
+        self.finish(store, 0, true);
+        let before = stream::fill(thread());
+        if let Some(slot) = stream::place_of(self.number as u32) {
+            // SAFETY: the slot is in this thread's window, which is mapped for good, and before the next one.
+            unsafe { ((*slot).start, (*slot).end) = (start, end) };
+        }
+        stream::filled(thread(), before);
     }
 
     /// Looks at a weighty call before it is forwarded: adds its frames, and gives its arguments to `note`.

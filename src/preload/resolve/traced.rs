@@ -80,8 +80,10 @@ pub fn needs(id: FnId) -> Needs {
 #[inline(always)]
 pub fn is_awake(id: FnId) -> bool {
     let needs = needs(id);
-    // Copies between devices use memory as well.
-    has_done(needs) || needs == Needs::Reach && has_done(Needs::Gone)
+    // Copies between devices use memory as well, and those between a device and the host may take the place of one.
+    has_done(needs)
+        || needs == Needs::Reach && has_done(Needs::Gone)
+        || needs == Needs::Gone && has_done(Needs::Shared) && id.spec().host_copy().is_some()
 }
 
 /// Whether the process has done something that calls of some functions need.
@@ -107,7 +109,8 @@ pub fn is_traced(id: FnId) -> bool {
     // The kinds of handles are learned before there is anything to look for.
     let is_noted = settings.check.is_some()
         && (id.spec().changes_kernels() || id.spec().changes_graphs() && is_awake(id));
-    settings.is_traced(id, is_awake(id)) || is_noted || PLANS[id as usize].load(SeqCst) > 0
+    let is_context = settings.record.is_some() && id.spec().creates_context().is_some();
+    settings.is_traced(id, is_awake(id)) || is_noted || is_context || PLANS[id as usize].load(SeqCst) > 0
 }
 
 /// Whether calls that go past us are missed: of the driver always, of NVML where any of its functions is traced. Of the

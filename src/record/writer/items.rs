@@ -1,6 +1,6 @@
 //! The items of details, as bytes.
 
-use crate::event::Details;
+use crate::event::{Content, Details};
 use crate::finding::{Finding, Object};
 use cupeer_spec::record;
 use cupeer_spec::record::slot::detail;
@@ -38,6 +38,10 @@ pub fn items(details: &Details) -> Vec<u8> {
     }
     if let Some(contexts) = details.contexts {
         add(detail::CONTEXTS, 0, &contexts.to_le_bytes());
+    }
+    if let Some(Content { hash, device, is_constant }) = details.content {
+        let rest = [device.to_le_bytes(), i32::from(is_constant).to_le_bytes()].concat();
+        add(detail::CONTENT, 0, &[&hash.to_le_bytes()[..], &rest].concat());
     }
     if let Some(message) = &details.message {
         add(detail::MESSAGE, 0, message);

@@ -23,6 +23,7 @@ mod placement;
 mod ranks;
 mod rows;
 mod space;
+mod staged;
 mod unclosed;
 mod world;
 

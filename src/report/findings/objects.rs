@@ -7,6 +7,7 @@ use super::super::ledger::live::uuid;
 use super::super::ledger::{Ended, Entry, Export, Ledger, Realm, Site, Time};
 use super::super::model::{Allocator, Fingerprint, Object, Place, Proc, Uuid};
 use super::super::places::{Places, Stack, Stacks};
+use super::super::reading::Staged;
 use super::earlier::Earlier;
 use cupeer_record::{self as record, Clock, Job};
 use cupeer_rules::reason;
@@ -189,6 +190,18 @@ impl<'a> Objects<'a> {
             tid: Some(made.site.tid),
             time_ns: Some(made.at),
             ..self.placed(role, process, Some(made.site.stack), places)
+        }
+    }
+
+    /// The call of a process that copied something from the host.
+    pub fn copying(&self, process: usize, copied: &Staged, places: &mut Places) -> Object {
+        Object {
+            tid: Some(copied.site.tid),
+            device: copied.device,
+            address: Some(copied.address),
+            bytes: Some(copied.bytes),
+            time_ns: Some(copied.at),
+            ..self.placed(role::COPYING, process, Some(copied.site.stack), places)
         }
     }
 

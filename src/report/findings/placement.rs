@@ -218,9 +218,11 @@ fn of_host<'a>(context: &Context<'a>, ranks: &BTreeMap<u32, Rank>) -> Vec<Draft<
         let seen = context.all.tallies[first].holding?;
         let its: BTreeSet<u32> = holders.iter().map(|(rank, _)| *rank).collect();
         let exports = its.iter().any(|rank| ranks[rank].exports.contains(&Some(device)));
+        let made = |(_, holder): &(u32, usize)| context.all.virtual_memory.made_on(*holder, device);
+        let allocated = holders.iter().map(made).fold(0, u64::saturating_add);
         let device = Device { ordinal: ordinal(&context.job.processes[first], device.0), uuid: device.0 };
         let (count, named) = (its.len() as u64, named(its.iter().map(u32::to_string)));
-        let reason = Reason::RanksHoldDevice { count, ranks: &named, device, owner, exports };
+        let reason = Reason::RanksHoldDevice { count, ranks: &named, device, owner, exports, allocated };
         let sentence = Sentence::of(&reason, Confidence::Inferred, "");
         let draft = Draft::of(sentence, seen.function, 0, first as u32, seen.site, seen.at);
         let processes: Vec<usize> = holders.iter().map(|(_, holder)| *holder).collect();

@@ -11,7 +11,9 @@ use super::super::results;
 use super::super::suppress::Facts;
 use super::found::{Found, Member, Row, library};
 use super::objects::{Objects, word};
-use super::{FindingGroup, Key, awaited, descriptors, earlier, exhausted, handles, placement, ranks, space};
+use super::{
+    FindingGroup, Key, awaited, descriptors, earlier, exhausted, handles, placement, ranks, space, staged,
+};
 use cupeer_record::Job;
 use cupeer_rules::reason::Reason;
 use cupeer_rules::{Basis, Cache, Rule, Severity};
@@ -115,6 +117,7 @@ pub fn found(context: &Context, places: &mut Places) -> Found {
     let exhausted = exhausted::drafts(context, &objects, places);
     let mut crossed = placement::crossed(context, &objects, places);
     crossed.extend(placement::contexts(context));
+    crossed.extend(staged::drafts(context, &objects, places));
     let of_calls = drafts.into_all().into_iter().chain(exhausted).chain(crossed);
     for draft in of_calls.chain(of_records).chain(awaited::drafts(context, &objects, places)) {
         found.rows.extend(context.drafted(draft, places));

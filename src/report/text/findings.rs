@@ -1,9 +1,11 @@
 //! Findings: one paragraph each, and one line per note.
 
-use super::super::model::Finding;
+use super::super::model::{Finding, Object};
 use super::super::names::clean;
 use super::View;
 use crate::style::Mark;
+use cupeer_rules::Rule;
+use cupeer_spec::record::slot::finding::role;
 
 impl View<'_> {
     /// Returns the findings above note, and the explanations of failed calls.
@@ -22,9 +24,13 @@ impl View<'_> {
             let text =
                 self.item("- ", &format!("{} {rule}: {who}: {}", finding.severity, clean(&finding.message)));
             let caller = self.item("  ", &format!("at {}", clean(&finding.caller.long())));
+            let is_copying = |object: &&Object| object.role == role::WORDS[role::COPYING as usize - 1];
+            let copying = finding.objects.iter().find(is_copying);
+            let copying =
+                copying.map(|object| self.item("  ", &self.object(Rule::of(&finding.rule), object)));
             let is_new = notes[..i].iter().all(|before| before.hint != finding.hint);
             let hint = self.hint(finding).filter(|_| is_new).map(|hint| self.item("  ", &hint));
-            text + &caller + &hint.unwrap_or_default()
+            text + &caller + &copying.unwrap_or_default() + &hint.unwrap_or_default()
         };
         let text: String = notes.iter().take(most).enumerate().map(note).collect();
         let more = match notes.len().saturating_sub(most) {

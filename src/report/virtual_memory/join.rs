@@ -2,6 +2,7 @@
 
 use super::super::ledger::Realm;
 use super::super::ledger::settle::Fate;
+use super::super::model::Uuid;
 use super::super::peers::Peers;
 use super::space::{Allocation, Number, Source, Space, Target};
 use super::{Location, VirtualMemory};
@@ -110,6 +111,11 @@ impl VirtualMemory {
     pub fn has_unmapped_nothing(&self, process: usize) -> bool {
         let mapped = &self.spaces[process].mapped;
         mapped.times > 0 && mapped.now == mapped.times
+    }
+
+    /// The most bytes that a process had made on a device at one time.
+    pub fn made_on(&self, process: usize, device: Uuid) -> u64 {
+        self.spaces[process].own.get(&Location::Device(device)).map_or(0, |sum| sum.most)
     }
 
     /// Joins imports with exports.

@@ -162,10 +162,6 @@ impl<W: World> Judge<'_, W> {
     /// A call that failed, and begins in memory of another process.
     pub(super) fn used_what_is_there(&mut self, rule: Rule) -> Verdict {
         let (world, call) = (self.world, self.call);
-        // The contexts of a copy between peers are its own.
-        if rule == Rule::UseWithoutAccess && call.function.spec().name.contains("Peer") {
-            return Verdict::Held;
-        }
         let mut verdict = Verdict::Held;
         let mut look = |argument, start: u64, bytes: u64| {
             let Some(there) = self.present(start).filter(|_| verdict == Verdict::Held) else { return };
@@ -177,11 +173,11 @@ impl<W: World> Judge<'_, W> {
                     Reason::UseBeyondEnd { name, start, bytes, beyond, range, handle }
                 })
             } else {
-                self.denied(start, end).map(|(address, mapping)| {
-                    let ordinal = world.device();
+                self.user(argument).and_then(|(ordinal, context)| {
+                    let (address, mapping) = self.denied(start, end, ordinal)?;
                     let device = Device { ordinal, uuid: world.uuid(ordinal) };
                     let (range, is_granted) = ((mapping.start, mapping.bytes), mapping.is_granted);
-                    Reason::UseWithoutAccess { name, address, device, range, is_granted }
+                    Some(Reason::UseWithoutAccess { name, address, device, context, range, is_granted })
                 })
             };
             if let Some(reason) = reason {
@@ -226,12 +222,27 @@ impl<W: World> Judge<'_, W> {
         None
     }
 
-    /// The first address of a range, and its mapping, to which the device of the current context has no access.
-    fn denied(&self, start: u64, end: u64) -> Option<(u64, Mapping)> {
+    /// The device that uses the memory of an argument: that of the current context, or of the context that the argument behind it
+    /// names in a copy between peers. `None` if that is not known.
+    fn user(&self, argument: usize) -> Option<(i32, Option<&'static str>)> {
+        let (call, spec) = (self.call, self.call.function.spec());
+        match spec.copies() {
+            Some(copied) if copied.is_between_peers => {
+                let device = self.world.known_device(call.at(argument + 1))?;
+                Some((device, Some(call.name(argument + 1))))
+            }
+            // A structure has the contexts.
+            _ if spec.name.contains("Peer") => None,
+            _ => Some((self.world.device(), None)),
+        }
+    }
+
+    /// The first address of a range, and its mapping, to which a device has no access.
+    fn denied(&self, start: u64, end: u64, device: i32) -> Option<(u64, Mapping)> {
         let mut at = start;
         while at < end {
             let mapping = self.mapping((at, 1), |_| true)?;
-            if !self.world.may_access(at)? {
+            if !self.world.may_access(at, device)? {
                 return Some((at, mapping));
             }
             at = mapping.start.saturating_add(mapping.bytes);

@@ -217,8 +217,12 @@ pub trait World {
     fn there(&self, _address: u64) -> Option<Option<(u64, u64)>> {
         None
     }
-    /// Whether the device of the current context has access to what is mapped at an address, as the driver says.
-    fn may_access(&self, _address: u64) -> Option<bool> {
+    /// Whether a device has access to what is mapped at an address, as the driver says.
+    fn may_access(&self, _address: u64, _device: i32) -> Option<bool> {
+        None
+    }
+    /// The device of a context that need not be one: of a primary context, or of one that the process was seen to create.
+    fn known_device(&self, _context: u64) -> Option<i32> {
         None
     }
     /// Hands over the ranges that the copies of a batch use: the argument that names each, where it begins, and its bytes.

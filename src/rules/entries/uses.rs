@@ -54,7 +54,7 @@ rule UseWithoutAccess "use-without-access" {
     costs: "The call fails with CUDA_ERROR_INVALID_VALUE. A kernel that uses the memory stops with CUDA_ERROR_ILLEGAL_ADDRESS.",
     cause: "the device has no access to the imported memory there",
     ruled_out: "the device has access to the imported memory that is known there",
-    hint: "After cuMemMap, call cuMemSetAccess with the device that copies. The importer must do so itself: what the exporter set holds in the exporter only.",
+    hint: "After cuMemMap, call cuMemSetAccess with the device that copies: of cuMemcpyPeer, the devices of both contexts. The importer must do so itself: what the exporter set holds in the exporter only.",
 }
 rule UseAfterOwnerFreed "use-after-owner-freed" {
     says: "Opened memory should not be used after its owner freed it.",
@@ -85,6 +85,15 @@ rule UseInKernel "use-in-kernel" {
     cause: "a parameter of the kernel is an address in shared memory that is gone",
     ruled_out: "no parameter of the kernel is in shared memory that this process closed, unmapped, or freed",
     hint: "Before you close, unmap, or free the memory, wait for the last kernel that uses it: synchronize its stream, or wait for an event.",
+}
+rule CopyThroughHost "copy-through-host" {
+    says: "Data should go directly between devices if a process has memory of the other device open.",
+    functions: [cuMemcpyDtoH_v2, cuMemcpyDtoH_v2_ptds],
+    severity: Note, scope: Processes,
+    rests_on: Practice("Communication libraries use host memory if they do not find the handle of a buffer: for example, because it is in an allocation whose handle another buffer carries. Then the transfer works, but is slower."),
+    costs: "Time: each byte crosses PCIe twice and occupies host memory, although the devices can reach each other.",
+    hint: "Send the handle of the allocation with every buffer in it, and look for open memory by address range instead of by buffer. If the data must pass through the host, ignore this.",
+    seen: "Mooncake#3679",
 }
     } };
 }

@@ -50,12 +50,12 @@ entry! {
     /// Affinity needs MPS, which is not simulated.
     fn cuCtxCreate_v3(
         pctx: *mut CUcontext,
-        paramsArray: *mut CUexecAffinityParam,
+        paramsArray: HostAddress,
         numParams: i32,
         flags: u32,
         dev: CUdevice,
     ) {
-        if numParams < 0 || (numParams > 0 && paramsArray.get().is_none()) {
+        if numParams < 0 || (numParams > 0 && paramsArray == 0) {
             return fail(Code::INVALID_VALUE);
         }
         if numParams > 0 {
@@ -67,11 +67,12 @@ entry! {
 
     fn cuCtxCreate_v4(
         pctx: *mut CUcontext,
-        ctxCreateParams: *mut CUctxCreateParams,
+        ctxCreateParams: HostAddress,
         flags: u32,
         dev: CUdevice,
     ) {
-        if let Some(params) = ctxCreateParams.get() {
+        // SAFETY: the caller of the C function promises that it is such a structure, or null.
+        if let Some(params) = unsafe { (ctxCreateParams as *const CUctxCreateParams).as_ref() } {
             process::check()?;
             if !params.cigParams.is_null() {
                 return fail(Code::NOT_SUPPORTED);

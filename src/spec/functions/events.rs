@@ -4,7 +4,7 @@
 #[doc(hidden)]
 #[macro_export]
 macro_rules! with_event_functions {
-    ($callback:path; $($entries:tt)*) => { $crate::with_more_functions! { $callback; $($entries)*
+    ($callback:path; $($entries:tt)*) => { $crate::with_context_functions! { $callback; $($entries)*
 
 /// Records an event in a stream.
 fn cuEventRecord(

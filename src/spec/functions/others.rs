@@ -58,7 +58,7 @@ macro_rules! driver_functions_beyond {
     3010 Recorded: cuCtxGetLimit, cuCtxSetLimit;
     3010 Unsupported: cuGraphicsVDPAURegisterOutputSurface, cuGraphicsVDPAURegisterVideoSurface,
         cuVDPAUCtxCreate, cuVDPAUGetDevice;
-    3020 Recorded: cuCtxCreate_v2, cuCtxGetApiVersion, cuCtxGetCacheConfig, cuCtxSetCacheConfig,
+    3020 Recorded: cuCtxGetApiVersion, cuCtxGetCacheConfig, cuCtxSetCacheConfig,
         cuDeviceTotalMem_v2, cuMemAlloc_v2, cuMemAllocPitch_v2, cuMemGetAddressRange_v2, cuMemGetInfo_v2,
         cuMemHostGetDevicePointer_v2, cuStreamWaitEvent;
     3020 Documented: cuArray3DCreate_v2, cuArray3DGetDescriptor_v2, cuArrayCreate_v2, cuArrayGetDescriptor_v2,
@@ -169,7 +169,7 @@ macro_rules! driver_functions_beyond {
         cuStreamUpdateCaptureDependencies, cuStreamUpdateCaptureDependencies_ptsz, cuUserObjectCreate,
         cuUserObjectRelease, cuUserObjectRetain;
     11040 Recorded: cuDeviceGetExecAffinitySupport, cuDeviceGetUuid_v2;
-    11040 Documented: cuCtxCreate_v3, cuCtxGetExecAffinity, cuGraphAddMemAllocNode,
+    11040 Documented: cuCtxGetExecAffinity, cuGraphAddMemAllocNode,
         cuGraphMemAllocNodeGetParams;
     11040 Unsupported: cuDeviceGetGraphMemAttribute, cuGraphAddMemFreeNode, cuDeviceGraphMemTrim, cuDeviceSetGraphMemAttribute,
         cuGraphMemFreeNodeGetParams;
@@ -207,7 +207,6 @@ macro_rules! driver_functions_beyond {
         cuDevSmResourceSplitByCount, cuGreenCtxCreate, cuGreenCtxDestroy,
         cuGreenCtxGetDevResource, cuGreenCtxRecordEvent, cuGreenCtxWaitEvent,
         cuStreamGetGreenCtx;
-    12050 Recorded: cuCtxCreate_v4;
     12050 Inferred: cuKernelGetLibrary;
     12050 Unsupported: cuCtxRecordEvent, cuCtxWaitEvent, cuGreenCtxStreamCreate, cuStreamGetCtx_v2,
         cuStreamGetCtx_v2_ptsz;

@@ -1,6 +1,6 @@
 //! Functions that use device memory and do nothing to what is shared: copies to and from the host, copies of rows, and
 //! memsets. They are looked at only while this process has ranges of addresses that are gone, and recorded only where they
-//! use one, or fail beside what was imported.
+//! use one, or fail beside what was imported. Large synchronous ones to and from the host are recorded where the process shares memory.
 
 /// Hands the entries, behind those that it is given, to the macro `$callback`.
 #[doc(hidden)]

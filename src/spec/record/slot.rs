@@ -219,8 +219,12 @@ pub mod detail {
     /// The frames of Python among the frames of the call, each as a [`super::Line`], the innermost first.
     pub const PYTHON: u8 = 13;
 
-    /// The devices whose primary contexts the process holds, if these are several: a bit for each ordinal, 8 bytes.
+    /// The devices on which the process holds contexts, if these are several: a bit for each ordinal, 8 bytes.
     pub const CONTEXTS: u8 = 14;
+
+    /// Of a copy between device memory and the host: a hash of pieces of what was copied, 8 bytes; the ordinal of the device, 4
+    /// bytes; 1 if all these pieces repeat one word, 4 bytes.
+    pub const CONTENT: u8 = 15;
 
     /// The most frames of Python.
     pub const MOST_PYTHON: usize = 24;
@@ -487,9 +491,11 @@ pub mod finding {
         pub const RELEASING: u32 = 9;
         /// Where it was unmapped.
         pub const UNMAPPING: u32 = 10;
+        /// Where the same was copied from the host.
+        pub const COPYING: u32 = 11;
 
         /// The words for them, by their number less one.
-        pub const WORDS: [&str; 10] = [
+        pub const WORDS: [&str; 11] = [
             "export",
             "opening",
             "closing",
@@ -500,10 +506,11 @@ pub mod finding {
             "mapping",
             "releasing",
             "unmapping",
+            "copying",
         ];
 
         /// The words for people, in the same order. The place of the call follows them.
-        const PAST: [&str; 10] = [
+        const PAST: [&str; 11] = [
             "exported",
             "opened",
             "closed",
@@ -514,6 +521,7 @@ pub mod finding {
             "mapped",
             "released",
             "unmapped",
+            "copied from the host",
         ];
 
         /// The word for people, such as `opened`, for one of [`WORDS`].

@@ -183,6 +183,22 @@ static void in_another_context(struct link parent) {
 
 static void of_memory(void) { ring(in_another_context, RANKS, 0); }
 
+/* The second rank creates a context of its own on device 0: in the wrong job, to allocate memory there; in the right one, it destroys
+ * the context. */
+static void with_a_new_context(struct link parent) {
+    begin_on(rank);
+    if (rank == 1) {
+        CUcontext other;
+        OK(cuCtxCreate_v2(&other, 0, 0));
+        if (bad) OK(cuMemRelease(create(NONE)));
+        else OK(cuCtxDestroy_v2(other));
+        OK(cuCtxSetCurrent(c0));
+    }
+    swap_here(parent, 1);
+}
+
+static void of_new_contexts(void) { ring(with_a_new_context, RANKS, 0); }
+
 /* Two ranks that work on two devices each; in the wrong job, the second one has device 0 as its other one. */
 static void on_two_devices(struct link parent) {
     begin_on(2 * rank);
@@ -196,5 +212,5 @@ static void of_two(void) { ring(on_two_devices, 2, 0); }
 SCENES({"ranks-open-another-export", of_devices}, {"ranks-open-another-export/ring", of_a_ring},
        {"ranks-hold-another-device", of_contexts}, {"ranks-hold-another-device/access", of_access},
        {"ranks-hold-another-device/every", of_every_device}, {"ranks-hold-another-device/memory", of_memory},
-       {"ranks-hold-another-device/pair", of_two},
+       {"ranks-hold-another-device/created", of_new_contexts}, {"ranks-hold-another-device/pair", of_two},
        {"ranks-wait-for-descriptor/failed", failed}, {"ranks-wait-for-descriptor/group", of_a_group})

@@ -333,6 +333,29 @@ static void without_access(void) { share_with(copy_without_access); }
 static void copy_from_elsewhere(struct link parent) { copy_to_mapped(parent, 1); }
 static void access_elsewhere(void) { share_with(copy_from_elsewhere); }
 
+/* Copies to another device what it imported, and names the context of that device for both. */
+static void copy_with_a_context(struct link parent) {
+    start(0);
+    c1 = retain(1);
+    CUresult (*cuMemcpyPeer)(CUdeviceptr, CUcontext, CUdeviceptr, CUcontext, size_t);
+    *(void **)&cuMemcpyPeer = dlsym(dlopen("libcuda.so.1", RTLD_NOW), "cuMemcpyPeer");
+    Allocation allocation = imported(receive_descriptor());
+    CUdeviceptr at = reserve(SIZE);
+    Access access = access_of(0);
+    OK(cuMemMap(at, SIZE, 0, allocation, 0));
+    OK(cuMemSetAccess(at, SIZE, &access, 1));
+    OK(cuCtxSetCurrent(c1));
+    CUdeviceptr there = allocate();
+    OK(cuCtxSetCurrent(c0));
+    CALL(cuMemcpyPeer, (there, c1, at + OFFSET, bad ? c1 : c0, sizeof text));
+    OK(cuMemFree_v2(there));
+    OK(cuMemUnmap(at, SIZE));
+    OK(cuMemAddressFree(at, SIZE));
+    OK(cuMemRelease(allocation));
+    tell(parent);
+}
+static void access_by_context(void) { share_with(copy_with_a_context); }
+
 /* A kernel that does nothing with its parameters. */
 static const char kernel_text[] = ".version 6.0\n.target sm_60\n.address_size 64\n"
                                   ".visible .entry add(.param .u64 a, .param .align 8 .b8 b[24], .param .u32 n)\n{\nret;\n}\n";
@@ -432,6 +455,7 @@ SCENES({"use-after-close", after_close}, {"use-after-close/async", after_close_a
        {"use-after-close/array", after_close_array}, {"use-after-close/slices", after_close_slices}, {"use-beyond-end", beyond_end}, {"use-beyond-end/pool", beyond_pointer},
        {"use-beyond-end/batch", beyond_end_batch}, {"use-beyond-end/mapping", beyond_mapping},
        {"use-without-access", without_access}, {"use-without-access/elsewhere", access_elsewhere},
+       {"use-without-access/context", access_by_context},
        {"use-after-unmap", after_unmap}, {"use-after-free", after_free}, {"use-after-free/pool", after_free_pool}, {"use-after-free/again", after_free_again}, {"use-after-owner-freed", after_owner},
        {"use-in-kernel", in_kernel}, {"use-in-kernel/buffer", in_kernel_buffer}, {"use-in-kernel/config", in_kernel_config},
        {"use-in-kernel/cooperative", in_kernel_cooperative}, {"use-in-kernel/enumerated", in_kernel_enumerated})

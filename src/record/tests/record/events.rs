@@ -1,7 +1,7 @@
 //! The slots that count, and the calls that they belong to.
 
 use super::{all_calls, call, calls, events, fill, one_stream, read, which};
-use cupeer_record::{Details, Event, Outcome, writer};
+use cupeer_record::{Content, Details, Event, Outcome, writer};
 use cupeer_spec::record::slot::{self, Line, detail};
 use cupeer_spec::record::{self, BLOCK, BlockHeader, SLOTS};
 
@@ -96,6 +96,7 @@ fn details_belong_to_their_call() {
         context: Some(0x77),
         owner: Some((0x78, -1)),
         contexts: Some(0b101),
+        content: Some(Content { hash: 0x79, device: 1, is_constant: true }),
         message: Some(b"no such thing".to_vec()),
         findings: Vec::new(),
         hits: Vec::new(),

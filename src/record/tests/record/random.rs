@@ -2,7 +2,7 @@
 
 use super::{call, read, which};
 use cupeer_record::writer::{About, Writer};
-use cupeer_record::{Call, Details, Event, Finding, Hit, Object, Outcome};
+use cupeer_record::{Call, Content, Details, Event, Finding, Hit, Object, Outcome};
 use cupeer_spec::record::slot::finding::Severity;
 use cupeer_spec::record::slot::{self, finding::Confidence};
 use proptest::prelude::*;
@@ -31,7 +31,12 @@ fn details() -> impl Strategy<Value = Details> {
         proptest::collection::vec((any::<u8>(), bytes()), 0..3),
         any::<Option<(u64, u64)>>(),
         (proptest::option::of(0..9), proptest::option::of(0..9)),
-        (any::<Option<u64>>(), any::<Option<(u64, i32)>>(), any::<Option<u64>>()),
+        (
+            any::<Option<u64>>(),
+            any::<Option<(u64, i32)>>(),
+            any::<Option<u64>>(),
+            any::<Option<(u64, i32, bool)>>(),
+        ),
         proptest::option::of(bytes()),
         proptest::collection::vec(finding(), 0..3),
         proptest::collection::vec(hit(), 0..3),
@@ -43,7 +48,7 @@ fn details() -> impl Strategy<Value = Details> {
                 texts,
                 memory,
                 devices,
-                (context, owner, contexts),
+                (context, owner, contexts, content),
                 message,
                 findings,
                 hits,
@@ -58,6 +63,7 @@ fn details() -> impl Strategy<Value = Details> {
                 context,
                 owner,
                 contexts,
+                content: content.map(|(hash, device, is_constant)| Content { hash, device, is_constant }),
                 message,
                 findings,
                 hits,
