@@ -18,8 +18,8 @@ pub mod suggest;
 
 use super::model::{Place, SuppressedBy, Suppression};
 use cupeer_rules::{is_file, known_rule};
+use cupeer_spec::names::matches;
 use cupeer_spec::names::nearest;
-use cupeer_spec::selector::matches;
 use std::rc::Rc;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
