@@ -10,18 +10,12 @@
 #![allow(non_snake_case)]
 
 use core::arch::naked_asm;
+use core::ffi::c_void;
 use cupeer_spec::others::OtherFn;
 
-/// What stands behind a symbol.
+/// The function of a symbol.
 #[derive(Clone, Copy)]
-pub(crate) struct Address(unsafe extern "C" fn());
-
-impl Address {
-    /// As `cuGetProcAddress` hands it out.
-    pub(crate) fn get(self) -> *mut core::ffi::c_void {
-        self.0 as *mut core::ffi::c_void
-    }
-}
+struct Address(unsafe extern "C" fn());
 
 #[cfg(target_arch = "x86_64")]
 macro_rules! jump {
@@ -100,8 +94,8 @@ macro_rules! export_others {
 }
 cupeer_spec::driver_functions_beyond!(export_others);
 
-/// Every function that can be looked up, with its address.
-pub(crate) fn all() -> impl Iterator<Item = (OtherFn, Address)> {
+/// Every function that can be looked up, with its address as `cuGetProcAddress` hands it out.
+pub(crate) fn all() -> impl Iterator<Item = (OtherFn, *mut c_void)> {
     let table = cupeer_spec::function::FUNCTIONS.iter().map(|f| OtherFn {
         symbol: f.name,
         lookup: f.lookup(),
@@ -112,4 +106,52 @@ pub(crate) fn all() -> impl Iterator<Item = (OtherFn, Address)> {
         .zip(TABLE)
         .filter_map(|(function, address)| Some((function, (*address)?)))
         .chain(cupeer_spec::others::OTHERS.iter().copied().zip(OTHERS.iter().copied()))
+        .map(|(function, Address(address))| (function, address as *mut c_void))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::lookup::{DRIVER_VERSION, FOUND, find};
+    use cupeer_spec::abi::ProcAddressFlags;
+
+    fn symbol(name: &str, version: i32, flags: u64) -> String {
+        match find(all, name.as_bytes(), version, ProcAddressFlags(flags)) {
+            Ok((FOUND, pointer)) => all().find(|(_, a)| *a == pointer).unwrap().0.symbol.into(),
+            Ok((status, _)) => status.0.to_string(),
+            Err(failure) => format!("{:?}", failure.code),
+        }
+    }
+
+    #[test]
+    fn versions_and_forms() {
+        for (name, version, flags, wanted) in [
+            ("cuMemcpyDtoH", 3010, 0, "cuMemcpyDtoH"),
+            ("cuMemcpyDtoH", 13000, 0, "cuMemcpyDtoH_v2"),
+            ("cuMemcpyDtoH", 13000, 1, "cuMemcpyDtoH_v2"),
+            ("cuMemcpyDtoH", 6050, 2, "2"),
+            ("cuMemcpyDtoH", 7000, 2, "cuMemcpyDtoH_v2_ptds"),
+            ("cuIpcOpenMemHandle", 10020, 0, "cuIpcOpenMemHandle"),
+            ("cuIpcOpenMemHandle", 11000, 2, "cuIpcOpenMemHandle_v2"),
+            ("cuIpcOpenMemHandle_v2", 13000, 0, "1"),
+            ("cuCtxCreate", 12000, 0, "cuCtxCreate_v3"),
+            ("", 13000, 0, "1"),
+            ("cuMemAlloc", -1, 0, "cuMemAlloc_v2"),
+            ("cuMulticastBindMem", -1, 0, "cuMulticastBindMem"),
+            ("cuInit", 13010, 0, "INVALID_VALUE"),
+            ("cuInit", 13000, 3, "INVALID_VALUE"),
+        ] {
+            assert_eq!(symbol(name, version, flags), wanted, "{name} {version} {flags}");
+        }
+    }
+
+    #[test]
+    fn every_name_leads_back_to_itself() {
+        let is_known = |f: &OtherFn| !f.lookup.is_empty() && f.since <= DRIVER_VERSION as u32;
+        for (f, address) in all().filter(|(f, _)| is_known(f)) {
+            let flags = if f.is_per_thread() { 2 } else { 0 };
+            let found = find(all, f.lookup.as_bytes(), f.since as i32, ProcAddressFlags(flags));
+            assert_eq!(found, Ok((FOUND, address)), "{}", f.symbol);
+        }
+    }
 }
