@@ -4,14 +4,15 @@
 //! allocates, because it runs inside other people's programs.
 
 mod hints;
+mod states;
 mod values;
 
+pub use states::{HadContext, Ptrace, Went};
 pub use values::{
     Ago, Bytes, Device, Growth, Handle, HandleFlaw, MemoryKind, PointerFault, PoolFault, Process, Site,
 };
 
-use crate::Rule;
-use crate::decide::{HadContext, Ptrace, Went};
+use crate::rule::Rule;
 use core::fmt::{self, Display, Formatter};
 use cupeer_spec::effect::Object;
 use cupeer_spec::uuid::Gpu;

@@ -1,6 +1,6 @@
 //! The patterns that select rules: `ipc-flags,ipc-freed-*@libnccl*`.
 
-use super::{RULES, Rule, Status};
+use crate::rule::{RULES, Rule, Status};
 use core::fmt;
 use cupeer_spec::names::matches;
 use cupeer_spec::names::nearest;
