@@ -3,10 +3,11 @@
 //! Nothing here decides what is set: that is `settings`. Each format quotes what its reader unquotes.
 
 use crate::args::{EnvArgs, EnvFormat};
+use crate::output;
 use crate::settings::deny::Verdicts;
 use crate::settings::{LD_LIBRARY_PATH, LD_PRELOAD, Settings};
-use crate::{output, p2p};
 use anyhow::{Context, Result, bail, ensure};
+use cupeer_p2p::settings as p2p;
 use cupeer_spec::env;
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -17,10 +18,10 @@ type Pair = (&'static str, String);
 
 /// Settings of other programs than ours: lines for a shell with their reasons, or what another reader takes.
 fn of_links(path: &Path, format: EnvFormat) -> Result<ExitCode> {
-    let settings = p2p::settings::of_file(path)?;
-    let pairs: Vec<Pair> = settings.iter().filter_map(p2p::settings::Setting::variable).collect();
+    let settings = p2p::of_file(path)?;
+    let pairs: Vec<Pair> = settings.iter().filter_map(p2p::Setting::variable).collect();
     output::print_as_is(&match format {
-        EnvFormat::Sh => p2p::settings::sh(path, &settings),
+        EnvFormat::Sh => p2p::sh(path, &settings),
         EnvFormat::Docker => docker(&pairs, &[])?,
         EnvFormat::K8s => k8s(&pairs, &[]),
         EnvFormat::Mpirun => mpirun(&pairs),

@@ -24,7 +24,6 @@ mod markdown;
 mod misspelt;
 mod opened;
 mod output;
-mod p2p;
 mod pack;
 mod parts;
 mod probe;
@@ -77,7 +76,7 @@ fn main() -> ExitCode {
         Command::Sweep(args) => sweep::command(&args),
         Command::Doctor(args) => doctor::command(&args),
         Command::ProbeDriver => probe::command(),
-        Command::ProbeP2p => p2p::agent::command(),
+        Command::ProbeP2p => cupeer_p2p::agent::command(),
         Command::ProbeSystem(args) => doctor::probe(&args),
     };
     match done {

@@ -4,9 +4,10 @@
 
 use crate::output;
 use anyhow::Result;
+use cupeer_p2p::nvidia::{find, load};
 use cupeer_spec::abi::CUdriverProcAddressQueryResult;
 use cupeer_spec::function::{FUNCTIONS, Library};
-use libloading::os::unix::{Library as Handle, RTLD_LOCAL, RTLD_NOW};
+use libloading::os::unix::Library as Handle;
 use serde::{Deserialize, Serialize};
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::process::ExitCode;
@@ -59,23 +60,6 @@ fn tell(fact: &Fact) -> Result<ExitCode> {
     output::print_as_is(&format!("{}\n", serde_json::to_string(fact)?))
 }
 
-/// Loads a library of NVIDIA's into this process, or gives what the dynamic loader said.
-pub fn load(library: Library) -> Result<Handle, String> {
-    // SAFETY: runs the library's constructors, as any program that uses it does.
-    unsafe { Handle::open(Some(library.soname()), RTLD_NOW | RTLD_LOCAL) }.map_err(|error| {
-        let source = std::error::Error::source(&error).map(ToString::to_string);
-        source.unwrap_or_else(|| error.to_string())
-    })
-}
-
-/// The address of a function of a library.
-pub fn find(driver: &Handle, name: &str) -> Option<*mut c_void> {
-    // SAFETY: the type is that of any address; nothing is called through it here.
-    let symbol = unsafe { driver.get::<*mut c_void>(name.as_bytes()) }.ok()?;
-    let address: *mut c_void = symbol.into_raw();
-    (!address.is_null()).then_some(address)
-}
-
 fn file_of(address: *mut c_void) -> Option<String> {
     // SAFETY: all-zero bytes are a valid Dl_info, which dladdr fills; the name that it gives is a text of
     // the loader that lives as long as the library, which nobody unloads.
@@ -115,22 +99,3 @@ fn lookup(driver: &Handle, name: &str, since: u32) -> Option<(i32, i32)> {
     let result = unsafe { function(name.as_ptr(), &mut address, since, 0) };
     Some((result, status))
 }
-
-/// Calls a function of a library that returns 0 for success; gives its name and the number otherwise.
-macro_rules! call {
-    ($library:expr, $name:literal, ($($value:expr => $kind:ty),* $(,)?)) => {
-        match crate::probe::find($library, $name) {
-            None => Err(format!("the library has no {}", $name)),
-            Some(address) => {
-                // SAFETY: the library's header declares the function so, and what the arguments point to is there and as
-                // large as it says.
-                let result = unsafe {
-                    let function: unsafe extern "C" fn($($kind),*) -> i32 = std::mem::transmute(address);
-                    function($($value),*)
-                };
-                if result == 0 { Ok(()) } else { Err(format!("{} returned {result}", $name)) }
-            }
-        }
-    };
-}
-pub(crate) use call;

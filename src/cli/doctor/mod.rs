@@ -9,15 +9,15 @@ mod between;
 mod document;
 mod driver;
 mod own;
+mod p2p;
 mod program;
 pub mod system;
 
-pub use asked::{command as probe, nvml};
-pub use driver::child;
+pub use asked::command as probe;
 
 use crate::args::{DoctorArgs, DoctorFormat};
+use crate::output;
 use crate::output::terminal_width;
-use crate::{output, p2p};
 use anyhow::Result;
 use cupeer_report::style::{Mark, Style};
 use cupeer_report::table::Table;

@@ -5,7 +5,7 @@
 
 mod cuda;
 mod descriptor;
-pub mod nvml;
+mod nvml;
 
 use super::driver::child;
 use crate::args::ProbeSystemArgs;

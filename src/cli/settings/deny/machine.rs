@@ -1,8 +1,8 @@
 //! The devices of a machine, by their physical indices: of the simulated driver's topology, or as NVML has them.
 
 use crate::args::DriverArgs;
-use crate::probe;
 use crate::settings::inherited;
+use cupeer_p2p::nvidia;
 use cupeer_spec::abi::nvmlPciInfo_t;
 use cupeer_spec::deny::{Identity, Name, Pci};
 use cupeer_spec::env;
@@ -92,7 +92,7 @@ fn find<T: Copy>(nvml: &Handle, name: &str) -> Result<T, String> {
 }
 
 fn nvml() -> Result<Vec<Device>, String> {
-    let nvml = probe::load(Library::Nvml)?;
+    let nvml = nvidia::load(Library::Nvml)?;
     type Init = unsafe extern "C" fn() -> i32;
     type GetCount = unsafe extern "C" fn(*mut u32) -> i32;
     type GetDevice = unsafe extern "C" fn(u32, *mut *mut c_void) -> i32;

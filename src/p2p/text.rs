@@ -4,7 +4,7 @@ use super::plan::{Count, Direction, Tested};
 use super::request::Device;
 use super::verdict::{Verdict, Way};
 use super::{Findings, hints};
-use crate::doctor::system::Fact;
+use crate::fact::Fact;
 use cupeer_report::style::{Mark, Style};
 use cupeer_report::table::{Table, display_width};
 use std::fmt::Write;

@@ -2,10 +2,9 @@
 //!
 //! `src/topology/file.rs` describes the format, and reads it.
 
-use super::Findings;
+use super::findings::Findings;
 use super::plan::{Direction, Tested};
 use super::verdict::{Check, Verdict};
-use crate::output;
 use anyhow::{Context, Result};
 use cupeer_spec::uuid::Uuid;
 use cupeer_topology::{MOST_DEVICES, Topology};
@@ -20,8 +19,12 @@ pub fn check(path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Writes it, and reads it once more: whoever is given the file must be able to.
-pub fn write(findings: &Findings, path: &Path) -> Result<()> {
+/// Returns the text of the file at `path`, after reading it once more: whoever is given the file must be able to.
+///
+/// # Errors
+///
+/// It cannot be read.
+pub fn checked(findings: &Findings, path: &Path) -> Result<String> {
     let shown = path.display();
     let text = text(findings);
     let count = findings.devices.len();
@@ -29,8 +32,7 @@ pub fn write(findings: &Findings, path: &Path) -> Result<()> {
     Topology::parse_file(&shown.to_string(), text.as_bytes())
         .map_err(anyhow::Error::msg)
         .context("the topology that would be written cannot be read")?;
-    output::write_file(path, text.as_bytes())
-        .with_context(|| format!("{shown}: failed to write the topology"))
+    Ok(text)
 }
 
 fn text(findings: &Findings) -> String {

@@ -20,6 +20,11 @@ use std::time::{Duration, Instant};
 /// How long results are not looked at after they were not there.
 const PAUSE: Duration = Duration::from_micros(100);
 
+/// Runs the process: answers until its end of the socket is closed.
+///
+/// # Errors
+///
+/// The socket is not there, or cannot be used.
 pub fn command() -> Result<ExitCode> {
     // SAFETY: takes only numbers. What it fails at, the thread below does too.
     unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };

@@ -1,16 +1,32 @@
 //! `cupeer doctor --p2p`: proves with data what each link between devices carries.
 //!
-//! The way of a test: [`plan`] (which pair when) → [`link`] (opens a way between two devices) → [`checks`] (what is done over
-//! it, and what is found) → [`process`], [`wire`] → [`agent`] in another process → [`cuda`]. What comes of it is a
-//! [`verdict`]; [`text`] shows it.
+//! The way of a test: `plan` (which pair when) → `link` (opens a way between two devices) → `checks` (what is done over
+//! it, and what is found) → `process`, `wire` → [`agent`] in another process → `cuda`. What comes of it is a
+//! `verdict`; [`text`] shows it. The command line, and what is printed where, are up to the command.
+//!
+//! The modules, from the lowest layer up; `tests/rooms.rs` checks this:
+//!
+//! - `fact`: facts about the machine, which may explain what is bad.
+//! - `nvidia`, `nvml`: NVIDIA's libraries, and what they promise of a link.
+//! - `request`, `wire`: what the processes say to each other, and how.
+//! - `cuda`, `agent`: the process that holds a device.
+//! - `process`: that process as the command sees it.
+//! - `verdict`: what is found.
+//! - `link`, `checks`: a way between two devices, and what is done over it.
+//! - `plan`: which pair when.
+//! - `findings`, `hints`: all that was found, and what to do.
+//! - `document`, `machine`, `settings`, `text`: its forms.
 
 pub mod agent;
 mod checks;
 mod cuda;
 mod document;
+pub mod fact;
+mod findings;
 mod hints;
 mod link;
 mod machine;
+pub mod nvidia;
 mod nvml;
 mod plan;
 mod process;
@@ -20,83 +36,59 @@ mod text;
 mod verdict;
 mod wire;
 
-use crate::args::{DoctorArgs, DoctorFormat};
-use crate::doctor::system::{self, Fact, System};
-use crate::driver;
-use crate::output;
 use anyhow::{Context, Result, bail};
+use cupeer_report::style::Style;
+pub use findings::Findings;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use plan::{Count, Direction, Plan};
-use process::{Broken, Environment, Process};
+pub use machine::{check as check_file, checked as topology};
+use plan::{Direction, Plan};
+pub use process::Environment;
+use process::{Broken, Process};
 use request::{Device, Reply, Request};
-use std::process::ExitCode;
+use serde::Serialize;
 use std::time::Duration;
 use verdict::Verdict;
 
 /// How long the driver may take to start.
 const START: Duration = Duration::from_secs(60);
 
-/// All that was found.
-pub struct Findings {
-    pub devices: Vec<Device>,
-    pub pairs: Vec<Direction>,
-    /// What the machine below says, where something is bad.
-    pub system: Vec<Fact>,
+/// What is tested, and how.
+pub struct Options {
+    /// How long a step may take; after that, the link stalls.
+    pub limit: Duration,
+    /// Whether speeds are measured.
+    pub measures: bool,
+    /// Whether the driver is the simulated one.
+    pub is_simulated: bool,
 }
 
-impl Findings {
-    /// What the system says that may explain what is bad between two devices.
-    fn explains(&self, pair: &Direction) -> Vec<&Fact> {
-        // As the kernel writes it.
-        let address = |device: usize| self.devices[device].pci.to_lowercase();
-        let is_bad = pair.ways.iter().any(|tested| tested.verdict.is_bad());
-        let mut facts = system::of_pair(&self.system, &address(pair.from), &address(pair.to));
-        facts
-            .retain(|fact| is_bad && matches!(fact.verdict, system::Verdict::Bad | system::Verdict::Unknown));
-        facts
-    }
-
-    /// Whether something is bad, or all that could have been tested was not.
-    fn is_bad(&self) -> bool {
-        let Count { bad, good, untested } = Count::of(&self.pairs);
-        bad > 0 || good == 0 && untested > 0
-    }
-}
-
-pub fn command(args: &DoctorArgs) -> Result<ExitCode> {
-    if let Some(path) = &args.output {
-        machine::check(path)?;
-    }
-    let environment = Environment { chosen: driver::choose(&args.driver)? };
-    let (devices, pairs) = examine(&environment, args.driver.sim.is_some())?;
-    let limit = Duration::from_secs(args.p2p.limit);
-    let plan = Plan { devices: &devices, pairs, limit, measures: !args.p2p.quick };
+/// Tests all links.
+///
+/// # Errors
+///
+/// The driver cannot be asked about its devices.
+pub fn test(environment: &Environment, options: &Options) -> Result<Findings> {
+    let (devices, pairs) = examine(environment, options.is_simulated)?;
+    let plan = Plan { devices: &devices, pairs, limit: options.limit, measures: options.measures };
     let bar = bar(plan.steps());
-    let pairs = plan.run(&environment, |verdict: &Verdict| {
+    let pairs = plan.run(environment, |verdict: &Verdict| {
         if verdict.is_bad() {
             bar.set_message("something is bad, ");
         }
         bar.inc(1);
     });
     bar.finish_and_clear();
-    let mut findings = Findings { devices, pairs, system: Vec::new() };
-    // The simulated driver rests on nothing of the machine.
-    if findings.is_bad() && args.driver.sim.is_none() {
-        findings.system = System::here(environment.chosen.as_ref())?.facts();
-    }
-    let status = ExitCode::from(u8::from(findings.is_bad()));
-    // What took long to find is shown, whatever becomes of the file.
-    let written = args.output.as_ref().map_or(Ok(()), |path| machine::write(&findings, path));
-    if args.format == DoctorFormat::Json {
-        output::print_json(&document::Document::of(&findings))?;
-        return written.map(|()| status);
-    }
-    let width = output::terminal_width();
-    let text = text::show(&findings, output::stdout_style(), width)
-        + "\n"
-        + &text::devices(&findings.devices, width);
-    output::print_marked(&text)?;
-    written.map(|()| status)
+    Ok(Findings { devices, pairs, system: Vec::new() })
+}
+
+/// Returns the findings in the form of docs/doctor-p2p.schema.json.
+pub fn document(findings: &Findings) -> impl Serialize {
+    document::Document::of(findings)
+}
+
+/// Returns the findings as a text that fits a terminal.
+pub fn text(findings: &Findings, style: Style, width: usize) -> String {
+    text::show(findings, style, width) + "\n" + &text::devices(&findings.devices, width)
 }
 
 fn bar(steps: usize) -> ProgressBar {
@@ -149,6 +141,7 @@ fn ask(process: &Process, request: &Request) -> Result<Reply> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use fact::Fact;
     use plan::Tested;
     use verdict::{Check, Way};
 

@@ -2,13 +2,11 @@
 
 use super::request::{Refusal, Reply, Request};
 use super::wire::Wire;
-use crate::doctor;
-use crate::driver::Chosen;
 use anyhow::{Context, Result};
 use std::cell::Cell;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
-use std::process::{Child, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
@@ -117,7 +115,7 @@ impl Starter {
         (Starter(ask), asked)
     }
 
-    pub fn start(&self) -> Result<Process> {
+    pub(crate) fn start(&self) -> Result<Process> {
         let (give, given) = sync_channel(1);
         self.0.send(give).ok().context("nobody starts processes any more")?;
         given.recv().context("nobody starts processes any more")?
@@ -131,15 +129,17 @@ pub fn serve(asked: &Receiver<SyncSender<Result<Process>>>, environment: &Enviro
     }
 }
 
-/// What a process is started with: the driver that was chosen, without our library before it.
-pub struct Environment {
-    pub chosen: Option<Chosen>,
+/// The command that starts a process of ours, to be given a subcommand: with the driver that was chosen, without our library
+/// before it.
+pub struct Environment<'a> {
+    /// Makes it.
+    pub child: &'a (dyn Fn() -> Result<Command> + Sync),
 }
 
-impl Environment {
-    pub fn start(&self) -> Result<Process> {
+impl Environment<'_> {
+    pub(crate) fn start(&self) -> Result<Process> {
         let (wire, theirs) = Wire::pair().context("failed to make a socket")?;
-        let mut command = doctor::child(self.chosen.as_ref())?;
+        let mut command = (self.child)()?;
         command.arg("probe-p2p").stdin(Stdio::from(theirs.into_descriptor())).stdout(Stdio::null());
         // What is compiled here is not worth keeping; and to load a kernel when it is launched first would wait for those that
         // wait for it.

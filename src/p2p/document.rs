@@ -6,7 +6,7 @@ use super::nvml::Promise;
 use super::plan::{Direction, Tested};
 use super::verdict::{Check, Verdict};
 use super::{Findings, plan};
-use crate::doctor::system::Fact;
+use crate::fact::Fact;
 use cupeer_spec::uuid::Uuid;
 use serde::Serialize;
 
@@ -162,7 +162,7 @@ mod tests {
 
     #[test]
     fn page_of_the_schema_is_current() {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/doctor-p2p.schema.json");
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/doctor-p2p.schema.json");
         let made = format!("{:#}\n", cupeer_report::schema::of::<Document>().to_value());
         if std::env::var_os("UPDATE_DOCS").is_some() {
             std::fs::write(path, &made).expect("the schema is writable");

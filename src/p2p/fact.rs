@@ -4,8 +4,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// Fact that was examined. Names of fields are stable; fields may be added.
-#[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Debug)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Debug, schemars::JsonSchema)]
 pub struct Fact {
     /// Name of the fact, such as `iommu`.
     pub name: String,
@@ -23,8 +22,9 @@ pub struct Fact {
 }
 
 /// Meaning of a fact.
-#[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(
+    Serialize, Deserialize, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, schemars::JsonSchema,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
     /// Nothing would break.
@@ -38,6 +38,7 @@ pub enum Verdict {
 }
 
 impl Verdict {
+    /// Returns its word in a table.
     pub fn word(self) -> &'static str {
         match self {
             Verdict::Good => "good",
@@ -54,18 +55,22 @@ impl Fact {
         Fact { name: name.to_owned(), about: Vec::new(), verdict, value, breaks: None, hint: None }
     }
 
+    /// Returns a fact that breaks nothing.
     pub fn good(name: &str, value: impl ToString) -> Fact {
         Fact::new(name, Verdict::Good, value)
     }
 
+    /// Returns a fact that is neither good nor bad by itself.
     pub fn plain(name: &str, value: impl ToString) -> Fact {
         Fact::new(name, Verdict::Plain, value)
     }
 
+    /// Returns a fact that is withheld, with the reason.
     pub fn unknown(name: &str, why: impl ToString) -> Fact {
         Fact::new(name, Verdict::Unknown, why)
     }
 
+    /// Returns a fact that breaks something.
     pub fn bad(name: &str, value: impl ToString, breaks: &str, hint: &str) -> Fact {
         Fact::new(name, Verdict::Bad, value).breaks(breaks, hint)
     }
@@ -99,6 +104,16 @@ pub fn alike(facts: &[Fact]) -> Vec<(&Fact, String)> {
         _ => String::new(),
     };
     groups.into_values().map(|group| (group[0], about(&group))).collect()
+}
+
+/// Of all facts those that bear on peer access from one device to another, by their PCI addresses as the kernel writes them.
+pub fn of_pair<'a>(facts: &'a [Fact], from: &str, to: &str) -> Vec<&'a Fact> {
+    let bears = |fact: &&Fact| match &fact.about[..] {
+        [] => matches!(&*fact.name, "iommu" | "virtualisation" | "driver parameters" | "fabric manager"),
+        [device] => device == from || device == to,
+        [one, other, ..] => one == from && other == to,
+    };
+    facts.iter().filter(bears).collect()
 }
 
 #[cfg(test)]
