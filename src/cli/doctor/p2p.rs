@@ -2,9 +2,9 @@
 
 use super::driver::child;
 use super::system::System;
-use crate::args::{DoctorArgs, DoctorFormat};
-use crate::driver;
-use crate::output;
+use crate::start::args::{DoctorArgs, DoctorFormat};
+use crate::start::driver;
+use crate::start::output;
 use anyhow::{Context, Result};
 use cupeer_p2p::{Environment, Findings, Options};
 use std::path::Path;

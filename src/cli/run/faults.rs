@@ -3,8 +3,8 @@
 //! What belongs here: the directory, and reading it. The options, and the text that the processes get, are
 //! `settings::inject`'s; the sentences are the report's.
 
-use crate::job::{self, Job};
-use crate::settings::Environment;
+use crate::start::job::{self, Job};
+use crate::start::variables::Environment;
 use anyhow::{Context, Result};
 use cupeer_record::{FaultFile, FaultRule, faults};
 use cupeer_report::faults::{DENY, Fault, of_rules};

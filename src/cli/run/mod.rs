@@ -6,6 +6,7 @@
 mod answers;
 mod child;
 mod faults;
+pub mod formats;
 pub mod gate;
 mod hang;
 mod orphans;
@@ -15,13 +16,16 @@ pub mod program;
 mod signals;
 mod watch;
 
-use crate::args::{Level, Options, RunArgs};
-use crate::driver::{self, Chosen};
-use crate::job::{self, Job};
-use crate::output::Failure;
-use crate::settings::deny::{self, Verdicts};
-use crate::settings::{Environment, Settings, check};
-use crate::{annotations, home, libraries, output, reduce, status, suppressions};
+use crate::records::kept;
+use crate::records::{annotations, reduce, suppressions};
+use crate::start::args::{Level, Options, RunArgs};
+use crate::start::driver::{self, Chosen};
+use crate::start::job::{self, Job};
+use crate::start::output::Failure;
+use crate::start::settings::deny::{self, Verdicts};
+use crate::start::settings::{Settings, check};
+use crate::start::variables::Environment;
+use crate::start::{home, libraries, output, status};
 use answers::Answers;
 use anyhow::{Result, bail};
 use child::Child;
@@ -191,7 +195,7 @@ pub fn command(mut args: RunArgs) -> Result<ExitCode> {
         settings.job.iter().filter_map(Job::displaced).for_each(output::complain);
         if let Some(job) = settings.job.filter(Job::is_at_home) {
             // Nobody of us will be there in the end.
-            home::prune(Some(&job.directory)).iter().for_each(|line| output::note(line));
+            kept::prune(Some(&job.directory)).iter().for_each(|line| output::note(line));
         }
         match child::exec(&args.program, &environment)? {}
     }
@@ -270,7 +274,7 @@ pub fn command(mut args: RunArgs) -> Result<ExitCode> {
             if lines.iter().any(|line| line.matters) {
                 job.tell_notable();
             }
-            lines.extend(home::prune(Some(&job.directory)).map(Line::from));
+            lines.extend(kept::prune(Some(&job.directory)).map(Line::from));
         }
     }
     lines.extend(seed.map(Line::from));

@@ -20,7 +20,7 @@ mod tests;
 mod tree;
 
 use super::asked::Asked;
-use crate::driver::Chosen;
+use crate::start::driver::Chosen;
 use anyhow::Result;
 use pci::Gpu;
 use tree::Tree;
