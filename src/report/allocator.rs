@@ -6,9 +6,9 @@
 //! A name is certain if the library that exported has no other memory of that kind to export, and probable if other
 //! code may have passed it the memory. Otherwise, there is no name.
 
-use super::ledger::Entry;
-use super::model::{Allocator, Certainty};
-use super::places::Stacks;
+use crate::ledger::Entry;
+use crate::model::{Allocator, Certainty};
+use crate::places::Stacks;
 use cupeer_record::{Library, Process};
 use cupeer_spec::effect::Object;
 

@@ -3,9 +3,9 @@
 //! Each finding above note that counts, and each process that ended abnormally, is one line: `::error
 //! title=TITLE,file=FILE,line=LINE::MESSAGE`, as "Workflow commands for GitHub Actions" describes it.
 
-use super::model::{Place, Report};
-use super::names::clean;
-use super::verdict::Verdict;
+use crate::model::{Place, Report};
+use crate::names::clean;
+use crate::verdict::Verdict;
 use cupeer_rules::Severity;
 
 /// The most of one kind that GitHub shows of a step.

@@ -1,25 +1,22 @@
 //! Builds the rows about the recording, its processes, and its devices, and puts all other rows in their places. Facts
 //! about all processes together follow from these in [`super::reduced`].
 
-use super::collect::Collected;
-use super::filter::Filter;
-use super::functions::{Functions, Number};
-use super::model::{
-    Device, Escaped, Exit, ExitKind, Hang, LastCall, Ordinal, Pending, Process, Quiet, Record, Started,
-    Unknown, Uuid,
+use crate::collect::Collected;
+use crate::collect::Tally;
+use crate::filter::Filter;
+use crate::functions::{Functions, Number};
+use crate::lives::{became, began, began_at};
+use crate::model::{
+    Device, Escaped, Exit, ExitKind, LastCall, Ordinal, Pending, Process, Record, Unknown, Uuid,
 };
-use super::names::counted;
-use super::places::{Nameless, Names, Places};
-use super::reading::Tally;
-use super::reduced::Reduced;
-use super::{faults, findings, leaks, values};
-use cupeer_record::{self as record, Call, Clock, Job};
-use cupeer_spec::record::end::End;
+use crate::names::counted;
+use crate::places::{Nameless, Names, Places};
+use crate::reduced::Reduced;
+use crate::reduced::beside::{hangs, quiet, started};
+use crate::{faults, findings, leaks, values};
+use cupeer_record::{self as record, Call, Job};
 use cupeer_spec::record::{meta, mode};
-use serde::Deserialize;
 use std::collections::BTreeMap;
-use std::io::{BufReader, Read};
-use std::path::PathBuf;
 use std::time::SystemTime;
 
 /// What a record says, before all processes are seen together. Of one that `is_part` of a job, also what only others can make
@@ -74,16 +71,6 @@ pub fn reduced(
         escaped: escaped(job),
         unnamed: Vec::new(),
     }
-}
-
-/// When the first process of a record began.
-pub fn began(job: &Job) -> u64 {
-    job.processes.iter().map(|process| began_at(job, process)).min().unwrap_or(0)
-}
-
-/// When a process began.
-pub fn began_at(job: &Job, process: &record::Process) -> u64 {
-    job.clock(process).realtime(process.header.first.ticks)
 }
 
 /// The end of the record: its last event or, while a process runs, now. Not after what is asked for.
@@ -146,48 +133,12 @@ fn whole(job: &Job, all: &Collected, filter: &Filter, began_ns: u64, ended_ns: u
     record
 }
 
-/// What `cupeer run --on-hang` kept. A file that cannot be read is named without an answer.
-pub fn hangs(job: &Job) -> Vec<Hang> {
-    /// The longest file that is read.
-    const LONGEST: u64 = 64 << 20;
-    #[derive(Deserialize)]
-    struct Kept {
-        time_ns: u64,
-        without_progress_ns: Option<u64>,
-        answer: String,
-    }
-    let one = |path: &PathBuf| {
-        let opened = record::plain::open(path, record::plain::Links::Refused).ok();
-        let kept = opened.and_then(|file| serde_json::from_reader(BufReader::new(file.take(LONGEST))).ok());
-        let Kept { time_ns, without_progress_ns, answer } = kept.unwrap_or(Kept {
-            time_ns: 0,
-            without_progress_ns: None,
-            answer: "its file cannot be read".into(),
-        });
-        let file = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        Hang { time_ns, without_progress_ns, answer, file }
-    };
-    let mut hangs: Vec<Hang> = job.hangs.iter().map(one).collect();
-    hangs.sort_by(|a, b| (a.time_ns, &a.file).cmp(&(b.time_ns, &b.file)));
-    hangs
-}
-
 /// That some calls have no end in a record that lacks calls: a sentence without a subject.
 fn unknown_ends(tally: &Tally, functions: &Functions) -> Option<String> {
     let (number, tid) = tally.unknown_ends.first()?;
     let calls = counted(tally.unknown_ends.len() as u64, "call");
     let first = functions.name(*number);
     Some(format!("does not show whether {calls} returned, the first of them {first} in thread {tid}"))
-}
-
-/// The processes that have no file.
-pub fn quiet(job: &Job) -> impl Iterator<Item = Quiet> {
-    job.quiet.iter().map(|one| Quiet { program: one.program.clone(), processes: 1 })
-}
-
-/// A row.
-pub fn started(one: &record::Started) -> Started {
-    Started { program: one.program.clone(), exit: Exit::of(Some(false), one.end, false) }
 }
 
 fn boot_text(id: &[u8; 16]) -> String {
@@ -202,7 +153,7 @@ fn processes(job: &Job, all: &Collected, places: &mut Places, ended: u64) -> Vec
         let header = &process.header;
         let boot_id = boot_text(&header.boot_id);
         let mut unknown = Unknown::new();
-        let (end, became) = became(process, tally, job.clock(process));
+        let (end, became) = became(process, tally.last_seen, job.clock(process));
         let exit = Exit::of(all.fates[index].alive, end, are_others[index]);
         let is_here = own_boot == Some(header.boot_id);
         let mut lacks = |name, is_unknown, why| {
@@ -258,20 +209,6 @@ fn processes(job: &Job, all: &Collected, places: &mut Places, ended: u64) -> Vec
         }
     });
     rows.collect()
-}
-
-/// How a process ended, and which program it became: if it made a call later, it failed to.
-pub fn became(process: &record::Process, tally: &Tally, clock: Clock) -> (End, Option<String>) {
-    let end = process.end();
-    let itself = match end {
-        End::Executed => End::Unseen,
-        End::ExecutedReturned(status) => End::Returned(status),
-        End::ExecutedSignal(signal) => End::Signal(signal),
-        _ => return (end, None),
-    };
-    let Some((ticks, program)) = process.became() else { return (end, None) };
-    let went_on = tally.last_seen.is_some_and(|seen| seen > clock.realtime(ticks));
-    if went_on { (itself, None) } else { (end, Some(program.to_owned())) }
 }
 
 /// The variables that a record has. None that may be a secret, whoever wrote the record.

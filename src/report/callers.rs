@@ -4,11 +4,11 @@
 //! merged as soon as it has been read. The caller is the place that called the driver; in a program that uses the
 //! runtime as a shared library, that place is in the runtime.
 
-use super::durations::Durations;
-use super::functions::{End, Functions, Number};
-use super::model::{Caller, Place};
-use super::places::Places;
-use super::results;
+use crate::durations::Durations;
+use crate::functions::{End, Functions, Number};
+use crate::model::{Caller, Place};
+use crate::places::Places;
+use crate::results;
 use cupeer_record::Process;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};

@@ -4,7 +4,7 @@
 //! that of a majority of ranks that agree. Without such a majority, it deviates if it is far from the median: more
 //! than three times the usual distance, and more than a tenth of the median.
 
-use super::model::{Deviation, Ranks};
+use crate::model::{Deviation, Ranks};
 use std::collections::BTreeMap;
 
 /// How counts are spread over ranks, and who deviates; `None` where there are no ranks.

@@ -3,9 +3,9 @@
 //! It compares counts that both have. Processes and handles of different runs have nothing in common that could be
 //! compared one by one.
 
-use super::model::{Fault, Finding, Function, Handle, Report, SEVERITIES, State};
-use super::moments::{bytes, duration, number};
-use super::names::clean;
+use crate::model::{Fault, Finding, Function, Handle, Report, SEVERITIES, State};
+use crate::moments::{bytes, duration, number};
+use crate::names::clean;
 use crate::style::{Mark, Style};
 use crate::table::Table;
 use cupeer_spec::effect::Object;

@@ -1,7 +1,7 @@
 //! The ends of processes in words. Whether an end is a problem is up to `verdict`.
 
-use super::model::{Exit, ExitKind, Process};
-use super::names::{clean, signal_name};
+use crate::model::{Exit, ExitKind, Process};
+use crate::names::{clean, signal_name};
 
 /// Formats the end of a process for a column of a table.
 pub fn ending(exit: Exit) -> String {

@@ -3,7 +3,7 @@
 //! A probe is known at the call, or from what its thread did next. Until then it is an open [`Question`], and its
 //! failures and findings are kept apart. Without the expected follow-up, it is an ordinary failure.
 
-use super::findings::judged;
+use crate::judged::judged;
 use cupeer_record::{Call, Library, Outcome, Process};
 use cupeer_rules::probes::{FollowUp, PROBES, Probe, is_one_of};
 use cupeer_spec::function::FnId;

@@ -2,16 +2,16 @@
 //!
 //! The memory is constant, however many calls fail.
 
-use super::expected::{self, Question, Standing};
-use super::faults::{Cause, MOST_NAMES};
-use super::functions::{Functions, Number};
-use super::ledger::Site;
-use super::ledger::settle::Fate;
-use super::model::{Failure, FailureGroup, MOST_PROCS, Place};
-use super::numbered::Numbered;
-use super::places::{Places, Stack, Stacks};
-use super::runtime::MadeBy;
-use super::{results, values};
+use crate::expected::{self, Question, Standing};
+use crate::faults::{Cause, MOST_NAMES};
+use crate::functions::{Functions, Number};
+use crate::ledger::Site;
+use crate::ledger::settle::Fate;
+use crate::model::{Failure, FailureGroup, MOST_PROCS, Place};
+use crate::numbered::Numbered;
+use crate::places::{Places, Stack, Stacks};
+use crate::runtime::MadeBy;
+use crate::{results, values};
 use cupeer_record::{Call, Clock};
 use cupeer_rules::probes::PROBES;
 use std::collections::{BTreeMap, HashMap};

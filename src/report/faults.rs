@@ -3,10 +3,10 @@
 //! It reads the files of counters, and the faults that calls name. Nobody is to blame for an injected failure, so
 //! everything else in a report omits it.
 
-use super::functions::Functions;
-use super::hits::{At, FirstHits};
-use super::ledger::settle::Fate;
-pub use super::model::Fault;
+use crate::functions::Functions;
+use crate::hits::{At, FirstHits};
+use crate::ledger::settle::Fate;
+pub use crate::model::Fault;
 use cupeer_record::{Call, FaultRule, Hit, Job};
 use cupeer_spec::env;
 use cupeer_spec::fault::{Error, Plan};
@@ -17,9 +17,6 @@ use std::rc::Rc;
 
 /// Largest number of names of faults that calls bring.
 pub const MOST_NAMES: usize = 1 << 12;
-
-/// Name of the plan of denied pairs.
-pub const DENY: &str = "deny-peer";
 
 /// Returns the rows of all faults: those of files in the order of their plans, then those that only calls name.
 pub fn rows(job: &Job, fired: Fired, functions: &Functions, fates: &[Fate]) -> Vec<Fault> {
@@ -111,11 +108,6 @@ pub enum Cause {
     Followed,
     /// A fault set the result: the number of its name, or `None` if the recording does not have it.
     Rule(Option<u16>),
-}
-
-/// Returns true if the driver completed the call, although it failed for the program.
-pub fn is_done_all_the_same(call: &Call) -> bool {
-    call.injected && call.details.hits.iter().any(Hit::is_done_all_the_same)
 }
 
 /// Returns true if a fault fired at the call or, in a dry run, would have fired.

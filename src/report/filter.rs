@@ -3,10 +3,11 @@
 //! The state of a handle or of a pair of devices follows from calls of all processes, and from earlier calls. So all
 //! calls up to the end of the selected time are read, and the filters select what is counted and shown.
 
-use super::marks::Moments;
-use super::model::{Allocations, Proc, Report};
-use super::suppress::Suppressions;
-use super::{assemble, moments};
+use crate::lives;
+use crate::mark_times::Moments;
+use crate::model::{Allocations, Proc, Report};
+use crate::moments;
+use crate::suppress::Suppressions;
 use anyhow::{Result, anyhow, bail};
 use cupeer_record::{Call, Job, Outcome, Process};
 use cupeer_rules::Chosen;
@@ -76,7 +77,7 @@ impl Filter {
     ///
     /// A filter is malformed, or selects no process. The error is a message for the user.
     pub fn new(asked: &Asked, job: &Job) -> Result<Self> {
-        let began = assemble::began(job);
+        let began = lives::began(job);
         let mut filter = Filter { failed: asked.failed, ..Filter::all(job) };
         if let Some(text) = asked.process {
             filter.processes = job.processes.iter().map(|process| is_called(process, text)).collect();
@@ -100,7 +101,7 @@ impl Filter {
         filter.since = asked.since.map(moment).transpose()?;
         filter.until = asked.until.map(moment).transpose()?;
         if asked.since_mark.or(asked.until_mark).is_some() {
-            let marks = Moments::read(job, &filter)?;
+            let marks = Moments::read(job, |index| filter.process(index))?;
             // Of marks of one name, from the first one to the last: those of all ranks lie between.
             let first = |text| marks.named(text).map(|times| *times.start());
             let last = |text| marks.named(text).map(|times| *times.end());
@@ -110,7 +111,7 @@ impl Filter {
         if let Some(until) = filter.until {
             // What had not begun was not running either.
             for (chosen, process) in filter.processes.iter_mut().zip(&job.processes) {
-                *chosen &= assemble::began_at(job, process) <= until;
+                *chosen &= lives::began_at(job, process) <= until;
             }
         }
         let given = |(option, text): (&str, Option<&str>)| match text? {

@@ -2,10 +2,10 @@
 //!
 //! The memory is constant, however many calls there are.
 
-use super::deviation;
-use super::durations::Durations;
-use super::model::{Codes, Function};
-use super::results;
+use crate::deviation;
+use crate::durations::Durations;
+use crate::model::{Codes, Function};
+use crate::results;
 use cupeer_spec::function::{FUNCTION_COUNT, FUNCTIONS, FnId};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

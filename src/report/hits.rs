@@ -2,16 +2,13 @@
 //!
 //! It keeps as many as are shown, however often a fault fires.
 
-use super::functions::{Functions, Number};
-use super::ledger::settle::Fate;
-use super::model::FaultHit;
-use super::results;
+use crate::functions::{Functions, Number};
+use crate::ledger::settle::Fate;
+use crate::model::{FaultHit, MOST_HITS};
+use crate::results;
 use cupeer_record::{Call, Hit, Outcome, deeds};
 use cupeer_spec::record::slot::hit::did;
 use std::collections::BinaryHeap;
-
-/// The most calls of a rule that are kept.
-pub const MOST: usize = 100;
 
 /// A call that a rule fired at.
 pub struct At<'a> {
@@ -58,7 +55,7 @@ impl FirstHits {
             tid: call.tid,
             number: *number,
         });
-        if self.first.len() > MOST {
+        if self.first.len() > MOST_HITS {
             self.first.pop();
         }
     }

@@ -4,12 +4,12 @@
 //! recording contains a call that could have broken it. A rule fails if a finding of it fails the run. It is skipped, with
 //! the reason, if an option or the recording left a part of it unchecked.
 
-use super::model::{Finding, Process, Report};
-use super::moments;
-use super::terminal::clean_lines;
-use super::text::View;
-use super::text::suppressed::lines;
-use super::verdict::{DIED, End, FAILED, Kind, OfRule, Verdict, looked};
+use crate::model::{Finding, Process, Report};
+use crate::moments;
+use crate::terminal::clean_lines;
+use crate::text::View;
+use crate::text::suppressed::lines;
+use crate::verdict::{DIED, End, FAILED, Kind, OfRule, Verdict, looked};
 use maud::{Markup, PreEscaped, Render, html};
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -1,9 +1,9 @@
 //! Handles that were never closed, by the place that opened them.
 
-use super::collect::Collected;
-use super::filter::Filter;
-use super::model::Leak;
-use super::places::Places;
+use crate::collect::Collected;
+use crate::filter::Filter;
+use crate::model::Leak;
+use crate::places::Places;
 use cupeer_record::Job;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};

@@ -7,10 +7,29 @@
 //! `verdict` decides which findings fail a run, which problems there are, and in which order. The views render rows and
 //! verdict: [`text`] and [`html`] show them, and [`sarif`], [`junit`], and [`annotations`] write them for other tools.
 //! [`diff`] compares rows, and [`trace`] reads the recording a second time. [`symbols`] names addresses.
+//!
+//! The modules, from the lowest layer up; `tests/rooms.rs` checks this:
+//!
+//! - `beside`, `durations`, `moments`, `numbered`, `style`, `terminal`, `values`: words and numbers.
+//! - `symbols`: the names of addresses.
+//! - `model`: the rows.
+//! - `names`, `results`, `endings`, `deviation`, `places`, `lives`, `judged`: parts of rows, in words.
+//! - `verdict`: the problems.
+//! - `suppress`: findings that do not count.
+//! - `mark_times`, `filter`: what is asked for.
+//! - `functions`, `ledger`, `allocator`, `hits`, `faults`, `runtime`, `peers`, `virtual_memory`, `pools`, `scarce`, `expected`,
+//!   `failures`, `callers`, `marks`, `at_calls`: what follows from events.
+//! - `collect`: the events.
+//! - `leaks`, `findings`: what the whole recording shows.
+//! - `reduced`: the parts of a job.
+//! - `assemble`, `whole`: the report.
+//! - `table`, `pairs`, `limited`, `plans`: parts of the views.
+//! - `text`, `summary`, `html`, `annotations`, `sarif`, `junit`, `diff`, `schema`, `trace`: the views.
 
 mod allocator;
 pub mod annotations;
 mod assemble;
+mod at_calls;
 pub mod beside;
 mod callers;
 mod collect;
@@ -26,10 +45,13 @@ mod findings;
 mod functions;
 mod hits;
 pub mod html;
+mod judged;
 pub mod junit;
 mod leaks;
 mod ledger;
 mod limited;
+mod lives;
+mod mark_times;
 mod marks;
 pub mod model;
 pub mod moments;
@@ -38,8 +60,8 @@ mod numbered;
 mod pairs;
 mod peers;
 mod places;
+pub mod plans;
 mod pools;
-mod reading;
 pub mod reduced;
 mod results;
 mod runtime;
@@ -57,105 +79,11 @@ pub mod trace;
 mod values;
 mod verdict;
 mod virtual_memory;
+mod whole;
 
-use anyhow::Result;
-use cupeer_record::Job;
-use cupeer_rules::Severity;
-use cupeer_spec::record::slot::finding::Confidence;
+pub use collect::Keep;
 pub use expected::why as why_expected;
-use filter::Filter;
-use model::Unnamed;
 pub use places::{Places, Stack, Stacks};
-use reduced::Reduced;
 pub use results::is_usual;
-use std::collections::BTreeSet;
-use std::path::Path;
-use symbols::Symbols;
 pub use values::handle;
-
-/// Data that a report has in addition to sums.
-#[derive(Clone, Copy, Default)]
-pub struct Keep {
-    /// Number of single failures.
-    pub failures: usize,
-    /// True to keep the durations of calls, by function.
-    pub durations: bool,
-    /// True to tell calls apart by caller. It takes a twentieth of the time, and only JSON shows it.
-    pub callers: bool,
-}
-
-/// Builds the report of a recording. Functions have names if there are `symbols`.
-///
-/// # Errors
-///
-/// The events of a process cannot be read.
-///
-/// # Examples
-///
-/// ```no_run
-/// use cupeer_record::Job;
-/// use cupeer_report::{Keep, filter::Filter, read, symbols::Symbols};
-///
-/// let dir = std::path::Path::new("recording");
-/// let job = Job::open(dir)?;
-/// let mut symbols = Symbols::of_record(dir, &job.processes);
-/// let keep = Keep { failures: 100, durations: true, callers: false };
-/// let report = read(&job, &Filter::all(&job), keep, Some(&mut symbols))?;
-/// for finding in &report.findings {
-///     println!("{} {}: {}", finding.severity, finding.rule, finding.message);
-/// }
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-pub fn read(job: &Job, filter: &Filter, keep: Keep, symbols: Option<&mut Symbols>) -> Result<model::Report> {
-    Ok(parts(job, filter, keep, symbols, false)?.report(filter))
-}
-
-/// Reduces a recording that is a part of a job to data that can be merged with that of other parts.
-///
-/// # Errors
-///
-/// The events of a process cannot be read.
-pub fn reduce(job: &Job, most_failures: usize, symbols: &mut Symbols) -> Result<Reduced> {
-    let keep = Keep { failures: most_failures, durations: true, callers: true };
-    parts(job, &Filter::all(job), keep, Some(symbols), true)
-}
-
-fn parts(
-    job: &Job,
-    filter: &Filter,
-    keep: Keep,
-    symbols: Option<&mut Symbols>,
-    is_part: bool,
-) -> Result<Reduced> {
-    let all = collect::collect(job, filter, keep)?;
-    let Some(symbols) = symbols else {
-        return Ok(assemble::reduced(job, filter, all, &mut places::Nameless, is_part));
-    };
-    let mut reduced = assemble::reduced(job, filter, all, symbols, is_part);
-    let unnamed = |(library, why): (&str, &str)| Unnamed { library: library.into(), reason: why.into() };
-    reduced.unnamed = symbols.notes().map(unnamed).collect();
-    Ok(reduced)
-}
-
-/// Returns the rules that a recording certainly breaks, without notes: each with its function, in words.
-///
-/// # Errors
-///
-/// The directory contains no recording, or the events of a process cannot be read.
-pub fn broken(dir: &Path) -> Result<BTreeSet<String>> {
-    let certain = Confidence::Certain.word();
-    let is_broken =
-        |finding: &model::Finding| finding.severity != Severity::Note.word() && finding.confidence == certain;
-    Ok(of(dir)?
-        .findings
-        .into_iter()
-        .filter(is_broken)
-        .map(|finding| format!("{} at {}", finding.rule, finding.function))
-        .collect())
-}
-
-/// The whole report of a record, without single failures and without names of functions.
-fn of(dir: &Path) -> Result<model::Report> {
-    let job = Job::open(dir)?;
-    read(&job, &Filter::all(&job), Keep::default(), None)
-}
+pub use whole::{broken, read, reduce};

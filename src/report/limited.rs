@@ -1,8 +1,8 @@
 //! Recordings that reached their limit, and others that do not have all calls: what to say of them.
 
-use super::model::Report;
-use super::moments::bytes;
-use super::names::counted;
+use crate::model::Report;
+use crate::moments::bytes;
+use crate::names::counted;
 
 /// Processes whose recordings reached their limit.
 pub struct Limited {

@@ -2,8 +2,8 @@
 
 pub use crate::terminal::clean;
 
-use super::model::{Codes, Device, Proc, Process, Report, Uuid};
-use super::moments::number;
+use crate::model::{Codes, Device, Proc, Process, Report, Uuid};
+use crate::moments::number;
 use cupeer_spec::signals;
 use cupeer_spec::uuid::Gpu;
 use std::collections::{BTreeSet, HashMap};

@@ -2,7 +2,7 @@
 //!
 //! It selects and orders the pairs and their rows. The contents of the rows come from `peers`.
 
-use super::model::{Peer, Report, Uuid};
+use crate::model::{Peer, Report, Uuid};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Who accesses whom; `None` where the device is not known.

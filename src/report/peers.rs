@@ -1,17 +1,37 @@
 //! The peer matrix: for each process and pair of devices, a sum of its queries, of the access that it enabled, and of
 //! IPC.
 
-use super::ledger::Ledger;
-use super::ledger::settle::Fate;
-use super::model::{Peer, Unknown, Uuid};
-use super::results;
-use super::values::Ending;
-use super::virtual_memory::Reach;
+use crate::ledger::Ledger;
+use crate::ledger::settle::Fate;
+use crate::model::{Peer, Unknown, Uuid};
+use crate::results;
+use crate::values::Ending;
 use cupeer_record::{Call, Outcome};
 use cupeer_spec::effect::{Question, Subject};
 use cupeer_spec::function::{FnId, Group};
 use cupeer_spec::results::Result;
 use std::collections::{BTreeMap, HashMap};
+
+/// What a device may do with the memory of another one.
+#[derive(Clone, Copy, Default)]
+pub struct Reach {
+    /// How many mappings it was given access to, and to how many it has it now.
+    pub granted: u64,
+    pub on: u64,
+    /// When it last got some, and when it had no more.
+    pub last: u64,
+    pub off: Option<u64>,
+}
+
+impl Reach {
+    /// The same of more memory on that device.
+    pub fn add(&mut self, other: &Reach) {
+        self.granted += other.granted;
+        self.on += other.on;
+        self.last = self.last.max(other.last);
+        self.off = self.off.max(other.off).filter(|_| self.on == 0);
+    }
+}
 
 /// Two devices: who accesses whom. `None` where it is not known.
 type Devices = (Option<Uuid>, Option<Uuid>);

@@ -3,7 +3,7 @@
 //! It keeps the stacks of calls, each once however many calls have it, and their names when the report is built. The
 //! caller supplies the function that finds symbols.
 
-use super::model::Place;
+use crate::model::Place;
 use crate::symbols::{LONGEST_NAME, SourceLine, Symbol, Symbols, short};
 use cupeer_record::{Call, Library, Process};
 use cupeer_spec::origin::Origin;

@@ -1,6 +1,6 @@
 //! Results of calls: their names, their counts, and which of them are harmless.
 
-use super::model::Codes;
+use crate::model::Codes;
 use cupeer_spec::function::{FnId, Library};
 use cupeer_spec::results::{Result, ResultSpec};
 

@@ -4,8 +4,8 @@
 //! did, and the runtime made the driver call. The record of the driver call stays unchanged. No more than [`MOST`]
 //! calls are kept.
 
-use super::model::RuntimeCall;
-use super::results;
+use crate::model::RuntimeCall;
+use crate::results;
 use cupeer_record::{Call, Outcome, Process};
 use cupeer_spec::function::{FnId, Library};
 use cupeer_spec::runtime;

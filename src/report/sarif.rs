@@ -4,9 +4,9 @@
 //! and incident, in the order of the text. Rules that were not checked are notifications. The fingerprint of a result stays the same
 //! between runs: it contains no process, address, or time.
 
-use super::model::{Finding, Object, Place, Process, Report, SuppressedBy};
-use super::names::{clean, sentence};
-use super::verdict::{Incident, KINDS, Verdict, looked};
+use crate::model::{Finding, Object, Place, Process, Report, SuppressedBy};
+use crate::names::{clean, sentence};
+use crate::verdict::{Incident, KINDS, Verdict, looked};
 use cupeer_rules::{RULES, Rule, RuleSpec, Status};
 use serde_json::{Map, Value, json};
 

@@ -2,9 +2,9 @@
 //!
 //! It keeps one entry per function and stack: the first of these calls, and how many there were.
 
-use super::ledger::Site;
-use super::model::Uuid;
-use super::virtual_memory::{Sum, location_of};
+use crate::ledger::Site;
+use crate::model::Uuid;
+use crate::virtual_memory::{Sum, location_of};
 use cupeer_record::{Call, Outcome};
 use cupeer_rules::Rule;
 use cupeer_spec::function::FnId;

@@ -1,21 +1,20 @@
 //! The summary after a run that made its own recording: how many calls it made, which failed or hang, what was left
 //! open, and where the recording is. It has a few lines; the report has the details.
 
-pub mod faults;
 mod found;
 
-use super::endings::{ended, killed};
-use super::filter::Filter;
-use super::limited::Limited;
-use super::model::{Codes, ExitKind, Function, Open, Pending, Proc, Process, Report, Started, State};
-use super::moments::number;
-use super::names::{clean, codes, counted, quiet_ones};
-use super::suppress::Suppressions;
-use super::symbols::Symbols;
-use super::text::suppressed;
-use super::verdict::{FAILED, Problem, Verdict, looked};
-use crate::Keep;
+use crate::collect::Keep;
+use crate::endings::{ended, killed};
+use crate::filter::Filter;
+use crate::limited::Limited;
+use crate::model::{Codes, ExitKind, Function, Open, Pending, Proc, Process, Report, Started, State};
+use crate::moments::number;
+use crate::names::{clean, codes, counted, quiet_ones};
 use crate::style::{Mark, Style};
+use crate::suppress::Suppressions;
+use crate::symbols::Symbols;
+use crate::text::suppressed;
+use crate::verdict::{FAILED, Problem, Verdict, looked};
 use cupeer_record::Job;
 use cupeer_rules::Chosen;
 use cupeer_spec::effect::Object;
@@ -147,7 +146,7 @@ fn judged(
     let mut symbols = Symbols::of_record(directory, &job.processes);
     // Names of functions take their time, and only these ask for all of them.
     let asked = (how.annotates || !how.suppressions.is_empty()).then_some(&mut symbols);
-    Ok((super::read(&job, &filter, Keep::default(), asked)?, symbols))
+    Ok((crate::whole::read(&job, &filter, Keep::default(), asked)?, symbols))
 }
 
 fn unreadable(shown: &str, error: &anyhow::Error) -> Line {
@@ -208,7 +207,7 @@ fn own(
             return Ok([too_large(size, shown).into()].into_iter().chain(limit_of(&job)).collect());
         }
         let others = (all - job.processes.len()) as u64;
-        let mut report = super::read(&job, &Filter::all(&job), Keep::default(), None)?;
+        let mut report = crate::whole::read(&job, &Filter::all(&job), Keep::default(), None)?;
         // Of those that were not recorded it is not known which run they are of.
         let quiet = quiet_ones(report.record.quiet_processes(), all).filter(|_| others > 0);
         if others > 0 {

@@ -16,7 +16,7 @@
 
 pub mod suggest;
 
-use super::model::{Place, SuppressedBy, Suppression};
+use crate::model::{Place, SuppressedBy, Suppression};
 use cupeer_rules::{is_file, known_rule};
 use cupeer_spec::names::matches;
 use cupeer_spec::names::nearest;

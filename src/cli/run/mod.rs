@@ -33,6 +33,7 @@ use clap::ValueEnum;
 use cupeer_record as record;
 use cupeer_report::faults::Fault;
 use cupeer_report::names::counted;
+use cupeer_report::plans;
 use cupeer_report::style::Mark;
 use cupeer_report::summary::{self, How, Line, Told};
 use cupeer_report::text::suppressed::unmatched;
@@ -261,7 +262,7 @@ pub fn command(mut args: RunArgs) -> Result<ExitCode> {
     let mut lines = if is_recorded || is_told_elsewhere { recorded } else { blind() };
     if is_ours_to_tell {
         let told = faults.iter().filter(|faults| faults.is_ours());
-        lines.extend(told.flat_map(|_| summary::faults::lines(&seen)).map(Line::from));
+        lines.extend(told.flat_map(|_| plans::lines(&seen)).map(Line::from));
         lines.extend(unmasked.map(|text| text.to_owned().into()));
     }
     let unreached = if is_recorded { &[][..] } else { &run.unreached };
@@ -310,7 +311,7 @@ fn of_this_run(begun: SystemTime) -> impl Fn(&record::Process) -> bool {
 fn replaced(args: &RunArgs, broken: Option<(u8, String)>, run: &Run, seen: &[Fault]) -> End {
     let End::Exited(_) = run.end else { return run.end };
     let unused = || {
-        let why = summary::faults::unused(seen)?;
+        let why = plans::unused(seen)?;
         Some((args.unused_exitcode?, format!("{why} (--unused-exitcode)")))
     };
     match broken.or_else(unused) {

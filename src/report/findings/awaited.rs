@@ -4,13 +4,13 @@
 //! whose export failed; otherwise, a rank that exported less often at the same place. A place and the processes that
 //! imported what a rank exported there before tell one group of ranks from another.
 
-use super::super::functions::Number;
-use super::super::ledger::descriptors::Sent;
-use super::super::ledger::{Entry, Site};
-use super::super::places::{Places, Stack};
-use super::super::results;
 use super::objects::Objects;
 use super::rows::{Context, Draft, Sentence};
+use crate::functions::Number;
+use crate::ledger::descriptors::Sent;
+use crate::ledger::{Entry, Site};
+use crate::places::{Places, Stack};
+use crate::results;
 use cupeer_record::Process;
 use cupeer_rules::reason::Reason;
 use cupeer_rules::{Confidence, Rule};

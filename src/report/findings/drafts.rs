@@ -1,9 +1,9 @@
 //! Merges the findings of calls of one kind, so that a million of them need the memory of one.
 
-use super::super::filter::Filter;
-use super::super::functions::{Functions, Number};
-use super::super::places::Stack;
 use super::rows::Draft;
+use crate::filter::Filter;
+use crate::functions::{Functions, Number};
+use crate::places::Stack;
 use cupeer_rules::{Cache, Severity};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;

@@ -2,15 +2,15 @@
 //!
 //! Each is one finding at the call that found nothing left, with a total.
 
-use super::super::collect::Collected;
-use super::super::ledger::{Import, Time};
-use super::super::model::Object;
-use super::super::places::Places;
-use super::super::scarce::Scarce;
-use super::super::virtual_memory::{Location, Origin, Until};
 use super::objects::{Objects, in_words};
 use super::rows::{Context, Draft, Sentence};
-use super::world::UNSEEN;
+use crate::at_calls::UNSEEN;
+use crate::collect::Collected;
+use crate::ledger::{Import, Time};
+use crate::model::Object;
+use crate::places::Places;
+use crate::scarce::Scarce;
+use crate::virtual_memory::{Location, Origin, Until};
 use cupeer_rules::reason::Reason;
 use cupeer_rules::{Confidence, Rule};
 use cupeer_spec::effect::Object as Kind;

@@ -3,9 +3,10 @@
 //! It contains what needs all processes together, of one recording or of several parts of a job (`reduced`). So a row
 //! has the numbers of its processes.
 
-use super::super::model::{Finding, MOST_PROCS, Place, Proc, SuppressedBy};
-use super::super::suppress::{Facts, Suppressions};
-use super::{is_explanation, ranks};
+use super::ranks;
+use crate::model::is_explanation;
+use crate::model::{Finding, MOST_PROCS, Place, Proc, SuppressedBy};
+use crate::suppress::{Facts, Suppressions};
 use cupeer_rules::{Rule, Severity};
 use cupeer_spec::record::slot::finding::Confidence;
 use serde::{Deserialize, Serialize};

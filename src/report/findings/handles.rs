@@ -4,14 +4,15 @@
 //! These are rules across processes, for calls in which the processes themselves found nothing or were not certain.
 //! Conclusions from the order of times apply to one host: handles of two hosts have nothing in common.
 
-use super::super::ledger::{Again, Current, Ended, Entry, Export, Failing, Import, Site, Time};
-use super::super::model::Object;
-use super::super::places::{Places, Stack};
+use super::afterwards::{Afterwards, Thing, Whole};
 use super::drafts::Drafts;
 use super::objects::{Objects, in_words};
 use super::rows::{Context, Draft, Sentence};
-use super::world::{Afterwards, Thing, Whole};
-use super::{About, Key, earlier, unclosed};
+use super::{freed, unclosed};
+use crate::at_calls::{About, Key};
+use crate::ledger::{Again, Current, Ended, Entry, Export, Failing, Import, Site, Time};
+use crate::model::Object;
+use crate::places::{Places, Stack};
 use cupeer_rules::decide::{Ending, FreedBefore, Importers};
 use cupeer_rules::{Cache, Confidence, Rule};
 use cupeer_spec::effect::Object as Kind;
@@ -155,7 +156,7 @@ impl<'a> Handles<'a, '_, '_, '_> {
         let Some((sentence, things)) = decided(&world, function, 0).pop() else { return };
         let mut objects: Vec<_> = things.iter().map(|thing| self.object(*thing)).collect();
         let what = (Rule::IpcAddressReused, entry.realm, at);
-        earlier::freed(self.context.all, what, &mut objects, self.objects, self.places);
+        freed::freed(self.context.all, what, &mut objects, self.objects, self.places);
         let draft = Draft::of(sentence, function, 0, process, site, at).with_cache(cache);
         self.drafts.push(Draft { objects, ..draft });
     }
@@ -290,7 +291,7 @@ impl<'a> Handles<'a, '_, '_, '_> {
             let mut objects: Vec<_> = things.iter().map(|thing| self.object(*thing)).collect();
             if let Some(rule) = Rule::of(&sentence.rule) {
                 let realm = self.context.all.realms[process as usize];
-                earlier::freed(self.context.all, (rule, realm, at), &mut objects, self.objects, self.places);
+                freed::freed(self.context.all, (rule, realm, at), &mut objects, self.objects, self.places);
             }
             let draft = Draft::of(sentence, time.function, 0, process, site, at);
             self.drafts.push(Draft { last, count, objects, ..draft });

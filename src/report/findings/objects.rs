@@ -1,13 +1,13 @@
 //! The objects of findings: exports, opens, and releases, from the recording or the handle table.
 
-use super::super::allocator::Allocators;
-use super::super::collect::{Collected, Identity, identities};
-use super::super::ledger::descriptors::Made;
-use super::super::ledger::live::uuid;
-use super::super::ledger::{Ended, Entry, Export, Ledger, Realm, Site, Time};
-use super::super::model::{Allocator, Fingerprint, Object, Place, Proc, Uuid};
-use super::super::places::{Places, Stack, Stacks};
-use super::earlier::Earlier;
+use crate::allocator::Allocators;
+use crate::at_calls::Earlier;
+use crate::collect::{Collected, Identity, identities};
+use crate::ledger::descriptors::Made;
+use crate::ledger::live::uuid;
+use crate::ledger::{Ended, Entry, Export, Ledger, Realm, Site, Time};
+use crate::model::{Allocator, Fingerprint, Object, Place, Proc, Uuid};
+use crate::places::{Places, Stack, Stacks};
 use cupeer_record::{self as record, Clock, Job};
 use cupeer_rules::reason;
 use cupeer_spec::effect::Object as Kind;

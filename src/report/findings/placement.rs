@@ -1,13 +1,13 @@
 //! Findings about which process uses what: exports that one process opened in place of its own, contexts on the devices of
 //! other ranks, and the devices that exporter and importer see.
 
-use super::super::ledger::{Entry, Realm, Time};
-use super::super::model::{Object, Place, Uuid};
-use super::super::places::{Nameless, Places, Stack};
 use super::awaited::named;
 use super::objects::{Objects, in_words, word};
 use super::rows::{Context, Draft, Sentence};
-use super::world::ordinal;
+use crate::at_calls::ordinal;
+use crate::ledger::{Entry, Realm, Time};
+use crate::model::{Object, Place, Uuid};
+use crate::places::{Nameless, Places, Stack};
 use cupeer_rules::reason::{Device, Reason};
 use cupeer_rules::{Confidence, Severity};
 use cupeer_spec::effect::Object as Kind;

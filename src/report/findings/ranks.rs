@@ -1,11 +1,11 @@
 //! Findings that need all ranks together: functions that fail in some ranks and succeed in others, and pairs of
 //! devices that continued without IPC.
 
-use super::super::ledger::Failing;
-use super::super::model::Uuid;
 use super::found::{Member, Row};
 use super::rows::{Context, Draft, Sentence};
-use super::world::ordinal;
+use crate::at_calls::ordinal;
+use crate::ledger::Failing;
+use crate::model::Uuid;
 use cupeer_record::Process;
 use cupeer_rules::Rule;
 use cupeer_rules::reason::{Device, Reason};

@@ -1,17 +1,18 @@
 //! Builds the rows of findings: each with its severity, its place in words, and its objects. [`mod@super::found`]
 //! joins them.
 
-use super::super::collect::Collected;
-use super::super::filter::Filter;
-use super::super::functions::{Functions, Number};
-use super::super::ledger::Site;
-use super::super::model::{Finding, Object};
-use super::super::places::Places;
-use super::super::results;
-use super::super::suppress::Facts;
 use super::found::{Found, Member, Row, library};
 use super::objects::{Objects, word};
-use super::{FindingGroup, Key, awaited, descriptors, earlier, exhausted, handles, placement, ranks, space};
+use super::{awaited, descriptors, exhausted, freed, handles, placement, ranks, space};
+use crate::at_calls::{FindingGroup, Key};
+use crate::collect::Collected;
+use crate::filter::Filter;
+use crate::functions::{Functions, Number};
+use crate::ledger::Site;
+use crate::model::{Finding, Object};
+use crate::places::Places;
+use crate::results;
+use crate::suppress::Facts;
 use cupeer_record::Job;
 use cupeer_rules::reason::Reason;
 use cupeer_rules::{Basis, Cache, Rule, Severity};
@@ -160,7 +161,7 @@ impl<'a> Context<'a> {
             export.allocator = entry.and_then(|entry| objects.allocator(entry));
         }
         if let Some(rule) = self.all.findings.rule(key) {
-            earlier::freed(self.all, (rule, realm, kept.at), &mut about, objects, places);
+            freed::freed(self.all, (rule, realm, kept.at), &mut about, objects, places);
         }
         let mut message = finding.message.clone();
         match self.all.findings.rule(key) {

@@ -1,10 +1,10 @@
 //! Findings about virtual memory: mappings that no device, or not every expected device, could access, and waits that
 //! nothing ends.
 
-use super::super::ledger::space::{Apart, Unused};
-use super::super::virtual_memory::{Waiting, Waits};
 use super::rows::{Context, Draft, Sentence};
-use super::world::uuid;
+use crate::at_calls::uuid;
+use crate::ledger::space::{Apart, Unused};
+use crate::virtual_memory::{Waiting, Waits};
 use cupeer_rules::Confidence;
 use cupeer_rules::reason::{Device, Reason};
 

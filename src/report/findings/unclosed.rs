@@ -5,14 +5,14 @@
 //! become more from one mark to the next of a program that marks its iterations. Or they become more over minutes. Handles that a
 //! process holds from its start, and the newest ones, are no leak.
 
-use super::super::ledger::settle::Fate;
-use super::super::ledger::{Ended, Entry, Time};
-use super::super::marks::Repeated;
-use super::super::places::{Places, Stack};
-use super::super::virtual_memory::Imported;
 use super::found::library;
 use super::objects::Objects;
 use super::rows::{Context, Draft, Sentence};
+use crate::ledger::settle::Fate;
+use crate::ledger::{Ended, Entry, Time};
+use crate::marks::Repeated;
+use crate::places::{Places, Stack};
+use crate::virtual_memory::Imported;
 use cupeer_rules::reason::{Growth, Reason};
 use cupeer_rules::{Cache, Confidence, Rule};
 use cupeer_spec::effect::Object as Kind;

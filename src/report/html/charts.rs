@@ -2,12 +2,12 @@
 //!
 //! Moments are nanoseconds since the start of the recording.
 
-use super::super::model::{ExitKind, Peer, Process, Uuid};
-use super::super::text::matrix;
-use super::super::verdict::{End, Problem};
-use super::super::{endings, pairs};
 use super::timeline::Timeline;
 use super::{Page, ledger};
+use crate::model::{ExitKind, Peer, Process, Uuid};
+use crate::text::matrix;
+use crate::verdict::{End, Problem};
+use crate::{endings, pairs};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
@@ -254,8 +254,7 @@ impl Page<'_> {
                 let Some(opener) = self.place(&open.proc) else { continue };
                 let sums = all.entry((exporter, opener)).or_default();
                 sums.0 += open.times + open.earlier;
-                sums.1 +=
-                    u64::from(open.closed_ns.is_none() && open.state != super::super::model::State::Closed);
+                sums.1 += u64::from(open.closed_ns.is_none() && open.state != crate::model::State::Closed);
             }
             for failed in &handle.failed {
                 let Some(opener) = self.place(&failed.proc) else { continue };

@@ -1,6 +1,6 @@
 //! The handle table of the page: one row per handle, or, if there are many, one row per group of similar handles.
 
-use super::super::model::{Handle, State};
+use crate::model::{Handle, State};
 use std::collections::HashMap;
 
 /// The most rows.

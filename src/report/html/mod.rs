@@ -14,11 +14,11 @@ mod tables;
 mod timeline;
 mod wrong;
 
-use super::filter::Filter;
-use super::model::Report;
-use super::terminal::{Json, clean_lines};
-use super::text::View;
-use super::verdict::{Line, Verdict};
+use crate::filter::Filter;
+use crate::model::Report;
+use crate::terminal::{Json, clean_lines};
+use crate::text::View;
+use crate::verdict::{Line, Verdict};
 use anyhow::Result;
 use cupeer_record::Job;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
@@ -195,7 +195,7 @@ fn picture(id: &str, label: &str) -> Markup {
 }
 
 fn timeline_section(timeline: &timeline::Timeline) -> Markup {
-    use super::moments::{duration, number};
+    use crate::moments::{duration, number};
     let said = match timeline.calls - timeline.single.min(timeline.calls) {
         0 => "Each call is a bar".to_owned(),
         folded => format!(

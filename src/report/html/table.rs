@@ -1,6 +1,6 @@
 //! Tables with columns to sort and rows to filter.
 
-use super::super::moments::number;
+use crate::moments::number;
 use maud::{Markup, html};
 
 /// Cells with more bytes may be wrapped.

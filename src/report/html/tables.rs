@@ -1,17 +1,17 @@
 //! The sections below the problems: tables of the model, and the text report's own sections for rare contents.
 
-use super::super::endings;
-use super::super::model::{FailureGroup, Handle, Process};
-use super::super::moments::{bytes, duration, number};
-use super::super::names::{codes, result};
-use super::super::text::matrix;
-use super::super::text::processes::program;
-use super::super::text::tables::{DEVICES, PAIRS};
-use super::super::text::wrong::MOST as BRIEF;
-use super::super::verdict::{severity_of, whose};
 use super::table::{Cell, Row, Table, count, markup, none, ordered, text};
 use super::wrong::is_short;
 use super::{LINKS_KEYS, LIVES_KEYS, OPENINGS_KEYS, PAIRS_KEYS, Page, legend, picture};
+use crate::endings;
+use crate::model::{FailureGroup, Handle, Process};
+use crate::moments::{bytes, duration, number};
+use crate::names::{codes, result};
+use crate::text::matrix;
+use crate::text::processes::program;
+use crate::text::tables::{DEVICES, PAIRS};
+use crate::text::wrong::MOST as BRIEF;
+use crate::verdict::{severity_of, whose};
 use cupeer_rules::Severity;
 use maud::{Markup, html};
 

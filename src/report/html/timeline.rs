@@ -4,9 +4,9 @@
 //! The memory depends on the number of processes and bins, not on the number of calls: the longest calls of a process
 //! are kept one by one, and all calls are counted in bins.
 
-use super::super::filter::Filter;
-use super::super::model::Report;
-use super::super::runtime::is_runtime;
+use crate::filter::Filter;
+use crate::model::Report;
+use crate::runtime::is_runtime;
 use anyhow::{Context, Result};
 use cupeer_record::{Call, Clock, Event, Job, Outcome, Process};
 use serde::{Serialize, Serializer};

@@ -1,8 +1,8 @@
 //! The head of the page: the summary, the recording, and all problems with stacks.
 
-use super::super::model::{Finding, Place};
-use super::super::verdict::{About, Verdict};
 use super::Page;
+use crate::model::{Finding, Place};
+use crate::verdict::{About, Verdict};
 use cupeer_rules::{Rule, label};
 use maud::{Markup, html};
 use std::collections::HashMap;

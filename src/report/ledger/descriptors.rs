@@ -4,8 +4,8 @@
 //! The system gives out the lowest free number, so the number of a closed descriptor comes back. So numbers reveal
 //! descriptors that no process closes, although cupeer does not see how descriptors are closed and sent.
 
-use super::super::values;
 use super::{Realm, Site};
+use crate::values;
 use cupeer_record::Call;
 use cupeer_spec::effect::Object;
 use cupeer_spec::function::FnId;

@@ -8,12 +8,12 @@
 //! waiting call took it: processors do not read their counters in program order, so the end of one call can be later
 //! than the start of another that uses its result.
 
-use super::super::faults::is_done_all_the_same;
-use super::super::model::Uuid;
-use super::super::places::Stack;
-use super::super::values::{self, Ending};
 use super::take::Taken;
 use super::{Current, Ended, Failing, Import, Ledger, Realm, Site};
+use crate::judged::is_done_all_the_same;
+use crate::model::Uuid;
+use crate::places::Stack;
+use crate::values::{self, Ending};
 use cupeer_record::{Call, Outcome};
 use cupeer_spec::effect::{Effect, End, Object, Shared};
 use cupeer_spec::function::{FnId, Group};

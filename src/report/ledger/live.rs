@@ -4,10 +4,10 @@
 //! that is still open, so for such a process it decides what is open. If all events were kept, they decide alone: the
 //! live table counts openers that had ended as openers at a free, and the events tell them apart.
 
-use super::super::model::Uuid;
-use super::super::places::Stack;
 use super::take::Taken;
 use super::{Ended, Ledger, Realm, Site};
+use crate::model::Uuid;
+use crate::places::Stack;
 use cupeer_spec::effect::Object;
 use cupeer_spec::function::FnId;
 use cupeer_spec::record::live::{Entry, ended, kind};

@@ -16,9 +16,9 @@ pub mod settle;
 pub mod space;
 mod take;
 
-use super::model::Uuid;
-use super::places::Stack;
-use super::results;
+use crate::model::Uuid;
+use crate::places::Stack;
+use crate::results;
 use cupeer_record::Call;
 use cupeer_spec::effect::Object;
 use cupeer_spec::function::FnId;

@@ -1,11 +1,11 @@
 //! Tracks what a process has closed, which contexts it destroyed, and where it enabled access, for the rules about its
 //! next call.
 
-use super::super::values::Ending;
 use super::Ledger;
 use super::follow::{Follower, OwnHandle};
 use super::pools::OwnPools;
 use super::space::OwnSpace;
+use crate::values::Ending;
 use cupeer_record::{Call, Outcome};
 use cupeer_rules::decide::HadContext;
 use cupeer_spec::effect::Object;

@@ -1,7 +1,7 @@
 //! Tracks the memory pools of a process, for the rules about its next call.
 
-use super::super::faults::is_done_all_the_same;
-use super::super::findings::judged;
+use crate::judged::is_done_all_the_same;
+use crate::judged::judged;
 use cupeer_record::{Call, Outcome};
 use cupeer_rules::decide::{Imported, Pool, Pools};
 use cupeer_spec::effect::Object;

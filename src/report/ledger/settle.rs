@@ -1,8 +1,8 @@
 //! Decides what the entries of the handle table mean after all processes have been read.
 
-use super::super::model::{Allocator, Codes, FailedOpen, Fingerprint, Handle, Open, Proc, State, Unknown};
-use super::super::results;
 use super::{Entry, Export, Import, Ledger, Realm, Time};
+use crate::model::{Allocator, Codes, FailedOpen, Fingerprint, Handle, Open, Proc, State, Unknown};
+use crate::results;
 use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
 use std::rc::Rc;

@@ -1,10 +1,10 @@
 //! Tracks the virtual memory of a process, for the rules about its next call, and the mappings that no device, or not
 //! every device with peer access, could use.
 
-use super::super::faults::is_done_all_the_same;
-use super::super::findings::judged;
-use super::super::places::Stack;
 use super::Site;
+use crate::judged::is_done_all_the_same;
+use crate::judged::judged;
+use crate::places::Stack;
 use cupeer_record::{Call, Outcome};
 use cupeer_rules::decide::{self, Allocation, Mapping, Space};
 use cupeer_spec::abi::CUmemLocation;

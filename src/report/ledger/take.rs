@@ -1,8 +1,8 @@
 //! Handles that calls export and mappings that they open, added when the calls have returned.
 
-use super::super::model::Uuid;
 use super::follow::{Follower, OwnHandle};
 use super::{Current, Ended, Entry, Export, Ledger, MOST_TIMES, Site, Time};
+use crate::model::Uuid;
 use cupeer_spec::effect::Object;
 use cupeer_spec::function::FnId;
 

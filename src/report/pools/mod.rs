@@ -7,10 +7,10 @@ mod rows;
 
 pub use rows::order;
 
-use super::ledger::Realm;
-use super::ledger::pools::OwnPools;
-use super::model::Uuid;
-use super::values;
+use crate::ledger::Realm;
+use crate::ledger::pools::OwnPools;
+use crate::model::Uuid;
+use crate::values;
 use cupeer_record::Call;
 use cupeer_rules::decide::Origin;
 use cupeer_spec::abi::CUmemLocation;

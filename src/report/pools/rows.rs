@@ -1,11 +1,11 @@
 //! The rows about memory pools: all pools that processes shared or let other devices access.
 
-use super::super::ledger::Realm;
-use super::super::ledger::settle::Fate;
-use super::super::model::{self, Access, Fingerprint, Where};
-use super::super::peers::Peers;
-use super::super::virtual_memory::Reach;
 use super::{AllPools, Pool};
+use crate::ledger::Realm;
+use crate::ledger::settle::Fate;
+use crate::model::{self, Access, Fingerprint, Where};
+use crate::peers::Peers;
+use crate::peers::Reach;
 use cupeer_rules::decide::Origin;
 use cupeer_spec::abi::{CUmemAccess_flags, CUmemAllocationHandleType};
 use std::collections::HashMap;

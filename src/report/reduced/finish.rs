@@ -1,12 +1,12 @@
 //! Builds the report of a job from the reduced data of all its processes.
 
-use super::super::callers;
-use super::super::filter::Filter;
-use super::super::findings::Member;
-use super::super::functions::{self, FunctionSum};
-use super::super::model::{Device, Finding, Process, Report, SCHEMA, Uuid};
-use super::super::verdict;
 use super::Reduced;
+use crate::callers;
+use crate::filter::Filter;
+use crate::findings::Member;
+use crate::functions::{self, FunctionSum};
+use crate::model::{Device, Finding, Process, Report, SCHEMA, Uuid};
+use crate::verdict;
 use cupeer_spec::uuid;
 use std::collections::{BTreeMap, HashMap};
 

@@ -1,7 +1,7 @@
 //! Counts the handles that a reduced file omits because they have nothing to report.
 
-use super::super::model::{Handle, State};
 use super::Reduced;
+use crate::model::{Handle, State};
 
 /// How many of them are kept all the same: enough to see what they are.
 const MOST: usize = 1000;

@@ -3,10 +3,10 @@
 //! The processes of the second part follow those of the first, as if they had been read together. Nothing is decided
 //! here: rows about one process stay unchanged, and sums are added.
 
-use super::super::functions::FunctionSum;
-use super::super::model::{Allocations, FailureGroup, Fault, MOST_PROCS, Proc, Record, Unnamed};
-use super::super::{callers, hits, leaks, marks, pools, virtual_memory};
 use super::Reduced;
+use crate::functions::FunctionSum;
+use crate::model::{Allocations, FailureGroup, Fault, MOST_HITS, MOST_PROCS, Proc, Record, Unnamed};
+use crate::{callers, leaks, marks, pools, virtual_memory};
 use anyhow::{Result, bail};
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -200,7 +200,7 @@ fn add_faults(all: &mut Vec<Fault>, others: Vec<Fault>) {
                 known.hits.extend(fault.hits);
                 known.hits.sort_by_key(|hit| hit.time_ns);
                 known.hits_more = known.hits_more.saturating_add(fault.hits_more);
-                cut(&mut known.hits, hits::MOST, &mut known.hits_more);
+                cut(&mut known.hits, MOST_HITS, &mut known.hits_more);
             }
             None => all.push(fault),
         }

@@ -8,21 +8,21 @@
 //! Its rows are those of the report, so that there is one form. Rows that are sums over processes are kept in a form
 //! that can be added again; for rows that follow from all processes together, their inputs are kept.
 
+pub(crate) mod beside;
 pub mod file;
 mod finish;
 mod fold;
 mod merge;
 
-use super::assemble;
-use super::callers::CallerSum;
-use super::filter::Filter;
-use super::findings::Found;
-use super::functions::FunctionSum;
-use super::model::{
+use crate::callers::CallerSum;
+use crate::filter::Filter;
+use crate::findings::Found;
+use crate::functions::FunctionSum;
+use crate::model::{
     Allocations, Device, Escaped, Failure, FailureGroup, Fault, Handle, Leak, Mark, Peer, Pool, Process,
     Record, Unnamed,
 };
-use super::suppress::Suppressions;
+use crate::suppress::Suppressions;
 use cupeer_record::Job;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -60,14 +60,14 @@ impl Reduced {
 
     /// Adds the contents of a directory except for the records of processes, which were reduced.
     pub fn note(&mut self, job: &Job) {
-        self.record.started.extend(job.started.iter().map(assemble::started));
+        self.record.started.extend(job.started.iter().map(beside::started));
         self.record.forked = self.record.forked.saturating_add(job.forked);
-        for hang in assemble::hangs(job) {
+        for hang in beside::hangs(job) {
             if !self.record.hangs.contains(&hang) {
                 self.record.hangs.push(hang);
             }
         }
-        self.record.add_quiet(assemble::quiet(job));
+        self.record.add_quiet(beside::quiet(job));
         self.record.problems.extend(job.problems.iter().map(ToString::to_string));
     }
 

@@ -1,11 +1,11 @@
 //! The findings of a run: one line per kind, over all ranks.
 
-use super::super::model::{Finding, Object, Place, Process, Report};
-use super::super::names::{clean, counted};
-use super::super::symbols::Symbols;
-use super::super::verdict::{Alike, Verdict, times};
 use super::{Line, MOST_LINES};
+use crate::model::{Finding, Object, Place, Process, Report};
+use crate::names::{clean, counted};
 use crate::style::Mark;
+use crate::symbols::Symbols;
+use crate::verdict::{Alike, Verdict, times};
 use cupeer_record::Library;
 use cupeer_rules::{Rule, Severity, label};
 

@@ -1,9 +1,9 @@
 //! Writes a file of suppressions that matches exactly the findings of a recording.
 
-use super::super::model::{Finding, Process, Report};
-use super::super::terminal::clean;
-use super::super::verdict::Verdict;
 use super::{Facts, Suppressions};
+use crate::model::{Finding, Process, Report};
+use crate::terminal::clean;
+use crate::verdict::Verdict;
 use cupeer_rules::Severity;
 use std::collections::BTreeSet;
 

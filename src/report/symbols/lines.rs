@@ -8,10 +8,10 @@
 //! gigabytes, most of which no address needs: beyond a limit, only the units that are needed are read
 //! ([`super::units`]).
 
-use super::super::beside;
 use super::limited::{Limited, MOST_OF_HEADERS};
 use super::units::Units;
 use super::{LONGEST_NAME, demangle, short};
+use crate::beside;
 use addr2line::{Context, Location};
 use gimli::{Dwarf, EndianArcSlice, LittleEndian, SectionId};
 use object::read::{CompressedData, CompressedFileRange, CompressionFormat};

@@ -1,13 +1,13 @@
 //! Calls with their stacks: failures in the order of time, and open calls without a close.
 
-use super::super::model::{Failure, FailureGroup, Leak, Place, Unnamed};
-use super::super::moments::{bytes, duration, number};
-use super::super::names::{clean, counted};
-use super::super::places::in_lines;
-use super::super::values;
-use super::super::verdict::{in_runtime, whose};
 use super::View;
+use crate::model::{Failure, FailureGroup, Leak, Place, Unnamed};
+use crate::moments::{bytes, duration, number};
+use crate::names::{clean, counted};
+use crate::places::in_lines;
 use crate::table::Table;
+use crate::values;
+use crate::verdict::{in_runtime, whose};
 use cupeer_spec::effect::Object;
 use std::collections::HashMap;
 

@@ -1,8 +1,8 @@
 //! The headline at the start of a report, and that there are no problems.
 
-use super::super::verdict::Line;
 use super::View;
 use crate::table::wrap;
+use crate::verdict::Line;
 
 impl View<'_> {
     pub fn digest(&self) -> String {

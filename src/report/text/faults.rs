@@ -1,11 +1,11 @@
 //! Fault plans: their effects, and one row per fault.
 
-use super::super::faults::DENY;
-use super::super::model::{FailureGroup, Fault, FaultHit, Handle, Pending, Process, State};
-use super::super::moments::{duration, number};
-use super::super::names::{clean, counted};
 use super::View;
-use crate::summary::faults::is_counted_in_each_process;
+use crate::model::DENY;
+use crate::model::{FailureGroup, Fault, FaultHit, Handle, Pending, Process, State};
+use crate::moments::{duration, number};
+use crate::names::{clean, counted};
+use crate::plans::is_counted_in_each_process;
 use crate::table::Table;
 
 /// The most calls of a rule that are shown where not all are asked for.

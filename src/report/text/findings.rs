@@ -1,8 +1,8 @@
 //! Findings: one paragraph each, and one line per note.
 
-use super::super::model::Finding;
-use super::super::names::clean;
 use super::View;
+use crate::model::Finding;
+use crate::names::clean;
 use crate::style::Mark;
 
 impl View<'_> {

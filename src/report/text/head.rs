@@ -1,9 +1,9 @@
 //! The head: the recording, its place, time, and size, and what is missing from it.
 
-use super::super::model::{Exit, ExitKind, Process, Quiet};
-use super::super::moments::{date, duration, number};
-use super::super::names::{clean, counted, quiet_ones, ranks};
 use super::View;
+use crate::model::{Exit, ExitKind, Process, Quiet};
+use crate::moments::{date, duration, number};
+use crate::names::{clean, counted, quiet_ones, ranks};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The most programs that are named of processes that were not recorded.

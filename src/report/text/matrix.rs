@@ -3,9 +3,9 @@
 //!
 //! A cell has two letters. The table of pairs, which follows, has the details.
 
-use super::super::model::{Peer, Uuid};
-use super::super::pairs;
 use super::View;
+use crate::model::{Peer, Uuid};
+use crate::pairs;
 use std::collections::BTreeSet;
 
 /// The fewest devices for which there is a picture: of fewer, the table says it all.

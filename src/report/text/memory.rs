@@ -3,10 +3,10 @@
 //! It shows sums, and a sentence for each process that keeps memory alive. Single allocations are in the JSON form,
 //! and here if all rows are requested.
 
-use super::super::model::{Allocation, DeviceMemory, Kept, Multicast, Proc, Where};
-use super::super::moments::{bytes, duration, number};
-use super::super::names::counted;
 use super::View;
+use crate::model::{Allocation, DeviceMemory, Kept, Multicast, Proc, Where};
+use crate::moments::{bytes, duration, number};
+use crate::names::counted;
 use crate::table::Table;
 
 /// What was kept for less time, and was given up by itself or at exit after its owner's, is part of an orderly end.
@@ -45,7 +45,7 @@ impl View<'_> {
         devices + &self.kept() + &spaces + &self.multicast() + &self.single()
     }
 
-    pub(super) fn place(&self, place: Where, device: Option<super::super::model::Uuid>) -> String {
+    pub(super) fn place(&self, place: Where, device: Option<crate::model::Uuid>) -> String {
         match place {
             Where::Host => "host".into(),
             Where::Multicast => "multicast".into(),

@@ -15,10 +15,10 @@ pub mod suppressed;
 pub(crate) mod tables;
 pub(crate) mod wrong;
 
-use super::model::Report;
-use super::verdict::Verdict;
+use crate::model::Report;
 use crate::style::{Mark, Style};
 use crate::table::{Table, display_width, wrap};
+use crate::verdict::Verdict;
 use std::ops::Deref;
 
 /// The most rows of a table where not all are asked for.
@@ -129,7 +129,7 @@ impl<'a> View<'a> {
     fn more(&self, rows: usize) -> String {
         match rows.saturating_sub(self.most) {
             0 => String::new(),
-            more => format!("... {} more; --all shows them\n", super::moments::number(more as u64)),
+            more => format!("... {} more; --all shows them\n", crate::moments::number(more as u64)),
         }
     }
 

@@ -1,8 +1,8 @@
 //! Memory pools: a row for each process that has one.
 
-use super::super::model::Pool;
-use super::super::moments::number;
 use super::View;
+use crate::model::Pool;
+use crate::moments::number;
 use crate::table::Table;
 
 impl View<'_> {

@@ -1,10 +1,10 @@
 //! The table of processes, in which similar processes share a row, and the variables below it.
 
-use super::super::endings::ending;
-use super::super::model::Process;
-use super::super::moments::number;
-use super::super::names::{clean, ranks};
 use super::View;
+use crate::endings::ending;
+use crate::model::Process;
+use crate::moments::number;
+use crate::names::{clean, ranks};
 use crate::table::Table;
 use std::collections::BTreeMap;
 use std::path::Path;

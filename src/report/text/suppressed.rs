@@ -1,8 +1,8 @@
 //! Suppressed findings: how many, by which file, and which entries match nothing.
 
-use super::super::model::{Finding, Suppression};
-use super::super::names::{clean, counted};
 use super::View;
+use crate::model::{Finding, Suppression};
+use crate::names::{clean, counted};
 use std::collections::BTreeMap;
 
 /// Returns a line per file with the number of findings that it suppresses.

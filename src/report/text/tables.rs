@@ -1,12 +1,12 @@
 //! The tables: functions, devices, handles, pairs of devices, and bypasses.
 
-use super::super::model::{Codes, Device, Handle, Peer, Process, State};
-use super::super::moments::{bytes, duration, number};
-use super::super::names::{clean, codes, counted};
-use super::super::pairs::{self, Pair};
-use super::super::verdict::in_all;
 use super::View;
+use crate::model::{Codes, Device, Handle, Peer, Process, State};
+use crate::moments::{bytes, duration, number};
+use crate::names::{clean, codes, counted};
+use crate::pairs::{self, Pair};
 use crate::table::Table;
+use crate::verdict::in_all;
 use cupeer_spec::effect::Object;
 use cupeer_spec::way;
 use std::collections::{BTreeMap, BTreeSet};

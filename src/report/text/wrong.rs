@@ -1,8 +1,8 @@
 //! The problems in full: a line or a few each.
 
-use super::super::verdict::{ABNORMAL, Problem};
 use super::View;
 use crate::style::Mark;
+use crate::verdict::{ABNORMAL, Problem};
 
 /// The most of one kind that are listed here.
 pub const MOST: usize = 5;

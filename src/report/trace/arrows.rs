@@ -3,8 +3,8 @@
 //! Each open has an arrow of its own, whose number comes from the fingerprint of the handle: the first open of a
 //! handle has the fingerprint itself.
 
-use super::super::ledger::{Exported, Ledger, Realm};
-use super::super::values;
+use crate::ledger::{Exported, Ledger, Realm};
+use crate::values;
 use cupeer_record::Call;
 use cupeer_spec::effect::{Object, Shared};
 use cupeer_spec::function::FnId;

@@ -8,15 +8,16 @@ mod arrows;
 mod tracks;
 mod writer;
 
-use super::collect::{Collected, collect, realms};
-use super::filter::Filter;
-use super::ledger::Realm;
-use super::moments::number;
-use super::places::Places;
-use super::symbols::Symbols;
-use super::terminal::Json;
-use super::{assemble, findings, results, values};
-use crate::Keep;
+use crate::collect::Keep;
+use crate::collect::{Collected, collect, realms};
+use crate::filter::Filter;
+use crate::ledger::Realm;
+use crate::lives;
+use crate::moments::number;
+use crate::places::Places;
+use crate::symbols::Symbols;
+use crate::terminal::Json;
+use crate::{assemble, findings, results, values};
 use anyhow::{Context, Result};
 use arrows::Arrows;
 use cupeer_record::{Call, Clock, Event, Hit, Job, Outcome, Process};
@@ -53,7 +54,7 @@ pub fn write(
 ) -> Result<()> {
     let all = &collect(job, filter, Keep::default())?;
     before(all.tallies.iter().map(|tally| tally.chosen).sum());
-    let began = assemble::began(job);
+    let began = lives::began(job);
     let mut trace = Trace {
         job,
         filter,

@@ -3,7 +3,7 @@
 //! Times are microseconds since the start of the recording, with three digits for the nanoseconds, so that a viewer
 //! that reads them as floating-point numbers loses none.
 
-use super::super::faults;
+use crate::faults;
 use cupeer_record::{Call, Outcome};
 use serde_json::{Map, Value, json};
 use std::io::{self, Write};

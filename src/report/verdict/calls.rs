@@ -1,11 +1,11 @@
 //! Calls that did not return, and failures that no finding explains, in sentences.
 
-use super::super::model::{ExitKind, Failure, FailureGroup, Finding, Pending, Place, Process, RuntimeCall};
-use super::super::moments::{duration, number};
-use super::super::names::{clean, result};
-use super::super::places::in_lines;
 use super::incidents::{UNEXPLAINED, UNRETURNED};
 use super::{Incident, Problem, Verdict};
+use crate::model::{ExitKind, Failure, FailureGroup, Finding, Pending, Place, Process, RuntimeCall};
+use crate::moments::{duration, number};
+use crate::names::{clean, result};
+use crate::places::in_lines;
 use crate::symbols::is_libc;
 use cupeer_rules::Rule;
 

@@ -1,14 +1,14 @@
 //! The headline: one line per problem, causes before consequences, and the commands that show more; or that there are no
 //! problems, as far as can be seen.
 
-use super::super::model::{ExitKind, FailureGroup, Finding, Handle, Proc, Process, State};
-use super::super::moments::number;
-use super::super::names::{clean, counted, quiet_ones};
 use super::ends::ABNORMAL;
 use super::findings::{first_clause, times};
 use super::incidents::{FAILED, UNEXPLAINED};
 use super::{Alike, Problem, Verdict, looked};
 use crate::endings::ended;
+use crate::model::{ExitKind, FailureGroup, Finding, Handle, Proc, Process, State};
+use crate::moments::number;
+use crate::names::{clean, counted, quiet_ones};
 use crate::style::Mark;
 
 /// The most lines, the one about further commands among them.

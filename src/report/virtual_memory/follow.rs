@@ -4,12 +4,12 @@
 //! releases when that call begins. A handle that one thread releases and another receives anew in between stays
 //! separate.
 
-use super::super::faults::is_done_all_the_same;
-use super::super::model::Uuid;
-use super::super::values;
 use super::Location;
 use super::space::{Allocation, Named, Source, Space};
 use super::teams::{Bound, Waits};
+use crate::judged::is_done_all_the_same;
+use crate::model::Uuid;
+use crate::values;
 use cupeer_record::Call;
 use cupeer_spec::abi::CUmemLocation;
 use cupeer_spec::effect::{End, Made, Object};

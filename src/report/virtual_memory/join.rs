@@ -1,10 +1,10 @@
 //! Finds the allocations behind imports across processes, and the memory that imports keep alive.
 
-use super::super::ledger::Realm;
-use super::super::ledger::settle::Fate;
-use super::super::peers::Peers;
 use super::space::{Allocation, Number, Source, Space, Target};
 use super::{Location, VirtualMemory};
+use crate::ledger::Realm;
+use crate::ledger::settle::Fate;
+use crate::peers::Peers;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// How often an import may have been exported anew before it is no longer followed.

@@ -15,12 +15,12 @@ mod teams;
 #[cfg(test)]
 mod tests;
 
-use super::ledger::Realm;
-use super::model::{Uuid, Where};
+use crate::ledger::Realm;
+use crate::model::{Uuid, Where};
 pub use follow::{concerns, location_of};
 pub use join::{Imported, Origin, Until};
 pub use rows::order;
-pub use space::{Reach, Space, Sum};
+pub use space::{Space, Sum};
 pub use teams::{Waiting, Waits};
 
 /// What all processes have, in the order of the job.

@@ -3,13 +3,11 @@
 //! It builds sums for each process and device, and selects single allocations. A job has thousands of them; those that
 //! others keep alive and large ones matter.
 
-use super::super::ledger::settle::Fate;
-use super::super::model::{
-    Access, AddressSpace, Allocation, Allocations, DeviceMemory, Fingerprint, Kept, Mapping,
-};
 use super::join::{Held, Joined, Origin, Until, most};
 use super::space::{self, Number, Source, Space};
 use super::{Location, VirtualMemory, join};
+use crate::ledger::settle::Fate;
+use crate::model::{Access, AddressSpace, Allocation, Allocations, DeviceMemory, Fingerprint, Kept, Mapping};
 use cupeer_spec::abi::{CUmemAccess_flags, CUmemAllocationHandleType};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, HashSet};

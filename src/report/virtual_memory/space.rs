@@ -2,9 +2,10 @@
 //!
 //! It changes one step at a time. `follow` reads the calls; memory of other processes is not tracked.
 
-use super::super::model::Uuid;
 use super::teams::{Bound, Team};
 use super::{Location, Realm};
+use crate::model::Uuid;
+use crate::peers::Reach;
 use std::collections::{BTreeMap, HashMap};
 
 /// The number of an allocation in its process.
@@ -137,27 +138,6 @@ pub struct Mapping {
     pub of: Option<Number>,
     /// The devices that have access, with the flags of that.
     pub access: Vec<(Uuid, i32)>,
-}
-
-/// What a device may do with the memory of another one.
-#[derive(Clone, Copy, Default)]
-pub struct Reach {
-    /// How many mappings it was given access to, and to how many it has it now.
-    pub granted: u64,
-    pub on: u64,
-    /// When it last got some, and when it had no more.
-    pub last: u64,
-    pub off: Option<u64>,
-}
-
-impl Reach {
-    /// The same of more memory on that device.
-    pub fn add(&mut self, other: &Reach) {
-        self.granted += other.granted;
-        self.on += other.on;
-        self.last = self.last.max(other.last);
-        self.off = self.off.max(other.off).filter(|_| self.on == 0);
-    }
 }
 
 impl Space {

@@ -1,13 +1,13 @@
 //! Multicast objects across processes: the number of devices each was created for, its devices, its bound memory, and
 //! its holders.
 
-use super::super::ledger::Site;
-use super::super::ledger::settle::Fate;
-use super::super::model::{BoundMemory, Multicast, TeamDevice, Uuid};
 use super::VirtualMemory;
 use super::join::Origin;
 use super::rows::handle_types;
 use super::space::Source;
+use crate::ledger::Site;
+use crate::ledger::settle::Fate;
+use crate::model::{BoundMemory, Multicast, TeamDevice, Uuid};
 use cupeer_spec::function::FnId;
 use std::collections::BTreeMap;
 

@@ -1,33 +1,46 @@
 //! Collects a recording: reads the events of one process after the other, and adds the tables of what is open.
 //!
-//! [`super::reading`] reads one process. Nothing here grows with the number of events.
+//! [`reading`] reads one process. Nothing here grows with the number of events.
 
-use super::allocator::Allocators;
-use super::assemble::became;
-use super::callers::Callers;
-use super::failures::Failures;
-use super::faults::Fired;
-use super::filter::Filter;
-use super::findings::Findings;
-use super::functions::Functions;
-use super::ledger::live;
-use super::ledger::settle::Fate;
-use super::ledger::{Damage, Ledger, Realm};
-use super::marks::Marks;
-use super::peers::Peers;
-use super::places::Stacks;
-use super::pools::AllPools;
-use super::reading::{Reading, Tally};
-use super::runtime::MadeBy;
-use super::virtual_memory::VirtualMemory;
-use crate::Keep;
+mod reading;
+
+use crate::allocator::Allocators;
+use crate::at_calls::Findings;
+use crate::callers::Callers;
+use crate::failures::Failures;
+use crate::faults::Fired;
+use crate::filter::Filter;
+use crate::functions::Functions;
+use crate::ledger::live;
+use crate::ledger::settle::Fate;
+use crate::ledger::{Damage, Ledger, Realm};
+use crate::lives::became;
+use crate::marks::Marks;
+use crate::peers::Peers;
+use crate::places::Stacks;
+use crate::pools::AllPools;
+use crate::runtime::MadeBy;
+use crate::virtual_memory::VirtualMemory;
 use anyhow::{Context, Result};
 use cupeer_record::{Job, Process};
 use cupeer_rules::Scope;
 use cupeer_spec::record::end::End;
 use cupeer_spec::record::live::kind;
 use cupeer_spec::record::mode;
+use reading::Reading;
+pub use reading::Tally;
 use std::collections::HashMap;
+
+/// Data that a report has in addition to sums.
+#[derive(Clone, Copy, Default)]
+pub struct Keep {
+    /// Number of single failures.
+    pub failures: usize,
+    /// True to keep the durations of calls, by function.
+    pub durations: bool,
+    /// True to tell calls apart by caller. It takes a twentieth of the time, and only JSON shows it.
+    pub callers: bool,
+}
 
 /// What has been read.
 pub struct Collected {
@@ -97,7 +110,7 @@ pub fn collect(job: &Job, filter: &Filter, keep: Keep) -> Result<Collected> {
         let goes_on = tally.goes_on || !filter.is_past(later);
         let later = filter.until().map_or(later, |until| later.min(until));
         // Its pid may live on as that of another program.
-        let (end, _) = became(process, tally, job.clock(process));
+        let (end, _) = became(process, tally.last_seen, job.clock(process));
         let alive = if end == End::Executed { Some(false) } else { alive };
         all.fates.push(Fate {
             proc: process.proc.as_str().into(),

@@ -2,26 +2,27 @@
 //!
 //! It tracks which calls have ended. Only calls that have not returned are remembered, until their end comes.
 
-use super::callers::OwnCallers;
-use super::collect::Collected;
-use super::expected::{self, Question, Standing};
-use super::faults;
-use super::filter::Filter;
-use super::findings::{self, MadeCall, Sight};
-use super::functions::{End, Number};
-use super::hits::At;
-use super::ledger::descriptors::{Descriptors, Made};
-use super::ledger::follow::{self, CallFacts, Follower};
-use super::ledger::own::Own;
-use super::ledger::space::Unused;
-use super::ledger::{Realm, Site};
-use super::model::Uuid;
-use super::peers;
-use super::pools::Held;
-use super::runtime::{Latest, Runtime, is_runtime};
-use super::scarce::{self, Scarce};
-use super::virtual_memory::{self, Space};
-use crate::Keep;
+use crate::at_calls::{self, MadeCall, Sight};
+use crate::callers::OwnCallers;
+use crate::collect::Collected;
+use crate::collect::Keep;
+use crate::expected::{self, Question, Standing};
+use crate::faults;
+use crate::filter::Filter;
+use crate::functions::{End, Number};
+use crate::hits::At;
+use crate::judged::is_done_all_the_same;
+use crate::ledger::descriptors::{Descriptors, Made};
+use crate::ledger::follow::{self, CallFacts, Follower};
+use crate::ledger::own::Own;
+use crate::ledger::space::Unused;
+use crate::ledger::{Realm, Site};
+use crate::model::Uuid;
+use crate::peers;
+use crate::pools::Held;
+use crate::runtime::{Latest, Runtime, is_runtime};
+use crate::scarce::{self, Scarce};
+use crate::virtual_memory::{self, Space};
 use anyhow::Result;
 use cupeer_record::{Call, Clock, Event, Outcome, Process};
 use cupeer_spec::function::FnId;
@@ -320,7 +321,7 @@ impl<'a> Reading<'a> {
         let (at, number) = (self.clock.realtime(call.start), self.number(call));
         let is_chosen = self.chooses(call);
         self.all.fired.add(&At { at, process: self.index, number, call }, is_chosen);
-        if faults::is_done_all_the_same(call) {
+        if is_done_all_the_same(call) {
             self.all.findings.driver_knows_more(self.index);
         }
     }
@@ -329,7 +330,7 @@ impl<'a> Reading<'a> {
     /// there is anything.
     #[inline]
     fn judge(&mut self, function: FnId, call: &Call, standing: Standing) -> bool {
-        if !findings::concerns(function, call) {
+        if !at_calls::concerns(function, call) {
             return false;
         }
         let at = self.clock.realtime(call.start);

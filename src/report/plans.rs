@@ -2,10 +2,10 @@
 //!
 //! [`super::super::faults`] and the launcher supply the counts.
 
-use super::super::faults::DENY;
-use super::super::model::Fault;
-use super::super::moments::number;
-use super::super::names::{clean, counted};
+use crate::model::DENY;
+use crate::model::Fault;
+use crate::moments::number;
+use crate::names::{clean, counted};
 use cupeer_spec::deny::{ALL, Denied, Name};
 
 /// The most lines about rules.

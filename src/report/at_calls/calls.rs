@@ -4,16 +4,16 @@
 //! It selects the calls to examine, and decides which findings stand. Facts about other processes are known only after
 //! all of them have been read: [`super::handles`]. An injected result is never judged.
 
-use super::super::ledger::follow::inside;
-use super::super::values;
 use super::MadeCall;
 use super::world::{AtCall, Sight};
+use crate::judged::judged;
+use crate::ledger::follow::inside;
+use crate::values;
 use cupeer_record::{Call, Finding};
 use cupeer_rules::Rule;
 use cupeer_rules::decide::{self, Found};
 use cupeer_spec::effect::Object;
 use cupeer_spec::function::{FnId, Group};
-use cupeer_spec::record::slot::MOST_ARGS;
 
 /// Whether a call that succeeded may break a rule, as far as its process tells.
 #[inline]
@@ -52,17 +52,6 @@ pub fn look(
         }
     });
     is_found
-}
-
-/// A call that has returned, as it is decided about.
-pub fn judged<'a>(
-    function: FnId,
-    result: i32,
-    args: &'a [u8; MOST_ARGS],
-    call: &'a Call,
-) -> decide::Call<'a> {
-    let elements = call.details.elements.first().map_or(&[][..], |(_, bytes)| bytes);
-    decide::Call { function, result, args, shape: call.slot.caller, elements }
 }
 
 /// A finding as a record has it; how bad it is depends on the caller, who is not known yet.

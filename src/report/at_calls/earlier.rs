@@ -4,16 +4,13 @@
 //! are noted while the process is read ([`sites`]), and those of others after all have been read ([`freed`]).
 //! [`super::objects`] builds their rows.
 
-use super::super::collect::Collected;
-use super::super::ledger::follow::OwnHandle;
-use super::super::ledger::own::{By, Closed};
-use super::super::ledger::{Realm, Site};
-use super::super::model;
-use super::super::places::{Places, Stack, Stacks};
 use super::MadeCall;
-use super::calls::judged;
-use super::objects::{Objects, word};
 use super::world::Sight;
+use crate::judged::judged;
+use crate::ledger::Site;
+use crate::ledger::follow::OwnHandle;
+use crate::ledger::own::{By, Closed};
+use crate::places::{Stack, Stacks};
 use cupeer_rules::Rule;
 use cupeer_rules::decide::Mapping;
 use cupeer_spec::effect::Object;
@@ -119,31 +116,4 @@ fn opened(address: u64, held: &OwnHandle, sight: Sight) -> Option<Earlier> {
         address,
         fingerprint: Some(entry.fingerprint),
     })
-}
-
-/// Adds where that was freed which a finding says had been freed before.
-pub fn freed(
-    all: &Collected,
-    (rule, realm, at): (Rule, Realm, u64),
-    known: &mut Vec<model::Object>,
-    objects: &Objects,
-    places: &mut Places,
-) {
-    let is_ended =
-        |object: &model::Object| [role::FREEING, role::ENDING].iter().any(|role| object.role == word(*role));
-    let is_about = matches!(rule, Rule::IpcOpenAfterFree | Rule::IpcEventOpenedLate | Rule::IpcAddressReused);
-    if !is_about || known.iter().any(is_ended) {
-        return;
-    }
-    let export = known.iter().find(|object| object.role == word(role::EXPORT));
-    let Some(fingerprint) = export.and_then(|export| export.fingerprint) else { return };
-    let entry = all.ledger.any(realm, fingerprint.0);
-    let Some((entry, export)) = entry.and_then(|entry| Some((entry, entry.export.as_deref()?))) else {
-        return;
-    };
-    let mut all = export.ended_before.iter().chain(&export.ended).rev();
-    let ended = all.find(|ended| ended.site.is_some() && ended.at.is_some_and(|ended| ended <= at));
-    if let Some(ended) = ended {
-        known.push(objects.freeing(entry, export, ended, places));
-    }
 }
