@@ -8,82 +8,37 @@
 //! verdict: [`text`] and [`html`] show them, and [`sarif`], [`junit`], and [`annotations`] write them for other tools.
 //! [`diff`] compares rows, and [`trace`] reads the recording a second time. [`symbols`] names addresses.
 //!
-//! The modules, from the lowest layer up; `tests/rooms.rs` checks this:
+//! The modules, from the lowest layer up; `tests/rooms.rs` checks this, and the same of each folder:
 //!
-//! - `beside`, `durations`, `moments`, `numbered`, `style`, `terminal`, `values`: words and numbers.
+//! - `base`: numbers, times, and text for terminals.
 //! - `symbols`: the names of addresses.
 //! - `model`: the rows.
-//! - `names`, `results`, `endings`, `deviation`, `places`, `lives`, `judged`: parts of rows, in words.
+//! - `words`: parts of rows, in words.
 //! - `verdict`: the problems.
-//! - `suppress`: findings that do not count.
-//! - `mark_times`, `filter`: what is asked for.
-//! - `functions`, `ledger`, `allocator`, `hits`, `faults`, `runtime`, `peers`, `virtual_memory`, `pools`, `scarce`, `expected`,
-//!   `failures`, `callers`, `marks`, `at_calls`: what follows from events.
-//! - `collect`: the events.
-//! - `leaks`, `findings`: what the whole recording shows.
-//! - `reduced`: the parts of a job.
-//! - `assemble`, `whole`: the report.
-//! - `table`, `pairs`, `limited`, `plans`: parts of the views.
-//! - `text`, `summary`, `html`, `annotations`, `sarif`, `junit`, `diff`, `schema`, `trace`: the views.
+//! - `asked`: what a report is asked for.
+//! - `facts`: what follows from events.
+//! - `merged`: the report.
+//! - `views`: its forms.
 
-mod allocator;
-pub mod annotations;
-mod assemble;
-mod at_calls;
-pub mod beside;
-mod callers;
-mod collect;
-mod deviation;
-pub mod diff;
-mod durations;
-pub mod endings;
-mod expected;
-mod failures;
-pub mod faults;
-pub mod filter;
-mod findings;
-mod functions;
-mod hits;
-pub mod html;
-mod judged;
-pub mod junit;
-mod leaks;
-mod ledger;
-mod limited;
-mod lives;
-mod mark_times;
-mod marks;
+mod asked;
+mod base;
+mod facts;
+mod merged;
 pub mod model;
-pub mod moments;
-pub mod names;
-mod numbered;
-mod pairs;
-mod peers;
-mod places;
-pub mod plans;
-mod pools;
-pub mod reduced;
-mod results;
-mod runtime;
-pub mod sarif;
-mod scarce;
-pub mod schema;
-pub mod style;
-pub mod summary;
-pub mod suppress;
 pub mod symbols;
-pub mod table;
-pub mod terminal;
-pub mod text;
-pub mod trace;
-mod values;
 mod verdict;
-mod virtual_memory;
-mod whole;
+mod views;
+mod words;
 
-pub use collect::Keep;
-pub use expected::why as why_expected;
-pub use places::{Places, Stack, Stacks};
-pub use results::is_usual;
-pub use values::handle;
-pub use whole::{broken, read, reduce};
+pub use asked::{filter, suppress};
+pub use base::values::handle;
+pub use base::{beside, moments, style, terminal};
+pub use facts::collect::Keep;
+pub use facts::expected::why as why_expected;
+pub use facts::faults;
+pub use merged::reduced;
+pub use merged::whole::{broken, read, reduce};
+pub use views::{annotations, diff, html, junit, plans, sarif, schema, summary, table, text, trace};
+pub use words::places::{Places, Stack, Stacks};
+pub use words::results::is_usual;
+pub use words::{endings, names};

@@ -11,7 +11,7 @@
 use super::limited::{Limited, MOST_OF_HEADERS};
 use super::units::Units;
 use super::{LONGEST_NAME, demangle, short};
-use crate::beside;
+use crate::base::beside;
 use addr2line::{Context, Location};
 use gimli::{Dwarf, EndianArcSlice, LittleEndian, SectionId};
 use object::read::{CompressedData, CompressedFileRange, CompressionFormat};

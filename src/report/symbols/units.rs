@@ -8,7 +8,7 @@
 
 use super::SourceLine;
 use super::lines::{Reader, Sections, Without, lines_at, unreadable};
-use crate::beside;
+use crate::base::beside;
 use addr2line::Context;
 use gimli::{Dwarf, LittleEndian, SectionId};
 use std::cell::RefCell;

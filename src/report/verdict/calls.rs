@@ -2,11 +2,11 @@
 
 use super::incidents::{UNEXPLAINED, UNRETURNED};
 use super::{Incident, Problem, Verdict};
+use crate::base::moments::{duration, number};
 use crate::model::{ExitKind, Failure, FailureGroup, Finding, Pending, Place, Process, RuntimeCall};
-use crate::moments::{duration, number};
-use crate::names::{clean, result};
-use crate::places::in_lines;
 use crate::symbols::is_libc;
+use crate::words::names::{clean, result};
+use crate::words::places::in_lines;
 use cupeer_rules::Rule;
 
 /// The most frames below which a call is listed.

@@ -2,10 +2,10 @@
 
 use super::incidents::{DIED, FAILED, FORKED};
 use super::{Incident, Problem, Verdict};
-use crate::endings::{ended, killed};
+use crate::base::moments::{bytes, number};
 use crate::model::{Exit, ExitKind, Handle, Process, Started};
-use crate::moments::{bytes, number};
-use crate::names::{clean, counted};
+use crate::words::endings::{ended, killed};
+use crate::words::names::{clean, counted};
 use std::collections::BTreeMap;
 
 /// The most handles that are named of one process.

@@ -3,10 +3,10 @@
 //! The headline and the summary after a run have one line for such a group.
 
 use super::{Verdict, in_runtime};
+use crate::base::moments::{bytes, number};
 use crate::model::is_explanation;
 use crate::model::{Finding, Object};
-use crate::moments::{bytes, number};
-use crate::names::{clean, counted, in_words, sentence};
+use crate::words::names::{clean, counted, in_words, sentence};
 use cupeer_rules::{Basis, Rule, label};
 use cupeer_spec::function::FnId;
 use cupeer_spec::record::slot::finding::STALE;

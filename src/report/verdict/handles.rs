@@ -1,9 +1,9 @@
 //! Handles of which something is wrong, in sentences.
 
 use super::{Problem, Verdict};
+use crate::base::moments::{bytes, number};
 use crate::model::{FailedOpen, Finding, Handle, Open, State};
-use crate::moments::{bytes, number};
-use crate::names::{codes, counted};
+use crate::words::names::{codes, counted};
 use cupeer_rules::{Rule, Severity};
 
 /// The most importers of a handle that are named.

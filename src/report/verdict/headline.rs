@@ -5,11 +5,11 @@ use super::ends::ABNORMAL;
 use super::findings::{first_clause, times};
 use super::incidents::{FAILED, UNEXPLAINED};
 use super::{Alike, Problem, Verdict, looked};
-use crate::endings::ended;
+use crate::base::moments::number;
+use crate::base::style::Mark;
 use crate::model::{ExitKind, FailureGroup, Finding, Handle, Proc, Process, State};
-use crate::moments::number;
-use crate::names::{clean, counted, quiet_ones};
-use crate::style::Mark;
+use crate::words::endings::ended;
+use crate::words::names::{clean, counted, quiet_ones};
 
 /// The most lines, the one about further commands among them.
 const MOST_LINES: usize = 8;

@@ -2,7 +2,7 @@
 
 use super::Verdict;
 use crate::model::Handle;
-use crate::names::counted;
+use crate::words::names::counted;
 use cupeer_spec::effect::Object;
 use cupeer_spec::env;
 use cupeer_spec::function::FnId;
