@@ -1,0 +1,48 @@
+//! Sentences about all ranks together.
+
+use super::Only;
+use crate::reason::values::Device;
+use core::fmt::{self, Formatter};
+
+/// [`Reason::RanksWaitForDescriptor`](crate::reason::Reason::RanksWaitForDescriptor).
+pub fn wait_for_descriptor(
+    waiting: u64,
+    missing: u64,
+    senders: &str,
+    least: u64,
+    most: u64,
+    f: &mut Formatter,
+) -> fmt::Result {
+    let (wait, rank) = (
+        if waiting == 1 { "this rank waits" } else { "these ranks wait" },
+        if missing == 1 { "rank" } else { "ranks" },
+    );
+    write!(
+        f,
+        "{rank} {senders} did not export a file descriptor that {wait} for; {rank} {senders} exported {}, the others {most} each; cupeer infers this because the last recorded call of each waiting rank exported a descriptor that no process imported",
+        Only(least)
+    )
+}
+
+/// [`Reason::RanksHoldDevice`](crate::reason::Reason::RanksHoldDevice).
+pub fn hold_device(
+    count: u64,
+    ranks: &str,
+    device: Device,
+    owner: u32,
+    exports: bool,
+    f: &mut Formatter,
+) -> fmt::Result {
+    let is_one = count == 1;
+    let (rank, hold) = if is_one { ("rank", "holds") } else { ("ranks", "hold") };
+    let they = match (is_one, exports) {
+        (true, false) => "it shares memory only on another device",
+        (false, false) => "they share memory only on other devices",
+        (true, true) => "it exports memory there",
+        (false, true) => "they export memory there",
+    };
+    write!(
+        f,
+        "{rank} {ranks} {hold} a context on {device}, the device of rank {owner}; each context takes about 500 MiB there, and {they}"
+    )
+}
