@@ -2,7 +2,8 @@
 //! elsewhere: query the driver, look for excuses, judge the call, tell the job, and note the time.
 
 use crate::check;
-use crate::driver::questions::{self, DriverFacts};
+use crate::driver::facts::{self, DriverFacts};
+use crate::driver::questions;
 use crate::driver::{batches, pools};
 use crate::fault::inject::{self, Fault};
 use crate::job::gone;
@@ -63,7 +64,7 @@ pub fn follow(record: &Recorded, call: &Answered) {
         (call.more)(detail);
         elements = detail.array();
         let note = &mut |tag, bytes: &[u8]| detail.item(tag, 0, bytes);
-        about = questions::ask(id, &args.bytes, asked, before.context, note);
+        about = facts::ask(id, &args.bytes, asked, before.context, note);
         if !call.driver_messages.is_empty() {
             detail.item(detail::MESSAGE, 0, call.driver_messages.as_bytes());
         }
