@@ -315,6 +315,16 @@ fn code(text: &str) -> String {
     text.lines().map(|line| line.split("//").next().unwrap_or("").trim()).collect::<Vec<_>>().join(" ")
 }
 
+#[test]
+fn no_source_is_longer_than_600_lines() {
+    let all = crates().into_iter().flat_map(|folder| {
+        let files = files_of(&folder).into_iter();
+        files.map(move |file| (format!("{folder}/{}", file.path), file.text.lines().count()))
+    });
+    let long: Vec<_> = all.filter(|(_, lines)| *lines > 600).collect();
+    assert!(long.is_empty(), "{long:?}");
+}
+
 /// What only the files of one processor say.
 const OF_PROCESSORS: [&str; 5] = ["x86", "aarch64", "rdtsc", "tpidr", "asm!"];
 

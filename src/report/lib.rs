@@ -30,10 +30,10 @@ mod verdict;
 mod views;
 mod words;
 
+pub use asked::keep::Keep;
 pub use asked::{filter, suppress};
 pub use base::values::handle;
 pub use base::{beside, moments, style, terminal};
-pub use facts::collect::Keep;
 pub use facts::expected::why as why_expected;
 pub use facts::faults;
 pub use merged::reduced;

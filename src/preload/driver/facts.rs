@@ -1,4 +1,4 @@
-//! What the driver says of a call that has returned, for its record.
+//! Driver queries about a call that has returned, for its record.
 
 use super::questions::{
     Allocation, allocation, context, device, device_of, device_of_allocation, has_ended, number,

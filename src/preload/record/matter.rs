@@ -1,4 +1,4 @@
-//! Whether a call is recorded that rarely is.
+//! Decides whether to record a call that is rarely recorded.
 
 use super::arguments::{Arguments, Handle, Store};
 use crate::driver::{batches, kernels, parameters, questions};

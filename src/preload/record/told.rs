@@ -1,4 +1,4 @@
-//! What the rest of the library says of this process in its record, and asks of it.
+//! Facts about this process that other modules add to its record, or query.
 
 use super::arguments::FINGERPRINT;
 use super::{about, clock, detail, early, file, process};

@@ -1,4 +1,4 @@
-//! What there is to do for each function beyond its slot.
+//! Work for each function beyond its slot.
 
 use cupeer_spec::function::{Direction, FUNCTION_COUNT, FUNCTIONS, FnId, Library};
 

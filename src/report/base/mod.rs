@@ -1,4 +1,4 @@
-//! What needs no recording: numbers, times, and text for terminals.
+//! Basic parts: numbers, times, and text for terminals.
 //!
 //! The modules, from the lowest layer up; `tests/rooms.rs` checks this:
 //!

@@ -1,4 +1,4 @@
-//! What follows from the events of a recording. Nothing here grows with their number.
+//! Facts from the events of a recording. Nothing here grows with their number.
 //!
 //! The modules, from the lowest layer up; `tests/rooms.rs` checks this:
 //!

@@ -1,7 +1,8 @@
 //! The report of a recording as a whole: reads, collects, and assembles.
 
 use crate::asked::filter::Filter;
-use crate::facts::collect::{Keep, collect};
+use crate::asked::keep::Keep;
+use crate::facts::collect::collect;
 use crate::merged::assemble;
 use crate::merged::reduced::Reduced;
 use crate::model::{Finding, Report, Unnamed};

@@ -4,10 +4,10 @@
 mod found;
 
 use crate::asked::filter::Filter;
+use crate::asked::keep::Keep;
 use crate::asked::suppress::Suppressions;
 use crate::base::moments::number;
 use crate::base::style::{Mark, Style};
-use crate::facts::collect::Keep;
 use crate::model::{Codes, ExitKind, Function, Open, Pending, Proc, Process, Report, Started, State};
 use crate::symbols::Symbols;
 use crate::verdict::{FAILED, Problem, Verdict, looked};

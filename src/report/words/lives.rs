@@ -1,4 +1,4 @@
-//! When processes began, and how they ended.
+//! Starts and ends of processes.
 
 use cupeer_record::{self as record, Clock, Job};
 use cupeer_spec::record::end::End;

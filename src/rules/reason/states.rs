@@ -1,4 +1,4 @@
-//! What a finding says became of things.
+//! States in the sentences of findings.
 
 use crate::rule::Rule;
 use cupeer_spec::record::slot::finding::role;

@@ -5,6 +5,7 @@
 mod reading;
 
 use crate::asked::filter::Filter;
+use crate::asked::keep::Keep;
 use crate::facts::allocator::Allocators;
 use crate::facts::at_calls::Findings;
 use crate::facts::callers::Callers;
@@ -30,17 +31,6 @@ use cupeer_spec::record::mode;
 use reading::Reading;
 pub use reading::Tally;
 use std::collections::HashMap;
-
-/// Data that a report has in addition to sums.
-#[derive(Clone, Copy, Default)]
-pub struct Keep {
-    /// Number of single failures.
-    pub failures: usize,
-    /// True to keep the durations of calls, by function.
-    pub durations: bool,
-    /// True to tell calls apart by caller. It takes a twentieth of the time, and only JSON shows it.
-    pub callers: bool,
-}
 
 /// What has been read.
 pub struct Collected {

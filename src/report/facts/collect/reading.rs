@@ -3,10 +3,10 @@
 //! It tracks which calls have ended. Only calls that have not returned are remembered, until their end comes.
 
 use crate::asked::filter::Filter;
+use crate::asked::keep::Keep;
 use crate::facts::at_calls::{self, MadeCall, Sight};
 use crate::facts::callers::OwnCallers;
 use crate::facts::collect::Collected;
-use crate::facts::collect::Keep;
 use crate::facts::expected::{self, Question, Standing};
 use crate::facts::faults;
 use crate::facts::functions::{End, Number};

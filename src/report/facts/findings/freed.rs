@@ -1,4 +1,4 @@
-//! Where that was freed which a finding says had been freed before.
+//! Adds the release of freed memory to findings about it.
 
 use super::objects::{Objects, word};
 use crate::facts::collect::Collected;

@@ -1,4 +1,4 @@
-//! What a directory says beside the records of processes.
+//! Rows about a directory, except for the records of processes.
 
 use crate::model::{Exit, Hang, Quiet, Started};
 use cupeer_record::{self as record, Job};

@@ -9,10 +9,10 @@ mod tracks;
 mod writer;
 
 use crate::asked::filter::Filter;
+use crate::asked::keep::Keep;
 use crate::base::moments::number;
 use crate::base::terminal::Json;
 use crate::base::values;
-use crate::facts::collect::Keep;
 use crate::facts::collect::{Collected, collect, realms};
 use crate::facts::findings;
 use crate::facts::ledger::Realm;
