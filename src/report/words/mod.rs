@@ -3,7 +3,7 @@
 //! The modules, from the lowest layer up; `tests/rooms.rs` checks this:
 //!
 //! - `names`, `results`: the names of things.
-//! - `deviation`, `endings`, `judged`, `lives`, `places`: what calls and processes are said to be.
+//! - `deviation`, `endings`, `judged`, `lives`, `places`: ends, durations, and places.
 
 pub mod deviation;
 pub mod endings;
