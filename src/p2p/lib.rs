@@ -2,7 +2,7 @@
 //!
 //! The way of a test: `plan` (which pair when) → `link` (opens a way between two devices) → `checks` (what is done over
 //! it, and what is found) → `process`, `wire` → [`agent`] in another process → `cuda`. What comes of it is a
-//! `verdict`; [`text`] shows it. The command line, and what is printed where, are up to the command.
+//! `verdict`; [`text()`] shows it. The command line, and what is printed where, are up to the command.
 //!
 //! The modules, from the lowest layer up; `tests/rooms.rs` checks this:
 //!

@@ -20,13 +20,13 @@ pub struct Inside {
 }
 
 impl Inside {
-    /// `half` is the call's [`Recorded::half`].
+    /// `half` is the call's [`Recorded::half`](crate::record::Recorded::half).
     #[inline(always)]
     pub fn new(id: FnId, half: u64) -> Self {
         Inside { mark: half | (id as u64 + 1), before: (0, 0, 0, ptr::null_mut()) }
     }
 
-    /// `messages` is what the driver's log is kept in meanwhile: see [`DriverLog::messages`].
+    /// `messages` is what the driver's log is kept in meanwhile: see [`DriverLog::messages`](crate::driver::log::DriverLog::messages).
     #[inline(always)]
     pub fn enter(&mut self, real: usize, messages: *mut c_void) {
         let thread = thread();
