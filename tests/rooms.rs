@@ -38,7 +38,9 @@ fn sources(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     add(folder, folder, &mut found);
     // The tests and examples of a crate are crates of their own.
-    found.retain(|path| !["build.rs", "tests", "examples"].iter().any(|other| path.starts_with(other)));
+    found.retain(|path| {
+        !["build.rs", "tests", "tests.rs", "examples"].iter().any(|other| path.starts_with(other))
+    });
     found
 }
 

@@ -173,7 +173,7 @@ fn wrong_head(text: &str, banned: &[String]) -> Option<String> {
 #[test]
 fn each_module_begins_with_what_it_tracks_or_does() {
     let banned = banned();
-    let sources = sources(&["preload", "record", "report", "rules"]);
+    let sources = sources(&["preload", "record", "report", "rules", "symbols"]);
     assert!(sources.len() > 250, "{}", sources.len());
     let wrong = |(path, text): (PathBuf, String)| {
         Some(format!("{}: {}", path.display(), wrong_head(&text, &banned)?))
@@ -242,7 +242,7 @@ fn wrong_comments(text: &str) -> Vec<String> {
 #[test]
 fn comments_on_the_public_interface_start_with_a_noun_or_a_verb() {
     let mut files = Vec::new();
-    for library in ["record", "report"] {
+    for library in ["record", "report", "symbols"] {
         public_files(&root().join("src").join(library).join("lib.rs"), &mut files);
     }
     assert!(files.len() > 45, "{files:?}");

@@ -11,7 +11,6 @@
 //! The modules, from the lowest layer up; `tests/rooms.rs` checks this, and the same of each folder:
 //!
 //! - `base`: numbers, times, and text for terminals.
-//! - `symbols`: the names of addresses.
 //! - `model`: the rows.
 //! - `words`: parts of rows, in words.
 //! - `verdict`: the problems.
@@ -25,7 +24,6 @@ mod base;
 mod facts;
 mod merged;
 pub mod model;
-pub mod symbols;
 mod verdict;
 mod views;
 mod words;
@@ -33,7 +31,8 @@ mod words;
 pub use asked::keep::Keep;
 pub use asked::{filter, suppress};
 pub use base::values::handle;
-pub use base::{beside, moments, style, terminal};
+pub use base::{moments, style, terminal};
+pub use cupeer_symbols::{self as symbols, beside};
 pub use facts::expected::why as why_expected;
 pub use facts::faults;
 pub use merged::reduced;

@@ -2,10 +2,9 @@
 //!
 //! The modules, from the lowest layer up; `tests/rooms.rs` checks this:
 //!
-//! - `beside`, `durations`, `moments`, `numbered`, `values`: numbers, times, and values.
+//! - `durations`, `moments`, `numbered`, `values`: numbers, times, and values.
 //! - `style`, `terminal`: text for terminals.
 
-pub mod beside;
 pub mod durations;
 pub mod moments;
 pub mod numbered;

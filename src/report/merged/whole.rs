@@ -6,12 +6,12 @@ use crate::facts::collect::collect;
 use crate::merged::assemble;
 use crate::merged::reduced::Reduced;
 use crate::model::{Finding, Report, Unnamed};
-use crate::symbols::Symbols;
 use crate::words::places::Nameless;
 use anyhow::Result;
 use cupeer_record::Job;
 use cupeer_rules::Severity;
 use cupeer_spec::record::slot::finding::Confidence;
+use cupeer_symbols::Symbols;
 use std::collections::BTreeSet;
 use std::path::Path;
 

@@ -4,10 +4,10 @@ use super::incidents::{UNEXPLAINED, UNRETURNED};
 use super::{Incident, Problem, Verdict};
 use crate::base::moments::{duration, number};
 use crate::model::{ExitKind, Failure, FailureGroup, Finding, Pending, Place, Process, RuntimeCall};
-use crate::symbols::is_libc;
 use crate::words::names::{clean, result};
 use crate::words::places::in_lines;
 use cupeer_rules::Rule;
+use cupeer_symbols::is_libc;
 
 /// The most frames below which a call is listed.
 const MOST_FRAMES: usize = 3;

@@ -59,7 +59,7 @@ fn property(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::symbols::SourceLine;
+    use cupeer_symbols::SourceLine;
 
     #[test]
     fn what_the_runner_would_obey_is_escaped() {

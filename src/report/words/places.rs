@@ -4,11 +4,11 @@
 //! caller supplies the function that finds symbols.
 
 use crate::model::Place;
-use crate::symbols::{LONGEST_NAME, SourceLine, Symbol, Symbols, short};
 use cupeer_record::{Call, Library, Process};
 use cupeer_spec::origin::Origin;
 use cupeer_spec::record::slot::Line;
 use cupeer_spec::runtime::is_library;
+use cupeer_symbols::{LONGEST_NAME, SourceLine, Symbol, Symbols, short};
 use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::hash::BuildHasher;

@@ -3,11 +3,11 @@
 use super::{Line, MOST_LINES};
 use crate::base::style::Mark;
 use crate::model::{Finding, Object, Place, Process, Report};
-use crate::symbols::Symbols;
 use crate::verdict::{Alike, Verdict, times};
 use crate::words::names::{clean, counted};
 use cupeer_record::Library;
 use cupeer_rules::{Rule, Severity, label};
+use cupeer_symbols::Symbols;
 
 /// How many other sites of a finding are named.
 const MOST_SITES: usize = 3;

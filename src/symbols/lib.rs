@@ -3,19 +3,31 @@
 //! It limits the memory for what is known of libraries, and the time that lines take. `files` selects the files of a
 //! library, `table`, `lines`, and `units` read an ELF file, and `packed` has the names that a packed recording
 //! brings.
+//!
+//! The modules, from the lowest layer up; `tests/rooms.rs` checks this:
+//!
+//! - `beside`, `limited`, `demangle`, `short`: parts of what follows.
+//! - `symbol`: a name, and its lines.
+//! - `sections`: the debugging information of a file.
+//! - `units`, `lines`: the lines in it.
+//! - `table`: the functions of a file.
+//! - `packed`, `files`: the names that a recording brings, and the files of libraries.
 
+pub mod beside;
 mod demangle;
 mod files;
 pub mod limited;
 mod lines;
 mod packed;
+mod sections;
 mod short;
+mod symbol;
 mod table;
 mod units;
 
-pub use lines::SourceLine;
 pub use packed::PackedSymbols;
 pub use short::short;
+pub use symbol::{LONGEST_NAME, SourceLine, Symbol, is_libc};
 
 use cupeer_record::{Library, Process};
 use files::{Files, Opened};
@@ -27,9 +39,6 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 use table::Table;
-
-/// Largest number of characters of a function's name in text for people.
-pub const LONGEST_NAME: usize = 80;
 
 /// How many tables are in memory at once, with their files open. That of a library with a million functions takes 24 MB.
 const MOST_TABLES: usize = 16;
@@ -48,24 +57,6 @@ const LONGEST_READ: Duration = Duration::from_secs(4);
 
 /// How long what was read may be asked.
 const LONGEST_ASKED: Duration = Duration::from_secs(2);
-
-/// Returns true if a library is libc or the loader. Their function names are enough, because they start threads and
-/// every library calls them.
-pub fn is_libc(path: &str) -> bool {
-    let name = path.rsplit('/').next().unwrap_or(path);
-    ["libc.so", "ld-linux"].iter().any(|begin| name.starts_with(begin))
-}
-
-/// Function of an address.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Symbol {
-    /// Name of the function as in the source code.
-    pub function: String,
-    /// Offset of the address from the start of the function, in bytes.
-    pub offset: u64,
-    /// Lines of source, those of inlined functions first; empty if unknown.
-    pub lines: Vec<SourceLine>,
-}
 
 /// A library: its build id, and its path.
 type Key = (Vec<u8>, String);

@@ -1,71 +1,24 @@
-//! The lines of source of one ELF file, from its DWARF: the functions that were inlined at an address, and the line of
-//! each.
-//!
-//! It reads the debugging information of a file. [`super::files`] selects the files, and [`super::table`] handles
-//! functions without debugging information.
-//!
-//! Sections are read, not mapped, because truncating a mapped file would kill us. Those of the largest libraries have
-//! gigabytes, most of which no address needs: beyond a limit, only the units that are needed are read
-//! ([`super::units`]).
+//! The debugging information of a file: its sections, and the lines in what was read of them.
 
 use super::limited::{Limited, MOST_OF_HEADERS};
-use super::units::Units;
-use super::{LONGEST_NAME, demangle, short};
-use crate::base::beside;
+use super::symbol::SourceLine;
+use super::{beside, demangle};
 use addr2line::{Context, Location};
 use gimli::{Dwarf, EndianArcSlice, LittleEndian, SectionId};
 use object::read::{CompressedData, CompressedFileRange, CompressionFormat};
 use object::{Object, ObjectSection};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::fmt::Display;
 use std::fs::File;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
-use std::time::Instant;
 
 /// Sections in memory.
 pub type Reader = EndianArcSlice<LittleEndian>;
 
-/// The most debugging information that is read of a file for a report: about a second's work.
-pub const MOST_BYTES: u64 = 1 << 30;
 /// The most functions that are inlined in one another.
 const MOST_INLINED: usize = 32;
-
-/// Line of source, with its function.
-#[derive(Serialize, Deserialize, JsonSchema, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
-pub struct SourceLine {
-    /// Name of the function as in the source code; `None` if unknown.
-    pub function: Option<String>,
-    /// Path of the source file when it was compiled.
-    pub file: String,
-    /// Number of the line, from 1; 0 if the debugging information has none.
-    pub line: u32,
-}
-
-impl SourceLine {
-    /// `main.c:12 in f`.
-    pub fn text(&self) -> String {
-        let file = self.file.rsplit('/').next().unwrap_or(&self.file);
-        let line = if self.line > 0 { format!(":{}", self.line) } else { String::new() };
-        let function = self.function.as_ref().map(|name| format!(" in {}", short(name, LONGEST_NAME)));
-        format!("{file}{line}{}", function.unwrap_or_default())
-    }
-}
-
-/// Lines of source of a file, from its debugging information.
-pub struct Lines {
-    all: All,
-    /// Size in bytes of the debugging information that is in memory, or may be read later.
-    pub bytes: u64,
-}
-
-enum All {
-    Whole(Context<Reader>),
-    ByUnit(Units),
-}
 
 /// Reason why there are no lines.
 pub enum Without {
@@ -124,7 +77,7 @@ impl<'a> Sections<'a> {
         (range.format == CompressionFormat::None && is_whole).then_some(range.offset..end)
     }
 
-    fn has(&self, id: SectionId) -> bool {
+    pub fn has(&self, id: SectionId) -> bool {
         self.all.iter().any(|(known, _)| *known == id)
     }
 
@@ -145,7 +98,7 @@ impl<'a> Sections<'a> {
     }
 
     /// All of it.
-    fn dwarf(&self) -> Result<Dwarf<Reader>, Without> {
+    pub fn dwarf(&self) -> Result<Dwarf<Reader>, Without> {
         let mut read = self.read(|_| true)?;
         let load = |id| Ok(Reader::new(read.remove(&id).unwrap_or_default(), LittleEndian));
         Dwarf::load(load).map_err(|error: gimli::Error| unreadable(error))
@@ -174,48 +127,6 @@ fn section(file: &File, range: &CompressedFileRange) -> Result<Arc<[u8]>, String
     let (format, uncompressed_size) = (range.format, range.uncompressed_size);
     let compressed = CompressedData { format, data: &bytes, uncompressed_size };
     compressed.decompress().map(|bytes| bytes.into()).map_err(|error| text(&error))
-}
-
-impl Lines {
-    /// Reads the debugging information of a file, and what that has in common with other files where it is kept apart
-    /// (`dwz`): in the one that `shared` finds.
-    pub fn read(
-        file: &File,
-        until: Instant,
-        most: u64,
-        shared: impl FnOnce() -> Option<File>,
-    ) -> Result<Lines, Without> {
-        let sections = Sections::of(file)?;
-        if !sections.has(SectionId::DebugLine) || !sections.has(SectionId::DebugInfo) {
-            return Err(Without::Stripped);
-        }
-        if Instant::now() >= until {
-            return Err(Without::Late);
-        }
-        let apart = shared();
-        let shared = apart.as_ref().map(Sections::of).transpose()?;
-        let bytes = sections.bytes().saturating_add(shared.as_ref().map_or(0, Sections::bytes));
-        if bytes > most {
-            if shared.is_some() {
-                return Err(Without::TooLarge(bytes));
-            }
-            return Ok(Lines { all: All::ByUnit(Units::find(&sections, until, most)?), bytes: most });
-        }
-        let mut dwarf = sections.dwarf()?;
-        if let Some(shared) = shared {
-            dwarf.set_sup(shared.dwarf()?);
-        }
-        let context = Context::from_dwarf(dwarf).map_err(unreadable)?;
-        Ok(Lines { all: All::Whole(context), bytes })
-    }
-
-    /// The lines at an address as the file has it, those of inlined functions first.
-    pub fn at(&self, address: u64) -> Vec<SourceLine> {
-        match &self.all {
-            All::Whole(context) => lines_at(context, address),
-            All::ByUnit(units) => units.at(address),
-        }
-    }
 }
 
 /// The lines at an address.

@@ -6,9 +6,9 @@
 //! Each unit is read as if it were the only one. References to another unit, as after link-time optimization, are
 //! unknown: the name of a function is missing, not its line.
 
-use super::SourceLine;
-use super::lines::{Reader, Sections, Without, lines_at, unreadable};
-use crate::base::beside;
+use super::beside;
+use super::sections::{Reader, Sections, Without, lines_at, unreadable};
+use super::symbol::SourceLine;
 use addr2line::Context;
 use gimli::{Dwarf, LittleEndian, SectionId};
 use std::cell::RefCell;

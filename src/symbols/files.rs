@@ -1,14 +1,15 @@
 //! Finds the files that describe a library: its own, and separate files with its debugging information.
 //!
-//! The files are searched in the same places as gdb does. [`table`] and [`super::lines`] read them, and [`super`]
+//! The files are searched in the same places as gdb does. [`table`] and [`super::lines`] read them, and [`crate::Symbols`]
 //! keeps the results.
 //!
 //! A name that may be wrong is worse than none. A file counts if it has the recorded build id. A file without a build
 //! id counts only on the host of the recording, and only if it is older than the recording.
 
-use super::is_libc;
 use super::limited::{Limited, MOST_OF_HEADERS};
-use super::lines::{Lines, MOST_BYTES, Without};
+use super::lines::{Lines, MOST_BYTES};
+use super::sections::Without;
+use super::symbol::is_libc;
 use super::table::{self, Table, Unusable};
 use object::Object;
 use std::ffi::OsStr;

@@ -176,7 +176,7 @@ fn with_another_unit(directory: &Path, flags: &[&str]) -> Vec<String> {
 fn reading_less(directory: &Path, library: &Library, by: u64) -> Symbols {
     let bytes = std::fs::read(&library.path).unwrap();
     let sections = object::File::parse(&*bytes).unwrap();
-    let names = super::super::lines::NEEDED.map(|id| id.name());
+    let names = crate::sections::NEEDED.map(|id| id.name());
     let sections = sections.sections().filter(|section| names.contains(&section.name().unwrap_or("")));
     let all: u64 = sections.map(|section| section.compressed_file_range().unwrap().uncompressed_size).sum();
     let mut symbols = symbols(directory);

@@ -82,10 +82,7 @@ fn this_program_has_readable_rust_names() {
     // Where the linker gives no build ids, only age counts.
     symbols.files.older_than = SystemTime::now().checked_add(Duration::from_secs(1 << 20));
     let name = name_of(&mut symbols, &library, address + 1).unwrap();
-    assert!(
-        name.starts_with("cupeer_report::symbols::tests::this_program_has_readable_rust_names"),
-        "{name}"
-    );
+    assert!(name.starts_with("cupeer_symbols::tests::this_program_has_readable_rust_names"), "{name}");
 }
 
 #[test]

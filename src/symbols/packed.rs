@@ -5,7 +5,7 @@
 //! in the file of the library, and the offset is the distance from the start of the function. The lines of source are
 //! omitted if they are unknown.
 
-use super::{SourceLine, Symbol};
+use super::symbol::{SourceLine, Symbol};
 use anyhow::Result;
 use cupeer_record::Library;
 use cupeer_record::plain::{self, Links};
