@@ -23,6 +23,7 @@ pub fn find(driver: &Handle, name: &str) -> Option<*mut c_void> {
 }
 
 /// Calls a function of a library that returns 0 for success; gives its name and the number otherwise.
+#[doc(hidden)]
 #[macro_export]
 macro_rules! call {
     ($library:expr, $name:literal, ($($value:expr => $kind:ty),* $(,)?)) => {
@@ -42,7 +43,14 @@ macro_rules! call {
 }
 
 /// NVML's handle of a device.
-pub type Device = *mut c_void;
+#[derive(Clone, Copy)]
+#[repr(transparent)]
+pub struct Device(*mut c_void);
+
+impl Device {
+    /// No device, until NVML has written one.
+    pub const NONE: Device = Device(std::ptr::null_mut());
+}
 
 /// NVML_P2P_CAPS_INDEX_NVLINK.
 pub const NVLINK: i32 = 2;

@@ -50,7 +50,7 @@ impl Nvml {
 
     fn device(&self, pci: &str) -> Option<Device> {
         let pci = CString::new(pci).ok()?;
-        let mut device: Device = std::ptr::null_mut();
+        let mut device = Device::NONE;
         call!(&self.0, "nvmlDeviceGetHandleByPciBusId_v2", (pci.as_ptr() => *const c_char, &mut device => *mut Device)).ok()?;
         Some(device)
     }

@@ -64,7 +64,7 @@ pub fn ask() -> Result<Nvml, String> {
     call!(&library, "nvmlDeviceGetCount_v2", (&mut count => *mut c_uint))?;
     let mut handles = Vec::new();
     for index in 0..count {
-        let mut device: Device = std::ptr::null_mut();
+        let mut device = Device::NONE;
         call!(&library, "nvmlDeviceGetHandleByIndex_v2", (index => c_uint, &mut device => *mut Device))?;
         handles.push(device);
     }
