@@ -1,29 +1,315 @@
-//! The library's rooms are layers: the head of src/preload/lib.rs has their order, and none imports one above it.
+//! The modules of each crate are layers: the head of its lib.rs or main.rs lists them, and none imports one above it.
+//!
+//! A folder within a crate may have a list in the head of its mod.rs; then the same holds for its modules.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
 fn preload() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("src/preload")
+    root().join("src/preload")
 }
 
-/// The rooms from the ground up.
-fn rooms() -> Vec<String> {
-    let head = fs::read_to_string(preload().join("lib.rs")).unwrap();
-    let lines = head.lines().filter_map(|line| line.strip_prefix("//! - `")?.split_once('`'));
-    lines.map(|(room, _)| room.to_owned()).collect()
+/// The folders of the command and of all members of the workspace.
+fn crates() -> Vec<String> {
+    let manifest = fs::read_to_string(root().join("Cargo.toml")).unwrap();
+    let members = manifest.lines().find_map(|line| line.strip_prefix("members = ")).unwrap();
+    let command = manifest.lines().find_map(|line| line.strip_prefix("path = ")?.strip_suffix("/main.rs\""));
+    let members = members.split('"').skip(1).step_by(2);
+    members.map(str::to_owned).chain(command.map(|path| path.trim_matches('"').to_owned())).collect()
 }
 
-/// The files of the library, as paths in it.
-fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
-    for entry in fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() {
-            sources(&path, found);
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
-            found.push(path.strip_prefix(preload()).unwrap().to_owned());
+/// The Rust files below a folder, as paths in it.
+fn sources(folder: &Path) -> Vec<PathBuf> {
+    fn add(root: &Path, folder: &Path, found: &mut Vec<PathBuf>) {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                add(root, &path, found);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                found.push(path.strip_prefix(root).unwrap().to_owned());
+            }
         }
     }
+    let mut found = Vec::new();
+    add(folder, folder, &mut found);
+    // The tests and examples of a crate are crates of their own.
+    found.retain(|path| {
+        !["build.rs", "tests", "tests.rs", "examples"].iter().any(|other| path.starts_with(other))
+    });
+    found
+}
+
+/// The words and signs of a source, without comments and texts.
+fn tokens(text: &str) -> Vec<&str> {
+    let mut found = Vec::new();
+    let mut rest = text;
+    let skip = |rest: &str, end: &str| rest.find(end).map_or(rest.len(), |at| at + end.len());
+    while let Some(c) = rest.chars().next() {
+        let word = rest.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(rest.len());
+        let after = rest[word..].trim_start_matches('#');
+        let hashes = rest.len() - word - after.len();
+        let length = if rest.starts_with("//") {
+            skip(rest, "\n")
+        } else if rest.starts_with("/*") {
+            skip(rest, "*/")
+        } else if ["r", "br", "cr"].contains(&&rest[..word]) && after.starts_with('"') {
+            word + hashes + 1 + skip(&after[1..], &format!("\"{}", "#".repeat(hashes)))
+        } else if word > 0 {
+            found.push(&rest[..word]);
+            word
+        } else if c == '"' {
+            let mut is_escaped = false;
+            let end = rest[1..].find(|c| {
+                let is_end = c == '"' && !is_escaped;
+                is_escaped = c == '\\' && !is_escaped;
+                is_end
+            });
+            end.map_or(rest.len(), |end| end + 2)
+        } else if rest.starts_with("'\\") {
+            3 + skip(&rest[3..], "'")
+        } else if c == '\'' && rest.chars().nth(2) == Some('\'') {
+            rest.char_indices().nth(3).map_or(rest.len(), |(at, _)| at)
+        } else {
+            let length = if rest.starts_with("::") { 2 } else { c.len_utf8() };
+            if !c.is_whitespace() {
+                found.push(&rest[..length]);
+            }
+            length
+        };
+        rest = &rest[length..];
+    }
+    found
+}
+
+type Names = Vec<String>;
+
+fn is_word(token: &str) -> bool {
+    token.starts_with(|c: char| c.is_alphanumeric() || c == '_')
+}
+
+/// Adds the ends of what is imported at a place, which is behind `prefix::`. Returns the tokens behind it.
+fn tree<'a, 'b>(mut rest: &'b [&'a str], prefix: &[String], found: &mut Vec<Names>) -> &'b [&'a str] {
+    let mut path = prefix.to_vec();
+    loop {
+        match rest {
+            ["super", "::", more @ ..] => {
+                path.pop();
+                rest = more;
+            }
+            ["self", more @ ..] => {
+                found.push(path);
+                return more;
+            }
+            ["{", more @ ..] => {
+                rest = more;
+                while let [first, more @ ..] = rest {
+                    match *first {
+                        "}" => return more,
+                        "," => rest = more,
+                        _ => {
+                            let behind = tree(rest, &path, found);
+                            // `as other` is passed over, and what a macro may have here.
+                            let end = behind.iter().position(|token| [",", "}"].contains(token));
+                            rest = &behind[end.unwrap_or(behind.len())..];
+                        }
+                    }
+                }
+                return rest;
+            }
+            [word, "::", more @ ..] if is_word(word) => {
+                path.push((*word).to_owned());
+                rest = more;
+            }
+            [word, more @ ..] => {
+                if is_word(word) || *word == "*" {
+                    path.push((*word).to_owned());
+                }
+                found.push(path);
+                return more;
+            }
+            [] => return rest,
+        }
+    }
+}
+
+/// Everything of its own crate that a source names, as paths from the crate, by the path of its module.
+fn named(tokens: &[&str], module: &[String]) -> Vec<Names> {
+    let mut found = Vec::new();
+    let mut inner: Vec<(usize, String)> = Vec::new();
+    let mut level = 0;
+    for (i, token) in tokens.iter().enumerate() {
+        let is_first = i == 0 || tokens[i - 1] != "::";
+        let path =
+            || module.iter().cloned().chain(inner.iter().map(|(_, name)| name.clone())).collect::<Names>();
+        match (*token, &tokens[i + 1..]) {
+            ("mod", [name, "{", ..]) => inner.push((level + 1, (*name).to_owned())),
+            ("{", _) => level += 1,
+            ("}", _) => {
+                inner.retain(|(known, _)| *known < level);
+                level = level.saturating_sub(1);
+            }
+            // `pub(in crate::module)` says who may see, and imports nothing.
+            ("crate" | "super", ["::", ..]) if i > 1 && tokens[i - 1] == "in" && tokens[i - 2] == "(" => {}
+            ("crate", ["::", rest @ ..]) if is_first => {
+                tree(rest, &[], &mut found);
+            }
+            // In a group, the whole was read at its begin.
+            ("super", ["::", ..]) if is_first && !["{", ","].contains(&tokens[i.saturating_sub(1)]) => {
+                tree(&tokens[i..], &path(), &mut found);
+            }
+            _ => {}
+        }
+    }
+    found
+}
+
+/// The modules that a head lists, from the ground up. Other lists are in heads, too: only one after a sentence that names
+/// this test is an order. Modules of one line, or of one item, do not import each other upward either.
+fn order(text: &str) -> Names {
+    let head: Vec<&str> = text.lines().map_while(|line| line.strip_prefix("//!")).map(str::trim).collect();
+    let Some(begin) = head.iter().position(|line| line.contains("tests/rooms.rs")) else { return Vec::new() };
+    let list =
+        head[begin..].iter().skip_while(|line| !line.starts_with("- `")).take_while(|line| !line.is_empty());
+    let text =
+        list.map(|line| line.strip_prefix("- ").map_or((*line).to_owned(), |line| format!("\n{line}")));
+    let text = text.collect::<Vec<_>>().join(" ");
+    let items =
+        text.lines().flat_map(|item| item.split(':').next().unwrap_or("").split('`').skip(1).step_by(2));
+    items.map(str::to_owned).collect()
+}
+
+/// A file: the path of its module, and what is in it.
+struct File {
+    path: String,
+    module: Names,
+    text: String,
+}
+
+impl File {
+    fn new(path: &Path, text: String) -> File {
+        let mut module: Names =
+            path.with_extension("").iter().map(|part| part.to_str().unwrap().to_owned()).collect();
+        if module.last().is_some_and(|last| ["mod", "lib", "main"].contains(&&**last)) {
+            module.pop();
+        }
+        File { path: path.display().to_string(), module, text }
+    }
+}
+
+/// The place in the order of each name that a module offers: of its modules, and of what it takes from them. What is its own
+/// is above all.
+fn places(head: &File, order: &[String], files: &[File]) -> BTreeMap<String, usize> {
+    let at = |name: &String| order.iter().position(|known| known == name);
+    let mut places: BTreeMap<String, usize> = BTreeMap::new();
+    let tokens = tokens(&head.text);
+    for (i, token) in tokens.iter().enumerate() {
+        match (*token, &tokens[i + 1..]) {
+            ("use", rest) => {
+                let mut taken = Vec::new();
+                tree(rest, &[], &mut taken);
+                for path in taken {
+                    let path: Vec<_> =
+                        path.iter().filter(|part| !["crate", "self"].contains(&&***part)).collect();
+                    if let [first, .., last] = path[..] {
+                        // Another crate's are below all.
+                        places.insert(last.clone(), at(first).unwrap_or(0));
+                    }
+                }
+            }
+            ("struct" | "enum" | "trait" | "fn" | "const" | "static" | "type", [name, ..]) => {
+                places.entry((*name).to_owned()).or_insert(order.len());
+            }
+            _ => {}
+        }
+    }
+    // Exported macros stand at the root, wherever they are made.
+    for file in files.iter().filter(|file| file.text.contains("#[macro_export]")) {
+        for (_, rest) in
+            file.text.match_indices("macro_rules! ").map(|(at, found)| file.text.split_at(at + found.len()))
+        {
+            let name = rest.split(' ').next().unwrap().to_owned();
+            if let Some(place) = file.module.get(head.module.len()).and_then(at) {
+                places.entry(name).or_insert(place);
+            }
+        }
+    }
+    places.extend(order.iter().enumerate().map(|(place, name)| (name.clone(), place)));
+    places
+}
+
+/// Everything that is out of order below a module that lists its own.
+fn upward(head: &File, files: &[File]) -> Vec<String> {
+    let order = order(&head.text);
+    let places = places(head, &order, files);
+    let mut found = Vec::new();
+    for file in files {
+        let Some(own) = file.module.strip_prefix(&*head.module).and_then(|path| path.first()) else {
+            continue;
+        };
+        let Some(place) = order.iter().position(|known| known == own) else {
+            found.push(format!("{} is in no module that the head of {} lists", file.path, head.path));
+            continue;
+        };
+        for path in named(&tokens(&file.text), &file.module) {
+            let Some([name, ..]) = path.strip_prefix(&*head.module) else { continue };
+            match places.get(name) {
+                Some(other) if *other <= place => {}
+                Some(_) => found.push(format!("{} imports {name}, which is above {own}", file.path)),
+                None => {
+                    found.push(format!("{} imports {name}, which {} does not show", file.path, head.path))
+                }
+            }
+        }
+    }
+    found
+}
+
+/// Statics that one module may fill with a function for another to call, which no import would show.
+fn settable(file: &File) -> Vec<String> {
+    let tokens = tokens(&file.text);
+    let begins = tokens
+        .iter()
+        .enumerate()
+        .filter(|(i, token)| **token == "static" && tokens[i.saturating_sub(1)] != "'");
+    let kept = begins.filter_map(|(i, _)| {
+        let end = tokens[i..].iter().position(|token| ["=", ";"].contains(token))?;
+        let of = &tokens[i..i + end];
+        let is_cell = |word: &&str| {
+            ["OnceLock", "OnceCell", "Mutex", "RwLock", "RefCell", "Cell", "mut"].contains(word)
+        };
+        (of.contains(&"fn") && of.iter().any(is_cell)).then(|| format!("{}: {}", file.path, of.join(" ")))
+    });
+    kept.collect()
+}
+
+fn files_of(folder: &str) -> Vec<File> {
+    let folder = root().join(folder);
+    let read = |path: PathBuf| File::new(&path, fs::read_to_string(folder.join(&path)).unwrap());
+    sources(&folder).into_iter().map(read).collect()
+}
+
+#[test]
+fn no_module_imports_one_above_it() {
+    let crates = crates();
+    assert!(crates.len() > 10, "{crates:?}");
+    let mut found = Vec::new();
+    for folder in &crates {
+        let files = files_of(folder);
+        for head in &files {
+            let is_listed = head.module.is_empty() || !order(&head.text).is_empty();
+            if is_listed {
+                found.extend(upward(head, &files).into_iter().map(|said| format!("{folder}: {said}")));
+            }
+        }
+        found
+            .extend(files.iter().flat_map(settable).map(|said| format!("{folder} keeps a function: {said}")));
+    }
+    assert!(found.is_empty(), "{}", found.join("\n"));
 }
 
 /// A source without its comments.
@@ -31,76 +317,14 @@ fn code(text: &str) -> String {
     text.lines().map(|line| line.split("//").next().unwrap_or("").trim()).collect::<Vec<_>>().join(" ")
 }
 
-fn first_name(text: &str) -> &str {
-    let end = text.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(text.len());
-    &text[..end]
-}
-
-/// What stands behind `crate::`, or behind as many `super::` as lead to the same place from a module of this depth: the
-/// names of the modules at the top.
-fn named(code: &str, depth: usize) -> Vec<&str> {
-    let mut names = Vec::new();
-    for root in ["crate::".to_owned(), "super::".repeat(depth)] {
-        for (at, _) in code.match_indices(&root) {
-            let rest = &code[at + root.len()..];
-            let Some(group) = rest.strip_prefix('{') else {
-                names.push(first_name(rest));
-                continue;
-            };
-            let (mut level, mut begin) = (0, 0);
-            for (i, c) in group.char_indices() {
-                match c {
-                    '{' => level += 1,
-                    ',' | '}' if level == 0 => {
-                        names.push(first_name(group[begin..i].trim_start()));
-                        begin = i + 1;
-                        if c == '}' {
-                            break;
-                        }
-                    }
-                    '}' => level -= 1,
-                    _ => {}
-                }
-            }
-        }
-    }
-    names
-}
-
-/// What each file imports from rooms above its own.
-fn upward<'a>(files: impl Iterator<Item = (PathBuf, String)> + 'a, rooms: &'a [String]) -> Vec<String> {
-    let rank = |room: &str| rooms.iter().position(|known| known == room);
-    let mut found = Vec::new();
-    for (path, text) in files {
-        let parts: Vec<_> = path.iter().map(|part| part.to_str().unwrap()).collect();
-        let own = rank(parts[0]).unwrap_or_else(|| panic!("{path:?} lies in no room"));
-        let depth = parts.len() - usize::from(path.file_name().is_some_and(|name| name == "mod.rs"));
-        for name in named(&code(&text), depth) {
-            if rank(name).is_some_and(|other| other > own) {
-                found.push(format!("{} imports {name}, which is above {}", path.display(), parts[0]));
-            }
-        }
-    }
-    found
-}
-
 #[test]
-fn no_room_imports_one_above_it() {
-    let rooms = rooms();
-    assert!(rooms.len() > 5, "{rooms:?}");
-    for room in &rooms {
-        assert!(preload().join(room).is_dir(), "there is no room {room}");
-    }
-    let mut files = Vec::new();
-    sources(&preload(), &mut files);
-    files.retain(|path| path != Path::new("lib.rs") && path != Path::new("build.rs"));
-    assert!(files.len() > 50);
-    let texts = files.into_iter().map(|path| {
-        let text = fs::read_to_string(preload().join(&path)).unwrap();
-        (path, text)
+fn no_source_is_longer_than_600_lines() {
+    let all = crates().into_iter().flat_map(|folder| {
+        let files = files_of(&folder).into_iter();
+        files.map(move |file| (format!("{folder}/{}", file.path), file.text.lines().count()))
     });
-    let found = upward(texts, &rooms);
-    assert!(found.is_empty(), "{}", found.join("\n"));
+    let long: Vec<_> = all.filter(|(_, lines)| *lines > 600).collect();
+    assert!(long.is_empty(), "{long:?}");
 }
 
 /// What only the files of one processor say.
@@ -115,9 +339,8 @@ fn is_of_processor(path: &Path) -> bool {
 
 #[test]
 fn only_the_files_of_processors_depend_on_one() {
-    let mut files = Vec::new();
-    sources(&preload(), &mut files);
-    let (of_processors, others): (Vec<_>, Vec<_>) = files.into_iter().partition(|path| is_of_processor(path));
+    let (of_processors, others): (Vec<_>, Vec<_>) =
+        sources(&preload()).into_iter().partition(|path| is_of_processor(path));
     let text = |path: &PathBuf| fs::read_to_string(preload().join(path)).unwrap();
     for path in others {
         let (code, path) = (code(&text(&path)), path.display());
@@ -137,18 +360,45 @@ fn only_the_files_of_processors_depend_on_one() {
 
 #[test]
 fn an_import_from_above_is_found_however_it_is_written() {
-    let rooms = ["sys", "log", "call"].map(String::from);
+    let head = "//! Checked by tests/rooms.rs:\n//!\n//! - `sys`: the ground.\n//! - `log`, `told`: two.\n//! - `call`: the top.\n\npub use call::{Call as Made, run};\npub struct Own;";
     for (path, text, is_upward) in [
         ("sys/files.rs", "use crate::log::Line;", true),
         ("sys/files.rs", "use crate::{\n    sys::{arena, pages},\n    log,\n};", true),
         ("sys/files.rs", "let text = crate::call::run();", true),
         ("sys/files.rs", "routes = sym $crate::call::ROUTES,", true),
+        ("sys/files.rs", "const CALL: fn() = crate::run;", true),
+        ("sys/files.rs", "use crate::Own;", true),
         ("sys/files.rs", "use super::super::log;", true),
+        ("sys/files.rs", "use super::{pages, super::log};", true),
+        ("sys/files.rs", "mod tests { use super::super::super::log; }", true),
+        ("sys/files.rs", "mod tests { use super::super::log; }", false),
         ("sys/mod.rs", "use super::log;", true),
+        ("sys.rs", "use super::log;", true),
         ("sys/files.rs", "use super::log;\n// crate::call is above.", false),
+        (
+            "sys/files.rs",
+            "let text = \"crate::call\"; let c = '\"'; /* crate::call */ let r = r#\"crate::call\"#;",
+            false,
+        ),
+        ("sys/files.rs", "pub(in crate::call) fn kept(x: &'static str) {}", false),
         ("log/mod.rs", "use crate::{log::sink, sys};", false),
+        ("log/mod.rs", "use crate::told;", true),
+        ("told.rs", "use crate::log;", false),
+        ("call.rs", "use crate::Own;", true),
+        ("call.rs", "use crate::run;", false),
+        ("other.rs", "", true),
+        ("call.rs", "use crate::unknown;", true),
     ] {
-        let file = (PathBuf::from(path), text.to_owned());
-        assert_eq!(!upward([file].into_iter(), &rooms).is_empty(), is_upward, "{path}: {text}");
+        let head = File::new(Path::new("lib.rs"), head.to_owned());
+        let file = File::new(Path::new(path), text.to_owned());
+        assert_eq!(!upward(&head, &[file]).is_empty(), is_upward, "{path}: {text}");
     }
+}
+
+#[test]
+fn a_function_that_is_set_at_run_time_is_found() {
+    let of = |text: &str| settable(&File::new(Path::new("sys/files.rs"), text.to_owned())).len();
+    assert_eq!(of("static AT_END: OnceLock<fn(u32)> = OnceLock::new();"), 1);
+    assert_eq!(of("pub(crate) static mut AT_END: Option<fn()> = None;"), 1);
+    assert_eq!(of("static AT_UNLOAD: extern \"C\" fn() = at_unload; static N: Mutex<u32> = x;"), 0);
 }

@@ -3,56 +3,34 @@
 //! What belongs in this crate: everything that runs outside other people's processes. What does not: what
 //! a function, a result code or a variable is (`cupeer_spec`), what a record says (`cupeer_report`), and what a simulated machine is
 //! (`cupeer_topology`).
+//!
+//! The modules, from the lowest layer up; `tests/rooms.rs` checks this, and the same of each folder:
+//!
+//! - `start`: what commands begin with: arguments, settings, the job, the libraries; and how they print.
+//! - `lists`: what cupeer knows by itself: `list`, `explain`.
+//! - `records`: what is done with recordings: `ls`, `report`, `pack`, `reduce`, `export`, `clean`, `release`.
+//! - `why`: what processes wait in.
+//! - `top`: what a job does now.
+//! - `run`: programs that are started, and `env`.
+//! - `sweep`: a program that is run with one fault after the other.
+//! - `doctor`: the machine, and what `run` rests on.
 
-mod annotations;
-mod args;
-mod clean;
 mod doctor;
-mod driver;
-mod elf;
-mod explain;
-mod export;
-mod faults;
-mod formats;
-mod home;
-mod job;
-mod libraries;
-mod list;
-mod ls;
-mod made;
-mod markdown;
-mod misspelt;
-mod opened;
-mod output;
-mod p2p;
-mod pack;
-mod parts;
-mod probe;
-mod reduce;
-mod release;
-mod report;
-mod rules;
+mod lists;
+mod records;
 mod run;
-mod settings;
-mod startup;
-mod suppressions;
+mod start;
 mod sweep;
 mod top;
 mod why;
 
-use args::{Cli, Command};
 use clap::Parser;
+use lists::{explain, list};
+use records::{clean, export, ls, pack, reduce, release, report};
+use run::formats;
+use start::args::{Cli, Command};
+use start::output;
 use std::process::ExitCode;
-
-/// Exit statuses of our own, as `env` has them.
-mod status {
-    /// cupeer failed, or was called wrongly.
-    pub const OURS: u8 = 125;
-    pub const NOT_EXECUTABLE: u8 = 126;
-    pub const NOT_FOUND: u8 = 127;
-    /// A signal ended what was to go on: SIGINT, as a shell has it.
-    pub const INTERRUPTED: u8 = 130;
-}
 
 fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
@@ -76,9 +54,9 @@ fn main() -> ExitCode {
         Command::Release(args) => release::command(&args),
         Command::Sweep(args) => sweep::command(&args),
         Command::Doctor(args) => doctor::command(&args),
-        Command::ProbeDriver => probe::command(),
-        Command::ProbeP2p => p2p::agent::command(),
-        Command::ProbeSystem(args) => doctor::probe(&args),
+        Command::ProbeDriver => doctor::probe::command(),
+        Command::ProbeP2p => cupeer_p2p::agent::command(),
+        Command::ProbeSystem(args) => doctor::probe_system(&args),
     };
     match done {
         Ok(code) => code,

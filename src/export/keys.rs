@@ -1,10 +1,24 @@
 //! What names the process of a row, in all tables.
 
-use crate::Redact;
 use crate::cells::Type;
-use crate::table::Column;
+use crate::options::Redact;
 use cupeer_record::{Job, Process};
 use cupeer_report::model::Uuid;
+
+/// A column of a table.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Column {
+    /// Its name.
+    pub name: &'static str,
+    /// Its type.
+    pub holds: Type,
+    /// Whether there may be no value.
+    pub is_optional: bool,
+    /// Whether its values rise from row to row.
+    pub is_rising: bool,
+    /// What it is, for people.
+    pub about: &'static str,
+}
 
 /// A column that names the process, or the job.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -11,12 +11,26 @@
 //! as rows. What one thread writes is a part, a file with the calls of some processes of one host. Its groups of rows
 //! are sorted by time; one has many processes where they are small, and one process has many where it is large. So one
 //! group for each thread is in memory, however many calls there are.
+//!
+//! # The modules
+//!
+//! From the lowest layer up; `tests/rooms.rs` checks this:
+//!
+//! - `options`: what is asked for.
+//! - `hybrid`, `chunk`, `cells`: values, and how they are encoded.
+//! - `keys`: what names the process of a row.
+//! - `table`, `tables`: how a table is written, and which there are.
+//! - `calls`: the rows of calls.
+//! - `parts`: the work of the threads.
+//! - `places`, `rows`: all other rows.
+//! - `page`: the page about the tables.
 
 mod calls;
 mod cells;
 mod chunk;
 mod hybrid;
 mod keys;
+mod options;
 pub mod page;
 mod parts;
 mod places;
@@ -31,50 +45,12 @@ use cupeer_report::filter::Filter;
 use cupeer_report::names::quiet_ones;
 use cupeer_report::symbols::Symbols;
 use keys::Keys;
+pub use options::{Options, Redact, Written};
 use parts::{Plan, Work};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 pub use table::VERSION;
-
-/// What is said in place of names that are not for everybody.
-pub trait Redact: Sync {
-    /// The name of a host.
-    fn host(&self, name: &str) -> String;
-    /// The path of a file.
-    fn path(&self, path: &str) -> String;
-    /// A program's argument.
-    fn argument(&self, value: &str) -> String;
-    /// The value of a variable.
-    fn variable(&self, name: &str, value: &str) -> String;
-    /// A rule of a fault plan.
-    fn rule(&self, text: &str) -> String;
-    /// What is said of a record's files.
-    fn problem(&self, text: &str) -> String;
-}
-
-/// How to export.
-pub struct Options<'a> {
-    /// What the job is called in the tables.
-    pub job: &'a str,
-    /// What is left out.
-    pub redact: &'a dyn Redact,
-    /// How many threads there may be.
-    pub threads: usize,
-    /// Is told how many more events have been written.
-    pub went_on: &'a (dyn Fn(u64) + Sync),
-}
-
-/// What was written of a table.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Written {
-    /// How many rows.
-    pub rows: u64,
-    /// In how many files.
-    pub files: u64,
-    /// Of how many bytes.
-    pub bytes: u64,
-}
 
 /// What was exported.
 pub struct Exported {

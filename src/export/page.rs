@@ -1,6 +1,7 @@
 //! The page of the tables, `docs/reference/tables.md`, and the list of columns that only grows.
 
-use crate::table::{Column, Table, VERSION, columns};
+use crate::keys::Column;
+use crate::table::{Table, VERSION, columns};
 use crate::tables::{
     Calls, Devices, Faults, Findings, Frames, Marks, Objects, Openings, Pairs, Processes, Stacks,
 };

@@ -4,9 +4,9 @@
 
 use crate::calls::{self, Read};
 use crate::keys::Keys;
+use crate::options::{Options, Written};
 use crate::table::{Part, Table};
 use crate::tables::{Calls, Marks};
-use crate::{Options, Written};
 use anyhow::{Error, Result};
 use cupeer_record::Job;
 use std::collections::BTreeMap;

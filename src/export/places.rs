@@ -1,6 +1,6 @@
 //! The stacks and frames, once all calls were read: what addresses are called.
 
-use crate::Redact;
+use crate::options::Redact;
 use crate::table::Part;
 use crate::tables::{Frame, Frames, Stack, Stacks};
 use anyhow::Result;

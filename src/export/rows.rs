@@ -2,10 +2,9 @@
 //!
 //! What belongs here: which field of the report is which column. A host after the other, because each has files of its own.
 
-use crate::Redact;
-use crate::Written;
 use crate::calls::{Read, stack_number};
 use crate::keys::{Keys, moment};
+use crate::options::{Redact, Written};
 use crate::parts::{Plan, finish};
 use crate::places::Numbered;
 use crate::table::{NOBODY, Part, Table};

@@ -2,10 +2,10 @@
 //!
 //! What belongs here: what all tables have in common. Which there are stands in [`crate::tables`].
 
-use crate::Written;
 use crate::cells::{Buffer, Type, of_processes, ordered};
 use crate::chunk::Group;
-use crate::keys::{KEYS, Key, Keys};
+use crate::keys::{Column, KEYS, Key, Keys};
+use crate::options::Written;
 use anyhow::{Context, Result};
 use parquet::basic::{Compression, Encoding, LogicalType, Repetition, Type as Physical};
 use parquet::file::metadata::{KeyValue, SortingColumn};
@@ -23,21 +23,6 @@ pub const VERSION: &str = "cupeer-export/1";
 const ROWS: usize = 1 << 18;
 /// The most bytes of texts in a group.
 const BYTES: usize = 32 << 20;
-
-/// A column of a table.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Column {
-    /// Its name.
-    pub name: &'static str,
-    /// Its type.
-    pub holds: Type,
-    /// Whether there may be no value.
-    pub is_optional: bool,
-    /// Whether its values rise from row to row.
-    pub is_rising: bool,
-    /// What it is, for people.
-    pub about: &'static str,
-}
 
 /// A table, with the rows of one group.
 pub trait Table: Default + Send {
@@ -89,8 +74,8 @@ macro_rules! table {
             const SORTED_BY: Option<&'static str> = Some(stringify!($by));
             type Row<'a> = $row<'a>;
 
-            fn own() -> Vec<$crate::table::Column> {
-                vec![$( $crate::table::Column {
+            fn own() -> Vec<$crate::keys::Column> {
+                vec![$( $crate::keys::Column {
                     name: stringify!($column),
                     holds: <$kind as Kind>::TYPE,
                     is_optional: <$kind as Kind>::IS_OPTIONAL,

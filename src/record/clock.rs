@@ -3,7 +3,6 @@
 //! The speed of a boot's ticks is computed from moments that may be wrong. The time stamp counter does not tell its
 //! speed; two moments far apart give it to one part in a million.
 
-use crate::process::Process;
 use cupeer_spec::record::{Header, Moment, clock};
 
 /// Conversion from ticks to nanoseconds of CLOCK_MONOTONIC, for all processes of one boot.
@@ -52,18 +51,6 @@ impl Clock {
         }
     }
 
-    /// Computes the clock of these processes, all of one boot and with the same
-    /// [`cupeer_spec::record::Header::clock`].
-    pub(crate) fn of<'a>(processes: impl Iterator<Item = &'a Process>) -> Clock {
-        let mut counted_by = clock::MONOTONIC;
-        let mut moments = Vec::new();
-        for process in processes {
-            counted_by = process.header.clock;
-            moments.extend(&process.moments);
-        }
-        if counted_by == clock::COUNTER { Clock::counter(moments) } else { Clock::nanoseconds(&moments) }
-    }
-
     /// Returns the clock of a process of this host, and the current time on it; `None` if we cannot read the counter
     /// of this processor.
     pub fn here(header: &Header) -> Option<(Clock, u64)> {
@@ -78,7 +65,7 @@ impl Clock {
     }
 
     /// Ticks that are nanoseconds of CLOCK_MONOTONIC.
-    fn nanoseconds(moments: &[Moment]) -> Clock {
+    pub(crate) fn nanoseconds(moments: &[Moment]) -> Clock {
         let last = moments.iter().filter(|moment| moment.realtime != 0).max_by_key(|moment| moment.monotonic);
         let mut origin = last.copied().unwrap_or_default();
         origin.ticks = origin.monotonic;
@@ -86,7 +73,7 @@ impl Clock {
     }
 
     /// Ticks of a counter. Two moments that are right are enough, and more than half of them must be.
-    fn counter(mut moments: Vec<Moment>) -> Clock {
+    pub(crate) fn counter(mut moments: Vec<Moment>) -> Clock {
         moments.retain(|moment| moment.ticks != 0 && moment.monotonic != 0 && moment.realtime != 0);
         moments.sort_unstable_by_key(|moment| (moment.ticks, moment.monotonic));
         moments.dedup_by_key(|moment| moment.ticks);

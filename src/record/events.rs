@@ -29,6 +29,13 @@ pub struct Events {
     order: BinaryHeap<Reverse<(u64, usize)>>,
 }
 
+impl Process {
+    /// Returns all events of the process, ordered by time.
+    pub fn events(&self) -> io::Result<Events> {
+        Events::open(self)
+    }
+}
+
 impl Events {
     pub(crate) fn open(process: &Process) -> io::Result<Events> {
         let file = process.source.open()?;

@@ -8,6 +8,20 @@
 //! [`source`] supplies bytes, of a file or of memory. `scan` goes over the headers of all blocks, `read` builds a
 //! [`process::Process`] from them, and [`job`] collects all processes of a directory. When events are requested,
 //! `index` lists the blocks of a stream, `stream` reads one after the other, and [`events`] merges the streams.
+//!
+//! The modules, from the lowest layer up; `tests/rooms.rs` checks this:
+//!
+//! - `host`, `plain`, `version`, `finding`, `hit`: parts of what follows.
+//! - `alive`: processes that still run.
+//! - `source`, `scan`: bytes, and the headers of blocks.
+//! - `event`, `detail`, `repeats`: a call, and what is recorded about it.
+//! - `clock`: ticks and nanoseconds.
+//! - `process`: a process without its events.
+//! - `read`: the bytes of a process.
+//! - `index`, `reader`, `stream`, `events`: the events of a process.
+//! - `faults`, `follow`, `launcher`, `live`, `quiet`: other files, and files that grow.
+//! - `job`: all processes.
+//! - `writer`: recordings for tests and benchmarks.
 
 pub mod alive;
 pub mod clock;

@@ -1,16 +1,13 @@
 //! One process: its identity. Its calls are in [`crate::events`].
 
 use crate::alive;
-use crate::events::Events;
-use crate::read;
 use crate::source::Source;
 use cupeer_spec::function::FnId;
 use cupeer_spec::rank::Ranks;
-use cupeer_spec::record::end::End;
-use cupeer_spec::record::{BLOCK, Header, Moment, meta, mode};
+use cupeer_spec::record::{BLOCK, Header, Moment, clock, meta, mode};
 use std::collections::BTreeMap;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 pub use crate::clock::Clock;
 
@@ -88,33 +85,6 @@ pub struct Process {
 }
 
 impl Process {
-    /// Reads the file of a process, without its events.
-    ///
-    /// # Errors
-    ///
-    /// The error is a sentence without a subject, such as "is empty".
-    ///
-    /// # Examples
-    ///
-    /// ```no_run
-    /// let process = cupeer_record::Process::open(std::path::Path::new("recording/PROC.cupeer"))?;
-    /// println!("{} on {}", process.program(), process.host());
-    /// # Ok::<(), String>(())
-    /// ```
-    pub fn open(path: &Path) -> Result<Process, String> {
-        read::process(path.into(), path)
-    }
-
-    /// Reads the bytes of a process's file, with the errors of [`Process::open`].
-    pub fn from_bytes(name: &str, bytes: Vec<u8>) -> Result<Process, String> {
-        read::process(bytes.into(), Path::new(name))
-    }
-
-    /// Returns all events of the process, ordered by time.
-    pub fn events(&self) -> io::Result<Events> {
-        Events::open(self)
-    }
-
     /// Returns the function with a number in this record; `None` if this version of cupeer does not know it, or stores
     /// its arguments in another way.
     pub fn function_id(&self, number: u16) -> Option<FnId> {
@@ -181,13 +151,6 @@ impl Process {
         self.devices.iter().rev().find(|device| device.ordinal == ordinal)
     }
 
-    /// Returns how the process ended, if that is known by now. The process may have ended after its record was opened.
-    pub fn end(&self) -> End {
-        let file = self.source.open().ok();
-        let now = file.and_then(|file| read::header(&file).ok());
-        End::of(now.map_or(self.header.end, |header| header.end))
-    }
-
     /// Returns true if events were overwritten: the first ones of a ring, or, in a record that reached its limit, those
     /// between the first and the last ones.
     pub fn has_dropped(&self) -> bool {
@@ -220,5 +183,19 @@ impl Process {
     pub fn is_alive(&self) -> Option<bool> {
         let who = (&self.header).into();
         alive::Host::look(std::iter::once(who)).runs(who)
+    }
+}
+
+impl Clock {
+    /// Computes the clock of these processes, all of one boot and with the same
+    /// [`cupeer_spec::record::Header::clock`].
+    pub(crate) fn of<'a>(processes: impl Iterator<Item = &'a Process>) -> Clock {
+        let mut counted_by = clock::MONOTONIC;
+        let mut moments = Vec::new();
+        for process in processes {
+            counted_by = process.header.clock;
+            moments.extend(&process.moments);
+        }
+        if counted_by == clock::COUNTER { Clock::counter(moments) } else { Clock::nanoseconds(&moments) }
     }
 }

@@ -3,6 +3,7 @@
 use crate::process::{Device, Library, Process, PythonFunction};
 use crate::scan;
 use crate::source::{Opened, Source};
+use cupeer_spec::record::end::End;
 use cupeer_spec::record::{
     self, BLOCK, BLOCK_MAGIC, BlockHeader, Header, META_START, Moment, OLDEST, VERSION, block, clock, meta,
     mode,
@@ -14,6 +15,37 @@ use std::path::Path;
 const MOST_META: usize = 1024;
 /// The most functions that a record can number.
 const MOST_FUNCTIONS: usize = 4096;
+
+impl Process {
+    /// Reads the file of a process, without its events.
+    ///
+    /// # Errors
+    ///
+    /// The error is a sentence without a subject, such as "is empty".
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// let process = cupeer_record::Process::open(std::path::Path::new("recording/PROC.cupeer"))?;
+    /// println!("{} on {}", process.program(), process.host());
+    /// # Ok::<(), String>(())
+    /// ```
+    pub fn open(path: &Path) -> Result<Process, String> {
+        process(path.into(), path)
+    }
+
+    /// Reads the bytes of a process's file, with the errors of [`Process::open`].
+    pub fn from_bytes(name: &str, bytes: Vec<u8>) -> Result<Process, String> {
+        process(bytes.into(), Path::new(name))
+    }
+
+    /// Returns how the process ended, if that is known by now. The process may have ended after its record was opened.
+    pub fn end(&self) -> End {
+        let file = self.source.open().ok();
+        let now = file.and_then(|file| header(&file).ok());
+        End::of(now.map_or(self.header.end, |header| header.end))
+    }
+}
 
 /// Reads all but the events. The error is a sentence about the file, without its name.
 pub(crate) fn process(source: Source, path: &Path) -> Result<Process, String> {

@@ -1,6 +1,6 @@
 //! The rules that only the call itself can decide, and the facts that they need.
 
-use super::{Rule, RuleSpec};
+use crate::rule::{Rule, RuleSpec};
 
 /// The rules that a record alone does not decide, or only in part, and what would have to be known for that. Where the process
 /// was not checked, nobody can say that they were kept.

@@ -4,7 +4,8 @@
 //! not use freed memory that they have open. A finding with only that cause is a note that names the setting that
 //! turns the cache off. The same behavior in any other code has the full severity of the rule.
 
-use crate::{Rule, is_from};
+use crate::rule::{Rule, RuleSpec, is_from};
+use cupeer_spec::record::slot::finding::Severity;
 
 /// One cache.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -62,6 +63,14 @@ impl Cache {
     /// The cache for which a library, by its path or file name, opens things; `None` where it is nobody's.
     pub fn of(library: &[u8]) -> Option<&'static Cache> {
         CACHES.iter().find(|cache| cache.libraries.iter().any(|name| is_from(library, name)))
+    }
+}
+
+impl RuleSpec {
+    /// How bad it is in a call of a library, by its path; `cache` is what alone has it open that the finding is about.
+    pub fn severity_in(&self, library: &[u8], cache: Option<&Cache>) -> Severity {
+        let is_by_design = cache.is_some() || self.usual_for(library).is_some();
+        if is_by_design { Severity::Note } else { self.severity }
     }
 }
 

@@ -2,7 +2,9 @@
 //!
 //! The library and the report decide with it how severe a finding is, so that messages, reports, and exit statuses agree.
 
-use super::{Rule, RuleSet, SetError, Severity};
+use crate::rule::Rule;
+use crate::set::{RuleSet, SetError};
+use cupeer_spec::record::slot::finding::Severity;
 
 /// A choice of findings that count as errors. All others are warnings at most.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]

@@ -23,13 +23,14 @@ mod world;
 pub use cupeer_books::Call;
 pub use graphs::NodeUse;
 pub use succeeded::Ending;
-pub use uses::{Gone, Went};
+pub use uses::Gone;
 pub use world::{
-    Closed, ClosedBy, Ended, Export, FreedBefore, HadContext, Importers, Life, Node, Openers, Opening, Peers,
-    Pointer, Ptrace, World,
+    Closed, ClosedBy, Ended, Export, FreedBefore, Importers, Life, Node, Openers, Opening, Peers, Pointer,
+    World,
 };
 
 use crate::reason::Reason;
+pub use crate::reason::{HadContext, Ptrace, Went};
 use crate::{Cache, Confidence, RULES, Rule};
 use cupeer_spec::function::FnId;
 

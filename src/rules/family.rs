@@ -1,6 +1,6 @@
 //! The families by which the pages group the rules. The family of a rule follows from its name.
 
-use crate::RuleSpec;
+use crate::rule::RuleSpec;
 
 /// A group of rules about one kind of sharing.
 #[derive(PartialEq, Eq, Debug)]

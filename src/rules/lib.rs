@@ -3,27 +3,29 @@
 //! Each rule is one entry in the form of [`RuleSpec`]: its text, source, effect, and fix. `cupeer list rules`, `cupeer
 //! explain RULE`, `docs/reference/rules`, the messages, and the tests derive from it. [`decide`] contains the
 //! decisions, and [`crate::reason`] the sentences with the values. The facts about the world come from the library
-//! (`src/preload/check/world.rs`) and the report (`src/report/findings`).
+//! (`src/preload/check/world.rs`) and the report (`src/report/facts/findings`).
+//!
+//! The modules, from the lowest layer up; `tests/rooms.rs` checks this:
+//!
+//! - `entries`: the entries, as data.
+//! - `rule`: their form, and the list of all.
+//! - `at_call`, `causes`, `family`, `words`: what else there is to say of some.
+//! - `caches`: libraries that close late by design.
+//! - `set`, `chosen`: the patterns that select rules.
+//! - `reason`: the sentences of findings.
+//! - `decide`: the decisions.
+//! - `probes`: calls that try what is possible.
 
 mod at_call;
 mod caches;
 mod causes;
 mod chosen;
-mod family;
-mod entries {
-    pub mod driver;
-    pub mod ipc;
-    pub mod jobs;
-    pub mod multicast;
-    pub mod peer;
-    pub mod pools;
-    pub mod unchecked;
-    pub mod uses;
-    pub mod vmm;
-}
 pub mod decide;
+mod entries;
+mod family;
 pub mod probes;
 pub mod reason;
+mod rule;
 mod set;
 mod words;
 
@@ -33,310 +35,6 @@ pub use causes::{Cause, causes};
 pub use chosen::Chosen;
 pub use cupeer_spec::record::slot::finding::{Confidence, Severity};
 pub use family::{FAMILIES, Family};
+pub use rule::{Basis, RULES, Rule, RulePage, RuleSpec, Scope, Status, Usual, is_from};
 pub use set::{RuleSet, SetError, is_file, known_rule};
 pub use words::{label, meaning};
-
-use cupeer_spec::function::FnId;
-use cupeer_spec::results::Result;
-
-/// How much must be known to decide a rule.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Scope {
-    /// Only the call, and the driver's answers to questions about its arguments.
-    Call,
-    /// What the process did before.
-    Process,
-    /// What other processes did.
-    Processes,
-}
-
-impl Scope {
-    /// The words for it.
-    pub const fn words(self) -> &'static str {
-        match self {
-            Scope::Call => "call",
-            Scope::Process => "process",
-            Scope::Processes => "across processes",
-        }
-    }
-}
-
-/// What a rule rests on.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Basis {
-    /// A sentence of the driver's documentation (cuda.h of CUDA 13), and the function that it stands with.
-    Documented(&'static str, &'static str),
-    /// What drivers were seen to do, where the documentation is silent or says otherwise.
-    Observed(&'static str),
-    /// What has gone wrong for users.
-    Practice(&'static str),
-}
-
-impl Basis {
-    /// The sentence.
-    pub const fn sentence(self) -> &'static str {
-        match self {
-            Basis::Documented(_, sentence) | Basis::Observed(sentence) | Basis::Practice(sentence) => {
-                sentence
-            }
-        }
-    }
-
-    /// Where it is from.
-    pub const fn source(self) -> &'static str {
-        match self {
-            Basis::Documented(function, _) => function,
-            Basis::Observed(_) => "observed, driver 580",
-            Basis::Practice(_) => "practice",
-        }
-    }
-}
-
-/// Whether a rule is checked.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Status {
-    /// It is.
-    Checked,
-    /// It is not, for this reason.
-    Unchecked(&'static str),
-}
-
-/// A library whose calls may break a rule.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Usual {
-    /// What the name of its file begins with.
-    pub library: &'static str,
-    /// Why that is no error.
-    pub why: &'static str,
-}
-
-/// One rule. An entry leaves out what is empty.
-#[derive(Clone, Copy, Debug)]
-pub struct RuleSpec {
-    /// The rule as a constant.
-    pub id: Rule,
-    /// Its name: short, stable, and saying what is wrong.
-    pub name: &'static str,
-    /// The functions at which it can be broken.
-    pub functions: &'static [FnId],
-    /// What they return where it is broken; empty where they succeed, or where that does not matter. A rule that has some
-    /// is asked where a call failed so, and is named as a cause where nothing tells.
-    pub results: &'static [Result],
-    /// Those of its functions that do their work all the same: such a call only shows that the rule is broken, and what it
-    /// returns has other causes.
-    pub only_shows: &'static [FnId],
-    /// How bad it is.
-    pub severity: Severity,
-    /// How much must be known.
-    pub scope: Scope,
-    /// What it rests on.
-    pub basis: Basis,
-    /// What it rests on instead at functions of which something else is written, or that return something else.
-    pub bases: &'static [(FnId, Basis)],
-    /// The rule as the cause of a failure.
-    pub cause: &'static str,
-    /// How it is known that it was not the cause.
-    pub ruled_out: &'static str,
-    /// What to do.
-    pub hint: &'static str,
-    /// Who breaks it on purpose or without harm: a finding in a call of theirs is a note.
-    pub usual: &'static [Usual],
-    /// Whether it is checked.
-    pub status: Status,
-}
-
-/// What only pages and reports say of a rule. It is by itself, so that the preload library is without it.
-#[derive(Clone, Copy, Debug)]
-pub struct RulePage {
-    /// What a program has to do, as a sentence.
-    pub says: &'static str,
-    /// What breaking it costs the program; left out where that is only that the call fails with its one result.
-    pub costs: &'static str,
-    /// Where users have met it.
-    pub seen: &'static str,
-}
-
-impl RuleSpec {
-    /// Whether it is checked.
-    pub fn is_checked(&self) -> bool {
-        self.status == Status::Checked
-    }
-
-    /// The reason why a library may break it, by the library's path.
-    pub fn usual_for(&self, library: &[u8]) -> Option<&'static Usual> {
-        self.usual.iter().find(|usual| is_from(library, usual.library))
-    }
-
-    /// How bad it is in a call of a library, by its path; `cache` is what alone has it open that the finding is about.
-    pub fn severity_in(&self, library: &[u8], cache: Option<&Cache>) -> Severity {
-        let is_by_design = cache.is_some() || self.usual_for(library).is_some();
-        if is_by_design { Severity::Note } else { self.severity }
-    }
-
-    /// What only pages and reports say of it.
-    pub fn page(&self) -> &'static RulePage {
-        &PAGES[self.id as usize]
-    }
-
-    /// What it rests on at one of its functions.
-    pub fn basis_at(&self, function: Option<FnId>) -> Basis {
-        let own = self.bases.iter().find(|(known, _)| Some(*known) == function);
-        own.map_or(self.basis, |(_, basis)| *basis)
-    }
-
-    /// Whether a call that nobody saw could have kept it from being broken: what decides it is not in the call, and not an
-    /// earlier one that nothing undoes.
-    pub fn rests_on_history(&self) -> bool {
-        let is_decided_by_one_call = matches!(
-            self.id,
-            Rule::UsedAfterFork
-                | Rule::IpcOpenInExportingProcess
-                | Rule::IpcHandleKind
-                | Rule::IpcDeviceHidden
-                | Rule::IpcDevicesApart
-        );
-        self.scope != Scope::Call && !is_decided_by_one_call
-    }
-
-    /// Whether breaking it makes a function return a result.
-    pub fn explains(&self, function: FnId, result: i32) -> bool {
-        self.functions.contains(&function)
-            && !self.only_shows.contains(&function)
-            && self.results.iter().any(|known| *known as i32 == result)
-    }
-}
-
-impl Rule {
-    /// Its entry.
-    pub fn spec(self) -> &'static RuleSpec {
-        &RULES[self as usize]
-    }
-
-    /// The rule of a name.
-    pub fn of(name: &str) -> Option<Rule> {
-        RULES.iter().find(|rule| rule.name == name).map(|rule| rule.id)
-    }
-}
-
-/// Whether a library, by its path, is meant by a name: its file name begins with that or, where the name ends in a slash,
-/// one of its directories has it.
-pub fn is_from(library: &[u8], name: &str) -> bool {
-    let mut parts = library.split(|byte| *byte == b'/');
-    match name.strip_suffix('/') {
-        Some(directory) => {
-            let file = parts.next_back();
-            file.is_some() && parts.any(|part| part == directory.as_bytes())
-        }
-        None => parts.next_back().is_some_and(|file| file.starts_with(name.as_bytes())),
-    }
-}
-
-/// Makes the enumeration and the list of the entries.
-macro_rules! declare {
-    (; $(
-        rule $id:ident $name:literal {
-            says: $says:literal,
-            $(functions: [$($function:ident),* $(,)?],)?
-            $(functions_of: $table:ident,)?
-            $(results: [$($result:ident),* $(,)?],)?
-            $(only_shows: [$($shows:ident),* $(,)?],)?
-            severity: $severity:ident, scope: $scope:ident,
-            rests_on: $basis:ident($($basis_text:literal),+ $(,)?),
-            $(rests_on_at: [$($at:ident: $basis_at:ident($($basis_at_text:literal),+ $(,)?)),+ $(,)?],)?
-            $(costs: $costs:literal,)?
-            $(cause: $cause:literal,
-            ruled_out: $ruled_out:literal,)?
-            $(hint: $hint:literal,)?
-            $(usual: [$(($library:literal, $why:literal)),* $(,)?],)?
-            $(seen: $seen:literal,)?
-            $(unchecked: $reason:literal,)?
-        }
-    )*) => {
-        /// A rule.
-        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-        #[repr(u8)]
-        pub enum Rule {
-            $(#[doc = $says] $id,)*
-        }
-
-        /// All rules, in the order in which causes of a failure are asked for: the more particular ones first.
-        pub static RULES: &[RuleSpec] = &[$(RuleSpec {
-            id: Rule::$id,
-            name: $name,
-            functions: declare!(@functions [$($($function)*)?] $($table)?),
-            results: &[$($(Result::$result),*)?],
-            only_shows: &[$($(FnId::$shows),*)?],
-            severity: Severity::$severity,
-            scope: Scope::$scope,
-            basis: Basis::$basis($($basis_text),+),
-            bases: &[$($((FnId::$at, Basis::$basis_at($($basis_at_text),+))),+)?],
-            cause: concat!($($cause)?),
-            ruled_out: concat!($($ruled_out)?),
-            hint: concat!($($hint)?),
-            usual: &[$($(Usual { library: $library, why: $why }),*)?],
-            status: declare!(@status $($reason)?),
-        }),*];
-
-        static PAGES: &[RulePage] = &[$(RulePage {
-            says: $says,
-            costs: declare!(@costs [$($($result)*)?] $($costs)?),
-            seen: concat!($($seen)?),
-        }),*];
-    };
-    (@functions [$($function:ident)*]) => { &[$(FnId::$function),*] };
-    (@functions [] $table:ident) => { &cupeer_spec::function::$table };
-    (@costs [$result:ident]) => { concat!("The call fails with CUDA_ERROR_", stringify!($result), ".") };
-    (@costs [$($result:ident)*] $costs:literal) => { $costs };
-    (@status) => { Status::Checked };
-    (@status $reason:literal) => { Status::Unchecked($reason) };
-}
-// Each file hands its entries on to the next, behind those that it was given; the last one hands all to `declare`.
-use entries::{
-    driver::driver_rules, ipc::ipc_rules, jobs::job_rules, multicast::multicast_rules, peer::peer_rules,
-    pools::pool_rules, unchecked::unchecked_rules, uses::use_rules, vmm::vmm_rules,
-};
-peer_rules! { ipc_rules vmm_rules multicast_rules pool_rules use_rules job_rules driver_rules unchecked_rules declare }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_are_unique_and_short() {
-        for (i, rule) in RULES.iter().enumerate() {
-            assert_eq!(Rule::of(rule.name), Some(rule.id));
-            assert_eq!(rule.id as usize, i);
-            assert!(rule.name.len() <= 32, "{}", rule.name);
-            assert!(rule.name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-'), "{}", rule.name);
-        }
-    }
-
-    #[test]
-    fn every_rule_says_what_people_ask() {
-        for rule in RULES {
-            assert!(!rule.basis.sentence().is_empty(), "{}", rule.name);
-            for (what, text) in [("says", rule.page().says), ("costs", rule.page().costs)] {
-                assert!(text.ends_with('.'), "{}: {what} is no sentence: {text:?}", rule.name);
-            }
-            assert!(!rule.is_checked() || rule.hint.ends_with('.'), "{}: no hint", rule.name);
-            assert!(rule.hint.len() <= 512, "{}: a finding has no room for the hint", rule.name);
-            let is_cause = !rule.results.is_empty();
-            assert!(
-                rule.only_shows.iter().all(|function| rule.functions.contains(function)),
-                "{}",
-                rule.name
-            );
-            assert!(!is_cause || !rule.cause.is_empty() && !rule.ruled_out.is_empty(), "{}", rule.name);
-            if let Status::Unchecked(reason) = rule.status {
-                assert!(reason.len() > 20, "{}", rule.name);
-            }
-        }
-    }
-
-    #[test]
-    fn a_library_is_known_by_the_begin_of_its_name() {
-        let rule = Rule::IpcInteriorPointer.spec();
-        assert!(rule.usual_for(b"/usr/lib/libuct_cuda.so.0").is_some());
-        assert!(rule.usual_for(b"/usr/lib/libnotuct_cuda.so").is_none() && rule.usual_for(b"").is_none());
-    }
-}

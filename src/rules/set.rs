@@ -1,9 +1,9 @@
 //! The patterns that select rules: `ipc-flags,ipc-freed-*@libnccl*`.
 
-use super::{RULES, Rule, Status};
+use crate::rule::{RULES, Rule, Status};
 use core::fmt;
+use cupeer_spec::names::matches;
 use cupeer_spec::names::nearest;
-use cupeer_spec::selector::matches;
 
 /// A set of rules, some of them only for calls of certain libraries.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]

@@ -1,6 +1,6 @@
 //! Explanations of the driver's own messages that are misleading, and labels of the objects of findings.
 
-use crate::Rule;
+use crate::rule::Rule;
 use cupeer_spec::record::slot::finding::role;
 
 /// What is said, and what it means.

@@ -5,20 +5,19 @@
 //! where the words lie (mapped files, a thread's block), and what they mean to a call. The library and the models use
 //! these same functions: with the feature `loom` the atomics are loom's, and the models at the end of each file try all orders
 //! in which two or three threads can go through them (`scripts/models`).
+//!
+//! The modules, from the lowest layer up; `tests/rooms.rs` checks this:
+//!
+//! - `atomic`, `model`: the atomics, of the processor or of loom, and what runs a model.
+//! - `window`: how a thread writes to its window.
+//! - `block`, `entry`, `route`, `users`: the other structures.
 
+pub(crate) mod atomic;
 pub mod block;
 pub mod entry;
 pub mod route;
 pub mod users;
 pub mod window;
-
-/// The atomics: the processor's, or loom's.
-pub(crate) mod atomic {
-    #[cfg(not(feature = "loom"))]
-    pub use core::sync::atomic::*;
-    #[cfg(feature = "loom")]
-    pub use loom::sync::atomic::*;
-}
 
 #[cfg(feature = "loom")]
 pub(crate) mod model;

@@ -1,5 +1,22 @@
 //! What cupeer knows of the driver: the table of functions, the result codes, the names and words that
 //! the preload library, the simulated driver and the command share. No dependencies, no side effects.
+//!
+//! The modules, from the lowest layer up; `tests/rooms.rs` checks this:
+//!
+//! - `abi`, `duration`, `names`, `origin`, `p2p`, `placeholders`, `proc`, `question`, `rank`, `signals`, `trust`, `uuid`,
+//!   `version`, `way`: words and forms that need nothing else.
+//! - `deny`, `status`: devices and states in text.
+//! - `value`: how values of the C types are printed.
+//! - `group`: the libraries of functions, and their groups.
+//! - `effect`, `results`: what calls do, and what they return.
+//! - `record`: the format of recordings.
+//! - `functions`: the table.
+//! - `argument`, `function`: the table as data.
+//! - `others`: the functions of the driver beyond the table.
+//! - `env`: the environment variables.
+//! - `runtime`: the names of the CUDA runtime.
+//! - `selector`: sets of functions.
+//! - `fault`: fault plans.
 
 pub mod abi;
 pub mod argument;
@@ -10,9 +27,9 @@ pub mod env;
 pub mod fault;
 pub mod function;
 pub mod functions;
+pub mod group;
 pub mod names;
 pub mod origin;
-#[path = "functions/others.rs"]
 pub mod others;
 pub mod p2p;
 pub mod placeholders;

@@ -3,7 +3,7 @@
 //!
 //! What belongs here: what a code means in general. What it means for one call stands with the rules.
 
-use crate::function::Library;
+use crate::group::Library;
 
 /// Declares the codes of a library from one list.
 macro_rules! results {

@@ -96,7 +96,7 @@ pub fn function(name: &str) -> Option<&'static RuntimeFn> {
 /// Those that a pattern means. Only what begins as all of them do is one: `*Device*` means the driver's functions.
 pub fn matching(pattern: &str) -> impl Iterator<Item = &'static RuntimeFn> {
     let pattern = if pattern.starts_with(PREFIX) { pattern } else { "" };
-    RUNTIME.iter().filter(move |known| crate::selector::matches(pattern.as_bytes(), known.name.as_bytes()))
+    RUNTIME.iter().filter(move |known| crate::names::matches(pattern.as_bytes(), known.name.as_bytes()))
 }
 
 /// The result that a name of the runtime's means, in whatever case.

@@ -3,7 +3,7 @@
 //! Names of the runtime mean what they stand for: [`crate::runtime`]; and its own functions, where they are in the table. Read from left to right. A set that begins with a negation starts from all functions.
 
 use crate::function::{FUNCTION_COUNT, FUNCTIONS, Group};
-use crate::names::nearest;
+use crate::names::{matches, nearest};
 use crate::runtime;
 use core::array::from_fn;
 use core::fmt;
@@ -100,31 +100,6 @@ fn choose(name: &str) -> Result<[bool; FUNCTION_COUNT], String> {
         None => "'cupeer list functions' lists them all".into(),
     };
     Err(format!("no function is named '{name}'; {hint}"))
-}
-
-/// Whether a name matches a pattern in which `*` stands for any bytes and `?` for one. Goes back to the last
-/// `*` alone, so that no pattern takes long.
-pub fn matches(pattern: &[u8], name: &[u8]) -> bool {
-    let (mut p, mut n) = (0, 0);
-    let mut star = None;
-    while n < name.len() {
-        match pattern.get(p) {
-            Some(b'*') => {
-                star = Some((p, n));
-                p += 1;
-            }
-            Some(byte) if *byte == b'?' || *byte == name[n] => {
-                p += 1;
-                n += 1;
-            }
-            _ => {
-                let Some((at, from)) = star else { return false };
-                star = Some((at, from + 1));
-                (p, n) = (at + 1, from + 1);
-            }
-        }
-    }
-    pattern[p..].iter().all(|byte| *byte == b'*')
 }
 
 #[cfg(test)]

@@ -6,6 +6,11 @@
 //!
 //! This crate contains tables and structures, and the way from frame to frame. Its callers copy memory, list the objects of a
 //! process, and remember what they need between two walks.
+//!
+//! The modules, from the lowest layer up; `tests/rooms.rs` checks this:
+//!
+//! - `memory`: memory that may not exist.
+//! - `python`, `unwind`: the stacks of Python and of C.
 
 #![no_std]
 

@@ -36,8 +36,10 @@
 //! round_trip_ns = 1800
 //! ```
 
+use crate::machine::{
+    Carrier, Data, Device, LinkKind, MOST_DEVICES, OPERATIONS, PciAddress, Topology, Verdict, Way,
+};
 use crate::preset::SKIP;
-use crate::{Carrier, Data, Device, LinkKind, MOST_DEVICES, OPERATIONS, PciAddress, Topology, Verdict, Way};
 use cupeer_spec::names::nearest;
 use cupeer_spec::uuid;
 use std::collections::HashSet;

@@ -1,7 +1,7 @@
 //! The short names: `nvlink:N`, `pcie:N`, `none:N`, each also with `,kernels=skip`, and the device that a machine has where nothing else is
 //! said.
 
-use crate::{Device, LinkKind, MOST_DEVICES, PciAddress, Topology};
+use crate::machine::{Device, LinkKind, MOST_DEVICES, PciAddress, Topology};
 use cupeer_spec::names::nearest;
 
 /// A family of short names.
@@ -66,6 +66,19 @@ pub(crate) fn device(index: usize) -> Device {
         pci: PciAddress { domain: 0, bus, device: 0 },
         memory: MEMORY,
         compute_capability: (9, 0),
+    }
+}
+
+impl Topology {
+    /// A machine of `count` devices with the same link between all of them.
+    pub(crate) fn uniform(count: usize, kind: LinkKind) -> Topology {
+        Topology {
+            devices: (0..count).map(device).collect(),
+            links: vec![kind.link(); count * count],
+            skips_kernels: false,
+            most_peers: kind.most_peers(),
+            has_multicast: kind == LinkKind::Nvlink && count > 1,
+        }
     }
 }
 

@@ -3,8 +3,8 @@
 
 use super::Report;
 use super::system::{Fact, Process, System};
-use crate::output::{self, Failure};
-use crate::status;
+use crate::start::output::{self, Failure};
+use crate::start::status;
 use anyhow::{Context, Result, bail, ensure};
 use cupeer_record::plain::{self, Links};
 use serde::{Deserialize, Serialize};

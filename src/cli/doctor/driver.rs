@@ -3,12 +3,13 @@
 
 use super::Report;
 use super::document::Function;
-use crate::driver::{self, Chosen};
-use crate::elf::Elf;
-use crate::libraries;
-use crate::list::version;
-use crate::probe::Fact;
-use crate::settings::{LD_LIBRARY_PATH, LD_PRELOAD, inherited, with_directory};
+use crate::doctor::probe::Fact;
+use crate::lists::list::version;
+use crate::start::driver::{self, Chosen};
+use crate::start::elf::Elf;
+use crate::start::libraries;
+use crate::start::settings::with_directory;
+use crate::start::variables::{LD_LIBRARY_PATH, LD_PRELOAD, inherited};
 use anyhow::{Context, Result};
 use cupeer_spec::abi::CUdriverProcAddressQueryResult;
 use cupeer_spec::results;

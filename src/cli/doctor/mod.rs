@@ -9,15 +9,16 @@ mod between;
 mod document;
 mod driver;
 mod own;
+mod p2p;
+pub mod probe;
 mod program;
 pub mod system;
 
-pub use asked::{command as probe, nvml};
-pub use driver::child;
+pub use asked::command as probe_system;
 
-use crate::args::{DoctorArgs, DoctorFormat};
-use crate::output::terminal_width;
-use crate::{output, p2p};
+use crate::start::args::{DoctorArgs, DoctorFormat};
+use crate::start::output;
+use crate::start::output::terminal_width;
 use anyhow::Result;
 use cupeer_report::style::{Mark, Style};
 use cupeer_report::table::Table;
@@ -51,7 +52,7 @@ pub fn command(args: &DoctorArgs) -> Result<ExitCode> {
     }
     let mut report = Report::default();
     own::look(&mut report);
-    let chosen = crate::driver::choose(&args.driver)?;
+    let chosen = crate::start::driver::choose(&args.driver)?;
     driver::look(&mut report, chosen.as_ref())?;
     // The simulated driver rests on nothing of the machine.
     let system = match args.driver.sim {

@@ -2,8 +2,8 @@
 //! dynamic loader.
 
 use super::Report;
-use crate::libraries;
-use crate::settings::{LD_LIBRARY_PATH, LD_PRELOAD};
+use crate::start::libraries;
+use crate::start::variables::{LD_LIBRARY_PATH, LD_PRELOAD};
 use std::ffi::CStr;
 
 /// Our own libraries, the C library, and what the environment has for the dynamic loader.

@@ -1,9 +1,9 @@
 //! A program: which of its calls go past us.
 
 use super::Report;
-use crate::args::{DriverArgs, LogFormat, Options};
-use crate::job::temporary;
 use crate::run::{self, End};
+use crate::start::args::{DriverArgs, LogFormat, Options};
+use crate::start::job::temporary;
 use anyhow::{Context, Result};
 use cupeer_report::model::past;
 use cupeer_report::names::counted;

@@ -4,8 +4,8 @@ use super::orphans;
 use super::page::Page;
 use super::signals::Before;
 use super::{End, cannot_run};
-use crate::settings::Environment;
-use crate::startup;
+use crate::start::startup;
+use crate::start::variables::Environment;
 use anyhow::{Context, Result};
 use cupeer_spec::proc::Stat;
 use std::cell::RefCell;
@@ -168,7 +168,7 @@ fn become_program(
         libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
         if libc::getppid() != parent {
             // The launcher died before the line above took effect.
-            libc::_exit(i32::from(crate::status::OURS));
+            libc::_exit(i32::from(crate::start::status::OURS));
         }
     }
     before.restore();
@@ -177,6 +177,6 @@ fn become_program(
     // SAFETY: the buffer has the length that is given, and _exit does not return.
     unsafe {
         libc::write(writer, errno.as_ptr().cast(), errno.len());
-        libc::_exit(i32::from(crate::status::OURS))
+        libc::_exit(i32::from(crate::start::status::OURS))
     }
 }

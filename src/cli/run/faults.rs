@@ -3,11 +3,12 @@
 //! What belongs here: the directory, and reading it. The options, and the text that the processes get, are
 //! `settings::inject`'s; the sentences are the report's.
 
-use crate::job::{self, Job};
-use crate::settings::Environment;
+use crate::start::job::{self, Job};
+use crate::start::variables::Environment;
 use anyhow::{Context, Result};
 use cupeer_record::{FaultFile, FaultRule, faults};
-use cupeer_report::faults::{DENY, Fault, of_rules};
+use cupeer_report::faults::{Fault, of_rules};
+use cupeer_report::model::DENY;
 use cupeer_spec::env;
 use cupeer_spec::fault::Plan;
 use std::path::PathBuf;

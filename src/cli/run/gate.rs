@@ -6,9 +6,10 @@
 //! record could not keep.
 
 use super::Run;
-use crate::args::RunArgs;
-use crate::output;
-use anyhow::{Result, anyhow, bail};
+use crate::records::suppressions::chosen;
+use crate::start::args::RunArgs;
+use crate::start::output;
+use anyhow::{Result, bail};
 use cupeer_report::model::{Finding, Report};
 use cupeer_report::names::counted;
 use cupeer_rules::{Chosen, Rule, Severity};
@@ -109,16 +110,11 @@ fn gone(report: &Report, run: &Run) -> u64 {
     u64::from(run.findings.unwrap_or(0)).saturating_sub(kept)
 }
 
-/// Reads the value of `--error-on`.
-pub fn chosen(text: &str) -> Result<Chosen> {
-    Chosen::parse(text).map_err(|error| anyhow!("--error-on '{text}', {error}"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::End;
     use super::*;
-    use crate::args::{Cli, Command};
+    use crate::start::args::{Cli, Command};
     use clap::Parser;
     use cupeer_record::Outcome;
     use cupeer_record::writer::{self, About, Writer};

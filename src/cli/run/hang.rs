@@ -5,7 +5,7 @@
 //! the device, as CUDA does in a loop, is none: who uses some without any recorded call is looked at.
 
 use super::watch::descendants;
-use crate::output;
+use crate::start::output;
 use crate::top::reading::{SOME, Watcher};
 use crate::why::{self, Read};
 use cupeer_record::host;
@@ -168,7 +168,9 @@ impl Progress {
         output::explain(|style| read.text(false, style));
         let Some(record) = &self.on_hang.record else { return };
         match keep(record, self.told, &read) {
-            Ok(path) => output::complain(&format!("all stacks are kept in {}", crate::home::place(&path))),
+            Ok(path) => {
+                output::complain(&format!("all stacks are kept in {}", crate::start::home::place(&path)))
+            }
             Err(error) => {
                 output::complain(&format!("cannot keep the stacks in {}: {error}", record.display()))
             }

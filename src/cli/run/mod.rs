@@ -6,6 +6,7 @@
 mod answers;
 mod child;
 mod faults;
+pub mod formats;
 pub mod gate;
 mod hang;
 mod orphans;
@@ -15,13 +16,16 @@ pub mod program;
 mod signals;
 mod watch;
 
-use crate::args::{Level, Options, RunArgs};
-use crate::driver::{self, Chosen};
-use crate::job::{self, Job};
-use crate::output::Failure;
-use crate::settings::deny::{self, Verdicts};
-use crate::settings::{Environment, Settings, check};
-use crate::{annotations, home, libraries, output, reduce, status, suppressions};
+use crate::records::kept;
+use crate::records::{annotations, reduce, suppressions};
+use crate::start::args::{Level, Options, RunArgs};
+use crate::start::driver::{self, Chosen};
+use crate::start::job::{self, Job};
+use crate::start::output::Failure;
+use crate::start::settings::deny::{self, Verdicts};
+use crate::start::settings::{Settings, check};
+use crate::start::variables::Environment;
+use crate::start::{home, libraries, output, status};
 use answers::Answers;
 use anyhow::{Result, bail};
 use child::Child;
@@ -29,6 +33,7 @@ use clap::ValueEnum;
 use cupeer_record as record;
 use cupeer_report::faults::Fault;
 use cupeer_report::names::counted;
+use cupeer_report::plans;
 use cupeer_report::style::Mark;
 use cupeer_report::summary::{self, How, Line, Told};
 use cupeer_report::text::suppressed::unmatched;
@@ -191,7 +196,7 @@ pub fn command(mut args: RunArgs) -> Result<ExitCode> {
         settings.job.iter().filter_map(Job::displaced).for_each(output::complain);
         if let Some(job) = settings.job.filter(Job::is_at_home) {
             // Nobody of us will be there in the end.
-            home::prune(Some(&job.directory)).iter().for_each(|line| output::note(line));
+            kept::prune(Some(&job.directory)).iter().for_each(|line| output::note(line));
         }
         match child::exec(&args.program, &environment)? {}
     }
@@ -257,7 +262,7 @@ pub fn command(mut args: RunArgs) -> Result<ExitCode> {
     let mut lines = if is_recorded || is_told_elsewhere { recorded } else { blind() };
     if is_ours_to_tell {
         let told = faults.iter().filter(|faults| faults.is_ours());
-        lines.extend(told.flat_map(|_| summary::faults::lines(&seen)).map(Line::from));
+        lines.extend(told.flat_map(|_| plans::lines(&seen)).map(Line::from));
         lines.extend(unmasked.map(|text| text.to_owned().into()));
     }
     let unreached = if is_recorded { &[][..] } else { &run.unreached };
@@ -270,7 +275,7 @@ pub fn command(mut args: RunArgs) -> Result<ExitCode> {
             if lines.iter().any(|line| line.matters) {
                 job.tell_notable();
             }
-            lines.extend(home::prune(Some(&job.directory)).map(Line::from));
+            lines.extend(kept::prune(Some(&job.directory)).map(Line::from));
         }
     }
     lines.extend(seed.map(Line::from));
@@ -306,7 +311,7 @@ fn of_this_run(begun: SystemTime) -> impl Fn(&record::Process) -> bool {
 fn replaced(args: &RunArgs, broken: Option<(u8, String)>, run: &Run, seen: &[Fault]) -> End {
     let End::Exited(_) = run.end else { return run.end };
     let unused = || {
-        let why = summary::faults::unused(seen)?;
+        let why = plans::unused(seen)?;
         Some((args.unused_exitcode?, format!("{why} (--unused-exitcode)")))
     };
     match broken.or_else(unused) {

@@ -3,9 +3,9 @@
 
 use super::End;
 use super::program;
-use crate::elf::Elf;
-use crate::libraries;
-use crate::settings::LD_PRELOAD;
+use crate::start::elf::Elf;
+use crate::start::libraries;
+use crate::start::variables::LD_PRELOAD;
 use cupeer_record::plain::{self, Links};
 use std::ffi::OsStr;
 use std::io::{BufReader, Read};

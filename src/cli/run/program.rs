@@ -1,9 +1,9 @@
 //! What can be said about a program before it starts: where it is, and whether the dynamic loader will load our library
 //! into it.
 
-use crate::elf::Elf;
-use crate::libraries;
-use crate::settings::check_access;
+use crate::start::elf::Elf;
+use crate::start::libraries;
+use crate::start::settings::check_access;
 use cupeer_record::plain::{self, Links};
 use cupeer_spec::function::Library;
 use std::collections::BTreeSet;

@@ -5,8 +5,8 @@
 //! looks is missed, so nothing here is more than a note at the end.
 
 use super::program::MUSL;
-use crate::libraries;
-use crate::settings::LD_PRELOAD;
+use crate::start::libraries;
+use crate::start::variables::LD_PRELOAD;
 use cupeer_spec::function::Library;
 use std::collections::{BTreeMap, HashSet};
 use std::ffi::OsStr;

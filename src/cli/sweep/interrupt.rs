@@ -1,6 +1,6 @@
 //! The request to end: SIGINT, SIGTERM or SIGHUP. Runs look for it, and the sweep keeps its state.
 
-use crate::startup;
+use crate::start::startup;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, LazyLock};

@@ -3,9 +3,11 @@
 use super::processes::Processes;
 use super::state::Plan;
 use super::{interrupt, shm};
-use crate::args::{CheckArgs, Level, Options};
+use crate::records::sweeps::{RECORD, STDERR, STDOUT};
 use crate::run::cannot_run;
-use crate::settings::{Environment, Settings};
+use crate::start::args::{CheckArgs, Level, Options};
+use crate::start::settings::Settings;
+use crate::start::variables::Environment;
 use anyhow::{Context, Result, anyhow};
 use cupeer_record::plain::{self, Links};
 use cupeer_spec::{env, fault};
@@ -62,10 +64,6 @@ impl Ran {
         self.directory.join(STDOUT)
     }
 }
-
-pub const RECORD: &str = "record";
-pub const STDOUT: &str = "stdout";
-pub const STDERR: &str = "stderr";
 
 pub struct Launcher {
     pub plan: Plan,

@@ -25,15 +25,12 @@ mod trial;
 mod trials;
 mod verdict;
 
-pub use launch::{RECORD, STDERR, STDOUT};
 pub use outcome::Outcome;
-pub use state::{FILE, is_in_progress, is_sweep, progress};
-pub use table::counted;
-pub use verdict::Verdict;
 
-use crate::args::{SweepArgs, SweepFormat};
-use crate::home::{self, shown};
-use crate::{output, status};
+use crate::records::kept;
+use crate::start::args::{SweepArgs, SweepFormat};
+use crate::start::home::{self, shown};
+use crate::start::{output, status};
 use anyhow::{Result, ensure};
 use launch::{End, Launcher};
 use state::{Journal, JournalContent, Plan};
@@ -66,7 +63,7 @@ pub fn command(args: &SweepArgs) -> Result<ExitCode> {
         let _ = std::fs::remove_dir_all(&directory);
     }
     if args.out.is_none() && args.resume.is_none() {
-        home::prune(Some(&directory)).iter().for_each(|line| output::note(line));
+        kept::prune(Some(&directory)).iter().for_each(|line| output::note(line));
     }
     let outcome = swept?;
     let is_interrupted = interrupt::is_set();

@@ -4,7 +4,7 @@ use super::count::Site;
 use super::state::{Baseline, Done, Plan, Sim};
 use super::trials::{Counts, Trial};
 use super::verdict::{Judged, Verdict};
-use crate::formats::quoted;
+use crate::run::formats::quoted;
 use std::path::PathBuf;
 use std::time::Duration;
 

@@ -2,9 +2,9 @@
 //!
 //! On a terminal a bar says so all the time; elsewhere there is a line now and then.
 
-use super::table::counted;
 use super::time;
-use crate::output;
+use crate::records::sweeps::counted;
+use crate::start::output;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::IsTerminal;
 use std::sync::Mutex;

@@ -8,8 +8,9 @@ use super::trial::Bench;
 use super::trials::{self, Trial};
 use super::verdict::Verdict;
 use super::{Outcome, table, time};
-use crate::args::SweepArgs;
-use crate::output;
+use crate::records::sweeps::counted;
+use crate::start::args::SweepArgs;
+use crate::start::output;
 use anyhow::{Context, Result, bail};
 use std::collections::{HashMap, HashSet};
 use std::sync::Mutex;
@@ -90,7 +91,7 @@ fn announce(
     let mut sentence = format!(
         "{}, {} of {} each: about {} with -j {jobs}; a run that hangs takes {}, at most {} in all",
         table::counted_on(calls, places.len()),
-        table::counted(all as u64, "run"),
+        counted(all as u64, "run"),
         time(bench.baseline.cost),
         time(expected),
         time(hang),

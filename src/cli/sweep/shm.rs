@@ -3,7 +3,7 @@
 //! What belongs here: whose a name is. It belongs to a run where it was not there when the sweep began, was made or
 //! changed during the run, and no process that lives has it open or mapped: all of the run have ended by then.
 
-use crate::startup::user;
+use crate::start::startup::user;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::os::unix::fs::MetadataExt;

@@ -8,26 +8,21 @@ use super::launch::Ran;
 use super::shm;
 use super::trials::{Counts, Trial};
 use super::verdict::{Judged, Verdict};
-use crate::args::{Codes, DriverArgs, SweepArgs, SweepStage};
-use crate::startup::user;
-use crate::{driver, home};
-use anyhow::{Context, Result, anyhow, bail, ensure};
+use crate::records::sweeps::{self, FILE, MOST_BYTES, Read};
+use crate::start::args::{Codes, DriverArgs, SweepArgs, SweepStage};
+use crate::start::startup::user;
+use crate::start::{driver, home};
+use anyhow::{Context, Result, anyhow, ensure};
 use cupeer_record::plain::{self, Links};
 use cupeer_spec::selector::FunctionSet;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::{ErrorKind::AlreadyExists, Read, Write};
+use std::io::{ErrorKind::AlreadyExists, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-
-/// The journal.
-pub const FILE: &str = "sweep.jsonl";
-/// What it begins with.
-const BEGIN: &[u8] = b"{\"sweep\":";
-const MOST_BYTES: u64 = 1 << 30;
 
 /// What is run, and how: most of it is the options of these names.
 #[derive(Serialize, Deserialize, Clone, Default, Debug)]
@@ -67,7 +62,7 @@ impl Plan {
     pub fn new(args: &SweepArgs) -> Result<Plan> {
         if let Some(set) = &args.calls {
             FunctionSet::parse(set).map_err(|error| anyhow!("--calls '{set}', {error}"))?;
-            crate::output::explain_runtime(set);
+            crate::start::output::explain_runtime(set);
         }
         let text = |text: &OsStr| {
             let text = text.to_str().map(str::to_owned);
@@ -142,17 +137,7 @@ pub struct Done {
     pub new: Vec<Counts>,
 }
 
-#[derive(Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum Line {
-    Sweep {
-        cupeer: String,
-        plan: Box<Plan>,
-    },
-    /// The second: written once the calls are counted.
-    Places(Vec<Counts>),
-    Done(Box<Done>),
-}
+type Line = sweeps::Line<Plan, Vec<Counts>, Done>;
 
 pub struct Journal {
     pub directory: PathBuf,
@@ -262,51 +247,14 @@ fn take(journal: &File, directory: &Path) -> Result<()> {
 
 /// Reads a journal; how many of its bytes are whole lines.
 fn parse(bytes: &[u8]) -> Result<(JournalContent, usize)> {
-    let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
-    let mut lines = bytes[..whole].split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
-    let read = |(number, line): (usize, &[u8])| {
-        serde_json::from_slice::<Line>(line)
-            .with_context(|| format!("line {} does not belong to a sweep", number + 1))
-    };
-    let own = env!("CARGO_PKG_VERSION");
-    let plan = match lines.next().map(|line| read((0, line))).transpose()? {
-        Some(Line::Sweep { cupeer, plan }) if cupeer == own && !plan.program.is_empty() => *plan,
-        Some(Line::Sweep { cupeer, .. }) => bail!("it is from cupeer {cupeer}, but this is cupeer {own}"),
-        _ => bail!("it does not begin with a plan"),
-    };
-    let mut kept = JournalContent { plan, places: None, done: Vec::new() };
-    for line in (1..).zip(lines).map(read) {
-        match line? {
-            Line::Sweep { .. } => bail!("it begins twice"),
-            Line::Places(places) => kept.places = Some(places),
-            Line::Done(done) => kept.done.push(*done),
-        }
-    }
-    Ok((kept, whole))
-}
-
-/// Whether a directory is that of a sweep.
-pub fn is_sweep(directory: &Path) -> bool {
-    let mut begin = [0; BEGIN.len()];
-    let file = plain::open(&directory.join(FILE), Links::Refused);
-    file.and_then(|mut file| file.read_exact(&mut begin)).is_ok_and(|()| begin == BEGIN)
-}
-
-/// Whether a sweep in a directory is going on.
-pub fn is_in_progress(directory: &Path) -> bool {
-    let file = plain::open(&directory.join(FILE), Links::Refused);
-    file.is_ok_and(|file| matches!(file.try_lock(), Err(TryLockError::WouldBlock)))
-}
-
-/// The plan of a sweep, and how many of its runs are done.
-pub fn progress(directory: &Path) -> Result<(Plan, usize)> {
-    let bytes = plain::read(&directory.join(FILE), Links::Refused, MOST_BYTES)?;
-    parse(&bytes).map(|(kept, _)| (kept.plan, kept.done.len()))
+    let (Read { plan, places, done }, whole) = sweeps::parse::<Plan, Vec<Counts>, Done>(bytes)?;
+    ensure!(!plan.program.is_empty(), "it does not begin with a plan");
+    Ok((JournalContent { plan, places, done }, whole))
 }
 
 /// Whether a run of the sweep in a directory is done.
 pub fn has_runs(directory: &Path) -> bool {
-    progress(directory).is_ok_and(|(_, done)| done > 0)
+    sweeps::progress(directory).is_ok_and(|(_, done)| done > 0)
 }
 
 #[cfg(test)]

@@ -5,17 +5,12 @@ use super::state::Done;
 use super::trials::Call;
 use super::verdict::Verdict;
 use super::{Outcome, time};
-use crate::home::{place, shown};
-use crate::output::{self, terminal_width};
+use crate::records::sweeps::counted;
+use crate::start::home::{place, shown};
+use crate::start::output::{self, terminal_width};
 use clap::ValueEnum;
 use cupeer_report::table::{Table, wrap};
 use std::collections::{BTreeMap, BTreeSet};
-
-/// `1 run`, `2 runs`.
-pub fn counted(count: u64, what: &str) -> String {
-    let plural = if count == 1 { "" } else { "s" };
-    format!("{count} {what}{plural}")
-}
 
 /// `24 calls on 9 stacks`.
 pub fn counted_on(calls: u64, stacks: usize) -> String {

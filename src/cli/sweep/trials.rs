@@ -4,7 +4,7 @@
 
 use super::count::{Counted, Site};
 use super::state::Plan;
-use crate::args::{Codes, SweepStage};
+use crate::start::args::{Codes, SweepStage};
 use cupeer_spec::function::{FUNCTIONS, FnSpec};
 use cupeer_spec::results::Result;
 use serde::{Deserialize, Serialize};

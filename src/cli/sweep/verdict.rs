@@ -5,46 +5,10 @@
 use super::count::Counted;
 use super::launch::{End, Ran};
 use super::state::Baseline;
-use crate::args::word;
-use clap::ValueEnum;
+pub use crate::start::args::Verdict;
 use cupeer_report::names::signal_name;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-
-/// What a fault does to the program.
-#[derive(ValueEnum, Serialize, Deserialize, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-#[serde(rename_all = "kebab-case")]
-pub enum Verdict {
-    /// Same status and output as without faults
-    Same,
-    /// Exits with an error
-    Clean,
-    /// Did not make the call in this run
-    NotReached,
-    /// Is killed by a signal
-    Crash,
-    /// Does not exit
-    Hang,
-    /// Exits normally with a different result
-    Wrong,
-    /// Leaves something that it releases without faults: open while it continues or releases the rest, or in /dev/shm
-    Leak,
-    /// Continues as if the call had succeeded, and breaks a rule
-    Misuse,
-    /// Two runs with the same fault get different verdicts
-    NotRepeatable,
-}
-
-impl Verdict {
-    pub fn words(self) -> String {
-        word(self).replace('-', " ")
-    }
-
-    /// Whether something is wrong with the program.
-    pub fn is_bad(self) -> bool {
-        !matches!(self, Verdict::Same | Verdict::Clean | Verdict::NotReached)
-    }
-}
 
 /// A verdict, and what it rests on.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Debug)]

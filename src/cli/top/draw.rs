@@ -4,7 +4,7 @@ use super::assemble::{has_died, sum};
 use super::columns::{Cell, Column, Layout, Line, Look};
 use super::document::{Device, Document, Hold, Process, Who};
 use super::view::{self, Page, View};
-use crate::args::Sort;
+use crate::start::args::Sort;
 use cupeer_report::endings::ending;
 use cupeer_report::model::ExitKind;
 use cupeer_report::moments::{bytes, date, number};

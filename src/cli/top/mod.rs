@@ -16,8 +16,8 @@ mod screen;
 mod tests;
 mod view;
 
-use crate::args::{TopArgs, TopFormat};
-use crate::{output, status};
+use crate::start::args::{TopArgs, TopFormat};
+use crate::start::{output, status};
 use anyhow::{Context, Result};
 use assemble::Before;
 use columns::Look;

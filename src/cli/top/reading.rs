@@ -3,7 +3,8 @@
 //! What belongs here: files, and what is kept of them between two looks, so that a look costs what is new. Nothing is
 //! written, locked or mapped. What it means together is [`super::assemble`]'s.
 
-use crate::home;
+use crate::records::kept;
+use crate::start::home;
 use anyhow::{Result, bail, ensure};
 use cupeer_record::follow::Counts;
 use cupeer_record::quiet::{self, Quiet};
@@ -89,7 +90,7 @@ impl Watcher {
                 path.display()
             );
             ensure!(
-                !crate::sweep::is_sweep(&path),
+                !crate::records::sweeps::is_sweep(&path),
                 "'{0}' is a sweep; its runs have records, such as {0}/trial-1 while it is tried",
                 path.display()
             );
@@ -110,7 +111,7 @@ impl Watcher {
         let mut unseen = Vec::new();
         if let Place::Home = self.place {
             let home = home::path()?;
-            let found = home::records(&home);
+            let found = kept::records(&home);
             self.jobs.retain(|path, _| found.iter().any(|(_, there)| there == path));
             for (name, path) in found {
                 self.jobs.entry(path.clone()).or_insert_with(|| Job::new(name, path));
@@ -294,7 +295,7 @@ impl Job {
 
     /// Whether a run of it is in progress that nobody has reached the driver in.
     fn is_launched(&self) -> bool {
-        let text = crate::job::read(&self.path.join(FILE)).unwrap_or_default();
+        let text = crate::start::job::read(&self.path.join(FILE)).unwrap_or_default();
         launcher::running(&text).contains(&Some(true))
     }
 

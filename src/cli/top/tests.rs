@@ -6,7 +6,7 @@ use super::keys::Key;
 use super::reading::{OfJob, OfProcess, Reading};
 use super::view::{Asked, Page, View};
 use super::{draw, pause};
-use crate::args::Sort;
+use crate::start::args::Sort;
 use cupeer_record::follow::Counts;
 use cupeer_record::writer::{About, Writer};
 use cupeer_record::{Device, Process};

@@ -5,7 +5,7 @@
 use super::assemble::has_died;
 use super::document::{Document, Process, Who};
 use super::keys::Key;
-use crate::args::{Sort, word};
+use crate::start::args::{Sort, word};
 use clap::ValueEnum;
 use std::cmp::Ordering;
 use std::path::Path;

@@ -5,9 +5,6 @@ use serde::Serialize;
 /// Version of this format. Fields may be added without a new number.
 pub const SCHEMA: &str = "cupeer-why/1";
 
-/// First bytes of the document.
-pub const BEGIN: &str = "{\n  \"schema\": \"cupeer-why/";
-
 /// Calls in which the processes of a job wait, since when, and for which processes. Names of fields are stable; fields
 /// may be added. Fields whose names end in `_ns` contain nanoseconds. Example: `cupeer why --format json | jq -r
 /// '.processes[] | "\(.pid) \(.doing)"'`
@@ -225,6 +222,28 @@ impl Frame {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::records::kept::ours::{HANG, remove_record};
+    use cupeer_spec::record::job;
+    use std::fs;
+
+    #[test]
+    fn what_is_kept_of_a_hang_goes_with_its_record() {
+        let folder = tempfile::tempdir().unwrap();
+        let record = folder.path().join("app-1");
+        fs::create_dir(&record).unwrap();
+        fs::write(record.join(job::FILE), format!("{}\n", job::FIRST_LINE)).unwrap();
+        let document = serde_json::to_vec_pretty(&Document { schema: SCHEMA.into(), ..Default::default() });
+        fs::write(record.join("hang-a510ee21-7-1.json"), document.unwrap()).unwrap();
+        for (name, text) in [("hang-a510ee21-7-2.json", "{}"), ("hang-gliding.json", HANG)] {
+            fs::write(record.join(name), text).unwrap();
+            assert!(
+                !remove_record(&record).unwrap() && record.join(name).exists(),
+                "{name} is somebody else's"
+            );
+            fs::remove_file(record.join(name)).unwrap();
+        }
+        assert!(remove_record(&record).unwrap() && !record.exists());
+    }
 
     #[test]
     fn page_of_the_schema_of_why_is_current() {

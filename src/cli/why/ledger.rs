@@ -3,7 +3,7 @@
 use super::document::Call;
 use super::process::About;
 use super::text::ago;
-use crate::opened::Opened;
+use crate::records::opened::Opened;
 use cupeer_record::Job;
 use cupeer_report::Keep;
 use cupeer_report::endings::ended as ended_how;

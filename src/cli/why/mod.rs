@@ -23,14 +23,12 @@ mod syscall;
 mod targets;
 mod text;
 
-use crate::args::{WhyArgs, WhyFormat};
-use crate::output;
+use crate::start::args::{WhyArgs, WhyFormat};
+use crate::start::output;
 use anyhow::Result;
 use cupeer_report::style::Style;
 use cupeer_report::terminal::clean_lines;
-#[cfg(test)]
-pub use document::SCHEMA;
-pub use document::{BEGIN, Document};
+pub use document::Document;
 use ledger::Ledger;
 use names::Names;
 use process::{Readers, Seen};

@@ -1,7 +1,7 @@
 //! The programs and libraries that a process has mapped: where their unwind tables are, and what symbols need.
 
 use super::memory::Outside;
-use crate::elf::{Elf, Segments};
+use crate::start::elf::{Elf, Segments};
 use cupeer_record::Library;
 use cupeer_stacks::Memory;
 use object::elf::NT_GNU_BUILD_ID;

@@ -8,7 +8,7 @@ pub fn explained(pid: u32) -> (String, String) {
     let yama = fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope");
     let scope = yama.ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0);
     let about = fs::metadata(format!("/proc/{pid}")).map(|about| about.uid());
-    let own = crate::startup::user();
+    let own = crate::start::startup::user();
     let is_elsewhere = space("self") != space(&pid.to_string());
     sentences(scope, about.ok().filter(|uid| *uid != own), is_elsewhere)
 }

@@ -1,7 +1,8 @@
 //! The processes to read: those of a recording that run, or those that were named, each with its descendants.
 
 use super::process::About;
-use crate::home;
+use crate::records::kept;
+use crate::start::home;
 use anyhow::{Context, Result, bail, ensure};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -109,7 +110,7 @@ fn is_process(host: &Host, word: &str) -> bool {
 
 fn newest(host: &Host) -> Result<Targets> {
     let home = home::path()?;
-    let mut records = home::entries(&home).into_iter().map(|entry| entry.path);
+    let mut records = kept::entries(&home).into_iter().map(|entry| entry.path);
     let found = records.find_map(|path| {
         let processes = host.of_record(&path);
         (!processes.is_empty()).then_some(Targets { processes, record: Some(path) })

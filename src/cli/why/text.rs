@@ -3,7 +3,7 @@
 use super::document::{Document, Frame, Process, State, Thread};
 use super::does;
 use super::syscall::word;
-use crate::libraries::PRELOAD;
+use crate::start::libraries::PRELOAD;
 use cupeer_report::names::counted;
 use cupeer_report::style::{Mark, Style};
 use cupeer_report::symbols::short;

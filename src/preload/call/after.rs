@@ -2,7 +2,8 @@
 //! elsewhere: query the driver, look for excuses, judge the call, tell the job, and note the time.
 
 use crate::check;
-use crate::driver::questions::{self, DriverFacts};
+use crate::driver::facts::{self, DriverFacts};
+use crate::driver::questions;
 use crate::driver::{batches, pools};
 use crate::fault::inject::{self, Fault};
 use crate::job::gone;
@@ -63,7 +64,7 @@ pub fn follow(record: &Recorded, call: &Answered) {
         (call.more)(detail);
         elements = detail.array();
         let note = &mut |tag, bytes: &[u8]| detail.item(tag, 0, bytes);
-        about = questions::ask(id, &args.bytes, asked, before.context, note);
+        about = facts::ask(id, &args.bytes, asked, before.context, note);
         if about.ended != 0 && id.spec().releases_context() {
             // Of those that changed nothing, nobody wants to know where they were.
             detail.frames(caller);

@@ -3,9 +3,10 @@
 
 use super::space::{self, SPACE};
 use crate::driver::contexts;
+use crate::driver::facts::DriverFacts;
 use crate::driver::graphs::{self, Label, Part};
 use crate::driver::pools::{self, POOLS};
-use crate::driver::questions::{self, DriverFacts};
+use crate::driver::questions;
 use crate::driver::{batches, nodes, parameters};
 use crate::job::importers::{has_died, importers, is_own, life_of, process_of};
 use crate::job::process::pid_namespace;

@@ -5,6 +5,7 @@
 
 pub mod batches;
 pub mod contexts;
+pub mod facts;
 pub mod graphs;
 pub mod kernels;
 pub mod log;

@@ -2,8 +2,8 @@
 //!
 //! A query never creates a context and never changes anything.
 
+use super::contexts;
 use super::places::{self, Answer};
-use super::{contexts, pools};
 use crate::resolve::driver;
 use crate::sys::aside::aside;
 use crate::sys::elf::{forked_from, is_forked};
@@ -20,10 +20,10 @@ use core::sync::atomic::{
 };
 use cupeer_rules::decide::Pointer;
 use cupeer_spec::abi::*;
-use cupeer_spec::effect::{Copied, End, Launchable, Named, Object, Shared};
+use cupeer_spec::effect::{Copied, End, Launchable, Object};
 use cupeer_spec::function::{FnId, Group, Library};
+use cupeer_spec::record::slot::MOST_ARGS;
 use cupeer_spec::record::slot::finding::Confidence;
-use cupeer_spec::record::slot::{MOST_ARGS, detail};
 use cupeer_spec::results::Result;
 
 /// The driver's function of a name, and the place where its address is kept: 0 not looked for, 1 not there.
@@ -414,7 +414,7 @@ pub fn device_with_primary() -> Option<i32> {
 
 /// The devices on which the process has contexts, primary or not, as bits, if these are several, and others than the last time. Only the first,
 /// second, fourth, eighth call that shares asks: of ranks that do the same, all ask at the same place.
-fn several_devices() -> Option<u64> {
+pub(super) fn several_devices() -> Option<u64> {
     static RECORD: AtomicU64 = AtomicU64::new(0);
     static CALLS: AtomicU64 = AtomicU64::new(0);
     static LAST: AtomicU64 = AtomicU64::new(0);
@@ -455,7 +455,7 @@ pub fn to_be_ended(id: FnId, args: &[u8; MOST_ARGS]) -> u64 {
 }
 
 /// Whether a call has ended that context, which was known before it, after it has succeeded.
-fn has_ended(end: End, device: i32, context: u64) -> bool {
+pub(super) fn has_ended(end: End, device: i32, context: u64) -> bool {
     match end.object {
         _ if !end.is_counted => true,
         // Others may hold it.
@@ -467,18 +467,18 @@ fn has_ended(end: End, device: i32, context: u64) -> bool {
 
 /// What the driver knows of an allocation.
 #[derive(Clone, Copy)]
-struct Allocation {
+pub(super) struct Allocation {
     /// Its begin and size.
-    range: (u64, u64),
+    pub(super) range: (u64, u64),
     /// The context that it belongs to, or 0.
-    context: u64,
+    pub(super) context: u64,
     /// Its device.
-    device: i32,
+    pub(super) device: i32,
 }
 
 /// The allocation that an address lies in. Asked in the way that never fails, whatever context is current:
 /// cuMemGetAddressRange does for memory of another one.
-fn allocation(address: u64) -> Option<Allocation> {
+pub(super) fn allocation(address: u64) -> Option<Allocation> {
     // CU_POINTER_ATTRIBUTE_ RANGE_START_ADDR, RANGE_SIZE, CONTEXT and DEVICE_ORDINAL. For an address that lies nowhere
     // the range stays as it is.
     let [base, size, context, device] = attributes([11, 12, 1, 9], address)?;
@@ -506,7 +506,7 @@ pub fn mapped_allocation(address: u64) -> Option<(u64, i32)> {
 }
 
 /// The device of an allocation of virtual memory; `None` where that lies elsewhere.
-fn device_of_allocation(handle: u64) -> Option<i32> {
+pub(super) fn device_of_allocation(handle: u64) -> Option<i32> {
     let mut properties = MaybeUninit::<CUmemAllocationProp>::zeroed();
     let result = cuMemGetAllocationPropertiesFromHandle(properties.as_mut_ptr(), handle);
     // SAFETY: numbers and a pointer that nobody follows, for which zeros are valid.
@@ -534,109 +534,6 @@ pub fn size_of(address: u64) -> Option<u64> {
 pub fn number(id: FnId, args: &[u8; MOST_ARGS], argument: usize) -> u64 {
     let bytes = args.get(id.spec().place(argument)).filter(|bytes| bytes.len() <= 8).unwrap_or_default();
     bytes.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte))
-}
-
-/// What the driver says of that which a call is about.
-#[derive(Clone, Copy, Default)]
-pub struct DriverFacts {
-    /// The allocation, where the call succeeded: its start and size.
-    pub memory: Option<(u64, u64)>,
-    /// The context that it belongs to, with its device; or else the current one.
-    pub context: u64,
-    pub device: i32,
-    /// The context that the call has ended; 0 where it has ended none.
-    pub ended: u64,
-}
-
-/// Takes what the driver says of a call: which detail it is, and its bytes.
-pub type Note<'a> = &'a mut dyn FnMut(u8, &[u8]);
-
-/// Asks what the driver says of a call that has returned, and gives it to `note`. `context` is what it would end.
-pub fn ask(id: FnId, args: &[u8; MOST_ARGS], result: i32, context: u64, note: Note) -> DriverFacts {
-    if id.spec().library != Library::Cuda {
-        return DriverFacts::default();
-    }
-    let mut about = DriverFacts::default();
-    let function = id.spec();
-    if let Some(Shared { object, by, .. }) = function.exports().or(function.opens()) {
-        // Drivers take events of the current context only.
-        // A question that fails would stand in the driver's log.
-        let is_asked = result == 0 && object.is_memory();
-        let allocation = if is_asked { allocation(number(id, args, by)) } else { None };
-        if let Some(Allocation { range: (base, size), .. }) = allocation {
-            note(detail::MEMORY, [base, size].map(u64::to_le_bytes).as_flattened());
-        }
-        devices(note, -1, result, &mut about);
-        if let Some(several) = (result == 0).then(several_devices).flatten() {
-            note(detail::CONTEXTS, &several.to_le_bytes());
-        }
-        about.memory = allocation.map(|known| known.range);
-        // It need not lie on the device of the context.
-        let is_export = result == 0 && function.exports().is_some();
-        if is_export && matches!(object, Object::Allocation | Object::Pool) {
-            let name = number(id, args, by);
-            let own = match object {
-                Object::Pool => pools::pool(name).and_then(|pool| pool.device),
-                _ => device_of_allocation(name),
-            };
-            let own = own.filter(|device| *device >= 0);
-            about.device = own.unwrap_or(about.device);
-        }
-        if let Some(known) = allocation.filter(|_| function.exports().is_some()) {
-            (about.context, about.device) = (known.context, known.device);
-            note(detail::OWNER, [known.context, known.device as u64].map(u64::to_le_bytes).as_flattened());
-        }
-    } else if let Some(Named { by, .. }) = function.enables().or(function.disables()) {
-        // With any other result the context may be none.
-        const WITH_CONTEXT: [Result; 5] = [
-            Result::SUCCESS,
-            Result::PEER_ACCESS_ALREADY_ENABLED,
-            Result::PEER_ACCESS_NOT_ENABLED,
-            Result::PEER_ACCESS_UNSUPPORTED,
-            Result::TOO_MANY_PEERS,
-        ];
-        let is_context = WITH_CONTEXT.iter().any(|known| *known as i32 == result);
-        let peer = if is_context { device_of(number(id, args, by)) } else { -1 };
-        devices(note, peer, result, &mut about);
-    } else if let Some(end) = function.ends_context() {
-        let device = number(id, args, end.by) as i32;
-        if end.object == Object::Primary && context == 0 {
-            contexts::forget_primary(device);
-        }
-        // Where nothing is known that could end, nothing is asked: no context may be current any more.
-        let is_gone = result == 0 && context != 0 && has_ended(end, device, context);
-        about.ended = if is_gone { context } else { 0 };
-        // What is destroyed by its name is gone, whether anything is known of it or not.
-        let is_named = result == 0 && end.object == Object::Context && !end.is_counted;
-        let gone = if is_named { number(id, args, end.by) } else { about.ended };
-        if gone != 0 {
-            contexts::has_ended(gone);
-        }
-        // Of a release this says that it was the last.
-        if end.object == Object::Primary && (result != 0 || about.ended != 0) {
-            note(detail::DEVICES, [device, -1].map(i32::to_le_bytes).as_flattened());
-        }
-        if about.ended != 0 || result != 0 && context != 0 {
-            note(detail::CONTEXT, &context.to_le_bytes());
-        }
-    } else if function.records().is_some() {
-        devices(note, -1, result, &mut about);
-    } else if function.closes().is_some() && result == Result::INVALID_CONTEXT as i32 {
-        about.context = self::context();
-        note(detail::CONTEXT, &about.context.to_le_bytes());
-    }
-    about
-}
-
-fn devices(note: Note, peer: i32, result: i32, about: &mut DriverFacts) {
-    // The same: of a context that is gone nothing is asked.
-    about.device = if result == Result::CONTEXT_IS_DESTROYED as i32 { -1 } else { device() };
-    about.context = context();
-    if result != Result::CONTEXT_IS_DESTROYED as i32 {
-        contexts::is_current(about.context);
-    }
-    note(detail::DEVICES, [about.device, peer].map(i32::to_le_bytes).as_flattened());
-    note(detail::CONTEXT, &about.context.to_le_bytes());
 }
 
 /// The number that this process has for a device; `None` where it does not see it, or was not told of any.

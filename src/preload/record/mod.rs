@@ -18,35 +18,32 @@ mod early;
 pub mod file;
 mod functions_of_python;
 mod libraries;
+mod matter;
 pub mod process;
 mod repeats;
 mod stream;
+mod told;
+mod weight;
 
 pub use arguments::{Arguments, Store, Stored};
 pub use detail::{Detail, Elements, item_of};
-pub use process::attach;
 pub use repeats::{listened, world_changed};
+pub use told::*;
+pub use weight::is_weighty;
 
-use self::arguments::{FINGERPRINT, Handle};
+use self::arguments::Handle;
+use self::matter::{Matter, matter};
 use self::repeats::{Join, Joined, Left, Passed};
-use crate::driver::{batches, kernels, parameters, questions};
-use crate::job::{gone, ledger, live};
-use crate::resolve::traced::{self, Needs};
-use crate::resolve::{driver, escapes};
-use crate::settings;
+use self::weight::WEIGHTS;
+use crate::driver::questions;
 use crate::sys::arch::{Thread, stack_height, thread};
 use crate::sys::every_call::{epoch, libraries_generation};
 use crate::sys::guard::guarded;
 use core::cell::Cell;
 use core::ptr;
-use cupeer_books::Call;
-use cupeer_spec::effect::Object;
-use cupeer_spec::function::{Direction, FUNCTION_COUNT, FUNCTIONS, FnId, Library};
-use cupeer_spec::record::end::End;
-use cupeer_spec::record::live::{Entry, handle_key, kind, own_key};
+use cupeer_spec::function::FnId;
 use cupeer_spec::record::slot::hit::Hit;
 use cupeer_spec::record::slot::{self, ARGS, MOST_ARGS, Slot, word};
-use cupeer_spec::way::Way;
 
 /// The longest name of a rule of faults: longer ones are cut.
 const MOST_NAME: usize = 160;
@@ -91,63 +88,6 @@ enum Stack {
     Late,
 }
 
-/// What there is to do for a function beyond its slot.
-#[derive(Clone, Copy)]
-struct Weight {
-    /// The call carries frames even where it succeeds.
-    frames: bool,
-    /// It opens or ends something, and is looked at more closely.
-    counts: bool,
-    /// It is recorded only where it ends something that is shared, copies from device to device, uses memory that is gone, has a
-    /// content that is to be found again, or is beside the driver.
-    rarely: bool,
-    /// It has arrays or texts.
-    more: bool,
-    /// The slot has no room for all of its arguments.
-    wide: bool,
-    /// It writes to what its arguments point to.
-    writes: bool,
-    /// It takes part in sharing: the record of a process of a large job has a name from here on.
-    shares: bool,
-}
-
-/// In the order of the table.
-static WEIGHTS: [Weight; FUNCTION_COUNT] = {
-    let mut weights = [Weight {
-        frames: false,
-        counts: false,
-        rarely: false,
-        more: false,
-        wide: false,
-        writes: false,
-        shares: false,
-    }; FUNCTION_COUNT];
-    let mut i = 0;
-    while i < FUNCTION_COUNT {
-        let (function, args) = (&FUNCTIONS[i], FUNCTIONS[i].args);
-        weights[i].counts = function.is_weighty();
-        weights[i].shares = function.shares();
-        weights[i].frames = function.carries_frames();
-        weights[i].wide = function.is_wide();
-        weights[i].rarely =
-            function.ends_often() || function.is_work() || matches!(function.library, Library::Nvml);
-        let mut j = 0;
-        while j < args.len() {
-            weights[i].writes |= matches!(args[j].direction, Direction::Out | Direction::InOut);
-            weights[i].more |= args[j].count().is_some() || matches!(args[j].direction, Direction::String);
-            j += 1;
-        }
-        i += 1;
-    }
-    weights
-};
-
-/// Whether a function opens or ends something.
-#[inline(always)]
-pub fn is_weighty(id: FnId) -> bool {
-    WEIGHTS[id as usize].counts
-}
-
 #[cold]
 #[inline(never)]
 fn begin_slowly() -> bool {
@@ -159,81 +99,6 @@ fn begin_slowly() -> bool {
         }
     });
     attached
-}
-
-/// Why a call is recorded that rarely is.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Matter {
-    Nothing,
-    /// It is to be there.
-    Call,
-    /// It copies from the memory of the first device to that of the second.
-    Copy {
-        devices: [i32; 2],
-        is_gone: bool,
-    },
-}
-
-/// Whether a call that frees or destroys has to do with anything that is shared; whether one that copies does so between
-/// devices; whether one that copies or launches uses memory that is gone; and whether one of another library was made by a
-/// process that has met the driver: none gets a record because it looks at its GPUs.
-#[cold]
-#[inline(never)]
-fn matter(id: FnId, store: &dyn Store, handle: &Cell<Option<Handle>>) -> Matter {
-    let of = |matters| if matters { Matter::Call } else { Matter::Nothing };
-    if id.spec().library == Library::Nvml {
-        return of(driver::is_any_followed(Library::Cuda));
-    }
-    if ledger::is_idle(id) {
-        return Matter::Nothing;
-    }
-    let spec = id.spec();
-    let copied = spec.copies().filter(|_| has_reach(id));
-    let mut args = [0; MOST_ARGS];
-    store.store(&mut Arguments::new(&mut args, handle), false);
-    let mut matter = Matter::Nothing;
-    let mut is_gone = false;
-    if let Some(event) = spec.records() {
-        let mut is_shared = false;
-        guarded(|| is_shared = ledger::has_opened(questions::number(id, &args, event)));
-        return of(is_shared);
-    }
-    if spec.is_work() && gone::is_to_look_around() {
-        guarded(gone::look_around);
-    }
-    if spec.is_work() && gone::has_any() {
-        let call = Call { function: id, result: 0, args: &args, shape: 0, elements: &[] };
-        let mut look = |start, bytes| {
-            if gone::first(start, bytes).is_some() {
-                guarded(|| is_gone |= gone::is_used(start, bytes));
-            }
-        };
-        call.used().for_each(|(_, start, bytes)| look(start, bytes));
-        if let Some(batch) = spec.batch() {
-            batches::each_range(id, &args, batch, &mut |_, start, bytes| look(start, bytes));
-        }
-        if let Some(launched) = spec.launches() {
-            parameters::each_word(id, &args, launched, &mut |_, word| look(word, 1));
-            is_gone = is_gone && kernels::note_found(questions::number(id, &args, launched.function));
-        }
-        if let Some(exec) = spec.replays() {
-            is_gone = gone::is_used_by_graph(questions::number(id, &args, exec), true);
-        }
-    }
-    if spec.is_work() && copied.is_none() {
-        return of(is_gone);
-    }
-    if let Some(copied) = copied {
-        let devices = questions::copied(id, &args, copied, ledger::opened_device);
-        return devices.map_or(of(is_gone), |devices| Matter::Copy { devices, is_gone });
-    }
-    guarded(|| matter = of(ledger::matters(id, &args)));
-    matter
-}
-
-/// Whether a copy can go from one device to another.
-fn has_reach(id: FnId) -> bool {
-    traced::needs(id) == Needs::Nothing || traced::has_done(Needs::Reach)
 }
 
 impl<'a> Recorded<'a> {
@@ -714,98 +579,4 @@ fn know(caller: usize) {
     if caller.wrapping_sub(start) >= length || generation != libraries_generation() || again != start {
         libraries::know_slowly(caller);
     }
-}
-
-/// Describes the driver's devices in the record, once.
-pub fn describe_devices() {
-    questions::describe_devices(about::describe);
-}
-
-/// Says in the record how this process ends. Async-signal-safe, and for children of vfork as well.
-pub fn ends(end: End) {
-    if let Some(file) = process::current() {
-        file.ends(end);
-    }
-}
-
-/// Whether this process has a record: a child of vfork only shares the memory of one that has.
-pub fn is_own() -> bool {
-    process::current().is_some_and(file::File::is_own)
-}
-
-/// Says in the record that this process is about to become another program.
-pub fn becomes(program: &[u8]) {
-    if let Some(file) = process::current().filter(|file| file.is_own()) {
-        about::becomes(file, program);
-        file.ends(End::Executed);
-    }
-}
-
-/// Whether calls of this process are missing from its record.
-pub fn has_losses() -> bool {
-    process::current().is_some_and(file::File::has_losses)
-}
-
-/// Keeps this moment, for the speed of the clock.
-pub fn note_time() {
-    clock::note();
-}
-
-/// Puts a mark of the program's into the record, or keeps it for one that has not begun. Says whether it could.
-pub fn mark(text: &[u8]) -> bool {
-    if has_record() {
-        return detail::mark(text);
-    }
-    let is_kept = process::may_begin() && early::keep(text);
-    // Begun meanwhile by another thread, which has looked for marks already.
-    if is_kept && process::current().is_some() {
-        process::attach();
-    }
-    is_kept
-}
-
-/// Gives the record of a process of a large job its name: there is something to tell of it, although it shares nothing.
-pub fn show() {
-    process::show();
-}
-
-/// Names a library whose calls go past us.
-pub fn escaped(library: &[u8], way: Way) {
-    if has_record() {
-        process::show();
-        about::escaped(library, way.name());
-    }
-}
-
-/// Whether this process has, or would have, a record in which there is no event.
-pub fn is_empty() -> bool {
-    let is_empty = || process::current().map_or(epoch() == 0, |file| file.has_no_stream());
-    settings::get().record.is_some() && is_empty()
-}
-
-/// What another process of the job has exported under a handle, of memory or an event, and not ended since; `None` where
-/// that is not known.
-pub fn export_of(kind: u32, handle: &[u8; 64]) -> Option<Entry> {
-    if settings::get().record.is_none() || !attach() {
-        return None;
-    }
-    let place = live::find(handle_key(kind, FINGERPRINT(handle))).filter(|place| !place.is_own())?;
-    // Of what is gone the driver says that it is.
-    place.read().filter(|export| export.ended == 0)
-}
-
-/// What a process of the job has exported and this one has opened under a name, and not closed since; `None` where that is
-/// not known.
-pub fn imported(object: Object, name: u64) -> Option<Entry> {
-    if settings::get().record.is_none() || !attach() {
-        return None;
-    }
-    let opened = live::read(own_key(live::own(), kind::opened(object), name, 0))?;
-    live::read(handle_key(kind::exported(object), opened.fingerprint))
-}
-
-/// Whether this process has a record, which is made where it has met a driver.
-fn has_record() -> bool {
-    let has_met = || driver::is_any_followed(Library::Cuda) || escapes::is_driver_elsewhere();
-    settings::get().record.is_some() && has_met() && process::attach()
 }

@@ -4,7 +4,7 @@ use super::{
     Codes, Proc,
     word::{self, Word},
 };
-use crate::symbols::SourceLine;
+use cupeer_symbols::SourceLine;
 use schemars::JsonSchema;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};

@@ -6,6 +6,12 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::rc::Rc;
 
+/// Plan of what `--deny-peer` denies.
+pub const DENY: &str = "deny-peer";
+
+/// Most calls of a fault that are kept.
+pub(crate) const MOST_HITS: usize = 100;
+
 /// Fault of a fault plan, or denied pair of devices (plan `deny-peer`), over all processes and hosts.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Default)]
 pub struct Fault {
@@ -31,7 +37,7 @@ pub struct Fault {
     pub dry_run: bool,
     /// First calls at which the fault fired or, in a dry run, would have fired, ordered by time: at most 100 of those
     /// that the filters select.
-    #[schemars(length(max = crate::hits::MOST))]
+    #[schemars(length(max = MOST_HITS))]
     pub hits: Vec<FaultHit>,
     /// Number of calls in the recording that `hits` omits.
     pub hits_more: u64,

@@ -176,3 +176,11 @@ fn address_or_null<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<
     let Some(text) = Option::<String>::deserialize(deserializer)? else { return Ok(None) };
     of_address(&text).map(Some).ok_or_else(|| D::Error::custom("an address is not one"))
 }
+
+/// Whether a rule explains a failure without being broken: its findings are said at every level.
+pub(crate) fn is_explanation(rule: &str) -> bool {
+    matches!(
+        cupeer_rules::Rule::of(rule),
+        Some(cupeer_rules::Rule::CallFailed | cupeer_rules::Rule::DriverUndocumented)
+    )
+}

@@ -4,7 +4,7 @@ use super::{
     Place, Proc, RuntimeCall, Unknown, Uuid,
     word::{self, Word},
 };
-use crate::names::clean;
+use crate::base::terminal::clean;
 use cupeer_spec::env::{self, Level};
 use cupeer_spec::record::end::End;
 use cupeer_spec::way::{self, Way};

@@ -1,13 +1,13 @@
 //! Calls that did not return, and failures that no finding explains, in sentences.
 
-use super::super::model::{ExitKind, Failure, FailureGroup, Finding, Pending, Place, Process, RuntimeCall};
-use super::super::moments::{duration, number};
-use super::super::names::{clean, result};
-use super::super::places::in_lines;
 use super::incidents::{UNEXPLAINED, UNRETURNED};
 use super::{Incident, Problem, Verdict};
-use crate::symbols::is_libc;
+use crate::base::moments::{duration, number};
+use crate::model::{ExitKind, Failure, FailureGroup, Finding, Pending, Place, Process, RuntimeCall};
+use crate::words::names::{clean, result};
+use crate::words::places::in_lines;
 use cupeer_rules::Rule;
+use cupeer_symbols::is_libc;
 
 /// The most frames below which a call is listed.
 const MOST_FRAMES: usize = 3;

@@ -1,11 +1,11 @@
 //! The ends of processes: which of them are problems, in sentences.
 
-use super::super::endings::{ended, killed};
-use super::super::model::{Exit, ExitKind, Handle, Process, Started};
-use super::super::moments::{bytes, number};
-use super::super::names::{clean, counted};
 use super::incidents::{DIED, FAILED, FORKED};
 use super::{Incident, Problem, Verdict};
+use crate::base::moments::{bytes, number};
+use crate::model::{Exit, ExitKind, Handle, Process, Started};
+use crate::words::endings::{ended, killed};
+use crate::words::names::{clean, counted};
 use std::collections::BTreeMap;
 
 /// The most handles that are named of one process.

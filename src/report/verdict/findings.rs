@@ -2,11 +2,11 @@
 //!
 //! The headline and the summary after a run have one line for such a group.
 
-use super::super::findings::is_explanation;
-use super::super::model::{Finding, Object};
-use super::super::moments::{bytes, number};
-use super::super::names::{clean, counted, in_words, sentence};
 use super::{Verdict, in_runtime};
+use crate::base::moments::{bytes, number};
+use crate::model::is_explanation;
+use crate::model::{Finding, Object};
+use crate::words::names::{clean, counted, in_words, sentence};
 use cupeer_rules::{Basis, Rule, label};
 use cupeer_spec::function::FnId;
 use cupeer_spec::record::slot::finding::STALE;

@@ -1,9 +1,9 @@
 //! Handles of which something is wrong, in sentences.
 
-use super::super::model::{FailedOpen, Finding, Handle, Open, State};
-use super::super::moments::{bytes, number};
-use super::super::names::{codes, counted};
 use super::{Problem, Verdict};
+use crate::base::moments::{bytes, number};
+use crate::model::{FailedOpen, Finding, Handle, Open, State};
+use crate::words::names::{codes, counted};
 use cupeer_rules::{Rule, Severity};
 
 /// The most importers of a handle that are named.

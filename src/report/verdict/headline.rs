@@ -1,15 +1,15 @@
 //! The headline: one line per problem, causes before consequences, and the commands that show more; or that there are no
 //! problems, as far as can be seen.
 
-use super::super::model::{ExitKind, FailureGroup, Finding, Handle, Proc, Process, State};
-use super::super::moments::number;
-use super::super::names::{clean, counted, quiet_ones};
 use super::ends::ABNORMAL;
 use super::findings::{first_clause, times};
 use super::incidents::{FAILED, UNEXPLAINED};
 use super::{Alike, Problem, Verdict, looked};
-use crate::endings::ended;
-use crate::style::Mark;
+use crate::base::moments::number;
+use crate::base::style::Mark;
+use crate::model::{ExitKind, FailureGroup, Finding, Handle, Proc, Process, State};
+use crate::words::endings::ended;
+use crate::words::names::{clean, counted, quiet_ones};
 
 /// The most lines, the one about further commands among them.
 const MOST_LINES: usize = 8;

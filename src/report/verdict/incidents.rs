@@ -1,7 +1,7 @@
 //! Kinds of problems that no rule covers: abnormal exits, exit statuses other than 0, and calls that failed or did not
 //! return. Tools read their names beside those of the rules.
 
-use super::super::model::{Place, Process};
+use crate::model::{Place, Process};
 use cupeer_rules::Severity;
 
 /// Kind of an incident.

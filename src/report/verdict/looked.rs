@@ -1,7 +1,7 @@
 //! Tracks how far each rule was checked, because the absence of findings means something only for rules that were checked.
 
-use super::super::model::{Escaped, Process, Report};
-use super::super::names::{clean, counted, quiet_ones};
+use crate::model::{Escaped, Process, Report};
+use crate::words::names::{clean, counted, quiet_ones};
 use cupeer_rules::{RULES, RuleSet, RuleSpec};
 use cupeer_spec::env;
 use cupeer_spec::function::{FnId, Group};

@@ -24,10 +24,10 @@ pub use headline::{About, Line};
 pub use incidents::{DIED, FAILED, Incident, KINDS, Kind};
 pub use rules::OfRule;
 
-use super::findings::is_explanation;
-use super::model::{Finding, Process, Report};
-use super::moments;
-use super::names::{Labels, counted};
+use crate::base::moments;
+use crate::model::is_explanation;
+use crate::model::{Finding, Process, Report};
+use crate::words::names::{Labels, counted};
 use cupeer_rules::{Chosen, Rule, Severity};
 use cupeer_spec::env;
 use std::cmp::Reverse;

@@ -1,8 +1,8 @@
 //! Handles whose exporter is not in the recording: it ran under another `cupeer run`, or without cupeer.
 
-use super::super::model::Handle;
-use super::super::names::counted;
 use super::Verdict;
+use crate::model::Handle;
+use crate::words::names::counted;
 use cupeer_spec::effect::Object;
 use cupeer_spec::env;
 use cupeer_spec::function::FnId;

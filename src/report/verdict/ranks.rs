@@ -1,9 +1,9 @@
 //! Pairs of devices without a mapping since an open failed, and ranks that deviate from the others.
 
-use super::super::model::{Finding, Peer, Proc, Process};
-use super::super::moments::number;
-use super::super::names::{clean, codes, counted, ranks};
 use super::{Problem, Verdict};
+use crate::base::moments::number;
+use crate::model::{Finding, Peer, Proc, Process};
+use crate::words::names::{clean, codes, counted, ranks};
 use cupeer_rules::Rule;
 use std::collections::{BTreeMap, BTreeSet};
 

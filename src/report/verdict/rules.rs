@@ -1,7 +1,7 @@
 //! Groups findings by rule: those of each rule that applies to a recording, and whether their absence means anything.
 
-use super::super::model::Finding;
 use super::{Verdict, looked};
+use crate::model::Finding;
 use cupeer_rules::{RULES, Rule, RuleSpec};
 use std::collections::{BTreeMap, BTreeSet};
 

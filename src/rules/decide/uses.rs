@@ -1,61 +1,11 @@
 //! Rules about calls that use memory: whether it is still there, and whether it ever was.
 
 use super::{ClosedBy, Judge, Opening, Verdict, World};
-use crate::reason::{Ago, Device, Handle, Process, Reason};
+use crate::reason::{Ago, Device, Handle, Process, Reason, Went};
 use crate::{Confidence, Rule};
 use cupeer_books::Mapping;
 use cupeer_spec::effect::Object;
 use cupeer_spec::record::slot::finding::role;
-
-/// How a range of addresses ended.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Went {
-    /// What was opened there was closed.
-    Closed,
-    /// What was mapped there was unmapped.
-    Unmapped,
-    /// What was exported from there, or imported of a pool, was freed.
-    Freed,
-    /// What was opened there is still open, and its owner has freed it.
-    FreedByOwner,
-}
-
-impl Went {
-    fn rule(self) -> Rule {
-        match self {
-            Went::Closed => Rule::UseAfterClose,
-            Went::Unmapped => Rule::UseAfterUnmap,
-            Went::Freed => Rule::UseAfterFree,
-            Went::FreedByOwner => Rule::UseAfterOwnerFreed,
-        }
-    }
-
-    /// As what the call counts that ended it.
-    fn role(self) -> u32 {
-        match self {
-            Went::Closed => role::CLOSING,
-            Went::Unmapped => role::UNMAPPING,
-            Went::Freed => role::FREEING,
-            Went::FreedByOwner => role::EXPORT,
-        }
-    }
-
-    /// Whether a graph that is not launched yet cannot be right: no other memory is there when it is, but by chance. A range that
-    /// is still reserved gets other memory, and what its owner has freed is there.
-    pub fn is_lasting(self) -> bool {
-        matches!(self, Went::Closed | Went::Freed)
-    }
-
-    /// Who did what.
-    pub(crate) const fn words(self) -> (&'static str, &'static str) {
-        match self {
-            Went::Closed => ("this process", "closed"),
-            Went::Unmapped => ("this process", "unmapped"),
-            Went::Freed => ("this process", "freed"),
-            Went::FreedByOwner => ("its owner", "freed"),
-        }
-    }
-}
 
 /// Memory that the process had and has no more.
 #[derive(Clone, Copy)]

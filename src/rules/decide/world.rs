@@ -1,7 +1,7 @@
 //! The facts about the world around a call, supplied by the caller that asks for a decision.
 
 use super::Gone;
-use crate::reason::{Ago, Device, Process, Site};
+use crate::reason::{Ago, Device, HadContext, Process, Ptrace, Site};
 use crate::{Cache, Confidence};
 use cupeer_books::{Pool, SpaceView};
 use cupeer_spec::effect::Object;
@@ -353,26 +353,6 @@ impl ClosedBy {
     }
 }
 
-/// What became of the current context of a thread that has none.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum HadContext {
-    /// The thread had one.
-    Here {
-        /// The last one.
-        context: u64,
-        /// Whether the process is known to have ended it.
-        is_ended: bool,
-        /// Whether something that the process had open went with it.
-        has_closed: bool,
-    },
-    /// Another thread had one, and this one had none.
-    InOtherThread,
-    /// The primary context of this device is there, whoever has it.
-    Primary(i32),
-    /// Nobody was seen with one.
-    Unknown,
-}
-
 /// Whether a process runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Life {
@@ -384,15 +364,6 @@ pub enum Life {
     Silent,
     /// Nobody tells.
     Unknown,
-}
-
-/// What decides whether this process may take descriptors of another one, by pidfd_getfd.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Ptrace {
-    /// /proc/sys/kernel/yama/ptrace_scope; 0 where there is none.
-    pub scope: u8,
-    /// Whether the process has CAP_SYS_PTRACE.
-    pub is_capable: bool,
 }
 
 /// What the driver knows of a pointer.

@@ -1,7 +1,7 @@
 //! Hints for values of a reason that the rule's own hint does not fit.
 
 use super::{Device, HandleFlaw, POINTERS, Reason};
-use crate::Rule;
+use crate::rule::Rule;
 
 impl Reason<'_> {
     /// What to do: the rule's hint, or one for these values.

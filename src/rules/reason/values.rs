@@ -1,6 +1,6 @@
 //! The values in the sentences of [`super`]: devices, processes, handles, times, sizes, and kinds of memory.
 
-use crate::Rule;
+use crate::rule::Rule;
 use core::fmt::{self, Display, Formatter};
 use cupeer_spec::uuid::{Gpu, Short};
 use cupeer_spec::value::Shareable;

@@ -1,6 +1,7 @@
 //! Initialisation, versions, result codes, look-up, and what concerns no object.
 
 use super::boundary::Out;
+use super::exports;
 use crate::abi::CUuuid;
 use crate::engine::answer::{Answer, fail};
 use crate::engine::{lookup, names, process};
@@ -84,7 +85,7 @@ entry! {
         flags: ProcAddressFlags,
     ) {
         let (name, out) = (symbol.text()?, pfn.required()?);
-        let (found, pointer) = lookup::find(name, cudaVersion, flags)?;
+        let (found, pointer) = lookup::find(exports::all, name, cudaVersion, flags)?;
         if found != lookup::FOUND {
             return fail(Code::NOT_FOUND);
         }
@@ -100,7 +101,7 @@ entry! {
         symbolStatus: *mut CUdriverProcAddressQueryResult,
     ) {
         let (name, out) = (symbol.text()?, pfn.required()?);
-        let (found, pointer) = lookup::find(name, cudaVersion, flags)?;
+        let (found, pointer) = lookup::find(exports::all, name, cudaVersion, flags)?;
         out.put(FunctionPointer(pointer));
         symbolStatus.put(found);
         Ok(())

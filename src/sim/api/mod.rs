@@ -18,6 +18,7 @@ mod copies;
 mod devices;
 mod driver;
 mod events;
+mod exports;
 mod fills;
 mod graphs;
 mod ipc;

@@ -151,7 +151,7 @@ pub mod kind {
 
     /// The kinds of entries about an object of the table: of those who exported it, and of those who opened it or switched
     /// it on; 0 where there is none.
-    const OBJECTS: [(Object, u32, u32); 6] = [
+    pub(crate) const OBJECTS: [(Object, u32, u32); 6] = [
         (Object::Memory, EXPORTED_MEMORY, OPENED_MEMORY),
         (Object::Event, EXPORTED_EVENT, OPENED_EVENT),
         (Object::Peer, 0, PEER),
@@ -160,7 +160,7 @@ pub mod kind {
         (Object::Pointer, EXPORTED_POINTER, OPENED_POINTER),
     ];
 
-    const fn kinds(object: Object) -> (u32, u32) {
+    pub(crate) const fn kinds(object: Object) -> (u32, u32) {
         let mut index = 0;
         while index < OBJECTS.len() {
             let (of, exported, opened) = OBJECTS[index];
@@ -200,46 +200,6 @@ pub mod kind {
     /// Whether an entry of a kind is access that was switched on.
     pub fn is_access(kind: u32) -> bool {
         opened_object(kind).is_some() && export_of(kind).is_none()
-    }
-
-    #[cfg(test)]
-    mod tests {
-        use super::*;
-        use crate::function::FUNCTIONS;
-
-        #[test]
-        fn what_functions_share_has_kinds_of_its_own() {
-            for f in FUNCTIONS {
-                if let Some(shared) = f.exports().or(f.opens()) {
-                    let (exported, opened) = kinds(shared.object);
-                    assert_eq!(exported_object(exported), Some(shared.object), "{}", f.name);
-                    assert_eq!(opened_object(opened), Some(shared.object), "{}", f.name);
-                    assert_eq!(
-                        (export_of(opened), export_of(exported)),
-                        (Some(exported), None),
-                        "{}",
-                        f.name
-                    );
-                }
-                if let Some(access) = f.enables() {
-                    let kind = opened(access.object);
-                    assert_eq!(
-                        (opened_object(kind), is_access(kind)),
-                        (Some(access.object), true),
-                        "{}",
-                        f.name
-                    );
-                }
-            }
-            let mut all: Vec<u32> =
-                OBJECTS.iter().flat_map(|(_, a, b)| [*a, *b]).filter(|k| *k != 0).collect();
-            all.extend([OWNED]);
-            let count = all.len();
-            all.sort_unstable();
-            all.dedup();
-            assert_eq!(all.len(), count);
-            assert_eq!((exported_object(0), opened_object(0), opened_object(OWNED)), (None, None, None));
-        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! NVML's result codes, the texts of `nvmlErrorString` among them.
 
 use super::ResultSpec;
-use crate::function::Library;
+use crate::group::Library;
 
 results! { Nvml:
     0 SUCCESS "NVML_SUCCESS\0" "Success\0"

@@ -2,7 +2,7 @@
 //! has the driver's number and text.
 
 use super::{Result, ResultSpec};
-use crate::function::Library;
+use crate::group::Library;
 
 macro_rules! runtimes {
     ($($name:ident: $result:ident,)* { $($number:literal $only:ident $string:literal $meaning:literal)* } $($more:ident: $same:ident,)*) => {

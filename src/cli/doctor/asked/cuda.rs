@@ -1,7 +1,8 @@
 //! What the driver says of the devices that CUDA shows to this process, and of their pairs. No context is created.
 
 use super::{c_text, kernel_address};
-use crate::probe::{call, find, load};
+use cupeer_p2p::call;
+use cupeer_p2p::nvidia::{find, load};
 use cupeer_spec::function::Library;
 use libloading::os::unix::Library as Handle;
 use serde::{Deserialize, Serialize};

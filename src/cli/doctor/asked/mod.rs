@@ -5,12 +5,12 @@
 
 mod cuda;
 mod descriptor;
-pub mod nvml;
+mod nvml;
 
 use super::driver::child;
-use crate::args::ProbeSystemArgs;
-use crate::driver::Chosen;
-use crate::output;
+use crate::start::args::ProbeSystemArgs;
+use crate::start::driver::Chosen;
+use crate::start::output;
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 use std::fs::File;

@@ -1,13 +1,12 @@
 //! What NVML says of the devices of the machine and of their pairs.
 
 use super::{c_text, kernel_address};
-use crate::probe::{call, load};
+use cupeer_p2p::call;
+use cupeer_p2p::nvidia::{Device, NVLINK, p2p_status, start};
 use cupeer_spec::abi::{nvmlGpuFabricInfoV_t, nvmlPciInfo_t};
-use cupeer_spec::function::Library;
 use libloading::os::unix::Library as Handle;
 use serde::{Deserialize, Serialize};
-use std::ffi::{c_uint, c_void};
-use std::mem::ManuallyDrop;
+use std::ffi::c_uint;
 
 #[derive(Serialize, Deserialize, Clone, Default, Debug)]
 pub struct Nvml {
@@ -57,19 +56,6 @@ pub struct NvmlPair {
     pub nvlink: Option<i32>,
 }
 
-/// NVML's handle of a device.
-pub type Device = *mut c_void;
-
-/// NVML_P2P_CAPS_INDEX_NVLINK.
-pub const NVLINK: i32 = 2;
-
-/// NVML, ready to be asked. It stays loaded: a library may crash when it is unloaded, too.
-pub fn start() -> Result<ManuallyDrop<Handle>, String> {
-    let library = ManuallyDrop::new(load(Library::Nvml)?);
-    call!(&library, "nvmlInit_v2", ())?;
-    Ok(library)
-}
-
 pub fn ask() -> Result<Nvml, String> {
     let library = start()?;
     let mut text = [0u8; 96];
@@ -78,7 +64,7 @@ pub fn ask() -> Result<Nvml, String> {
     call!(&library, "nvmlDeviceGetCount_v2", (&mut count => *mut c_uint))?;
     let mut handles = Vec::new();
     for index in 0..count {
-        let mut device: Device = std::ptr::null_mut();
+        let mut device = Device::NONE;
         call!(&library, "nvmlDeviceGetHandleByIndex_v2", (index => c_uint, &mut device => *mut Device))?;
         handles.push(device);
     }
@@ -136,14 +122,6 @@ fn fabric(library: &Handle, device: Device) -> Option<Fabric> {
         .ok()?;
     let cluster = info.clusterUuid.iter().map(|byte| format!("{byte:02x}")).collect();
     Some(Fabric { state: info.state, status: info.status.0, cluster, clique: info.cliqueId })
-}
-
-/// `nvmlGpuP2PStatus_t` for a use of the way between two devices: reads, writes or NVLink (`nvmlGpuP2PCapsIndex_t`).
-pub fn p2p_status(library: &Handle, from: Device, to: Device, index: i32) -> Option<i32> {
-    let mut status = 0;
-    call!(library, "nvmlDeviceGetP2PStatus", (from => Device, to => Device, index => i32, &mut status => *mut i32))
-        .ok()?;
-    Some(status)
 }
 
 fn pairs(library: &Handle, handles: &[Device]) -> Vec<NvmlPair> {

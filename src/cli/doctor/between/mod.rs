@@ -5,8 +5,8 @@
 mod ways;
 
 use super::document;
-use crate::args::DoctorFormat;
-use crate::output::{self, terminal_width};
+use crate::start::args::DoctorFormat;
+use crate::start::output::{self, terminal_width};
 use anyhow::Result;
 use cupeer_report::style::{Mark, Style};
 use cupeer_report::table::Table;

@@ -1,8 +1,8 @@
 //! Variables that change which devices a process sees, or what libraries share and how. Each is told with what it does; none
 //! is bad, because somebody has set it.
 
+use super::Fact;
 use super::System;
-use super::fact::Fact;
 
 /// Name, and what it does. A name that ends in `*` is a beginning.
 const KNOWN: [(&str, &str); 23] = [

@@ -5,8 +5,8 @@
 //! one IMEX channel file accessible by the user launching the application": cuMemCreate. The channels are not made by default:
 //! IMEX guide, IMEX Channels.
 
+use super::Fact;
 use super::System;
-use super::fact::Fact;
 use super::pci::has_switches;
 
 const DEVICE: &str = "nvidia-caps-imex-channels";

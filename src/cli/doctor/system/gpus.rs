@@ -1,7 +1,7 @@
 //! What each GPU is set to, as far as it decides who may use it: the kernel's driver, MIG, the compute mode, persistence.
 
+use super::Fact;
 use super::System;
-use super::fact::Fact;
 use super::pci::{directory, is_hidden};
 use crate::doctor::asked::NvmlDevice;
 use crate::doctor::driver::result_name;

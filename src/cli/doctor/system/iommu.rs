@@ -5,8 +5,8 @@
 //! Peer-to-Peer Memory Access, IOMMU on Linux. Groups of the type `identity` are not translated (`iommu=pt`); the types are
 //! those of Documentation/ABI/testing/sysfs-kernel-iommu_groups. Other architectures have GPUs that need their SMMU.
 
+use super::Fact;
 use super::System;
-use super::fact::Fact;
 use super::pci::{directory, is_hidden};
 
 const BREAKS: &str = "peer access over PCIe: writes may be lost, arrive late or hang, without an error";

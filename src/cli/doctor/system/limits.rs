@@ -1,8 +1,8 @@
 //! What this process may do: take descriptors of others, use /dev/shm, lock memory. And what it is, which two processes compare
 //! (`between`).
 
+use super::Fact;
 use super::System;
-use super::fact::Fact;
 use super::process::Process;
 use crate::doctor::asked::Descriptor;
 use cupeer_report::moments::bytes as in_words;

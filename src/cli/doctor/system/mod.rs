@@ -6,7 +6,6 @@
 
 mod environment;
 mod fabric;
-mod fact;
 mod gpus;
 mod iommu;
 mod limits;
@@ -21,12 +20,12 @@ mod tests;
 mod tree;
 
 use super::asked::Asked;
-use crate::driver::Chosen;
+use crate::start::driver::Chosen;
 use anyhow::Result;
 use pci::Gpu;
 use tree::Tree;
 
-pub use fact::{Fact, Verdict, alike};
+pub use cupeer_p2p::fact::{Fact, Verdict, alike};
 pub use process::Process;
 
 /// All that the facts are made of.
@@ -104,14 +103,4 @@ impl System {
             _ => fact,
         }
     }
-}
-
-/// Of all facts those that bear on peer access from one device to another, by their PCI addresses as the kernel writes them.
-pub fn of_pair<'a>(facts: &'a [Fact], from: &str, to: &str) -> Vec<&'a Fact> {
-    let bears = |fact: &&Fact| match &fact.about[..] {
-        [] => matches!(&*fact.name, "iommu" | "virtualisation" | "driver parameters" | "fabric manager"),
-        [device] => device == from || device == to,
-        [one, other, ..] => one == from && other == to,
-    };
-    facts.iter().filter(bears).collect()
 }

@@ -1,7 +1,7 @@
 //! NVIDIA's kernel module: its flavour, its version against that of the libraries, and parameters that change who reaches whom.
 
+use super::Fact;
 use super::System;
-use super::fact::Fact;
 
 /// Parameters of /proc/driver/nvidia/params whose value is told where it is not the usual one.
 const TOLD: [(&str, &str); 6] = [

@@ -2,8 +2,8 @@
 //! owners, and EPERM where the cgroup of a container does not list the device (Documentation/admin-guide/cgroup-v1/devices.rst;
 //! with cgroup v2 a BPF program decides, which nobody can read).
 
+use super::Fact;
 use super::System;
-use super::fact::Fact;
 use super::tree::Tree;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 

@@ -1,8 +1,8 @@
 //! Whether two devices reach each other, for NVML and for CUDA. Programs ask one or the other: NCCL asks NVML, PyTorch and
 //! llama.cpp ask CUDA.
 
+use super::Fact;
 use super::System;
-use super::fact::Fact;
 use crate::doctor::asked::NvmlPair;
 use cupeer_spec::abi::nvmlGpuP2PStatus_t;
 

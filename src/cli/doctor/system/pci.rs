@@ -1,7 +1,7 @@
 //! The PCI devices that are GPUs: where they hang, their links, the bridges above them, and how much of their memory others see.
 
+use super::Fact;
 use super::System;
-use super::fact::Fact;
 use super::tree::{Known, Tree};
 use cupeer_report::moments::bytes as in_words;
 

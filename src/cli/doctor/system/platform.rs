@@ -1,7 +1,7 @@
 //! What the machine is: real or virtual, and whether this process is in a container.
 
+use super::Fact;
 use super::System;
-use super::fact::Fact;
 
 pub fn facts(system: &System) -> Vec<Fact> {
     vec![

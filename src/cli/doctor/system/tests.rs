@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::doctor::asked::{Cuda, CudaDevice, CudaPair, Descriptor, Fabric, Nvml, NvmlDevice, NvmlPair};
+use cupeer_p2p::fact::of_pair;
 use std::fs;
 use std::os::unix::fs::symlink;
 

@@ -22,9 +22,9 @@ use cupeer_spec::abi::{CUmemAccessDesc, CUmemAllocationProp, CUmemLocation, CUme
 use cupeer_spec::effect::Object;
 use cupeer_spec::fault::{Condition, Key, Values, stack_hash};
 use cupeer_spec::function::{ArgSpec, Direction};
+use cupeer_spec::names::matches;
 use cupeer_spec::record::live::mix;
 use cupeer_spec::record::slot::detail::MOST_FRAMES;
-use cupeer_spec::selector::matches;
 use cupeer_spec::value::MOST_TEXT;
 
 /// The number of this process in the job.

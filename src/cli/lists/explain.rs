@@ -1,0 +1,193 @@
+//! `cupeer explain`: everything that the tables say about one function, result code, rule or key of fault plans.
+
+use crate::lists::list::{self, direction, groups, prototype, version};
+use crate::lists::{faults, rules};
+use crate::start::args::ExplainArgs;
+use crate::start::output;
+use crate::start::output::terminal_width;
+use anyhow::{Result, bail};
+use cupeer_report::table::{Table, wrap};
+use cupeer_rules::RULES;
+use cupeer_spec::fault;
+use cupeer_spec::function::{FUNCTIONS, Fidelity, FnSpec, Library};
+use cupeer_spec::names::nearest;
+use cupeer_spec::others::{self, OtherFn};
+use cupeer_spec::results::{self, ResultSpec};
+use cupeer_spec::runtime;
+use std::collections::BTreeSet;
+use std::process::ExitCode;
+
+pub fn command(args: &ExplainArgs) -> Result<ExitCode> {
+    let name = args.name.trim();
+    if let Some(found) = runtime::function(name) {
+        let newest = found.functions().max_by_key(|f| f.since).map_or(String::new(), function);
+        let meant = paragraph(&(found.sentence() + "."), terminal_width());
+        return output::print(&format!("{meant}\n{newest}"));
+    }
+    if let Some(found) = FUNCTIONS.iter().find(|f| f.name.eq_ignore_ascii_case(name)) {
+        return output::print(&function(found));
+    }
+    let others = others::by_name();
+    if let Some(found) = others.iter().find(|f| f.symbol.eq_ignore_ascii_case(name)) {
+        return output::print(&other(found));
+    }
+    if let Some(found) = RULES.iter().find(|rule| rule.name.eq_ignore_ascii_case(name)) {
+        return output::print(&rules::explain(found, terminal_width()));
+    }
+    let hexadecimal = name.strip_prefix("0x").and_then(|digits| i32::from_str_radix(digits, 16).ok());
+    // A number, and a name without its prefix that several libraries have, is the driver's.
+    let found = hexadecimal.and_then(results::spec).or_else(|| results::parse(name));
+    let found = found.or_else(|| Library::Cudart.parse_result(name));
+    let is_name = name.parse::<i64>().is_err();
+    if let Some(found) = found.or_else(|| Library::Nvml.parse_result(name).filter(|_| is_name)) {
+        // Asked for by its name there.
+        let meant = runtime::result(name).map_or(String::new(), |found| {
+            paragraph(&(runtime::result_sentence(found) + "."), terminal_width()) + "\n"
+        });
+        return output::print(&(meant + &code(found)));
+    }
+    if let Some(found) = fault::keys().find(|key| key.name.eq_ignore_ascii_case(name)) {
+        return output::print(&faults::explain(found, terminal_width()));
+    }
+    if !is_name {
+        bail!("no result code has the number {name}; 'cupeer list errors' lists them all");
+    }
+    let codes = || list::results();
+    let short = codes().map(ResultSpec::short);
+    let names = FUNCTIONS.iter().map(|f| f.name).chain(others.iter().map(|f| f.symbol));
+    let names = names.chain(codes().map(ResultSpec::name)).chain(short).chain(runtime::names());
+    let names = names.chain(RULES.iter().map(|rule| rule.name)).chain(fault::keys().map(|key| key.name));
+    let names: Vec<&str> = names.collect();
+    let none = format!("no function, result code, rule or key of fault plans is named '{name}'");
+    let like = containing(name, &names);
+    match nearest(name, names).filter(|_| !name.is_empty()) {
+        Some(meant) => bail!("{none}; did you mean '{meant}'?"),
+        None if !like.is_empty() => bail!("{none}; did you mean {}?", like.join(", ")),
+        None => bail!("{none}; 'cupeer list' with functions, errors, rules or faults lists them all"),
+    }
+}
+
+/// The names that have a part of a name in them, quoted, where these are few.
+fn containing(part: &str, names: &[&str]) -> Vec<String> {
+    const MOST: usize = 8;
+    let part = part.to_ascii_lowercase();
+    let has_it = |name: &&&str| part.len() > 2 && name.to_ascii_lowercase().contains(&part);
+    let found: BTreeSet<&&str> = names.iter().filter(has_it).collect();
+    let found = found.into_iter().map(|name| format!("'{name}'"));
+    Some(found.collect()).filter(|found: &Vec<_>| found.len() <= MOST).unwrap_or_default()
+}
+
+fn fidelity(fidelity: Fidelity) -> &'static str {
+    match fidelity {
+        Fidelity::Recorded => "its answers are compared with those recorded on a real driver",
+        Fidelity::Documented => {
+            "it answers as the documentation says, which was not compared with a real driver"
+        }
+        Fidelity::Inferred => "its answers are inferred: the documentation is silent",
+        Fidelity::Unsupported => "missing: it answers CUDA_ERROR_NOT_SUPPORTED",
+        Fidelity::Absent => "its library is not simulated",
+    }
+}
+
+fn paragraph(text: &str, width: usize) -> String {
+    wrap(text, width).join("\n") + "\n"
+}
+
+fn function(f: &FnSpec) -> String {
+    let width = terminal_width();
+    let whole = prototype(f) + ";";
+    let mut text = whole.clone() + "\n";
+    if whole.len() > width {
+        let (head, args) = whole.split_once('(').unwrap_or((&whole, ""));
+        text = format!("{head}(\n    {}\n", args.replace(", ", ",\n    ").replace(");", "\n);"));
+    }
+    text += &format!("\n{}\n", paragraph(f.doc(), width));
+    let mut facts = Table::new(&["", ""], 2, 40);
+    facts.row(["library".into(), f.library.soname().into()]);
+    if !f.lookup().is_empty() {
+        facts.row(["looked up as".into(), format!("{}, from version {} on", f.lookup(), version(f.since))]);
+    }
+    facts.row(["groups".into(), groups(f)]);
+    facts.row(["simulated".into(), format!("{}: {}", f.simulated.name(), fidelity(f.simulated))]);
+    text += facts.render(width).trim_start();
+
+    let mut args = Table::new(&["ARGUMENT", "DIRECTION", "TYPE"], 3, 20);
+    for (index, arg) in f.args.iter().enumerate() {
+        let mut c_type = arg.c_type();
+        if let Some(count) = arg.count() {
+            c_type += &format!(", an array with {} elements", f.args[count].name());
+        } else if f.hands_out() == Some(index) {
+            c_type += ", receives the function";
+        }
+        args.row([arg.name().into(), direction(arg.direction).into(), c_type]);
+    }
+    let mut results = Table::new(&["CODE", "DOCUMENTED RESULT", "MEANING"], 3, 20);
+    for result in f.documented().filter_map(|number| f.result(number)) {
+        results.row([result.number.to_string(), result.name().into(), result.meaning.into()]);
+    }
+    text += &["", &args.render(width), &results.render(width)].join("\n");
+    let mut seen = Table::new(&["CODE", "SEEN, NOT DOCUMENTED", "MEANING"], 3, 20);
+    for result in f.seen.iter().filter_map(|number| f.result(*number)) {
+        seen.row([result.number.to_string(), result.name().into(), result.meaning.into()]);
+    }
+    if !seen.is_empty() {
+        text += &format!("\n{}", seen.render(width));
+    }
+    let rules = rules::of_function(f);
+    if !rules.is_empty() {
+        text += &format!("\n{}", rules.render(width));
+    }
+    let probes = rules::probes_of(f);
+    if !probes.is_empty() {
+        text += &format!("\n{}", probes.render(width));
+    }
+    let causes = rules::causes_without_rule(f);
+    if !causes.is_empty() {
+        text += &format!("\n{}", causes.render(width));
+    }
+    text
+}
+
+/// A function of the driver that cupeer does not intercept.
+fn other(f: &OtherFn) -> String {
+    let lookup = match f.lookup {
+        "" => "not found by look-up".to_owned(),
+        name => format!("{name}, from version {} on", version(f.since)),
+    };
+    let mut facts = Table::new(&["", ""], 2, 40);
+    facts.row(["library".into(), "libcuda.so.1".into()]);
+    facts.row(["looked up as".into(), lookup]);
+    facts.row(["simulated".into(), format!("{}: {}", f.simulated.name(), fidelity(f.simulated))]);
+    let facts = facts.render(terminal_width());
+    format!(
+        "{}\n\ncupeer does not intercept it: its calls go straight to the driver.\n\n{}",
+        f.symbol,
+        facts.trim_start()
+    )
+}
+
+fn code(r: &ResultSpec) -> String {
+    let width = terminal_width();
+    let head = format!("{} = {}: {}", r.name(), r.number, r.string());
+    let mut text = format!("{}\n{}", paragraph(&head, width), paragraph(r.meaning, width));
+    let documented: Vec<&str> = rules::documented(r).map(|f| f.name).collect();
+    text += &match documented.len() {
+        0 => "\nNo function that cupeer intercepts documents it.\n".to_owned(),
+        n if n == FUNCTIONS.iter().filter(|f| f.library == r.library).count() => {
+            format!("\nAll functions of {} that cupeer intercepts document it.\n", r.library.soname())
+        }
+        _ => format!(
+            "\nDocumented for\n{}\n",
+            documented.iter().map(|name| format!("    {name}")).collect::<Vec<_>>().join("\n")
+        ),
+    };
+    let seen: Vec<&str> = rules::seen_from(r).map(|f| f.name).collect();
+    if !seen.is_empty() {
+        text +=
+            &format!("\nSeen from real drivers, though not documented, for\n    {}\n", seen.join("\n    "));
+    }
+    for why in rules::why(r) {
+        text += &format!("\n{}", why.render(width));
+    }
+    text
+}

@@ -1,0 +1,249 @@
+//! `cupeer list`: the tables, as text or JSON. Every word comes from the tables themselves.
+
+use crate::lists::{faults, rules};
+use crate::start::args::{ListArgs, ListFormat, Topic};
+use crate::start::markdown::escaped;
+use crate::start::output;
+use crate::start::output::terminal_width;
+use anyhow::{Result, bail};
+use cupeer_report::table::Table;
+use cupeer_spec::env::VARIABLES;
+use cupeer_spec::function::{ArgSpec, Direction, FUNCTIONS, FnSpec, Library};
+use cupeer_spec::others::{self, OtherFn};
+use cupeer_spec::results::ResultSpec;
+use cupeer_spec::runtime;
+use cupeer_topology::PRESETS;
+use serde_json::{Value, json};
+use std::process::ExitCode;
+
+pub fn command(args: &ListArgs) -> Result<ExitCode> {
+    if args.all && args.what != Topic::Functions {
+        bail!("--all works only with 'functions'; the other lists are complete");
+    }
+    let others = if args.all { others::by_name() } else { Vec::new() };
+    match (args.format, args.what) {
+        (ListFormat::Markdown, Topic::Faults) => return output::print(&faults::page()),
+        (ListFormat::Markdown, Topic::Environment) => return output::print(&variables_page()),
+        (ListFormat::Markdown, _) => {
+            bail!("--format markdown works only with 'environment' and 'faults'")
+        }
+        _ => {}
+    }
+    if args.format == ListFormat::Json {
+        return output::print_json(&match args.what {
+            Topic::Functions => {
+                FUNCTIONS.iter().map(function_json).chain(others.iter().map(other_json)).collect()
+            }
+            Topic::Errors => results().map(error_json).collect(),
+            Topic::Topologies => {
+                PRESETS.iter().map(|p| json!({"topology": p.pattern, "meaning": p.doc})).collect()
+            }
+            Topic::Environment => VARIABLES
+                .iter()
+                .map(|v| json!({"name": v.name, "value": v.value, "meaning": v.doc}))
+                .collect(),
+            Topic::Rules => rules::json(),
+            Topic::Faults => faults::json(),
+        });
+    }
+    let table = match args.what {
+        Topic::Functions => functions(&others),
+        Topic::Errors => {
+            let row =
+                |r: &ResultSpec| [r.number.to_string(), r.name().into(), r.string().into(), r.meaning.into()];
+            table(["CODE", "NAME", "STRING", "MEANING"], 3, 60, results().map(row))
+        }
+        Topic::Topologies => {
+            let rows = PRESETS.iter().map(|p| [p.pattern.into(), p.doc.into()]);
+            table(["TOPOLOGY", "MACHINE"], 2, 40, rows)
+        }
+        Topic::Environment => {
+            let rows = VARIABLES.iter().map(|v| [v.name.into(), v.value.into(), v.doc.into()]);
+            table(["NAME", "VALUE", "MEANING"], 3, 40, rows)
+        }
+        Topic::Rules => rules::table(),
+        Topic::Faults => return output::print(&faults::list(terminal_width())),
+    };
+    output::print(&table.render(terminal_width()))
+}
+
+/// `11.0` for 11000.
+pub fn version(number: u32) -> String {
+    format!("{}.{}", number / 1000, number % 1000 / 10)
+}
+
+/// The result codes of all libraries, the driver's first.
+pub fn results() -> impl Iterator<Item = &'static ResultSpec> {
+    [Library::Cuda, Library::Nvml].into_iter().flat_map(|library| library.results())
+}
+
+/// `@ipc @open`.
+pub fn groups(function: &FnSpec) -> String {
+    function.groups().map(|group| format!("@{}", group.name())).collect::<Vec<_>>().join(" ")
+}
+
+pub fn prototype(function: &FnSpec) -> String {
+    let declared = |arg: &ArgSpec| {
+        let c_type = arg.c_type();
+        let space = if c_type.ends_with('*') { "" } else { " " };
+        format!("{c_type}{space}{}", arg.name())
+    };
+    let args: Vec<String> = function.args.iter().map(declared).collect();
+    let args = if args.is_empty() { "void".into() } else { args.join(", ") };
+    format!("{} {}({args})", function.library.result_type(), function.name)
+}
+
+pub fn direction(direction: Direction) -> &'static str {
+    match direction {
+        Direction::In => "in",
+        Direction::Out => "out",
+        Direction::InOut => "inout",
+        Direction::String => "string",
+    }
+}
+
+fn function_json(f: &FnSpec) -> Value {
+    let args: Vec<Value> = f
+        .args
+        .iter()
+        .map(|a| json!({"name": a.name(), "type": a.c_type(), "direction": direction(a.direction), "count": a.count()}))
+        .collect();
+    json!({
+        "function": f.name,
+        "meaning": f.doc(),
+        "library": f.library.soname(),
+        "lookup": (!f.lookup().is_empty()).then_some(f.lookup()),
+        "since": (!f.lookup().is_empty()).then(|| version(f.since)),
+        "runtime": runtime::name_of(f),
+        "groups": f.groups().map(|group| group.name()).collect::<Vec<_>>(),
+        "prototype": prototype(f),
+        "args": args,
+        "results": f.documented().filter_map(|number| f.result_name(number)).collect::<Vec<_>>(),
+        "seen": f.seen.iter().filter_map(|number| f.result_name(*number)).collect::<Vec<_>>(),
+        "simulated": f.simulated.name(),
+        "intercepted": true,
+    })
+}
+
+fn other_json(f: &OtherFn) -> Value {
+    json!({
+        "function": f.symbol,
+        "lookup": (!f.lookup.is_empty()).then_some(f.lookup),
+        "since": (!f.lookup.is_empty()).then(|| version(f.since)),
+        "simulated": f.simulated.name(),
+        "intercepted": false,
+    })
+}
+
+/// The name under which a function is found by look-up, and the first version for which it is.
+fn look_up(lookup: &str, since: u32) -> (String, String) {
+    if lookup.is_empty() { ("-".into(), "-".into()) } else { (lookup.into(), version(since)) }
+}
+
+fn error_json(r: &ResultSpec) -> Value {
+    json!({
+        "number": r.number,
+        "name": r.name(),
+        "string": r.string(),
+        "meaning": r.meaning,
+        "library": r.library.soname(),
+        "runtime": runtime::result_name(r),
+    })
+}
+
+fn functions(others: &[OtherFn]) -> Table {
+    let mut table = Table::new(
+        &[
+            "FUNCTION",
+            "SINCE",
+            "SIMULATED",
+            "GROUPS",
+            "LOOKED UP AS",
+            "IN THE RUNTIME",
+            "DOCUMENTED RESULTS",
+            "SEEN RESULTS",
+        ],
+        if others.is_empty() { 4 } else { 3 },
+        40,
+    );
+    for f in FUNCTIONS {
+        let (lookup, since) = look_up(f.lookup(), f.since);
+        let names = |codes: &mut dyn Iterator<Item = i32>| {
+            codes.filter_map(|number| f.result(number)).map(ResultSpec::short).collect::<Vec<_>>().join(" ")
+        };
+        let [results, seen] = [names(&mut f.documented()), names(&mut f.seen.iter().copied())];
+        let runtime = runtime::name_of(f).unwrap_or("-").to_owned();
+        table.row([
+            f.name.into(),
+            since,
+            f.simulated.name().into(),
+            groups(f),
+            lookup,
+            runtime,
+            results,
+            seen,
+        ]);
+    }
+    for f in others {
+        let (lookup, since) = look_up(f.lookup, f.since);
+        let simulated = f.simulated.name().to_owned();
+        table.row([
+            f.symbol.into(),
+            since,
+            simulated,
+            "-".into(),
+            lookup,
+            "-".into(),
+            String::new(),
+            String::new(),
+        ]);
+    }
+    table
+}
+
+/// `docs/reference/variables.md`: `scripts/docs` writes it, and a test says when it is stale.
+fn variables_page() -> String {
+    let mut text = String::from(
+        "<!-- Generated by scripts/docs from src/spec/env.rs. Do not edit. -->\n\
+         # Variables\n\n\
+         The library and the simulated driver read these variables when they are loaded. `cupeer run` and \
+         [`cupeer env`](commands/env.md) set them. `cupeer list environment` prints the same list.\n\n\
+         | variable | value | meaning |\n| --- | --- | --- |\n",
+    );
+    for variable in VARIABLES {
+        let (name, value) = (variable.name, variable.value.replace('|', "\\|"));
+        text += &format!("| `{name}` | `{value}` | {} |\n", escaped(variable.doc));
+    }
+    text
+}
+
+fn table<const N: usize>(
+    head: [&str; N],
+    needed: usize,
+    least: usize,
+    rows: impl Iterator<Item = [String; N]>,
+) -> Table {
+    let mut table = Table::new(&head, needed, least);
+    rows.for_each(|row| table.row(row));
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cupeer_spec::function::FnId;
+
+    #[test]
+    fn prototypes_read_as_in_cuda_h() {
+        assert_eq!(
+            prototype(FnId::cuGetProcAddress_v2.spec()),
+            "CUresult cuGetProcAddress_v2(const char *symbol, void **pfn, int cudaVersion, cuuint64_t flags, \
+             CUdriverProcAddressQueryResult *symbolStatus)"
+        );
+    }
+
+    #[test]
+    fn versions_read_as_people_write_them() {
+        assert_eq!([4010, 11000, 12080].map(version), ["4.1", "11.0", "12.8"]);
+    }
+}

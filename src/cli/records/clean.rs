@@ -1,0 +1,71 @@
+//! `cupeer clean`: deletes the recordings in the default directory.
+
+use crate::records::kept::{self, Entry};
+use crate::start::args::CleanArgs;
+use crate::start::home;
+use crate::start::output;
+use crate::start::status;
+use anyhow::Result;
+use cupeer_report::moments::bytes;
+use std::io::{IsTerminal, stdin};
+use std::process::ExitCode;
+
+pub fn command(args: &CleanArgs) -> Result<ExitCode> {
+    let home = home::path()?;
+    let all = kept::entries(&home).into_iter().filter(|entry| entry.number.is_some());
+    let (kept, goes): (Vec<Entry>, Vec<Entry>) =
+        all.skip(args.keep).partition(|entry| keeps(entry, args.all).is_some());
+    let mut text = String::new();
+    for entry in kept {
+        text += &format!("kept {}, {}\n", entry.name, keeps(&entry, args.all).unwrap_or_default());
+    }
+    if !goes.is_empty() && !args.yes && stdin().is_terminal() && !agrees(&goes)? {
+        return output::print(&(text + "deleted nothing\n"));
+    }
+    let (mut removed, mut freed, mut failed) = (0, 0, false);
+    for entry in goes {
+        match kept::remove(&entry) {
+            Ok(is_whole) => {
+                let (size, place) = (bytes(entry.bytes), entry.path.display());
+                let rest =
+                    if is_whole { String::new() } else { format!("; files of others stay in {place}") };
+                text += &format!("deleted {}, {size}{rest}\n", entry.name);
+                removed += 1;
+                freed += entry.bytes;
+            }
+            Err(error) => {
+                failed = true;
+                output::complain(&format!("failed to delete '{}': {error}", entry.path.display()));
+            }
+        }
+    }
+    text += &match removed {
+        0 => format!("deleted nothing in {}\n", home.display()),
+        1 => String::new(),
+        all => format!("deleted {all} recordings, {}\n", bytes(freed)),
+    };
+    let printed = output::print(&text)?;
+    Ok(if failed { ExitCode::from(status::OURS) } else { printed })
+}
+
+/// Asks on the terminal. Returns true if the answer is yes.
+fn agrees(goes: &[Entry]) -> Result<bool> {
+    let size = bytes(goes.iter().map(|entry| entry.bytes).sum());
+    let what = match goes {
+        [one] => format!("recording {}", one.name),
+        all => format!("{} recordings, {} to {}", all.len(), all[all.len() - 1].name, all[0].name),
+    };
+    eprint!("Delete {what} ({size})? [y/N] ");
+    let mut answer = String::new();
+    stdin().read_line(&mut answer)?;
+    Ok(["y", "yes"].contains(&answer.trim().to_lowercase().as_str()))
+}
+
+/// Why an entry is kept.
+fn keeps(entry: &Entry, all: bool) -> Option<&'static str> {
+    match entry.is_running() {
+        Some(true) => Some("which is in progress"),
+        None if !all => Some("which may be in progress on another host or in a container; --all deletes it"),
+        _ => None,
+    }
+}

@@ -1,0 +1,133 @@
+//! `cupeer export`: a record as tables for engines that read Parquet.
+//!
+//! What belongs here: the command, from its options to a directory that is whole. What the tables are is the crate
+//! `cupeer_export`'s; what is redacted is `pack`'s.
+
+mod place;
+
+use crate::records::opened::Opened;
+use crate::records::pack::redact::Redaction;
+use crate::records::pack::{self, SUFFIX};
+use crate::start::args::{ExportArgs, ExportFormat};
+use crate::start::{home, output};
+use anyhow::{Context, Result, ensure};
+use cupeer_export::{Exported, Options, Redact, VERSION};
+use cupeer_report::names::counted;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use place::Place;
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::ExitCode;
+
+pub fn command(args: &ExportArgs) -> Result<ExitCode> {
+    let ExportFormat::Parquet = args.to;
+    let directory = &home::find(&args.directory)?;
+    let place = Place::prepare(&args.output, args.force)?;
+    let Opened { job, symbols, .. } = &mut Opened::whole(directory)?;
+    let redaction = pack::redaction_of(&args.redact, directory, &job.processes)?;
+    let name = match &args.job {
+        Some(name) => name.clone(),
+        None => redaction.job(&name(directory)?),
+    };
+    ensure!(!name.is_empty(), "--job needs a name");
+    if let Some(other) = place.namesake(&name) {
+        output::complain(&format!(
+            "the job of {} is called '{name}', too: queries over both count them as one; add --job NAME",
+            other.display()
+        ));
+    }
+    let size: u64 = job.processes.iter().map(|process| process.source.size()).sum();
+    let bar = bar(size / EVENT);
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let hidden = Hidden(&redaction);
+    let went_on = |events: u64| bar.inc(events);
+    let options = Options { job: &name, redact: &hidden, threads, went_on: &went_on };
+    let exported = cupeer_export::export(job, symbols, &options, place.path())?;
+    bar.finish_and_clear();
+    let problems = exported.problems.iter().map(|problem| redaction.without_place(problem, &job.dir));
+    let rows: BTreeMap<&str, u64> =
+        exported.tables.iter().map(|(table, written)| (*table, written.rows)).collect();
+    let about = json!({
+        "schema": VERSION,
+        "cupeer": env!("CARGO_PKG_VERSION"),
+        "job": name,
+        "processes": exported.processes,
+        "rows": rows,
+        "redacted": redaction.words(),
+        "problems": problems.collect::<Vec<_>>(),
+    });
+    place.finish(&format!("{about:#}\n"))?;
+    exported.problems.iter().for_each(|problem| output::complain(problem));
+    output::print(&summary(&args.output, &exported))
+}
+
+/// The bytes of an event in a record.
+const EVENT: u64 = 64;
+
+/// What a job is called whose record lies here.
+fn name(directory: &Path) -> Result<String> {
+    let whole =
+        directory.canonicalize().with_context(|| format!("failed to read {}", directory.display()))?;
+    let name = whole.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let name = name.strip_suffix(SUFFIX).map(str::to_owned).unwrap_or(name);
+    ensure!(!name.is_empty(), "{} has no name; add --job NAME", directory.display());
+    Ok(name)
+}
+
+fn bar(events: u64) -> ProgressBar {
+    let style =
+        ProgressStyle::with_template("{bar:24} {human_pos} of at most {human_len} calls, {eta_precise} left");
+    // Where there is no terminal, it is not drawn.
+    ProgressBar::with_draw_target(Some(events), ProgressDrawTarget::stderr())
+        .with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+}
+
+fn summary(output: &Path, exported: &Exported) -> String {
+    let rows = |table| exported.tables.get(table).map_or(0, |written| written.rows);
+    let files: u64 = exported.tables.values().map(|written| written.files).sum();
+    let bytes: u64 = exported.tables.values().map(|written| written.bytes).sum();
+    format!(
+        "{} has {}, {}, {} and {}: {} in {}\n",
+        output.display(),
+        counted(exported.processes as u64, "process"),
+        counted(rows("call"), "call"),
+        counted(rows("opening"), "opening"),
+        counted(rows("finding"), "finding"),
+        pack::bytes(bytes),
+        counted(files, "file"),
+    )
+}
+
+/// What `--redact` leaves out, where tables have it.
+struct Hidden<'a>(&'a Redaction);
+
+fn text(bytes: Vec<u8>) -> String {
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+impl Redact for Hidden<'_> {
+    fn host(&self, name: &str) -> String {
+        self.0.host_name(name)
+    }
+
+    fn path(&self, path: &str) -> String {
+        self.0.path(path)
+    }
+
+    fn argument(&self, value: &str) -> String {
+        text(self.0.argument(value.as_bytes()))
+    }
+
+    fn variable(&self, name: &str, value: &str) -> String {
+        text(self.0.variable(name.as_bytes(), value.as_bytes()))
+    }
+
+    fn rule(&self, text: &str) -> String {
+        self.0.rule(text)
+    }
+
+    fn problem(&self, text: &str) -> String {
+        self.0.sentence(text)
+    }
+}

@@ -1,0 +1,253 @@
+//! `cupeer ls`: the records at home, the newest first.
+
+use crate::records::kept::{self, Entry, Kind};
+use crate::records::reduced::files_in;
+use crate::records::sweeps;
+use crate::start::args::{LsArgs, LsFormat};
+use crate::start::home;
+use crate::start::output::{self, terminal_width};
+use anyhow::Result;
+use cupeer_record::{Job, Started};
+use cupeer_report::endings::ending;
+use cupeer_report::model::{Exit, ExitKind};
+use cupeer_report::moments::{bytes, date};
+use cupeer_report::reduced::Reduced;
+use cupeer_report::table::Table;
+use cupeer_spec::record::meta;
+use serde::Serialize;
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::SystemTime;
+
+/// How much of a program and its arguments the table has.
+const LONGEST: usize = 60;
+
+/// A record or a sweep, as JSON has it.
+#[derive(Serialize)]
+struct Row {
+    name: String,
+    path: String,
+    /// `record` or `sweep`.
+    kind: &'static str,
+    /// Nanoseconds since 1970, when its first process or the sweep began; `null` where that is not known.
+    began_ns: Option<u64>,
+    /// The first program and its arguments.
+    program: Vec<String>,
+    /// How many reached the driver.
+    processes: Option<usize>,
+    bytes: u64,
+    /// In a word or two.
+    end: String,
+}
+
+pub fn command(args: &LsArgs) -> Result<ExitCode> {
+    let home = home::path()?;
+    let rows: Vec<Row> = kept::entries(&home).iter().map(row).collect();
+    if args.format == LsFormat::Json {
+        return output::print_json(&rows);
+    }
+    if rows.is_empty() {
+        return output::print(&format!("there are no records in {}\n", home.display()));
+    }
+    let head = ["NAME", "BEGAN (UTC)", "PROCESSES", "SIZE", "END", "PROGRAM"];
+    let mut table = Table::new(&head, 6, 20).with_numbers(&[2, 3]).or_cut();
+    for row in rows {
+        let began = row.began_ns.map_or("-".into(), |began| date(began).replace(" UTC", ""));
+        let processes = row.processes.map_or("-".into(), |count| count.to_string());
+        let mut program = without_interpreter(row.program);
+        if let Some(name) = program.first_mut() {
+            *name = file_name(name);
+        }
+        table.row([row.name, began, processes, bytes(row.bytes), row.end, short(&program.join(" "))]);
+    }
+    output::print(&table.render(terminal_width()))
+}
+
+fn row(entry: &Entry) -> Row {
+    let row = Row {
+        name: entry.name.clone(),
+        path: entry.path.display().to_string(),
+        kind: if entry.kind == Kind::Sweep { "sweep" } else { "record" },
+        began_ns: None,
+        program: Vec::new(),
+        processes: None,
+        bytes: entry.bytes,
+        end: String::new(),
+    };
+    match entry.kind {
+        Kind::Record => of_record(entry, row),
+        Kind::Sweep => of_sweep(entry, row),
+    }
+}
+
+/// A process, whether its record is there or was reduced.
+struct One {
+    began: u64,
+    exit: Exit,
+    /// The program and its arguments.
+    program: Vec<String>,
+}
+
+impl One {
+    fn of(began: u64, exit: Exit, program: &str, arguments: &[String], started_by: Option<&str>) -> One {
+        let program = match started_by.filter(|by| !by.is_empty()) {
+            Some(by) => by.split(' ').map(str::to_owned).collect(),
+            None if arguments.is_empty() => vec![program.to_owned()],
+            None => arguments.to_vec(),
+        };
+        One { began, exit, program }
+    }
+}
+
+/// The processes of a record; `None` where it cannot be read.
+fn processes(job: &Job, path: &Path) -> Option<Vec<One>> {
+    let began = |process: &_| job.clock(process).realtime(process.header.first.ticks);
+    let exits = job.processes.iter().zip(job.alive()).zip(job.are_others());
+    let one = |((process, alive), is_other): ((&cupeer_record::Process, _), _)| {
+        let exit = Exit::of(alive, process.end(), is_other);
+        let started_by = process.text(meta::STARTED_BY);
+        One::of(began(process), exit, process.program(), &process.arguments, started_by)
+    };
+    let mut all: Vec<One> = exits.map(one).collect();
+    for file in files_in(path) {
+        let reduced = Reduced::read(&file).ok()?;
+        let processes = reduced.processes().iter();
+        all.extend(processes.map(|one| {
+            One::of(one.began_ns, one.exit, &one.program, &one.arguments, one.started_by.as_deref())
+        }));
+    }
+    Some(all)
+}
+
+fn of_record(entry: &Entry, row: Row) -> Row {
+    let unreadable = "unreadable".to_owned();
+    let Ok(job) = Job::open(&entry.path) else { return Row { end: unreadable, ..row } };
+    let Some(all) = processes(&job, &entry.path) else { return Row { end: unreadable, ..row } };
+    let exits: Vec<Exit> = all.iter().map(|one| one.exit).collect();
+    let end = match entry.is_running() {
+        Some(true) if exits.iter().any(|exit| severity(exit) == DEAD) => {
+            format!("running, {}", worst(&exits))
+        }
+        Some(true) => "running".to_owned(),
+        _ => worst_of_all(&exits, &job.started),
+    };
+    // One that became another program has a file for each.
+    let count = exits.iter().filter(|exit| exit.kind != ExitKind::Executed).count();
+    let first = all.into_iter().min_by_key(|one| one.began);
+    Row {
+        began_ns: first.as_ref().map(|one| one.began),
+        program: first.map(|one| one.program).unwrap_or_default(),
+        processes: Some(count),
+        end,
+        ..row
+    }
+}
+
+fn of_sweep(entry: &Entry, row: Row) -> Row {
+    let Ok((program, done)) = sweeps::progress(&entry.path) else {
+        return Row { end: "unreadable".into(), ..row };
+    };
+    let runs = sweeps::counted(done as u64, "run");
+    let end = if entry.is_running() == Some(true) { format!("running, {runs}") } else { runs };
+    // Not all file systems know it.
+    let made = entry.path.metadata().and_then(|about| about.created()).ok();
+    let made = made.and_then(|at| at.duration_since(SystemTime::UNIX_EPOCH).ok());
+    let began_ns = made.map(|since| since.as_nanos() as u64);
+    Row { began_ns, program, end, ..row }
+}
+
+/// How bad an end is.
+fn severity(exit: &Exit) -> u8 {
+    match (exit.kind, exit.code) {
+        (ExitKind::Signal | ExitKind::Died, _) => DEAD,
+        (ExitKind::Returned, Some(1..)) => 4,
+        (ExitKind::Running, _) => 3,
+        (ExitKind::Unseen | ExitKind::Gone, _) => 2,
+        (ExitKind::Returned, _) => 1,
+        (ExitKind::Executed, _) => 0,
+    }
+}
+
+const DEAD: u8 = 5;
+
+/// How the processes ended, and what was started and made no call, by what ended worst.
+fn worst_of_all(exits: &[Exit], started: &[Started]) -> String {
+    let started = started.iter().map(|one| (Exit::of(Some(false), one.end, false), one));
+    let last = started.max_by_key(|(exit, _)| severity(exit));
+    let is_worst = |exit: &Exit| severity(exit) > exits.iter().map(severity).max().unwrap_or(0);
+    match last.filter(|(exit, _)| is_worst(exit)) {
+        Some((exit, one)) => format!("{} ({})", word(&exit), one.program),
+        None => worst(exits),
+    }
+}
+
+/// An end in a word or two.
+fn word(exit: &Exit) -> String {
+    match exit.code {
+        Some(code) => format!("exit {code}"),
+        None => ending(*exit),
+    }
+}
+
+/// How the processes ended, by the one that ended worst.
+fn worst(exits: &[Exit]) -> String {
+    let Some(worst) = exits.iter().max_by_key(|exit| severity(exit)) else { return "no process".into() };
+    let alike = exits.iter().filter(|exit| word(exit) == word(worst)).count();
+    // One that became another program has an entry for each.
+    let all = exits.iter().filter(|exit| exit.kind != ExitKind::Executed).count();
+    match severity(worst) {
+        4.. if all > 1 => format!("{}, {alike} of {all}", word(worst)),
+        _ => word(worst),
+    }
+}
+
+/// The beginning of a command line: arguments may go on for pages.
+fn short(words: &str) -> String {
+    match words.char_indices().nth(LONGEST) {
+        Some((end, _)) => format!("{}...", words[..end].trim_end()),
+        None => words.to_owned(),
+    }
+}
+
+/// A command line from the script on, where Python runs one: on a narrow terminal, that is what tells recordings apart.
+fn without_interpreter(mut program: Vec<String>) -> Vec<String> {
+    if let [python, script, ..] = &program[..]
+        && file_name(python).starts_with("python")
+        && !script.starts_with('-')
+    {
+        program.remove(0);
+    }
+    program
+}
+
+fn file_name(program: &str) -> String {
+    Path::new(program).file_name().map_or(program.into(), |name| name.to_string_lossy()).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cupeer_spec::record::end::End;
+
+    #[test]
+    fn of_a_long_command_line_the_beginning_is_shown() {
+        assert_eq!(short("app --x"), "app --x");
+        assert_eq!(short(&"\u{e9}".repeat(100)), format!("{}...", "\u{e9}".repeat(LONGEST)));
+    }
+
+    #[test]
+    fn a_record_ends_as_its_worst_process() {
+        let of = |ends: &[End]| {
+            let exits: Vec<Exit> = ends.iter().map(|end| Exit::of(Some(false), *end, false)).collect();
+            worst(&exits)
+        };
+        assert_eq!(of(&[]), "no process");
+        assert_eq!(of(&[End::Returned(0), End::Returned(0)]), "exit 0");
+        assert_eq!(of(&[End::Returned(3)]), "exit 3");
+        assert_eq!(of(&[End::Returned(0), End::Returned(3), End::Returned(3)]), "exit 3, 2 of 3");
+        assert_eq!(of(&[End::Returned(3), End::Signal(9)]), "SIGKILL, 1 of 2");
+        assert_eq!(of(&[End::Returned(0), End::Unseen]), "died, 1 of 2");
+        assert_eq!(of(&[End::Returned(3), End::Returned(1), End::Returned(1)]), "exit 1, 2 of 3");
+        assert_eq!(worst(&[Exit::of(None, End::Unseen, false)]), "unknown");
+    }
+}

@@ -1,0 +1,65 @@
+//! The record to report on: a directory, or a file made by `cupeer pack`.
+
+use crate::records::pack::{self, Unpacked};
+use crate::records::reduced::files_in;
+use crate::records::sweeps;
+use anyhow::{Error, Result, bail, ensure};
+use cupeer_record::Job;
+use cupeer_report::reduced::file;
+use cupeer_report::symbols::Symbols;
+use std::path::Path;
+
+/// That there is only what was kept of a record.
+fn is_reduced(path: &Path) -> String {
+    format!("'{}' is reduced: its calls are not there; 'cupeer report' shows what was kept", path.display())
+}
+
+pub struct Opened {
+    pub job: Job,
+    pub symbols: Symbols,
+    /// Goes last: where it was packed, what is read lies there.
+    _unpacked: Option<Unpacked>,
+}
+
+impl Opened {
+    /// Opens a record that has at least one process.
+    pub fn open(path: &Path) -> Result<Opened> {
+        ensure!(
+            !path.is_file() || pack::is_packed(path),
+            "'{}' is a file and no packed record; name a directory that 'cupeer run' has recorded to",
+            path.display()
+        );
+        ensure!(
+            !sweeps::is_sweep(path),
+            "'{0}' is a sweep; its runs have records, such as {0}/trial-1 if it was kept",
+            path.display()
+        );
+        ensure!(!file::is_one(path), "{}", is_reduced(path));
+        let unpacked = if pack::is_packed(path) { Some(pack::unpacked(path)?) } else { None };
+        let job = match &unpacked {
+            Some(unpacked) => unpacked.job(),
+            None => Job::open(path).map_err(Error::from),
+        };
+        let has_any = |job: &Job| !job.processes.is_empty() || !job.quiet.is_empty() || !job.hangs.is_empty();
+        let has_process = job.as_ref().is_ok_and(has_any);
+        ensure!(has_process || files_in(path).is_empty(), "{}", is_reduced(path));
+        let job = job?;
+        if !has_any(&job) {
+            let problems: Vec<String> = job.problems.iter().map(ToString::to_string).collect();
+            let why = if problems.is_empty() { "" } else { ": " };
+            bail!("{} holds no record of a process{why}{}", path.display(), problems.join("; "));
+        }
+        let place = unpacked.as_ref().map_or(path, Unpacked::path);
+        Ok(Opened { symbols: Symbols::of_record(place, &job.processes), job, _unpacked: unpacked })
+    }
+
+    /// The same of a record of which nothing was reduced.
+    pub fn whole(path: &Path) -> Result<Opened> {
+        ensure!(
+            !path.is_dir() || files_in(path).is_empty(),
+            "'{0}' has reduced files: their calls are not there; 'cupeer report {0}' shows what was kept",
+            path.display()
+        );
+        Opened::open(path)
+    }
+}

@@ -1,0 +1,87 @@
+//! The archive being written: compressed as it grows, under a temporary name until it is complete.
+
+use super::FOLDER;
+use crate::records::made;
+use anyhow::{Context, Result, bail, ensure};
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use std::io::{BufWriter, Write};
+use std::path::Path;
+use tar::{EntryType, Header};
+use tempfile::NamedTempFile;
+
+/// What the bytes of a file are filled up to.
+const BLOCK: u64 = 512;
+
+/// How hard it is compressed. From here on a record becomes slower to pack and no smaller.
+const LEVEL: u32 = 2;
+
+pub struct Archive {
+    out: GzEncoder<BufWriter<NamedTempFile>>,
+    /// What is missing of the file that was begun.
+    left: u64,
+    padding: u64,
+}
+
+impl Archive {
+    /// Begins an archive beside the place where it is to be.
+    pub fn create(output: &Path) -> Result<Archive> {
+        let temporary = made::begin(output, ".cupeer-pack-")?;
+        let out = GzEncoder::new(BufWriter::with_capacity(1 << 16, temporary), Compression::new(LEVEL));
+        Ok(Archive { out, left: 0, padding: 0 })
+    }
+
+    /// Begins a file of this size. The names and times of its owner are nobody's business.
+    pub fn begin(&mut self, name: &str, size: u64, modified: u64) -> Result<()> {
+        ensure!(self.left == 0, "the file before {name} is incomplete");
+        let mut header = Header::new_gnu();
+        header.set_path(format!("{FOLDER}/{name}"))?;
+        header.set_entry_type(EntryType::Regular);
+        header.set_size(size);
+        header.set_mode(0o644);
+        header.set_mtime(modified);
+        header.set_uid(0);
+        header.set_gid(0);
+        header.set_cksum();
+        self.put(header.as_bytes())?;
+        (self.left, self.padding) = (size, size.next_multiple_of(BLOCK) - size);
+        self.fill_up()
+    }
+
+    /// Goes on with the file.
+    pub fn write(&mut self, bytes: &[u8]) -> Result<()> {
+        let Some(left) = self.left.checked_sub(bytes.len() as u64) else {
+            bail!("there is more than announced")
+        };
+        self.put(bytes)?;
+        self.left = left;
+        self.fill_up()
+    }
+
+    pub fn add(&mut self, name: &str, bytes: &[u8]) -> Result<()> {
+        self.begin(name, bytes.len() as u64, 0)?;
+        if bytes.is_empty() { Ok(()) } else { self.write(bytes) }
+    }
+
+    fn fill_up(&mut self) -> Result<()> {
+        if self.left == 0 {
+            let padding = std::mem::take(&mut self.padding);
+            self.put(&[0; BLOCK as usize][..padding as usize])?;
+        }
+        Ok(())
+    }
+
+    fn put(&mut self, bytes: &[u8]) -> Result<()> {
+        self.out.write_all(bytes).context("failed to write the archive")
+    }
+
+    /// Ends the archive and gives it its name. Says how many bytes it has.
+    pub fn finish(mut self, output: &Path, replace: bool) -> Result<u64> {
+        ensure!(self.left == 0, "the last file is incomplete");
+        self.put(&[0; 2 * BLOCK as usize])?;
+        let failed = || format!("failed to write {}", output.display());
+        let file = self.out.finish().with_context(failed)?;
+        let file = file.into_inner().map_err(|error| error.into_error()).with_context(failed)?;
+        made::finish(file, output, replace)
+    }
+}

@@ -1,0 +1,183 @@
+//! Which files of a directory belong to a record.
+//!
+//! What belongs here: their names, for packing as for unpacking, and the file `job`. Links are not followed: they
+//! lead to what the record's owner did not mean to send.
+
+use super::archive::Archive;
+use super::redact::Redaction;
+use anyhow::{Context, Result};
+use cupeer_record::plain::{self, Links};
+use cupeer_record::quiet;
+use cupeer_spec::record::begun::{self, Begun};
+use cupeer_spec::record::{SUFFIX, faults, job, live};
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// What the processes share.
+    Job,
+    /// Which processes have begun on a host, in a large job.
+    Begun,
+    Process,
+    /// What is open on a host.
+    Table,
+    /// What a fault plan did on a host.
+    Faults,
+}
+
+pub struct Member {
+    pub path: PathBuf,
+    /// Its name in the archive, below its folder.
+    pub name: String,
+    pub kind: Kind,
+}
+
+#[derive(Default)]
+pub struct RecordFiles {
+    pub files: Vec<Member>,
+    /// What was left out, and why.
+    pub problems: Vec<(String, String)>,
+}
+
+/// The longest name without its suffix: the header of an archive has room for 100 bytes in all.
+const LONGEST: usize = 64;
+
+pub fn kind(name: &str) -> Option<Kind> {
+    let is_word = |word: &str| {
+        !word.is_empty()
+            && word.len() <= LONGEST
+            && word.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
+    };
+    if name == job::FILE {
+        return Some(Kind::Job);
+    }
+    if begun::is_named(name) {
+        return Some(Kind::Begun);
+    }
+    let kinds = [
+        (name.strip_suffix(SUFFIX), Kind::Process),
+        (name.strip_prefix(live::PREFIX), Kind::Table),
+        (name.strip_prefix(faults::PREFIX), Kind::Faults),
+    ];
+    kinds.into_iter().find(|(word, _)| word.is_some_and(is_word)).map(|(_, kind)| kind)
+}
+
+/// The files of a record, and of those in the directories in it: records of several hosts may have been copied
+/// together. These directories have numbers for names in the archive, since theirs may be those of hosts.
+pub fn list(directory: &Path) -> Result<RecordFiles> {
+    let mut found = RecordFiles::default();
+    let mut folders = 0;
+    let entries = entries(directory).with_context(|| format!("failed to read {}", directory.display()))?;
+    for (path, file_type) in entries {
+        if file_type.is_dir() {
+            let inner = match self::entries(&path) {
+                Ok(inner) => inner,
+                Err(error) => {
+                    // Without its name, which may be that of a host.
+                    found.problems.push(("a directory in it".into(), format!("cannot be read: {error}")));
+                    continue;
+                }
+            };
+            let before = found.files.len();
+            for (path, file_type) in inner {
+                found.add(path, file_type, &format!("{}/", folders + 1));
+            }
+            folders += usize::from(found.files.len() > before);
+        } else {
+            found.add(path, file_type, "");
+        }
+    }
+    Ok(found)
+}
+
+impl RecordFiles {
+    fn add(&mut self, path: PathBuf, file_type: fs::FileType, folder: &str) {
+        let Some(name) = path.file_name().and_then(|name| name.to_str()) else { return };
+        let Some(kind) = kind(name) else { return };
+        let name = format!("{folder}{name}");
+        if file_type.is_file() {
+            self.files.push(Member { path, name, kind });
+        } else {
+            let what = if file_type.is_symlink() { "a link" } else { "no file" };
+            self.problems.push((name, format!("is {what}, and is left out")));
+        }
+    }
+}
+
+fn entries(directory: &Path) -> io::Result<Vec<(PathBuf, fs::FileType)>> {
+    let entry = |entry: io::Result<fs::DirEntry>| {
+        let entry = entry?;
+        Ok((entry.path(), entry.file_type()?))
+    };
+    let mut entries = fs::read_dir(directory)?.map(entry).collect::<io::Result<Vec<_>>>()?;
+    entries.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
+    Ok(entries)
+}
+
+pub fn key(path: &Path) -> Option<String> {
+    let text = crate::start::job::read(path).ok()?;
+    job::key_in(text.as_bytes()).map(|key| String::from_utf8_lossy(key).into_owned())
+}
+
+/// Adds the file `job`, all but the key; where anything is redacted, nothing but its first line.
+pub fn add_job(file: &Member, redaction: &Redaction, archive: &mut Archive) -> Result<Vec<String>> {
+    let text = match crate::start::job::read(&file.path) {
+        Ok(text) if text.starts_with(job::FIRST_LINE) => text,
+        Ok(_) => return Ok(vec!["is not part of a record, and is left out".into()]),
+        Err(error) => return Ok(vec![format!("cannot be read: {error:#}")]),
+    };
+    let is_key = |line: &&str| job::key_in(line.as_bytes()).is_some();
+    let most = if redaction.words().is_empty() { usize::MAX } else { 1 };
+    let lines = text.lines().filter(|line| !is_key(line)).take(most);
+    let kept: String = lines.map(|line| format!("{line}\n")).collect();
+    archive.add(&file.name, kept.as_bytes())?;
+    Ok(Vec::new())
+}
+
+/// Which processes have begun.
+pub fn add_begun(file: &Member, redaction: &Redaction, archive: &mut Archive) -> Result<Vec<String>> {
+    let bytes = match plain::read(&file.path, Links::Refused, quiet::LONGEST) {
+        Ok(bytes) => bytes,
+        Err(error) => return Ok(vec![format!("cannot be read: {error:#}")]),
+    };
+    let text = String::from_utf8_lossy(&bytes);
+    let line = |begun: Begun<'_>| {
+        let program = redaction.path(begun.program);
+        format!("{}\n", Begun { program: &program, ..begun })
+    };
+    let kept: String = text.lines().filter_map(Begun::parse).map(line).collect();
+    archive.add(&file.name, kept.as_bytes())?;
+    Ok(Vec::new())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Kind, kind};
+
+    #[test]
+    fn files_are_known_by_their_names() {
+        assert_eq!(kind("job"), Some(Kind::Job));
+        assert_eq!(kind("0123abcd-4026531836-17-99-1.cupeer"), Some(Kind::Process));
+        assert_eq!(kind("begun"), Some(Kind::Begun));
+        assert_eq!(kind("begun-17"), Some(Kind::Begun));
+        assert_eq!(kind("live-0123abcd"), Some(Kind::Table));
+        assert_eq!(kind("faults-0123abcd-89abcdef"), Some(Kind::Faults));
+        for other in [
+            ".cupeer",
+            "x.cupeer.tar.gz",
+            "../x.cupeer",
+            "a/b.cupeer",
+            "live-",
+            "live-/x",
+            "faults-",
+            ".faults-1",
+            "release-gate",
+            ".job-1",
+            "notes.txt",
+        ] {
+            assert_eq!(kind(other), None, "{other}");
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! `cupeer pack`: a record as one file, to be sent to somebody who has neither this machine nor its libraries.
+//!
+//! What belongs here: what goes into the file and in which order, and what is said about it. What does not: what
+//! an address is called (`symbols`), and what the record says (`report`).
+//!
+//! # The file
+//!
+//! A compressed tar archive of one directory, [`FOLDER`], which is a record again: `tar xf` and `cupeer report` on
+//! the directory give what `cupeer report` gives on the file. Besides the record's own files it has
+//! `symbols.json` ([`cupeer_report::symbols::PackedSymbols`]), and as the last one `pack.json` ([`about`]), without which it is not
+//! whole. The key of the fingerprints is left out, and so is whatever looks like a secret: see [`redact`].
+
+mod about;
+mod addresses;
+mod archive;
+mod files;
+mod host;
+mod meta;
+mod process;
+mod reading;
+pub mod redact;
+mod unpack;
+
+pub use about::bytes;
+pub use unpack::{Unpacked, is_packed, unpacked};
+
+use crate::records::{made, reduced};
+use crate::start::args::{PackArgs, Redact};
+use crate::start::home;
+use crate::start::output;
+use about::About;
+use addresses::Addresses;
+use anyhow::{Context, Result, ensure};
+use archive::Archive;
+use cupeer_record::Process;
+use cupeer_report::reduced::file;
+use cupeer_report::symbols::{PackedSymbols, Symbols};
+use files::{Kind, Member};
+use redact::Redaction;
+use std::path::Path;
+use std::process::ExitCode;
+
+/// The directory in the archive.
+pub const FOLDER: &str = "cupeer-record";
+pub const SUFFIX: &str = ".cupeer.tar.gz";
+
+pub fn command(args: &PackArgs) -> Result<ExitCode> {
+    let directory = &home::find(&args.directory)?;
+    let output = match &args.output {
+        Some(output) => output.clone(),
+        None => made::default_output(directory, SUFFIX)?,
+    };
+    made::refuse_existing(&output, args.force)?;
+    if directory.is_file() {
+        // What was packed can be packed again, to redact more of it.
+        ensure!(
+            !file::is_one(directory),
+            "{} is reduced, one file that can be sent as it is",
+            directory.display()
+        );
+        ensure!(is_packed(directory), "{} is neither a directory nor a packed record", directory.display());
+        return pack(unpacked(directory)?.path(), &output, args);
+    }
+    pack(directory, &output, args)
+}
+
+/// What is left out of what processes say, whose record has these files.
+fn redaction(what: &[Redact], processes: &[Process], found: &[Member]) -> Redaction {
+    let keys = found.iter().filter(|file| file.kind == Kind::Job).filter_map(|file| files::key(&file.path));
+    Redaction::new(what, processes.iter().map(Process::host), keys)
+}
+
+/// The same of a record that is read where it is, or has been packed.
+pub fn redaction_of(what: &[Redact], directory: &Path, processes: &[Process]) -> Result<Redaction> {
+    let found = if directory.is_dir() { files::list(directory)?.files } else { Vec::new() };
+    Ok(redaction(what, processes, &found))
+}
+
+fn pack(directory: &Path, output: &Path, args: &PackArgs) -> Result<ExitCode> {
+    let found = files::list(directory)?;
+    let mut about = About::new(found.problems);
+    let mut processes: Vec<Option<Process>> = Vec::new();
+    for file in &found.files {
+        let opened = (file.kind == Kind::Process).then(|| Process::open(&file.path));
+        let problem = |problem| about.problem(&file.name, problem);
+        processes.push(opened.and_then(|opened| opened.map_err(problem).ok()));
+    }
+    ensure!(
+        reduced::files_in(directory).is_empty(),
+        "records in {} were reduced; its files with names in {} can be sent as they are",
+        directory.display(),
+        file::SUFFIX
+    );
+    let is_begun = |file: &Member| file.kind == Kind::Begun;
+    ensure!(
+        processes.iter().any(Option::is_some) || found.files.iter().any(is_begun),
+        "{} holds no record of a process{}",
+        directory.display(),
+        about.problems().next().map(|problem| format!(": {problem}")).unwrap_or_default()
+    );
+    let known: Vec<Process> = processes.iter().flatten().cloned().collect();
+    let redaction = redaction(&args.redact, &known, &found.files);
+
+    let mut archive = Archive::create(output)?;
+    let mut addresses = Addresses::default();
+    // The tables come last: their frames are looked up in the libraries of the processes.
+    for kind in [Kind::Job, Kind::Begun, Kind::Process, Kind::Table, Kind::Faults] {
+        for (file, process) in found.files.iter().zip(&processes).filter(|(file, _)| file.kind == kind) {
+            let added = match (kind, process) {
+                (Kind::Job, _) => files::add_job(file, &redaction, &mut archive),
+                (Kind::Begun, _) => files::add_begun(file, &redaction, &mut archive),
+                (Kind::Process, None) => continue,
+                (Kind::Process, Some(process)) => {
+                    process::add(file, process, &redaction, &mut addresses, &mut archive)
+                }
+                (Kind::Table, _) => host::add_table(file, &mut addresses, &mut archive),
+                (Kind::Faults, _) => host::add_faults(file, &redaction, &mut archive),
+            };
+            for problem in added.with_context(|| format!("failed to pack {}", file.path.display()))? {
+                about.problem(&file.name, problem);
+            }
+        }
+    }
+    let mut symbols = Symbols::of_record(directory, &known);
+    let names = addresses.named(&mut symbols, &redaction);
+    archive.add(PackedSymbols::FILE, names.to_json().as_bytes())?;
+    about.count(&known, &redaction);
+    about.missing_names(symbols.notes(), &redaction);
+    archive.add(About::FILE, about.to_json().as_bytes())?;
+    let size = archive.finish(output, args.force)?;
+    about.problems().for_each(|problem| output::complain(&problem));
+    output::print(&format!("{} has {}\n", output.display(), about.summary(size)))
+}

@@ -1,0 +1,304 @@
+//! What is left out of a packed record, and of an export.
+//!
+//! What belongs here: for each thing that a record says of its process, what is said in its place. What does not:
+//! the calls. Their arguments are numbers; the texts among them (names of functions that were looked up, marks of
+//! the program, messages of the driver, what rules have found) stay. Findings name processes by pid and rank, libraries
+//! by the names of their files, and two variables by value: those that choose devices and PyTorch's allocator. Rules of
+//! fault plans keep their names, by which calls refer to them.
+//!
+//! The key of the fingerprints, and the values of variables whose names sound like secrets, never go into an
+//! archive. Hosts become `host-1` and so on, directories a few digits: what was the same is the same in all of the
+//! archive, and in no other one.
+
+use super::meta::before_path;
+use crate::start::args::{Redact, word};
+use clap::ValueEnum;
+use cupeer_spec::rank;
+use cupeer_spec::record::meta;
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher;
+use std::path::Path;
+
+/// What stands for a value.
+const GONE: &str = "-";
+
+/// Variables that say nothing of a person, and without which ranks, devices and what is recorded cannot be
+/// understood; besides those of the rank.
+const HARMLESS: &[&str] = &[
+    "CUDA_VISIBLE_DEVICES",
+    "CUDA_DEVICE_ORDER",
+    "NVIDIA_VISIBLE_DEVICES",
+    "WORLD_SIZE",
+    "LOCAL_WORLD_SIZE",
+    "GROUP_RANK",
+    "OMPI_COMM_WORLD_SIZE",
+    "OMPI_COMM_WORLD_LOCAL_SIZE",
+    "PMI_SIZE",
+    "SLURM_NTASKS",
+    "CUPEER_RECORD",
+    "CUPEER_TRACE",
+    "CUPEER_DRY_RUN",
+    "CUPEER_ERROR_ON",
+];
+
+/// Directories that are the same everywhere.
+const COMMON: &[&str] = &[
+    "",
+    ".",
+    "/bin",
+    "/lib",
+    "/lib64",
+    "/lib/x86_64-linux-gnu",
+    "/usr/bin",
+    "/usr/lib",
+    "/usr/lib64",
+    "/usr/lib/x86_64-linux-gnu",
+    "/usr/local/bin",
+    "/usr/local/lib",
+];
+
+/// How the names of files end that are kept where a directory could as well stand.
+const FILES: &[&str] = &[".py", ".sh", ".so", ".toml", ".json", ".jsonl", ".yaml", ".yml", ".log", ".txt"];
+
+pub struct Redaction {
+    what: Vec<Redact>,
+    /// Names of hosts, and what stands for them; the longest first.
+    names: Vec<(String, String)>,
+    keys: Vec<String>,
+    salt: RandomState,
+}
+
+impl Redaction {
+    /// Of these things, in a record of these hosts, whose fingerprints have these keys.
+    pub fn new<'a>(
+        what: &[Redact],
+        hosts: impl Iterator<Item = &'a str>,
+        keys: impl Iterator<Item = String>,
+    ) -> Redaction {
+        let mut names: Vec<(String, String)> = Vec::new();
+        let mut count = 0;
+        for host in hosts.filter(|host| !host.is_empty()) {
+            if names.iter().any(|(name, _)| name == host) {
+                continue;
+            }
+            let short = host.split('.').next().unwrap_or(host);
+            // One host may be known by its short name and by its whole one.
+            let same = names.iter().find(|(name, _)| name == short).map(|(_, alias)| alias.clone());
+            let alias = same.unwrap_or_else(|| {
+                count += 1;
+                format!("host-{count}")
+            });
+            for name in [host, short] {
+                if !name.is_empty() && !names.iter().any(|(known, _)| known == name) {
+                    names.push((name.to_owned(), alias.clone()));
+                }
+            }
+        }
+        names.sort_by_key(|(name, _)| std::cmp::Reverse(name.len()));
+        Redaction {
+            what: what.to_vec(),
+            names,
+            // A shorter one would be found in texts that it has nothing to do with.
+            keys: keys.filter(|key| key.len() >= 16).collect(),
+            salt: RandomState::new(),
+        }
+    }
+
+    fn has(&self, one: Redact) -> bool {
+        self.what.contains(&one) || self.what.contains(&Redact::All)
+    }
+
+    pub fn words(&self) -> Vec<String> {
+        let asked = |one: &&Redact| **one != Redact::All && self.has(**one);
+        Redact::value_variants().iter().filter(asked).map(|one| word(*one)).collect()
+    }
+
+    /// What an entry becomes; `None` where nobody knows what it holds.
+    pub fn entry(&self, tag: u16, bytes: &[u8]) -> Option<Vec<u8>> {
+        match tag {
+            meta::TEXT => {
+                let (name, value) = split(bytes, 0)?;
+                let value = match name {
+                    b"cupeer" | b"driver" | b"trace" => value.to_vec(),
+                    b"program" => self.replace(value, |text| self.file(text)),
+                    b"host" => self.replace(value, |text| self.host(text)),
+                    b"directory" => self.replace(value, |text| self.directory(text)),
+                    _ if !self.what.is_empty() => return None,
+                    _ => self.replace(value, |text| text.to_owned()),
+                };
+                Some([name, b"\0", &value].concat())
+            }
+            meta::ARGUMENT => Some(self.argument(bytes)),
+            meta::VARIABLE => {
+                let (name, value) = split(bytes, b'=')?;
+                Some([name, b"=", &self.variable(name, value)].concat())
+            }
+            meta::LIBRARY => {
+                let (before, path) = bytes.split_at(before_path(bytes)?);
+                Some([before, &self.replace(path, |text| self.file(text))].concat())
+            }
+            meta::ESCAPED => {
+                let (way, path) = split(bytes, 0)?;
+                Some([way, b"\0", &self.replace(path, |text| self.file(text))].concat())
+            }
+            meta::PYTHON => {
+                let (head, rest) = bytes.split_at_checked(8)?;
+                let (path, name) = split(rest, 0)?;
+                Some([head, &self.replace(path, |text| self.file(text)), b"\0", name].concat())
+            }
+            meta::FUNCTION | meta::DEVICE => Some(bytes.to_vec()),
+            _ => self.what.is_empty().then(|| bytes.to_vec()),
+        }
+    }
+
+    /// A program's argument.
+    pub fn argument(&self, bytes: &[u8]) -> Vec<u8> {
+        match self.has(Redact::Arguments) {
+            true => GONE.into(),
+            false => self.replace(bytes, |text| self.value(text)),
+        }
+    }
+
+    /// The value of a variable.
+    pub fn variable(&self, name: &[u8], value: &[u8]) -> Vec<u8> {
+        match meta::is_secret(name) || self.has(Redact::Environment) && !is_harmless(name) {
+            true => GONE.into(),
+            false => self.replace(value, |text| self.value(text)),
+        }
+    }
+
+    /// The name of a host.
+    pub fn host_name(&self, name: &str) -> String {
+        String::from_utf8_lossy(&self.replace(name.as_bytes(), |text| self.host(text))).into_owned()
+    }
+
+    /// What a job is called after its directory.
+    pub fn job(&self, name: &str) -> String {
+        match self.has(Redact::Paths) {
+            true => self.directory(name).trim_start_matches('/').to_owned(),
+            false => self.sentence(name),
+        }
+    }
+
+    /// A sentence in which hosts may be named.
+    pub fn sentence(&self, text: &str) -> String {
+        String::from_utf8_lossy(&self.replace(text.as_bytes(), str::to_owned)).into_owned()
+    }
+
+    /// The same about files of a directory, without where that is.
+    pub fn without_place(&self, text: &str, directory: &Path) -> String {
+        let place = directory.display().to_string();
+        self.sentence(&text.replace(&format!("{place}/"), "").replace(&place, "the record"))
+    }
+
+    /// The path of a library or program, as the archive has it.
+    pub fn path(&self, path: &str) -> String {
+        String::from_utf8_lossy(&self.replace(path.as_bytes(), |text| self.file(text))).into_owned()
+    }
+
+    /// A rule of a fault plan, in which names of programs and hosts may stand as in an argument.
+    pub fn rule(&self, text: &str) -> String {
+        if self.has(Redact::Arguments) {
+            return GONE.into();
+        }
+        String::from_utf8_lossy(&self.replace(text.as_bytes(), |text| self.value(text))).into_owned()
+    }
+
+    /// Replaces what is redacted everywhere. Bytes that are no text stay as they are where nothing is replaced.
+    fn replace(&self, bytes: &[u8], by: impl Fn(&str) -> String) -> Vec<u8> {
+        let text = String::from_utf8_lossy(bytes);
+        let mut new = by(&text);
+        for key in &self.keys {
+            new = new.replace(key, GONE);
+        }
+        if self.has(Redact::Hosts) {
+            new = self.without_hosts(&new);
+        }
+        if new == text { bytes.to_vec() } else { new.into_bytes() }
+    }
+
+    fn host(&self, name: &str) -> String {
+        let known = self.names.iter().find(|(known, _)| self.has(Redact::Hosts) && known == name);
+        known.map_or_else(|| name.to_owned(), |(_, alias)| alias.clone())
+    }
+
+    /// A text in which names of hosts may stand. The rest of a name that begins as one goes with it.
+    fn without_hosts(&self, text: &str) -> String {
+        let is_inner =
+            |byte: Option<&u8>| byte.is_some_and(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(byte));
+        let mut out = String::new();
+        let mut at = 0;
+        while let Some(character) = text[at..].chars().next() {
+            let begins = at == 0 || !is_inner(text.as_bytes().get(at - 1));
+            let found = self.names.iter().find(|(name, alias)| {
+                let rest = &text[at..];
+                begins && rest.starts_with(name.as_str()) && !is_inner(rest.as_bytes().get(name.len()))
+                    // What was replaced already.
+                    && !rest.starts_with(alias.as_str())
+            });
+            if let Some((name, alias)) = found {
+                out += alias;
+                at += name.len();
+                let rest = text[at..]
+                    .bytes()
+                    .take_while(|byte| byte.is_ascii_alphanumeric() || b".-".contains(byte));
+                at += rest.count();
+            } else {
+                out.push(character);
+                at += character.len_utf8();
+            }
+        }
+        out
+    }
+
+    /// The path of a file: its name stays.
+    fn file(&self, path: &str) -> String {
+        match path.rsplit_once('/') {
+            Some((directory, name)) if self.has(Redact::Paths) => {
+                format!("{}/{name}", self.directory(directory))
+            }
+            _ => path.to_owned(),
+        }
+    }
+
+    fn directory(&self, path: &str) -> String {
+        if !self.has(Redact::Paths) || COMMON.contains(&path) {
+            return path.to_owned();
+        }
+        format!("/~{:08x}", self.salt.hash_one(path) as u32)
+    }
+
+    /// An argument or the value of a variable, in which paths may stand: of files or of directories.
+    fn value(&self, text: &str) -> String {
+        if !self.has(Redact::Paths) {
+            return text.to_owned();
+        }
+        let pieces = text.split_inclusive(|character: char| ":=,;'\"".contains(character));
+        let path = |piece: &str| {
+            let end = piece.find(|character: char| ":=,;'\"".contains(character)).unwrap_or(piece.len());
+            let (path, separator) = piece.split_at(end);
+            let name = path.rsplit('/').next().unwrap_or_default();
+            let is_file = FILES.iter().any(|ending| name.ends_with(ending)) || name.contains(".so.");
+            let new = match path.contains('/') {
+                false => path.to_owned(),
+                true if is_file => self.file(path),
+                true => self.directory(path),
+            };
+            new + separator
+        };
+        pieces.map(path).collect()
+    }
+}
+
+fn split(bytes: &[u8], at: u8) -> Option<(&[u8], &[u8])> {
+    let end = bytes.iter().position(|byte| *byte == at)?;
+    Some((&bytes[..end], &bytes[end + 1..]))
+}
+
+fn is_harmless(name: &[u8]) -> bool {
+    let name = String::from_utf8_lossy(name);
+    [HARMLESS, rank::JOB, rank::HOST].iter().any(|names| names.contains(&&*name))
+}
+
+#[cfg(test)]
+mod tests;

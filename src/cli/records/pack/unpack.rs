@@ -1,0 +1,159 @@
+//! A packed record as a directory again, for as long as somebody reads it.
+//!
+//! The archive may come from anybody. Nothing is written but plain files with the names that a record has, each once,
+//! in a new directory that only we use, and no more than a file of that size can hold.
+
+use super::about::About;
+use super::files;
+use super::{FOLDER, SUFFIX};
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use cupeer_record::plain::{self, Links};
+use cupeer_record::{Job, Problem};
+use cupeer_report::symbols::PackedSymbols;
+use flate2::read::GzDecoder;
+use serde_json::Value;
+use std::fs;
+use std::io::{BufReader, ErrorKind, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+use tar::{Archive, Entry, EntryType};
+use tempfile::TempDir;
+
+/// How many bytes a byte of the archive may stand for, those not counted that are zero: these take no room. Records
+/// have less than a tenth of that.
+const MOST_FOR_ONE: u64 = 200;
+/// How many bytes any archive may have.
+const ALWAYS: u64 = 64 << 20;
+const MOST_FILES: usize = 1 << 17;
+/// What is written at once, or left out where it is zero.
+const PAGE: usize = 4096;
+
+/// A packed record as a directory, which goes with the value.
+pub struct Unpacked {
+    directory: TempDir,
+    file: PathBuf,
+    /// What was wrong when it was packed: the name of a file, and a sentence without a subject.
+    problems: Vec<(String, String)>,
+}
+
+impl Unpacked {
+    pub fn path(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// The record. It says of itself that it lies where it was packed to.
+    pub fn job(&self) -> Result<Job> {
+        let mut job = Job::open(self.path()).with_context(|| self.file.display().to_string())?;
+        for problem in &mut job.problems {
+            if let Ok(inner) = problem.path.strip_prefix(self.path()) {
+                problem.path = self.file.join(inner);
+            }
+        }
+        let packed = self.problems.iter();
+        job.problems.extend(packed.map(|(name, text)| Problem {
+            path: self.file.join(name),
+            text: format!("{text} (when it was packed)"),
+        }));
+        job.dir = self.file.clone();
+        Ok(job)
+    }
+}
+
+/// Whether a file is a packed record, by its first bytes or its name.
+pub fn is_packed(path: &Path) -> bool {
+    let mut magic = [0; 2];
+    path.is_file()
+        && (path.as_os_str().as_encoded_bytes().ends_with(SUFFIX.as_bytes())
+            || plain::open(path, Links::Followed)
+                .is_ok_and(|mut file| file.read_exact(&mut magic).is_ok() && magic == [0x1f, 0x8b]))
+}
+
+pub fn unpacked(path: &Path) -> Result<Unpacked> {
+    let failed = || format!("failed to unpack {}", path.display());
+    let file = plain::open(path, Links::Followed).with_context(failed)?;
+    let size = file.metadata().with_context(failed)?.len();
+    let directory = crate::start::job::temporary("cupeer-").with_context(failed)?;
+    let mut room = size.saturating_mul(MOST_FOR_ONE).max(ALWAYS);
+    let mut archive = Archive::new(GzDecoder::new(BufReader::new(file)));
+    let mut about = None;
+    let unpack = || -> Result<()> {
+        // Raw: what only extends the header of another entry can be of any size, and we make none.
+        for (count, entry) in archive.entries()?.raw(true).enumerate() {
+            let mut entry = entry.map_err(damaged)?;
+            ensure!(about.is_none(), "there is something after its end");
+            ensure!(count < MOST_FILES, "it has too many files");
+            let name = name(&entry)?;
+            let place = directory.path().join(&name);
+            if let Some(folder) = place.parent() {
+                fs::create_dir_all(folder)?;
+            }
+            write(&mut entry, &place, &mut room).with_context(|| name.display().to_string())?;
+            if name == Path::new(About::FILE) {
+                about = Some(fs::read(&place)?);
+            }
+        }
+        // What comes behind the last file, so that the checksum is looked at.
+        let mut rest = archive.into_inner();
+        std::io::copy(&mut rest.by_ref().take(1 << 20), &mut std::io::sink()).map_err(damaged)?;
+        Ok(())
+    };
+    unpack().with_context(failed)?;
+    let about = about.ok_or_else(|| anyhow!("it is incomplete")).with_context(failed)?;
+    let about: Value = serde_json::from_slice(&about).map_err(damaged).with_context(failed)?;
+    let problems = about["problems"].as_array().into_iter().flatten().filter_map(|problem| {
+        let text = |at| problem.get(at)?.as_str().map(|text: &str| text.replace(char::is_control, "?"));
+        Some((text(0)?, text(1)?))
+    });
+    Ok(Unpacked { directory, file: path.to_owned(), problems: problems.collect() })
+}
+
+fn damaged(error: impl std::fmt::Display) -> anyhow::Error {
+    anyhow!("it is damaged, or not a packed record: {error}")
+}
+
+/// Where a file of the archive belongs, below its folder: a name that a record has, or that in a folder with a
+/// number for its name.
+fn name(entry: &Entry<impl Read>) -> Result<PathBuf> {
+    let path = String::from_utf8_lossy(&entry.path_bytes()).into_owned();
+    let foreign = || anyhow!("{path:?} does not belong in a packed record");
+    ensure!(entry.header().entry_type() == EntryType::Regular, foreign());
+    let is_own = |name| files::kind(name).is_some();
+    match path.split('/').collect::<Vec<_>>()[..] {
+        [FOLDER, name] if is_own(name) || [About::FILE, PackedSymbols::FILE].contains(&name) => {
+            Ok(name.into())
+        }
+        [FOLDER, folder, name] if is_own(name) && folder.bytes().all(|byte| byte.is_ascii_digit()) => {
+            Ok(Path::new(folder).join(name))
+        }
+        _ => Err(foreign()),
+    }
+}
+
+/// Writes a file. Pages of zeros become holes.
+fn write(entry: &mut Entry<impl Read>, place: &Path, room: &mut u64) -> Result<()> {
+    let size = entry.size();
+    let mut file = plain::create(place, 0o600)?;
+    let mut page = [0; PAGE];
+    let mut left = size;
+    while left > 0 {
+        let bytes = &mut page[..left.min(PAGE as u64) as usize];
+        entry.read_exact(bytes).map_err(damaged)?;
+        left -= bytes.len() as u64;
+        if bytes.iter().all(|byte| *byte == 0) {
+            file.seek(SeekFrom::Current(bytes.len() as i64))?;
+            continue;
+        }
+        let Some(rest) = room.checked_sub(bytes.len() as u64) else {
+            bail!("it unpacks to far more than a file of this size can hold");
+        };
+        *room = rest;
+        file.write_all(bytes).map_err(|error| match error.kind() {
+            ErrorKind::StorageFull => anyhow!("{error}; set TMPDIR to another place"),
+            _ => error.into(),
+        })?;
+    }
+    file.set_len(size)?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

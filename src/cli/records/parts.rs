@@ -1,0 +1,90 @@
+//! What a report is made of: one record or, where it was reduced, the parts of a job.
+//!
+//! What belongs here: finding them. A directory may hold both: records that nobody has reduced yet beside the files of other
+//! nodes.
+
+use crate::records::opened::Opened;
+use crate::records::reduced::files_in;
+use crate::start::home;
+use anyhow::{Context, Result};
+use cupeer_record::Job;
+use cupeer_report::reduced::{Reduced, file};
+use std::path::{Path, PathBuf};
+
+pub enum Given {
+    /// One record, with all its calls.
+    Record(Box<Opened>),
+    /// What is kept of one or more.
+    Parts(Box<Reduced>),
+}
+
+/// Opens what a report is asked for. Of single failures, `most_failures` are kept; where not `all` is wanted, what is dull is
+/// only counted.
+pub fn open(paths: &[PathBuf], most_failures: usize, all: bool) -> Result<Given> {
+    let (mut files, mut records, mut emptied) = (Vec::new(), Vec::new(), Vec::new());
+    for path in paths {
+        if file::is_one(path) {
+            files.push(path.clone());
+            continue;
+        }
+        let inner = files_in(path);
+        if inner.is_empty() {
+            records.push(path);
+            continue;
+        }
+        files.extend(inner);
+        match Job::open(path) {
+            Ok(job) if job.processes.is_empty() => emptied.push(job),
+            Ok(_) => records.push(path),
+            // There are only reduced files.
+            Err(_) => {}
+        }
+    }
+    if let ([record], true) = (&records[..], files.is_empty()) {
+        return Ok(Given::Record(Box::new(Opened::open(record)?)));
+    }
+    let mut joined: Option<Reduced> = None;
+    let mut add = |part: Reduced| -> Result<()> {
+        match &mut joined {
+            Some(joined) => joined.add(part, most_failures)?,
+            None => joined = Some(part),
+        }
+        joined.as_mut().filter(|_| !all).map(Reduced::fold);
+        Ok(())
+    };
+    for record in records {
+        add(of_record(record, most_failures)?)?;
+    }
+    for file in &files {
+        add(Reduced::read(file)?).with_context(|| file.display().to_string())?;
+    }
+    let mut joined = joined.context("nothing is named")?;
+    // What runs have noted in the file that all hosts share.
+    emptied.iter().for_each(|job| joined.note(job));
+    match paths {
+        [path] => joined.call(&home::shown(path)),
+        [first, rest @ ..] => joined.call(&format!("{} and {} more", home::shown(first), rest.len())),
+        [] => {}
+    }
+    Ok(Given::Parts(Box::new(joined)))
+}
+
+fn of_record(path: &Path, most_failures: usize) -> Result<Reduced> {
+    let Opened { job, symbols, .. } = &mut Opened::open(path)?;
+    cupeer_report::reduce(job, most_failures, symbols)
+}
+
+/// Reduces records and reduced files to one.
+pub fn reduced(paths: &[PathBuf], most_failures: usize, all: bool) -> Result<Reduced> {
+    match open(paths, most_failures, all)? {
+        Given::Parts(joined) => Ok(*joined),
+        Given::Record(mut opened) => {
+            let Opened { job, symbols, .. } = &mut *opened;
+            let mut reduced = cupeer_report::reduce(job, most_failures, symbols)?;
+            if !all {
+                reduced.fold();
+            }
+            Ok(reduced)
+        }
+    }
+}

@@ -1,0 +1,27 @@
+//! The reduced files in directories.
+
+use cupeer_report::reduced::file;
+use std::fs::{self, DirEntry};
+use std::path::{Path, PathBuf};
+
+/// The reduced files in a directory, and in the directories in it, in the order of their names.
+pub fn files_in(directory: &Path) -> Vec<PathBuf> {
+    let list = |directory: &Path| {
+        let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+        let mut entries: Vec<(PathBuf, bool)> =
+            entries.map(|entry| (entry.path(), is_directory(&entry))).collect();
+        entries.sort_unstable();
+        entries
+    };
+    let all = list(directory).into_iter().flat_map(|(path, is_directory)| match is_directory {
+        true => list(&path),
+        false => vec![(path, false)],
+    });
+    all.map(|(path, _)| path).filter(|path| file::is_named(path) && path.is_file()).collect()
+}
+
+/// Whether an entry is a directory, or leads to one. Records have thousands of files, of which none is asked for.
+fn is_directory(entry: &DirEntry) -> bool {
+    let kind = entry.file_type();
+    kind.is_ok_and(|kind| kind.is_dir() || kind.is_symlink() && entry.path().is_dir())
+}

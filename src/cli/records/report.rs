@@ -1,0 +1,166 @@
+//! `cupeer report`: what a record says.
+//!
+//! What belongs here: the command, from its options to one of the forms. What a record says is the crate
+//! `cupeer_report`'s.
+
+mod forms;
+
+use crate::records::kept::{self, Entry, Kind};
+use crate::records::opened::Opened;
+use crate::records::parts;
+use crate::records::suppressions;
+use crate::start::args::MOST_FAILURES;
+use crate::start::args::{ReportArgs, word};
+use crate::start::home;
+use crate::start::output;
+use anyhow::{Context, Result, bail};
+use cupeer_record::Job;
+use cupeer_report::filter::{Asked, Filter};
+use cupeer_report::model::Report;
+use cupeer_report::reduced::Reduced;
+use cupeer_report::suppress::suggest;
+use cupeer_report::{Keep, diff};
+use cupeer_rules::Chosen;
+use forms::{Form, Given};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// How many paths are named one by one.
+const MOST_SHOWN: usize = 4;
+
+pub fn command(args: &ReportArgs) -> Result<ExitCode> {
+    let paths = match &args.dir[..] {
+        [] => vec![newest()?],
+        named => named.iter().map(|path| home::find(path)).collect::<Result<_>>()?,
+    };
+    if let Some(other) = &args.diff {
+        return compare(args, &paths, &[home::find(other)?]);
+    }
+    let form = Form::of(args.format);
+    let of_findings =
+        [("--suppressions", !args.suppressions.is_empty()), ("--error-on", args.error_on.is_some())];
+    if let Some((option, _)) = of_findings.iter().find(|(_, is_given)| *is_given && !form.has_verdict) {
+        bail!("{option} is for the other forms; a {} shows all findings", word(args.format));
+    }
+    let shown = if let [path] = &paths[..] { home::shown(path) } else { shown_together(&paths) };
+    match parts::open(&paths, most_failures(args), args.all)? {
+        parts::Given::Record(mut opened) => {
+            let filter = filter(args, &opened.job)?;
+            let Opened { job, symbols, .. } = &mut *opened;
+            print(Given { args, shown: &shown, calls: Some((job, &filter, symbols)), report: None })
+        }
+        parts::Given::Parts(parts) => {
+            refuse(args, &shown)?;
+            print(Given { args, shown: &shown, calls: None, report: Some(of_parts(args, *parts)?) })
+        }
+    }
+}
+
+fn most_failures(args: &ReportArgs) -> usize {
+    if args.all { usize::MAX } else { MOST_FAILURES }
+}
+
+/// Several paths as a person would type them.
+fn shown_together(paths: &[PathBuf]) -> String {
+    let shown: Vec<String> = paths.iter().map(|path| home::shown(path)).collect();
+    match &shown[..] {
+        [first, .., last] if shown.len() > MOST_SHOWN => format!("{first} ... {last}"),
+        _ => shown.join(" "),
+    }
+}
+
+/// What is kept of records answers no question about single calls.
+fn refuse(args: &ReportArgs, shown: &str) -> Result<()> {
+    let filters = [
+        ("--process", args.process.is_some()),
+        ("--rank", args.rank.is_some()),
+        ("--function", args.function.is_some()),
+        ("--failed", args.failed),
+        ("--since", args.since.is_some()),
+        ("--until", args.until.is_some()),
+        ("--since-mark", args.since_mark.is_some()),
+        ("--until-mark", args.until_mark.is_some()),
+        (&format!("--format {}", word(args.format)), Form::of(args.format).needs_calls),
+    ];
+    match filters.iter().find(|(_, is_given)| *is_given) {
+        Some((option, _)) => bail!(Given::lacks_calls(option, shown)),
+        None => Ok(()),
+    }
+}
+
+fn of_parts(args: &ReportArgs, mut parts: Reduced) -> Result<Report> {
+    let suppressions = suppressions::read(&args.suppressions)?;
+    parts.suppress(&suppressions);
+    let mut filter = parts.filter(suppressions);
+    filter.error_on = error_on(args)?;
+    Ok(parts.report(&filter))
+}
+
+/// Prints a report, of a record or of what is kept of some. The status is 1 if `--error-on` chooses a finding of it.
+fn print(mut given: Given) -> Result<ExitCode> {
+    let args = given.args;
+    let printed = match args.suggest_suppressions {
+        true => output::print_as_is(&suggest::file(given.report(false)?))?,
+        false => (Form::of(args.format).print)(&mut given)?,
+    };
+    let fails = given.report.is_some_and(|report| report.failing().next().is_some());
+    Ok(if fails && args.error_on.is_some() { ExitCode::FAILURE } else { printed })
+}
+
+fn filter(args: &ReportArgs, job: &Job) -> Result<Filter> {
+    let asked = Asked {
+        process: args.process.as_deref(),
+        rank: args.rank.as_deref(),
+        function: args.function.as_deref(),
+        failed: args.failed,
+        since: args.since.as_deref(),
+        until: args.until.as_deref(),
+        since_mark: args.since_mark.as_deref(),
+        until_mark: args.until_mark.as_deref(),
+    };
+    let mut filter = Filter::new(&asked, job)?;
+    filter.suppressions = suppressions::read(&args.suppressions)?;
+    filter.error_on = error_on(args)?;
+    args.function.iter().for_each(|set| output::explain_runtime(set));
+    Ok(filter)
+}
+
+fn error_on(args: &ReportArgs) -> Result<Option<Chosen>> {
+    args.error_on.as_deref().map(suppressions::chosen).transpose()
+}
+
+fn compare(args: &ReportArgs, paths: &[PathBuf], others: &[PathBuf]) -> Result<ExitCode> {
+    let Some(print) = Form::of(args.format).compare else {
+        bail!("--diff prints text or JSON; {} shows one record", word(args.format))
+    };
+    let report = |paths: &[PathBuf]| {
+        let shown = shown_together(paths);
+        let report = || match parts::open(paths, 0, args.all)? {
+            parts::Given::Record(opened) => {
+                let keep = Keep { durations: true, ..Keep::default() };
+                cupeer_report::read(&opened.job, &filter(args, &opened.job)?, keep, None)
+            }
+            parts::Given::Parts(parts) => {
+                refuse(args, &shown)?;
+                of_parts(args, *parts)
+            }
+        };
+        report().with_context(|| shown.clone())
+    };
+    print(&diff::compare(&report(paths)?, &report(others)?))
+}
+
+/// The newest record at home.
+fn newest() -> Result<PathBuf> {
+    let home = home::path()?;
+    let mut records = kept::entries(&home).into_iter().filter(|entry| entry.kind == Kind::Record);
+    let has_process = |entry: &Entry| Job::open(&entry.path).is_ok_and(|job| !job.processes.is_empty());
+    let none = || format!("there is no record in {}; name one: cupeer report DIR", home.display());
+    let found = records.find(has_process).with_context(none)?;
+    if let Some(program) = kept::unrecorded_since(&home, &found) {
+        output::complain(&format!(
+            "the last run, of '{program}', recorded nothing; this is the record of an earlier run"
+        ));
+    }
+    Ok(found.path)
+}

@@ -1,0 +1,41 @@
+//! The files of `--suppressions`. What an entry means is `cupeer_report::suppress`'s.
+
+use anyhow::{Context, Result, anyhow, bail};
+use cupeer_record::plain::{self, Links};
+use cupeer_report::suppress::Suppressions;
+use cupeer_rules::Chosen;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+/// The most bytes of a file.
+const LARGEST: u64 = 1 << 20;
+
+/// Reads files; refuses what is no suppression.
+pub fn read(files: &[PathBuf]) -> Result<Suppressions> {
+    let mut all = Suppressions::default();
+    for file in files {
+        let shown = file.display().to_string();
+        let text = contents(file).with_context(|| format!("--suppressions '{shown}'"))?;
+        if let Err(mistake) = all.add(&shown, &text) {
+            bail!("{shown}:{}:{}: {}", mistake.line, mistake.column, mistake.message);
+        }
+    }
+    Ok(all)
+}
+
+fn contents(path: &Path) -> Result<String> {
+    let bytes = plain::read(path, Links::Followed, LARGEST).map_err(|error| match error.kind() {
+        ErrorKind::InvalidInput => anyhow!("{error}; suppressions are a regular file"),
+        ErrorKind::InvalidData => anyhow!("{error}; these are no suppressions"),
+        _ => error.into(),
+    })?;
+    String::from_utf8(bytes).map_err(|error| {
+        let line = error.as_bytes()[..error.utf8_error().valid_up_to()].iter().filter(|byte| **byte == b'\n');
+        anyhow!("line {} is not UTF-8; these are no suppressions", line.count() + 1)
+    })
+}
+
+/// Reads the value of `--error-on`.
+pub fn chosen(text: &str) -> Result<Chosen> {
+    Chosen::parse(text).map_err(|error| anyhow!("--error-on '{text}', {error}"))
+}

@@ -1,0 +1,430 @@
+//! The command line: every option once, with its help. `docs/reference/commands` is made of it.
+//!
+//! It has names, forms, and help. The code that uses a value reads its meaning.
+
+mod check;
+mod deny;
+mod doctor;
+mod export;
+mod home;
+mod inject;
+mod p2p;
+#[cfg(test)]
+mod pages;
+mod reduce;
+mod release;
+#[cfg(test)]
+mod share;
+#[cfg(test)]
+mod shown;
+mod sweep;
+mod top;
+mod why;
+
+use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+pub use check::{CheckArgs, Level};
+pub use deny::DenyArgs;
+pub use doctor::{DoctorArgs, DoctorFormat, ProbeSystemArgs};
+pub use export::{ExportArgs, ExportFormat};
+pub use home::{CleanArgs, LsArgs, LsFormat};
+pub use inject::InjectArgs;
+pub use p2p::P2pArgs;
+pub use reduce::{MOST_FAILURES, ReduceArgs};
+pub use release::ReleaseArgs;
+pub use sweep::{Codes, SweepArgs, SweepFormat, SweepStage, Verdict};
+pub use top::{Sort, TopArgs, TopFormat};
+pub use why::{WhyArgs, WhyFormat};
+
+/// Debug CUDA programs that share GPU memory between processes or devices
+#[derive(Parser)]
+#[command(name = "cupeer", version, max_term_width = 100)]
+pub struct Cli {
+    /// Colorize output: always, never, or auto. auto colors only terminals and honors NO_COLOR
+    #[arg(
+        long,
+        value_name = "WHEN",
+        default_value = "auto",
+        global = true,
+        hide_possible_values = true,
+        display_order = 998
+    )]
+    pub color: clap::ColorChoice,
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Subcommand)]
+pub enum Command {
+    /// Run a program under cupeer
+    Run(RunArgs),
+    /// Print the environment of 'cupeer run', for launchers that cannot wrap the program
+    Env(EnvArgs),
+    /// List the functions, rules, results, faults, topologies, or variables that cupeer knows
+    List(ListArgs),
+    /// Explain a driver function, a result code, a rule, or a key of fault plans
+    Explain(ExplainArgs),
+    /// Report what the processes of a recording did, and the problems
+    Report(ReportArgs),
+    /// Show live GPU memory sharing and driver calls on this host
+    Top(TopArgs),
+    /// Explain what each process of a job waits for: its stack, its peer, and the handles that nobody opened
+    Why(WhyArgs),
+    /// List the recordings in the default directory
+    Ls(LsArgs),
+    /// Delete the recordings in the default directory
+    Clean(CleanArgs),
+    /// Pack a recording into one file, to send to somebody
+    Pack(PackArgs),
+    /// Condense a node's recordings into one small file, or merge such files
+    Reduce(ReduceArgs),
+    /// Write a recording as tables, for DuckDB, Spark, ClickHouse, pandas, and polars
+    Export(ExportArgs),
+    /// Release calls held by a fault plan
+    Release(ReleaseArgs),
+    /// Fail each call in turn and report how the program handles it
+    Sweep(SweepArgs),
+    /// Check the driver, the libraries, the machine, a program, or the links between devices
+    Doctor(DoctorArgs),
+    /// Examine the driver in this process, for `doctor`
+    #[command(hide = true)]
+    ProbeDriver,
+    /// Hold devices in this process, for `doctor --p2p`
+    #[command(hide = true, name = "probe-p2p")]
+    ProbeP2p,
+    /// Ask NVIDIA's libraries and the kernel in this process, for `doctor`
+    #[command(hide = true)]
+    ProbeSystem(ProbeSystemArgs),
+}
+
+/// What happens to the calls of a program: the options that `run` and `env` share.
+#[derive(Args, Default)]
+pub struct Options {
+    /// Record into DIR; all runs with the same DIR are one job. %p is the pid, %h the host, %q{VAR} a variable [default: a new directory that 'cupeer ls' lists]
+    #[arg(short, long, value_name = "DIR", help_heading = "Recording")]
+    pub out: Option<PathBuf>,
+    /// Extent of the recording: full[:SIZE], ring[:SIZE] (the last calls and everything open), auto[:RANKS] (full:256M up to RANKS, ring:4M above), or off [default: auto:256]
+    #[arg(long, value_name = "KEPT", help_heading = "Recording")]
+    pub record: Option<String>,
+    /// Let the group of DIR read the recording and add to it
+    #[arg(long, value_name = "WITH", help_heading = "Recording")]
+    pub share: Option<Share>,
+    #[command(flatten)]
+    pub check: CheckArgs,
+    #[command(flatten)]
+    pub inject: InjectArgs,
+    #[command(flatten)]
+    pub deny: DenyArgs,
+    /// Write a line for each call, as text or as JSON
+    #[arg(long, value_name = "FORMAT", help_heading = "Logging")]
+    pub log: Option<LogFormat>,
+    /// Append the log to FILE instead of stderr; %p is the pid, %h the host, %q{VAR} a variable
+    #[arg(long, value_name = "FILE", help_heading = "Logging")]
+    pub log_file: Option<PathBuf>,
+    /// Log only these functions: names, patterns, @groups, ^negations, or all [default: ^@lookup,^@init,^@lifetime,^@query,^@vmm,^@alloc,^@copy,^@launch,^@graph,^@event,@export,@open]
+    #[arg(long, value_name = "SET", help_heading = "Logging")]
+    pub trace: Option<String>,
+    /// Log only calls that did not return CUDA_SUCCESS
+    #[arg(long, help_heading = "Logging")]
+    pub failed: bool,
+    /// Record NVTX marks, and the start and end of NVTX ranges, as marks
+    #[arg(long, help_heading = "Recording")]
+    pub nvtx: bool,
+    #[command(flatten)]
+    pub driver: DriverArgs,
+    /// Print what cupeer decides, and why, to stderr
+    #[arg(short, long)]
+    pub verbose: bool,
+}
+
+/// Which driver a program gets, if it is not the one of the machine.
+#[derive(Args, Clone, Default)]
+pub struct DriverArgs {
+    /// Run on the simulated driver: nvlink:N, pcie:N, none:N, or a TOML file [default: nvlink:2]
+    #[arg(long, help_heading = "Driver", value_name = "TOPOLOGY", num_args = 0..=1, require_equals = true, conflicts_with = "driver")]
+    pub sim: Option<Option<OsString>>,
+    /// Run on this driver library instead of the machine's libcuda.so.1
+    #[arg(long, help_heading = "Driver", value_name = "PATH")]
+    pub driver: Option<PathBuf>,
+}
+
+/// The word of a value, as the command line has it.
+pub fn word(value: impl ValueEnum) -> String {
+    value.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
+}
+
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq)]
+pub enum Share {
+    /// The group of the directory.
+    Group,
+}
+
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq)]
+pub enum LogFormat {
+    /// `12:34:56.789012 [pid/tid] cuFn(a=1, out=[2]) = CUDA_SUCCESS <1.2us> /lib/x.so+0x12`
+    Text,
+    /// One object per line: ts_ns pid tid seq function args result duration_ns caller injected
+    Json,
+}
+
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq)]
+pub enum ListFormat {
+    /// A table that fits the terminal.
+    Text,
+    /// An array of objects; of faults one object with two of them.
+    Json,
+    /// The page `docs/reference/plans.md` or `docs/reference/variables.md`.
+    #[value(hide = true)]
+    Markdown,
+}
+
+#[derive(Args)]
+#[command(after_help = "\
+cupeer run exits with the status of the program, or is killed by the same signal. It exits with 125 if cupeer failed, 126 if the \
+program cannot be executed, and 127 if it was not found.
+
+Examples:
+  cupeer run -- torchrun --nproc-per-node 8 train.py
+  cupeer run --check --error-exitcode 9 -- ./tests
+  cupeer run --deny-peer all -- ./program
+  cupeer run --inject 'cuIpcOpenMemHandle*:error=MAP_FAILED' -- ./program
+  cupeer run --sim=nvlink:8 --log text -- ./program
+  cupeer run --on-hang 60s -- torchrun --nproc-per-node 8 train.py")]
+pub struct RunArgs {
+    #[command(flatten)]
+    pub options: Options,
+    /// Exit with status N (1 to 255) if the run has a finding that --error-on selects, unless a signal killed the program [default: 1 with --error-on]
+    #[arg(long, help_heading = "Exit status", value_name = "N", value_parser = clap::value_parser!(u8).range(1..), conflicts_with = "exec")]
+    pub error_exitcode: Option<u8>,
+    /// Findings that count as errors in all outputs and for the exit status: rules (as for --ignore), error, warning, or note (that and above), or all [default: warning]
+    #[arg(long, help_heading = "Exit status", value_name = "RULES", conflicts_with = "exec")]
+    pub error_on: Option<String>,
+    /// Ignore the findings listed in FILE, in the summary and for the exit status; repeatable. Use --ignore for messages during the run
+    #[arg(long, help_heading = "Checking", value_name = "FILE", conflicts_with = "exec")]
+    pub suppressions: Vec<PathBuf>,
+    /// Exit with status N (1 to 255) if a fault never fired, a denied pair was never queried or tried, or no context exceeded --peer-limit, unless a signal killed the program
+    #[arg(long, help_heading = "Exit status", value_name = "N", value_parser = clap::value_parser!(u8).range(1..), conflicts_with = "exec")]
+    pub unused_exitcode: Option<u8>,
+    /// Print only problems: errors, crashed and killed processes, and findings above note
+    #[arg(short, long, conflicts_with = "verbose")]
+    pub quiet: bool,
+    /// When no process of the run makes progress for TIME, print what they wait for, and keep it in the recording (see 'cupeer why')
+    #[arg(long, help_heading = "Recording", value_name = "TIME", value_parser = of_hang, conflicts_with = "exec")]
+    pub on_hang: Option<Duration>,
+    /// When the run ends, replace this host's recordings with one small file (see 'cupeer reduce')
+    #[arg(long, help_heading = "Recording", conflicts_with = "exec")]
+    pub reduce: bool,
+    /// Become the program (same pid) instead of waiting for it; without a summary
+    #[arg(long)]
+    pub exec: bool,
+    /// The program and its arguments
+    #[arg(
+        required = true,
+        trailing_var_arg = true,
+        value_names = ["PROGRAM", "ARGS"],
+        value_hint = ValueHint::CommandWithArguments
+    )]
+    pub program: Vec<OsString>,
+}
+
+/// Reads the time after which a run hangs.
+fn of_hang(text: &str) -> Result<Duration, String> {
+    const LEAST: u64 = 100_000_000;
+    let time = cupeer_spec::duration::parse(text).ok().filter(|time| *time >= LEAST);
+    time.map(Duration::from_nanos)
+        .ok_or_else(|| "a time is a number with ms, s, m or h, at least 100ms, such as 60s".to_owned())
+}
+
+#[derive(Args)]
+#[command(after_help = "\
+Without --out, nothing is recorded, because there is no program to name a directory after.
+
+Examples:
+  eval \"$(cupeer env --log text --format sh)\"
+  eval \"docker run $(cupeer env --log text --format docker) IMAGE PROGRAM\"
+  eval \"mpirun -np 2 $(cupeer env --log text --format mpirun) PROGRAM\"
+  eval \"srun $(cupeer env --log text --format srun) PROGRAM\"
+  ray job submit --runtime-env-json=\"$(cupeer env --log text --format ray)\" -- PROGRAM
+
+k8s prints the env list, volumes, and volumeMounts of a pod; the libraries must be on the node.")]
+pub struct EnvArgs {
+    #[command(flatten)]
+    pub options: Options,
+    /// Print settings with which NCCL, vLLM, llama.cpp, UCX, and Open MPI avoid the links that 'cupeer doctor --p2p -o FILE' found to be bad
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "Options")]
+    pub p2p: Option<PathBuf>,
+    /// Program that will read the environment
+    #[arg(long, value_name = "FORMAT", required_unless_present = "p2p")]
+    pub format: Option<EnvFormat>,
+}
+
+/// The reader for which `cupeer env` prints.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq)]
+pub enum EnvFormat {
+    /// Export lines for a POSIX shell, for eval
+    Sh,
+    /// Arguments of docker run
+    Docker,
+    /// YAML for a container of a pod
+    K8s,
+    /// Arguments of Open MPI's mpirun
+    Mpirun,
+    /// Argument of Slurm's srun
+    Srun,
+    /// JSON runtime environment of Ray
+    Ray,
+}
+
+#[derive(Args)]
+pub struct ListArgs {
+    /// Topic
+    pub what: Topic,
+    /// Print a table or JSON
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    pub format: ListFormat,
+    /// With functions: include functions of the simulated driver that cupeer does not intercept (they have no group)
+    #[arg(long)]
+    pub all: bool,
+}
+
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq)]
+pub enum Topic {
+    /// Driver functions that cupeer intercepts
+    Functions,
+    /// Result codes of the driver
+    Errors,
+    /// Machines that the simulated driver can simulate
+    Topologies,
+    /// Environment variables
+    Environment,
+    /// Rules that cupeer checks, and those that it cannot check
+    Rules,
+    /// Keys of fault plans, and what a plan can change in each function
+    Faults,
+}
+
+#[derive(Args)]
+pub struct ExplainArgs {
+    /// Driver function, rule, key of fault plans, or result code (a number, or a name with or without CUDA_ERROR_)
+    #[arg(allow_negative_numbers = true)]
+    pub name: String,
+}
+
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  cupeer report                                  # the newest recording
+  cupeer report app-12                           # a recording that 'cupeer ls' lists
+  cupeer report DIR --leaks                      # what was never closed, by the place that opened it
+  cupeer report DIR --leaks --since-mark warm --until-mark done   # what grew between two marks
+  cupeer report DIR --rank 3 --failed            # what failed on rank 3
+  cupeer report DIR --format json | jq .handles
+  cupeer report DIR --format html >report.html   # one file, for a browser
+  cupeer report DIR --format trace >trace.json   # for ui.perfetto.dev
+  cupeer report DIR --diff OTHER                 # how OTHER differs
+  cupeer report DIR --suggest-suppressions >known.toml   # for --suppressions known.toml")]
+pub struct ReportArgs {
+    /// Recording: a directory, a file of 'cupeer pack', or a name or number that 'cupeer ls' lists [default: the newest one]; or any number of files of 'cupeer reduce'
+    pub dir: Vec<PathBuf>,
+    /// Form of the report
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    pub format: ReportFormat,
+    /// Show only this process: a pid, or its name in JSON; or those that have a variable, as NAME=VALUE
+    #[arg(long, value_name = "PROCESS")]
+    pub process: Option<String>,
+    /// Show only these ranks: numbers and ranges, separated by commas
+    #[arg(long, value_name = "RANKS")]
+    pub rank: Option<String>,
+    /// Show only calls of these functions: names, patterns, @groups, ^negations, separated by commas
+    #[arg(long, value_name = "SET")]
+    pub function: Option<String>,
+    /// Show only calls that did not return CUDA_SUCCESS
+    #[arg(long)]
+    pub failed: bool,
+    /// Show only calls from TIME on: seconds since the recording began, or 2025-11-21T07:43:02Z
+    #[arg(long, value_name = "TIME")]
+    pub since: Option<String>,
+    /// Show only calls that began by TIME
+    #[arg(long, value_name = "TIME")]
+    pub until: Option<String>,
+    /// Show only calls from the first mark called NAME (cupeer_mark) on; with --leaks, what was opened since
+    #[arg(long, value_name = "NAME", conflicts_with = "since")]
+    pub since_mark: Option<String>,
+    /// Show only calls that began by the last mark called NAME; with --leaks, what was open then
+    #[arg(long, value_name = "NAME", conflicts_with = "until")]
+    pub until_mark: Option<String>,
+    /// Show what was opened and never closed, by the call stack that opened it
+    #[arg(long)]
+    pub leaks: bool,
+    /// Show all rows of long tables
+    #[arg(long)]
+    pub all: bool,
+    /// Leave out the findings listed in FILE, and print their number; JSON and SARIF keep them, with the entry; repeatable
+    #[arg(long, value_name = "FILE")]
+    pub suppressions: Vec<PathBuf>,
+    /// Findings that count as errors: as for 'cupeer run'; exit with status 1 if there is one [default: what the run was given, without the status]
+    #[arg(long, value_name = "RULES", conflicts_with_all = ["diff", "suggest_suppressions"])]
+    pub error_on: Option<String>,
+    /// Print a file for --suppressions that lists all errors and warnings
+    #[arg(long, conflicts_with_all = ["leaks", "diff", "format", "all"])]
+    pub suggest_suppressions: bool,
+    /// Compare with another recording: functions, failures, and states of handles
+    #[arg(long, value_name = "OTHER", conflicts_with = "leaks")]
+    pub diff: Option<PathBuf>,
+}
+
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq)]
+pub enum ReportFormat {
+    /// Tables that fit the terminal
+    Text,
+    /// One object (docs/report.schema.json)
+    Json,
+    /// Trace events for ui.perfetto.dev
+    Trace,
+    /// SARIF 2.1.0, for code scanning
+    Sarif,
+    /// JUnit's XML, for CI servers: a test case for each rule that applies and each process
+    Junit,
+    /// One HTML file, which works offline
+    Html,
+}
+
+#[derive(Args)]
+#[command(after_help = "\
+Never included: the key of the fingerprints, and values of variables whose names suggest secrets.
+Always included: pids, devices, names of files and functions, and the texts of calls and marks.
+
+Examples:
+  cupeer pack DIR                       # DIR.cupeer.tar.gz, for 'cupeer report'
+  cupeer pack DIR --redact hosts,paths  # with numbers in place of names")]
+pub struct PackArgs {
+    /// Recording: a directory, a name that 'cupeer ls' lists, or a packed file, to redact more of it
+    #[arg(value_name = "DIR")]
+    pub directory: PathBuf,
+    /// Write to FILE [default: DIR.cupeer.tar.gz in the working directory]
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Data to leave out, separated by commas
+    #[arg(long, value_name = "WHAT", value_delimiter = ',')]
+    pub redact: Vec<Redact>,
+    /// Overwrite FILE if it exists
+    #[arg(long)]
+    pub force: bool,
+}
+
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq)]
+pub enum Redact {
+    /// Program arguments
+    Arguments,
+    /// Values of variables, except ranks and visible devices
+    Environment,
+    /// Names of hosts, which numbers replace
+    Hosts,
+    /// Directories, which digits replace; names of files stay
+    Paths,
+    /// All of these
+    All,
+}

@@ -1,0 +1,405 @@
+//! The directory of a job: which one a run records to, and making it.
+//!
+//! All runs that name one directory are one job. What belongs here: the choice, and the directory; the file `job` in
+//! it is [`file`]'s. What does not: what the processes write there, and reading it.
+
+mod file;
+
+pub use file::{is_own, own_key, random, read};
+
+use crate::start::args::{Options, Share};
+use crate::start::home;
+use crate::start::output;
+use crate::start::variables::inherited;
+use anyhow::{Context, Result, anyhow, bail};
+use cupeer_record::plain::{self, Links};
+use cupeer_record::{Started, host, launcher};
+use cupeer_report::names::counted;
+use cupeer_spec::env::{self, RecordMode};
+use cupeer_spec::placeholders::{AFTER, Piece, pieces};
+use cupeer_spec::record::begun::Folder;
+use cupeer_spec::record::end::End;
+use cupeer_spec::record::faults::{self, RELEASE};
+use cupeer_spec::record::{Header, MAGIC, SUFFIX, job};
+use file::{check_owner, take_part};
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::io::{self, Write};
+use std::mem::offset_of;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use tempfile::TempDir;
+
+/// What the record keeps, where nobody says.
+const DEFAULT: &str = "auto";
+/// What `--record` takes to keep nothing.
+pub const OFF: &str = "off";
+/// A directory in that of a job, where vLLM keeps what it found out under faults: not to be believed later.
+pub const VLLM_CACHE: &str = "vllm-cache";
+
+/// The record that a run makes.
+pub struct Job {
+    pub directory: PathBuf,
+    /// The directory as the processes get it: they fill in placeholders.
+    pattern: OsString,
+    /// What it keeps, as `--record` has it.
+    pub kept: OsString,
+    /// The key of its fingerprints, in hexadecimal digits.
+    pub key: String,
+    /// Whether the group may take part.
+    pub shared: bool,
+    is_new: bool,
+    /// Whether an outer cupeer has named it, which tells of it in the end.
+    is_inherited: bool,
+    /// Whether nobody has named it, so that it lies at home.
+    is_at_home: bool,
+    /// Why it lies among temporary files, a sentence.
+    displaced: Option<String>,
+}
+
+impl Job {
+    /// The job that the options ask for; `None` where nothing is to be recorded. `program` is the one that a
+    /// directory is named after where the options name none; without it, none is recorded then.
+    pub fn choose(options: &Options, program: Option<&OsStr>) -> Result<Option<Job>> {
+        if let Some(kept) = &options.record {
+            RecordMode::parse(kept).map_err(|why| anyhow!("--record {kept}: {why}"))?;
+        }
+        let kept = options.record.clone().map(OsString::from).or_else(|| inherited(env::RECORD));
+        if kept.as_deref() == Some(OsStr::new(OFF)) {
+            if let (Some(directory), true) = (&options.out, options.record.is_some()) {
+                bail!("--out '{}' and --record off contradict each other", directory.display());
+            }
+            if options.out.is_none() {
+                return Ok(None);
+            }
+        }
+        let kept = kept.filter(|kept| kept != OFF).unwrap_or_else(|| DEFAULT.into());
+        let shared = options.share == Some(Share::Group)
+            || inherited(env::SHARE).is_some_and(|share| share == "group");
+        let named = match (&options.out, inherited(env::OUT), program) {
+            (Some(pattern), _, Some(_)) => expand(pattern)?,
+            (Some(pattern), _, None) => {
+                // For processes that somebody else starts: each fills in what stands for its own value.
+                let (has_placeholder, has_variable) = placeholders(pattern);
+                let expanded = expand(pattern)
+                    .or_else(|error| if has_variable { Ok(PathBuf::new()) } else { Err(error) })?;
+                if has_placeholder {
+                    let directory = std::path::absolute(pattern)?;
+                    let (key, pattern) = (own_key()?, directory.clone().into_os_string());
+                    return Ok(Some(Job::new(directory, pattern, kept, key, shared)));
+                }
+                expanded
+            }
+            // An outer cupeer's job, as its library understands it.
+            (None, Some(directory), _) => {
+                let (key, pattern) = (own_key()?, directory.clone());
+                let job = Job::new(directory.into(), pattern, kept, key, shared);
+                return Ok(Some(Job { is_inherited: true, ..job }));
+            }
+            (None, None, Some(program)) => {
+                if options.share.is_some() {
+                    bail!("--share needs --out DIR: nobody else reaches your own records");
+                }
+                return Ok(unnamed(program, &kept));
+            }
+            (None, None, None) => return Ok(None),
+        };
+        let directory =
+            std::path::absolute(&named).with_context(|| format!("--out '{}'", named.display()))?;
+        let parents = directory.parent().map_or(Ok(()), fs::create_dir_all);
+        let is_new = parents
+            .and_then(|()| make(&directory, shared))
+            .with_context(|| format!("failed to make the record's directory '{}'", named.display()))?;
+        let job = Job::at(directory, kept, shared, is_new)?;
+        if !is_new {
+            job.join();
+        }
+        Ok(Some(job))
+    }
+
+    /// Leaves word that another run takes part, so that none believes to be alone.
+    fn join(&self) {
+        let run = launcher::line().map(|line| line + "\n").unwrap_or_default();
+        self.add(&format!("{}={}:{}\n{run}", job::JOINED, host().display(), std::process::id()));
+    }
+
+    /// Adds lines to the file that all take part in.
+    fn add(&self, lines: &str) {
+        // Who may not write there may still record.
+        let _ = self.try_to_add(lines);
+    }
+
+    fn try_to_add(&self, lines: &str) -> std::io::Result<()> {
+        if lines.is_empty() {
+            return Ok(());
+        }
+        let file = self.directory.join(job::FILE);
+        let file = plain::open_with(&file, Links::Refused, fs::OpenOptions::new().append(true));
+        file.and_then(|mut file| file.write_all(lines.as_bytes()))
+    }
+
+    /// Whether we made the job, and no other run has joined it.
+    pub fn is_ours_alone(&self) -> bool {
+        let text = read(&self.directory.join(job::FILE)).unwrap_or_default();
+        self.is_new && !text.lines().any(|line| line.starts_with(job::JOINED))
+    }
+
+    /// Whether an outer cupeer tells of it in the end.
+    pub fn is_inherited(&self) -> bool {
+        self.is_inherited
+    }
+
+    /// The job in a directory that is there.
+    fn at(directory: PathBuf, kept: OsString, shared: bool, is_new: bool) -> Result<Job> {
+        let key = take_part(&directory, shared)?;
+        let pattern = literal(&directory);
+        Ok(Job { is_new, ..Job::new(directory, pattern, kept, key, shared) })
+    }
+
+    fn new(directory: PathBuf, pattern: OsString, kept: OsString, key: String, shared: bool) -> Job {
+        let (is_new, is_inherited, is_at_home, displaced) = (false, false, false, None);
+        Job { directory, pattern, kept, key, shared, is_new, is_inherited, is_at_home, displaced }
+    }
+
+    /// Whether nobody has named it, so that it lies at home, where old ones are removed.
+    pub fn is_at_home(&self) -> bool {
+        self.is_at_home
+    }
+
+    /// What is to be said of its place, where that is not the usual one.
+    pub fn displaced(&self) -> Option<&str> {
+        self.displaced.as_deref()
+    }
+
+    /// Says in the record of a process how it ended: nobody else sees by which signal. Where it has become one program after
+    /// the other, in that of the last. `program` is that of the started one, which is noted if it has no record.
+    pub fn tell_end(&self, program: Option<&OsStr>, (pid, started): (libc::pid_t, u64), end: End) {
+        let (Some(boot), Some(namespace)) = (host::boot_id(), host::pid_ns()) else { return };
+        // Other hosts may have a process of this number that was started at this time.
+        let of_process = format!("{}-{namespace}-{pid}-{started}", host::short(boot));
+        let folder = self.directory.join(Folder(boot).to_string());
+        let files = [&self.directory, &folder].into_iter().flat_map(fs::read_dir).flatten().flatten();
+        let image = |path: PathBuf| {
+            let name = path.file_name()?.to_str()?.strip_suffix(SUFFIX)?.to_owned();
+            let rest = name.strip_prefix(&of_process)?;
+            let image: u32 = if rest.is_empty() { 0 } else { rest.strip_prefix('-')?.parse().ok()? };
+            Some((image, path))
+        };
+        let Some((_, path)) = files.filter_map(|file| image(file.path())).max() else {
+            // It made no call, as a shell does that starts others, or in a large job it has shared nothing.
+            let Some(program) = program else { return };
+            let program = Path::new(program).file_name().unwrap_or(program).to_string_lossy().into_owned();
+            return self.add(&(Started { program, end }.line() + "\n"));
+        };
+        let told = plain::open_with(&path, Links::Refused, fs::OpenOptions::new().read(true).write(true))
+            .and_then(|file| {
+                let (mut magic, mut told) = ([0; MAGIC.len()], [0; 4]);
+                let at = offset_of!(Header, end) as u64;
+                file.read_exact_at(&mut magic, 0)?;
+                file.read_exact_at(&mut told, at)?;
+                let end = end.seen_of(End::of(u32::from_le_bytes(told)));
+                if magic == MAGIC { file.write_all_at(&end.word().to_le_bytes(), at) } else { Ok(()) }
+            });
+        if let Err(error) = told {
+            tracing::debug!("{}: its process's end cannot be written: {error}", path.display());
+        }
+    }
+
+    /// Says in the record how many processes of a run could not record everything, how many of these have no record, and how
+    /// many were forked too late: they cannot say so themselves.
+    pub fn tell_lost(&self, lost: u32, missing: u32, forked: u32) {
+        let line =
+            |name, processes| if processes > 0 { format!("{name}={processes}\n") } else { String::new() };
+        let lines = line(job::LOST, lost) + &line(job::MISSING, missing) + &line(job::FORKED, forked);
+        if let Err(error) = self.try_to_add(&lines) {
+            let which = counted(lost.into(), "process");
+            output::complain(&format!(
+                "cannot note in the record that {which} could not record everything: {error}"
+            ));
+        }
+    }
+
+    /// Notes that a run ended with something to look at: such records are kept longer.
+    pub fn tell_notable(&self) {
+        self.add(&format!("{}=1\n", job::NOTABLE));
+    }
+
+    /// The variables that make a process take part.
+    pub fn variables(&self) -> Vec<(&'static str, OsString)> {
+        let mut variables = vec![
+            (env::OUT, self.pattern.clone()),
+            (env::RECORD, self.kept.clone()),
+            (env::JOB, self.key.clone().into()),
+        ];
+        if self.shared {
+            variables.push((env::SHARE, "group".into()));
+        }
+        variables
+    }
+
+    pub fn vllm_cache(&self) -> Result<PathBuf> {
+        let place = self.directory.join(VLLM_CACHE);
+        let failed = || format!("failed to make '{}' for vLLM's cache", place.display());
+        if place.is_symlink() {
+            return Err(anyhow!("it is a link")).with_context(failed);
+        }
+        make(&place, self.shared).with_context(failed)?;
+        if !self.shared {
+            check_owner(&place, &self.directory)?;
+        }
+        Ok(place)
+    }
+
+    /// Takes the directory away again where we made it and no process has recorded anything. Says whether it is
+    /// gone.
+    pub fn remove_if_empty(&self) -> bool {
+        if !self.is_new {
+            return false;
+        }
+        // It is made before anybody knows whether it will be needed. One with something in it stays.
+        let _ = fs::remove_dir(self.directory.join(VLLM_CACHE));
+        let entries = fs::read_dir(&self.directory).into_iter().flatten().flatten();
+        // What faults did without any call of the driver has been read by now.
+        let is_beside = |name: &OsStr| {
+            [RELEASE, faults::PREFIX].iter().any(|prefix| name.as_bytes().starts_with(prefix.as_bytes()))
+        };
+        let is_record = |name: &OsStr| name != job::FILE && !is_beside(name);
+        let names: Vec<OsString> = entries.map(|entry| entry.file_name()).collect();
+        if names.iter().any(|name| is_record(name)) {
+            return false;
+        }
+        for name in names.iter().filter(|name| **name != job::FILE) {
+            let _ = fs::remove_file(self.directory.join(name));
+        }
+        // What fails here leaves an empty directory, which is no harm.
+        let _ = fs::remove_file(self.directory.join(job::FILE));
+        fs::remove_dir(&self.directory).is_ok()
+    }
+}
+
+/// A path as the processes get it that fill in placeholders: it has none.
+pub fn literal(path: &Path) -> OsString {
+    let mut pattern = Vec::new();
+    for byte in path.as_os_str().as_bytes() {
+        pattern.extend(if *byte == b'%' { &b"%%"[..] } else { std::slice::from_ref(byte) });
+    }
+    OsString::from_vec(pattern)
+}
+
+/// A new directory at home, or where that cannot be written to, among temporary files: nobody has asked for a record, so
+/// none is an obstacle to the program.
+fn unnamed(program: &OsStr, kept: &OsStr) -> Option<Job> {
+    let begin = |directory: PathBuf| {
+        let job = Job::at(directory.clone(), kept.to_owned(), false, true);
+        job.inspect_err(|_| drop(fs::remove_dir(&directory)))
+    };
+    let why = match home::new_directory("", program, |directory| make(directory, false)).and_then(begin) {
+        Ok(job) => return Some(Job { is_at_home: true, ..job }),
+        Err(why) => why,
+    };
+    let prefix = format!("cupeer-{}-", home::recognisable(program));
+    match temporary(&prefix).map_err(anyhow::Error::from).and_then(|made| begin(made.keep())) {
+        Ok(job) => {
+            let shown = job.directory.display();
+            let displaced = Some(format!("the record is in {shown}, because {why:#}"));
+            Some(Job { displaced, ..job })
+        }
+        Err(error) => {
+            crate::start::output::complain(&format!(
+                "not recording: {why:#}, nor can a temporary directory: {error:#}; use --out DIR for another place"
+            ));
+            None
+        }
+    }
+}
+
+/// A directory for temporary files that only we use, and that goes with the value.
+pub fn temporary(prefix: &str) -> io::Result<TempDir> {
+    tempfile::Builder::new().prefix(prefix).permissions(fs::Permissions::from_mode(0o700)).tempdir()
+}
+
+/// Makes a directory, and says whether it is new.
+fn make(directory: &Path, shared: bool) -> io::Result<bool> {
+    let mode = if shared { 0o2770 } else { 0o700 };
+    match fs::DirBuilder::new().mode(mode).create(directory) {
+        Ok(()) => {
+            if shared {
+                // What umask has taken away; of the directory itself, in whose place somebody may have put a link.
+                let flags = libc::O_DIRECTORY | libc::O_NOFOLLOW;
+                let made = fs::OpenOptions::new().read(true).custom_flags(flags).open(directory)?;
+                made.set_permissions(fs::Permissions::from_mode(mode))?;
+            }
+            Ok(true)
+        }
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && directory.is_dir() => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// Whether a process fills in something of a pattern, and whether that is a variable.
+fn placeholders(pattern: &Path) -> (bool, bool) {
+    let pieces = || pieces(pattern.as_os_str().as_bytes());
+    let is_variable = |piece: Piece| matches!(piece, Piece::Variable(_));
+    (pieces().any(|piece| !matches!(piece, Piece::Text(_))), pieces().any(is_variable))
+}
+
+/// The name that a pattern becomes in this process.
+fn expand(pattern: &Path) -> Result<PathBuf> {
+    let shown = pattern.display();
+    let mut out = Vec::new();
+    for piece in pieces(pattern.as_os_str().as_bytes()) {
+        match piece {
+            Piece::Text(text) => out.extend(text),
+            Piece::Pid => out.extend(std::process::id().to_string().bytes()),
+            Piece::Host => out.extend(host().as_bytes()),
+            Piece::Variable(name) => {
+                let name = OsStr::from_bytes(name);
+                let value = std::env::var_os(name).with_context(|| {
+                    format!("--out '{shown}': the variable {} is not set", name.display())
+                })?;
+                out.extend(value.as_bytes());
+            }
+            Piece::Stray => bail!("--out '{shown}': {AFTER}"),
+        }
+    }
+    if out.is_empty() {
+        bail!("--out '{shown}': the name is empty");
+    }
+    Ok(PathBuf::from(OsString::from_vec(out)))
+}
+
+fn host() -> OsString {
+    let name = fs::read("/proc/sys/kernel/hostname").unwrap_or_default();
+    OsString::from_vec(name.trim_ascii_end().to_vec())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_that_becomes_nothing_is_refused() {
+        assert!(expand(Path::new("")).unwrap_err().to_string().ends_with("the name is empty"));
+    }
+
+    #[test]
+    fn a_directory_goes_where_nothing_was_recorded() {
+        let folder = tempfile::tempdir().unwrap();
+        let job = |name: &str| {
+            let directory = folder.path().join(name);
+            assert!(make(&directory, false).unwrap());
+            fs::create_dir(directory.join(VLLM_CACHE)).unwrap();
+            fs::write(directory.join("release-gate"), "").unwrap();
+            Job::at(directory, DEFAULT.into(), false, true).unwrap()
+        };
+        let nothing = job("nothing");
+        assert!(nothing.remove_if_empty() && !nothing.directory.exists());
+        let counted = job("counted");
+        fs::write(counted.directory.join("faults-0123abcd-00000000"), "").unwrap();
+        assert!(counted.remove_if_empty() && !counted.directory.exists());
+        let cached = job("cached");
+        fs::write(cached.directory.join(VLLM_CACHE).join("p2p.json"), "").unwrap();
+        assert!(!cached.remove_if_empty() && cached.directory.join(VLLM_CACHE).exists());
+    }
+}

@@ -1,0 +1,68 @@
+//! Commands that were misspelt: which one was meant.
+
+use crate::start::args::Cli;
+use clap::CommandFactory;
+use clap::error::{ContextKind, ContextValue};
+
+/// How many letters may be wrong, missing or in another order.
+const MOST_WRONG: usize = 2;
+
+/// What is wrong with a command that is none, and which are like it.
+pub fn command(error: &clap::Error) -> Option<String> {
+    let Some(ContextValue::String(name)) = error.get(ContextKind::InvalidSubcommand) else { return None };
+    let known = commands();
+    let meant = like(name, known.iter().map(String::as_str));
+    let hint = match &meant[..] {
+        [] => format!("the commands are {}", known.join(", ")),
+        meant => format!("did you mean {}?", meant.join(" or ")),
+    };
+    Some(format!("there is no command '{name}'; {hint}"))
+}
+
+/// The names of the commands.
+pub fn commands() -> Vec<String> {
+    let all = Cli::command();
+    let shown = all.get_subcommands().filter(|command| !command.is_hide_set());
+    shown.map(|command| command.get_name().to_owned()).collect()
+}
+
+/// What an argument that is missing takes, where it is one of a few words.
+pub fn choices(error: &clap::Error) -> Option<String> {
+    let Some(ContextValue::Strings(missing)) = error.get(ContextKind::InvalidArg) else { return None };
+    let Some(ContextValue::StyledStr(usage)) = error.get(ContextKind::Usage) else { return None };
+    let usage = usage.to_string();
+    let mut all = Cli::command();
+    // Until then an argument cannot be printed.
+    all.build();
+    let command = all.find_subcommand(usage.split_whitespace().nth(2)?)?;
+    let is_missing = |arg: &&clap::Arg| missing.contains(&arg.to_string());
+    let values = command.get_arguments().filter(is_missing).flat_map(clap::Arg::get_possible_values);
+    let names: Vec<String> = values.map(|value| value.get_name().to_owned()).collect();
+    (!names.is_empty()).then(|| format!(" [possible values: {}]", names.join(", ")))
+}
+
+/// Those of the names that are most like another, quoted.
+fn like<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Vec<String> {
+    // Of a short word, few letters are enough to make another.
+    let most = MOST_WRONG.min(name.chars().count() / 2);
+    let distances: Vec<(usize, &str)> = known
+        .map(|known| (strsim::osa_distance(name, known), known))
+        .filter(|(wrong, _)| *wrong <= most)
+        .collect();
+    let least = distances.iter().map(|(wrong, _)| *wrong).min();
+    let nearest = distances.iter().filter(|(wrong, _)| Some(*wrong) == least);
+    nearest.map(|(_, known)| format!("'{known}'")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_meant_is_what_is_most_like_it() {
+        let known = ["run", "env", "list", "ls", "report", "release"];
+        let of = |name: &str| like(name, known.into_iter()).join(" ");
+        let all = ["rnu", "ru", "lst", "reprot", "relase", "nope", "x", "", "python3"].map(of);
+        assert_eq!(all, ["'run'", "'run'", "'list' 'ls'", "'report'", "'release'", "", "", "", ""]);
+    }
+}

@@ -1,0 +1,28 @@
+//! What commands begin with, and how they print.
+//!
+//! The modules, from the lowest layer up; `tests/rooms.rs` checks this:
+//!
+//! - `startup`, `status`: what this process inherited, and how it ends.
+//! - `markdown`, `elf`: forms of files.
+//! - `variables`: the environment.
+//! - `args`, `misspelt`: the command line.
+//! - `output`: what is printed.
+//! - `home`: the directory for recordings without a name.
+//! - `libraries`: the libraries that are preloaded.
+//! - `driver`: the driver that a program gets.
+//! - `job`: the recording that a run makes.
+//! - `settings`: what the options become.
+
+pub mod args;
+pub mod driver;
+pub mod elf;
+pub mod home;
+pub mod job;
+pub mod libraries;
+pub mod markdown;
+mod misspelt;
+pub mod output;
+pub mod settings;
+pub mod startup;
+pub mod status;
+pub mod variables;

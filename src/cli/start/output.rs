@@ -1,0 +1,251 @@
+//! What the command writes: results to stdout, complaints to stderr, one line each.
+//!
+//! Nothing here panics: where nobody reads, there is nobody to tell. And nothing reaches a terminal that it would obey:
+//! what records, packs and programs say is anybody's text.
+
+use crate::start::misspelt;
+use crate::start::status;
+use anstream::{AutoStream, ColorChoice};
+use anyhow::{Context, Result};
+use clap::error::ErrorKind;
+use cupeer_report::style::{Mark, Style};
+use cupeer_report::summary::Line;
+use cupeer_report::terminal::{Json, clean, clean_lines, clean_marked};
+use serde::Serialize;
+use std::fs::Permissions;
+use std::io::{self, BufWriter, ErrorKind::BrokenPipe, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+/// Prints to stdout, for people.
+pub fn print(text: &str) -> Result<ExitCode> {
+    print_as_is(&clean_lines(text))
+}
+
+/// Prints to stdout, for people, with the marks of [`stdout_style`].
+pub fn print_marked(text: &str) -> Result<ExitCode> {
+    print_as_is(&clean_marked(text))
+}
+
+/// Chooses when text is coloured.
+pub fn choose_color(choice: clap::ColorChoice) {
+    let choice = match choice {
+        clap::ColorChoice::Auto => ColorChoice::Auto,
+        clap::ColorChoice::Always => ColorChoice::Always,
+        clap::ColorChoice::Never => ColorChoice::Never,
+    };
+    choice.write_global();
+}
+
+/// How text is marked on stdout: where nothing else was chosen, in colours on a terminal that has some, unless NO_COLOR is
+/// set.
+pub fn stdout_style() -> Style {
+    style(AutoStream::choice(&io::stdout()))
+}
+
+fn stderr_style() -> Style {
+    style(AutoStream::choice(&io::stderr()))
+}
+
+fn style(choice: ColorChoice) -> Style {
+    if choice == ColorChoice::Never { Style::Plain } else { Style::Colored }
+}
+
+/// Prints to stdout what is for a program to read.
+pub fn print_as_is(text: &str) -> Result<ExitCode> {
+    let mut stdout = io::stdout().lock();
+    printed(stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()))
+}
+
+/// Prints a value as JSON, piece by piece: it may be large.
+pub fn print_json(value: &impl Serialize) -> Result<ExitCode> {
+    let mut stdout = Json(BufWriter::new(io::stdout().lock()));
+    let written = serde_json::to_writer_pretty(&mut stdout, value).map_err(io::Error::from);
+    printed(written.and_then(|()| stdout.write_all(b"\n")).and_then(|()| stdout.flush()))
+}
+
+/// What became of writing to stdout. A reader that went away is no failure; a full disk is.
+pub fn printed(written: io::Result<()>) -> Result<ExitCode> {
+    match written {
+        Err(error) if error.kind() != BrokenPipe => Err(error).context("failed to write to stdout"),
+        _ => Ok(ExitCode::SUCCESS),
+    }
+}
+
+/// How many columns the terminal has: COLUMNS, what the terminal says, or 80.
+pub fn terminal_width() -> usize {
+    let columns = std::env::var("COLUMNS").ok().and_then(|text| text.parse::<usize>().ok());
+    Some(columns.unwrap_or_else(ask_terminal)).filter(|width| *width >= 40).unwrap_or(80)
+}
+
+fn ask_terminal() -> usize {
+    // SAFETY: all-zero bytes are a valid winsize, and TIOCGWINSZ writes one to where it is pointed.
+    let size = unsafe {
+        let mut size: libc::winsize = std::mem::zeroed();
+        libc::ioctl(libc::STDOUT_FILENO, libc::TIOCGWINSZ, &mut size);
+        size
+    };
+    // It stays zero where there is no terminal.
+    size.ws_col.into()
+}
+
+/// Whether only what is wrong is said.
+static IS_QUIET: AtomicBool = AtomicBool::new(false);
+
+/// From now on only what is wrong is said, where that is asked for.
+pub fn be_quiet(is_quiet: bool) {
+    IS_QUIET.store(is_quiet, Relaxed);
+}
+
+pub fn is_quiet() -> bool {
+    IS_QUIET.load(Relaxed)
+}
+
+/// Says on stderr, in one line and one write, what is wrong.
+pub fn complain(sentence: &str) {
+    say("cupeer:", &clean(&one_line(sentence)));
+}
+
+/// Says on stderr what is worth knowing, unless only what is wrong is wanted.
+pub fn note(sentence: &str) {
+    if !is_quiet() {
+        complain(sentence);
+    }
+}
+
+/// Says a line of a summary on stderr, unless only what is wrong is wanted and it is about something else.
+pub fn sum_up(line: &Line) {
+    if line.matters || !is_quiet() {
+        let line = Line { text: clean(&one_line(&line.text)), ..line.clone() };
+        say("cupeer:", &line.marked(stderr_style()));
+    }
+}
+
+/// Says on stderr what cupeer has failed at.
+fn fail(sentence: &str) {
+    say(&stderr_style().mark(Mark::Error, "cupeer:"), &clean(&one_line(sentence)));
+}
+
+/// Says on stderr, in one write, what takes several lines, with the marks that `text` gives it.
+pub fn explain(text: impl FnOnce(Style) -> String) {
+    let _ = io::stderr().write_all(format!("cupeer: {}", clean_marked(&text(stderr_style()))).as_bytes());
+}
+
+fn one_line(sentence: &str) -> String {
+    sentence.trim_end().replace('\n', "; ")
+}
+
+fn say(who: &str, line: &str) {
+    // Nobody is left to tell where stderr is closed.
+    let _ = io::stderr().write_all(format!("{who} {line}\n").as_bytes());
+}
+
+/// Says what the runtime's names in a set of functions or in a plan stand for, each once.
+pub fn explain_runtime(text: &str) {
+    cupeer_spec::runtime::meant(text).iter().for_each(|line| note(line));
+}
+
+/// A failure with more to it than a sentence.
+#[derive(Debug)]
+pub struct Failure {
+    pub sentence: String,
+    /// The lines that it is about.
+    pub excerpt: Option<String>,
+    pub status: u8,
+}
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        f.write_str(&self.sentence)
+    }
+}
+impl std::error::Error for Failure {}
+
+/// Says on stderr what has failed; returns the exit status.
+pub fn failed(error: &anyhow::Error) -> u8 {
+    fail(&format!("{error:#}"));
+    let Some(failure) = error.downcast_ref::<Failure>() else { return status::OURS };
+    if let Some(lines) = &failure.excerpt {
+        let _ = io::stderr().write_all(format!("{}\n", clean_lines(lines)).as_bytes());
+    }
+    failure.status
+}
+
+/// Says what is wrong with the command line, or prints the help that it asks for; returns the status.
+pub fn usage(error: &clap::Error) -> u8 {
+    if let Some(sentence) = misspelt::command(error) {
+        fail(&sentence);
+        return status::OURS;
+    }
+    let text = error.render().to_string();
+    match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
+            print(&text).map_or_else(|error| failed(&error), |_| 0)
+        }
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            let known = misspelt::commands().join(", ");
+            fail(&format!("a subcommand is missing; the commands are {known}; see --help"));
+            status::OURS
+        }
+        _ => {
+            let lines = text.lines().map(str::trim).take_while(|line| !line.starts_with("Usage:"));
+            // The advice to write `--` before an unknown option would make it the program.
+            let useless = |line: &str| {
+                line.is_empty() || line.starts_with("For more") || line.starts_with("tip: to pass")
+            };
+            let words: Vec<&str> = lines.filter(|line| !useless(line)).collect();
+            let sentence = words.join(" ").replace(" tip: ", "; ");
+            let sentence = sentence.replace("invalid digit found in string", "it takes a number");
+            let choices = misspelt::choices(error).unwrap_or_default();
+            fail(&format!("{}{choices}; see --help", sentence.strip_prefix("error: ").unwrap_or(&sentence)));
+            status::OURS
+        }
+    }
+}
+
+pub fn be_verbose(verbose: bool) {
+    if verbose {
+        let subscriber = tracing_subscriber::fmt()
+            .with_max_level(tracing::Level::DEBUG)
+            .with_writer(|| Prefixed)
+            .with_ansi(false)
+            .with_level(false)
+            .with_target(false)
+            .without_time()
+            .log_internal_errors(false);
+        // Only a second call fails, and the first one's choice holds then.
+        let _ = subscriber.try_init();
+    }
+}
+
+/// Puts our name before each line, and takes no notice of a closed stderr.
+struct Prefixed;
+
+impl Write for Prefixed {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        complain(&String::from_utf8_lossy(line));
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Writes a file that the user has named: whole, or not at all where a file can be put in its place.
+pub fn write_file(path: &Path, bytes: &[u8]) -> Result<()> {
+    // Through links, as a plain write goes.
+    let real = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let there = std::fs::metadata(&real);
+    let mode = there.as_ref().map_or(0o666, |there| there.permissions().mode() & 0o777);
+    let directory = real.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let beside = || tempfile::Builder::new().permissions(Permissions::from_mode(mode)).tempfile_in(directory);
+    let is_replaced = there.map_or(true, |there| there.is_file());
+    let Some(mut file) = is_replaced.then(beside).and_then(io::Result::ok) else {
+        return Ok(std::fs::write(&real, bytes)?);
+    };
+    file.write_all(bytes)?;
+    file.persist(&real).map(drop).map_err(|error| error.error.into())
+}

@@ -1,0 +1,39 @@
+//! The environment variables of this process, and of the programs that it starts.
+
+use std::ffi::OsString;
+
+pub const LD_PRELOAD: &str = "LD_PRELOAD";
+pub const LD_LIBRARY_PATH: &str = "LD_LIBRARY_PATH";
+
+/// An environment, in the order in which it came: some programs show it.
+pub struct Environment(Vec<(OsString, OsString)>);
+
+impl Environment {
+    pub fn inherited() -> Self {
+        Environment(std::env::vars_os().collect())
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = &(OsString, OsString)> {
+        self.0.iter()
+    }
+
+    pub fn get(&self, name: &str) -> Option<&OsString> {
+        self.0.iter().find(|(known, _)| known == name).map(|(_, value)| value)
+    }
+
+    pub fn set(&mut self, name: &str, value: impl Into<OsString>) {
+        match self.0.iter_mut().find(|(known, _)| known == name) {
+            Some(variable) => variable.1 = value.into(),
+            None => self.0.push((name.into(), value.into())),
+        }
+    }
+
+    pub fn remove(&mut self, name: &str) {
+        self.0.retain(|(known, _)| known != name);
+    }
+}
+
+/// The value of a variable of ours, unless it is empty.
+pub fn inherited(name: &str) -> Option<OsString> {
+    std::env::var_os(name).filter(|value| !value.is_empty())
+}

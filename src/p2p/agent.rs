@@ -1,0 +1,363 @@
+//! The process that holds devices for `doctor --p2p`: does what it is asked, one thing after the other, and answers.
+//!
+//! It is another process than the command because a link may hang whoever uses it, and a failure of the driver's may stay for
+//! good. It ends as soon as the command does, whatever it does then.
+
+use super::cuda::{Answer, Cuda};
+use super::nvml::Nvml;
+use super::request::{Compared, Device, Host, Pair, Refusal, Reply, Request, Secret, Work};
+use super::wire::Wire;
+use anyhow::{Context, Result};
+use cupeer_spec::abi::{CUcontext, CUdevice, CUdeviceptr, CUevent, CUmemGenericAllocationHandle, CUstream};
+use cupeer_spec::p2p::{Kernel, PTX, RESULTS, word};
+use std::collections::HashMap;
+use std::ffi::{CStr, CString, c_void};
+use std::os::fd::{AsFd, OwnedFd};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How long results are not looked at after they were not there.
+const PAUSE: Duration = Duration::from_micros(100);
+
+/// Runs the process: answers until its end of the socket is closed.
+///
+/// # Errors
+///
+/// The socket is not there, or cannot be used.
+pub fn command() -> Result<ExitCode> {
+    // SAFETY: takes only numbers. What it fails at, the thread below does too.
+    unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
+    let wire = Arc::new(Wire::of_stdin().context("this process is started by 'doctor --p2p'")?);
+    let watched = wire.clone();
+    std::thread::spawn(move || {
+        watched.outlive();
+        // SAFETY: ends the process at once, also where another thread is in the driver for good.
+        unsafe { libc::_exit(0) }
+    });
+    let mut agent = Agent::default();
+    while let Some((request, descriptor)) = wire.receive::<Request>()? {
+        let (reply, given) = match agent.answer(request, descriptor) {
+            Ok(answer) => answer,
+            Err(refusal) => (Reply::Refused(refusal), None),
+        };
+        wire.send(&reply, given.as_ref().map(AsFd::as_fd))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A device that is ready.
+struct Open {
+    device: CUdevice,
+    context: CUcontext,
+    stream: CUstream,
+    events: [CUevent; 2],
+    /// The kernels, or why there are none: the driver may have no compiler.
+    functions: Answer<Vec<*mut c_void>>,
+    /// [`Host`], for kernels and for us.
+    host: *mut u64,
+}
+
+/// Memory that was given.
+enum Memory {
+    Plain,
+    Imported,
+    Mapped { bytes: usize, handle: CUmemGenericAllocationHandle },
+}
+
+#[derive(Default)]
+struct Agent {
+    cuda: Option<Cuda>,
+    /// NVML, once it was asked for; nothing where it is not there.
+    nvml: Option<Option<Nvml>>,
+    open: HashMap<i32, Open>,
+    memory: HashMap<u64, Memory>,
+}
+
+fn own(call: &str, reason: &str) -> Refusal {
+    Refusal { call: call.to_owned(), result: reason.to_owned(), message: None }
+}
+
+impl Agent {
+    fn cuda(&self) -> Answer<&Cuda> {
+        self.cuda.as_ref().ok_or_else(|| own("cuInit", "was not called"))
+    }
+
+    /// A device that is ready, whose context becomes current.
+    fn at(&self, device: i32) -> Answer<(&Cuda, &Open)> {
+        let open = self.open.get(&device).ok_or_else(|| own("cuDevicePrimaryCtxRetain", "was not called"))?;
+        let cuda = self.cuda()?;
+        cuda.cuCtxSetCurrent(open.context)?;
+        Ok((cuda, open))
+    }
+
+    fn answer(&mut self, request: Request, descriptor: Option<OwnedFd>) -> Answer<(Reply, Option<OwnedFd>)> {
+        let reply = match request {
+            Request::Start => {
+                let cuda = Cuda::load()?;
+                cuda.cuInit(0)?;
+                let count = cuda.cuDeviceGetCount()?;
+                self.cuda = Some(cuda);
+                Reply::Devices(count)
+            }
+            Request::Device { device } => Reply::Device(Box::new(self.device(device)?)),
+            Request::Pair { from, to } => Reply::Pair(Box::new(self.pair(from, to)?)),
+            Request::Promise { from, to } => {
+                let nvml = self.nvml.get_or_insert_with(Nvml::load);
+                Reply::Promise(nvml.as_ref().and_then(|nvml| nvml.promise(&from, &to)))
+            }
+            Request::Open { device } => Reply::Address(self.open(device)?),
+            Request::Close { device } => self.close(device)?,
+            Request::Enable { from, to } => {
+                let (_, there) = self.at(to)?;
+                let (cuda, _) = self.at(from)?;
+                cuda.cuCtxEnablePeerAccess(there.context, 0)?;
+                Reply::Done
+            }
+            Request::Allocate { device, bytes, shares: false } => {
+                let address = self.at(device)?.0.cuMemAlloc_v2(bytes as usize)?;
+                self.memory.insert(address.0, Memory::Plain);
+                Reply::Address(address.0)
+            }
+            Request::Allocate { device, bytes, shares: true } => {
+                let (cuda, open) = self.at(device)?;
+                let handle = cuda.create(open.device, bytes as usize)?;
+                let descriptor = cuda.share(handle)?;
+                return Ok((Reply::Address(self.map(device, handle, bytes)?), Some(descriptor)));
+            }
+            Request::Map { device, bytes } => {
+                let descriptor =
+                    descriptor.ok_or_else(|| own("cuMemImportFromShareableHandle", "no descriptor came"))?;
+                let handle = self.at(device)?.0.take(descriptor.as_fd())?;
+                Reply::Address(self.map(device, handle, bytes)?)
+            }
+            Request::Export { device, address } => {
+                let handle = self.at(device)?.0.cuIpcGetMemHandle(CUdeviceptr(address))?;
+                Reply::Handle(Secret(handle.reserved.to_vec()))
+            }
+            Request::Import { device, handle } => {
+                let reserved =
+                    handle.0.try_into().map_err(|_| own("cuIpcOpenMemHandle", "no handle came"))?;
+                let handle = cupeer_spec::abi::CUipcMemHandle { reserved };
+                // CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS.
+                let address = self.at(device)?.0.cuIpcOpenMemHandle_v2(handle, 1)?;
+                self.memory.insert(address.0, Memory::Imported);
+                Reply::Address(address.0)
+            }
+            Request::Free { device, address } => self.free(device, address)?,
+            Request::Fill { device, address, words, seed } => {
+                let of = |index| seed.map_or(0, |seed| word(seed, index));
+                let data: Vec<u64> = (0..words).map(of).collect();
+                let cuda = self.at(device)?.0;
+                cuda.upload(CUdeviceptr(address), &data)?;
+                // It may return before the last bytes are there.
+                cuda.cuCtxSynchronize()?;
+                Reply::Done
+            }
+            Request::Compare { device, address, words, seed, before } => {
+                Reply::Compared(compare(&self.words(device, address, words)?, seed, &before))
+            }
+            Request::Words { device, address, words } => Reply::Words(self.words(device, address, words)?),
+            Request::Do { device, work } => {
+                let (cuda, open) = self.at(device)?;
+                cuda.cuEventRecord(open.events[0], open.stream)?;
+                self.begin(device, work)?;
+                cuda.cuEventRecord(open.events[1], open.stream)?;
+                cuda.cuStreamSynchronize(open.stream)?;
+                let milliseconds = cuda.cuEventElapsedTime(open.events[0], open.events[1])?;
+                Reply::Took((f64::from(milliseconds) * 1e6) as u64)
+            }
+            Request::Begin { device, work } => self.begin(device, work)?,
+            Request::Finish { device } => self.finish(device)?,
+            Request::Results { device, mark, limit } => Reply::Words(self.results(device, mark, limit)?),
+            Request::Stop { device, mark } => {
+                let (_, open) = self.at(device)?;
+                // SAFETY: within the host memory that the driver gave us, which kernels only read here.
+                unsafe { open.host.add(Host::STOP as usize / 8).write_volatile(mark) };
+                Reply::Done
+            }
+        };
+        Ok((reply, None))
+    }
+
+    fn device(&self, ordinal: i32) -> Answer<Device> {
+        let cuda = self.cuda()?;
+        let device = cuda.cuDeviceGet(ordinal)?;
+        let attribute = |number| cuda.cuDeviceGetAttribute(number, device);
+        Ok(Device {
+            name: cuda.name(device)?,
+            uuid: cuda.cuDeviceGetUuid(device)?,
+            pci: cuda.address(device)?,
+            memory: cuda.cuDeviceTotalMem_v2(device)? as u64,
+            // CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR and _MINOR.
+            capability: (attribute(75)?, attribute(76)?),
+            // CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT.
+            multiprocessors: attribute(16)?,
+            // CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED, which older drivers do not know.
+            multicast: attribute(132) == Ok(1),
+        })
+    }
+
+    fn pair(&self, from: i32, to: i32) -> Answer<Pair> {
+        let cuda = self.cuda()?;
+        let (from, to) = (cuda.cuDeviceGet(from)?, cuda.cuDeviceGet(to)?);
+        let attribute = |number| cuda.cuDeviceGetP2PAttribute(number, from, to).ok();
+        Ok(Pair {
+            can_access: cuda.cuDeviceCanAccessPeer(from, to)? != 0,
+            attributes: [1, 2, 3, 4, 5].map(attribute),
+            atomics: cuda.atomics(from, to).unwrap_or_default(),
+        })
+    }
+
+    fn open(&mut self, ordinal: i32) -> Answer<u64> {
+        let cuda = self.cuda()?;
+        let device = cuda.cuDeviceGet(ordinal)?;
+        let context = cuda.cuDevicePrimaryCtxRetain(device)?;
+        cuda.cuCtxSetCurrent(context)?;
+        let text =
+            CStr::from_bytes_with_nul(PTX.as_bytes()).map_err(|_| own("cuModuleLoadDataEx", "no text"))?;
+        let function = |module, kernel: Kernel| {
+            let name = CString::new(kernel.name()).unwrap_or_default();
+            cuda.function(module, &name)
+        };
+        let functions = cuda
+            .module(text)
+            .and_then(|module| Kernel::ALL.into_iter().map(|kernel| function(module, kernel)).collect());
+        // CU_MEMHOSTALLOC_PORTABLE and CU_MEMHOSTALLOC_DEVICEMAP.
+        let host = cuda.cuMemHostAlloc(Host::BYTES, 3)?.cast::<u64>();
+        // CU_STREAM_NON_BLOCKING: what one device does must not wait for another.
+        let stream = cuda.cuStreamCreate(1)?;
+        let events = [cuda.cuEventCreate(0)?, cuda.cuEventCreate(0)?];
+        // SAFETY: the driver gave so many bytes to us, which nobody else knows of yet.
+        unsafe { std::ptr::write_bytes(host.cast::<u8>(), 0, Host::BYTES) };
+        self.open.insert(ordinal, Open { device, context, stream, events, functions, host });
+        Ok(host as u64)
+    }
+
+    fn close(&mut self, ordinal: i32) -> Answer<Reply> {
+        if let Some(open) = self.open.remove(&ordinal) {
+            // All that was made in the context goes with it.
+            self.cuda()?.cuDevicePrimaryCtxRelease_v2(open.device)?;
+        }
+        Ok(Reply::Done)
+    }
+
+    /// Maps an allocation where there is room, for a device to read and write it.
+    fn map(&mut self, device: i32, handle: CUmemGenericAllocationHandle, bytes: u64) -> Answer<u64> {
+        let (cuda, size) = (self.at(device)?.0, bytes as usize);
+        let address = cuda.cuMemAddressReserve(size, 0, CUdeviceptr(0), 0)?;
+        cuda.cuMemMap(address, size, 0, handle, 0)?;
+        self.memory.insert(address.0, Memory::Mapped { bytes: size, handle });
+        let (cuda, open) = self.at(device)?;
+        cuda.grant(open.device, address, size)?;
+        Ok(address.0)
+    }
+
+    fn free(&mut self, device: i32, address: u64) -> Answer<Reply> {
+        let memory = self.memory.remove(&address);
+        let (cuda, at) = (self.at(device)?.0, CUdeviceptr(address));
+        match memory {
+            None => return Err(own("cuMemFree", "no such memory")),
+            Some(Memory::Plain) => cuda.cuMemFree_v2(at)?,
+            Some(Memory::Imported) => cuda.cuIpcCloseMemHandle(at)?,
+            Some(Memory::Mapped { bytes, handle }) => {
+                cuda.cuMemUnmap(at, bytes)?;
+                cuda.cuMemAddressFree(at, bytes)?;
+                cuda.cuMemRelease(handle)?;
+            }
+        }
+        Ok(Reply::Done)
+    }
+
+    fn words(&self, device: i32, address: u64, words: u64) -> Answer<Vec<u64>> {
+        let mut found = vec![0; words as usize];
+        self.at(device)?.0.download(&mut found, CUdeviceptr(address))?;
+        Ok(found)
+    }
+
+    fn begin(&self, device: i32, work: Work) -> Answer<Reply> {
+        let (cuda, open) = self.at(device)?;
+        match work {
+            Work::Copy { from, to, bytes, times } => {
+                for _ in 0..times {
+                    let (to, from) = (CUdeviceptr(to), CUdeviceptr(from));
+                    cuda.cuMemcpyDtoDAsync_v2(to, from, bytes as usize, open.stream)?;
+                }
+            }
+            Work::CopyPeer { from, from_device, to, to_device, bytes } => {
+                let context = |device| self.at(device).map(|(_, open)| open.context);
+                let (from_context, to_context) = (context(from_device)?, context(to_device)?);
+                cuda.cuCtxSetCurrent(open.context)?;
+                let (to, from) = (CUdeviceptr(to), CUdeviceptr(from));
+                cuda.cuMemcpyPeerAsync(to, to_context, from, from_context, bytes as usize, open.stream)?;
+            }
+            Work::Kernel { kernel, arguments, blocks, threads, times } => {
+                let functions = open.functions.as_ref().map_err(Clone::clone)?;
+                let known = Kernel::ALL.get(kernel).zip(functions.get(kernel));
+                let known = known.filter(|(kernel, _)| kernel.parameters() == arguments.len());
+                let (kernel, function) =
+                    known.ok_or_else(|| own("cuLaunchKernel", "was not called: no such kernel"))?;
+                if matches!(kernel, Kernel::Send | Kernel::Receive | Kernel::Ping | Kernel::Pong) {
+                    // What an earlier one has left.
+                    // SAFETY: within the host memory that the driver gave us; no kernel of ours runs on this device now.
+                    unsafe { open.host.add(RESULTS - 1).write_volatile(0) };
+                }
+                for _ in 0..times {
+                    cuda.launch(*function, (blocks, threads), open.stream, &arguments)?;
+                }
+            }
+        }
+        Ok(Reply::Done)
+    }
+
+    fn finish(&self, device: i32) -> Answer<Reply> {
+        let (cuda, open) = self.at(device)?;
+        cuda.cuStreamSynchronize(open.stream)?;
+        Ok(Reply::Done)
+    }
+
+    /// The results of a kernel, without a call of the driver: it would wait for the kernel's end.
+    fn results(&self, device: i32, mark: u64, limit: u64) -> Answer<Vec<u64>> {
+        let host = self.at(device)?.1.host;
+        let end = Instant::now() + Duration::from_millis(limit);
+        // SAFETY: within the host memory that the driver gave us; a kernel writes these words, so that they are read as
+        // something that changes.
+        let read = |index: usize| unsafe { host.add(index).read_volatile() };
+        while read(RESULTS - 1) != mark {
+            if Instant::now() >= end {
+                return Ok(Vec::new());
+            }
+            std::thread::sleep(PAUSE);
+        }
+        Ok((0..RESULTS).map(read).collect())
+    }
+}
+
+fn compare(found: &[u64], seed: u64, before: &[u64]) -> Compared {
+    let mut compared = Compared::default();
+    for (index, found) in (0..).zip(found) {
+        if *found != word(seed, index) {
+            if compared.wrong == 0 {
+                compared.first = index;
+            }
+            compared.wrong += 1;
+            compared.stale += u64::from(before.iter().any(|seed| *found == word(*seed, index)));
+        }
+    }
+    compared
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_of_before_are_stale_and_others_wrong() {
+        let mut words: Vec<u64> = (0..100).map(|index| word(7, index)).collect();
+        assert_eq!(compare(&words, 7, &[3]), Compared::default());
+        words[40] = word(3, 40);
+        words[41] = word(4, 41);
+        assert_eq!(compare(&words, 7, &[3]), Compared { wrong: 2, stale: 1, first: 40 });
+        assert_eq!(compare(&words, 7, &[3, 4]).stale, 2);
+    }
+}

@@ -1,0 +1,191 @@
+//! `cupeer doctor --p2p`: proves with data what each link between devices carries.
+//!
+//! The way of a test: `plan` (which pair when) → `link` (opens a way between two devices) → `checks` (what is done over
+//! it, and what is found) → `process`, `wire` → [`agent`] in another process → `cuda`. What comes of it is a
+//! `verdict`; [`text()`] shows it. The command line, and what is printed where, are up to the command.
+//!
+//! The modules, from the lowest layer up; `tests/rooms.rs` checks this:
+//!
+//! - `fact`: facts about the machine, which may explain what is bad.
+//! - `nvidia`, `nvml`: NVIDIA's libraries, and what they promise of a link.
+//! - `request`, `wire`: what the processes say to each other, and how.
+//! - `cuda`, `agent`: the process that holds a device.
+//! - `process`: that process as the command sees it.
+//! - `verdict`: what is found.
+//! - `link`, `checks`: a way between two devices, and what is done over it.
+//! - `plan`: which pair when.
+//! - `findings`, `hints`: all that was found, and what to do.
+//! - `document`, `machine`, `settings`, `text`: its forms.
+
+pub mod agent;
+mod checks;
+mod cuda;
+mod document;
+pub mod fact;
+mod findings;
+mod hints;
+mod link;
+mod machine;
+pub mod nvidia;
+mod nvml;
+mod plan;
+mod process;
+mod request;
+pub mod settings;
+mod text;
+mod verdict;
+mod wire;
+
+use anyhow::{Context, Result, bail};
+use cupeer_report::style::Style;
+pub use findings::Findings;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+pub use machine::{check as check_file, checked as topology};
+use plan::{Direction, Plan};
+pub use process::Environment;
+use process::{Broken, Process};
+use request::{Device, Reply, Request};
+use serde::Serialize;
+use std::time::Duration;
+use verdict::Verdict;
+
+/// How long the driver may take to start.
+const START: Duration = Duration::from_secs(60);
+
+/// What is tested, and how.
+pub struct Options {
+    /// How long a step may take; after that, the link stalls.
+    pub limit: Duration,
+    /// Whether speeds are measured.
+    pub measures: bool,
+    /// Whether the driver is the simulated one.
+    pub is_simulated: bool,
+}
+
+/// Tests all links.
+///
+/// # Errors
+///
+/// The driver cannot be asked about its devices.
+pub fn test(environment: &Environment, options: &Options) -> Result<Findings> {
+    let (devices, pairs) = examine(environment, options.is_simulated)?;
+    let plan = Plan { devices: &devices, pairs, limit: options.limit, measures: options.measures };
+    let bar = bar(plan.steps());
+    let pairs = plan.run(environment, |verdict: &Verdict| {
+        if verdict.is_bad() {
+            bar.set_message("something is bad, ");
+        }
+        bar.inc(1);
+    });
+    bar.finish_and_clear();
+    Ok(Findings { devices, pairs, system: Vec::new() })
+}
+
+/// Returns the findings in the form of docs/doctor-p2p.schema.json.
+pub fn document(findings: &Findings) -> impl Serialize {
+    document::Document::of(findings)
+}
+
+/// Returns the findings as a text that fits a terminal.
+pub fn text(findings: &Findings, style: Style, width: usize) -> String {
+    text::show(findings, style, width) + "\n" + &text::devices(&findings.devices, width)
+}
+
+fn bar(steps: usize) -> ProgressBar {
+    let style = ProgressStyle::with_template("{bar:24} {pos}/{len} ways, {msg}{eta_precise} left");
+    // Where there is no terminal, it is not drawn.
+    ProgressBar::with_draw_target(Some(steps as u64), ProgressDrawTarget::stderr())
+        .with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+}
+
+/// What the driver says of the devices and of the ways between them.
+fn examine(environment: &Environment, is_simulated: bool) -> Result<(Vec<Device>, Vec<Direction>)> {
+    let process = environment.start()?;
+    let ask = |request: Request| ask(&process, &request);
+    let Reply::Devices(count) = ask(Request::Start)? else { bail!(OTHER) };
+    let mut devices: Vec<Device> = Vec::new();
+    for device in 0..count {
+        let Reply::Device(device) = ask(Request::Device { device })? else { bail!(OTHER) };
+        devices.push(*device);
+    }
+    let mut pairs = Vec::new();
+    for (from, to) in (0..count).flat_map(|from| (0..count).map(move |to| (from, to))).filter(|(a, b)| a != b)
+    {
+        let Reply::Pair(about) = ask(Request::Pair { from, to })? else { bail!(OTHER) };
+        let (from, to) = (from as usize, to as usize);
+        let pci = |device: usize| devices[device].pci.clone();
+        // NVML knows nothing of simulated devices, and may have others at the same addresses.
+        let promise = match is_simulated {
+            true => None,
+            false => match ask(Request::Promise { from: pci(from), to: pci(to) })? {
+                Reply::Promise(promise) => promise,
+                _ => bail!(OTHER),
+            },
+        };
+        pairs.push(Direction { from, to, about: *about, promise, ways: Vec::new() });
+    }
+    Ok((devices, pairs))
+}
+
+const OTHER: &str = "the process that examines the driver gave another answer than was asked for";
+
+fn ask(process: &Process, request: &Request) -> Result<Reply> {
+    match process.ask(request, None, START) {
+        Ok((reply, _)) => Ok(reply),
+        Err(Broken::Refused(refusal)) => bail!("no link was tested: {}", Verdict::from(refusal).detail()),
+        Err(Broken::Stalled) => bail!("no link was tested: the driver does not start"),
+        Err(Broken::Died(how)) => Err(anyhow::anyhow!(how)).context("the process that examines the driver"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fact::Fact;
+    use plan::Tested;
+    use verdict::{Check, Way};
+
+    #[test]
+    fn what_the_system_says_stands_beside_what_is_bad() {
+        let device = |pci: &str| Device {
+            name: "made".into(),
+            uuid: [0; 16],
+            pci: pci.into(),
+            memory: 1 << 30,
+            capability: (9, 0),
+            multiprocessors: 1,
+            multicast: false,
+        };
+        let direction = |from, to, verdict: Verdict| Direction {
+            from,
+            to,
+            about: request::Pair { can_access: true, attributes: [None; 5], atomics: Vec::new() },
+            promise: None,
+            ways: vec![Tested {
+                way: Way::Peer,
+                checks: vec![(Check::KernelWrite, verdict.clone())],
+                verdict,
+                measured: None,
+            }],
+        };
+        let stalls = Verdict::Stalls { reason: "made".into() };
+        let findings = Findings {
+            devices: ["0000:1B:00.0", "0000:1C:00.0"].map(device).into(),
+            pairs: vec![direction(0, 1, stalls), direction(1, 0, Verdict::Good)],
+            system: vec![
+                Fact::bad("acs", "redirected", "writes", "switch it off").about(&["0000:1b:00.0"]),
+                Fact::bad("acs", "elsewhere", "writes", "switch it off").about(&["0000:3b:00.0"]),
+                Fact::unknown("iommu", "withheld"),
+                Fact::good("fabric manager", "registered"),
+            ],
+        };
+        let text = text::show(&findings, cupeer_report::style::Style::default(), 100);
+        let said: Vec<&str> =
+            text.lines().filter(|line| line.contains("the system:")).map(str::trim).collect();
+        let acs = "the system: acs of 0000:1b:00.0, bad: redirected; switch it off";
+        assert_eq!(said, [acs, "the system: iommu, unknown: withheld"], "{text}");
+        let json = serde_json::to_value(document::Document::of(&findings)).unwrap();
+        let names = |pair: usize| json["pairs"][pair]["system"].as_array().expect("facts").len();
+        assert_eq!((names(0), names(1)), (2, 0), "{json}");
+    }
+}

@@ -1,0 +1,125 @@
+//! What NVML says that a link should carry. All of it may be missing: then nothing is promised.
+
+use crate::call;
+use crate::nvidia::{Device, NVLINK, p2p_status, start};
+use cupeer_spec::abi::{nvmlFieldValue_t, nvmlPciInfo_t};
+use libloading::os::unix::Library as Handle;
+use serde::{Deserialize, Serialize};
+use std::ffi::{CString, c_char};
+use std::mem::ManuallyDrop;
+
+/// Kind of a link, and its nominal rate.
+#[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Eq, Debug)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Promise {
+    /// Kind of the link, from NVML.
+    pub kind: Kind,
+    /// Nominal rate in one direction, in 10^6 bytes per second including packet overhead: from the active NVLinks and
+    /// their speed, or from PCI Express generation and width. Null if NVML does not tell.
+    pub mb_s: Option<u64>,
+}
+
+/// Kind of a link.
+#[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Eq, Debug)]
+#[serde(rename_all = "snake_case")]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub enum Kind {
+    /// NVLink, including links through switches.
+    Nvlink,
+    /// PCI Express.
+    Pcie,
+}
+
+/// More than any device has.
+const MOST_LINKS: u32 = 64;
+/// NVML_NVLINK_DEVICE_TYPE_GPU and NVML_NVLINK_DEVICE_TYPE_SWITCH.
+const GPU: i32 = 0;
+const SWITCH: i32 = 2;
+/// NVML_FI_DEV_NVLINK_GET_SPEED, of the link in `scopeId`, and NVML_FI_DEV_NVLINK_SPEED_MBPS_COMMON of drivers that do not know
+/// it. Driver 580 says 0 to the second one on H100 and H200.
+const SPEED: [u32; 2] = [164, 90];
+/// What a lane of each generation of PCI Express carries in one direction, in 10^6 bytes a second.
+const LANE: [u64; 6] = [250, 500, 985, 1969, 3938, 7563];
+
+pub struct Nvml(ManuallyDrop<Handle>);
+
+impl Nvml {
+    pub fn load() -> Option<Nvml> {
+        start().ok().map(Nvml)
+    }
+
+    fn device(&self, pci: &str) -> Option<Device> {
+        let pci = CString::new(pci).ok()?;
+        let mut device = Device::NONE;
+        call!(&self.0, "nvmlDeviceGetHandleByPciBusId_v2", (pci.as_ptr() => *const c_char, &mut device => *mut Device)).ok()?;
+        Some(device)
+    }
+
+    /// What the link between two devices promises, which are named by their PCI addresses.
+    pub fn promise(&self, from: &str, to: &str) -> Option<Promise> {
+        let (from, to) = (self.device(from)?, self.device(to)?);
+        Some(match p2p_status(&self.0, from, to, NVLINK) {
+            Some(0) => Promise { kind: Kind::Nvlink, mb_s: self.nvlinks(from, to) },
+            _ => Promise { kind: Kind::Pcie, mb_s: Some(self.pcie(from)?.min(self.pcie(to)?)) },
+        })
+    }
+
+    /// The links that lead from a device to another one, or to a switch.
+    fn nvlinks(&self, from: Device, to: Device) -> Option<u64> {
+        let place = |pci: nvmlPciInfo_t| (pci.domain, pci.bus, pci.device);
+        let mut end = unknown();
+        call!(&self.0, "nvmlDeviceGetPciInfo_v3", (to => Device, &mut end => *mut nvmlPciInfo_t)).ok()?;
+        let is_active = |link: u32| {
+            let mut active = 0;
+            let asked = call!(&self.0, "nvmlDeviceGetNvLinkState", (from => Device, link => u32, &mut active => *mut i32));
+            asked.is_ok() && active == 1
+        };
+        let leads_there = |link: u32| {
+            let mut remote = unknown();
+            let asked = call!(&self.0, "nvmlDeviceGetNvLinkRemotePciInfo_v2",
+                (from => Device, link => u32, &mut remote => *mut nvmlPciInfo_t));
+            asked.is_ok() && place(remote) == place(end)
+        };
+        let leads = |link: u32| {
+            let mut kind = 0;
+            let asked = call!(&self.0, "nvmlDeviceGetNvLinkRemoteDeviceType",
+                (from => Device, link => u32, &mut kind => *mut i32));
+            match asked.map(|()| kind) {
+                Ok(SWITCH) => true,
+                Ok(GPU) | Err(_) => leads_there(link),
+                Ok(_) => false,
+            }
+        };
+        let count = (0..MOST_LINKS).filter(|link| is_active(*link) && leads(*link)).count() as u64;
+        Some(count * u64::from(self.speed(from)?)).filter(|rate| *rate > 0)
+    }
+
+    /// What one NVLink of a device carries, in 10^6 bytes a second.
+    fn speed(&self, device: Device) -> Option<u32> {
+        SPEED.into_iter().find_map(|id| {
+            // SAFETY: all-zero bytes are a value of the plain structure.
+            let mut field: nvmlFieldValue_t = unsafe { std::mem::zeroed() };
+            field.fieldId = id;
+            call!(&self.0, "nvmlDeviceGetFieldValues",
+                (device => Device, 1 => i32, &mut field => *mut nvmlFieldValue_t))
+            .ok()?;
+            Some(field.value as u32).filter(|speed| field.nvmlReturn.0 == 0 && *speed > 0)
+        })
+    }
+
+    /// What a device's slot carries. The generation is the highest one: a link that rests is slower.
+    fn pcie(&self, device: Device) -> Option<u64> {
+        let (mut generation, mut width): (u32, u32) = (0, 0);
+        call!(&self.0, "nvmlDeviceGetMaxPcieLinkGeneration", (device => Device, &mut generation => *mut u32))
+            .ok()?;
+        call!(&self.0, "nvmlDeviceGetCurrPcieLinkWidth", (device => Device, &mut width => *mut u32)).ok()?;
+        let lane = LANE.get((generation as usize).checked_sub(1)?)?;
+        Some(lane * u64::from(width))
+    }
+}
+
+/// A place that NVML fills.
+fn unknown() -> nvmlPciInfo_t {
+    // SAFETY: all-zero bytes are a value of the plain structure.
+    unsafe { std::mem::zeroed() }
+}

@@ -1,0 +1,252 @@
+//! The verdicts on a terminal: a sentence, a matrix, what is bad, and what the links carry.
+
+use super::plan::{Count, Direction, Tested};
+use super::request::Device;
+use super::verdict::{Verdict, Way};
+use super::{Findings, hints};
+use crate::fact::Fact;
+use cupeer_report::style::{Mark, Style};
+use cupeer_report::table::{Table, display_width};
+use std::fmt::Write;
+
+pub fn show(findings: &Findings, style: Style, width: usize) -> String {
+    let mut text = format!("{}\n", first(findings));
+    text += &matrices(findings, style);
+    let bad = bad(findings, style);
+    if !bad.is_empty() {
+        text += &format!("\n{}\n{bad}", style.mark(Mark::Heading, "Bad"));
+    }
+    let untested = left_out(findings);
+    if !untested.is_empty() {
+        text += &format!("\n{}\n{untested}", style.mark(Mark::Heading, "Not tested"));
+    }
+    text += &rates(findings, style, width);
+    text
+}
+
+/// How many of all, in one sentence.
+fn first(findings: &Findings) -> String {
+    let pairs = &findings.pairs;
+    let reachable = pairs.iter().filter(|pair| pair.about.can_access).count();
+    let count = findings.devices.len();
+    if reachable == 0 {
+        return match count {
+            0 => "There is no device.".to_owned(),
+            1 => "There is one device, and so no pair to test.".to_owned(),
+            _ => format!(
+                "None of the {count} devices reaches another one, the driver says: there is nothing to test."
+            ),
+        };
+    }
+    let (all, ways) = (reachable, Way::ALL.len());
+    let Count { bad, good, untested } = Count::of(pairs);
+    if good == all {
+        return format!("All {all} directions between {count} devices are good in all {ways} ways.");
+    }
+    let parts = [(bad, "bad"), (good, "good in all ways"), (untested, "not tested in all ways")];
+    let parts = parts
+        .into_iter()
+        .filter(|(number, _)| *number > 0)
+        .map(|(number, what)| format!("{number} {} {what}", if number == 1 { "is" } else { "are" }));
+    format!("Of {all} directions between {count} devices, {}.", parts.collect::<Vec<_>>().join(", "))
+}
+
+fn short(verdict: &Verdict) -> &'static str {
+    match verdict {
+        Verdict::Wrong { .. } => "wrong",
+        Verdict::NotTested { .. } => "untested",
+        other => other.name(),
+    }
+}
+
+fn mark(verdict: &Verdict) -> Option<Mark> {
+    match verdict {
+        Verdict::Good => None,
+        Verdict::NotTested { .. } => Some(Mark::Note),
+        Verdict::Refused { .. } => Some(Mark::Warning),
+        _ => Some(Mark::Error),
+    }
+}
+
+/// One matrix for each way, or one for all where they are alike.
+fn matrices(findings: &Findings, style: Style) -> String {
+    let verdict = |pair: &Direction, way: Way| {
+        pair.ways.iter().find(|tested| tested.way == way).map(|tested| tested.verdict.clone())
+    };
+    let alike = findings.pairs.iter().all(|pair| {
+        let names: Vec<_> = pair.ways.iter().map(|tested| short(&tested.verdict)).collect();
+        names.windows(2).all(|two| two[0] == two[1])
+    });
+    if findings.pairs.is_empty() {
+        return String::new();
+    }
+    let ways: &[Way] = if alike { &Way::ALL[..1] } else { &Way::ALL };
+    let mut text = String::new();
+    for way in ways {
+        let title = if alike { "all ways" } else { way.doc() };
+        let title = format!("writer \\ owner, {title}");
+        let _ = writeln!(text, "\n{}", style.mark(Mark::Heading, &title));
+        let count = findings.devices.len();
+        let cell = |from: usize, to: usize| {
+            let pair = findings.pairs.iter().find(|pair| (pair.from, pair.to) == (from, to));
+            match pair.map(|pair| verdict(pair, *way)) {
+                None => (".".to_owned(), None),
+                Some(None) => ("-".to_owned(), Some(Mark::Note)),
+                Some(Some(verdict)) => (short(&verdict).to_owned(), mark(&verdict)),
+            }
+        };
+        let width = (0..count).flat_map(|from| (0..count).map(move |to| (from, to)));
+        let width = width.map(|(from, to)| display_width(&cell(from, to).0)).max().unwrap_or(1).max(2);
+        let head: String = (0..count).map(|to| format!("  {to:>width$}")).collect();
+        let _ = writeln!(text, "{:>4}{head}", "");
+        for from in 0..count {
+            let _ = write!(text, "{from:>4}");
+            for to in 0..count {
+                let (word, mark) = cell(from, to);
+                let padding = " ".repeat(2 + width - display_width(&word));
+                let word = mark.map_or(word.clone(), |mark| style.mark(mark, &word));
+                let _ = write!(text, "{padding}{word}");
+            }
+            text.push('\n');
+        }
+    }
+    text
+}
+
+/// What is bad, with what was tried and what helps. Ways of which the same is to be said stand together.
+fn bad(findings: &Findings, style: Style) -> String {
+    let mut text = String::new();
+    for pair in &findings.pairs {
+        let mut said: Vec<(String, Vec<&Tested>)> = Vec::new();
+        for tested in pair.ways.iter().filter(|tested| tested.verdict.is_bad()) {
+            let about = about(tested, pair.is_nvlink());
+            match said.iter_mut().find(|(known, _)| *known == about) {
+                Some((_, ways)) => ways.push(tested),
+                None => said.push((about, vec![tested])),
+            }
+        }
+        for (about, ways) in said {
+            let verdict = &ways[0].verdict;
+            let name = style.mark(mark(verdict).unwrap_or(Mark::Note), verdict.name());
+            let names: Vec<&str> = ways.iter().map(|tested| tested.way.doc()).collect();
+            let names = if ways.len() == Way::ALL.len() { "all ways".to_owned() } else { names.join(", ") };
+            let _ = write!(text, "- {} -> {}, {names}: {name}\n{about}", pair.from, pair.to);
+        }
+        for Fact { name, about, verdict, value, hint, .. } in findings.explains(pair) {
+            let place = if about.is_empty() { String::new() } else { format!(" of {}", about.join(" -> ")) };
+            let hint = hint.as_ref().map(|hint| format!("; {hint}")).unwrap_or_default();
+            let _ = writeln!(text, "    the system: {name}{place}, {}: {value}{hint}", verdict.word());
+        }
+    }
+    text
+}
+
+fn about(tested: &Tested, is_nvlink: bool) -> String {
+    let mut text = String::new();
+    // Several checks that say the same are one line.
+    let mut groups: Vec<(String, Vec<&str>)> = Vec::new();
+    for (check, verdict) in &tested.checks {
+        let said = match verdict {
+            Verdict::Good => "good".to_owned(),
+            other => format!("{}, {}", other.name(), other.detail()),
+        };
+        match groups.iter_mut().find(|(known, _)| *known == said) {
+            Some((_, checks)) => checks.push(check.doc()),
+            None => groups.push((said, vec![check.doc()])),
+        }
+    }
+    for (said, checks) in groups {
+        let _ = writeln!(text, "    {}: {said}", checks.join(", "));
+    }
+    for hint in hints::of(tested, is_nvlink) {
+        let _ = writeln!(text, "    hint: {hint}");
+    }
+    text
+}
+
+/// The reasons for which something was not tested, each once, with how often.
+fn left_out(findings: &Findings) -> String {
+    let mut reasons: Vec<(String, usize)> = Vec::new();
+    let mut say = |said: String| match reasons.iter_mut().find(|(known, _)| *known == said) {
+        Some((_, count)) => *count += 1,
+        None => reasons.push((said, 1)),
+    };
+    for tested in findings.pairs.iter().flat_map(|pair| &pair.ways) {
+        match &tested.verdict {
+            Verdict::NotTested { reason } => say(format!("{}: {reason}", tested.way.doc())),
+            // What is bad is told of with all its checks.
+            verdict if verdict.is_bad() => {}
+            _ => {
+                for (check, verdict) in &tested.checks {
+                    if let Verdict::NotTested { reason } = verdict {
+                        say(format!("{}: {reason}", check.doc()));
+                    }
+                }
+            }
+        }
+    }
+    let times = |count: usize| if count == 1 { String::new() } else { format!(" ({count} times)") };
+    reasons.into_iter().map(|(said, count)| format!("- {said}{}\n", times(count))).collect()
+}
+
+/// What the links carry, beside what they promise.
+fn rates(findings: &Findings, style: Style, width: usize) -> String {
+    let head = &["WRITER", "OWNER", "WAY", "COPY GB/s", "KERNEL GB/s", "PROMISED GB/s", "ROUND TRIP us"];
+    let mut table = Table::new(head, 7, 10).with_numbers(&[3, 4, 5, 6]);
+    let giga = |rate: u64| format!("{:.1}", rate as f64 / 1e3);
+    for pair in &findings.pairs {
+        for tested in &pair.ways {
+            let Some(measured) = tested.measured else { continue };
+            let promised = pair.promise.and_then(|promise| promise.mb_s);
+            let trip = measured.round_trip_ns.map(|ns| format!("{:.1}", ns as f64 / 1e3));
+            table.row([
+                pair.from.to_string(),
+                pair.to.to_string(),
+                tested.way.name().to_owned(),
+                giga(measured.copy_mb_s),
+                giga(measured.kernel_mb_s),
+                promised.map_or("unknown".to_owned(), giga),
+                trip.unwrap_or("unknown".to_owned()),
+            ]);
+        }
+    }
+    if table.is_empty() {
+        return String::new();
+    }
+    let mut text = format!("\n{}\n{}", style.mark(Mark::Heading, "Measured"), table.render(width));
+    for pair in &findings.pairs {
+        let best =
+            pair.ways.iter().filter_map(|tested| tested.measured).map(|measured| measured.copy_mb_s).max();
+        let promised = pair.promise.and_then(|promise| promise.mb_s);
+        if let (Some(best), Some(promised)) = (best, promised)
+            && best * 100 < promised * SLOW
+        {
+            let _ = writeln!(
+                text,
+                "{} -> {}: copies carry {}% of what the link promises; the headers of packets take 10 to 25%, and the rest \
+                 is a link that is shared, narrow, or goes through the CPU",
+                pair.from,
+                pair.to,
+                best * 100 / promised
+            );
+        }
+    }
+    text
+}
+
+/// Below how much of a promise, in percent, a word is said about it.
+const SLOW: u64 = 70;
+
+/// The devices, as a table.
+pub fn devices(devices: &[Device], width: usize) -> String {
+    let mut table = Table::new(&["GPU", "NAME", "PCI", "UUID"], 3, 10);
+    for (index, device) in devices.iter().enumerate() {
+        table.row([
+            index.to_string(),
+            device.name.clone(),
+            device.pci.clone(),
+            cupeer_spec::uuid::Uuid(device.uuid).to_string(),
+        ]);
+    }
+    table.render(width)
+}

@@ -1,0 +1,330 @@
+//! Selects the processes and calls that a report covers.
+//!
+//! The state of a handle or of a pair of devices follows from calls of all processes, and from earlier calls. So all
+//! calls up to the end of the selected time are read, and the filters select what is counted and shown.
+
+use crate::asked::mark_times::Moments;
+use crate::asked::suppress::Suppressions;
+use crate::base::moments;
+use crate::model::{Allocations, Proc, Report};
+use crate::words::lives;
+use anyhow::{Result, anyhow, bail};
+use cupeer_record::{Call, Job, Outcome, Process};
+use cupeer_rules::Chosen;
+use cupeer_spec::effect::Object;
+use cupeer_spec::function::{FUNCTIONS, FnId, Group};
+use cupeer_spec::selector::FunctionSet;
+use std::collections::HashSet;
+
+/// Filters in the form of the command line. The fields are the options of `cupeer report`.
+#[derive(Default)]
+#[allow(missing_docs)]
+pub struct Asked<'a> {
+    pub process: Option<&'a str>,
+    pub rank: Option<&'a str>,
+    pub function: Option<&'a str>,
+    pub failed: bool,
+    pub since: Option<&'a str>,
+    pub until: Option<&'a str>,
+    pub since_mark: Option<&'a str>,
+    pub until_mark: Option<&'a str>,
+}
+
+/// Selected processes and calls.
+pub struct Filter {
+    /// Whether a process is chosen, by its index.
+    processes: Vec<bool>,
+    functions: Option<FunctionSet>,
+    failed: bool,
+    since: Option<u64>,
+    until: Option<u64>,
+    /// Filters as they were given.
+    pub given: Vec<String>,
+    /// Findings that do not count.
+    pub suppressions: Suppressions,
+    /// Findings that count as errors; without a choice, each run's own applies.
+    pub error_on: Option<Chosen>,
+}
+
+impl Filter {
+    /// Selects all of a recording.
+    pub fn all(job: &Job) -> Self {
+        Self::parts(job.processes.len(), Suppressions::default())
+    }
+
+    /// All of so many processes.
+    pub(crate) fn parts(processes: usize, suppressions: Suppressions) -> Self {
+        Filter {
+            processes: vec![true; processes],
+            functions: None,
+            failed: false,
+            since: None,
+            until: None,
+            given: Vec::new(),
+            suppressions,
+            error_on: None,
+        }
+    }
+
+    /// Selects all calls of some processes of a recording.
+    pub fn of(job: &Job, is_chosen: impl Fn(&Process) -> bool) -> Self {
+        Filter { processes: job.processes.iter().map(is_chosen).collect(), ..Filter::all(job) }
+    }
+
+    /// Reads the filters of the command line.
+    ///
+    /// # Errors
+    ///
+    /// A filter is malformed, or selects no process. The error is a message for the user.
+    pub fn new(asked: &Asked, job: &Job) -> Result<Self> {
+        let began = lives::began(job);
+        let mut filter = Filter { failed: asked.failed, ..Filter::all(job) };
+        if let Some(text) = asked.process {
+            filter.processes = job.processes.iter().map(|process| is_called(process, text)).collect();
+            if !filter.processes.contains(&true) {
+                bail!(
+                    "no process of the record is called '{text}': --process takes a pid, a name as in --format json, or NAME=VALUE of a variable"
+                );
+            }
+        }
+        if let Some(text) = asked.rank {
+            let ranks = ranks(text)?;
+            for (chosen, process) in filter.processes.iter_mut().zip(&job.processes) {
+                *chosen &= process.rank().is_some_and(|rank| ranks.iter().any(|r| r.contains(&rank)));
+            }
+            if !filter.processes.contains(&true) {
+                bail!("no process of the record has a rank in '{text}'");
+            }
+        }
+        filter.functions = asked.function.map(functions).transpose()?;
+        let moment = |text| moments::parse(text, began);
+        filter.since = asked.since.map(moment).transpose()?;
+        filter.until = asked.until.map(moment).transpose()?;
+        if asked.since_mark.or(asked.until_mark).is_some() {
+            let marks = Moments::read(job, |index| filter.process(index))?;
+            // Of marks of one name, from the first one to the last: those of all ranks lie between.
+            let first = |text| marks.named(text).map(|times| *times.start());
+            let last = |text| marks.named(text).map(|times| *times.end());
+            filter.since = asked.since_mark.map(first).transpose()?.or(filter.since);
+            filter.until = asked.until_mark.map(last).transpose()?.or(filter.until);
+        }
+        if let Some(until) = filter.until {
+            // What had not begun was not running either.
+            for (chosen, process) in filter.processes.iter_mut().zip(&job.processes) {
+                *chosen &= lives::began_at(job, process) <= until;
+            }
+        }
+        let given = |(option, text): (&str, Option<&str>)| match text? {
+            "" => Some(option.to_owned()),
+            text if text.contains(' ') => Some(format!("{option} '{text}'")),
+            text => Some(format!("{option} {text}")),
+        };
+        let options = [
+            ("--process", asked.process),
+            ("--rank", asked.rank),
+            ("--function", asked.function),
+            ("--failed", asked.failed.then_some("")),
+            ("--since", asked.since),
+            ("--until", asked.until),
+            ("--since-mark", asked.since_mark),
+            ("--until-mark", asked.until_mark),
+        ];
+        filter.given = options.into_iter().filter_map(given).collect();
+        if let (Some(since), Some(until)) = (filter.since, filter.until)
+            && since > until
+        {
+            let option =
+                |mark: Option<_>, name: &str| format!("{name}{}", if mark.is_some() { "-mark" } else { "" });
+            let [since, until] = [option(asked.since_mark, "--since"), option(asked.until_mark, "--until")];
+            bail!("{since} is after {until}");
+        }
+        Ok(filter)
+    }
+
+    /// Returns true if the process with this index is selected.
+    pub fn process(&self, index: usize) -> bool {
+        self.processes[index]
+    }
+
+    /// Returns true if all calls of all processes are selected.
+    pub fn chooses_all_calls(&self) -> bool {
+        self.functions.is_none() && !self.failed && self.since.is_none() && self.until.is_none()
+    }
+
+    /// Returns true if a time is not after the end of the selected period.
+    pub fn is_past(&self, at: u64) -> bool {
+        self.until.is_none_or(|until| at <= until)
+    }
+
+    /// Returns the end of the selected period; `None` if it has none.
+    pub fn until(&self) -> Option<u64> {
+        self.until
+    }
+
+    /// Returns true if a time is not before the start of the selected period.
+    pub fn is_since(&self, at: u64) -> bool {
+        self.since.is_none_or(|since| at >= since)
+    }
+
+    /// Returns true if a time is in the selected period.
+    pub fn is_in_time(&self, at: u64) -> bool {
+        self.is_since(at) && self.is_past(at)
+    }
+
+    /// Returns true if a call of a selected process is selected.
+    pub fn call(&self, call: &Call, at: u64) -> bool {
+        let failed = matches!(call.outcome, Outcome::Returned(result) if result != 0);
+        self.shows(call.function, failed, at)
+    }
+
+    /// Returns true if a call of this function at this time is selected.
+    pub fn shows(&self, function: Option<FnId>, failed: bool, at: u64) -> bool {
+        let in_set = match (&self.functions, function) {
+            (None, _) => true,
+            (Some(set), Some(function)) => set.contains(function as usize),
+            (Some(_), None) => false,
+        };
+        self.is_in_time(at) && in_set && (!self.failed || failed)
+    }
+
+    /// Removes from a report what the filters do not select.
+    pub fn apply(&self, report: &mut Report) {
+        let all = report.processes.iter().zip(&self.processes);
+        let others: HashSet<Proc> =
+            all.filter(|(_, chosen)| !**chosen).map(|(process, _)| process.proc.clone()).collect();
+        let chosen = |proc: &Proc| !others.contains(proc);
+        if self.processes.contains(&false) {
+            report.handles.retain(|handle| {
+                handle.exporter.as_ref().is_some_and(chosen)
+                    || handle.opens.iter().any(|open| chosen(&open.proc))
+                    || handle.failed.iter().any(|failed| chosen(&failed.proc))
+            });
+            report.peers.retain(|peer| chosen(&peer.proc));
+            report.allocations.retain(chosen);
+            report.pools.retain(|pool| chosen(&pool.proc));
+            report.escaped.retain(|escaped| chosen(&escaped.proc));
+            report.leaks.retain(|leak| leak.procs.iter().any(chosen));
+        }
+        if let Some(since) = self.since {
+            report.handles.retain(|handle| {
+                let closed = handle.opens.iter().map(|open| open.closed_ns.unwrap_or(u64::MAX)).max();
+                let last = [closed, handle.freed_ns, handle.failed.iter().map(|failed| failed.last_ns).max()];
+                let is_there = handle.exporter.is_some() && handle.freed_ns.is_none();
+                is_there || last.into_iter().flatten().any(|at| at >= since)
+            });
+        }
+        if self.failed {
+            report.handles.retain(|handle| !handle.failed.is_empty());
+            report.peers.retain(|peer| !peer.failed.is_empty() || !peer.open_failed.is_empty());
+            report.allocations = Allocations::default();
+            report.pools.clear();
+            report.marks.clear();
+        }
+        if let Some(set) = &self.functions {
+            let has = |group: Group| {
+                FUNCTIONS.iter().enumerate().any(|(i, function)| set.contains(i) && function.is_in(group))
+            };
+            let shows = |kind: &str| {
+                let is_one = |objects: &[Object]| objects.iter().any(|object| object.word() == kind);
+                has(match kind {
+                    _ if is_one(&[Object::Allocation]) => Group::Vmm,
+                    _ if is_one(&[Object::Pool, Object::Pointer]) => Group::Pool,
+                    _ => Group::Ipc,
+                })
+            };
+            report.handles.retain(|handle| shows(handle.kind));
+            report.leaks.retain(|leak| shows(leak.kind));
+            if !has(Group::Vmm) {
+                report.allocations = Allocations::default();
+            }
+            if !has(Group::Pool) {
+                report.pools.clear();
+            }
+            if ![Group::Peer, Group::IpcMem, Group::Vmm].into_iter().any(has) {
+                report.peers.clear();
+            }
+        }
+        let mut chosen = self.processes.iter();
+        report.processes.retain(|_| chosen.next().copied().unwrap_or(true));
+    }
+}
+
+/// Whether a process is meant by its pid, by a variable of its environment, or by its name or the start of that.
+fn is_called(process: &Process, text: &str) -> bool {
+    let has_variable = |(name, value): (&str, &str)| process.variable(name) == Some(value);
+    text.parse() == Ok(process.header.pid)
+        || text.split_once('=').is_some_and(has_variable)
+        || process.proc == text
+        || (text.len() >= 8 && process.proc.starts_with(text))
+}
+
+/// Reads a set of functions, in which the name that a program looks up means all versions of the function.
+fn functions(text: &str) -> Result<FunctionSet> {
+    let versions = |item: &str| {
+        let (not, name) = item.strip_prefix('^').map_or(("", item), |name| ("^", name));
+        let of_name = FUNCTIONS.iter().filter(|function| function.lookup() == name);
+        let items: Vec<String> = of_name.map(|function| format!("{not}{}", function.name)).collect();
+        if items.is_empty() { item.to_owned() } else { items.join(",") }
+    };
+    let items: Vec<String> = text.split(',').map(versions).collect();
+    FunctionSet::parse(&items.join(",")).map_err(|error| {
+        // The column is one of what was given.
+        let mut column = 1;
+        for (item, given) in items.iter().zip(text.split(',')) {
+            if FunctionSet::parse(item).is_err() {
+                return anyhow!(
+                    "--function: column {}: {}",
+                    column + usize::from(given.starts_with('^')),
+                    error.message
+                );
+            }
+            column += given.len() + 1;
+        }
+        anyhow!("--function: {error}")
+    })
+}
+
+/// Reads `0,2-5`.
+fn ranks(text: &str) -> Result<Vec<std::ops::RangeInclusive<u32>>> {
+    let wrong = || anyhow!("--rank: '{text}' is not a list of ranks such as 0,2-5");
+    let one = |item: &str| match item.split_once('-') {
+        Some((first, last)) => Some(first.trim().parse().ok()?..=last.trim().parse().ok()?),
+        None => item.trim().parse().ok().map(|rank| rank..=rank),
+    };
+    text.split(',').map(|item| one(item).filter(|range| !range.is_empty()).ok_or_else(wrong)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_function_without_its_version_means_all_versions() {
+        let names = |text: &str| {
+            let set = functions(text).unwrap();
+            FUNCTIONS
+                .iter()
+                .enumerate()
+                .filter(|(i, _)| set.contains(*i))
+                .map(|(_, f)| f.name)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(names("cuIpcOpenMemHandle"), ["cuIpcOpenMemHandle", "cuIpcOpenMemHandle_v2"]);
+        assert_eq!(
+            names("cuIpcOpenMemHandle_v2,cuMemFree"),
+            ["cuIpcOpenMemHandle_v2", "cuMemFree", "cuMemFree_v2"]
+        );
+        assert_eq!(names("@open,^cuIpcOpenMemHandle,^cuMem*"), ["cuIpcOpenEventHandle"]);
+        let error = functions("cuIpcOpenMemHandle,^cuIpc").unwrap_err().to_string();
+        assert!(error.starts_with("--function: column 21: no function is named 'cuIpc'"), "{error}");
+    }
+
+    #[test]
+    fn ranks_are_numbers_and_ranges() {
+        assert_eq!(ranks("3").unwrap(), [3..=3]);
+        assert_eq!(ranks("0,2-5").unwrap(), [0..=0, 2..=5]);
+        for wrong in ["", "a", "1-", "5-2", "1,,2", "-1"] {
+            assert!(ranks(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! The times of the marks that programs set with `cupeer_mark`.
+
+use crate::words::names::clean;
+use anyhow::{Context, Result, anyhow};
+use cupeer_record::{Event, Job};
+use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
+
+/// How many names an error lists.
+const MOST_NAMED: usize = 8;
+
+/// When marks were made, by what they say: the first one and the last.
+pub struct Moments(BTreeMap<String, RangeInclusive<u64>>);
+
+impl Moments {
+    /// Those of the chosen processes.
+    pub fn read(job: &Job, is_chosen: impl Fn(usize) -> bool) -> Result<Moments> {
+        let mut all: BTreeMap<String, RangeInclusive<u64>> = BTreeMap::new();
+        for (_, process) in job.processes.iter().enumerate().filter(|(index, _)| is_chosen(*index)) {
+            let clock = job.clock(process);
+            let events =
+                process.events().with_context(|| format!("failed to read {}", process.path.display()))?;
+            for event in events {
+                let Event::Mark { time, text, .. } = event else { continue };
+                let (text, at) = (String::from_utf8_lossy(&text).into_owned(), clock.realtime(time));
+                let known = all.entry(text).or_insert(at..=at);
+                *known = at.min(*known.start())..=at.max(*known.end());
+            }
+        }
+        Ok(Moments(all))
+    }
+
+    /// When marks of this name were made.
+    pub fn named(&self, text: &str) -> Result<&RangeInclusive<u64>> {
+        self.0.get(text).ok_or_else(|| {
+            let mut known: Vec<_> = self.0.iter().collect();
+            known.sort_by_key(|(_, times)| *times.start());
+            let named: Vec<_> =
+                known.iter().take(MOST_NAMED).map(|(name, _)| format!("'{}'", clean(name))).collect();
+            let more = match known.len() - named.len() {
+                0 => String::new(),
+                more => format!(" and {more} more"),
+            };
+            match named.is_empty() {
+                true => anyhow!("there is no mark '{text}': the record has none; cupeer_mark makes them"),
+                false => anyhow!("there is no mark '{text}'; there are {}{more}", named.join(", ")),
+            }
+        })
+    }
+}

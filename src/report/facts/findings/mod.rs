@@ -1,0 +1,26 @@
+//! The findings that only the whole recording shows, and the rows of all.
+//!
+//! What was found in calls is in [`crate::facts::at_calls`]. Afterwards, findings
+//! follow from the handle table ([`handles`], [`unclosed`], [`freed`]), from mappings ([`space`]), from descriptors
+//! ([`mod@descriptors`], [`awaited`]), and from all ranks together ([`ranks`]). [`mod@rows`] builds the rows, [`mod@found`] joins
+//! those of all processes, and [`objects`] adds the objects involved. [`mod@afterwards`] supplies the facts that the recording has
+//! for the rules.
+
+mod afterwards;
+mod awaited;
+mod descriptors;
+mod drafts;
+mod exhausted;
+mod found;
+mod freed;
+mod handles;
+mod objects;
+mod placement;
+mod ranks;
+mod rows;
+mod space;
+mod staged;
+mod unclosed;
+
+pub use found::{Found, Member};
+pub use rows::{Context, found, rows};

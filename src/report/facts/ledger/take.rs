@@ -1,0 +1,153 @@
+//! Handles that calls export and mappings that they open, added when the calls have returned.
+
+use super::follow::{Follower, OwnHandle};
+use super::{Current, Ended, Entry, Export, Ledger, MOST_TIMES, Site, Time};
+use crate::model::Uuid;
+use cupeer_spec::effect::Object;
+use cupeer_spec::function::FnId;
+
+pub struct Taken {
+    pub function: FnId,
+    pub site: Site,
+    /// Whether the address is not the driver's.
+    pub is_injected: bool,
+    pub kind: Object,
+    pub handle: (u64, u64),
+    pub address: u64,
+    pub exported: bool,
+    pub bytes: Option<u64>,
+    pub at: u64,
+    pub context: Option<u64>,
+    pub device: Option<i32>,
+    pub is_sure: bool,
+    pub uuid: Option<Uuid>,
+    /// Of what is exported: how far inside of the allocation the pointer lay.
+    pub inside: u64,
+}
+
+impl Taken {
+    /// The time that begins with it, in which it is open so often.
+    pub fn time(&self, count: u64) -> Time {
+        Time {
+            opened: self.at,
+            ended: None,
+            kept: self.is_injected.then_some(self.at),
+            function: self.function,
+            site: self.site,
+            times: count,
+            last: self.at,
+            count,
+            closes: (0, 0),
+            device: self.uuid,
+            address: self.address,
+            current: Current { context: self.context, device: self.device },
+            again: Vec::new(),
+        }
+    }
+}
+
+impl Follower {
+    /// Takes what calls have taken that returned before a time.
+    pub fn settle(&mut self, ledger: &mut Ledger, ticks: u64) {
+        while let Some(next) = (0..self.waiting.len()).min_by_key(|i| self.waiting[*i].0)
+            && self.waiting[next].0 <= ticks
+        {
+            let (_, taken) = self.waiting.swap_remove(next);
+            self.take(ledger, taken);
+        }
+    }
+
+    /// Takes what waits of a place that a call gives up, although nothing is there yet.
+    pub(super) fn take_late(&mut self, ledger: &mut Ledger, place: (Object, u64), exported: bool) {
+        let is_it =
+            |(_, taken): &(u64, Taken)| (taken.kind, taken.address) == place && taken.exported == exported;
+        if let Some(index) = self.waiting.iter().position(is_it) {
+            let (_, taken) = self.waiting.swap_remove(index);
+            self.take(ledger, taken);
+        }
+    }
+
+    fn take(&mut self, ledger: &mut Ledger, taken: Taken) {
+        let number = ledger.number(self.realm, taken.kind, taken.handle);
+        let place = (taken.kind, taken.address);
+        let Taken { context, device, is_sure, .. } = taken;
+        let bytes = taken.bytes.unwrap_or(0);
+        let mut held = OwnHandle { handle: number, import: 0, context, device, is_sure, bytes };
+        if taken.exported {
+            let all = self.exported.entry(place).or_insert_with(|| Vec::with_capacity(1));
+            match all.iter_mut().find(|known| known.handle == number) {
+                Some(known) => *known = held,
+                None => all.push(held),
+            }
+            ledger.handles[number as usize].exported(self.process, &taken);
+            return;
+        }
+        let handle = &mut ledger.handles[number as usize];
+        held.import = handle.import_index(self.process) as u32;
+        handle.imports[held.import as usize].open(&taken);
+        let Some(other) = self.opened.insert(place, held).filter(|other| other.handle != number) else {
+            return;
+        };
+        let ended = Ended { at: Some(taken.at), by: None, site: None, anew: None };
+        if ledger.handles[other.handle as usize].checked == taken.handle.1 {
+            // A damaged copy is the same mapping by another name: it counts under the first one.
+            held.import(ledger).close(ended, true);
+            other.import(ledger).count_in();
+            self.opened.insert(place, other);
+        } else {
+            // What was there before has ended without our seeing how.
+            other.import(ledger).close(ended, true);
+        }
+    }
+}
+
+impl Entry {
+    /// It was exported, for the first time or once more.
+    pub fn exported(&mut self, process: u32, taken: &Taken) {
+        let (at, stack) = ((taken.site.tid, taken.at), Some(taken.site.stack));
+        match &mut self.export {
+            Some(export) if export.process == process => {
+                export.last = at;
+                export.times += 1;
+                export.stack = stack;
+                export.inside = taken.inside;
+                // The same bytes once more after a free: the allocation is there again.
+                if let Some(ended) = export.ended.take() {
+                    if export.ended_before.len() == MOST_TIMES {
+                        export.ended_before.remove(0);
+                    }
+                    export.ended_before.push(Ended { anew: Some(taken.at), ..ended });
+                }
+            }
+            _ => {
+                self.export = Some(Box::new(Export {
+                    process,
+                    first: at,
+                    last: at,
+                    times: 1,
+                    address: taken.address,
+                    bytes: taken.bytes,
+                    made: Some((taken.function, taken.site)),
+                    stack,
+                    device: taken.uuid,
+                    ordinal: taken.device,
+                    inside: taken.inside,
+                    ..Export::default()
+                }));
+            }
+        }
+    }
+
+    /// It may have ended: with a context of which it is not known whether it belonged to it.
+    pub fn perhaps_end(&mut self, done: Ended) {
+        if let Some(export) = self.export.as_mut().filter(|export| export.perhaps_ended.len() < MOST_TIMES) {
+            export.perhaps_ended.push(done);
+        }
+    }
+
+    pub fn end(&mut self, done: Ended) {
+        if let Some(export) = &mut self.export {
+            export.ended = Some(done);
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! Multicast objects across processes: the number of devices each was created for, its devices, its bound memory, and
+//! its holders.
+
+use super::VirtualMemory;
+use super::join::Origin;
+use super::rows::handle_types;
+use super::space::Source;
+use crate::facts::ledger::Site;
+use crate::facts::ledger::settle::Fate;
+use crate::model::{BoundMemory, Multicast, TeamDevice, Uuid};
+use cupeer_spec::function::FnId;
+use std::collections::BTreeMap;
+
+/// What one process has done with a multicast object.
+#[derive(Default)]
+pub struct Team {
+    /// How many devices it was made for, where this process made it.
+    pub wanted: Option<u32>,
+    /// The devices that this process has added, and when.
+    pub added: Vec<(Option<Uuid>, u64)>,
+    /// The memory that it has bound and not unbound.
+    pub bound: Vec<Bound>,
+    /// How often it bound memory, and unbound it.
+    pub binds: u64,
+    pub unbinds: u64,
+    /// The call that binds memory and has not returned.
+    pub waits: Option<Waits>,
+}
+
+/// A call that waits for devices.
+#[derive(Clone, Copy)]
+pub struct Waits {
+    pub function: FnId,
+    pub site: Site,
+    pub at: u64,
+}
+
+/// Who waits for devices that nobody has added.
+pub struct Waiting {
+    pub process: usize,
+    pub call: Waits,
+    pub added: u32,
+    pub wanted: u32,
+}
+
+/// Memory that is bound to a multicast object.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Bound {
+    pub device: Option<Uuid>,
+    /// Where in the object.
+    pub at: u64,
+    pub bytes: u64,
+}
+
+impl Team {
+    pub(super) fn binds(&mut self, bound: Bound) {
+        self.binds += 1;
+        self.bound.push(bound);
+    }
+
+    /// Unbinds what a device has bound at a place; where it is not known for which device that was, what is there.
+    pub(super) fn unbinds(&mut self, device: Option<Uuid>, at: u64) {
+        self.unbinds += 1;
+        let is_it = |bound: &Bound| bound.at == at && (bound.device == device || bound.device.is_none());
+        if let Some(index) = self.bound.iter().position(is_it) {
+            self.bound.swap_remove(index);
+        }
+    }
+}
+
+impl VirtualMemory {
+    /// Who waits for devices that no process has added.
+    pub fn waiting(&self) -> Vec<Waiting> {
+        let joined = self.joined();
+        let mut added: BTreeMap<Origin, (u32, Option<u32>)> = BTreeMap::new();
+        let mut waiting = Vec::new();
+        for (process, space) in self.spaces.iter().enumerate() {
+            for (number, allocation) in &space.allocations {
+                let Some(team) = &allocation.team else { continue };
+                let origin = joined.origin(process, *number);
+                let sum = added.entry(origin).or_default();
+                sum.0 += team.added.len() as u32;
+                sum.1 = sum.1.or(team.wanted);
+                waiting.extend(team.waits.map(|call| (origin, process, call)));
+            }
+        }
+        let missing = |(origin, process, call)| {
+            let (added, wanted) = added[&origin];
+            wanted.filter(|wanted| added < *wanted).map(|wanted| Waiting { process, call, added, wanted })
+        };
+        waiting.into_iter().filter_map(missing).collect()
+    }
+
+    /// The rows about multicast objects, in the order in which they were made.
+    pub(super) fn teams(&self, fates: &[Fate]) -> Vec<Multicast> {
+        let joined = self.joined();
+        let mut rows: BTreeMap<Origin, Multicast> = BTreeMap::new();
+        for (process, space) in self.spaces.iter().enumerate() {
+            let proc = || fates[process].proc.clone();
+            for (number, allocation) in &space.allocations {
+                let origin = joined.origin(process, *number);
+                let is_one = |own: &super::space::Allocation| own.team.is_some();
+                if !is_one(allocation) && !joined.allocation(origin).is_some_and(is_one) {
+                    continue;
+                }
+                let new = || Multicast { since_ns: allocation.since, ..Multicast::default() };
+                let row = rows.entry(origin).or_insert_with(new);
+                row.since_ns = row.since_ns.min(allocation.since);
+                if let Source::Made { types, .. } = allocation.source {
+                    (row.made_by, row.bytes) = (Some(proc()), allocation.bytes);
+                    row.handle_types = handle_types(types);
+                }
+                row.bytes = row.bytes.or(allocation.bytes);
+                if allocation.ended.is_none() {
+                    row.held_by.push(proc());
+                }
+                if allocation.mappings > 0 {
+                    row.mapped_by.push(proc());
+                }
+                let Some(team) = &allocation.team else { continue };
+                row.wanted_devices = row.wanted_devices.or(team.wanted);
+                let device = |(device, at): &(Option<Uuid>, u64)| TeamDevice {
+                    proc: proc(),
+                    device: *device,
+                    added_ns: *at,
+                };
+                row.devices.extend(team.added.iter().map(device));
+                row.binds += team.binds;
+                row.unbinds += team.unbinds;
+                let bound = |Bound { device, at, bytes }: &Bound| BoundMemory {
+                    proc: proc(),
+                    device: *device,
+                    offset: *at,
+                    bytes: *bytes,
+                };
+                row.bound.extend(team.bound.iter().map(bound));
+                row.waiting.extend(team.waits.map(|_| proc()));
+            }
+        }
+        let mut rows: Vec<Multicast> = rows.into_values().collect();
+        rows.sort_by_key(|row| row.since_ns);
+        rows
+    }
+}

@@ -1,0 +1,52 @@
+//! Recordings that reached their limit, and others that do not have all calls: what to say of them.
+
+use crate::base::moments::bytes;
+use crate::model::Report;
+use crate::words::names::counted;
+
+/// Processes whose recordings reached their limit.
+pub struct Limited {
+    /// Number of the processes.
+    pub processes: usize,
+    /// Largest limit in bytes.
+    limit: u64,
+}
+
+impl Limited {
+    /// Returns what the limits that processes reached have in common; `None` if no process reached one.
+    pub fn of(reached: impl Iterator<Item = Option<u64>>) -> Option<Limited> {
+        let reached: Vec<u64> = reached.flatten().collect();
+        Some(Limited { processes: reached.len(), limit: *reached.iter().max()? })
+    }
+
+    /// Returns the sentence about them, without a full stop.
+    pub fn sentence(&self) -> String {
+        let processes = counted(self.processes as u64, "process");
+        format!(
+            "{processes} reached the limit of {} for a recording, which has the first calls, the last calls, and everything still open",
+            bytes(self.limit)
+        )
+    }
+}
+
+impl Report {
+    /// Returns the processes whose recordings reached their limit.
+    pub fn limited(&self) -> Option<Limited> {
+        Limited::of(self.processes.iter().map(|process| process.reached_limit))
+    }
+
+    /// Returns the words before a number of events or calls if there were more.
+    pub fn last(&self) -> &'static str {
+        match (self.record.dropped, self.limited()) {
+            (false, _) => "",
+            (true, None) => "the last ",
+            (true, Some(_)) => "the first and the last ",
+        }
+    }
+
+    /// Returns why calls are missing that were recorded: a clause.
+    pub fn dropped(&self) -> Option<String> {
+        let ring = || "a ring keeps only the last events, and older ones are gone".to_owned();
+        self.record.dropped.then(|| self.limited().map_or_else(ring, |limited| limited.sentence()))
+    }
+}

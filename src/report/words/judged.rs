@@ -1,0 +1,22 @@
+//! A recorded call, as the rules and the handle tables judge it.
+
+use cupeer_record::{Call, Hit};
+use cupeer_rules::decide;
+use cupeer_spec::function::FnId;
+use cupeer_spec::record::slot::MOST_ARGS;
+
+/// A call that has returned, as it is decided about.
+pub fn judged<'a>(
+    function: FnId,
+    result: i32,
+    args: &'a [u8; MOST_ARGS],
+    call: &'a Call,
+) -> decide::Call<'a> {
+    let elements = call.details.elements.first().map_or(&[][..], |(_, bytes)| bytes);
+    decide::Call { function, result, args, shape: call.slot.caller, elements }
+}
+
+/// Returns true if the driver completed the call, although it failed for the program.
+pub fn is_done_all_the_same(call: &Call) -> bool {
+    call.injected && call.details.hits.iter().any(Hit::is_done_all_the_same)
+}

@@ -1,0 +1,28 @@
+//! Starts and ends of processes.
+
+use cupeer_record::{self as record, Clock, Job};
+use cupeer_spec::record::end::End;
+
+/// When the first process of a record began.
+pub fn began(job: &Job) -> u64 {
+    job.processes.iter().map(|process| began_at(job, process)).min().unwrap_or(0)
+}
+
+/// When a process began.
+pub fn began_at(job: &Job, process: &record::Process) -> u64 {
+    job.clock(process).realtime(process.header.first.ticks)
+}
+
+/// How a process ended, and which program it became: if it made a call later, it failed to.
+pub fn became(process: &record::Process, last_seen: Option<u64>, clock: Clock) -> (End, Option<String>) {
+    let end = process.end();
+    let itself = match end {
+        End::Executed => End::Unseen,
+        End::ExecutedReturned(status) => End::Returned(status),
+        End::ExecutedSignal(signal) => End::Signal(signal),
+        _ => return (end, None),
+    };
+    let Some((ticks, program)) = process.became() else { return (end, None) };
+    let went_on = last_seen.is_some_and(|seen| seen > clock.realtime(ticks));
+    if went_on { (itself, None) } else { (end, Some(program.to_owned())) }
+}

@@ -1,0 +1,476 @@
+//! Maps addresses in processes to places in libraries.
+//!
+//! It keeps the stacks of calls, each once however many calls have it, and their names when the report is built. The
+//! caller supplies the function that finds symbols.
+
+use crate::model::Place;
+use cupeer_record::{Call, Library, Process};
+use cupeer_spec::origin::Origin;
+use cupeer_spec::record::slot::Line;
+use cupeer_spec::runtime::is_library;
+use cupeer_symbols::{LONGEST_NAME, SourceLine, Symbol, Symbols, short};
+use std::cmp::Reverse;
+use std::collections::HashMap;
+use std::hash::BuildHasher;
+use std::rc::Rc;
+
+/// Finds the function that contains a return address, if the symbols of its library are available.
+pub trait Names {
+    /// The function.
+    fn name(&mut self, library: &Library, address: u64) -> Option<Symbol>;
+
+    /// Is told what will be asked for.
+    fn prepare(&mut self, asked: &[(&Library, u64)]);
+}
+
+impl Names for Symbols {
+    fn name(&mut self, library: &Library, address: u64) -> Option<Symbol> {
+        Symbols::name(self, library, address)
+    }
+
+    fn prepare(&mut self, asked: &[(&Library, u64)]) {
+        Symbols::prepare(self, asked.iter().copied());
+    }
+}
+
+/// Finds no functions.
+pub struct Nameless;
+
+impl Names for Nameless {
+    fn name(&mut self, _: &Library, _: u64) -> Option<Symbol> {
+        None
+    }
+
+    fn prepare(&mut self, _: &[(&Library, u64)]) {}
+}
+
+/// Number of a stack in [`Stacks`].
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct Stack(u32);
+
+impl Stack {
+    /// Returns the number. Numbers begin at 0, in the order in which the stacks were seen.
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// Stacks that matter, each of one process at the time when it was first seen.
+pub struct Stacks {
+    /// Returns all stacks, in the order of their numbers.
+    numbers: HashMap<u64, Stack, foldhash::fast::RandomState>,
+    hasher: foldhash::fast::RandomState,
+    all: Vec<Known>,
+    /// The last stacks of a single frame: process, caller, number.
+    recent: [Option<(u32, u64, Stack)>; RECENT],
+}
+
+/// Stack: the index of its process, a time in ticks at which it was seen, its return addresses, and the Python frames
+/// among them.
+pub type Known = (u32, u64, Box<[u64]>, Box<[Line]>);
+
+/// How many recent stacks are found without hashing them.
+const RECENT: usize = 64;
+
+impl Default for Stacks {
+    fn default() -> Self {
+        let hasher = foldhash::fast::RandomState::default();
+        Stacks { numbers: HashMap::default(), hasher, all: Vec::new(), recent: [None; RECENT] }
+    }
+}
+
+impl Stacks {
+    /// Returns the stack of a call; if no frames were recorded, only its caller.
+    pub fn of(&mut self, process: usize, call: &Call) -> Stack {
+        if !call.details.frames.is_empty() {
+            return self.number(process, call.start, &call.details.frames, &call.details.python);
+        }
+        let place = (call.caller ^ call.caller >> 6) as usize % RECENT;
+        match self.recent[place] {
+            Some((known, caller, stack)) if (known, caller) == (process as u32, call.caller) => stack,
+            _ => {
+                let stack = self.number(process, call.start, &[call.caller], &[]);
+                self.recent[place] = Some((process as u32, call.caller, stack));
+                stack
+            }
+        }
+    }
+
+    /// Returns the stack of these frames.
+    pub fn number(&mut self, process: usize, ticks: u64, frames: &[u64], python: &[Line]) -> Stack {
+        let process = process as u32;
+        let mut hash = self.hasher.hash_one((process, frames, python));
+        while let Some(known) = self.numbers.get(&hash) {
+            let (other, _, others, lines) = &self.all[known.0 as usize];
+            if (*other, &**others, &**lines) == (process, frames, python) {
+                return *known;
+            }
+            hash = hash.wrapping_add(1);
+        }
+        let stack = Stack(self.all.len() as u32);
+        self.all.push((process, ticks, frames.into(), python.into()));
+        self.numbers.insert(hash, stack);
+        stack
+    }
+
+    /// Returns the number of stacks.
+    pub fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    /// Returns true if there are no stacks.
+    pub fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
+    /// Returns all stacks, in the order of their numbers.
+    pub fn numbers(&self) -> impl Iterator<Item = Stack> + use<> {
+        (0..self.all.len() as u32).map(Stack)
+    }
+
+    /// Returns the contents of a stack.
+    pub fn get(&self, stack: Stack) -> &Known {
+        &self.all[stack.0 as usize]
+    }
+}
+
+/// Names of places, each once.
+pub struct Places<'a> {
+    processes: &'a [Process],
+    names: &'a mut dyn Names,
+    known: HashMap<(usize, u64, Option<u64>), Place>,
+    lines: HashMap<(usize, u64), Option<Place>>,
+    texts: HashMap<String, Rc<str>>,
+}
+
+impl<'a> Places<'a> {
+    /// Creates names for the processes of a recording.
+    pub fn new(processes: &'a [Process], names: &'a mut dyn Names) -> Self {
+        Places { processes, names, known: HashMap::new(), lines: HashMap::new(), texts: HashMap::new() }
+    }
+
+    /// Returns the place of a return address.
+    pub fn place(&mut self, process: usize, ticks: u64, address: u64) -> Place {
+        let library = self.processes[process].library_at(address, ticks);
+        // Another library may have lain there at another time.
+        let key = (process, address, library.map(|library| library.since));
+        if let Some(known) = self.known.get(&key) {
+            return known.clone();
+        }
+        let place = match library {
+            Some(library) => {
+                let symbol = self.names.name(library, address);
+                let name = symbol.as_ref().map(|symbol| format!("{}+{:#x}", symbol.function, symbol.offset));
+                let lines = symbol.map_or_else(Rc::default, |symbol| symbol.lines.into());
+                let build_id: String = library.build_id.iter().map(|byte| format!("{byte:02x}")).collect();
+                Place {
+                    library: Some(self.text(&library.path)),
+                    build_id: (!build_id.is_empty()).then(|| self.text(&build_id)),
+                    offset: address.wrapping_sub(library.base),
+                    function: name.map(|name| self.text(&name)),
+                    lines,
+                    python: None,
+                }
+            }
+            None => Place { offset: address, ..Place::default() },
+        };
+        self.known.insert(key, place.clone());
+        place
+    }
+
+    /// Returns the caller of a call, and its stack.
+    pub fn stack(&mut self, stacks: &Stacks, stack: Stack) -> (Place, Vec<Place>) {
+        let (process, ticks, frames, python) = stacks.get(stack);
+        self.mixed(*process as usize, *ticks, frames, python)
+    }
+
+    /// Returns the caller of a call, and its stack. The first place outside of the CUDA runtime is the caller, because
+    /// the runtime calls for every library.
+    pub fn named(&mut self, process: usize, ticks: u64, frames: &[u64]) -> (Place, Vec<Place>) {
+        self.mixed(process, ticks, frames, &[])
+    }
+
+    /// The same with frames of Python, each in the place of the frame of the interpreter that executed it.
+    fn mixed(&mut self, process: usize, ticks: u64, frames: &[u64], python: &[Line]) -> (Place, Vec<Place>) {
+        self.prepare(process, ticks, frames);
+        let mut frames: Vec<Place> = frames.iter().map(|frame| self.place(process, ticks, *frame)).collect();
+        let outside = frames.iter().position(|place| !place.is_runtime()).unwrap_or(0);
+        // A runtime within another library is entered by its public functions.
+        let is_entry = outside > 0 && frames[outside].is_entry_of_runtime();
+        let caller = outside + usize::from(is_entry && outside + 1 < frames.len());
+        let lines: Vec<(usize, Place)> = python
+            .iter()
+            .filter_map(|line| Some((usize::from(line.frame), self.python(process, line)?)))
+            .collect();
+        let Some((_, first)) = lines.first() else {
+            return (frames.get(caller).cloned().unwrap_or_default(), frames);
+        };
+        let standing = |place: &Place| Reverse(place.origin().standing(first.origin()));
+        let own = lines.iter().map(|(_, place)| place).min_by_key(|place| standing(place)).unwrap_or(first);
+        frames.iter_mut().take(caller + 1).for_each(|place| place.python = own.python.clone());
+        let who = frames.get(caller).cloned().unwrap_or_default();
+        let interpreter = lines.iter().find_map(|(at, _)| frames.get(*at)?.library.clone());
+        let is_folded =
+            |place: &Place| place.library == interpreter && place.file_name().is_some_and(is_interpreter);
+        let mut stack = Vec::new();
+        let mut rest = lines.into_iter().peekable();
+        for (at, place) in frames.into_iter().enumerate() {
+            let before = stack.len();
+            while let Some((_, line)) = rest.next_if(|(line, _)| *line <= at) {
+                stack.push(line);
+            }
+            if at <= caller || stack.len() == before && !is_folded(&place) {
+                stack.push(place);
+            }
+        }
+        stack.extend(rest.map(|(_, line)| line));
+        (who, stack)
+    }
+
+    /// A frame of Python; `None` where the record does not describe its function.
+    fn python(&mut self, process: usize, line: &Line) -> Option<Place> {
+        let key = (process, u64::from(line.function) << 32 | u64::from(line.line));
+        if let Some(known) = self.lines.get(&key) {
+            return known.clone();
+        }
+        let function = self.processes[process].python.get(&line.function);
+        let place = function.map(|function| {
+            let (name, file) = (Some(function.name.clone()), function.file.clone());
+            let line = SourceLine { function: name, file, line: line.line };
+            Place { python: Some(line.into()), ..Place::default() }
+        });
+        self.lines.insert(key, place.clone());
+        place
+    }
+
+    /// Has the libraries of a stack read together.
+    fn prepare(&mut self, process: usize, ticks: u64, frames: &[u64]) {
+        if frames.len() < 2 {
+            return;
+        }
+        let of = &self.processes[process];
+        let asked = frames.iter().filter_map(|frame| Some((of.library_at(*frame, ticks)?, *frame)));
+        let is_new = |(library, frame): &(&Library, u64)| {
+            !self.known.contains_key(&(process, *frame, Some(library.since)))
+        };
+        self.names.prepare(&asked.filter(is_new).collect::<Vec<_>>());
+    }
+
+    /// Returns the caller of a call, and its stack; if no frames were recorded, only its caller.
+    pub fn of(&mut self, process: usize, call: &Call) -> (Place, Vec<Place>) {
+        let caller = [call.caller];
+        let frames = if call.details.frames.is_empty() { &caller[..] } else { &call.details.frames };
+        self.mixed(process, call.start, frames, &call.details.python)
+    }
+
+    fn text(&mut self, text: &str) -> Rc<str> {
+        if let Some(known) = self.texts.get(text) {
+            return known.clone();
+        }
+        let shared: Rc<str> = text.into();
+        self.texts.insert(text.to_owned(), shared.clone());
+        shared
+    }
+}
+
+/// Whether a file is an interpreter of Python, by its name.
+fn is_interpreter(name: &str) -> bool {
+    name.starts_with("libpython") || name.starts_with("python")
+}
+
+/// Returns the lines that show a stack in text for people. If the stack has Python frames, only these are shown, the
+/// first with the place that made the call.
+pub fn in_lines(stack: &[Place]) -> Vec<String> {
+    let Some((first, rest)) = stack.split_first() else { return Vec::new() };
+    if first.python.is_none() {
+        return stack.iter().flat_map(Place::lines).collect();
+    }
+    // With who called, one of them has been said.
+    let mut lines = rest.iter().filter(|place| place.is_of_python()).peekable();
+    lines.next_if(|place| !first.is_of_python() && place.python == first.python);
+    let more = lines.map(Place::long);
+    [first.long()].into_iter().chain(more).collect()
+}
+
+impl Place {
+    /// Whose code this line of Python is in.
+    fn origin(&self) -> Origin<'_> {
+        Origin::of(self.python.as_deref().map_or("", |line| &line.file))
+    }
+
+    /// Whether this is a frame of Python, and not one from which Python was left.
+    fn is_of_python(&self) -> bool {
+        self.python.is_some() && self.library.is_none() && self.offset == 0
+    }
+
+    /// Returns the file name of the library; `None` if the library is unknown.
+    pub fn file_name(&self) -> Option<&str> {
+        self.library.as_deref().map(|path| path.rsplit('/').next().unwrap_or(path))
+    }
+
+    /// Whether this is the CUDA runtime: as a shared library, or within another one, by the names that it has there.
+    fn is_runtime(&self) -> bool {
+        let library = self.library.as_deref().unwrap_or_default();
+        let function = self.function.as_deref().unwrap_or_default();
+        is_library(library.as_bytes()) || function.starts_with("libcudart_static_")
+    }
+
+    /// Whether its name is one of the runtime's functions: `cudaMalloc`.
+    fn is_entry_of_runtime(&self) -> bool {
+        let name = self.function.as_deref().and_then(|name| name.strip_prefix("cuda"));
+        name.is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_uppercase()))
+    }
+
+    /// Returns the name of the function without an offset; `None` if it is unknown.
+    pub fn symbol(&self) -> Option<&str> {
+        let function = self.function.as_deref()?;
+        Some(function.rsplit_once("+0x").map_or(function, |(symbol, _)| symbol))
+    }
+
+    /// Returns the place as `libx.so+0x12`, or only the address if the library is unknown.
+    pub fn short(&self) -> String {
+        match self.file_name() {
+            Some(name) => format!("{name}+{:#x}", self.offset),
+            None => format!("{:#x}", self.offset),
+        }
+    }
+
+    /// Returns the place in several lines: the functions that were inlined there, and last the function that contains
+    /// them.
+    pub fn lines(&self) -> Vec<String> {
+        if self.is_of_python() {
+            return vec![self.long()];
+        }
+        let Some((last, inlined)) = self.lines.split_last() else { return vec![self.native()] };
+        let inlined = inlined.iter().map(|line| format!("{}, inlined", line.text()));
+        inlined.chain([format!("{}, {}", last.text(), self.short())]).collect()
+    }
+
+    /// With the line of source, where it is known: `main.c:12 in f, libx.so+0x12`; else with the function:
+    /// `libx.so+0x12 f+0x2`. Where a line of Python has led here, that first: `train.py:118 in exchange, libx.so+0x12`.
+    pub fn long(&self) -> String {
+        match &self.python {
+            Some(line) if self.is_of_python() => line.text(),
+            Some(line) => format!("{}, {}", line.text(), self.native()),
+            None => self.native(),
+        }
+    }
+
+    /// Returns the innermost line of source; `None` if none is known.
+    pub fn source(&self) -> Option<&SourceLine> {
+        self.python.as_deref().or_else(|| self.lines.first())
+    }
+
+    fn native(&self) -> String {
+        match &self.function {
+            _ if !self.lines.is_empty() => format!("{}, {}", self.lines[0].text(), self.short()),
+            Some(function) => format!("{} {}", self.short(), short(function, LONGEST_NAME)),
+            None => self.short(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cupeer_record::PythonFunction;
+    use cupeer_record::writer::{About, Writer};
+
+    /// A process with an interpreter, and what Python calls.
+    fn process(interpreter: &str) -> Process {
+        let mut writer = Writer::in_memory(About::default());
+        for (number, path) in ["/lib/libffi.so.8", interpreter, "/lib/libc.so.6"].into_iter().enumerate() {
+            let base = 0x1000 * (number as u64 + 1);
+            let library = Library {
+                base,
+                range: base..base + 0x1000,
+                since: 0,
+                build_id: Vec::new(),
+                path: path.to_owned(),
+            };
+            writer.library(&library).unwrap();
+        }
+        let (own, torch) = ("/home/a/train.py", "/opt/lib/python3.11/site-packages/torch/storage.py");
+        let vllm = "/opt/lib/python3.11/site-packages/vllm/worker.py";
+        let functions = [
+            (6, "_share", torch),
+            (7, "exchange", own),
+            (8, "train", own),
+            (9, "<module>", own),
+            (10, "load", vllm),
+            (11, "<module>", "/opt/bin/vllm"),
+        ];
+        for (number, name, file) in functions {
+            let (file, name) = (file.to_owned(), name.to_owned());
+            writer.python(number, &PythonFunction { file, name, first_line: 1 }).unwrap();
+        }
+        Process::from_bytes("1-1-1-1.cupeer", writer.into_bytes()).unwrap()
+    }
+
+    /// What a stack looks like, and who made the call.
+    fn mixed(interpreter: &str, lines: &[(u32, u32, u8)]) -> (String, Vec<String>) {
+        let processes = [process(interpreter)];
+        let mut names = Nameless;
+        let mut places = Places::new(&processes, &mut names);
+        let python: Vec<Line> = lines
+            .iter()
+            .map(|(function, line, frame)| Line { function: *function, line: *line, frame: *frame })
+            .collect();
+        // ffi, the interpreter, its loop, the interpreter, its loop, libc.
+        let frames = [0x1010, 0x2010, 0x2020, 0x2030, 0x2040, 0x3010];
+        let (caller, stack) = places.mixed(0, 1, &frames, &python);
+        (caller.long(), stack.iter().flat_map(Place::lines).collect())
+    }
+
+    #[test]
+    fn frames_of_python_stand_where_the_interpreter_was() {
+        let lines = [(7, 118, 2), (8, 30, 4), (9, 0, 6)];
+        let (caller, stack) = mixed("/lib/libpython3.11.so.1.0", &lines);
+        assert_eq!(caller, "train.py:118 in exchange, libffi.so.8+0x10");
+        let python = ["train.py:118 in exchange", "train.py:30 in train", "train.py in <module>"];
+        let [first, second, third] = python;
+        assert_eq!(stack, ["libffi.so.8+0x10", first, second, "libc.so.6+0x10", third]);
+        // A program that has an interpreter has more than that.
+        let (_, stack) = mixed("/bin/blender", &lines);
+        let own =
+            ["libffi.so.8+0x10", "blender+0x10", first, "blender+0x30", second, "libc.so.6+0x10", third];
+        assert_eq!(stack, own);
+    }
+
+    #[test]
+    fn what_the_record_does_not_describe_is_left_out() {
+        let (caller, stack) = mixed("/lib/libpython3.11.so.1.0", &[(1, 5, 2)]);
+        assert_eq!((caller.as_str(), stack.len()), ("libffi.so.8+0x10", 6));
+        let (caller, _) = mixed("/lib/libpython3.11.so.1.0", &[(1, 5, 2), (8, 30, 2)]);
+        assert_eq!(caller, "train.py:30 in train, libffi.so.8+0x10");
+    }
+
+    #[test]
+    fn a_line_of_the_user_is_shown_before_those_of_libraries() {
+        let lines = [(6, 1511, 2), (7, 118, 2), (8, 30, 4)];
+        let (caller, stack) = mixed("/lib/libpython3.11.so.1.0", &lines);
+        assert_eq!(caller, "train.py:118 in exchange, libffi.so.8+0x10");
+        assert_eq!(stack[..3], ["libffi.so.8+0x10", "storage.py:1511 in _share", "train.py:118 in exchange"]);
+        // Where everything is installed, the line of who uses the library that shares.
+        let (caller, _) = mixed("/lib/libpython3.11.so.1.0", &[(6, 1511, 2), (10, 70, 2), (11, 8, 4)]);
+        assert_eq!(caller, "worker.py:70 in load, libffi.so.8+0x10");
+    }
+
+    #[test]
+    fn people_see_the_lines_of_python_alone() {
+        let line = |line| SourceLine { function: Some("f".into()), file: "/a/b.py".into(), line };
+        let of = |offset, number| Place {
+            library: (offset > 0).then(|| "/lib/libffi.so.8".into()),
+            offset,
+            python: (number > 0).then(|| line(number).into()),
+            ..Place::default()
+        };
+        let stack = [of(1, 3), of(2, 0), of(0, 3), of(3, 0), of(0, 4)];
+        assert_eq!(in_lines(&stack), ["b.py:3 in f, libffi.so.8+0x1", "b.py:4 in f"]);
+        assert_eq!(in_lines(&stack[1..2]), ["libffi.so.8+0x2"]);
+        assert_eq!(
+            stack.map(|place| place.source().map(|line| line.line)),
+            [Some(3), None, Some(3), None, Some(4)]
+        );
+    }
+}

@@ -1,0 +1,37 @@
+//! Results of calls: their names, their counts, and which of them are harmless.
+
+use crate::model::Codes;
+use cupeer_spec::function::{FnId, Library};
+use cupeer_spec::results::{Result, ResultSpec};
+
+/// The name of what a function returned; its number where it has none. Of a function that we do not know, the
+/// driver's.
+pub fn name(function: Option<FnId>, result: i32) -> String {
+    let library = function.map_or(Library::Cuda, |function| function.spec().library);
+    library.result(result).map(ResultSpec::name).map_or_else(|| result.to_string(), str::to_owned)
+}
+
+pub fn count(counts: &mut Vec<(i32, u64)>, result: i32, times: u64) {
+    match counts.iter_mut().find(|(known, _)| *known == result) {
+        Some((_, count)) => *count = count.saturating_add(times),
+        None => {
+            if counts.capacity() == 0 {
+                counts.reserve_exact(1);
+            }
+            counts.push((result, times));
+        }
+    }
+}
+
+/// The counts by the names of a function's results.
+pub fn named(function: Option<FnId>, counts: &[(i32, u64)]) -> Codes {
+    counts.iter().map(|(result, count)| (name(function, *result), *count)).collect()
+}
+
+/// Returns true if working programs have this failure too: they enable access that is enabled, ask for functions that
+/// an older driver does not have or for what a device may lack, and release at exit what the driver has already
+/// released.
+pub fn is_usual(function: Option<FnId>, result: i32) -> bool {
+    let is_part = |function: FnId| function.spec().is_frequent() || function.spec().is_over(result);
+    result == Result::PEER_ACCESS_ALREADY_ENABLED as i32 || function.is_some_and(is_part)
+}

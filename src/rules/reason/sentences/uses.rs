@@ -1,0 +1,132 @@
+//! Sentences about uses of memory that is not there.
+
+use super::{Range, When};
+use crate::reason::states::Went;
+use crate::reason::values::{Ago, Bytes, Device, Handle, Site};
+use core::fmt::{self, Formatter};
+
+/// [`Reason::UseAfterClose`](crate::reason::Reason::UseAfterClose).
+#[expect(clippy::too_many_arguments, reason = "they are the fields of the reason")]
+pub fn after_close(
+    name: &str,
+    address: u64,
+    range: (u64, u64),
+    handle: Handle,
+    ago: Option<Ago>,
+    by: Option<Site>,
+    with_context: bool,
+    f: &mut Formatter,
+) -> fmt::Result {
+    write!(f, "{name} {address:#x} is in memory that this process closed{}; ", When(ago))?;
+    let how = if with_context { "its context ended" } else { "the last close was" };
+    by.map_or(Ok(()), |by| write!(f, "{how} in {by}; "))?;
+    write!(f, "{handle} was open at {}", Range(range))
+}
+
+/// [`Reason::UseAfterUnmap`](crate::reason::Reason::UseAfterUnmap).
+pub fn after_unmap(
+    name: &str,
+    address: u64,
+    range: (u64, u64),
+    ago: Option<Ago>,
+    by: Option<Site>,
+    f: &mut Formatter,
+) -> fmt::Result {
+    write!(f, "{name} {address:#x} is in a range that this process unmapped{}; ", When(ago))?;
+    by.map_or(Ok(()), |by| write!(f, "cuMemUnmap was called in {by}; "))?;
+    write!(f, "the range was {}", Range(range))
+}
+
+/// [`Reason::UseAfterFree`](crate::reason::Reason::UseAfterFree).
+pub fn after_free(
+    name: &str,
+    address: u64,
+    range: (u64, u64),
+    ago: Option<Ago>,
+    by: Option<Site>,
+    with_context: bool,
+    f: &mut Formatter,
+) -> fmt::Result {
+    write!(f, "{name} {address:#x} is in shared memory that this process freed{}; ", When(ago))?;
+    let how = if with_context { "its context ended" } else { "the free was" };
+    by.map_or(Ok(()), |by| write!(f, "{how} in {by}; "))?;
+    write!(f, "the memory was at {}", Range(range))
+}
+
+/// [`Reason::UseBeyondEnd`](crate::reason::Reason::UseBeyondEnd).
+pub fn beyond_end(
+    name: &str,
+    start: u64,
+    bytes: u64,
+    beyond: u64,
+    range: (u64, u64),
+    handle: Option<Handle>,
+    f: &mut Formatter,
+) -> fmt::Result {
+    let how = if handle.is_some() { "opened" } else { "imported" };
+    write!(f, "{name} goes {} beyond memory that this process {how}; ", Bytes(beyond))?;
+    write!(f, "the call uses {}; ", Range((start, bytes)))?;
+    match handle {
+        Some(handle) => write!(f, "{handle} is open at {}", Range(range)),
+        None => write!(f, "the mapping is {}, and nothing is mapped behind it", Range(range)),
+    }
+}
+
+/// [`Reason::UseWithoutAccess`](crate::reason::Reason::UseWithoutAccess).
+pub fn without_access(
+    name: &str,
+    address: u64,
+    device: Device,
+    context: Option<&str>,
+    range: (u64, u64),
+    is_granted: bool,
+    f: &mut Formatter,
+) -> fmt::Result {
+    write!(f, "{device} has no access to {name} {address:#x}; ")?;
+    context.map_or(Ok(()), |context| write!(f, "{context} is a context of that device; "))?;
+    let how = if is_granted { "did not give it access" } else { "was not called for that" };
+    write!(f, "the address is in memory that this process imported and mapped; cuMemSetAccess {how}; ")?;
+    write!(f, "the mapping is {}", Range(range))
+}
+
+/// [`Reason::UseInGraph`](crate::reason::Reason::UseInGraph).
+pub fn in_graph(
+    node: &str,
+    address: u64,
+    went: Went,
+    range: (u64, u64),
+    ago: Option<Ago>,
+    by: Option<Site>,
+    f: &mut Formatter,
+) -> fmt::Result {
+    let (who, went) = went.words();
+    write!(f, "{node} is in memory that {who} {went}{}; the address is {address:#x}; ", When(ago))?;
+    by.map_or(Ok(()), |by| write!(f, "{went} in {by}; "))?;
+    write!(f, "the memory was at {}", Range(range))
+}
+
+/// [`Reason::UseInKernel`](crate::reason::Reason::UseInKernel).
+#[expect(clippy::too_many_arguments, reason = "they are the fields of the reason")]
+pub fn in_kernel(
+    kernel: &str,
+    node: &str,
+    parameter: usize,
+    address: u64,
+    went: Went,
+    range: (u64, u64),
+    ago: Option<Ago>,
+    by: Option<Site>,
+    f: &mut Formatter,
+) -> fmt::Result {
+    let (who, went) = went.words();
+    write!(f, "kernel parameter {parameter} is in memory that {who} {went}{}; ", When(ago))?;
+    if !kernel.is_empty() {
+        write!(f, "the kernel is `{kernel}`; ")?;
+    }
+    if !node.is_empty() {
+        write!(f, "it is {node} of the graph; ")?;
+    }
+    write!(f, "the address is {address:#x}; ")?;
+    by.map_or(Ok(()), |by| write!(f, "{went} in {by}; "))?;
+    write!(f, "the memory was at {}", Range(range))
+}

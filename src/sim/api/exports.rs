@@ -1,0 +1,157 @@
+//! The exported symbols, derived from the two lists of `cupeer-spec`.
+//!
+//! Each symbol is a function that only jumps to its implementation. Two names that share one, such as
+//! `cuMemcpyDtoH_v2` and `cuMemcpyDtoH_v2_ptds`, thus have two addresses, as in the real driver: whoever
+//! compares what `cuGetProcAddress` returned with what `dlsym` returned finds the name that he asked for.
+//! The compiler would merge equal bodies; it leaves naked functions alone. Each begins with instructions that a patcher can
+//! move, as those of the real driver do: UCX patches its allocation functions in place.
+
+// The names and their case are cuda.h's.
+#![allow(non_snake_case)]
+
+use core::arch::naked_asm;
+use core::ffi::c_void;
+use cupeer_spec::others::OtherFn;
+
+/// The function of a symbol.
+#[derive(Clone, Copy)]
+struct Address(unsafe extern "C" fn());
+
+#[cfg(target_arch = "x86_64")]
+macro_rules! jump {
+    ($symbol:ident, $target:path) => {
+        #[cfg_attr(not(test), unsafe(no_mangle))]
+        #[unsafe(naked)]
+        unsafe extern "C" fn $symbol() {
+            naked_asm!(".p2align 4", ".rept 4", "mov eax, 0", ".endr", "jmp {}", sym $target)
+        }
+    };
+}
+
+#[cfg(target_arch = "aarch64")]
+macro_rules! jump {
+    ($symbol:ident, $target:path) => {
+        #[cfg_attr(not(test), unsafe(no_mangle))]
+        #[unsafe(naked)]
+        unsafe extern "C" fn $symbol() {
+            naked_asm!(".p2align 4", ".rept 4", "mov w9, 0", ".endr", "b {}", sym $target)
+        }
+    };
+}
+
+/// One entry of the table, where it is the driver's.
+macro_rules! export_one {
+    (Cuda Unsupported $name:ident $($rest:tt)*) => {
+        jump!($name, crate::api::unsupported);
+    };
+    (Cuda $fidelity:ident $name:ident($($type:ty),*) -> $ret:ty) => {
+        const _: unsafe extern "C" fn($($type),*) -> $ret = crate::api::$name;
+        jump!($name, crate::api::$name);
+    };
+    ($library:ident $fidelity:ident $name:ident $($rest:tt)*) => {};
+}
+macro_rules! address_of {
+    (Cuda $name:ident) => {
+        Some(Address($name))
+    };
+    ($library:ident $name:ident) => {
+        None
+    };
+}
+macro_rules! export_table {
+    ($(
+        #[doc = $doc:literal]
+        fn $name:ident(
+            $($dir:ident $([$count:ident])? $arg:ident: $type:ty,)*
+        ) -> $ret:ty {
+            library: $library:ident, since: $since:literal, simulated: $fidelity:ident, $($rest:tt)*
+        }
+    )*) => {
+        $(export_one!($library $fidelity $name($($type),*) -> $ret);)*
+        /// The functions of the table, in its order; `None` for another library's.
+        static TABLE: &[Option<Address>] = &[$(address_of!($library $name),)*];
+    };
+}
+cupeer_spec::intercepted_functions!(export_table);
+
+macro_rules! export_other {
+    ($symbol:ident, Unsupported) => {
+        jump!($symbol, crate::api::unsupported);
+    };
+    ($symbol:ident, $fidelity:ident) => {
+        jump!($symbol, crate::api::$symbol);
+    };
+    ($symbol:ident, $fidelity:ident, $same:ident) => {
+        jump!($symbol, crate::api::$same);
+    };
+}
+macro_rules! export_others {
+    ($($since:literal $fidelity:ident: $($symbol:ident $(= $same:ident)?),+;)+) => {
+        $($(export_other!($symbol, $fidelity $(, $same)?);)+)+
+        /// The functions of the list, in its order.
+        static OTHERS: &[Address] = &[$($(Address($symbol),)+)+];
+    };
+}
+cupeer_spec::driver_functions_beyond!(export_others);
+
+/// Every function that can be looked up, with its address as `cuGetProcAddress` hands it out.
+pub(crate) fn all() -> impl Iterator<Item = (OtherFn, *mut c_void)> {
+    let table = cupeer_spec::function::FUNCTIONS.iter().map(|f| OtherFn {
+        symbol: f.name,
+        lookup: f.lookup(),
+        since: f.since,
+        simulated: f.simulated,
+    });
+    table
+        .zip(TABLE)
+        .filter_map(|(function, address)| Some((function, (*address)?)))
+        .chain(cupeer_spec::others::OTHERS.iter().copied().zip(OTHERS.iter().copied()))
+        .map(|(function, Address(address))| (function, address as *mut c_void))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::lookup::{DRIVER_VERSION, FOUND, find};
+    use cupeer_spec::abi::ProcAddressFlags;
+
+    fn symbol(name: &str, version: i32, flags: u64) -> String {
+        match find(all, name.as_bytes(), version, ProcAddressFlags(flags)) {
+            Ok((FOUND, pointer)) => all().find(|(_, a)| *a == pointer).unwrap().0.symbol.into(),
+            Ok((status, _)) => status.0.to_string(),
+            Err(failure) => format!("{:?}", failure.code),
+        }
+    }
+
+    #[test]
+    fn versions_and_forms() {
+        for (name, version, flags, wanted) in [
+            ("cuMemcpyDtoH", 3010, 0, "cuMemcpyDtoH"),
+            ("cuMemcpyDtoH", 13000, 0, "cuMemcpyDtoH_v2"),
+            ("cuMemcpyDtoH", 13000, 1, "cuMemcpyDtoH_v2"),
+            ("cuMemcpyDtoH", 6050, 2, "2"),
+            ("cuMemcpyDtoH", 7000, 2, "cuMemcpyDtoH_v2_ptds"),
+            ("cuIpcOpenMemHandle", 10020, 0, "cuIpcOpenMemHandle"),
+            ("cuIpcOpenMemHandle", 11000, 2, "cuIpcOpenMemHandle_v2"),
+            ("cuIpcOpenMemHandle_v2", 13000, 0, "1"),
+            ("cuCtxCreate", 12000, 0, "cuCtxCreate_v3"),
+            ("", 13000, 0, "1"),
+            ("cuMemAlloc", -1, 0, "cuMemAlloc_v2"),
+            ("cuMulticastBindMem", -1, 0, "cuMulticastBindMem"),
+            ("cuInit", 13010, 0, "INVALID_VALUE"),
+            ("cuInit", 13000, 3, "INVALID_VALUE"),
+        ] {
+            assert_eq!(symbol(name, version, flags), wanted, "{name} {version} {flags}");
+        }
+    }
+
+    #[test]
+    fn every_name_leads_back_to_itself() {
+        let is_known = |f: &OtherFn| !f.lookup.is_empty() && f.since <= DRIVER_VERSION as u32;
+        for (f, address) in all().filter(|(f, _)| is_known(f)) {
+            let flags = if f.is_per_thread() { 2 } else { 0 };
+            let found = find(all, f.lookup.as_bytes(), f.since as i32, ProcAddressFlags(flags));
+            assert_eq!(found, Ok((FOUND, address)), "{}", f.symbol);
+        }
+    }
+}

@@ -1,0 +1,504 @@
+//! What follows from an entry of the table: from its effects, its groups, and its arguments.
+
+use super::{DOCS, FUNCTIONS, FnId, FnSpec, Given, look_up_name};
+use crate::argument::{ArgSpec, Direction};
+use crate::effect::{
+    Altered, Batch, Bound, Copied, Effect, End, Grant, HostCopy, Joined, Launched, Made, Named, Object,
+    Question, Shared, Unbound, Used,
+};
+use crate::group::{Group, Library};
+use crate::results::{Result, ResultSpec};
+use core::ops::Range;
+
+impl FnSpec {
+    /// One sentence: what it does.
+    pub fn doc(&self) -> &'static str {
+        DOCS[self.id as usize]
+    }
+
+    /// The name that `cuGetProcAddress` is asked for; empty for a function that is not the driver's.
+    pub fn lookup(&self) -> &'static str {
+        look_up_name(self.name, self.since)
+    }
+
+    /// Whether the function belongs to a group.
+    pub const fn is_in(&self, group: Group) -> bool {
+        self.groups.has(group)
+    }
+
+    /// Its groups.
+    pub fn groups(&self) -> impl Iterator<Item = Group> {
+        Group::ALL.iter().map(|(group, ..)| *group).filter(|group| self.is_in(*group))
+    }
+
+    /// What a success makes a handle of.
+    pub fn exports(&self) -> Option<Shared> {
+        self.effect(|effect| if let Effect::Exports(shared) = effect { Some(shared) } else { None })
+    }
+
+    /// What a success opens by a handle.
+    pub fn opens(&self) -> Option<Shared> {
+        self.effect(|effect| if let Effect::Opens(shared) = effect { Some(shared) } else { None })
+    }
+
+    /// What was opened, and a success gives up.
+    pub fn closes(&self) -> Option<Named> {
+        self.effect(|effect| if let Effect::Closes(named) = effect { Some(named) } else { None })
+    }
+
+    /// The access that a success switches on.
+    pub fn enables(&self) -> Option<Named> {
+        self.effect(|effect| if let Effect::Enables(named) = effect { Some(named) } else { None })
+    }
+
+    /// The access that a success switches off.
+    pub fn disables(&self) -> Option<Named> {
+        self.effect(|effect| if let Effect::Disables(named) = effect { Some(named) } else { None })
+    }
+
+    /// What of the process's own a success ends.
+    pub fn ends(&self) -> Option<End> {
+        self.effect(|effect| if let Effect::Ends(end) = effect { Some(end) } else { None })
+    }
+
+    /// The context, or primary context, that a success ends.
+    pub fn ends_context(&self) -> Option<End> {
+        self.ends().filter(|end| end.object.is_context())
+    }
+
+    /// What of the process's own a success makes.
+    pub fn makes(&self) -> Option<Made> {
+        self.effect(|effect| if let Effect::Makes(made) = effect { Some(made) } else { None })
+    }
+
+    /// The access that a success sets.
+    pub fn grants(&self) -> Option<Grant> {
+        self.effect(|effect| if let Effect::Grants(grant) = effect { Some(grant) } else { None })
+    }
+
+    /// The argument that names the multicast object that a success makes.
+    pub fn gathers(&self) -> Option<usize> {
+        self.effect(|effect| if let Effect::Gathers(team) = effect { Some(team) } else { None })
+    }
+
+    /// The device that a success adds to a multicast object.
+    pub fn joins(&self) -> Option<Joined> {
+        self.effect(|effect| if let Effect::Joins(joined) = effect { Some(joined) } else { None })
+    }
+
+    /// The memory that a success binds to a multicast object.
+    pub fn binds(&self) -> Option<Bound> {
+        self.effect(|effect| if let Effect::Binds(bound) = effect { Some(bound) } else { None })
+    }
+
+    /// What is copied.
+    pub fn copies(&self) -> Option<Copied> {
+        self.effect(|effect| if let Effect::Copies(copied) = effect { Some(copied) } else { None })
+    }
+
+    /// Whether a call reads or writes device memory, and does nothing else.
+    pub const fn uses_memory(&self) -> bool {
+        self.is_in(Group::Copy)
+    }
+
+    /// The argument that names memory which a call frees, of a pool or not.
+    pub const fn frees(&self) -> Option<usize> {
+        let mut index = 0;
+        while index < self.effects.len() {
+            if let Effect::Ends(End { object: Object::Pointer, by, .. }) = self.effects[index] {
+                return Some(by);
+            }
+            index += 1;
+        }
+        None
+    }
+
+    /// Whether a call takes an address of device memory that must be there: uses the memory, or frees it.
+    pub const fn uses_or_frees(&self) -> bool {
+        self.uses_memory() || self.frees().is_some()
+    }
+
+    /// Whether a call copies between any two addresses, also of the host: cuda.h names them `dst` and `src` then, and `dstDevice` and
+    /// `srcDevice` otherwise.
+    pub const fn takes_any_address(&self) -> bool {
+        self.effects.len() == 1
+            && matches!(self.effects[0], Effect::Copies(Copied { to, .. }) if self.args[to].name().len() == "dst".len())
+    }
+
+    /// Whether a call does its work in stream order.
+    pub const fn is_asynchronous(&self) -> bool {
+        let args = self.args;
+        let last = if args.is_empty() { "" } else { args[args.len() - 1].name() };
+        matches!(last.as_bytes(), b"hStream")
+    }
+
+    /// The context that a call creates: the arguments that name it and its device.
+    pub const fn creates_context(&self) -> Option<(usize, usize)> {
+        match *self.effects {
+            [Effect::Makes(Made { object: Object::Context, by, of: Some(device), .. })] => Some((by, device)),
+            _ => None,
+        }
+    }
+
+    /// The copy between device memory and the host that a call does before it returns: cuda.h names the address of the host `dstHost`
+    /// or `srcHost`.
+    pub const fn host_copy(&self) -> Option<HostCopy> {
+        let [Effect::Uses(Used { by: device, size: Some(size), rows: None, .. })] = *self.effects else {
+            return None;
+        };
+        let mut host = 0;
+        while host < self.args.len() && !self.is_asynchronous() {
+            let name = self.args[host].name().as_bytes();
+            let is_to_host = matches!(name, b"dstHost");
+            if is_to_host || matches!(name, b"srcHost") {
+                return Some(HostCopy { host, device, size, is_to_host });
+            }
+            host += 1;
+        }
+        None
+    }
+
+    /// Whether a call makes, changes, or launches a graph, and does this with nodes of graphs that use memory.
+    pub(super) const fn uses_nodes(&self) -> bool {
+        matches!(self.effects, [Effect::Replays(_) | Effect::Instantiates(..) | Effect::Alters(_)])
+    }
+
+    pub(super) const fn uses_memory_or_nodes(&self) -> bool {
+        self.uses_memory() || self.uses_nodes()
+    }
+
+    pub(super) const fn launches_or_uses_nodes(&self) -> bool {
+        self.is_in(Group::Launch) || self.uses_nodes()
+    }
+
+    /// The copies that a call does at once.
+    pub fn batch(&self) -> Option<Batch> {
+        self.effect(|effect| if let Effect::UsesEach(batch) = effect { Some(batch) } else { None })
+    }
+
+    /// The kernel that a call launches.
+    pub fn launches(&self) -> Option<Launched> {
+        self.effect(|effect| if let Effect::Launches(launched) = effect { Some(launched) } else { None })
+    }
+
+    /// The argument that names the event which a call records in a stream.
+    pub fn records(&self) -> Option<usize> {
+        self.effect(|effect| if let Effect::Records(event) = effect { Some(event) } else { None })
+    }
+
+    /// The argument that names the graph that a call launches.
+    pub fn replays(&self) -> Option<usize> {
+        self.effect(|effect| if let Effect::Replays(exec) = effect { Some(exec) } else { None })
+    }
+
+    /// The argument that names the graph whose nodes a call launches, makes, or changes.
+    pub fn uses_graph(&self) -> Option<usize> {
+        self.effect(|effect| match effect {
+            Effect::Replays(exec) | Effect::Instantiates(exec, _) | Effect::Alters(Altered { exec, .. }) => {
+                Some(exec)
+            }
+            _ => None,
+        })
+    }
+
+    /// Whether a success changes what nodes a graph has that can be launched, or ends it.
+    pub const fn changes_graphs(&self) -> bool {
+        let mut index = 0;
+        while index < self.effects.len() {
+            match self.effects[index] {
+                Effect::Instantiates(..) | Effect::Alters(_) | Effect::Discards(_) => return true,
+                Effect::Ends(End { object, .. }) if object.is_context() => return true,
+                _ => index += 1,
+            }
+        }
+        false
+    }
+
+    /// Whether a success finds kernels, or ends some: unloads them, or ends their context.
+    pub const fn changes_kernels(&self) -> bool {
+        let mut index = 0;
+        while index < self.effects.len() {
+            match self.effects[index] {
+                Effect::Finds(_) | Effect::Unloads(..) => return true,
+                Effect::Ends(End { object, .. }) if object.is_context() => return true,
+                _ => index += 1,
+            }
+        }
+        false
+    }
+
+    /// Whether a success changes where memory is: it maps, opens, closes, or frees some, or ends a context.
+    pub const fn moves_memory(&self) -> bool {
+        let mut index = 0;
+        while index < self.effects.len() {
+            match self.effects[index] {
+                Effect::Ends(_) | Effect::Closes(_) | Effect::Opens(_) | Effect::Makes(_) => return true,
+                _ => index += 1,
+            }
+        }
+        false
+    }
+
+    /// Whether a success gives up one reference to a context. Only the last one changes anything.
+    pub const fn releases_context(&self) -> bool {
+        let mut index = 0;
+        while index < self.effects.len() {
+            match self.effects[index] {
+                Effect::Ends(End { object, is_counted: true, .. }) if object.is_context() => return true,
+                _ => index += 1,
+            }
+        }
+        false
+    }
+
+    /// Whether a call gives a device work to do, or prepares it, and does nothing else: a copy, a memset, a launch, a graph, an
+    /// event. Programs make these all the time.
+    pub const fn is_work(&self) -> bool {
+        self.uses_memory()
+            || self.is_in(Group::Launch)
+            || self.is_in(Group::Graph)
+            || self.is_in(Group::Event)
+    }
+
+    /// What is asked about devices.
+    pub fn asks(&self) -> Option<Question> {
+        self.effect(|effect| match effect {
+            Effect::Asks(question) if !question.subject.is_own() => Some(question),
+            _ => None,
+        })
+    }
+
+    /// The output that holds a function pointer after a success.
+    pub fn hands_out(&self) -> Option<usize> {
+        self.effect(|effect| if let Effect::LooksUp(found) = effect { Some(found) } else { None })
+    }
+
+    fn effect<T>(&self, chosen: impl Fn(Effect) -> Option<T>) -> Option<T> {
+        self.effects.iter().copied().find_map(chosen)
+    }
+
+    /// The argument that says of how many bytes a call is: what it makes, ends, copies or gives access to.
+    pub fn sized_by(&self) -> Option<usize> {
+        self.effect(|effect| match effect {
+            Effect::Makes(Made { size, .. }) | Effect::Ends(End { size, .. }) => size,
+            Effect::Grants(Grant { size, .. }) => size,
+            Effect::Binds(Bound { size, .. }) | Effect::Unbinds(Unbound { size, .. }) => Some(size),
+            Effect::Copies(Copied { size, .. }) => Some(size),
+            Effect::Uses(Used { size, element: None, rows: None, .. }) => size,
+            _ => None,
+        })
+    }
+
+    /// The function that undoes what a success did, in its newest form, and what it is given: the name, or where something
+    /// of a size was made, the name and the size.
+    pub fn undone_by(&self) -> Option<(FnId, Given)> {
+        let newest = |undoes: &dyn Fn(&FnSpec) -> bool| {
+            FnId::newest(|other| other.library == self.library && undoes(other))
+        };
+        if let Some(Shared { object, by, .. }) = self.opens() {
+            let closes = |other: &FnSpec| other.closes().is_some_and(|closed| closed.object == object);
+            let inverse = newest(&|other| closes(other) && other.args.len() == 1)?;
+            return Some((inverse, Given { by, size: None }));
+        }
+        if let Some(Named { object, by }) = self.enables() {
+            let inverse = newest(&|other| other.disables().is_some_and(|access| access.object == object))?;
+            return Some((inverse, Given { by, size: None }));
+        }
+        let (object, by, size) = match (self.makes(), self.retains()) {
+            (Some(Made { object, by, size, .. }), _) => (object, by, size),
+            (None, Some(Named { object, by })) => (object, by, None),
+            (None, None) => return None,
+        };
+        let takes = |end: End| if end.size.is_some() { size.map_or(0, |_| 2) } else { 1 };
+        let ends = |other: &FnSpec| {
+            other.effect(|effect| match effect {
+                Effect::Ends(end) if end.object == object => Some(end),
+                _ => None,
+            })
+        };
+        let inverse = newest(&|other| ends(other).is_some_and(|end| takes(end) == other.args.len()))?;
+        let is_sized = ends(inverse.spec()).is_some_and(|end| end.size.is_some());
+        Some((inverse, Given { by, size: size.filter(|_| is_sized) }))
+    }
+
+    /// The numbers of its documented results, success first.
+    pub fn documented(&self) -> impl Iterator<Item = i32> + use<> {
+        self.results.iter().copied()
+    }
+
+    /// The numbers of the results with which it fails: the documented ones, then those that were seen. A fault plan takes these.
+    pub fn failures(&self) -> impl Iterator<Item = i32> + use<> {
+        self.results.iter().chain(self.seen).copied().filter(|code| *code != 0)
+    }
+
+    /// Whether real drivers were seen to return a result that is not documented for it.
+    pub fn is_only_seen(&self, result: i32) -> bool {
+        self.seen.contains(&result)
+    }
+
+    /// Whether a call with this result had nothing left to do: the driver has shut down, and so ended by itself what the
+    /// function ends or gives back. The CUDA runtime releases primary contexts that late in every process that exits,
+    /// so this is no failure.
+    pub fn is_over(&self, result: i32) -> bool {
+        self.gives_back() && self.library == Library::Cuda && result == Result::DEINITIALIZED as i32
+    }
+
+    /// Whether a success takes part in sharing: exports, opens, or enables.
+    pub const fn shares(&self) -> bool {
+        self.is_in(Group::Export) || self.is_in(Group::Open) || self.is_in(Group::Enable)
+    }
+
+    /// Whether a call carries return addresses even where it succeeds.
+    pub const fn carries_frames(&self) -> bool {
+        let changes = self.is_in(Group::Lifetime) || self.shares() || self.is_virtual() || self.is_of_pools();
+        changes && !self.releases_context()
+    }
+
+    /// Whether a call changes what the process has, or copies, or is one of the runtime's, which do: where it is recorded, it
+    /// is looked at more closely, before and after it.
+    pub const fn is_weighty(&self) -> bool {
+        self.shares()
+            || self.gives_back()
+            || self.is_virtual()
+            || self.is_in(Group::Pool)
+            || self.is_work()
+            || self.is_in(Group::Runtime)
+    }
+
+    /// Whether calls of it may be so short or frequent that it matters what recording adds to them. A call that maps, shares
+    /// or makes something in the driver takes microseconds, and so does a copy, and what finds or ends kernels.
+    pub const fn is_quick(&self) -> bool {
+        let is_long = self.shares()
+            || self.is_virtual()
+            || self.is_of_pools()
+            || self.is_work()
+            || self.changes_kernels()
+            || self.changes_graphs()
+            || self.creates_context().is_some();
+        matches!(self.library, Library::Cuda) && !is_long && !self.is_in(Group::Init)
+    }
+
+    /// Whether programs call it all the time, and nothing comes of it: a look-up, a question about a device.
+    pub const fn is_frequent(&self) -> bool {
+        self.is_in(Group::Lookup) || self.is_in(Group::Query)
+    }
+
+    /// Whether programs call it so often that it is recorded only where somebody asks for it.
+    pub const fn is_plentiful(&self) -> bool {
+        self.is_frequent() || self.is_in(Group::Alloc)
+    }
+
+    /// Whether it is about pools, and not only takes memory from one: such calls are few, and all of them are recorded.
+    pub const fn is_of_pools(&self) -> bool {
+        self.is_in(Group::Pool) && !self.is_in(Group::Alloc)
+    }
+
+    /// Whether a success changes what a process has of pools.
+    pub fn changes_pools(&self) -> bool {
+        let gives_up =
+            |effect: &Effect| matches!(effect, Effect::Closes(closed) if closed.object == Object::Pointer);
+        self.is_of_pools() || self.effects.iter().any(gives_up)
+    }
+
+    /// Whether it ends what programs end all the time, and seldom share: it is recorded only where that is shared.
+    pub const fn ends_often(&self) -> bool {
+        self.is_in(Group::Lifetime) && !self.is_virtual() && !self.is_of_pools()
+    }
+
+    /// Whether it is about virtual memory: such calls are few and slow, and all of them are recorded.
+    pub const fn is_virtual(&self) -> bool {
+        self.is_in(Group::Vmm)
+    }
+
+    /// Whether a success gives something back: closes, disables or ends it.
+    pub const fn gives_back(&self) -> bool {
+        self.is_in(Group::Release) || self.is_in(Group::Lifetime)
+    }
+
+    /// Whether a plan of faults may alter its calls. Of the runtime's own, what they get from the driver is altered.
+    pub const fn is_alterable(&self) -> bool {
+        !self.is_in(Group::Runtime)
+    }
+
+    /// What its library says of a result.
+    pub fn result(&self, number: i32) -> Option<&'static ResultSpec> {
+        self.library.result(number)
+    }
+
+    /// The name of a result in its library's header.
+    pub fn result_name(&self, number: i32) -> Option<&'static str> {
+        self.result(number).map(ResultSpec::name)
+    }
+
+    /// The number of a result of its library, as people type it: a number, or a name with or without its prefix.
+    pub fn parse_result(&self, text: &str) -> Option<i32> {
+        self.library.parse_result(text).map(|spec| spec.number)
+    }
+
+    /// The argument of this name, in whatever case, and its index.
+    pub fn argument(&self, name: &str) -> Option<(usize, &'static ArgSpec)> {
+        self.args.iter().enumerate().find(|(_, arg)| arg.name().eq_ignore_ascii_case(name))
+    }
+
+    /// Where an argument stands among the bytes of the arguments in the slot of a record; of an array or a text, no bytes.
+    pub fn place(&self, argument: usize) -> Range<usize> {
+        let sizes = |arguments: &[ArgSpec]| arguments.iter().map(|arg| arg.stored()).sum();
+        let at: usize = sizes(&self.args[..argument.min(self.args.len())]);
+        at..at + self.args.get(argument).map_or(0, |arg| arg.stored())
+    }
+
+    /// Which bytes of those that the arguments have in a record are of addresses on a device, which programs pass in any
+    /// number: a bit for each byte, the first one's the lowest.
+    pub const fn addresses(&self) -> u64 {
+        const fn is_address(name: &str) -> bool {
+            let (name, wanted) = (name.as_bytes(), b"CUdeviceptr");
+            let mut i = 0;
+            while i < wanted.len() && i < name.len() {
+                if name[name.len() - 1 - i] != wanted[wanted.len() - 1 - i] {
+                    return false;
+                }
+                i += 1;
+            }
+            i == wanted.len()
+        }
+        let (mut bytes, mut at, mut index) = (0, 0, 0);
+        while index < self.args.len() {
+            let arg = &self.args[index];
+            let mut byte = 0;
+            while byte < arg.stored() {
+                if matches!(arg.direction, Direction::In) && is_address(arg.of().name) && at < 64 {
+                    bytes |= 1 << at;
+                }
+                (byte, at) = (byte + 1, at + 1);
+            }
+            index += 1;
+        }
+        bytes
+    }
+
+    /// How many bytes the arguments have in a record.
+    pub const fn stored(&self) -> usize {
+        let (mut bytes, mut index) = (0, 0);
+        while index < self.args.len() {
+            bytes += self.args[index].stored();
+            index += 1;
+        }
+        bytes
+    }
+
+    /// Whether those are more than a slot has room for.
+    pub const fn is_wide(&self) -> bool {
+        self.stored() > crate::record::slot::ARGS
+    }
+}
+
+impl Object {
+    /// The words for what can be exported.
+    pub fn exported() -> Vec<&'static str> {
+        let exports = |object: &Object| {
+            let is_of = |shared: Shared| shared.object == *object;
+            FUNCTIONS.iter().any(|function| function.exports().is_some_and(is_of))
+        };
+        Object::ALL.into_iter().filter(exports).map(Object::word).collect()
+    }
+}

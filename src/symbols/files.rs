@@ -1,0 +1,164 @@
+//! Finds the files that describe a library: its own, and separate files with its debugging information.
+//!
+//! The files are searched in the same places as gdb does. [`table`] and [`super::lines`] read them, and [`crate::Symbols`]
+//! keeps the results.
+//!
+//! A name that may be wrong is worse than none. A file counts if it has the recorded build id. A file without a build
+//! id counts only on the host of the recording, and only if it is older than the recording.
+
+use super::limited::{Limited, MOST_OF_HEADERS};
+use super::lines::{Lines, MOST_BYTES};
+use super::sections::Without;
+use super::symbol::is_libc;
+use super::table::{self, Table, Unusable};
+use object::Object;
+use std::ffi::OsStr;
+use std::fs::File;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::time::{Instant, SystemTime};
+
+/// Where separate files lie: by build id in `.build-id`, and by the paths of what they belong to.
+const DEBUG_FILES: &str = "/usr/lib/debug";
+
+/// Where files are looked for, and which count.
+pub struct Files {
+    /// What a file without a build id must be older than; `None` where no such file counts.
+    pub older_than: Option<SystemTime>,
+    /// Where separate files lie.
+    pub debug: PathBuf,
+    /// The most debugging information that is read of a library, in bytes.
+    pub most: u64,
+}
+
+/// What the files of a library tell.
+pub struct Opened {
+    /// Its functions.
+    pub table: Result<Table, Unusable>,
+    /// Its lines, where there are any.
+    pub lines: Option<Lines>,
+    /// Why some are missing: for each file its path, and a sentence.
+    pub notes: Vec<(String, String)>,
+}
+
+impl Files {
+    /// For records of the host of this process that began then; `None` for others.
+    pub fn older_than(older_than: Option<SystemTime>) -> Files {
+        Files { older_than, debug: DEBUG_FILES.into(), most: MOST_BYTES }
+    }
+
+    /// The symbols of a library, and those in a separate file where it was stripped; its lines, where there are any.
+    /// From a time on no further lines are read.
+    pub fn open(&self, build_id: &[u8], path: &Path, until: Instant) -> Opened {
+        let mut notes = Vec::new();
+        let (table, lines) = match self.read(build_id, path, until, &mut notes) {
+            Ok((table, lines)) => (Ok(table), lines),
+            Err(why) => (Err(why), None),
+        };
+        if let Err(why) = &table
+            && *why != Unusable::NotAsked
+        {
+            notes.push((path.display().to_string(), why.to_string()));
+        }
+        Opened { table, lines, notes }
+    }
+
+    fn read(
+        &self,
+        build_id: &[u8],
+        path: &Path,
+        until: Instant,
+        notes: &mut Vec<(String, String)>,
+    ) -> Result<(Table, Option<Lines>), Unusable> {
+        let older_than =
+            if build_id.is_empty() { Some(self.older_than.ok_or(Unusable::NoBuildId)?) } else { None };
+        let own = table::open(path, build_id, older_than);
+        let table = own.as_ref().map_err(Clone::clone).and_then(Table::read);
+        if is_libc(&path.to_string_lossy()) {
+            return Ok((table?, None));
+        }
+        let lines = own.as_ref().ok().and_then(|file| self.lines(path, file, until, notes));
+        if matches!(&table, Ok(table) if table.is_whole()) && lines.is_some() || build_id.len() < 2 {
+            return Ok((table?, lines));
+        }
+        let by_link = own.as_ref().map_or_else(|_| Vec::new(), |file| self.linked(file, path));
+        let separate = [self.by_build_id(build_id)].into_iter().chain(by_link).find_map(|path| {
+            let file = table::open(&path, build_id, None).ok()?;
+            Some((Table::read(&file).ok()?, file, path))
+        });
+        let Some((more, file, debug)) = separate else { return Ok((table?, lines)) };
+        let lines = lines.or_else(|| self.lines(&debug, &file, until, notes));
+        match table {
+            Ok(mut table) => {
+                if !table.is_whole() {
+                    table.add(more);
+                }
+                Ok((table, lines))
+            }
+            Err(_) => Ok((more, lines)),
+        }
+    }
+
+    /// The lines of a file. Notes why there are none, where that is not usual.
+    fn lines(
+        &self,
+        path: &Path,
+        file: &File,
+        until: Instant,
+        notes: &mut Vec<(String, String)>,
+    ) -> Option<Lines> {
+        let why = match Lines::read(file, until, self.most, || self.shared(file, path)) {
+            Ok(lines) => return Some(lines),
+            Err(Without::Stripped) => return None,
+            Err(Without::TooLarge(bytes)) => {
+                format!(
+                    "has {} MiB of debugging information, more than is read: its lines are unknown",
+                    bytes >> 20
+                )
+            }
+            Err(Without::Late) => "its lines are left out: those of others took too long".to_owned(),
+            Err(Without::Unreadable(error)) => format!("its debugging information cannot be read: {error}"),
+        };
+        notes.push((path.display().to_string(), why));
+        None
+    }
+
+    fn by_build_id(&self, build_id: &[u8]) -> PathBuf {
+        let digits: String = build_id.iter().map(|byte| format!("{byte:02x}")).collect();
+        let (first, others) = digits.split_at(2.min(digits.len()));
+        self.debug.join(".build-id").join(first).join(format!("{others}.debug"))
+    }
+
+    /// Where a file says that its debugging information lies (`.gnu_debuglink`).
+    fn linked(&self, file: &File, path: &Path) -> Vec<PathBuf> {
+        let link = in_elf(file, |elf| Some(elf.gnu_debuglink().ok()??.0.to_vec()));
+        let name = link.filter(|name| !name.contains(&b'/'));
+        let (Some(name), Some(directory)) = (name, path.parent()) else { return Vec::new() };
+        let name = OsStr::from_bytes(&name);
+        let below = directory.strip_prefix("/").unwrap_or(directory);
+        [directory.join(name), directory.join(".debug").join(name), self.debug.join(below).join(name)]
+            .into_iter()
+            .filter(|candidate| candidate != path)
+            .collect()
+    }
+
+    /// The file with what several files have in common (`.gnu_debugaltlink`), which `dwz` has taken out of this one.
+    fn shared(&self, file: &File, path: &Path) -> Option<File> {
+        let link = |elf: &object::File<'_, &Limited>| {
+            let (name, build_id) = elf.gnu_debugaltlink().ok()??;
+            Some((name.to_vec(), build_id.to_vec()))
+        };
+        let (name, build_id) = in_elf(file, link).filter(|(_, build_id)| !build_id.is_empty())?;
+        // From where the file really lies, which may be linked to from a directory of build ids.
+        let real = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        let named = real.parent()?.join(OsStr::from_bytes(&name));
+        let candidates = [named, self.by_build_id(&build_id)];
+        candidates.iter().find_map(|candidate| table::open(candidate, &build_id, None).ok())
+    }
+}
+
+/// Asks an ELF file.
+fn in_elf<T>(file: &File, ask: impl FnOnce(&object::File<'_, &Limited>) -> Option<T>) -> Option<T> {
+    let data = Limited::new(file.try_clone().ok()?, MOST_OF_HEADERS);
+    ask(&object::File::parse(&data).ok()?)
+}

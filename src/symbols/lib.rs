@@ -1,0 +1,258 @@
+//! Names for addresses: the function of a library that a call came from, found when the recording is read.
+//!
+//! It limits the memory for what is known of libraries, and the time that lines take. `files` selects the files of a
+//! library, `table`, `lines`, and `units` read an ELF file, and `packed` has the names that a packed recording
+//! brings.
+//!
+//! The modules, from the lowest layer up; `tests/rooms.rs` checks this:
+//!
+//! - `beside`, `limited`, `demangle`, `short`: parts of what follows.
+//! - `symbol`: a name, and its lines.
+//! - `sections`: the debugging information of a file.
+//! - `units`, `lines`: the lines in it.
+//! - `table`: the functions of a file.
+//! - `packed`, `files`: the names that a recording brings, and the files of libraries.
+
+pub mod beside;
+mod demangle;
+mod files;
+pub mod limited;
+mod lines;
+mod packed;
+mod sections;
+mod short;
+mod symbol;
+mod table;
+mod units;
+
+pub use packed::PackedSymbols;
+pub use short::short;
+pub use symbol::{LONGEST_NAME, SourceLine, Symbol, is_libc};
+
+use cupeer_record::{Library, Process};
+use files::{Files, Opened};
+use lines::Lines;
+use std::collections::{BTreeSet, HashMap};
+use std::num::NonZero;
+use std::path::Path;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant, SystemTime};
+use table::Table;
+
+/// How many tables are in memory at once, with their files open. That of a library with a million functions takes 24 MB.
+const MOST_TABLES: usize = 16;
+
+/// How much debugging information is kept in memory.
+const MOST_KEPT: u64 = lines::MOST_BYTES;
+
+/// The most debugging information of a library that is read while its program runs: some tens of milliseconds' work.
+const MOST_WHILE_RUNNING: u64 = 64 << 20;
+
+/// How many libraries are read at once: each takes [`lines::MOST_BYTES`], if it has as much.
+const MOST_THREADS: usize = 4;
+
+/// How long debugging information may be read, over all libraries. What was begun is ended.
+const LONGEST_READ: Duration = Duration::from_secs(4);
+
+/// How long what was read may be asked.
+const LONGEST_ASKED: Duration = Duration::from_secs(2);
+
+/// A library: its build id, and its path.
+type Key = (Vec<u8>, String);
+
+/// Symbols of the libraries of a recording.
+pub struct Symbols {
+    /// What a packed record brings.
+    packed: PackedSymbols,
+    files: Files,
+    known: HashMap<Key, LibrarySymbols>,
+    /// Counts the questions, to tell which tables were used last.
+    time: u64,
+    /// How long debugging information may still be read, and be asked.
+    left: (Duration, Duration),
+    /// How much debugging information is kept.
+    room: u64,
+    notes: BTreeSet<(String, String)>,
+}
+
+/// What is known of a library.
+#[derive(Default)]
+struct LibrarySymbols {
+    answers: HashMap<u64, Option<Symbol>>,
+    table: Option<Table>,
+    lines: Option<Lines>,
+    /// Whether its file cannot be had.
+    is_absent: bool,
+    used: u64,
+}
+
+impl Symbols {
+    /// Finds symbols for the recording of these processes in a directory.
+    pub fn of_record(directory: &Path, processes: &[Process]) -> Symbols {
+        let mut notes = BTreeSet::new();
+        let packed = PackedSymbols::of_record(directory).unwrap_or_else(|error| {
+            notes.insert((PackedSymbols::FILE.to_owned(), format!("is left out: {error:#}")));
+            Some(PackedSymbols::default())
+        });
+        let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+        let is_ours = packed.is_none() && processes.iter().all(|process| process.host() == host.trim_end());
+        let began = processes.iter().map(|process| process.header.first.realtime).min();
+        let older_than =
+            began.and_then(|began| SystemTime::UNIX_EPOCH.checked_add(Duration::from_nanos(began)));
+        Symbols {
+            packed: packed.unwrap_or_default(),
+            files: Files::older_than(older_than.filter(|_| is_ours)),
+            known: HashMap::new(),
+            time: 0,
+            left: (LONGEST_READ, LONGEST_ASKED),
+            room: MOST_KEPT,
+            notes,
+        }
+    }
+
+    /// Finds symbols for a program that began at this time and is running: each library is read while a caller waits.
+    pub fn of_running(began: SystemTime) -> Symbols {
+        let most = MOST_WHILE_RUNNING;
+        Symbols {
+            packed: PackedSymbols::default(),
+            files: Files { most, ..Files::older_than(Some(began)) },
+            known: HashMap::new(),
+            time: 0,
+            left: (LONGEST_READ, LONGEST_ASKED),
+            room: most,
+            notes: BTreeSet::new(),
+        }
+    }
+
+    /// Returns the function of a return address in a process. A return address belongs to the instruction before it,
+    /// which may be the last of its function; this is taken into account.
+    pub fn name(&mut self, library: &Library, address: u64) -> Option<Symbol> {
+        let place = address.wrapping_sub(library.base);
+        if let Some(symbol) = self.packed.get(library, place) {
+            return Some(symbol.clone());
+        }
+        let key = (library.build_id.clone(), library.path.clone());
+        let known = self.known.entry(key.clone()).or_default();
+        if let Some(answer) = known.answers.get(&place) {
+            return answer.clone();
+        }
+        let answer = self.look(&key, place);
+        self.known.get_mut(&key)?.answers.insert(place, answer.clone());
+        answer
+    }
+
+    /// Returns the functions of many addresses at once, in any order: each library is read once.
+    pub fn resolve(&mut self, asked: &[(&Library, u64)]) -> Vec<Option<Symbol>> {
+        let mut order: Vec<usize> = (0..asked.len()).collect();
+        let library = |i: usize| (&asked[i].0.path, &asked[i].0.build_id);
+        order.sort_by(|a, b| library(*a).cmp(&library(*b)));
+        let libraries: Vec<&[usize]> = order.chunk_by(|a, b| library(*a) == library(*b)).collect();
+        let mut names = vec![None; asked.len()];
+        for few in libraries.chunks(MOST_THREADS) {
+            self.prepare(few.iter().copied().flatten().map(|i| asked[*i]));
+            for i in few.iter().copied().flatten() {
+                names[*i] = self.name(asked[*i].0, asked[*i].1);
+            }
+        }
+        names
+    }
+
+    /// Reads the libraries that will be needed, in parallel.
+    pub fn prepare<'l>(&mut self, asked: impl Iterator<Item = (&'l Library, u64)>) {
+        let mut wanted = BTreeSet::new();
+        for (library, address) in asked {
+            let place = address.wrapping_sub(library.base);
+            let key = (library.build_id.clone(), library.path.clone());
+            let is_read = |known: &LibrarySymbols| {
+                known.is_absent || known.table.is_some() || known.answers.contains_key(&place)
+            };
+            let is_known = self.known.get(&key).is_some_and(is_read);
+            if !is_known && self.packed.get(library, place).is_none() && wanted.len() < MOST_TABLES {
+                wanted.insert(key);
+            }
+        }
+        let (files, began, next) = (&self.files, Instant::now(), AtomicUsize::new(0));
+        let wanted: Vec<Key> = wanted.into_iter().collect();
+        let (until, opened) = (began + self.left.0, Mutex::new(Vec::new()));
+        let work = || {
+            while let Some(key) = wanted.get(next.fetch_add(1, Ordering::Relaxed)) {
+                let of_key = files.open(&key.0, Path::new(&key.1), until);
+                opened.lock().unwrap_or_else(|broken| broken.into_inner()).push((key, of_key));
+            }
+        };
+        let threads = std::thread::available_parallelism().map_or(1, NonZero::get).min(MOST_THREADS);
+        std::thread::scope(|scope| {
+            // This thread does all of it where there can be no others.
+            let begin = |_| drop(std::thread::Builder::new().spawn_scoped(scope, work));
+            (1..threads.min(wanted.len())).for_each(begin);
+            work();
+        });
+        for (key, opened) in opened.into_inner().unwrap_or_else(|broken| broken.into_inner()) {
+            self.keep(key, opened);
+        }
+        self.left.0 = self.left.0.saturating_sub(began.elapsed());
+    }
+
+    /// Returns the reasons for missing names: for each library its path, and a sentence.
+    pub fn notes(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.notes.iter().map(|(library, why)| (library.as_str(), why.as_str()))
+    }
+
+    fn look(&mut self, key: &Key, place: u64) -> Option<Symbol> {
+        if !self.known.get(key)?.is_absent && self.known.get(key)?.table.is_none() {
+            let began = Instant::now();
+            let opened = self.files.open(&key.0, Path::new(&key.1), began + self.left.0);
+            self.left.0 = self.left.0.saturating_sub(began.elapsed());
+            self.keep(key, opened);
+        }
+        self.time += 1;
+        let known = self.known.get_mut(key)?;
+        known.used = self.time;
+        let began = Instant::now();
+        let until = began + self.left.1;
+        let (symbol, is_late) = answer(known.table.as_ref(), known.lines.as_ref(), place, until);
+        self.left.1 = self.left.1.saturating_sub(began.elapsed());
+        let late = || (key.1.clone(), "some of its lines are left out: they took too long".to_owned());
+        self.notes.extend(is_late.then(late));
+        symbol
+    }
+
+    /// Keeps what was read, and gives up what was not used for the longest time where that is too much.
+    fn keep(&mut self, key: &Key, Opened { table, lines, notes }: Opened) {
+        self.notes.extend(notes);
+        self.time += 1;
+        let known = self.known.entry(key.clone()).or_default();
+        (known.is_absent, known.used) = (table.is_err(), self.time);
+        (known.table, known.lines) = (table.ok(), lines);
+        loop {
+            let kept = || self.known.iter().filter(|(_, known)| known.table.is_some());
+            let bytes = kept().filter_map(|(_, known)| known.lines.as_ref()).map(|lines| lines.bytes);
+            let is_too_much = kept().count() > MOST_TABLES || bytes.sum::<u64>() > self.room;
+            let oldest = kept().min_by_key(|(_, known)| known.used).map(|(key, _)| key.clone());
+            let Some(oldest) = oldest.filter(|oldest| is_too_much && oldest != key) else { return };
+            // Without its table, it is read again as a whole.
+            if let Some(known) = self.known.get_mut(&oldest) {
+                (known.table, known.lines) = (None, None);
+            }
+        }
+    }
+}
+
+/// What is at a place of a library, with its lines where there is time for them; and whether there was none.
+fn answer(
+    table: Option<&Table>,
+    lines: Option<&Lines>,
+    place: u64,
+    until: Instant,
+) -> (Option<Symbol>, bool) {
+    let at = place.wrapping_sub(1);
+    let Some((name, start)) = table.and_then(|table| table.find(at)) else { return (None, false) };
+    let is_late = lines.is_some() && Instant::now() >= until;
+    let lines = lines.filter(|_| !is_late).map_or_else(Vec::new, |lines| lines.at(at));
+    let offset = place.wrapping_sub(start);
+    (Some(Symbol { function: demangle::readable(&name), offset, lines }), is_late)
+}
+
+#[cfg(test)]
+mod tests;
