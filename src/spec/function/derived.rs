@@ -158,6 +158,11 @@ impl FnSpec {
         None
     }
 
+    /// What a success takes one reference more to.
+    pub fn retains(&self) -> Option<Named> {
+        self.effect(|effect| if let Effect::Retains(named) = effect { Some(named) } else { None })
+    }
+
     /// Whether a call makes, changes, or launches a graph, and does this with nodes of graphs that use memory.
     pub(super) const fn uses_nodes(&self) -> bool {
         matches!(self.effects, [Effect::Replays(_) | Effect::Instantiates(..) | Effect::Alters(_)])
