@@ -4,7 +4,7 @@
 //! fixed number of entries, and the report without a limit. Nothing here allocates, except where a `Vec` grows that the
 //! report supplies.
 //!
-//! The modules, from the lowest layer up:
+//! The modules, from the lowest layer up; `tests/rooms.rs` checks this:
 //!
 //! - `wanted`: the structures that say what a program asks for.
 //! - `call`: the arguments of a call.

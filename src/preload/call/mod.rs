@@ -7,9 +7,10 @@
 mod after;
 mod graphs;
 mod inside;
+mod through_host;
 
 use crate::driver::log::DriverLog;
-use crate::driver::{contexts, graphs as executable, kernels, places, questions};
+use crate::driver::{contexts, graphs as executable, kernels, places};
 use crate::fault::inject::{self, ArgumentWords, Fault, Forward};
 use crate::job::gone;
 use crate::job::ledger::{self, BeforeCall, CallOrigin};
@@ -31,9 +32,7 @@ use core::mem;
 use core::sync::atomic::{AtomicU32, Ordering};
 use cupeer_rules::RULES;
 use cupeer_spec::abi::FunctionPointer;
-use cupeer_spec::effect::HostCopy;
 use cupeer_spec::function::{FUNCTIONS, FnId, Group};
-use cupeer_spec::record::slot::detail;
 use cupeer_spec::results::Result as Code;
 use cupeer_spec::value::Format;
 use inside::Inside;
@@ -189,7 +188,7 @@ pub unsafe fn run<F: Function>(entered: &Entered, arguments: &F) -> i32 {
         let mut words = ArgumentWords::default();
         arguments.words(&mut words);
         if words[copied.size] >= content::SMALLEST {
-            return run_with_content(F::ID, entered, arguments, (copied, &words), &mut run);
+            return through_host::run(F::ID, entered, arguments, (copied, &words), &mut run);
         }
     }
     let result = run();
@@ -220,51 +219,6 @@ fn run_with_handles(
         if id.spec().changes_graphs() && !is_planned && !entered.again {
             graphs::follow(id, entered, arguments, &words);
         }
-    }
-    result
-}
-
-/// A copy between device memory and the host in a process that shares memory: records what was copied if the call succeeds. Where the
-/// memory is gone, or a fault plan may change the copy, nothing is known of that.
-#[cold]
-#[inline(never)]
-fn run_with_content(
-    id: FnId,
-    entered: &Entered,
-    arguments: &dyn Arguments,
-    (copied, words): (HostCopy, &ArgumentWords),
-    run: &mut dyn FnMut() -> i32,
-) -> i32 {
-    let (address, bytes) = (words[copied.device], words[copied.size]);
-    let is_noted = settings::get().is_recorded(id)
-        && !entered.again
-        && !ledger::shares_nothing()
-        && !inject::may_concern(id, &|all| *all = *words)
-        && gone::first(address, bytes).is_none();
-    let start = record::clock::now();
-    let result = run();
-    if result != 0 || !is_noted {
-        return result;
-    }
-    let (end, mut known) = (record::clock::now(), None);
-    guarded(|| {
-        known = content::of(words[copied.host], bytes).and_then(|content| {
-            let device = questions::relaxed(|| questions::device_of_memory(address, ledger::opened_device))?;
-            Some((device, content))
-        });
-    });
-    if let Some((device, content)) = known {
-        let mut record = Recorded::new(id, arguments);
-        let caller = entered.behind_patch(id);
-        record.append(caller, start, end);
-        let rest = u64::from(device as u32) | u64::from(content.is_constant) << 32;
-        let content = [content.hash, rest].map(u64::to_le_bytes);
-        guarded(|| {
-            record.add(|detail| {
-                detail.item(detail::CONTENT, 0, content.as_flattened());
-                detail.frames(caller);
-            });
-        });
     }
     result
 }

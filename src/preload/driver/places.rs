@@ -3,12 +3,17 @@
 //! An answer counts until a call maps, opens, closes, or frees memory, or ends a context, and for [`LONG`] at most: programs can also
 //! do so in ways that nobody sees. Readers take no lock and write nothing.
 
+use super::questions::{DEVICE_MEMORY, attributes, number};
 use crate::sys::clock;
+use crate::sys::guard::guarded;
 use core::sync::atomic::{
     AtomicU64,
     Ordering::{Acquire, Relaxed, Release},
     fence,
 };
+use cupeer_spec::effect::Copied;
+use cupeer_spec::function::FnId;
+use cupeer_spec::record::slot::MOST_ARGS;
 
 /// So many nanoseconds, but for a few milliseconds.
 const LONG: u64 = 100_000_000;
@@ -70,6 +75,40 @@ pub fn device(address: u64, ask: impl FnOnce() -> Option<Answer>) -> Option<i32>
     let answer = ask()?;
     place.write(answer, changes, now);
     answer.device
+}
+
+/// From which device's memory a copy goes to which other one's; `None` where it is the same, or the driver does not say.
+/// Of what was opened by a handle the driver says on which device it was opened: `opened` knows from its start where it lies.
+pub fn copied(
+    id: FnId,
+    args: &[u8; MOST_ARGS],
+    copied: Copied,
+    opened: impl Fn(u64) -> Option<i32>,
+) -> Option<[i32; 2]> {
+    let place = |argument| device_of_memory(number(id, args, argument), &opened);
+    let (from, to) = (place(copied.from)?, place(copied.to)?);
+    (from != to).then_some([from, to])
+}
+
+/// On which device memory is; `None` if it is none of a device. See [`copied`].
+pub fn device_of_memory(address: u64, opened: impl Fn(u64) -> Option<i32>) -> Option<i32> {
+    /// What is known of one address of the host is so for its page.
+    const PAGE: u64 = 4096;
+    let ask = || {
+        // CU_POINTER_ATTRIBUTE_ MEMORY_TYPE, DEVICE_ORDINAL, RANGE_START_ADDR and RANGE_SIZE.
+        let [memory_type, device, start, bytes] = attributes([2, 9, 11, 12], address)?;
+        Some(match memory_type {
+            DEVICE_MEMORY => {
+                Answer { range: (start, bytes), device: Some(opened(start).unwrap_or(device as i32)) }
+            }
+            _ => Answer { range: (address & !(PAGE - 1), PAGE), device: None },
+        })
+    };
+    device(address, || {
+        let mut answer = None;
+        guarded(|| answer = ask());
+        answer
+    })
 }
 
 impl Place {

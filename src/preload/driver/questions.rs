@@ -3,13 +3,11 @@
 //! A query never creates a context and never changes anything.
 
 use super::contexts;
-use super::places::{self, Answer};
 use crate::resolve::driver;
 use crate::sys::aside::aside;
 use crate::sys::elf::{forked_from, is_forked};
 use crate::sys::every_call::{DESCRIBED_BY, EVERY_CALL, epoch, initialized_before_fork};
 use crate::sys::files::each_name;
-use crate::sys::guard::guarded;
 use crate::sys::line::Short;
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::mem::MaybeUninit;
@@ -20,7 +18,7 @@ use core::sync::atomic::{
 };
 use cupeer_rules::decide::Pointer;
 use cupeer_spec::abi::*;
-use cupeer_spec::effect::{Copied, End, Launchable, Object};
+use cupeer_spec::effect::{End, Launchable, Object};
 use cupeer_spec::function::{FnId, Group, Library};
 use cupeer_spec::record::slot::MOST_ARGS;
 use cupeer_spec::record::slot::finding::Confidence;
@@ -178,7 +176,7 @@ fn has_device_open() -> bool {
 }
 
 /// Attributes of a pointer. Each is written in its own width, of which the rest stays zero.
-fn attributes<const N: usize>(wanted: [c_int; N], address: u64) -> Option<[u64; N]> {
+pub(super) fn attributes<const N: usize>(wanted: [c_int; N], address: u64) -> Option<[u64; N]> {
     let mut values = [0u64; N];
     let places = values.each_mut().map(|value| core::ptr::from_mut(value).cast::<c_void>());
     let result = cuPointerGetAttributes(N as u32, wanted.as_ptr(), places.as_ptr(), address)?;
@@ -186,41 +184,7 @@ fn attributes<const N: usize>(wanted: [c_int; N], address: u64) -> Option<[u64; 
 }
 
 /// CU_MEMORYTYPE_DEVICE.
-const DEVICE_MEMORY: u64 = 2;
-
-/// From which device's memory a copy goes to which other one's; `None` where it is the same, or the driver does not say.
-/// Of what was opened by a handle the driver says on which device it was opened: `opened` knows from its start where it lies.
-pub fn copied(
-    id: FnId,
-    args: &[u8; MOST_ARGS],
-    copied: Copied,
-    opened: impl Fn(u64) -> Option<i32>,
-) -> Option<[i32; 2]> {
-    let device = |argument| device_of_memory(number(id, args, argument), &opened);
-    let (from, to) = (device(copied.from)?, device(copied.to)?);
-    (from != to).then_some([from, to])
-}
-
-/// On which device memory is; `None` if it is none of a device. See [`copied`].
-pub fn device_of_memory(address: u64, opened: impl Fn(u64) -> Option<i32>) -> Option<i32> {
-    /// What is known of one address of the host is so for its page.
-    const PAGE: u64 = 4096;
-    let ask = || {
-        // CU_POINTER_ATTRIBUTE_ MEMORY_TYPE, DEVICE_ORDINAL, RANGE_START_ADDR and RANGE_SIZE.
-        let [memory_type, device, start, bytes] = attributes([2, 9, 11, 12], address)?;
-        Some(match memory_type {
-            DEVICE_MEMORY => {
-                Answer { range: (start, bytes), device: Some(opened(start).unwrap_or(device as i32)) }
-            }
-            _ => Answer { range: (address & !(PAGE - 1), PAGE), device: None },
-        })
-    };
-    places::device(address, || {
-        let mut answer = None;
-        guarded(|| answer = ask());
-        answer
-    })
-}
+pub(super) const DEVICE_MEMORY: u64 = 2;
 
 /// Asks about a pointer, which may be none. `None` where the driver does not say.
 pub fn pointer(address: u64) -> Option<Pointer> {

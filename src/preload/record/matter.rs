@@ -1,7 +1,7 @@
 //! Decides whether to record a call that is rarely recorded.
 
 use super::arguments::{Arguments, Handle, Store};
-use crate::driver::{batches, kernels, parameters, questions};
+use crate::driver::{batches, kernels, parameters, places, questions};
 use crate::job::{gone, ledger};
 use crate::resolve::driver;
 use crate::resolve::traced::{self, Needs};
@@ -74,7 +74,7 @@ pub fn matter(id: FnId, store: &dyn Store, handle: &Cell<Option<Handle>>) -> Mat
         return of(is_gone);
     }
     if let Some(copied) = copied {
-        let devices = questions::copied(id, &args, copied, ledger::opened_device);
+        let devices = places::copied(id, &args, copied, ledger::opened_device);
         return devices.map_or(of(is_gone), |devices| Matter::Copy { devices, is_gone });
     }
     guarded(|| matter = of(ledger::matters(id, &args)));

@@ -1,0 +1,57 @@
+//! The steps of a copy between device memory and the host, whose content is recorded.
+
+use super::{Arguments, Entered};
+use crate::driver::{places, questions};
+use crate::fault::inject::{self, ArgumentWords};
+use crate::job::{gone, ledger};
+use crate::record::{self, Recorded, content};
+use crate::settings;
+use crate::sys::guard::guarded;
+use cupeer_spec::effect::HostCopy;
+use cupeer_spec::function::FnId;
+use cupeer_spec::record::slot::detail;
+
+/// A copy between device memory and the host in a process that shares memory: records what was copied if the call succeeds. Where the
+/// memory is gone, or a fault plan may change the copy, nothing is known of that.
+#[cold]
+#[inline(never)]
+pub fn run(
+    id: FnId,
+    entered: &Entered,
+    arguments: &dyn Arguments,
+    (copied, words): (HostCopy, &ArgumentWords),
+    call: &mut dyn FnMut() -> i32,
+) -> i32 {
+    let (address, bytes) = (words[copied.device], words[copied.size]);
+    let is_noted = settings::get().is_recorded(id)
+        && !entered.again
+        && !ledger::shares_nothing()
+        && !inject::may_concern(id, &|all| *all = *words)
+        && gone::first(address, bytes).is_none();
+    let start = record::clock::now();
+    let result = call();
+    if result != 0 || !is_noted {
+        return result;
+    }
+    let (end, mut known) = (record::clock::now(), None);
+    guarded(|| {
+        known = content::of(words[copied.host], bytes).and_then(|content| {
+            let device = questions::relaxed(|| places::device_of_memory(address, ledger::opened_device))?;
+            Some((device, content))
+        });
+    });
+    if let Some((device, content)) = known {
+        let mut record = Recorded::new(id, arguments);
+        let caller = entered.behind_patch(id);
+        record.append(caller, start, end);
+        let rest = u64::from(device as u32) | u64::from(content.is_constant) << 32;
+        let content = [content.hash, rest].map(u64::to_le_bytes);
+        guarded(|| {
+            record.add(|detail| {
+                detail.item(detail::CONTENT, 0, content.as_flattened());
+                detail.frames(caller);
+            });
+        });
+    }
+    result
+}
