@@ -60,12 +60,12 @@ pub fn follow(record: &Recorded, call: &Answered) {
     }
     let (mut elements, mut about) = (Elements::default(), DriverFacts::default());
     record.add(|detail| {
-        record.add_rest(result, &args.bytes, detail);
+        let has_stack = record.add_rest(result, &args.bytes, detail);
         (call.more)(detail);
         elements = detail.array();
         let note = &mut |tag, bytes: &[u8]| detail.item(tag, 0, bytes);
         about = facts::ask(id, &args.bytes, asked, before.context, note);
-        if about.ended != 0 && id.spec().releases_context() {
+        if about.ended != 0 && id.spec().releases_context() && !has_stack {
             // Of those that changed nothing, nobody wants to know where they were.
             detail.frames(caller);
         }
@@ -74,6 +74,10 @@ pub fn follow(record: &Recorded, call: &Answered) {
         }
     });
     if result == 0 && fault.is_none() && id.spec().releases_context() && about.ended == 0 {
+        if before.context == 0 {
+            // It may have ended one all the same: where nothing is shared, nobody asks.
+            record::world_changed();
+        }
         record::note_time();
         return;
     }

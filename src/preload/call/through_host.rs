@@ -44,6 +44,9 @@ pub fn run(
         let mut record = Recorded::new(id, arguments);
         let caller = entered.behind_patch(id);
         record.append(caller, start, end);
+        if !record.was_kept() {
+            return result;
+        }
         let rest = u64::from(device as u32) | u64::from(content.is_constant) << 32;
         let content = [content.hash, rest].map(u64::to_le_bytes);
         guarded(|| {

@@ -2,6 +2,7 @@
 //! tell a thread without a context where it went.
 
 use crate::sys::arch::thread;
+use crate::sys::clock;
 use crate::sys::every_call::epoch;
 use crate::sys::program_memory::copy_value;
 use core::sync::atomic::{
@@ -16,22 +17,28 @@ static SEEN: AtomicU64 = AtomicU64::new(0);
 static ENDED: [AtomicU64; 16] = [const { AtomicU64::new(0) }; 16];
 static NEXT: AtomicUsize = AtomicUsize::new(0);
 
-/// The primary contexts of the first devices, as far as they are known; 0 for none.
-static PRIMARY: [AtomicU64; 64] = [const { AtomicU64::new(0) }; 64];
+/// The primary contexts of the first devices, as far as they are known, and when the driver was asked; 0 for none.
+static PRIMARY: [(AtomicU64, AtomicU64); 64] = [const { (AtomicU64::new(0), AtomicU64::new(0)) }; 64];
 
-/// The primary context of a device. Asks `ask` if it is not known.
+/// The primary context of a device. Asks `ask` if it is not known, or has been for long: another thread may retain a new one while a
+/// release ends the old one.
 pub fn primary(device: i32, ask: impl FnOnce() -> Option<u64>) -> Option<u64> {
-    let Some(place) = PRIMARY.get(device as usize) else { return ask() };
-    let known = place.load(Relaxed);
-    if known != 0 {
+    /// So many nanoseconds.
+    const LONG: u64 = 100_000_000;
+    let Some((place, since)) = PRIMARY.get(device as usize) else { return ask() };
+    let (known, now) = (place.load(Relaxed), clock::roughly());
+    if known != 0 && now.wrapping_sub(since.load(Relaxed)) < LONG {
         return Some(known);
     }
-    ask().inspect(|context| place.store(*context, Relaxed))
+    let asked = ask();
+    since.store(now, Relaxed);
+    place.store(asked.unwrap_or(0), Relaxed);
+    asked
 }
 
 /// Notes that the primary context of a device may have ended.
 pub fn forget_primary(device: i32) {
-    if let Some(place) = PRIMARY.get(device as usize) {
+    if let Some((place, _)) = PRIMARY.get(device as usize) {
         place.store(0, Relaxed);
     }
 }
@@ -61,10 +68,26 @@ static NEXT_CREATED: AtomicUsize = AtomicUsize::new(0);
 /// Notes a context that the process has created on a device. `place` is where the driver has written it.
 pub fn is_created(place: u64, device: i32) {
     let Some(context) = copy_value(place as *const u64) else { return };
-    let (known, its) = &CREATED[NEXT_CREATED.fetch_add(1, Relaxed) % CREATED.len()];
-    its.store(0, Relaxed);
+    forget_created(context);
+    let is_taken =
+        |(_, its): &&(AtomicU64, AtomicU64)| its.compare_exchange(0, TAKEN, AcqRel, Relaxed).is_ok();
+    let oldest = || {
+        let oldest = &CREATED[NEXT_CREATED.fetch_add(1, Relaxed) % CREATED.len()];
+        oldest.1.store(TAKEN, Release);
+        oldest
+    };
+    let (known, its) = CREATED.iter().find(is_taken).unwrap_or_else(oldest);
     known.store(context, Relaxed);
-    its.store(device as u64 + 1, Release);
+    its.store(u64::from(device as u32) + 1, Release);
+}
+
+/// In place of a device while the context is written.
+const TAKEN: u64 = u64::MAX;
+
+fn forget_created(context: u64) {
+    for (_, its) in CREATED.iter().filter(|(known, _)| known.load(Relaxed) == context) {
+        its.store(0, Release);
+    }
 }
 
 /// The devices on which the process has created contexts, and not ended them since, as bits.
@@ -76,19 +99,18 @@ pub fn devices_of_created() -> u64 {
 /// The device of a context that the process has created, and not ended since.
 pub fn device_of_created(context: u64) -> Option<i32> {
     let its = |(known, its): &(AtomicU64, AtomicU64)| {
-        let device = its.load(Acquire).checked_sub(1)?;
-        (known.load(Relaxed) == context).then_some(device as i32)
+        let device = its.load(Acquire);
+        let is_it = known.load(Acquire) == context && its.load(Relaxed) == device;
+        (is_it && device != 0 && device != TAKEN).then(|| (device - 1) as i32)
     };
     CREATED.iter().find_map(its)
 }
 
 /// Notes that the process has ended a context.
 pub fn has_ended(context: u64) {
-    for (_, its) in CREATED.iter().filter(|(known, _)| known.load(Relaxed) == context) {
-        its.store(0, Relaxed);
-    }
+    forget_created(context);
     ENDED[NEXT.fetch_add(1, Relaxed) % ENDED.len()].store(context, Relaxed);
-    for primary in PRIMARY.iter().filter(|primary| primary.load(Relaxed) == context) {
+    for (primary, _) in &PRIMARY {
         let _ = primary.compare_exchange(context, 0, AcqRel, Relaxed);
     }
 }

@@ -4,6 +4,7 @@
 //! do so in ways that nobody sees. Readers take no lock and write nothing.
 
 use super::questions::{DEVICE_MEMORY, attributes, number};
+use crate::resolve::traced::{self, Needs};
 use crate::sys::clock;
 use crate::sys::guard::guarded;
 use core::sync::atomic::{
@@ -65,7 +66,7 @@ pub fn have_changed() {
 }
 
 /// Returns the device in whose memory an address lies. Asks the driver if nothing is remembered.
-pub fn device(address: u64, ask: impl FnOnce() -> Option<Answer>) -> Option<i32> {
+fn device(address: u64, ask: impl FnOnce() -> Option<Answer>) -> Option<i32> {
     let hash = (address >> GRANULE_SHIFT).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - MOST.ilog2());
     let place = &PLACES[hash as usize];
     let (changes, now) = (CHANGES.load(Acquire), clock::roughly());
@@ -98,17 +99,29 @@ pub fn device_of_memory(address: u64, opened: impl Fn(u64) -> Option<i32>) -> Op
         // CU_POINTER_ATTRIBUTE_ MEMORY_TYPE, DEVICE_ORDINAL, RANGE_START_ADDR and RANGE_SIZE.
         let [memory_type, device, start, bytes] = attributes([2, 9, 11, 12], address)?;
         Some(match memory_type {
-            DEVICE_MEMORY => {
-                Answer { range: (start, bytes), device: Some(opened(start).unwrap_or(device as i32)) }
-            }
+            DEVICE_MEMORY => Answer {
+                range: in_granule(address, (start, bytes)),
+                device: Some(opened(start).unwrap_or(device as i32)),
+            },
             _ => Answer { range: (address & !(PAGE - 1), PAGE), device: None },
         })
     };
-    device(address, || {
+    let ask = || {
         let mut answer = None;
         guarded(|| answer = ask());
         answer
-    })
+    };
+    // Before a process shares memory, its frees go past us.
+    if traced::has_done(Needs::Shared) { device(address, ask) } else { ask()?.device }
+}
+
+/// What of a range lies in the granule of an address. Of virtual memory, the driver tells the range that was reserved, in which several
+/// devices may have memory.
+fn in_granule(address: u64, (start, bytes): (u64, u64)) -> (u64, u64) {
+    let granule = address >> GRANULE_SHIFT << GRANULE_SHIFT;
+    let first = start.max(granule);
+    let end = start.saturating_add(bytes).min(granule + (1 << GRANULE_SHIFT));
+    (first, end.saturating_sub(first))
 }
 
 impl Place {
@@ -134,7 +147,7 @@ impl Place {
         fence(Release);
         self.start.store(start, Relaxed);
         self.bytes.store(bytes, Relaxed);
-        self.device.store(device.map_or(0, |device| device as u64 + 1), Relaxed);
+        self.device.store(device.map_or(0, |device| u64::from(device as u32) + 1), Relaxed);
         self.changes.store(changes, Relaxed);
         self.since.store(now, Relaxed);
         self.version.store(version + 2, Release);
@@ -144,6 +157,14 @@ impl Place {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_answer_about_a_reservation_counts_for_a_granule() {
+        let reserved = (0x7f00_0010_0000, 1 << 30);
+        assert_eq!(in_granule(0x7f00_0010_0008, reserved), (0x7f00_0010_0000, 1 << 20));
+        assert_eq!(in_granule(0x7f00_0020_0008, reserved), (0x7f00_0020_0000, 2 << 20));
+        assert_eq!(in_granule(0x7f00_0020_0008, (0x7f00_0020_0000, 512)), (0x7f00_0020_0000, 512));
+    }
 
     #[test]
     fn the_driver_is_asked_again_once_memory_have_changed() {

@@ -7,6 +7,7 @@ use super::importers::importers;
 use super::live;
 use super::process::{self, Identity};
 use super::python_line::SourceLine;
+use crate::driver::contexts;
 use crate::driver::facts::DriverFacts;
 use crate::driver::questions::{self, number, word};
 use crate::resolve::traced::{self, Needs};
@@ -139,8 +140,12 @@ pub fn before(id: FnId, args: &[u8; MOST_ARGS]) -> BeforeCall {
         }
         _ => Closing::Nothing,
     };
-    // Where nothing is in the table, nothing of it ends.
-    let is_known = !live::is_on() || live::has_exported() || live::has_others();
+    // Where nothing is in the table, nothing of it ends; created contexts are remembered in any case.
+    let is_created = || {
+        let named = function.ends_context().filter(|end| end.object == Object::Context);
+        named.is_some_and(|end| contexts::device_of_created(number(id, args, end.by)).is_some())
+    };
+    let is_known = !live::is_on() || live::has_exported() || live::has_others() || is_created();
     let context = if is_known { questions::to_be_ended(id, args) } else { 0 };
     let begun = if is_checked() && function.opens().is_some() { clock::now() } else { 0 };
     BeforeCall { taken, closing, context, begun }

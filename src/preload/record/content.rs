@@ -8,7 +8,7 @@ use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 /// Smaller copies are not worth a detour's finding.
 pub const SMALLEST: u64 = 64 << 10;
 
-/// The most copies that a process records.
+/// The most copies of a process that are looked at.
 const MOST: u32 = 1024;
 
 /// The pieces that are read, from the beginning to the end, and the bytes of each.
@@ -25,10 +25,11 @@ pub struct Content {
 /// Reads the content of a buffer that a call has just copied. `None` if it cannot be read, or all of it is 0: new memory often is. Another
 /// thread may have unmapped it. For use in `guarded`.
 pub fn of(host: u64, bytes: u64) -> Option<Content> {
-    static RECORDED: AtomicU32 = AtomicU32::new(0);
-    if RECORDED.load(Relaxed) >= MOST {
+    static LOOKED: AtomicU32 = AtomicU32::new(0);
+    if LOOKED.load(Relaxed) >= MOST {
         return None;
     }
+    LOOKED.fetch_add(1, Relaxed);
     let mut all = [0; PIECE * PIECES as usize];
     // Whole words, so that one that is repeated is seen to be.
     let step = (bytes - PIECE as u64) / (PIECES - 1) / 8 * 8;
@@ -42,6 +43,5 @@ pub fn of(host: u64, bytes: u64) -> Option<Content> {
     if is_constant && words[0] == [0; 8] {
         return None;
     }
-    RECORDED.fetch_add(1, Relaxed);
     Some(Content { hash: fingerprint(&all), is_constant })
 }

@@ -491,8 +491,8 @@ impl<'a> Recorded<'a> {
     }
 
     /// Adds what was left out before the call: its stack, where its kind is due for one and it has none yet, and arguments for
-    /// which the slot has no room.
-    pub fn add_rest(&self, result: i32, args: &[u8; MOST_ARGS], detail: &mut Detail) {
+    /// which the slot has no room. Says whether it has its stack now.
+    pub fn add_rest(&self, result: i32, args: &[u8; MOST_ARGS], detail: &mut Detail) -> bool {
         let weight = WEIGHTS[self.id as usize];
         if self.stack == Stack::Late && weight.wide {
             detail.item(slot::detail::ARGUMENTS, 0, &args[..self.id.spec().stored()]);
@@ -513,6 +513,7 @@ impl<'a> Recorded<'a> {
         if is_due {
             detail.frames(self.caller);
         }
+        is_due || self.stack == Stack::Taken
     }
 
     /// Says that it has failed, and all that there is to do for it is done: the next may be counted with it. For use in
