@@ -145,6 +145,8 @@ pub trait Arguments: Store {
 /// The same with the function that they are for.
 pub trait Function: Arguments {
     const ID: FnId;
+    /// One of the words that [`Arguments::words`] stores; 0 if there are fewer.
+    fn word(&self, wanted: usize) -> u64;
 }
 
 /// Runs the steps of a call.
@@ -183,13 +185,10 @@ pub unsafe fn run<F: Function>(entered: &Entered, arguments: &F) -> i32 {
         return result;
     }
     if let Some(copied) = const { FUNCTIONS[F::ID as usize].host_copy() }
+        && arguments.word(copied.size) >= content::SMALLEST
         && traced::has_done(Needs::Shared)
     {
-        let mut words = ArgumentWords::default();
-        arguments.words(&mut words);
-        if words[copied.size] >= content::SMALLEST {
-            return through_host::run(F::ID, entered, arguments, (copied, &words), &mut run);
-        }
+        return through_host::run(F::ID, entered, arguments, copied, &mut run);
     }
     let result = run();
     if const { FUNCTIONS[F::ID as usize].is_in(Group::Init) } && result == 0 {

@@ -19,14 +19,16 @@ pub fn run(
     id: FnId,
     entered: &Entered,
     arguments: &dyn Arguments,
-    (copied, words): (HostCopy, &ArgumentWords),
+    copied: HostCopy,
     call: &mut dyn FnMut() -> i32,
 ) -> i32 {
+    let mut words = ArgumentWords::default();
+    arguments.words(&mut words);
     let (address, bytes) = (words[copied.device], words[copied.size]);
     let is_noted = settings::get().is_recorded(id)
         && !entered.again
         && !ledger::shares_nothing()
-        && !inject::may_concern(id, &|all| *all = *words)
+        && !inject::may_concern(id, &|all| *all = words)
         && gone::first(address, bytes).is_none();
     let start = record::clock::now();
     let result = call();

@@ -243,6 +243,11 @@ macro_rules! entries {
 
                 impl call::Function for Passed {
                     const ID: FnId = FnId::$name;
+                    #[inline(always)]
+                    fn word(&self, wanted: usize) -> u64 {
+                        let words = [$(inject::word(&self.$arg)),*];
+                        words.get(wanted).copied().unwrap_or(0)
+                    }
                 }
 
                 unsafe extern "C-unwind" fn traced<const EXPORT: bool>($($arg: $type),*) -> $ret {
