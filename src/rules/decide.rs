@@ -134,72 +134,37 @@ impl<W: World> Judge<'_, W> {
         self.when(flags as u32 != wanted, "Flags", reason(flags as u32))
     }
 
-    /// Asks a rule that may explain why the call failed, by the function that is named after it; what the rule demands is
-    /// in its entry. Those that say nothing about such a call have no results, and are not asked.
-    fn decide(&mut self, rule: Rule) -> Verdict {
-        match rule {
-            Rule::UsedAfterFork => self.used_after_fork(),
-            Rule::NotInitialized => self.not_initialized(),
-            Rule::DriverShuttingDown => self.when(true, "", Reason::DriverShuttingDown),
-            Rule::ContextDestroyed => self.context_destroyed(),
-            Rule::NoCurrentContext => self.no_current_context(),
-            Rule::NullArgument => self.null_argument(),
-            Rule::DeviceOutOfRange => self.device_out_of_range(),
-            Rule::PeerAttributeUnknown => self.attribute_unknown(),
-            Rule::AtomicOperations => self.atomic_operations(),
-            Rule::PeerSameDevice => self.same_device(),
-            Rule::PeerFlags => self.flags(0, |flags| Reason::PeerFlags { flags }),
-            Rule::PeerContextInvalid => self.peer_context_invalid(),
-            Rule::PeerAlreadyEnabled => self.already_enabled(),
-            Rule::PeerNotEnabled => self.not_enabled(),
-            Rule::PeerUnreachable => self.unreachable(),
-            Rule::PeerLimit => self.peer_limit(),
-            Rule::IpcMemoryKind => self.memory_kind(),
-            Rule::IpcPointerUnknown => self.pointer_unknown(),
-            Rule::IpcReexport => self.reexport(),
-            Rule::IpcEventFlags => self.event_flags(),
-            Rule::IpcEventContext => self.event_context(),
-            Rule::IpcClosedTwice => self.closed_twice(),
-            Rule::IpcCloseAddress => self.close_address(),
-            Rule::IpcFreeImport => self.free_import(),
-            Rule::IpcFlags => self.flags(1, |flags| Reason::IpcFlags { flags, is_taken: false }),
-            Rule::IpcOpenInExportingProcess => self.exported_here(),
-            Rule::IpcEqualPids => self.equal_pids(),
-            Rule::IpcHandleKind => self.other_kind(),
-            Rule::IpcOpenAfterFree => self.after_free(),
-            Rule::IpcExporterGone => self.exporter_gone(),
-            Rule::IpcSecondContext => self.second_context(),
-            Rule::IpcAlreadyMapped => self.already_mapped(),
-            Rule::IpcDeviceHidden => self.device_hidden(),
-            Rule::IpcDevicesApart => self.devices_apart(),
-            Rule::IpcDamagedHandle => self.damaged(),
-            Rule::IpcUnknownHandle => self.unknown_handle(),
-            Rule::VmmHandleType => self.vmm_handle_type(),
-            Rule::VmmUnreachableDevice => self.vmm_unreachable_device(),
-            Rule::VmmFabricWithoutChannel => self.vmm_fabric_without_channel(),
-            Rule::VmmDescriptor => self.vmm_descriptor(),
-            Rule::VmmGranularity => self.vmm_granularity(),
-            Rule::VmmPartialMapping => self.vmm_partial_mapping(),
-            Rule::VmmMappedTwice => self.vmm_mapped_twice(),
-            Rule::VmmReservationInUse => self.vmm_reservation_in_use(),
-            Rule::VmmPartOfMapping => self.vmm_part_of_mapping(),
-            Rule::VmmReleasedTwice => self.vmm_released_twice(),
-            Rule::MulticastUnsupported => self.multicast_unsupported(),
-            Rule::MulticastGranularity => self.multicast_granularity(),
-            Rule::MulticastDevice => self.multicast_device(),
-            Rule::MulticastMemory => self.multicast_memory(),
-            Rule::MulticastHandleType => self.multicast_handle_type(),
-            Rule::DescriptorsExhausted => self.descriptors_exhausted(),
-            // Only the recording of all processes shows these.
-            Rule::MemoryKept | Rule::AddressesExhausted => Verdict::Held,
-            Rule::PoolHandleType => self.pool_handle_type(),
-            Rule::PoolPointer => self.pool_pointer(),
-            Rule::PoolWrongPool => self.pool_wrong_pool(),
-            Rule::PoolImportInUse => self.pool_import_in_use(),
-            Rule::UseAfterClose | Rule::UseAfterUnmap | Rule::UseAfterFree => self.used_what_is_gone(rule),
-            Rule::UseBeyondEnd | Rule::UseWithoutAccess => self.used_what_is_there(rule),
-            Rule::UseInKernel => self.launched(),
-            _ => Verdict::Unknown,
-        }
+    /// A cause that the report looks for when it has read all processes.
+    fn shown_by_recordings(&mut self) -> Verdict {
+        Verdict::Held
     }
 }
+
+/// Makes the function that asks a rule.
+macro_rules! declare_deciders {
+    (; $(
+        rule $rule:ident $name:literal {
+            says: $says:literal,
+            $(functions: $functions:tt,)?
+            $(functions_of: $table:ident,)?
+            $(results: $results:tt,
+            $(only_shows: $shows:tt,)?
+            decided_by: $decider:ident $(($decided:expr))?,)?
+            $(reasons: $reasons:tt,)?
+            severity: $($rest:tt)*
+        }
+    )*) => {
+        impl<W: World> Judge<'_, W> {
+            /// Asks a rule that may explain why the call failed, by the function that its entry names.
+            fn decide(&mut self, rule: Rule) -> Verdict {
+                match rule {
+                    $(Rule::$rule => declare_deciders!(@ask self $($decider $($decided)?)?),)*
+                }
+            }
+        }
+    };
+    // Such a rule explains no failure, so that nothing asks for it.
+    (@ask $judge:ident) => { Verdict::Unknown };
+    (@ask $judge:ident $decider:ident $($decided:expr)?) => { $judge.$decider($($decided)?) };
+}
+with_rules!(declare_deciders);

@@ -9,19 +9,20 @@
 //!
 //! - `entries`: the entries, as data.
 //! - `rule`: their form, and the list of all.
-//! - `at_call`, `causes`, `family`, `words`: what else there is to say of some.
+//! - `causes`, `family`, `words`: what else there is to say of some.
 //! - `caches`: libraries that close late by design.
 //! - `set`, `chosen`: the patterns that select rules.
 //! - `reason`: the sentences of findings.
 //! - `decide`: the decisions.
 //! - `probes`: calls that try what is possible.
 
-mod at_call;
+#[macro_use]
+mod entries;
+
 mod caches;
 mod causes;
 mod chosen;
 pub mod decide;
-mod entries;
 mod family;
 pub mod probes;
 pub mod reason;
@@ -29,12 +30,11 @@ mod rule;
 mod set;
 mod words;
 
-pub use at_call::ONLY_AT_THE_CALL;
 pub use caches::{CACHES, Cache, OF_OPENERS};
 pub use causes::{Cause, causes};
 pub use chosen::Chosen;
 pub use cupeer_spec::record::slot::finding::{Confidence, Severity};
 pub use family::{FAMILIES, Family};
-pub use rule::{Basis, RULES, Rule, RulePage, RuleSpec, Scope, Status, Usual, is_from};
+pub use rule::{Basis, RULES, Related, Rule, RulePage, RuleSpec, Scope, Status, Usual, is_from};
 pub use set::{RuleSet, SetError, is_file, known_rule};
 pub use words::{label, meaning};

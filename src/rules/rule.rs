@@ -1,9 +1,5 @@
 //! The form of a rule, and the list of all rules, which is made from [`crate::entries`].
 
-use crate::entries::{
-    driver::driver_rules, ipc::ipc_rules, jobs::job_rules, multicast::multicast_rules, peer::peer_rules,
-    pools::pool_rules, unchecked::unchecked_rules, uses::use_rules, vmm::vmm_rules,
-};
 use cupeer_spec::function::FnId;
 use cupeer_spec::record::slot::finding::Severity;
 use cupeer_spec::results::Result;
@@ -123,6 +119,36 @@ pub struct RulePage {
     pub costs: &'static str,
     /// Where users have met it.
     pub seen: &'static str,
+    /// The fact without which the record does not decide the rule, or only in part; `None` if the record is enough. If the
+    /// process was not checked, nobody can say that such a rule was kept.
+    pub only_at_the_call: Option<&'static str>,
+    /// The earlier call of the process that the report names beside a finding.
+    pub related: Related,
+}
+
+/// The earlier call of a process that, together with the call of a finding, broke the rule.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Related {
+    /// No call, or the finding itself names it.
+    None,
+    /// The call that opened what is closed again, and the call that closed it.
+    OpeningAndClosing,
+    /// The call that ended a context of the call; of several, the only one that ended any.
+    EndOfContext,
+    /// The call that ended the context of the thread.
+    EndOfOwnContext,
+    /// The call that enabled the access.
+    Enabling,
+    /// The call that opened the same thing first.
+    FirstOpening,
+    /// The call that mapped the memory that is used.
+    MappingUsed,
+    /// The call that mapped memory in the range of the call.
+    MappingInRange,
+    /// The call that mapped memory of which the range of the call is a part.
+    MappingCut,
+    /// The call that released it.
+    Releasing,
 }
 
 impl RuleSpec {
@@ -134,6 +160,11 @@ impl RuleSpec {
     /// The reason why a library may break it, by the library's path.
     pub fn usual_for(&self, library: &[u8]) -> Option<&'static Usual> {
         self.usual.iter().find(|usual| is_from(library, usual.library))
+    }
+
+    /// What would have to be known to decide it without the call; `None` where the record tells it.
+    pub fn only_at_the_call(&self) -> Option<&'static str> {
+        self.page().only_at_the_call
     }
 
     /// What only pages and reports say of it.
@@ -201,8 +232,10 @@ macro_rules! declare {
             says: $says:literal,
             $(functions: [$($function:ident),* $(,)?],)?
             $(functions_of: $table:ident,)?
-            $(results: [$($result:ident),* $(,)?],)?
+            $(results: [$($result:ident),* $(,)?],
             $(only_shows: [$($shows:ident),* $(,)?],)?
+            decided_by: $decider:ident $(($rule:expr))?,)?
+            $(reasons: $reasons:tt,)?
             severity: $severity:ident, scope: $scope:ident,
             rests_on: $basis:ident($($basis_text:literal),+ $(,)?),
             $(rests_on_at: [$($at:ident: $basis_at:ident($($basis_at_text:literal),+ $(,)?)),+ $(,)?],)?
@@ -211,6 +244,8 @@ macro_rules! declare {
             ruled_out: $ruled_out:literal,)?
             $(hint: $hint:literal,)?
             $(usual: [$(($library:literal, $why:literal)),* $(,)?],)?
+            $(only_at_the_call: $fact:literal,)?
+            $(related: $related:ident,)?
             $(seen: $seen:literal,)?
             $(unchecked: $reason:literal,)?
         }
@@ -228,7 +263,7 @@ macro_rules! declare {
             name: $name,
             functions: declare!(@functions [$($($function)*)?] $($table)?),
             results: &[$($(Result::$result),*)?],
-            only_shows: &[$($(FnId::$shows),*)?],
+            only_shows: &[$($($(FnId::$shows),*)?)?],
             severity: Severity::$severity,
             scope: Scope::$scope,
             basis: Basis::$basis($($basis_text),+),
@@ -244,17 +279,22 @@ macro_rules! declare {
             says: $says,
             costs: declare!(@costs [$($($result)*)?] $($costs)?),
             seen: concat!($($seen)?),
+            only_at_the_call: declare!(@optional $($fact)?),
+            related: declare!(@related $($related)?),
         }),*];
     };
     (@functions [$($function:ident)*]) => { &[$(FnId::$function),*] };
     (@functions [] $table:ident) => { &cupeer_spec::function::$table };
     (@costs [$result:ident]) => { concat!("The call fails with CUDA_ERROR_", stringify!($result), ".") };
     (@costs [$($result:ident)*] $costs:literal) => { $costs };
+    (@optional) => { None };
+    (@optional $text:literal) => { Some($text) };
+    (@related) => { Related::None };
+    (@related $related:ident) => { Related::$related };
     (@status) => { Status::Checked };
     (@status $reason:literal) => { Status::Unchecked($reason) };
 }
-// Each file hands its entries on to the next, behind those that it was given; the last one hands all to `declare`.
-peer_rules! { ipc_rules vmm_rules multicast_rules pool_rules use_rules job_rules driver_rules unchecked_rules declare }
+with_rules!(declare);
 
 #[cfg(test)]
 mod tests {

@@ -6,7 +6,7 @@
 
 use super::scenes::{How, cannot, for_each, program, report, scenes};
 use crate::support::{compile_c, cupeer, done, sample, stdout, temp_dir};
-use cupeer_rules::{ONLY_AT_THE_CALL, Rule};
+use cupeer_rules::{RULES, Rule};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -55,7 +55,7 @@ fn compare(at_the_call: &Value, run: impl Fn(&[&str], &Path) -> Command) -> Vec<
         let [(count, ranks), (known, knowing)] =
             [&checked, &plain].map(|findings| findings.get(key).unwrap_or(&nothing));
         let rule = Rule::of(&key.0).expect("a rule");
-        let is_listed = ONLY_AT_THE_CALL.iter().any(|(listed, _)| *listed == rule);
+        let is_listed = rule.spec().only_at_the_call().is_some();
         let is_less = known <= count && knowing.iter().all(|rank| ranks.contains(rank));
         // A damaged handle that nobody recognises is an unknown one.
         let damaged = |findings: &Findings| {
@@ -106,7 +106,11 @@ fn every_scene_is_judged_alike_at_the_call_and_afterwards() {
         compare(&checked.report, |options, record| scene.under(How::Bad, options, record))
     });
     println!("what only a call can tell:");
-    ONLY_AT_THE_CALL.iter().for_each(|(rule, what)| println!("  {}: {what}", rule.spec().name));
+    for rule in RULES {
+        if let Some(fact) = rule.only_at_the_call() {
+            println!("  {}: {fact}", rule.name);
+        }
+    }
 }
 
 #[test]

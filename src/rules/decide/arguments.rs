@@ -24,6 +24,10 @@ impl<W: World> Judge<'_, W> {
         self.broken(Reason::NotInitialized { is_forked }, confidence, "", &[])
     }
 
+    pub(super) fn driver_shutting_down(&mut self) -> Verdict {
+        self.when(true, "", Reason::DriverShuttingDown)
+    }
+
     pub(super) fn context_destroyed(&mut self) -> Verdict {
         let spec = self.call.function.spec();
         // Where no other context is named, the driver can only mean this one.

@@ -44,6 +44,10 @@ impl<W: World> Judge<'_, W> {
         self.broken(reason, confidence, "handle", &[(role::EXPORT, export.object)])
     }
 
+    pub(super) fn ipc_flags(&mut self) -> Verdict {
+        self.flags(1, |flags| Reason::IpcFlags { flags, is_taken: false })
+    }
+
     pub(super) fn exported_here(&mut self) -> Verdict {
         let Some(export) = self.export().filter(|export| export.is_own) else { return Verdict::Held };
         let reason = Reason::IpcOpenInExportingProcess {

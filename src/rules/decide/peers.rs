@@ -42,6 +42,10 @@ impl<W: World> Judge<'_, W> {
         self.when(is_same, PEER, reason)
     }
 
+    pub(super) fn peer_flags(&mut self) -> Verdict {
+        self.flags(0, |flags| Reason::PeerFlags { flags })
+    }
+
     /// The peer context is none, or has been destroyed.
     pub(super) fn peer_context_invalid(&mut self) -> Verdict {
         let (_, context) = self.contexts();

@@ -12,11 +12,16 @@ rule DriverUndocumented "driver-undocumented-result" {
     rests_on: Practice("Code that handles only the documented results misbehaves at any other."),
     costs: "Nothing by itself: it is the driver's deviation, not the program's.",
     hint: "Treat any undocumented result as an ordinary failure.",
+    only_at_the_call: "which causes the driver rules out",
     seen: "dask-cuda#639, cuda-api-wrappers#513",
 }
 rule DriverContradicts "driver-contradicts-state" {
     says: "A driver's result should agree with its earlier results.",
     functions: [cuCtxEnablePeerAccess, cuIpcCloseMemHandle],
+    reasons: [
+        DriverContradictsEnable { from: Device, to: Device }: ("the driver returned CUDA_SUCCESS for access that was already enabled; the access is from {from} to {to}, and the documented result is CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED"),
+        DriverContradictsClose { address: u64 }: ("the driver returned CUDA_SUCCESS for closing {address:#x} again; it had been closed as often as it was opened"),
+    ],
     severity: Note, scope: Process,
     rests_on: Documented("cuCtxEnablePeerAccess", "Returns CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED if direct access of peerContext from the current context has already been enabled."),
     rests_on_at: [
@@ -34,7 +39,7 @@ rule CallFailed "call-failed" {
     rests_on: Practice("As far as cupeer can see, no rule is broken. The finding lists the causes that were not ruled out, the most likely first."),
     costs: "The call's result.",
     hint: "Check the most likely cause first. `cupeer explain RESULT`, such as `cupeer explain MAP_FAILED`, lists all known causes of a result.",
+    only_at_the_call: "which causes the driver rules out",
 }
     } };
 }
-pub(crate) use driver_rules;

@@ -6,6 +6,8 @@ macro_rules! ipc_rules {
 rule IpcMemoryKind "ipc-memory-kind" {
     says: "Memory exported with cuIpcGetMemHandle must come from cuMemAlloc or cudaMalloc.",
     functions: [cuIpcGetMemHandle], results: [INVALID_VALUE],
+    decided_by: memory_kind,
+    reasons: [IpcMemoryKind { address: u64, kind: MemoryKind, handle_types: u64, because: Option<&'a str> }: (in ipc::memory_kind)],
     severity: Error, scope: Call,
     rests_on: Documented("cuIpcGetMemHandle", "Takes a pointer to the base of an existing device memory allocation created with cuMemAlloc and exports it for use in another process."),
     costs: "The call fails with CUDA_ERROR_INVALID_VALUE; programs that exit when the check fails print nothing else.",
@@ -14,20 +16,26 @@ rule IpcMemoryKind "ipc-memory-kind" {
     hint: "Allocate memory that you share by legacy handles with cudaMalloc or cuMemAlloc. Share memory of cuMemCreate with cuMemExportToShareableHandle, and memory of a pool with cuMemPoolExportToShareableHandle.",
     usual: [("libuct_cuda", "UCX tries to export any memory that it gets, and uses another transport if the export fails"),
             ("libnccl", "NCCL tries one export to find out whether legacy handles work, and continues without them")],
+    only_at_the_call: "what the driver says of the pointer",
     seen: "vllm#42609, UCX#7110, sglang#27593, cudarc#521, ompi#6799, tesseract-core#727",
 }
 rule IpcPointerUnknown "ipc-pointer-unknown" {
     says: "An exported pointer must be in an allocation that the driver knows.",
     functions: [cuIpcGetMemHandle], results: [INVALID_VALUE],
+    decided_by: pointer_unknown,
+    reasons: [IpcPointerUnknown { address: u64 }: (in ipc::pointer_unknown)],
     severity: Error, scope: Call,
     rests_on: Documented("cuIpcGetMemHandle", "dptr - Base pointer to previously allocated device memory"),
     cause: "the pointer is not in any allocation",
     ruled_out: "the pointer is in an allocation that the driver knows",
     hint: "Check whether this pointer was freed before the call, and whether it is device memory. Host memory from malloc has no handle.",
+    only_at_the_call: "what the driver says of the pointer, but where it is NULL",
 }
 rule IpcReexport "ipc-reexport" {
     says: "Only the process that allocated memory, or created an event, can export it.",
     functions: [cuIpcGetMemHandle, cuIpcGetEventHandle], results: [INVALID_VALUE, INVALID_HANDLE],
+    decided_by: reexport,
+    reasons: [IpcReexport { address: u64, is_event: bool, owner: Option<Process> }: (in ipc::reexport)],
     severity: Error, scope: Process,
     rests_on: Observed("cuIpcGetMemHandle of memory from cuIpcOpenMemHandle returns CUDA_ERROR_INVALID_VALUE, cuIpcGetEventHandle of an event from cuIpcOpenEventHandle CUDA_ERROR_INVALID_HANDLE."),
     costs: "The call fails with CUDA_ERROR_INVALID_VALUE or CUDA_ERROR_INVALID_HANDLE.",
@@ -38,6 +46,7 @@ rule IpcReexport "ipc-reexport" {
 rule IpcInteriorPointer "ipc-interior-pointer" {
     says: "An exported pointer should be the start of its allocation.",
     functions: [cuIpcGetMemHandle],
+    reasons: [IpcInteriorPointer { address: u64, base: u64, bytes: u64 }: ("{address:#x} is {} bytes into the {} allocation at {base:#x}; the handle refers to the whole allocation, so the importer must add {0} bytes", address.wrapping_sub(base), Bytes(bytes))],
     severity: Note, scope: Call,
     rests_on: Documented("cuIpcGetMemHandle", "dptr - Base pointer to previously allocated device memory"),
     costs: "The call succeeds, but the importer gets the start of the allocation: without the offset it reads and writes other data.",
@@ -49,6 +58,8 @@ rule IpcInteriorPointer "ipc-interior-pointer" {
 rule IpcEventFlags "ipc-event-flags" {
     says: "An exported event must be created with CU_EVENT_INTERPROCESS and CU_EVENT_DISABLE_TIMING.",
     functions: [cuIpcGetEventHandle], results: [INVALID_HANDLE],
+    decided_by: event_flags,
+    reasons: [IpcEventFlags { event: u64 }: ("event {event:#x} cannot be exported; it was created without CU_EVENT_INTERPROCESS or without CU_EVENT_DISABLE_TIMING, or does not belong to this process")],
     severity: Error, scope: Call,
     rests_on: Documented("cuIpcGetEventHandle", "This event must have been created with the CU_EVENT_INTERPROCESS and CU_EVENT_DISABLE_TIMING flags set."),
     cause: "the event was not created for other processes",
@@ -60,6 +71,8 @@ rule IpcEventContext "ipc-event-context" {
     says: "An opened event must be recorded in a stream of the context in which it was opened.",
     functions: [cuEventRecord, cuEventRecord_ptsz, cuEventRecordWithFlags, cuEventRecordWithFlags_ptsz],
     results: [INVALID_HANDLE],
+    decided_by: event_context,
+    reasons: [IpcEventContext { event: u64, home: Device, current: Option<Device> }: (in ipc::event_context)],
     severity: Error, scope: Process,
     rests_on: Documented("cuEventRecord", "hEvent and hStream must be from the same context otherwise CUDA_ERROR_INVALID_HANDLE is returned."),
     cause: "the event was opened in another context than that of the stream",
@@ -69,6 +82,8 @@ rule IpcEventContext "ipc-event-context" {
 rule IpcFlags "ipc-flags" {
     says: "The Flags of cuIpcOpenMemHandle must be CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS, which is 1.",
     functions: [cuIpcOpenMemHandle, cuIpcOpenMemHandle_v2], results: [INVALID_VALUE],
+    decided_by: ipc_flags,
+    reasons: [IpcFlags { flags: u32, is_taken: bool }: (in ipc::flags)],
     severity: Error, scope: Call,
     rests_on: Documented("cuIpcOpenMemHandle", "Flags - Flags for this operation. Must be specified as CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS"),
     costs: "An even number makes the call fail with CUDA_ERROR_INVALID_VALUE. Current drivers accept odd numbers other than 1.",
@@ -79,6 +94,8 @@ rule IpcFlags "ipc-flags" {
 rule IpcOpenInExportingProcess "ipc-open-in-exporting-process" {
     says: "A handle must be opened in a different process than the one that exported it.",
     functions: [cuIpcOpenMemHandle, cuIpcOpenMemHandle_v2, cuIpcOpenEventHandle], results: [INVALID_CONTEXT],
+    decided_by: exported_here,
+    reasons: [IpcOpenInExportingProcess { handle: Handle, pid: u32, address: u64, ago: Option<Ago>, is_event: bool }: ("{handle} is opened in the process that exported it ({pid}); only other processes can open a handle; the export{} was of {} {address:#x}", When(ago), if is_event { "event" } else { "memory at" })],
     severity: Error, scope: Process,
     rests_on: Documented("cuIpcOpenMemHandle", "Opens an interprocess memory handle exported from another process and returns a device pointer usable in the local process."),
     cause: "this process exported the handle itself",
@@ -89,6 +106,8 @@ rule IpcOpenInExportingProcess "ipc-open-in-exporting-process" {
 rule IpcEqualPids "ipc-equal-pids" {
     says: "An exporter and an importer in different pid namespaces must have different pids.",
     functions: [cuIpcOpenMemHandle, cuIpcOpenMemHandle_v2], results: [INVALID_CONTEXT],
+    decided_by: equal_pids,
+    reasons: [IpcEqualPids { pid: u32, own_ns: u64, other_ns: Option<u64> }: (in ipc::equal_pids)],
     severity: Error, scope: Processes,
     rests_on: Observed("Processes of different pid namespaces can share memory as long as their pids are different numbers; with equal pids the opening returns CUDA_ERROR_INVALID_CONTEXT, as in the exporting process."),
     cause: "the exporter, in another pid namespace, has the pid of this process",
@@ -99,6 +118,8 @@ rule IpcEqualPids "ipc-equal-pids" {
 rule IpcHandleKind "ipc-handle-kind" {
     says: "Memory handles must be opened as memory, event handles as events.",
     functions: [cuIpcOpenMemHandle, cuIpcOpenMemHandle_v2, cuIpcOpenEventHandle], results: [INVALID_VALUE, MAP_FAILED],
+    decided_by: other_kind,
+    reasons: [IpcHandleKind { handle: Handle, is_memory: bool }: (in ipc::handle_kind)],
     severity: Error, scope: Processes,
     rests_on: Observed("cuIpcOpenEventHandle with a memory handle returns CUDA_ERROR_MAP_FAILED, cuIpcOpenMemHandle with an event handle CUDA_ERROR_INVALID_VALUE."),
     costs: "The call fails with CUDA_ERROR_INVALID_VALUE or CUDA_ERROR_MAP_FAILED.",
@@ -110,6 +131,8 @@ rule IpcOpenAfterFree "ipc-open-after-free" {
     says: "A handle must be opened before its exporter frees or destroys what it names.",
     functions: [cuIpcOpenMemHandle, cuIpcOpenMemHandle_v2, cuIpcOpenEventHandle],
     results: [NOT_PERMITTED, INVALID_HANDLE, INVALID_VALUE, MAP_FAILED],
+    decided_by: after_free,
+    reasons: [IpcOpenAfterFree { handle: Handle, owner: Process, ago: Option<Ago>, is_event: bool, with_context: bool }: (in ipc::open_after_free)],
     severity: Error, scope: Processes,
     rests_on: Observed("After the exporter's cuMemFree, cuIpcOpenMemHandle returns CUDA_ERROR_NOT_PERMITTED, which the documentation does not list, and the driver says \"Failed to allocate physical memory\"."),
     costs: "The call fails; its result and the driver's message point elsewhere.",
@@ -123,6 +146,11 @@ rule IpcExporterGone "ipc-exporter-gone" {
     functions: [cuIpcOpenMemHandle, cuIpcOpenMemHandle_v2, cuIpcOpenEventHandle, cuIpcCloseMemHandle],
     results: [INVALID_HANDLE, NOT_PERMITTED, INVALID_VALUE, MAP_FAILED],
     only_shows: [cuIpcCloseMemHandle],
+    decided_by: exporter_gone,
+    reasons: [
+        IpcExporterGone { handle: Handle, owner: Process }: ("{owner}, which exported {handle}, has exited"),
+        IpcExporterDied { handle: Handle, owner: Process }: ("{owner}, which exported {handle}, ended abnormally; this process still had it open"),
+    ],
     severity: Error, scope: Processes,
     rests_on: Observed("After the exporter has exited, cuIpcOpenMemHandle returns CUDA_ERROR_INVALID_HANDLE, and the driver says \"Failed to allocate physical memory\"."),
     rests_on_at: [
@@ -132,11 +160,14 @@ rule IpcExporterGone "ipc-exporter-gone" {
     cause: "the exporter has exited",
     ruled_out: "the exporter runs",
     hint: "Make the exporter wait until its importers have closed their handles. If the exporter crashed, its output may contain the error.",
+    only_at_the_call: "whether an exporter that makes no further call still runs, or had died before a close",
     seen: "Vox-Fusion#6, vllm#5528, vllm#49238",
 }
 rule IpcSecondContext "ipc-second-context" {
     says: "An importing process must open all handles from one device of an exporter with one context per device.",
     functions: [cuIpcOpenMemHandle, cuIpcOpenMemHandle_v2], results: [INVALID_HANDLE, ALREADY_MAPPED, INVALID_CONTEXT],
+    decided_by: second_context,
+    reasons: [IpcSecondContext { context: u64, other: u64, device: Device, owner: Process }: ("memory of {owner} is opened in a second context on {device}; only one context per device can open memory of one process; context {other:#x} opened it first, and context {context:#x} is current now")],
     severity: Error, scope: Process,
     rests_on: Documented("cuIpcOpenMemHandle", "CUipcMemHandles from each CUdevice in a given process may only be opened by one CUcontext per CUdevice per other process."),
     costs: "The call fails with CUDA_ERROR_INVALID_HANDLE.",
@@ -148,6 +179,8 @@ rule IpcSecondContext "ipc-second-context" {
 rule IpcAlreadyMapped "ipc-already-mapped" {
     says: "All users of a handle in a process should share one mapping.",
     functions: [cuIpcOpenMemHandle, cuIpcOpenMemHandle_v2], results: [ALREADY_MAPPED],
+    decided_by: already_mapped,
+    reasons: [IpcAlreadyMapped { handle: Handle, address: Option<u64> }: (in ipc::already_mapped)],
     severity: Error, scope: Process,
     rests_on: Practice("Drivers before CUDA 11.2 return CUDA_ERROR_ALREADY_MAPPED if a handle is already open. Newer ones count how often it is open, but were observed to return this result when two threads open one handle at the same time."),
     costs: "The call fails with CUDA_ERROR_ALREADY_MAPPED, which the documentation does not list.",
@@ -159,6 +192,7 @@ rule IpcAlreadyMapped "ipc-already-mapped" {
 rule IpcSecondLibrary "ipc-second-library" {
     says: "Only one library of a process should have a handle open.",
     functions: [cuIpcOpenMemHandle, cuIpcOpenMemHandle_v2],
+    reasons: [IpcSecondLibrary { handle: Handle, first: &'a str, second: &'a str, count: u32 }: ("{handle} is now open {}, by different libraries; {first} opened it first, {second} this time", Count(u64::from(count), "time"))],
     severity: Note, scope: Process,
     rests_on: Documented("cuIpcOpenMemHandle", "If the memory handle has already been opened by the current context, the reference count on the handle is incremented by 1 and the existing device pointer is returned."),
     costs: "Both get the same pointer; the memory stays mapped until both have closed it.",
@@ -169,18 +203,26 @@ rule IpcDeviceHidden "ipc-device-hidden" {
     says: "The importer must be allowed to use the exporter's device.",
     functions: [cuIpcOpenMemHandle, cuIpcOpenMemHandle_v2],
     results: [INVALID_VALUE, INVALID_DEVICE, INVALID_HANDLE, NOT_PERMITTED, MAP_FAILED],
+    decided_by: device_hidden,
+    reasons: [
+        IpcDeviceHidden { to: Device, node: &'a str }: ("the memory is on {to}, but this process has no access to {node}; a device cgroup or the container excludes that GPU"),
+        IpcDeviceUnseen { to: Device, sees: (i32, [[u8; 16]; 2]) }: (in ipc::device_unseen),
+    ],
     severity: Error, scope: Processes,
     rests_on: Practice("A container, or a job with a device cgroup, that leaves out the exporter's GPU makes cuIpcOpenMemHandle fail; CUDA_VISIBLE_DEVICES, which only hides it, does not."),
     costs: "The call fails with CUDA_ERROR_INVALID_VALUE or another code.",
     cause: "this process may not use the exporter's device",
     ruled_out: "this process sees the exporter's device, or may use it",
     hint: "Give every rank all GPUs of the node (srun --gpus-per-node with --gpu-bind=none, docker run --gpus all), and select devices with CUDA_VISIBLE_DEVICES.",
+    only_at_the_call: "whether the process may use the device's node",
     seen: "ompi#11949, triton#6872, NCCL#1647",
 }
 rule IpcDevicesApart "ipc-devices-apart" {
     says: "The importer's device must be able to reach the exporter's.",
     functions: [cuIpcOpenMemHandle, cuIpcOpenMemHandle_v2],
     results: [PEER_ACCESS_UNSUPPORTED, INVALID_DEVICE, MAP_FAILED, INVALID_VALUE],
+    decided_by: devices_apart,
+    reasons: [IpcDevicesApart { from: Device, to: Device, is_asked: bool }: (in ipc::devices_apart)],
     severity: Error, scope: Processes,
     rests_on: Documented("cuIpcOpenMemHandle", "cuDeviceCanAccessPeer can determine if a mapping is possible."),
     costs: "The call fails, mostly with CUDA_ERROR_PEER_ACCESS_UNSUPPORTED, which the documentation does not list for it.",
@@ -193,18 +235,23 @@ rule IpcDamagedHandle "ipc-damaged-handle" {
     says: "The 64 bytes of a handle must arrive unchanged.",
     functions: [cuIpcOpenMemHandle, cuIpcOpenMemHandle_v2, cuIpcOpenEventHandle],
     results: [INVALID_VALUE, INVALID_HANDLE, MAP_FAILED, NOT_PERMITTED],
+    decided_by: damaged,
+    reasons: [IpcDamagedHandle { handle: Handle, original: Handle, owner: Process, is_opened: bool, cut: Option<u8> }: (in ipc::damaged_handle)],
     severity: Error, scope: Processes,
     rests_on: Observed("The driver checks some of the 64 bytes. If others are changed, it opens the handle anyway, or returns CUDA_ERROR_INVALID_VALUE."),
     costs: "The call fails, or maps memory other than what was exported.",
     cause: "the bytes were changed on their way",
     ruled_out: "the bytes are unchanged since the export",
     hint: "Send all 64 bytes unchanged. Do not treat the handle as text (strcpy and c_char_p stop at the first NUL), and use a structure of exactly that size.",
+    only_at_the_call: "which export the bytes resemble that the driver does not check: to the record nobody exported them",
     seen: "vllm:vllm/distributed/device_communicators/cuda_wrapper.py",
 }
 rule IpcUnknownHandle "ipc-unknown-handle" {
     says: "The bytes that are opened must be a handle that a process exported.",
     functions: [cuIpcOpenMemHandle, cuIpcOpenMemHandle_v2, cuIpcOpenEventHandle],
     results: [INVALID_VALUE, INVALID_HANDLE, MAP_FAILED, NOT_PERMITTED],
+    decided_by: unknown_handle,
+    reasons: [IpcUnknownHandle { handle: Handle, flaw: HandleFlaw, is_event: bool }: (in ipc::unknown_handle)],
     severity: Error, scope: Processes,
     rests_on: Practice("Programs have opened 64 bytes that nobody had filled, because the export had failed or been skipped in the other process."),
     costs: "The call fails with CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_INVALID_HANDLE or CUDA_ERROR_MAP_FAILED.",
@@ -216,6 +263,7 @@ rule IpcUnknownHandle "ipc-unknown-handle" {
 rule IpcOffsetNotAdded "ipc-offset-not-added" {
     says: "If the exported pointer was inside its allocation, the importer must add its offset.",
     functions: [cuIpcOpenMemHandle, cuIpcOpenMemHandle_v2],
+    reasons: [IpcOffsetNotAdded { handle: Handle, offset: u64, owner: Process }: ("{handle} of {owner} points {offset} bytes into its allocation; this call returned the start of the allocation, so the importer must add {offset} bytes")],
     severity: Note, scope: Processes,
     rests_on: Observed("cuIpcGetMemHandle of a pointer inside an allocation returns the handle of the allocation; cuIpcOpenMemHandle returns its start."),
     costs: "Without the offset the importer reads and writes other data, and nothing fails.",
@@ -225,6 +273,7 @@ rule IpcOffsetNotAdded "ipc-offset-not-added" {
 rule IpcDeviceOrder "ipc-device-order" {
     says: "Processes should name a device by its UUID, because its number means another device where CUDA_VISIBLE_DEVICES differs.",
     functions: [cuIpcOpenMemHandle, cuIpcOpenMemHandle_v2],
+    reasons: [IpcDeviceOrder { ordinal: i32, here: [u8; 16], there: [u8; 16], owner: Process }: (in ipc::device_order)],
     severity: Note, scope: Processes,
     rests_on: Documented("cuIpcOpenMemHandle", "For contexts on different devices cuIpcOpenMemHandle can attempt to enable peer access between the devices as if the user called cuCtxEnablePeerAccess."),
     costs: "Nothing if the importer meant to use another device; otherwise every access goes over the link between two GPUs.",
@@ -234,17 +283,22 @@ rule IpcDeviceOrder "ipc-device-order" {
 rule IpcClosedTwice "ipc-closed-twice" {
     says: "An open handle must be closed as often as it was opened, and no more.",
     functions: [cuIpcCloseMemHandle], results: [INVALID_VALUE],
+    decided_by: closed_twice,
+    reasons: [IpcClosedTwice { address: u64, ago: Option<Ago>, handle: Handle, with_context: bool, by: Option<Site<'a>> }: (in ipc::closed_twice)],
     severity: Error, scope: Process,
     rests_on: Documented("cuIpcCloseMemHandle", "When the reference count reaches 0, this API unmaps the memory."),
     costs: "The call fails with CUDA_ERROR_INVALID_VALUE; one close too many, while another part of the process has it open, unmaps that part's memory.",
     cause: "this process had already closed it",
     ruled_out: "this process has not closed such an address",
     hint: "Close once per successful cuIpcOpenMemHandle. If several parts of the program use one mapping, count the users, and close after the last one.",
+    related: OpeningAndClosing,
     seen: "UCX#4410, UCX#4431, ucx-py#315",
 }
 rule IpcCloseAddress "ipc-close-address" {
     says: "A pointer passed to cuIpcCloseMemHandle must be one that cuIpcOpenMemHandle returned.",
     functions: [cuIpcCloseMemHandle], results: [INVALID_VALUE],
+    decided_by: close_address,
+    reasons: [IpcCloseAddress { address: u64, inside: Option<u64>, is_own: bool, elsewhere: Option<Process> }: (in ipc::close_address)],
     severity: Error, scope: Process,
     rests_on: Documented("cuIpcCloseMemHandle", "dptr - Device pointer returned by cuIpcOpenMemHandle"),
     costs: "The call fails with CUDA_ERROR_INVALID_VALUE, and what was opened stays open.",
@@ -255,13 +309,15 @@ rule IpcCloseAddress "ipc-close-address" {
 rule IpcFreeImport "ipc-free-import" {
     says: "Memory of another process must be closed, not freed.",
     functions: [cuMemFree, cuMemFree_v2, cuMemFreeAsync, cuMemFreeAsync_ptsz], results: [INVALID_VALUE],
+    decided_by: free_import,
+    reasons: [IpcFreeImport { address: u64, owner: Option<Process>, handle: Handle }: (in ipc::free_import)],
     severity: Error, scope: Process,
     rests_on: Documented("cuIpcOpenMemHandle", "Memory returned from cuIpcOpenMemHandle must be freed with cuIpcCloseMemHandle."),
     costs: "The call fails with CUDA_ERROR_INVALID_VALUE, and the memory stays mapped.",
     cause: "the memory belongs to another process",
     ruled_out: "it does not belong to another process",
     hint: "Call cuIpcCloseMemHandle (cudaIpcCloseMemHandle) instead.",
+    only_at_the_call: "that free, which is only recorded where rules are checked",
 }
     } };
 }
-pub(crate) use ipc_rules;

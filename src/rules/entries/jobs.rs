@@ -6,35 +6,42 @@ macro_rules! job_rules {
 rule IpcFreedWhileOpen "ipc-freed-while-open" {
     says: "Free exported memory only after all importers have closed it.",
     functions: [cuMemFree, cuMemFree_v2, cuMemFreeAsync, cuMemFreeAsync_ptsz],
+    reasons: [IpcFreedWhileOpen { address: u64, bytes: u64, handle: Handle, importers: u64, first: Process, uses: (u64, u64) }: (in ipc::freed_while_open)],
     severity: Error, scope: Processes,
     rests_on: Documented("cuIpcOpenMemHandle", "Calling cuMemFree on an exported memory region before calling cuIpcCloseMemHandle in the importing context will result in undefined behavior."),
     costs: "Undefined behavior. Driver 580 keeps the memory until the importers close it, so cudaFree returns nothing to the device, and importers continue to read old data.",
     hint: "Close the handle in the importers first, and make the exporter wait for them (a barrier between close and free).",
     usual: [("libnccl", "NCCL frees its buffers when a communicator is destroyed, without waiting for the other ranks to close them; no rank uses them any more")],
+    only_at_the_call: "whether an importer that makes no further call still runs",
     seen: "UCX#10346, DeepEP#497, UCX#3030, ompi#9051, ompi#12849",
 }
 rule IpcContextEndedWhileOpen "ipc-context-ended-while-open" {
     says: "Destroy, reset, or release a context only after all importers have closed what was exported from it.",
     functions: [cuCtxDestroy, cuCtxDestroy_v2, cuCtxDetach, cuDevicePrimaryCtxReset, cuDevicePrimaryCtxReset_v2,
                 cuDevicePrimaryCtxRelease, cuDevicePrimaryCtxRelease_v2],
+    reasons: [IpcContextEndedWhileOpen { what: &'a str, handles: u64, importers: u64, first: Process, address: u64, handle: Handle, kind: Object }: (in ipc::context_ended_while_open)],
     severity: Error, scope: Processes,
     rests_on: Documented("cuCtxDestroy", "These resources also include memory allocations by cuMemAlloc(), cuMemAllocHost(), cuMemAllocManaged() and cuMemAllocPitch()."),
     costs: "Undefined behavior, as when memory is freed while other processes have it open.",
     hint: "Close the handles in the importers first, and make the exporter wait for them before it destroys or resets the context. cudaDeviceReset resets the primary context.",
+    only_at_the_call: "whether an importer that makes no further call still runs",
     seen: "DeepEP#497",
 }
 rule IpcEventDestroyedWhileOpen "ipc-event-destroyed-while-open" {
     says: "Destroy an exported event only after all importers have destroyed theirs.",
     functions: [cuEventDestroy, cuEventDestroy_v2],
+    reasons: [IpcEventDestroyedWhileOpen { event: u64, handle: Handle, importers: u64, first: Process }: (in ipc::event_destroyed_while_open)],
     severity: Error, scope: Processes,
     rests_on: Documented("cuIpcGetEventHandle", "Performing operations on the imported event after the exported event has been freed with cuEventDestroy will result in undefined behavior."),
     costs: "Undefined behavior if an importer records, waits for, or queries its event afterwards: a wait may never end, or return immediately.",
     hint: "Make the exporter wait until the importers have destroyed their events.",
+    only_at_the_call: "whether an importer that makes no further call still runs",
     seen: "pytorch#15937",
 }
 rule IpcEventOpenedLate "ipc-event-opened-after-destroy" {
     says: "Keep an exported event until all importers have opened and destroyed theirs.",
     functions: [cuIpcOpenEventHandle],
+    reasons: [IpcEventOpenedLate { handle: Handle, owner: Process, ago: Option<Ago>, with_context: bool }: (in ipc::event_opened_late)],
     severity: Error, scope: Processes,
     rests_on: Documented("cuIpcGetEventHandle", "Performing operations on the imported event after the exported event has been freed with cuEventDestroy will result in undefined behavior."),
     costs: "Undefined behavior, although the open may succeed: a wait for the event may never end, or return before the work is done.",
@@ -44,6 +51,7 @@ rule IpcEventOpenedLate "ipc-event-opened-after-destroy" {
 rule IpcAddressReused "ipc-address-reused" {
     says: "An address should be exported again only after all importers have closed what was exported from it before.",
     functions: [cuIpcGetMemHandle],
+    reasons: [IpcAddressReused { address: u64, handle: Handle, before: Handle, importers: u64, first: Process }: (in ipc::address_reused)],
     severity: Warning, scope: Processes,
     rests_on: Documented("cuIpcGetMemHandle", "If a region of memory is freed with cuMemFree and a subsequent call to cuMemAlloc returns memory with the same device address, cuIpcGetMemHandle will return a unique handle for the new memory."),
     costs: "Nothing by itself. An importer that recognizes a mapping by the exporter's address continues to use the freed allocation in place of the new one.",
@@ -53,6 +61,7 @@ rule IpcAddressReused "ipc-address-reused" {
 rule IpcNeverClosed "ipc-never-closed" {
     says: "A process should close what it opened before it ends.",
     functions: [cuIpcOpenMemHandle, cuIpcOpenMemHandle_v2, cuIpcOpenEventHandle],
+    reasons: [IpcNeverClosed { handles: u64, bytes: u64 }: (in ipc::never_closed)],
     severity: Note, scope: Process,
     rests_on: Documented("cuIpcOpenMemHandle", "Memory returned from cuIpcOpenMemHandle must be freed with cuIpcCloseMemHandle."),
     costs: "Until the process ends, the exporter's memory is not returned to the device, even after cudaFree.",
@@ -62,6 +71,7 @@ rule IpcNeverClosed "ipc-never-closed" {
 rule IpcLeak "ipc-leak" {
     says: "A program should close what it opens on every path.",
     functions: [cuIpcOpenMemHandle, cuIpcOpenMemHandle_v2, cuIpcOpenEventHandle],
+    reasons: [IpcLeak { handles: u64, opened: u64, bytes: u64, freed: u64, growth: Growth<'a> }: (in ipc::leak)],
     severity: Warning, scope: Process,
     rests_on: Documented("cuIpcOpenMemHandle", "Memory returned from cuIpcOpenMemHandle must be freed with cuIpcCloseMemHandle."),
     costs: "Open handles pile up while the process runs. Each keeps the exporter's memory, which is not returned to the device even after cudaFree.",
@@ -70,6 +80,7 @@ rule IpcLeak "ipc-leak" {
 rule IpcFallback "ipc-fallback" {
     says: "A failure of IPC between two devices should not go unnoticed.",
     functions: [cuIpcOpenMemHandle, cuIpcOpenMemHandle_v2],
+    reasons: [IpcFallback { from: Device, to: Device, failed: u64, code: &'a str }: ("{} of {from} to open memory on {to} failed ({code}), and the program continued without a mapping between these devices; the data may take a slower path", Count(failed, "attempt"))],
     severity: Note, scope: Processes,
     rests_on: Practice("Libraries log a failed open at a level that is rarely read, and continue over TCP or host memory, ten to six hundred times slower."),
     costs: "Speed: the data takes a slower path.",
@@ -80,6 +91,7 @@ rule FdLeak "fd-leak" {
     says: "A process should close descriptors of shared memory when it has sent or imported them.",
     functions: [cuMemExportToShareableHandle, cuMemImportFromShareableHandle, cuMemPoolExportToShareableHandle,
                 cuMemPoolImportFromShareableHandle],
+    reasons: [FdLeak { descriptors: u64, is_export: bool }: ("{descriptors} file descriptors were {} and seem not to be closed; cupeer infers this from their numbers, which are all different: the system would reuse the number of a closed descriptor", if is_export { "exported" } else { "imported" })],
     severity: Note, scope: Process,
     rests_on: Practice("Each descriptor is a reference to its memory."),
     costs: "Each descriptor keeps its memory, and the process runs out of descriptors (EMFILE).",
@@ -92,17 +104,22 @@ rule DescriptorsExhausted "descriptors-exhausted" {
                 cuMemPoolImportFromShareableHandle, cuIpcOpenMemHandle, cuIpcOpenMemHandle_v2, cuIpcGetEventHandle,
                 cuIpcOpenEventHandle],
     results: [OPERATING_SYSTEM, OUT_OF_MEMORY, MAP_FAILED, UNKNOWN],
+    decided_by: descriptors_exhausted,
+    reasons: [DescriptorsExhausted { limit: u64 }: ("the process can open no more files: it has reached its limit of {limit} (RLIMIT_NOFILE)")],
     severity: Error, scope: Process,
     rests_on: Practice("An export creates a file descriptor, and the driver opens files of its own. At the limit of open files (RLIMIT_NOFILE), the system refuses any more."),
     costs: "The call fails, and so does everything else in the process that opens a file or a socket.",
     cause: "the process has reached its limit of open files (RLIMIT_NOFILE)",
     ruled_out: "the process can open more files",
     hint: "Close each descriptor after sending it, and in the importer after importing it. Raise the limit (`ulimit -n`) only if the process needs that many at one time.",
+    only_at_the_call: "whether the process had reached its limit of open files",
     seen: "jaxmg#13, video-stitcher#44, NCCL#2376",
 }
 rule MemoryKept "memory-kept-by-importers" {
     says: "Importers should unmap and close memory when its owner releases it.",
     functions: [cuMemCreate, cuMemAllocFromPoolAsync, cuMemAllocFromPoolAsync_ptsz], results: [OUT_OF_MEMORY],
+    decided_by: shown_by_recordings,
+    reasons: [MemoryKept { bytes: u64, allocations: u64, owner: Option<Process>, holders: u64, first: Process, unmaps_nothing: bool }: (in vmm::memory_kept)],
     severity: Error, scope: Processes,
     rests_on: Documented("cuMemRelease", "The memory allocation will be freed when all outstanding mappings to the memory are unmapped and when all outstanding references to the handle (including it's shareable counterparts) are also released."),
     costs: "The device runs out of memory that its owner believes to be free.",
@@ -114,6 +131,8 @@ rule MemoryKept "memory-kept-by-importers" {
 rule AddressesExhausted "vmm-addresses-exhausted" {
     says: "Reserved addresses must be freed when they are no longer needed.",
     functions: [cuMemAddressReserve], results: [OUT_OF_MEMORY],
+    decided_by: shown_by_recordings,
+    reasons: [AddressesExhausted { wanted: u64, reserved: u64, ranges: u64 }: ("no {} of addresses are left, because the process has reserved {} in {}", Bytes(wanted), Bytes(reserved), Count(ranges, "range"))],
     severity: Error, scope: Process,
     rests_on: Practice("A process has 128 TiB of addresses on most machines. Unmapping memory does not free its addresses."),
     costs: "The call fails, although the device has memory.",
@@ -124,6 +143,10 @@ rule AddressesExhausted "vmm-addresses-exhausted" {
 rule RanksWaitForDescriptor "ranks-wait-for-descriptor" {
     says: "Each rank of a job should send the descriptors that the others wait for.",
     functions: [cuMemExportToShareableHandle, cuMemPoolExportToShareableHandle],
+    reasons: [
+        RanksWaitForDescriptor { waiting: u64, missing: u64, senders: &'a str, least: u64, most: u64 }: (in ranks::wait_for_descriptor),
+        RanksWaitForFailed { waiting: u64, senders: &'a str, function: &'a str, code: &'a str }: ("{} {} for a file descriptor from {senders}, whose export failed; {function} returned {code} there, and no process imported the last descriptor that was exported here", Count(waiting, "process"), if waiting == 1 { "waits" } else { "wait" }),
+    ],
     severity: Warning, scope: Processes,
     rests_on: Practice("Ranks exchange descriptors over sockets without a timeout. If one of them never sends its own, the others wait in recvmsg forever."),
     costs: "A hang, in ranks that did nothing wrong.",
@@ -133,6 +156,10 @@ rule RanksWaitForDescriptor "ranks-wait-for-descriptor" {
 rule RanksCrossed "ranks-open-another-export" {
     says: "In an exchange, each process should open the export that is meant for it.",
     functions: [cuIpcOpenMemHandle, cuIpcOpenMemHandle_v2, cuMemImportFromShareableHandle, cuMemPoolImportPointer],
+    reasons: [
+        RanksCrossed { opened: Process, missed: Process }: ("this process opened what {opened} exported, and no process opened what {missed} exported; all others opened the export of the rank that is as far from their own as {missed} is from this one"),
+        RanksCrossedDevices { here: Device, there: Device }: ("this process, on {here}, opened memory that was exported on {there}; no process opened the memory exported on {here}, and all others opened memory of their own device"),
+    ],
     severity: Warning, scope: Processes,
     rests_on: Practice("If all processes but one open the export of their own device, or of their own peer, and that one's export stays unopened, an index is wrong."),
     costs: "Two processes use one buffer, and another buffer is not used: wrong data, and traffic over a slower path.",
@@ -143,6 +170,7 @@ rule RanksHoldDevice "ranks-hold-another-device" {
     functions: [cuIpcGetMemHandle, cuIpcOpenMemHandle, cuIpcOpenMemHandle_v2, cuIpcGetEventHandle, cuIpcOpenEventHandle,
                 cuMemExportToShareableHandle, cuMemImportFromShareableHandle, cuMemPoolExportToShareableHandle,
                 cuMemPoolImportFromShareableHandle, cuMemPoolExportPointer, cuMemPoolImportPointer],
+    reasons: [RanksHoldDevice { count: u64, ranks: &'a str, device: Device, owner: u32, exports: bool, allocated: u64 }: (in ranks::hold_device)],
     severity: Warning, scope: Processes,
     rests_on: Practice("CUDA uses device 0 until a thread selects another device. A call before that creates a context on device 0, which remains there."),
     costs: "Memory: each context takes about 500 MiB of the other rank's device, which runs out of memory first. Work that runs there slows down that rank.",
@@ -153,6 +181,7 @@ rule RanksDiffer "ranks-differ" {
     functions: [cuCtxEnablePeerAccess, cuIpcGetMemHandle, cuIpcOpenMemHandle, cuIpcOpenMemHandle_v2, cuIpcGetEventHandle,
                 cuIpcOpenEventHandle, cuMemCreate, cuMemSetAccess, cuMemExportToShareableHandle,
                 cuMemImportFromShareableHandle],
+    reasons: [RanksDiffer { function: &'a str, code: &'a str, failing: u64, others: u64 }: ("the ranks now take different paths: {function} returned {code} in {}, but succeeded in {others} other ranks", Count(failing, "rank"))],
     severity: Warning, scope: Processes,
     rests_on: Practice("One rank falls back because one of its calls failed, the others do not, and the job hangs or fails in another place."),
     costs: "A hang or a failure elsewhere, in a rank that did nothing wrong.",
@@ -161,4 +190,3 @@ rule RanksDiffer "ranks-differ" {
 }
     } };
 }
-pub(crate) use job_rules;

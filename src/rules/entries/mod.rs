@@ -1,11 +1,30 @@
 //! The entries of the rules, a file for each kind.
 
-pub mod driver;
-pub mod ipc;
-pub mod jobs;
-pub mod multicast;
-pub mod peer;
-pub mod pools;
-pub mod unchecked;
-pub mod uses;
-pub mod vmm;
+/// Hands all entries to the macro `$callback`, in the order in which causes of a failure are asked for.
+macro_rules! with_rules {
+    // Each file hands its entries on to the next, behind those that it was given; the last one hands all to the callback.
+    ($callback:ident) => {
+        peer_rules! {
+            ipc_rules vmm_rules multicast_rules pool_rules use_rules job_rules driver_rules unchecked_rules $callback
+        }
+    };
+}
+
+#[macro_use]
+mod driver;
+#[macro_use]
+mod ipc;
+#[macro_use]
+mod jobs;
+#[macro_use]
+mod multicast;
+#[macro_use]
+mod peer;
+#[macro_use]
+mod pools;
+#[macro_use]
+mod unchecked;
+#[macro_use]
+mod uses;
+#[macro_use]
+mod vmm;

@@ -6,6 +6,8 @@ macro_rules! multicast_rules {
 rule MulticastUnsupported "multicast-unsupported" {
     says: "Multicast objects must be created only for, and joined only by, devices that support multicast.",
     functions: [cuMulticastCreate, cuMulticastAddDevice], results: [NOT_SUPPORTED],
+    decided_by: multicast_unsupported,
+    reasons: [MulticastUnsupported { device: Option<Device> }: (in vmm::multicast_unsupported)],
     severity: Error, scope: Call,
     rests_on: Documented("cuMulticastCreate", "Support for multicast on a specific device can be queried using the device attribute CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED"),
     cause: "a device does not support multicast",
@@ -17,6 +19,8 @@ rule MulticastGranularity "multicast-granularity" {
     says: "Sizes and offsets of multicast objects must be multiples of their granularity.",
     functions: [cuMulticastCreate, cuMulticastBindMem, cuMulticastBindMem_v2, cuMulticastBindAddr, cuMulticastBindAddr_v2, cuMulticastUnbind],
     results: [INVALID_VALUE],
+    decided_by: multicast_granularity,
+    reasons: [MulticastGranularity { name: &'a str, value: u64, granularity: u64 }: ("{name} is {value}, which is not a multiple of the granularity ({})", Bytes(granularity))],
     severity: Error, scope: Call,
     rests_on: Documented("cuMulticastCreate", "This size must be a multiple of the value returned by cuMulticastGetGranularity with the flag CU_MULTICAST_GRANULARITY_MINIMUM."),
     cause: "a size or an offset is not a multiple of the granularity",
@@ -26,6 +30,8 @@ rule MulticastGranularity "multicast-granularity" {
 rule MulticastDevice "multicast-device" {
     says: "A device must be added to a multicast object once, and no more devices than the object was created for.",
     functions: [cuMulticastAddDevice], results: [INVALID_VALUE, ILLEGAL_STATE],
+    decided_by: multicast_device,
+    reasons: [MulticastDevice { device: Device, wanted: Option<u32> }: (in vmm::multicast_device)],
     severity: Error, scope: Process,
     rests_on: Documented("cuMulticastAddDevice", "The association of the device to the multicast object is permanent during the life time of the multicast object."),
     costs: "The call fails; if another device is missing because this one was added twice, every process that binds memory waits forever.",
@@ -37,6 +43,11 @@ rule MulticastMemory "multicast-memory" {
     says: "Memory must be bound only to a multicast object that its device was added to.",
     functions: [cuMulticastBindMem, cuMulticastBindMem_v2, cuMulticastBindAddr, cuMulticastBindAddr_v2],
     results: [INVALID_DEVICE, INVALID_VALUE],
+    decided_by: multicast_memory,
+    reasons: [
+        MulticastMemory { device: Device }: ("the memory is on {device}, which is not in the multicast object; this process has not added it"),
+        MulticastOtherMemory { device: Device, home: Device }: ("memory on {home} is bound for {device}"),
+    ],
     severity: Error, scope: Process,
     rests_on: Documented("cuMulticastBindMem", "The memory allocation must have been created on one of the devices that was added to the multicast team via cuMulticastAddDevice."),
     costs: "The call fails, with CUDA_ERROR_INVALID_DEVICE or CUDA_ERROR_INVALID_VALUE.",
@@ -48,6 +59,8 @@ rule MulticastHandleType "multicast-handle-type" {
     says: "Only exportable memory must be bound to a multicast object that is exportable or imported.",
     functions: [cuMulticastBindMem, cuMulticastBindMem_v2, cuMulticastBindAddr, cuMulticastBindAddr_v2],
     results: [INVALID_VALUE],
+    decided_by: multicast_handle_type,
+    reasons: [MulticastHandleType { is_imported: bool }: ("the memory has handle types NONE, but the multicast object {}", if is_imported { "was imported" } else { "has handle types" })],
     severity: Error, scope: Process,
     rests_on: Documented("cuMulticastBindMem", "Externally shareable as well as imported multicast objects can be bound only to externally shareable memory."),
     cause: "the memory was created without handle types",
@@ -57,6 +70,7 @@ rule MulticastHandleType "multicast-handle-type" {
 rule MulticastIncomplete "multicast-incomplete" {
     says: "All devices must be added to a multicast object before a process binds memory to it.",
     functions: [cuMulticastBindMem, cuMulticastBindMem_v2, cuMulticastBindAddr, cuMulticastBindAddr_v2],
+    reasons: [MulticastIncomplete { added: u32, wanted: u32 }: ("the call has not returned: it waits until {} are added to the multicast object, but only {added} {}", Count(u64::from(wanted), "device"), if added == 1 { "is" } else { "are" })],
     severity: Warning, scope: Processes,
     rests_on: Documented("cuMulticastAddDevice", "Any calls to cuMulticastBindMem, cuMulticastBindMem_v2, cuMulticastBindAddr, or cuMulticastBindAddr_v2 will block until all devices have been added."),
     costs: "The call waits forever, without a message, and so does every process that waits for this one.",
@@ -65,4 +79,3 @@ rule MulticastIncomplete "multicast-incomplete" {
 }
     } };
 }
-pub(crate) use multicast_rules;

@@ -68,4 +68,3 @@ rule UseAfterOwnerExited "use-after-owner-exited" {
 }
     } };
 }
-pub(crate) use unchecked_rules;

@@ -6,89 +6,113 @@ macro_rules! use_rules {
 rule UseAfterClose "use-after-close" {
     says: "Opened memory must not be used after its last cuIpcCloseMemHandle, or after its context ended.",
     functions_of: USES_AND_FREES, results: [INVALID_VALUE],
+    decided_by: used_what_is_gone(Rule::UseAfterClose),
+    reasons: [UseAfterClose { name: &'a str, address: u64, range: (u64, u64), handle: Handle, ago: Option<Ago>, by: Option<Site<'a>>, with_context: bool }: (in uses::after_close)],
     severity: Error, scope: Process,
     rests_on: Observed("A copy from or to an address that the driver does not know returns CUDA_ERROR_INVALID_VALUE, and the driver says \"Allocation not found\"."),
     costs: "The call fails with CUDA_ERROR_INVALID_VALUE; if the driver has mapped other memory there since, it reads or overwrites that. cuMemcpy, cuMemcpyAsync, and batches crash (SIGSEGV): the driver takes an address that it does not know for one of the host.",
     cause: "the address is in memory that this process closed",
     ruled_out: "this process has not closed memory at the address",
     hint: "Close the memory when the last user is done: join the threads that copy before the close. In a cache of mappings, count the users of each, and evict only a mapping that has none.",
+    only_at_the_call: "whether the driver had memory there again",
     seen: "mpich#7977, UCX#4599",
 }
 rule UseAfterUnmap "use-after-unmap" {
     says: "Addresses must not be used after cuMemUnmap of the memory there.",
     functions_of: USES_AND_FREES, results: [INVALID_VALUE],
+    decided_by: used_what_is_gone(Rule::UseAfterUnmap),
+    reasons: [UseAfterUnmap { name: &'a str, address: u64, range: (u64, u64), ago: Option<Ago>, by: Option<Site<'a>> }: (in uses::after_unmap)],
     severity: Error, scope: Process,
     rests_on: Observed("A copy from or to reserved addresses where nothing is mapped returns CUDA_ERROR_INVALID_VALUE."),
     costs: "The call fails with CUDA_ERROR_INVALID_VALUE; if other memory is mapped there, it reads or overwrites that. cuMemcpy, cuMemcpyAsync, and batches crash (SIGSEGV): the driver takes an address that it does not know for one of the host.",
     cause: "the address is in a range that this process unmapped",
     ruled_out: "this process has not unmapped the address",
     hint: "Unmap the memory when the last user is done: join the threads that use it, and synchronize their streams, before cuMemUnmap.",
+    only_at_the_call: "whether the driver had memory there again",
     seen: "video-stitcher#68",
 }
 rule UseAfterFree "use-after-free" {
     says: "Exported memory, and memory of an imported pool, must not be used after this process freed it.",
     functions_of: USES_AND_FREES, results: [INVALID_VALUE],
+    decided_by: used_what_is_gone(Rule::UseAfterFree),
+    reasons: [UseAfterFree { name: &'a str, address: u64, range: (u64, u64), ago: Option<Ago>, by: Option<Site<'a>>, with_context: bool }: (in uses::after_free)],
     severity: Error, scope: Process,
     rests_on: Observed("A copy from or to an address that the driver does not know returns CUDA_ERROR_INVALID_VALUE, and the driver says \"Allocation not found\"."),
     costs: "The call fails with CUDA_ERROR_INVALID_VALUE; if the driver has given out the addresses again, it reads or overwrites other memory. cuMemcpy, cuMemcpyAsync, and batches crash (SIGSEGV): the driver takes an address that it does not know for one of the host.",
     cause: "the address is in shared memory that this process freed",
     ruled_out: "this process has not freed shared memory at the address",
     hint: "Free the memory when the last user is done. Import a pool pointer once, and share it with a reference count: all imports of a pointer have one address, and one free ends them.",
+    only_at_the_call: "whether the driver had memory there again",
     seen: "cuda-python#2840",
 }
 rule UseBeyondEnd "use-beyond-end" {
     says: "A copy or memset must end where the opened or imported memory ends in which it begins.",
     functions_of: USES, results: [INVALID_VALUE],
+    decided_by: used_what_is_there(Rule::UseBeyondEnd),
+    reasons: [UseBeyondEnd { name: &'a str, start: u64, bytes: u64, beyond: u64, range: (u64, u64), handle: Option<Handle> }: (in uses::beyond_end)],
     severity: Error, scope: Process,
     rests_on: Observed("A copy that begins in an allocation and ends beyond it returns CUDA_ERROR_INVALID_VALUE, and the driver says \"Copy is larger than memobj size\". If it ends where nothing is mapped, the driver says \"Copy range not fully allocated\"."),
     costs: "The call fails with CUDA_ERROR_INVALID_VALUE. A kernel that goes as far stops with CUDA_ERROR_ILLEGAL_ADDRESS, or uses other memory.",
     cause: "the range begins in memory of another process and ends beyond that",
     ruled_out: "no range is known to go beyond the memory of another process in which it begins",
     hint: "Send the size with the handle, and copy no more. A handle refers to one allocation: if the buffer has several, export each of them, and map them one after the other.",
+    only_at_the_call: "where the memory ended, which only the driver says",
+    related: MappingUsed,
 }
 rule UseWithoutAccess "use-without-access" {
     says: "A device must have access to imported memory that its copies and memsets use.",
     functions_of: USES, results: [INVALID_VALUE],
+    decided_by: used_what_is_there(Rule::UseWithoutAccess),
+    reasons: [UseWithoutAccess { name: &'a str, address: u64, device: Device, context: Option<&'a str>, range: (u64, u64), is_granted: bool }: (in uses::without_access)],
     severity: Error, scope: Process,
     rests_on: Documented("cuMemMap", "Please note calling cuMemMap does not make the address accessible, the caller needs to update accessibility of a contiguous mapped VA range by calling cuMemSetAccess."),
     costs: "The call fails with CUDA_ERROR_INVALID_VALUE. A kernel that uses the memory stops with CUDA_ERROR_ILLEGAL_ADDRESS.",
     cause: "the device has no access to the imported memory there",
     ruled_out: "the device has access to the imported memory that is known there",
     hint: "After cuMemMap, call cuMemSetAccess with the device that copies: of cuMemcpyPeer, the devices of both contexts. The importer must do so itself: what the exporter set holds in the exporter only.",
+    only_at_the_call: "which devices had access",
+    related: MappingUsed,
 }
 rule UseAfterOwnerFreed "use-after-owner-freed" {
     says: "Opened memory should not be used after its owner freed it.",
     functions_of: USES_AND_GRAPHS,
+    reasons: [UseAfterOwnerFreed { name: &'a str, address: u64, range: (u64, u64), handle: Handle, owner: Process, ago: Option<Ago> }: ("{name} {address:#x} is in memory that {owner} freed{}; {handle} is still open in this process at {}, and shows what the memory held when it was freed", When(ago), Range(range))],
     severity: Warning, scope: Processes,
     rests_on: Observed("After the owner's cuMemFree, the importer goes on reading and writing what the memory held, and the call succeeds."),
     costs: "The call succeeds, and reads or writes memory that its owner no longer has: what the owner writes later is not there.",
     cause: "the owner of the memory freed it",
     ruled_out: "no owner freed memory that is open at the address",
     hint: "Let the owner free the memory when all importers closed it, or have told that they no longer use it.",
+    only_at_the_call: "which copies go within a device, which are not recorded otherwise",
 }
 rule UseInGraph "use-in-graph" {
     says: "A graph should not copy or set shared memory that this process closed, unmapped, or freed.",
     functions_of: GRAPHS,
+    reasons: [UseInGraph { node: &'a str, address: u64, went: Went, range: (u64, u64), ago: Option<Ago>, by: Option<Site<'a>> }: (in uses::in_graph)],
     severity: Warning, scope: Process,
     rests_on: Observed("The graph is instantiated and launched. When it runs, the context ends: the next call that waits returns CUDA_ERROR_ILLEGAL_ADDRESS or CUDA_ERROR_LAUNCH_FAILED, as do all later ones."),
     costs: "When the graph runs, its context cannot be used any more, or it reads or overwrites other memory.",
     cause: "a node of the graph is a copy or a memset of shared memory that is gone",
     ruled_out: "no copy or memset of the graph is in shared memory that this process closed, unmapped, or freed",
     hint: "Before you close, unmap, or free memory, destroy the graphs that use it, or update them. If you open the memory again, capture the graph again: the address can change.",
+    only_at_the_call: "what the nodes of the graph use",
 }
 rule UseInKernel "use-in-kernel" {
     says: "A kernel should not be given the address of shared memory that this process closed, unmapped, or freed.",
     functions_of: LAUNCHES,
+    reasons: [UseInKernel { kernel: &'a str, node: &'a str, parameter: usize, address: u64, went: Went, range: (u64, u64), ago: Option<Ago>, by: Option<Site<'a>> }: (in uses::in_kernel)],
     severity: Note, scope: Process,
     rests_on: Observed("The launch succeeds. A kernel that reads or writes such an address stops, and the next call returns CUDA_ERROR_ILLEGAL_ADDRESS, as do all later ones of the context. Memory of a pool, and small allocations, stay mapped after their free: the kernel reads their old bytes, and no call fails."),
     costs: "If the kernel uses the address, it stops with CUDA_ERROR_ILLEGAL_ADDRESS, or it reads or overwrites other memory. The process gets no other context on that device.",
     cause: "a parameter of the kernel is an address in shared memory that is gone",
     ruled_out: "no parameter of the kernel is in shared memory that this process closed, unmapped, or freed",
     hint: "Before you close, unmap, or free the memory, wait for the last kernel that uses it: synchronize its stream, or wait for an event.",
+    only_at_the_call: "what the parameters of the kernel are",
 }
 rule CopyThroughHost "copy-through-host" {
     says: "Data should go directly between devices if a process has memory of the other device open.",
     functions: [cuMemcpyDtoH_v2, cuMemcpyDtoH_v2_ptds],
+    reasons: [CopyThroughHost { bytes: u64, all: u64, from: Device, to: Device, holder: Process, since: Ago }: (in ranks::copy_through_host)],
     severity: Note, scope: Processes,
     rests_on: Practice("Communication libraries use host memory if they do not find the handle of a buffer: for example, because it is in an allocation whose handle another buffer carries. Then the transfer works, but is slower."),
     costs: "Time: each byte crosses PCIe twice and occupies host memory, although the devices can reach each other.",
@@ -97,4 +121,3 @@ rule CopyThroughHost "copy-through-host" {
 }
     } };
 }
-pub(crate) use use_rules;

@@ -6,6 +6,8 @@ macro_rules! vmm_rules {
 rule VmmHandleType "vmm-handle-type" {
     says: "Memory must be exported as a handle type that it was created with.",
     functions: [cuMemExportToShareableHandle], results: [INVALID_VALUE],
+    decided_by: vmm_handle_type,
+    reasons: [VmmHandleType { wanted: u64, types: Option<u64> }: (in vmm::handle_type)],
     severity: Error, scope: Process,
     rests_on: Documented("cuMemExportToShareableHandle", "The implementation of what this handle is and how it can be transferred is defined by the requested handle type in handleType"),
     cause: "the allocation was not created with this handle type",
@@ -16,6 +18,12 @@ rule VmmHandleType "vmm-handle-type" {
 rule VmmUnreachableDevice "vmm-unreachable-device" {
     says: "Access must be given only to devices that can reach the device where the memory is.",
     functions: [cuMemSetAccess], results: [INVALID_DEVICE, INVALID_VALUE],
+    decided_by: vmm_unreachable_device,
+    reasons: [
+        VmmNoSuchDevice { device: i32, count: i32 }: (in vmm::no_such_device),
+        VmmUnreachableDevice { from: Device, to: Option<Device> }: (in vmm::unreachable_device),
+        VmmSomeUnreachable { count: u64 }: ("one of {} in desc cannot reach the device where the memory is", Count(count, "device")),
+    ],
     severity: Error, scope: Process,
     rests_on: Observed("If a device cannot reach the memory's device, cuMemSetAccess returns CUDA_ERROR_INVALID_DEVICE (invalid device ordinal), or CUDA_ERROR_INVALID_VALUE if the process does not see the device. No device gets access then."),
     costs: "The call fails for all devices in desc. The result names an invalid ordinal, although the ordinal is valid.",
@@ -27,6 +35,8 @@ rule VmmUnreachableDevice "vmm-unreachable-device" {
 rule VmmFabricWithoutChannel "vmm-fabric-without-channel" {
     says: "A process that shares memory by fabric handles must be able to read an IMEX channel.",
     functions: [cuMemCreate], results: [NOT_PERMITTED, NOT_SUPPORTED],
+    decided_by: vmm_fabric_without_channel,
+    reasons: [VmmFabricWithoutChannel { is_known: bool }: (in vmm::fabric_without_channel)],
     severity: Error, scope: Call,
     rests_on: Documented("cuMemCreate", "Applications that intend to use CU_MEM_HANDLE_TYPE_FABRIC based memory sharing must ensure: (1) nvidia-caps-imex-channels character device is created by the driver and is listed under /proc/devices (2) have at least one IMEX channel file accessible by the user launching the application."),
     costs: "The allocation fails, although CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED may be 1.",
@@ -38,6 +48,11 @@ rule VmmFabricWithoutChannel "vmm-fabric-without-channel" {
 rule VmmDescriptor "vmm-descriptor" {
     says: "A descriptor of exported memory must reach the importer as a descriptor, by SCM_RIGHTS or pidfd_getfd, and be open when it is imported.",
     functions: [cuMemImportFromShareableHandle, cuMemPoolImportFromShareableHandle], results: [UNKNOWN, NOT_SUPPORTED, INVALID_VALUE],
+    decided_by: vmm_descriptor,
+    reasons: [
+        VmmDescriptor { name: &'static str, fd: i32, is_open: Option<bool>, owner: Option<Process>, ptrace: Option<Ptrace> }: (in vmm::descriptor),
+        VmmDescriptorKind { fd: i32, is_pool: bool, owner: Option<Process> }: (in vmm::descriptor_kind),
+    ],
     severity: Error, scope: Processes,
     rests_on: Observed("cuMemImportFromShareableHandle and cuMemPoolImportFromShareableHandle of a number that is not a descriptor of exported memory in the calling process return CUDA_ERROR_UNKNOWN. If the number is the descriptor of a pool in place of memory, or of memory in place of a pool, they return CUDA_ERROR_NOT_SUPPORTED."),
     costs: "The import fails with CUDA_ERROR_UNKNOWN or CUDA_ERROR_NOT_SUPPORTED, which the documentation does not list. If the number is the descriptor of a different shared allocation, that allocation is imported.",
@@ -49,6 +64,8 @@ rule VmmDescriptor "vmm-descriptor" {
 rule VmmGranularity "vmm-granularity" {
     says: "Sizes and addresses of virtual memory must be multiples of the granularity.",
     functions: [cuMemAddressReserve, cuMemCreate, cuMemMap], results: [INVALID_VALUE],
+    decided_by: vmm_granularity,
+    reasons: [VmmGranularity { name: &'a str, value: u64, granularity: u64 }: (in vmm::granularity)],
     severity: Error, scope: Call,
     rests_on: Documented("cuMemMap", "Both ptr, size, and offset must be a multiple of the value given via cuMemGetAllocationGranularity with the CU_MEM_ALLOC_GRANULARITY_MINIMUM flag."),
     cause: "a size or an address is not a multiple of the granularity",
@@ -58,6 +75,8 @@ rule VmmGranularity "vmm-granularity" {
 rule VmmPartialMapping "vmm-partial-mapping" {
     says: "An allocation must be mapped as a whole: offset 0, and its own size.",
     functions: [cuMemMap], results: [NOT_SUPPORTED],
+    decided_by: vmm_partial_mapping,
+    reasons: [VmmPartialMapping { offset: u64, size: u64, whole: Option<u64> }: (in vmm::partial_mapping)],
     severity: Error, scope: Process,
     rests_on: Documented("cuMemMap", "Offset into the memory represented by handle from which to start mapping. Note: currently must be zero."),
     cause: "the call maps only a part of the allocation",
@@ -67,47 +86,60 @@ rule VmmPartialMapping "vmm-partial-mapping" {
 rule VmmMappedTwice "vmm-mapped-twice" {
     says: "Memory must be mapped where nothing is mapped.",
     functions: [cuMemMap], results: [INVALID_VALUE],
+    decided_by: vmm_mapped_twice,
+    reasons: [VmmMappedTwice { start: u64, size: u64, mapped: u64, bytes: u64 }: ("{} at {start:#x} overlap an existing mapping: {} at {mapped:#x}", Bytes(size), Bytes(bytes))],
     severity: Error, scope: Process,
     rests_on: Documented("cuMemMap", "cuMemMap can only create mappings on VA range reservations that are not currently mapped."),
     cause: "something is mapped at these addresses",
     ruled_out: "nothing is known to be mapped at these addresses",
     hint: "Unmap the existing mapping first (cuMemUnmap). Waking an allocator that is already awake maps twice.",
+    related: MappingInRange,
     seen: "vllm#36651",
 }
 rule VmmReservationInUse "vmm-reservation-in-use" {
     says: "A reservation must be freed only when nothing is mapped in it.",
     functions: [cuMemAddressFree], results: [INVALID_VALUE],
+    decided_by: vmm_reservation_in_use,
+    reasons: [VmmReservationInUse { start: u64, size: u64, mapped: u64, bytes: u64 }: ("in the {} at {start:#x}, {} are still mapped at {mapped:#x}", Bytes(size), Bytes(bytes))],
     severity: Error, scope: Process,
     rests_on: Observed("cuMemAddressFree of a range with a mapping returns CUDA_ERROR_INVALID_VALUE, and the driver says \"Address range contains existing mapping\"."),
     costs: "The call fails, and addresses and memory stay in use.",
     cause: "something is still mapped in the range",
     ruled_out: "nothing is known to be mapped in the range",
     hint: "Call cuMemUnmap for every mapping in the reservation before cuMemAddressFree.",
+    related: MappingInRange,
     seen: "pytorch#186213",
 }
 rule VmmPartOfMapping "vmm-part-of-mapping" {
     says: "A mapping must be unmapped, and made accessible, as a whole.",
     functions: [cuMemUnmap, cuMemSetAccess], results: [INVALID_VALUE],
+    decided_by: vmm_part_of_mapping,
+    reasons: [VmmPartOfMapping { start: u64, size: u64, mapped: u64, bytes: u64 }: ("{} at {start:#x} are only a part of the mapping of {} at {mapped:#x}", Bytes(size), Bytes(bytes))],
     severity: Error, scope: Process,
     rests_on: Documented("cuMemUnmap", "In other words, cuMemUnmap cannot unmap a sub-range of an address range mapped by cuMemCreate / cuMemMap."),
     cause: "the range cuts a mapping",
     ruled_out: "the range cuts no known mapping",
     hint: "Start and end the range on mapping boundaries. To unmap or share parts separately, allocate and map them separately.",
+    related: MappingCut,
     seen: "xla#41075",
 }
 rule VmmReleasedTwice "vmm-released-twice" {
     says: "A handle must be released exactly as often as it was created, imported, or retained.",
     functions: [cuMemRelease], results: [INVALID_VALUE],
+    decided_by: vmm_released_twice,
+    reasons: [VmmReleasedTwice { handle: u64, is_imported: bool }: ("{handle:#x} is released once too often; this process had already released it as often as it {} or retained it", if is_imported { "imported" } else { "created" })],
     severity: Error, scope: Process,
     rests_on: Documented("cuMemRelease", "If handle is not a valid handle the behavior is undefined."),
     costs: "The call returns CUDA_ERROR_INVALID_VALUE if the memory is still mapped. Otherwise the driver crashes, or releases an allocation that has the same handle now.",
     cause: "the handle has been released as often as it was obtained",
     ruled_out: "the handle is not known to have been released so often",
     hint: "Remove this cuMemRelease. Each cuMemCreate, import, or cuMemRetainAllocationHandle allows one release; after that, only the mapping keeps the memory.",
+    related: Releasing,
 }
 rule VmmNoAccess "vmm-no-access" {
     says: "Mapped memory should be made accessible to a device.",
     functions: [cuMemMap],
+    reasons: [VmmNoAccess { mappings: u64, bytes: u64, start: u64 }: (in vmm::no_access)],
     severity: Note, scope: Process,
     rests_on: Documented("cuMemMap", "Please note calling cuMemMap does not make the address accessible, the caller needs to update accessibility of a contiguous mapped VA range by calling cuMemSetAccess."),
     costs: "No device can use the memory: copies fail with CUDA_ERROR_INVALID_VALUE, kernels with CUDA_ERROR_ILLEGAL_ADDRESS.",
@@ -117,6 +149,7 @@ rule VmmNoAccess "vmm-no-access" {
 rule VmmAccess "vmm-access" {
     says: "Mapped memory should be made accessible to each device that uses it: cuCtxEnablePeerAccess does not do that.",
     functions: [cuMemMap],
+    reasons: [VmmAccess { mappings: u64, bytes: u64, start: u64, from: Device, home: Device }: (in vmm::access)],
     severity: Note, scope: Process,
     rests_on: Practice("Memory of cuMemMap is accessible to the devices that cuMemSetAccess named, whatever peer access is enabled. Only kernels show which device uses it, and cupeer does not see them."),
     costs: "Kernels of the other device hang or fault, and no call fails.",
@@ -126,6 +159,7 @@ rule VmmAccess "vmm-access" {
 rule VmmLeak "vmm-leak" {
     says: "A program should release and unmap what it imports on every path.",
     functions: [cuMemImportFromShareableHandle],
+    reasons: [VmmLeak { handles: u64, opened: u64, bytes: u64, freed: u64, growth: Growth<'a> }: (in vmm::leak)],
     severity: Warning, scope: Process,
     rests_on: Documented("cuMemRelease", "The memory allocation will be freed when all outstanding mappings to the memory are unmapped and when all outstanding references to the handle (including it's shareable counterparts) are also released."),
     costs: "Imports pile up while the process runs. Each keeps its memory, which is not returned to the device even after its owner releases it.",
@@ -133,4 +167,3 @@ rule VmmLeak "vmm-leak" {
 }
     } };
 }
-pub(crate) use vmm_rules;

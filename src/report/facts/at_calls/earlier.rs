@@ -12,7 +12,7 @@ use crate::facts::ledger::own::{By, Closed};
 use crate::words::judged::judged;
 use crate::words::places::{Stack, Stacks};
 use cupeer_books::Mapping;
-use cupeer_rules::Rule;
+use cupeer_rules::{Related, Rule};
 use cupeer_spec::effect::Object;
 use cupeer_spec::record::slot::finding::role;
 
@@ -35,8 +35,10 @@ pub fn sites(rule: Rule, made: &MadeCall, sight: Sight, stacks: &mut Stacks) -> 
         let stack = stacks.number(made.index, by.ticks, &by.frames, &by.python);
         Earlier { role, tid: by.tid, at: by.at, stack, address, fingerprint }
     };
-    match rule {
-        Rule::IpcClosedTwice => {
+    let related = rule.spec().page().related;
+    match related {
+        Related::None => Vec::new(),
+        Related::OpeningAndClosing => {
             let Some(address) = spec.closes().and_then(|one| made.call.number(one.by)) else {
                 return Vec::new();
             };
@@ -45,45 +47,44 @@ pub fn sites(rule: Rule, made: &MadeCall, sight: Sight, stacks: &mut Stacks) -> 
             let closing = earlier(role, &closed.by, address, Some(closed.fingerprint));
             opening(closed, sight).into_iter().chain([closing]).collect()
         }
-        Rule::ContextDestroyed | Rule::PeerContextInvalid | Rule::NoCurrentContext => {
+        Related::EndOfContext | Related::EndOfOwnContext => {
             let peer = spec.enables().or(spec.disables()).and_then(|peer| made.call.number(peer.by));
             let own = made.call.details.context.filter(|context| *context != 0);
             let had = sight.own.last_context(made.call.tid).filter(|_| own.is_none());
             let contexts = [own, had, peer].into_iter().flatten();
             let mut ended = contexts.filter_map(|context| Some((context, sight.own.ending(context)?)));
             // Of a context that is gone, the driver does not always tell which it was.
-            let only = || sight.own.only_ending().filter(|_| rule != Rule::NoCurrentContext);
+            let only = || sight.own.only_ending().filter(|_| related == Related::EndOfContext);
             let ended = ended.next().or_else(|| only().map(|(context, by)| (context.unwrap_or(0), by)));
             ended.map(|(context, by)| earlier(role::ENDING, by, context, None)).into_iter().collect()
         }
-        Rule::PeerAlreadyEnabled => {
+        Related::Enabling => {
             let peer = spec.enables().and_then(|peer| made.call.number(peer.by));
             let contexts = made.call.details.context.zip(peer);
             let by = contexts.and_then(|(from, to)| Some((to, sight.own.enabling(from, to)?)));
             by.map(|(to, by)| earlier(role::ENABLING, by, to, None)).into_iter().collect()
         }
-        Rule::PoolPointerTwice => {
+        Related::FirstOpening => {
             let address = spec.opens().and_then(|shared| made.call.number(shared.by));
             let held = address.and_then(|at| Some((at, sight.follower.opened.get(&(Object::Pointer, at))?)));
             let first = held.and_then(|(address, held)| opened(address, held, sight));
             first.into_iter().collect()
         }
-        Rule::UseBeyondEnd | Rule::UseWithoutAccess => {
+        Related::MappingUsed => {
             let args = made.call.arguments();
             let call = judged(made.function, made.result().unwrap_or(0), &args, made.call);
             let mapped = |(_, start, bytes)| sight.own.space.mapped((start, bytes), |_| true);
             let mapped = call.used().find_map(mapped);
             mapped.map(|(start, site, at)| of_site(role::MAPPING, &site, at, start)).into_iter().collect()
         }
-        Rule::VmmMappedTwice | Rule::VmmReservationInUse => mapping(made, sight, |_, _| true),
-        Rule::VmmPartOfMapping => mapping(made, sight, |mapping, (at, size)| !mapping.is_within(at, size)),
-        Rule::VmmReleasedTwice => {
+        Related::MappingInRange => mapping(made, sight, |_, _| true),
+        Related::MappingCut => mapping(made, sight, |mapping, (at, size)| !mapping.is_within(at, size)),
+        Related::Releasing => {
             let handle = spec.ends().and_then(|end| made.call.number(end.by));
             let released = handle.and_then(|handle| sight.own.space.released(handle));
             let site = |(site, at)| of_site(role::RELEASING, &site, at, 0);
             released.map(site).into_iter().collect()
         }
-        _ => Vec::new(),
     }
 }
 
