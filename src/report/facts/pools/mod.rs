@@ -123,7 +123,9 @@ impl Held {
                     pool.access.extend(access.filter_map(known));
                 }
                 Effect::Ends(End { object: Object::Pool, by, .. }) => {
-                    let pool = number(by).and_then(|pool| self.by_handle.remove(&pool));
+                    // A pool that was imported again is there until its last import is destroyed.
+                    let ends = |handle: &u64| own.pool(*handle).is_none_or(|pool| pool.is_destroyed);
+                    let pool = number(by).filter(ends).and_then(|pool| self.by_handle.remove(&pool));
                     pool.into_iter().for_each(|pool| self.pools[pool].destroyed = Some(at));
                 }
                 _ => {}
@@ -162,5 +164,29 @@ impl Held {
         let before = self.pointers.insert(address, pool);
         before.into_iter().for_each(|before| self.pools[before].pointers -= 1);
         self.pools[pool].pointers += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::words::judged::judged;
+    use cupeer_record::writer;
+
+    #[test]
+    fn each_import_of_a_pool_is_destroyed_by_itself() {
+        let (mut held, mut own) = (Held::default(), OwnPools::default());
+        let mut call = |function: FnId, argument, at| {
+            let mut call = writer::call(function, at, at + 1);
+            writer::set(&mut call, argument, &7_u64.to_le_bytes());
+            own.note(&judged(function, 0, &call.arguments(), &call));
+            held.call(function, &call, at, &own, |_| None);
+            held.pools.iter().map(|pool| pool.destroyed).collect::<Vec<_>>()
+        };
+        let import = FnId::cuMemPoolImportFromShareableHandle;
+        assert_eq!(call(import, "pool_out", 1), [None]);
+        assert_eq!(call(import, "pool_out", 2), [None]);
+        assert_eq!(call(FnId::cuMemPoolDestroy, "pool", 3), [None]);
+        assert_eq!(call(FnId::cuMemPoolDestroy, "pool", 4), [Some(4)]);
     }
 }
