@@ -1,14 +1,14 @@
 //! Any text of a reduced file is refused, or gives a report that can be shown, put together with another or not.
 #![no_main]
 
-use cupeer_report::reduced::Reduced;
+use cupeer_report::part::JobPart;
 use cupeer_report::style::Style;
 use cupeer_report::suppress::Suppressions;
 use cupeer_report::text;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: (&[u8], &[u8])| {
-    let (Ok(mut one), Ok(other)) = (Reduced::of_text(input.0), Reduced::of_text(input.1)) else { return };
+    let (Ok(mut one), Ok(other)) = (JobPart::of_text(input.0), JobPart::of_text(input.1)) else { return };
     let _ = one.add(other, 10);
     one.fold();
     let filter = one.filter(Suppressions::default());

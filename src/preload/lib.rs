@@ -6,7 +6,7 @@
 //!    of the driver's (`resolve::dlsym`, `resolve::handed_out`).
 //! 2. If nothing is switched on for the function, the entry is one load and one jump: to the next definition for a
 //!    linked call (`resolve::linked`), to the driver for a looked-up one (`resolve::driver`).
-//! 3. Otherwise, `call` runs the steps: apply fault plans and denied pairs (`fault`), record the call (`record`),
+//! 3. Otherwise, `call` runs the steps: apply fault plans and denied pairs (`fault`), record the call (`recorder`),
 //!    forward it with no lock held, and finish the record. If the call matters to others, it also queries the driver
 //!    (`driver`), judges the call (`check`), and tells the job (`job`). Then it logs the call (`log`).
 //!
@@ -18,7 +18,7 @@
 //! - `resolve`: the function that a call goes to next, and the address that a lookup returns.
 //! - `driver`: driver queries and the driver's own log.
 //! - `job`: the state that the processes of a job share: the directory, and what is open now.
-//! - `record`: the record of the process's calls.
+//! - `recorder`: the record of the process's calls.
 //! - `fault`: the steps that may change what the program sees.
 //! - `check`: the rules, at the call.
 //! - `call`: the path of one call: the order of all steps.
@@ -40,7 +40,7 @@ mod entry;
 mod fault;
 mod job;
 mod log;
-mod record;
+mod recorder;
 mod resolve;
 mod settings;
 mod sys;

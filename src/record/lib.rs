@@ -19,7 +19,7 @@
 //! - `process`: a process without its events.
 //! - `read`: the bytes of a process.
 //! - `index`, `reader`, `stream`, `events`: the events of a process.
-//! - `faults`, `follow`, `launcher`, `live`, `quiet`: other files, and files that grow.
+//! - `faults`, `launcher`, `live`, `quiet`, `tail`: other files, and files that grow.
 //! - `job`: all processes.
 //! - `writer`: recordings for tests and benchmarks.
 
@@ -30,7 +30,6 @@ pub mod event;
 pub mod events;
 pub mod faults;
 mod finding;
-pub mod follow;
 mod hit;
 pub mod host;
 mod index;
@@ -46,6 +45,7 @@ mod repeats;
 mod scan;
 pub mod source;
 mod stream;
+pub mod tail;
 mod version;
 #[cfg(feature = "writer")]
 pub mod writer;
@@ -54,7 +54,6 @@ pub use event::{Call, CallDetails, Content, Details, Event, Outcome, Run};
 pub use events::Events;
 pub use faults::{FaultFile, FaultRule};
 pub use finding::{Finding, Object};
-pub use follow::Follower;
 pub use hit::{Hit, deeds};
 pub use job::{Error, Job, Problem, Started};
 pub use live::LiveTable;
@@ -62,3 +61,4 @@ pub use process::{Clock, Device, Library, Process, PythonFunction};
 pub use quiet::Quiet;
 pub use read::library;
 pub use source::Source;
+pub use tail::Follower;

@@ -35,7 +35,7 @@ pub use base::{moments, style, terminal};
 pub use cupeer_symbols::{self as symbols, beside};
 pub use facts::expected::why as why_expected;
 pub use facts::faults;
-pub use merged::reduced;
+pub use merged::part;
 pub use merged::whole::{broken, read, reduce};
 pub use views::{annotations, diff, html, junit, plans, sarif, schema, summary, table, text, trace};
 pub use words::places::{Places, Stack, Stacks};

@@ -35,7 +35,7 @@ use crate::{Cache, Confidence, RULES, Rule};
 use cupeer_spec::function::FnId;
 
 /// What was found, for as long as it is looked at.
-pub struct Found<'a, O> {
+pub struct Violation<'a, O> {
     /// What, with its values.
     pub reason: Reason<'a>,
     /// How sure it is.
@@ -77,7 +77,7 @@ pub fn depends_on_more(function: FnId, result: i32) -> bool {
 }
 
 /// Looks at a call, and hands over what is found. Says whether anything was.
-pub fn look<W: World>(call: &Call, world: &W, report: &mut dyn FnMut(&Found<W::Object>)) -> bool {
+pub fn look<W: World>(call: &Call, world: &W, report: &mut dyn FnMut(&Violation<W::Object>)) -> bool {
     let mut judge = Judge { call, world, report };
     if call.result == 0 {
         return judge.succeeded() == Verdict::Broken;
@@ -95,7 +95,7 @@ pub fn verdict<W: World>(rule: Rule, call: &Call, world: &W) -> Verdict {
 struct Judge<'a, W: World> {
     call: &'a Call<'a>,
     world: &'a W,
-    report: &'a mut dyn FnMut(&Found<W::Object>),
+    report: &'a mut dyn FnMut(&Violation<W::Object>),
 }
 
 impl<W: World> Judge<'_, W> {
@@ -119,7 +119,7 @@ impl<W: World> Judge<'_, W> {
         objects: &[(u32, W::Object)],
         cache: Option<&'static Cache>,
     ) -> Verdict {
-        (self.report)(&Found { reason, confidence, argument, objects, cache });
+        (self.report)(&Violation { reason, confidence, argument, objects, cache });
         Verdict::Broken
     }
 

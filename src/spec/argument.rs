@@ -187,7 +187,7 @@ macro_rules! kept {
         Text
     };
     ($dir:ident $type:ty) => {
-        <$type as Argument>::Kept
+        <$type as Argument>::Stored
     };
 }
 

@@ -284,7 +284,7 @@ pub enum Launchable {
 
 /// Kernels that are found, by the indexes of arguments.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Found {
+pub struct LookedUp {
     /// How they are named.
     pub kind: Launchable,
     /// The argument that gets their handles.
@@ -407,7 +407,7 @@ pub enum Effect {
     /// Records an event in a stream: the argument that names the event.
     Records(usize),
     /// Finds kernels that are loaded.
-    Finds(Found),
+    Finds(LookedUp),
     /// Unloads kernels: a module, or a library, and the argument that names it.
     Unloads(Code, usize),
     /// Makes a graph that can be launched, or updates it. The argument that names it, and the one that names the graph whose

@@ -6,7 +6,7 @@ mod derived;
 use crate::argument;
 pub use crate::argument::{ArgSpec, ArgType, Direction};
 use crate::effect::{
-    Altered, Batch, Bound, Code, Copied, Effect, End, Found, Grant, Groups, Joined, Launchable, Launched,
+    Altered, Batch, Bound, Code, Copied, Effect, End, Grant, Groups, Joined, Launchable, Launched, LookedUp,
     Made, Named, NodeKind, Object, Question, Shared, Subject, Unbound, Used, effects,
 };
 pub use crate::group::{Group, Library};

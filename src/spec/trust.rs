@@ -5,7 +5,7 @@
 
 /// What is known of a file, directory or link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Found {
+pub struct Ownership {
     /// Who owns it.
     pub owner: u32,
     /// Its kind and rights.
@@ -22,7 +22,7 @@ const GROUP_WRITES: u32 = 0o020;
 
 /// Whether a user follows a link that stands where he writes: his own, one of root's, or one of the owner of a directory
 /// in which nobody else makes any.
-pub fn may_follow(link: Found, directory: Found, user: u32) -> bool {
+pub fn may_follow(link: Ownership, directory: Ownership, user: u32) -> bool {
     let is_private = directory.mode & (GROUP_WRITES | OTHERS_WRITE) == 0;
     [user, 0].contains(&link.owner) || is_private && link.owner == directory.owner
 }
@@ -30,7 +30,7 @@ pub fn may_follow(link: Found, directory: Found, user: u32) -> bool {
 /// Whether a user adds to a file that is there already. Where everybody makes files, another user's would be for that
 /// one to read, and one with two names may be a file of the user's own that somebody has put there. Terminals and other
 /// devices are nobody's trap.
-pub fn may_append(file: Found, directory: Found, user: u32) -> bool {
+pub fn may_append(file: Ownership, directory: Ownership, user: u32) -> bool {
     if directory.mode & OTHERS_WRITE == 0 || ![PLAIN, PIPE].contains(&(file.mode & KIND)) {
         return true;
     }
@@ -41,8 +41,8 @@ pub fn may_append(file: Found, directory: Found, user: u32) -> bool {
 mod tests {
     use super::*;
 
-    fn found(owner: u32, mode: u32) -> Found {
-        Found { owner, mode, names: 1 }
+    fn found(owner: u32, mode: u32) -> Ownership {
+        Ownership { owner, mode, names: 1 }
     }
 
     #[test]
@@ -66,7 +66,7 @@ mod tests {
         let (shared, group) = (found(0, 0o041_777), found(7, 0o042_775));
         assert!(may_append(found(1, 0o100_600), shared, 1) && may_append(found(0, 0o010_666), shared, 1));
         assert!(!may_append(found(2, 0o100_666), shared, 1) && !may_append(found(2, 0o010_666), shared, 1));
-        assert!(!may_append(Found { names: 2, ..found(1, 0o100_600) }, shared, 1));
+        assert!(!may_append(Ownership { names: 2, ..found(1, 0o100_600) }, shared, 1));
         assert!(may_append(found(2, 0o100_664), group, 1) && may_append(found(2, 0o020_620), shared, 1));
     }
 }

@@ -71,19 +71,19 @@ pub trait Value: Copy {
 /// An argument as the table declares it: a value, or a pointer to one.
 pub trait Argument {
     /// What is kept in a record.
-    type Kept: Value;
+    type Stored: Value;
 }
 
 impl<T: Value> Argument for T {
-    type Kept = T;
+    type Stored = T;
 }
 
 impl<T: Value> Argument for *mut T {
-    type Kept = T;
+    type Stored = T;
 }
 
 impl<T: Value> Argument for *const T {
-    type Kept = T;
+    type Stored = T;
 }
 
 /// A text, which does not stand in the slot of a record but in a detail.
@@ -103,7 +103,7 @@ impl Value for Text {
 
 /// What is behind a plain pointer, another argument says: see `in_handle` in the table.
 impl Argument for *mut core::ffi::c_void {
-    type Kept = Shareable;
+    type Stored = Shareable;
 }
 
 /// A quoted string in JSON, bare as text.

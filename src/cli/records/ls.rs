@@ -11,7 +11,7 @@ use cupeer_record::{Job, Started};
 use cupeer_report::endings::ending;
 use cupeer_report::model::{Exit, ExitKind};
 use cupeer_report::moments::{bytes, date};
-use cupeer_report::reduced::Reduced;
+use cupeer_report::part::JobPart;
 use cupeer_report::table::Table;
 use cupeer_spec::record::meta;
 use serde::Serialize;
@@ -110,7 +110,7 @@ fn processes(job: &Job, path: &Path) -> Option<Vec<One>> {
     };
     let mut all: Vec<One> = exits.map(one).collect();
     for file in files_in(path) {
-        let reduced = Reduced::read(&file).ok()?;
+        let reduced = JobPart::read(&file).ok()?;
         let processes = reduced.processes().iter();
         all.extend(processes.map(|one| {
             One::of(one.began_ns, one.exit, &one.program, &one.arguments, one.started_by.as_deref())

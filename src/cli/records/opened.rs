@@ -5,7 +5,7 @@ use crate::records::reduced::files_in;
 use crate::records::sweeps;
 use anyhow::{Error, Result, bail, ensure};
 use cupeer_record::Job;
-use cupeer_report::reduced::file;
+use cupeer_report::part::file;
 use cupeer_report::symbols::Symbols;
 use std::path::Path;
 

@@ -8,14 +8,14 @@ use crate::records::reduced::files_in;
 use crate::start::home;
 use anyhow::{Context, Result};
 use cupeer_record::Job;
-use cupeer_report::reduced::{Reduced, file};
+use cupeer_report::part::{JobPart, file};
 use std::path::{Path, PathBuf};
 
 pub enum Given {
     /// One record, with all its calls.
     Record(Box<Opened>),
     /// What is kept of one or more.
-    Parts(Box<Reduced>),
+    Parts(Box<JobPart>),
 }
 
 /// Opens what a report is asked for. Of single failures, `most_failures` are kept; where not `all` is wanted, what is dull is
@@ -43,20 +43,20 @@ pub fn open(paths: &[PathBuf], most_failures: usize, all: bool) -> Result<Given>
     if let ([record], true) = (&records[..], files.is_empty()) {
         return Ok(Given::Record(Box::new(Opened::open(record)?)));
     }
-    let mut joined: Option<Reduced> = None;
-    let mut add = |part: Reduced| -> Result<()> {
+    let mut joined: Option<JobPart> = None;
+    let mut add = |part: JobPart| -> Result<()> {
         match &mut joined {
             Some(joined) => joined.add(part, most_failures)?,
             None => joined = Some(part),
         }
-        joined.as_mut().filter(|_| !all).map(Reduced::fold);
+        joined.as_mut().filter(|_| !all).map(JobPart::fold);
         Ok(())
     };
     for record in records {
         add(of_record(record, most_failures)?)?;
     }
     for file in &files {
-        add(Reduced::read(file)?).with_context(|| file.display().to_string())?;
+        add(JobPart::read(file)?).with_context(|| file.display().to_string())?;
     }
     let mut joined = joined.context("nothing is named")?;
     // What runs have noted in the file that all hosts share.
@@ -69,13 +69,13 @@ pub fn open(paths: &[PathBuf], most_failures: usize, all: bool) -> Result<Given>
     Ok(Given::Parts(Box::new(joined)))
 }
 
-fn of_record(path: &Path, most_failures: usize) -> Result<Reduced> {
+fn of_record(path: &Path, most_failures: usize) -> Result<JobPart> {
     let Opened { job, symbols, .. } = &mut Opened::open(path)?;
     cupeer_report::reduce(job, most_failures, symbols)
 }
 
 /// Reduces records and reduced files to one.
-pub fn reduced(paths: &[PathBuf], most_failures: usize, all: bool) -> Result<Reduced> {
+pub fn reduced(paths: &[PathBuf], most_failures: usize, all: bool) -> Result<JobPart> {
     match open(paths, most_failures, all)? {
         Given::Parts(joined) => Ok(*joined),
         Given::Record(mut opened) => {

@@ -17,7 +17,7 @@ use anyhow::{Context, Result, bail};
 use cupeer_record::Job;
 use cupeer_report::filter::{Asked, Filter};
 use cupeer_report::model::Report;
-use cupeer_report::reduced::Reduced;
+use cupeer_report::part::JobPart;
 use cupeer_report::suppress::suggest;
 use cupeer_report::{Keep, diff};
 use cupeer_rules::Chosen;
@@ -88,7 +88,7 @@ fn refuse(args: &ReportArgs, shown: &str) -> Result<()> {
     }
 }
 
-fn of_parts(args: &ReportArgs, mut parts: Reduced) -> Result<Report> {
+fn of_parts(args: &ReportArgs, mut parts: JobPart) -> Result<Report> {
     let suppressions = suppressions::read(&args.suppressions)?;
     parts.suppress(&suppressions);
     let mut filter = parts.filter(suppressions);

@@ -65,20 +65,20 @@ impl Drop for Answers {
 /// What was found, each place once.
 struct Known {
     symbols: Symbols,
-    places: HashMap<(Vec<u8>, Vec<u8>, u64), Found>,
+    places: HashMap<(Vec<u8>, Vec<u8>, u64), SourceLine>,
 }
 
 /// What is at a place. Empty where nothing is known.
 #[derive(Default)]
-struct Found {
+struct SourceLine {
     file: String,
     line: u32,
     function: String,
 }
 
 impl Known {
-    fn find(&mut self, asked: &Asked) -> &Found {
-        static UNKNOWN: Found = Found { file: String::new(), line: 0, function: String::new() };
+    fn find(&mut self, asked: &Asked) -> &SourceLine {
+        static UNKNOWN: SourceLine = SourceLine { file: String::new(), line: 0, function: String::new() };
         let key = (asked.path.to_vec(), asked.build_id.to_vec(), asked.place);
         if self.places.len() >= MOST_KEPT && !self.places.contains_key(&key) {
             return &UNKNOWN;
@@ -90,14 +90,14 @@ impl Known {
             let symbol = self.symbols.name(&library, asked.place)?;
             let name = |name: &str| short(name, LONGEST_NAME);
             Some(match symbol.lines.into_iter().next() {
-                Some(source) => Found {
+                Some(source) => SourceLine {
                     function: source.function.as_deref().map(name).unwrap_or_default(),
                     file: source.file,
                     line: source.line,
                 },
-                None => Found {
+                None => SourceLine {
                     function: format!("{}+{:#x}", name(&symbol.function), symbol.offset),
-                    ..Found::default()
+                    ..SourceLine::default()
                 },
             })
         };
@@ -105,7 +105,7 @@ impl Known {
     }
 }
 
-impl Found {
+impl SourceLine {
     fn answer(&self) -> Answer<'_> {
         Answer { file: self.file.as_bytes(), line: self.line, function: self.function.as_bytes() }
     }

@@ -17,7 +17,7 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use cupeer_spec::env;
 use cupeer_spec::placeholders::{self, AFTER, Piece};
 use cupeer_spec::selector::FunctionSet;
-use cupeer_spec::trust::{self, Found};
+use cupeer_spec::trust::{self, Ownership};
 use deny::Verdicts;
 use std::ffi::{OsStr, OsString};
 use std::fs::{Metadata, OpenOptions};
@@ -230,7 +230,7 @@ fn log_file(path: &Path) -> Result<PathBuf> {
 /// Refuses a log that somebody else may have put where everybody makes files, as the library does.
 fn check_planted(path: &Path) -> Result<()> {
     let Ok(there) = path.symlink_metadata() else { return Ok(()) };
-    let found = |about: &Metadata| Found { owner: about.uid(), mode: about.mode(), names: about.nlink() };
+    let found = |about: &Metadata| Ownership { owner: about.uid(), mode: about.mode(), names: about.nlink() };
     let directory = path.parent().unwrap_or(path).metadata()?;
     let (may_use, what): (fn(_, _, _) -> _, _) = match there.is_symlink() {
         true => (trust::may_follow, "a link"),

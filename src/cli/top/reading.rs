@@ -6,8 +6,8 @@
 use crate::records::kept;
 use crate::start::home;
 use anyhow::{Result, bail, ensure};
-use cupeer_record::follow::Counts;
 use cupeer_record::quiet::{self, Quiet};
+use cupeer_record::tail::Counts;
 use cupeer_record::{Clock, Device, Error, Follower, LiveTable, Process, alive, host, launcher};
 use cupeer_report::model::{Exit, ExitKind};
 use cupeer_spec::record::end::End;

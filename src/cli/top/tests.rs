@@ -7,7 +7,7 @@ use super::reading::{OfJob, OfProcess, Reading};
 use super::view::{Asked, Page, View};
 use super::{draw, pause};
 use crate::start::args::Sort;
-use cupeer_record::follow::Counts;
+use cupeer_record::tail::Counts;
 use cupeer_record::writer::{About, Writer};
 use cupeer_record::{Device, Process};
 use cupeer_report::model::{Exit, ExitKind};

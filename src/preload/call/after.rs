@@ -8,7 +8,7 @@ use crate::driver::{batches, pools};
 use crate::fault::inject::{self, Fault};
 use crate::job::gone;
 use crate::job::ledger::{self, BeforeCall, CallOrigin};
-use crate::record::{self, Detail, Elements, Recorded, Stored};
+use crate::recorder::{self, Detail, Elements, Recorded, Stored};
 use crate::settings;
 use core::cell::Cell;
 use core::fmt::{self, Write};
@@ -56,7 +56,7 @@ pub fn follow(record: &Recorded, call: &Answered) {
     }
     let args = record.arguments(result == 0);
     if questions::is_ready(id, asked) {
-        record::describe_devices();
+        recorder::describe_devices();
     }
     let (mut elements, mut about) = (Elements::default(), DriverFacts::default());
     record.add(|detail| {
@@ -76,16 +76,16 @@ pub fn follow(record: &Recorded, call: &Answered) {
     if result == 0 && fault.is_none() && id.spec().releases_context() && about.ended == 0 {
         if before.context == 0 {
             // It may have ended one all the same: where nothing is shared, nobody asks.
-            record::world_changed();
+            recorder::world_changed();
         }
-        record::note_time();
+        recorder::note_time();
         return;
     }
     // The rules are about the driver's functions.
     let is_judged = settings::get().check.is_some()
         && !call.is_judged
         && id.spec().library == Library::Cuda
-        && (result != 0 || record::is_weighty(id))
+        && (result != 0 || recorder::is_weighty(id))
         && !fault.is_some_and(|fault| fault.is_altered)
         && !inject::is_excused(id, &args.bytes);
     if is_judged {
@@ -102,7 +102,7 @@ pub fn follow(record: &Recorded, call: &Answered) {
     if id.spec().changes_pools() {
         pools::note(&done, !has_other_output);
     }
-    if record::is_weighty(id) && !has_other_output {
+    if recorder::is_weighty(id) && !has_other_output {
         let exported = id.spec().exports().filter(|_| is_judged);
         let head = match exported {
             Some(shared) if shared.object.is_granted() => descriptor(id, shared.handle, &args.bytes),
@@ -120,12 +120,12 @@ pub fn follow(record: &Recorded, call: &Answered) {
     let changes =
         id.spec().shares() || id.spec().gives_back() || id.spec().is_virtual() || id.spec().changes_pools();
     if effect == 0 && changes {
-        record::world_changed();
+        recorder::world_changed();
     }
     if result != 0 && fault.is_none() {
         record.failed(result, &args);
     }
-    record::note_time();
+    recorder::note_time();
 }
 
 /// Whether a rule explains a failed call. Memory that is gone explains it only if the driver confirms that. For use in `guarded`.

@@ -6,7 +6,7 @@ use crate::driver::graphs;
 use crate::driver::log::DriverLog;
 use crate::fault::inject::ArgumentWords;
 use crate::job::gone;
-use crate::record::Recorded;
+use crate::recorder::Recorded;
 use crate::resolve::traced::{self, Needs};
 use crate::sys::guard::guarded;
 use cupeer_spec::function::FnId;

@@ -1,6 +1,6 @@
 //! The mark of the function that a thread is forwarding.
 
-use crate::record;
+use crate::recorder;
 use crate::sys::arch::thread;
 use crate::sys::guard::guarded;
 use crate::sys::program_memory::copy;
@@ -20,7 +20,7 @@ pub struct Inside {
 }
 
 impl Inside {
-    /// `half` is the call's [`Recorded::half`](crate::record::Recorded::half).
+    /// `half` is the call's [`Recorded::half`](crate::recorder::Recorded::half).
     #[inline(always)]
     pub fn new(id: FnId, half: u64) -> Self {
         Inside { mark: half | (id as u64 + 1), before: (0, 0, 0, ptr::null_mut()) }
@@ -65,7 +65,7 @@ impl Inside {
             guarded(|| is_left = copy(at, &mut found) < found.len() || u64::from_ne_bytes(found) != mark);
         }
         if is_left {
-            record::left(mark as u32 - 1, (mark >> 32) as u32);
+            recorder::left(mark as u32 - 1, (mark >> 32) as u32);
             self.before = (0, 0, 0, ptr::null_mut());
         }
     }

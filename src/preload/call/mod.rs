@@ -15,7 +15,7 @@ use crate::fault::inject::{self, ArgumentWords, Fault, Forward};
 use crate::job::gone;
 use crate::job::ledger::{self, BeforeCall, CallOrigin};
 use crate::log::{self, Call, FaultSummary};
-use crate::record::{self, Recorded, Store, content};
+use crate::recorder::{self, Recorded, Store, content};
 use crate::resolve::traced::{self, Needs};
 use crate::resolve::{driver, entries, handed_out, linked, patched};
 use crate::settings;
@@ -133,7 +133,7 @@ pub trait Arguments: Store {
     fn print(&self, succeeded: bool, out: &mut dyn Write, format: Format) -> fmt::Result;
 
     /// Adds what of them does not fit into the record's slot.
-    fn more(&self, detail: &mut record::Detail, succeeded: bool);
+    fn more(&self, detail: &mut recorder::Detail, succeeded: bool);
 
     /// Gives them to the rules of faults.
     fn words(&self, words: &mut ArgumentWords);
@@ -244,7 +244,7 @@ struct Returned<'a> {
 }
 
 impl Store for Returned<'_> {
-    fn store(&self, arguments: &mut record::Arguments, succeeded: bool) {
+    fn store(&self, arguments: &mut recorder::Arguments, succeeded: bool) {
         self.arguments.store(arguments, succeeded);
     }
 }
@@ -257,7 +257,7 @@ impl Arguments for Returned<'_> {
     fn print(&self, succeeded: bool, out: &mut dyn Write, format: Format) -> fmt::Result {
         self.arguments.print(succeeded, out, format)
     }
-    fn more(&self, detail: &mut record::Detail, succeeded: bool) {
+    fn more(&self, detail: &mut recorder::Detail, succeeded: bool) {
         self.arguments.more(detail, succeeded);
     }
     fn words(&self, words: &mut ArgumentWords) {

@@ -4,7 +4,7 @@ use super::{Arguments, Entered};
 use crate::driver::{places, questions};
 use crate::fault::inject::{self, ArgumentWords};
 use crate::job::{gone, ledger};
-use crate::record::{self, Recorded, content};
+use crate::recorder::{self, Recorded, content};
 use crate::settings;
 use crate::sys::guard::guarded;
 use cupeer_spec::effect::HostCopy;
@@ -30,12 +30,12 @@ pub fn run(
         && !ledger::shares_nothing()
         && !inject::may_concern(id, &|all| *all = words)
         && gone::first(address, bytes).is_none();
-    let start = record::clock::now();
+    let start = recorder::clock::now();
     let result = call();
     if result != 0 || !is_noted {
         return result;
     }
-    let (end, mut known) = (record::clock::now(), None);
+    let (end, mut known) = (recorder::clock::now(), None);
     guarded(|| {
         known = content::of(words[copied.host], bytes).and_then(|content| {
             let device = questions::relaxed(|| places::device_of_memory(address, ledger::opened_device))?;

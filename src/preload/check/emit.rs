@@ -8,7 +8,7 @@ use crate::driver::questions;
 use crate::job::importers::is_own;
 use crate::job::python_line::SourceLine;
 use crate::log::{self, message, source, status};
-use crate::record::item_of;
+use crate::recorder::item_of;
 use crate::settings::{self, Check, LogForm};
 use crate::sys::caller::Caller;
 use crate::sys::every_call::epoch;
@@ -22,7 +22,7 @@ use core::sync::atomic::{
     AtomicPtr, AtomicU32, AtomicU64,
     Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
-use cupeer_rules::decide::Found;
+use cupeer_rules::decide::Violation;
 use cupeer_rules::{Cache, Rule, Severity};
 use cupeer_spec::env::Level;
 use cupeer_spec::question::Room;
@@ -69,8 +69,8 @@ pub enum Heard {
 }
 
 /// A rule is broken.
-pub fn finding(call: &Call, found: &Found<Entry>, heard: Heard) {
-    let &Found { ref reason, confidence, argument, objects, cache } = found;
+pub fn finding(call: &Call, found: &Violation<Entry>, heard: Heard) {
+    let &Violation { ref reason, confidence, argument, objects, cache } = found;
     told(call, reason.rule(), confidence, argument, objects, reason, (&reason.hint(), cache), heard);
 }
 
@@ -105,7 +105,7 @@ fn told(
     }
     let usual = spec.usual_for(caller.library);
     // What was not recorded is not followed, either, by this process or by others.
-    let lacks_calls = spec.rests_on_history() && (crate::record::has_losses() || status::is_record_lost());
+    let lacks_calls = spec.rests_on_history() && (crate::recorder::has_losses() || status::is_record_lost());
     let (severity, confidence) = match lacks_calls {
         true => (Severity::Note, Confidence::Inferred),
         false => (spec.severity_in(caller.library, cache), confidence),
@@ -207,7 +207,7 @@ fn keep(said: &FindingText, head: &[u8; 4], item: &mut [u8]) {
     let parts =
         [&head[..], said.rule.name.as_bytes(), b"\0", said.message.as_bytes(), b"\0", said.hint.as_bytes()];
     if head[1] > Severity::Note as u8 {
-        crate::record::show();
+        crate::recorder::show();
     }
     item_of(said.call.slot, detail::FINDING, filled(item, &parts));
     for (role, entry) in said.objects {
@@ -325,7 +325,7 @@ pub fn listen(callback: cupeer_finding_callback, data: *mut c_void) -> bool {
     if callback.is_some() {
         // Whoever listens from now on has heard of none.
         count_anew();
-        crate::record::listened();
+        crate::recorder::listened();
     }
     // SAFETY: listeners are never freed.
     let known = unsafe { LISTENER.load(Acquire).as_ref() };

@@ -15,7 +15,7 @@ use core::sync::atomic::{
     AtomicU32, AtomicU64, AtomicUsize,
     Ordering::{Acquire, Relaxed, Release},
 };
-use cupeer_spec::effect::{Code, Effect, End, Found, Launchable, Object};
+use cupeer_spec::effect::{Code, Effect, End, Launchable, LookedUp, Object};
 use cupeer_spec::function::{FnId, MOST_ARGUMENTS};
 
 /// So many handles are known at once.
@@ -182,7 +182,7 @@ fn end_functions() {
     forget(|kind, _| kind == Launchable::Function);
 }
 
-fn found_by(Found { kind, by, of, room }: Found, words: &Words) {
+fn found_by(LookedUp { kind, by, of, room }: LookedUp, words: &Words) {
     let count = match room {
         // There may be fewer than there is room for, and nobody has written what follows.
         Some(room) => {

@@ -4,7 +4,7 @@
 use crate::check::c_types::cupeer_finding_callback;
 use crate::fault::inject;
 use crate::sys::guard::guarded;
-use crate::{check, log, record};
+use crate::{check, log, recorder};
 use core::ffi::{CStr, c_char, c_int, c_void};
 
 /// Returns the version of cupeer, such as "0.1.0". The text is never freed.
@@ -40,7 +40,7 @@ pub unsafe extern "C" fn cupeer_mark(text: *const c_char) -> c_int {
 
 /// Marks a place in the log and the record, and for fault plans. Says whether it was written.
 pub(super) fn mark(text: &[u8]) -> bool {
-    let recorded = record::mark(text);
+    let recorded = recorder::mark(text);
     let written = log::mark(text) || recorded;
     inject::marked(text);
     written

@@ -7,7 +7,7 @@ use crate::sys::arch::noting_entry;
 use crate::sys::guard::guarded;
 use crate::sys::line::Short;
 use crate::sys::program_memory::copy_text;
-use crate::{record, resolve::dlsym};
+use crate::{recorder, resolve::dlsym};
 use core::ffi::{CStr, c_char, c_int};
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
@@ -69,7 +69,7 @@ extern "C" fn fail() -> c_int {
 }
 
 fn note(function: &str, program: usize) {
-    if !record::is_own() {
+    if !recorder::is_own() {
         return;
     }
     guarded(|| {
@@ -79,6 +79,6 @@ fn note(function: &str, program: usize) {
         let name = text.as_ref().map_or(by_descriptor.text().as_bytes(), |text| {
             text.split(|byte| *byte == 0).next().unwrap_or_default()
         });
-        record::becomes(name);
+        recorder::becomes(name);
     });
 }

@@ -5,7 +5,7 @@
 use crate::check;
 use crate::driver::questions;
 use crate::log::status;
-use crate::record;
+use crate::recorder;
 use crate::resolve::dlsym;
 use crate::settings;
 use crate::sys::elf;
@@ -60,11 +60,11 @@ fn tell_forked(code: c_int) {
 
 extern "C" fn at_exit(status: c_int, _: *mut c_void) {
     tell_forked(status);
-    record::ends(End::Returned(status as u8));
+    recorder::ends(End::Returned(status as u8));
 }
 
 extern "C" fn at_quick_exit(_: *mut c_void) {
-    record::ends(End::ReturnedSomething);
+    recorder::ends(End::ReturnedSomething);
 }
 
 /// The libc function, interposed.
@@ -90,7 +90,7 @@ pub unsafe extern "C" fn _Exit(status: c_int) -> ! {
 fn leave(status: c_int, next: &AtomicUsize) -> ! {
     check::say_held();
     tell_forked(status);
-    record::ends(End::Left(status as u8));
+    recorder::ends(End::Left(status as u8));
     let next = next.load(Relaxed);
     if next != 0 {
         // SAFETY: the address of a function of this name, which has this type.

@@ -8,7 +8,7 @@
 use super::arch::export_entry;
 use crate::call;
 use crate::fault::inject;
-use crate::record;
+use crate::recorder;
 use crate::resolve::entries;
 use crate::sys::program_memory;
 use crate::sys::shareable::{self, Known};
@@ -189,9 +189,9 @@ macro_rules! entries {
                 }
 
                 #[allow(unused_variables)]
-                impl record::Store for Passed {
+                impl recorder::Store for Passed {
                     #[inline(always)]
-                    fn store(&self, arguments: &mut record::Arguments, succeeded: bool) {
+                    fn store(&self, arguments: &mut recorder::Arguments, succeeded: bool) {
                         let &Passed { $($arg,)* ref known } = self;
                         $(store_argument!($dir $([$count])? $arg, succeeded, arguments, known);)*
                     }
@@ -217,7 +217,7 @@ macro_rules! entries {
                         Ok(())
                     }
 
-                    fn more(&self, detail: &mut record::Detail, succeeded: bool) {
+                    fn more(&self, detail: &mut recorder::Detail, succeeded: bool) {
                         let &Passed { $($arg,)* .. } = self;
                         let mut index = 0;
                         $(

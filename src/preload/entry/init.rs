@@ -9,7 +9,7 @@ use crate::resolve::{deep, dlclose, dlerror, dlsym, dlvsym, driver, escapes, run
 use crate::sys::elf;
 use crate::sys::guard::guarded;
 use crate::sys::{arch, files, stack};
-use crate::{log, record, settings};
+use crate::{log, recorder, settings};
 
 /// Takes a look round while nobody else runs, with a few system calls at most. Calls that come earlier find what they
 /// need themselves.
@@ -25,7 +25,7 @@ fn at_load() {
     elf::count_start();
     inject::load();
     log::is_on();
-    escapes::tell(record::escaped);
+    escapes::tell(recorder::escaped);
     escapes::mend_data_symbols();
     exports::provide();
     runtime::look();
@@ -46,7 +46,7 @@ extern "C" fn at_unload() {
     status::ended();
     let is_heard = log::is_on() || settings::get().record.is_some();
     if is_heard && driver::is_anywhere() {
-        guarded(|| escapes::look_through_all(record::is_empty()));
+        guarded(|| escapes::look_through_all(recorder::is_empty()));
     }
 }
 

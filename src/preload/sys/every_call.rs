@@ -23,7 +23,7 @@ pub struct EveryCall {
     /// Changes when what is known of libraries may be wrong, because one was unloaded: `elf`.
     pub libraries: AtomicU32,
     /// Whether the processor's counter is the clock of the record, decided when the process's file is made:
-    /// `record::clock`.
+    /// `recorder::clock`.
     pub by_counter: AtomicBool,
 }
 

@@ -3,7 +3,7 @@
 //!
 //! `elf` lists the objects.
 
-use super::arch::{self, Kept};
+use super::arch::{self, Relocation};
 use super::elf::LinkMap;
 use core::ffi::{CStr, c_char};
 use core::ops::Range;
@@ -396,7 +396,7 @@ impl Object {
                 // SAFETY: the index is of the object's own symbol table, the name of its string table.
                 let name = unsafe { self.string(self.entry(symbol).st_name as usize) };
                 let place = self.base.wrapping_add(relocation.r_offset as usize) as *mut usize;
-                found(Slot { name, place, is_copy: kept == Kept::Copy });
+                found(Slot { name, place, is_copy: kept == Relocation::Copy });
             }
         }
     }

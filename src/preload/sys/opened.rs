@@ -9,7 +9,7 @@ use super::pages;
 use core::ffi::{CStr, c_int};
 use core::mem::MaybeUninit;
 use core::ptr;
-use cupeer_spec::trust::{self, Found};
+use cupeer_spec::trust::{self, Ownership};
 
 #[derive(Clone, Copy)]
 pub struct FileInfo {
@@ -17,7 +17,7 @@ pub struct FileInfo {
     pub identity: (u64, u64),
     pub size: u64,
     /// Whose it is.
-    pub found: Found,
+    pub found: Ownership,
 }
 
 fn about(ask: impl FnOnce(*mut libc::stat) -> c_int) -> Option<FileInfo> {
@@ -30,7 +30,7 @@ fn about(ask: impl FnOnce(*mut libc::stat) -> c_int) -> Option<FileInfo> {
     Some(FileInfo {
         identity: (about.st_dev, about.st_ino),
         size: about.st_size as u64,
-        found: Found { owner: about.st_uid, mode: about.st_mode, names: about.st_nlink as _ },
+        found: Ownership { owner: about.st_uid, mode: about.st_mode, names: about.st_nlink as _ },
     })
 }
 
@@ -229,7 +229,7 @@ pub fn for_log(path: &mut [u8]) -> Result<c_int, c_int> {
 }
 
 /// What is known of the directory around a path.
-fn around(path: &mut [u8]) -> Option<Found> {
+fn around(path: &mut [u8]) -> Option<Ownership> {
     let end = path.iter().position(|byte| *byte == 0)?;
     let Some(slash) = path[..end].iter().rposition(|byte| *byte == b'/') else {
         return FileInfo::at(c".", 0).map(|about| about.found);

@@ -1,4 +1,4 @@
-//! A thread's memory of the calls that it repeats. All zeros is empty. `record::repeats` defines its meaning.
+//! A thread's memory of the calls that it repeats. All zeros is empty. `recorder::repeats` defines its meaning.
 //!
 //! It is allocated outside of the thread's block, which is part of the thread's stack, because that may be small.
 //!

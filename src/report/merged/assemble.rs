@@ -7,8 +7,8 @@ use crate::facts::collect::Collected;
 use crate::facts::collect::Tally;
 use crate::facts::functions::{Functions, Number};
 use crate::facts::{faults, findings, leaks};
-use crate::merged::reduced::Reduced;
-use crate::merged::reduced::beside::{hangs, quiet, started};
+use crate::merged::part::JobPart;
+use crate::merged::part::beside::{hangs, quiet, started};
 use crate::model::{
     Device, Escaped, Exit, ExitKind, LastCall, Ordinal, Pending, Process, Record, Unknown, Uuid,
 };
@@ -28,7 +28,7 @@ pub fn reduced(
     mut all: Collected,
     names: &mut dyn Names,
     is_part: bool,
-) -> Reduced {
+) -> JobPart {
     let began = began(job);
     let ended = ended(&all, filter, began);
     let mut places = Places::new(&job.processes, names);
@@ -47,7 +47,7 @@ pub fn reduced(
     let (callers, callers_more) = std::mem::take(&mut all.callers).named(&all.functions, &mut unnamed);
     let fired = std::mem::take(&mut all.fired);
     let (marks, marks_more) = std::mem::take(&mut all.marks).rows(&all.fates);
-    Reduced {
+    JobPart {
         record,
         keys: job.processes.iter().map(|process| process.header.key_check).collect(),
         processes,

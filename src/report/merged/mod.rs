@@ -2,10 +2,10 @@
 //!
 //! The modules, from the lowest layer up; `tests/rooms.rs` checks this:
 //!
-//! - `reduced`: the parts of a job, and how they are combined.
+//! - `part`: the parts of a job, and how they are combined.
 //! - `assemble`: the facts as rows.
 //! - `whole`: all steps.
 
 pub mod assemble;
-pub mod reduced;
+pub mod part;
 pub mod whole;

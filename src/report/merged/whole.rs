@@ -4,7 +4,7 @@ use crate::asked::filter::Filter;
 use crate::asked::keep::Keep;
 use crate::facts::collect::collect;
 use crate::merged::assemble;
-use crate::merged::reduced::Reduced;
+use crate::merged::part::JobPart;
 use crate::model::{Finding, Report, Unnamed};
 use crate::words::places::Nameless;
 use anyhow::Result;
@@ -46,7 +46,7 @@ pub fn read(job: &Job, filter: &Filter, keep: Keep, symbols: Option<&mut Symbols
 /// # Errors
 ///
 /// The events of a process cannot be read.
-pub fn reduce(job: &Job, most_failures: usize, symbols: &mut Symbols) -> Result<Reduced> {
+pub fn reduce(job: &Job, most_failures: usize, symbols: &mut Symbols) -> Result<JobPart> {
     let keep = Keep { failures: most_failures, durations: true, callers: true };
     parts(job, &Filter::all(job), keep, Some(symbols), true)
 }
@@ -57,7 +57,7 @@ fn parts(
     keep: Keep,
     symbols: Option<&mut Symbols>,
     is_part: bool,
-) -> Result<Reduced> {
+) -> Result<JobPart> {
     let all = collect(job, filter, keep)?;
     let Some(symbols) = symbols else {
         return Ok(assemble::reduced(job, filter, all, &mut Nameless, is_part));

@@ -1,7 +1,7 @@
 //! The summary after a run that made its own recording: how many calls it made, which failed or hang, what was left
 //! open, and where the recording is. It has a few lines; the report has the details.
 
-mod found;
+mod findings;
 
 use crate::asked::filter::Filter;
 use crate::asked::keep::Keep;
@@ -270,7 +270,7 @@ fn about(report: &Report, shown: &str, symbols: &mut Symbols, launched: u32) -> 
     let mut all = ends(&verdict, sum, launched);
     all.extend(unexplained(&verdict, launched));
     all.extend(blind(report).into_iter().map(|text| Line::bad(Mark::Warning, text)));
-    let (told, kinds) = found::lines(&verdict, symbols);
+    let (told, kinds) = findings::lines(&verdict, symbols);
     all.extend(told);
     // Of those that are left out, nobody has said how bad they are.
     all.extend(left_out(kinds, "kind", "of finding").map(|text| Line { matters: true, ..text.into() }));
@@ -297,7 +297,7 @@ fn about(report: &Report, shown: &str, symbols: &mut Symbols, launched: u32) -> 
             lines.push(format!("  {} {was} freed while open elsewhere", counted(freed, &all)));
         }
     }
-    lines.extend(found::notes(&verdict));
+    lines.extend(findings::notes(&verdict));
     all.extend(lines.into_iter().map(Line::from));
     all.extend(suppressed(report).into_iter().map(Line::from));
     all.extend(limit(report.limited()));

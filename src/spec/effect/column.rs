@@ -121,7 +121,7 @@ macro_rules! effect {
         Effect::Records($crate::effect::index!($arguments $by))
     };
     ($arguments:tt Finds $kind:ident($by:ident) $(sized $room:ident)? of $whose:ident) => {
-        Effect::Finds(Found {
+        Effect::Finds(LookedUp {
             kind: Launchable::$kind,
             by: $crate::effect::index!($arguments $by),
             of: $crate::effect::index!($arguments $whose),

@@ -89,7 +89,7 @@ fn effects_name_arguments_that_can_be_read() {
                     let all = [Some(function), Some(parameters), extra];
                     is_name(function) && all.into_iter().flatten().all(|index| is(index, Direction::In))
                 }
-                Effect::Finds(Found { by, of, room, .. }) => {
+                Effect::Finds(LookedUp { by, of, room, .. }) => {
                     let all = [Some(of), room];
                     is(by, Direction::Out) && all.into_iter().flatten().all(|index| is(index, Direction::In))
                 }

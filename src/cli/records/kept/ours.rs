@@ -4,7 +4,7 @@
 use crate::records::sweeps;
 use crate::start::job::VLLM_CACHE;
 use cupeer_record::plain::{self, Links};
-use cupeer_report::reduced;
+use cupeer_report::part;
 use cupeer_spec::record::{SUFFIX, begun, faults, job, live};
 use std::fs;
 use std::io::{self, Read};
@@ -82,7 +82,7 @@ fn remove_in(directory: &Path, remove: &dyn Fn(&Path, &str) -> io::Result<bool>)
 fn remove_file(path: &Path, name: &str) -> io::Result<bool> {
     let is_ours = is_file(path)
         && match name {
-            _ if name.ends_with(reduced::file::SUFFIX) => reduced::file::is_written(path),
+            _ if name.ends_with(part::file::SUFFIX) => part::file::is_written(path),
             _ if name.strip_suffix(SUFFIX).is_some_and(is_process) => begins_as_ours(path),
             _ if name.strip_prefix(live::PREFIX).is_some_and(is_boot) => begins_as_ours(path),
             _ if is_hang(name) => is_text(path, HANG),

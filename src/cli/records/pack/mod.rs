@@ -33,7 +33,7 @@ use addresses::Addresses;
 use anyhow::{Context, Result, ensure};
 use archive::Archive;
 use cupeer_record::Process;
-use cupeer_report::reduced::file;
+use cupeer_report::part::file;
 use cupeer_report::symbols::{PackedSymbols, Symbols};
 use files::{Kind, Member};
 use redact::Redaction;

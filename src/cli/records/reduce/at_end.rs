@@ -11,7 +11,7 @@ use cupeer_record::plain::{self, Links};
 use cupeer_record::quiet::{self, Quiet};
 use cupeer_record::{Job, host};
 use cupeer_report::names::counted;
-use cupeer_report::reduced::file;
+use cupeer_report::part::file;
 use cupeer_report::symbols::Symbols;
 use cupeer_spec::record::begun::{self, Folder};
 use cupeer_spec::record::job;

@@ -1,7 +1,7 @@
 //! `cupeer reduce`: of records, one small file that can be put together with others of its kind.
 //!
 //! What belongs here: the command, how its file comes to be, and what `cupeer run --reduce` does in the end ([`mod@at_end`]). What
-//! is kept is [`cupeer_report::reduced`]'s.
+//! is kept is [`cupeer_report::part`]'s.
 
 mod at_end;
 
@@ -12,7 +12,7 @@ use crate::start::args::ReduceArgs;
 use crate::start::{home, output};
 use anyhow::{Context, Result, bail, ensure};
 use cupeer_report::names::counted;
-use cupeer_report::reduced::{Reduced, file};
+use cupeer_report::part::{JobPart, file};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -44,7 +44,7 @@ fn default_output(paths: &[PathBuf]) -> Result<PathBuf> {
 }
 
 /// Writes a file: whole, or not at all. Says how many bytes it has.
-pub fn write(reduced: &Reduced, output: &Path, replace: bool) -> Result<u64> {
+pub fn write(reduced: &JobPart, output: &Path, replace: bool) -> Result<u64> {
     let temporary = made::begin(output, ".cupeer-reduce-")?;
     reduced.write(temporary.as_file()).with_context(|| format!("failed to write {}", output.display()))?;
     made::finish(temporary, output, replace)

@@ -8,7 +8,7 @@ use crate::start::variables::inherited;
 use anyhow::{Context, Result, bail, ensure};
 use cupeer_record::launcher;
 use cupeer_record::plain::{self, Links};
-use cupeer_report::reduced::file as reduced;
+use cupeer_report::part::file as reduced;
 use cupeer_spec::env;
 use cupeer_spec::record::faults::{self, RELEASE};
 use cupeer_spec::record::{SUFFIX, begun, job, live};

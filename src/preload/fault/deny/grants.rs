@@ -5,7 +5,7 @@ use super::{Denied, devices, pairs, refused};
 use crate::driver::pools;
 use crate::driver::questions;
 use crate::fault::inject::Forward;
-use crate::record;
+use crate::recorder;
 use crate::sys::program_memory::copy;
 use cupeer_books::wanted::Wanted;
 use cupeer_spec::abi::CUmemLocation;
@@ -32,7 +32,7 @@ fn device_at(address: u64) -> Option<Identity> {
         return Some(devices::of_ordinal(device));
     }
     // This process does not see it.
-    let import = record::imported(Object::Allocation, handle)?;
+    let import = recorder::imported(Object::Allocation, handle)?;
     (import.uuid != [0; 16]).then(|| devices::of_uuid(import.uuid))
 }
 
@@ -41,7 +41,7 @@ fn device_of_pool(pool: u64) -> Option<Identity> {
     if let Some(device) = pools::pool(pool).and_then(|known| known.device) {
         return Some(devices::of_ordinal(device));
     }
-    let import = record::imported(Object::Pool, pool)?;
+    let import = recorder::imported(Object::Pool, pool)?;
     (import.uuid != [0; 16]).then(|| devices::of_uuid(import.uuid))
 }
 

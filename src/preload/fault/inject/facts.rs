@@ -6,7 +6,7 @@ use super::index::{argument_of, holds};
 use super::{Forward, private, shared};
 use crate::driver::pools;
 use crate::driver::questions;
-use crate::record;
+use crate::recorder;
 use crate::settings;
 use crate::settings::key;
 use crate::sys::caller::{self, Caller, each_frame};
@@ -169,7 +169,7 @@ impl<'a> Facts<'a> {
             return if peer == 0 { -1 } else { questions::device_of(peer) };
         }
         let Some(export) = self.call.export().filter(|export| export.uuid != [0; 16]) else { return -1 };
-        record::describe_devices();
+        recorder::describe_devices();
         questions::ordinal(export.uuid).unwrap_or(-1)
     }
 

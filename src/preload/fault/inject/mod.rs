@@ -29,7 +29,7 @@ pub use excuses::is_excused;
 pub use index::Armed;
 pub use program::{arm_c, put_counts};
 
-use crate::record::export_of;
+use crate::recorder::export_of;
 use crate::sys::every_call::{EVERY_CALL, UNREAD};
 use core::sync::atomic::Ordering::Acquire;
 use cupeer_spec::effect::Shared;

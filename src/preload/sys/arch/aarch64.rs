@@ -2,7 +2,8 @@
 //! address.
 
 use super::{
-    ASYNCHRONOUS, AT_ANY_INSTRUCTION, DEFERRED, ENTERED_OFFSET, Kept, STACKED, Thread, pthread_setcanceltype,
+    ASYNCHRONOUS, AT_ANY_INSTRUCTION, DEFERRED, ENTERED_OFFSET, Relocation, STACKED, Thread,
+    pthread_setcanceltype,
 };
 use core::arch::asm;
 use core::ffi::{CStr, c_ulong, c_void};
@@ -104,11 +105,11 @@ pub fn ticks() -> u64 {
 }
 
 /// What a kind of relocation keeps, where that is all it does.
-pub fn kept_by(kind: u32) -> Option<Kept> {
+pub fn kept_by(kind: u32) -> Option<Relocation> {
     match kind {
         // R_AARCH64_ABS64, R_AARCH64_GLOB_DAT and R_AARCH64_JUMP_SLOT; R_AARCH64_COPY.
-        257 | 1025 | 1026 => Some(Kept::Address),
-        1024 => Some(Kept::Copy),
+        257 | 1025 | 1026 => Some(Relocation::Address),
+        1024 => Some(Relocation::Copy),
         _ => None,
     }
 }

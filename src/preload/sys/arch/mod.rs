@@ -32,7 +32,7 @@ pub struct Thread {
     pub caller: usize,
     /// The function that it entered, plus 1.
     pub entered: u32,
-    /// A bit for each function that has a run, by its number modulo 32: see `record::repeats`.
+    /// A bit for each function that has a run, by its number modulo 32: see `recorder::repeats`.
     pub runs: u32,
     /// The function whose call we are forwarding, plus 1; above it the low half of the number of the call's slot, 0 where it has
     /// none.
@@ -54,7 +54,7 @@ pub struct Thread {
     /// The library that the last recorded call came from, which the record knows.
     pub known: (usize, usize),
     /// Who is about to write to the window, while somebody is: where the stack stands, above a byte of `turn`; else 0. A
-    /// signal handler's call that comes in between puts back what it has found. See `record::stream`.
+    /// signal handler's call that comes in between puts back what it has found. See `recorder::stream`.
     pub filling: usize,
     /// How often the thread has left a window that it was about to write to.
     pub turn: usize,
@@ -82,7 +82,7 @@ pub struct Thread {
     pub aside: (usize, usize),
     /// The last context that was seen current, and the record in which it was: see `driver::questions`.
     pub context: (u64, u64),
-    /// What it does again and again: see `record::repeats`.
+    /// What it does again and again: see `recorder::repeats`.
     pub repeats: *mut Repeats,
     /// What `dlerror` shall say in place of our marker: see `resolve::dlerror`.
     pub dlerror: [c_char; 800],
@@ -158,7 +158,7 @@ const STACKED: usize = 128;
 
 /// What a relocation has the loader keep at a place.
 #[derive(Clone, Copy, PartialEq)]
-pub enum Kept {
+pub enum Relocation {
     /// The address of its symbol.
     Address,
     /// A copy of what lies there.

@@ -1,7 +1,8 @@
 //! x86-64: the thread pointer is `fs`, and the stack holds the return address.
 
 use super::{
-    ASYNCHRONOUS, AT_ANY_INSTRUCTION, DEFERRED, ENTERED_OFFSET, Kept, STACKED, Thread, pthread_setcanceltype,
+    ASYNCHRONOUS, AT_ANY_INSTRUCTION, DEFERRED, ENTERED_OFFSET, Relocation, STACKED, Thread,
+    pthread_setcanceltype,
 };
 use core::arch::asm;
 use core::ffi::{CStr, c_void};
@@ -83,11 +84,11 @@ pub fn ticks() -> u64 {
 }
 
 /// What a kind of relocation keeps, where that is all it does.
-pub fn kept_by(kind: u32) -> Option<Kept> {
+pub fn kept_by(kind: u32) -> Option<Relocation> {
     match kind {
         // R_X86_64_64, R_X86_64_GLOB_DAT and R_X86_64_JUMP_SLOT; R_X86_64_COPY.
-        1 | 6 | 7 => Some(Kept::Address),
-        5 => Some(Kept::Copy),
+        1 | 6 | 7 => Some(Relocation::Address),
+        5 => Some(Relocation::Copy),
         _ => None,
     }
 }

@@ -4,12 +4,12 @@ mod broken;
 mod events;
 mod faults;
 mod findings;
-mod follow;
 mod growing;
 mod job;
 mod random;
 mod repeats;
 mod ring;
+mod tail;
 
 use cupeer_record::writer::{self, About, Writer};
 use cupeer_record::{Call, Event, Process};

@@ -11,7 +11,7 @@ use crate::facts::ledger::follow::inside;
 use crate::words::judged::judged;
 use cupeer_record::{Call, Finding};
 use cupeer_rules::Rule;
-use cupeer_rules::decide::{self, Found};
+use cupeer_rules::decide::{self, Violation};
 use cupeer_spec::effect::Object;
 use cupeer_spec::function::{FnId, Group};
 
@@ -32,7 +32,7 @@ pub fn look(
     sight: Sight,
     is_forked: bool,
     driver_knows_more: bool,
-    report: &mut dyn FnMut(&Found<()>),
+    report: &mut dyn FnMut(&Violation<()>),
 ) -> bool {
     let Some(result) = made.result().filter(|_| !made.call.injected) else { return false };
     let args = made.call.arguments();
@@ -55,7 +55,7 @@ pub fn look(
 }
 
 /// A finding as a record has it; how bad it is depends on the caller, who is not known yet.
-pub fn finding<O>(function: FnId, found: &Found<O>) -> Finding {
+pub fn finding<O>(function: FnId, found: &Violation<O>) -> Finding {
     let rule = found.reason.rule().spec();
     let argument = function.spec().args.iter().position(|arg| arg.name() == found.argument);
     Finding {

@@ -104,7 +104,7 @@ impl<'a> Afterwards<'a, '_> {
         &self,
         function: FnId,
         result: i32,
-        report: &mut dyn FnMut(&cupeer_rules::decide::Found<Thing<'a>>),
+        report: &mut dyn FnMut(&cupeer_rules::decide::Violation<Thing<'a>>),
     ) {
         let (spec, mut args) = (function.spec(), [0; MOST_ARGS]);
         let mut put = |index: usize, bytes: &[u8]| {

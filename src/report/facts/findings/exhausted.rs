@@ -45,7 +45,7 @@ fn draft<'a>(sentence: Sentence, process: usize, scarce: &Scarce, objects: Vec<O
 }
 
 /// Something that a process keeps, and that its owner has released.
-struct Kept {
+struct KeptMemory {
     owner: usize,
     bytes: u64,
     /// Which of the owner's things it is: an allocation, or what lies at an address.
@@ -120,7 +120,7 @@ fn memory<'a>(
 }
 
 /// The allocations that processes kept when a call failed, although their owners had released them.
-fn allocations(all: &Collected, scarce: &Scarce) -> Vec<Kept> {
+fn allocations(all: &Collected, scarce: &Scarce) -> Vec<KeptMemory> {
     let joined = all.virtual_memory.joined();
     let mut kept = Vec::new();
     for holder in 0..all.fates.len() {
@@ -136,7 +136,7 @@ fn allocations(all: &Collected, scarce: &Scarce) -> Vec<Kept> {
             if is_kept && is_there(held.location, scarce) {
                 let (bytes, what) = (held.bytes, (Kind::Allocation, u64::from(number)));
                 let fingerprint = held.fingerprint().unwrap_or(0);
-                kept.push(Kept { owner, bytes, what, holder, fingerprint, is_sure });
+                kept.push(KeptMemory { owner, bytes, what, holder, fingerprint, is_sure });
             }
         }
     }
@@ -144,7 +144,7 @@ fn allocations(all: &Collected, scarce: &Scarce) -> Vec<Kept> {
 }
 
 /// The memory that processes had open when a call failed, although its exporters had freed it.
-fn opened(all: &Collected, scarce: &Scarce) -> Vec<Kept> {
+fn opened(all: &Collected, scarce: &Scarce) -> Vec<KeptMemory> {
     let mut kept = Vec::new();
     for entry in all.ledger.handles().iter().filter(|entry| entry.kind.is_memory()) {
         let Some(export) = entry.export.as_deref() else { continue };
@@ -157,7 +157,7 @@ fn opened(all: &Collected, scarce: &Scarce) -> Vec<Kept> {
         for import in entry.imports.iter().filter(is_other) {
             if let Some(is_sure) = import.times.iter().find_map(|time| open_at(all, import, time, scarce.at))
             {
-                kept.push(Kept {
+                kept.push(KeptMemory {
                     is_sure,
                     owner: export.process as usize,
                     bytes: export.bytes.unwrap_or(0),

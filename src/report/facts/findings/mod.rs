@@ -2,7 +2,7 @@
 //!
 //! What was found in calls is in [`crate::facts::at_calls`]. Afterwards, findings
 //! follow from the handle table ([`handles`], [`unclosed`], [`freed`]), from mappings ([`space`]), from descriptors
-//! ([`mod@descriptors`], [`awaited`]), and from all ranks together ([`ranks`]). [`mod@rows`] builds the rows, [`mod@found`] joins
+//! ([`mod@descriptors`], [`awaited`]), and from all ranks together ([`ranks`]). [`mod@rows`] builds the rows, [`table`] joins
 //! those of all processes, and [`objects`] adds the objects involved. [`mod@afterwards`] supplies the facts that the recording has
 //! for the rules.
 
@@ -11,7 +11,6 @@ mod awaited;
 mod descriptors;
 mod drafts;
 mod exhausted;
-mod found;
 mod freed;
 mod handles;
 mod objects;
@@ -20,7 +19,8 @@ mod ranks;
 mod rows;
 mod space;
 mod staged;
+mod table;
 mod unclosed;
 
-pub use found::{Found, Member};
 pub use rows::{Context, found, rows};
+pub use table::{FindingRows, Member};

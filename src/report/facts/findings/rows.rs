@@ -1,8 +1,8 @@
 //! Builds the rows of findings: each with its severity, its place in words, and its objects. [`mod@super::found`]
 //! joins them.
 
-use super::found::{Found, Member, Row, library};
 use super::objects::{Objects, word};
+use super::table::{FindingRows, Member, Row, library};
 use super::{awaited, descriptors, exhausted, freed, handles, placement, ranks, space, staged};
 use crate::asked::filter::Filter;
 use crate::asked::suppress::Facts;
@@ -102,9 +102,9 @@ impl Sentence {
 }
 
 /// All that was found, before it is known what all processes together tell.
-pub fn found(context: &Context, places: &mut Places) -> Found {
+pub fn found(context: &Context, places: &mut Places) -> FindingRows {
     let objects = Objects::new(context.job, context.all);
-    let mut found = Found::default();
+    let mut found = FindingRows::default();
     let (mut drafts, revised) = handles::drafts(context, &objects, places);
     for (key, kept) in context.all.findings.kept.iter().filter(|(key, _)| !revised.contains(key)) {
         drafts.push(context.kept(key, kept, &objects, places));

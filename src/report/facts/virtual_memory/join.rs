@@ -55,7 +55,7 @@ pub struct Imported {
 }
 
 /// What a process kept alive.
-pub struct Kept {
+pub struct KeptAllocation {
     pub owner: usize,
     /// When the owner had given it up, and whether it did so by ending.
     pub released: u64,
@@ -245,7 +245,7 @@ impl<'a> Joined<'a> {
     }
 
     /// How a process kept alive what its owner had given up, or the process that made it had taken to its end.
-    pub fn kept(&self, holder: usize, held: &Held, fates: &[Fate]) -> Option<Kept> {
+    pub fn kept(&self, holder: usize, held: &Held, fates: &[Fate]) -> Option<KeptAllocation> {
         let Origin::Known(owner, _) = held.origin else { return None };
         let ended = self.owner_ended(held.origin);
         let is_gone = fates[owner].alive == Some(false);
@@ -261,7 +261,7 @@ impl<'a> Joined<'a> {
             Until::Now => true,
             Until::Exit(at) | Until::GivenUp(at) => since < at,
         };
-        is_kept.then_some(Kept { owner, released, by_exit: ended.is_none(), since, until })
+        is_kept.then_some(KeptAllocation { owner, released, by_exit: ended.is_none(), since, until })
     }
 
     /// When the process that made an allocation had given it up, and what it had imported of it itself.

@@ -156,7 +156,7 @@ type Key = (usize, usize, Location, (&'static str, bool));
 
 fn kept(
     (holder, owner, location, (until, by_exit)): Key,
-    all: &[(u64, join::Kept)],
+    all: &[(u64, join::KeptAllocation)],
     fates: &[Fate],
     now: u64,
 ) -> Kept {

@@ -1,7 +1,7 @@
-//! Reduced data of some processes of a job, in place of their events. It can be merged with that of others, and gives
+//! JobPart data of some processes of a job, in place of their events. It can be merged with that of others, and gives
 //! the report that all their recordings would give.
 //!
-//! [`Reduced`] is the data; `merge` merges two, `finish` builds the report, `fold` counts what is
+//! [`JobPart`] is the data; `merge` merges two, `finish` builds the report, `fold` counts what is
 //! omitted, and [`mod@file`] reads and writes the file. The other modules compute the data; a recording that is
 //! reported directly takes the same path, as the only part of its job.
 //!
@@ -17,7 +17,7 @@ mod merge;
 use crate::asked::filter::Filter;
 use crate::asked::suppress::Suppressions;
 use crate::facts::callers::CallerSum;
-use crate::facts::findings::Found;
+use crate::facts::findings::FindingRows;
 use crate::facts::functions::FunctionSum;
 use crate::model::{
     Allocations, Device, Escaped, Failure, FailureGroup, Fault, Handle, Leak, Mark, Peer, Pool, Process,
@@ -37,7 +37,7 @@ pub struct About {
     pub events: u64,
 }
 
-impl Reduced {
+impl JobPart {
     /// Returns the extent of the data.
     pub fn about(&self) -> About {
         let boots: BTreeSet<&str> = self.processes.iter().map(|process| process.boot_id.as_str()).collect();
@@ -83,9 +83,9 @@ impl Reduced {
     }
 }
 
-/// Reduced data of some processes. The fields are those of the report, in the order in which processes were read.
+/// JobPart data of some processes. The fields are those of the report, in the order in which processes were read.
 #[derive(Serialize, Deserialize)]
-pub struct Reduced {
+pub struct JobPart {
     pub(crate) record: Record,
     /// What tells the keys of fingerprints apart, by process.
     pub(crate) keys: Vec<u64>,
@@ -94,7 +94,7 @@ pub struct Reduced {
     pub(crate) functions: Vec<FunctionSum>,
     pub(crate) callers: Vec<CallerSum>,
     pub(crate) callers_more: u64,
-    pub(crate) found: Found,
+    pub(crate) found: FindingRows,
     pub(crate) faults: Vec<Fault>,
     pub(crate) handles: Vec<Handle>,
     pub(crate) handles_more: u64,

@@ -1,7 +1,7 @@
 //! Following a record while it is written gives the same calls as reading all of it.
 
 use super::call;
-use cupeer_record::follow::{Counts, Unreturned};
+use cupeer_record::tail::{Counts, Unreturned};
 use cupeer_record::writer::{About, Writer};
 use cupeer_record::{Call, Details, Event, Follower, Outcome, Process};
 use cupeer_spec::record::SLOTS;

@@ -3,16 +3,16 @@
 //! The processes of the second part follow those of the first, as if they had been read together. Nothing is decided
 //! here: rows about one process stay unchanged, and sums are added.
 
-use super::Reduced;
+use super::JobPart;
 use crate::facts::functions::FunctionSum;
 use crate::facts::{callers, leaks, marks, pools, virtual_memory};
 use crate::model::{Allocations, FailureGroup, Fault, MOST_HITS, MOST_PROCS, Proc, Record, Unnamed};
 use anyhow::{Result, bail};
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-impl Reduced {
+impl JobPart {
     /// Adds another part. Of single failures, `most_failures` are kept. Fails where a process is in both.
-    pub fn add(&mut self, mut other: Reduced, most_failures: usize) -> Result<()> {
+    pub fn add(&mut self, mut other: JobPart, most_failures: usize) -> Result<()> {
         self.refuse_twice(&other)?;
         let processes = self.processes.len();
         let ended = self.record.ended_ns.max(other.record.ended_ns);
@@ -20,7 +20,7 @@ impl Reduced {
         other.age(ended);
         let mut problems = self.apart(&other);
         // Named one by one, so that no field of a later version is forgotten.
-        let Reduced {
+        let JobPart {
             record,
             mut keys,
             processes: mut other_processes,
@@ -80,7 +80,7 @@ impl Reduced {
         Ok(())
     }
 
-    fn refuse_twice(&self, other: &Reduced) -> Result<()> {
+    fn refuse_twice(&self, other: &JobPart) -> Result<()> {
         let known: HashSet<&Proc> = self.processes.iter().map(|process| &process.proc).collect();
         if let Some(twice) = other.processes.iter().find(|process| known.contains(&process.proc)) {
             bail!(
@@ -94,7 +94,7 @@ impl Reduced {
     }
 
     /// What keeps the two apart: nothing can be followed from one to the other that would have been in one record.
-    fn apart(&self, other: &Reduced) -> Vec<String> {
+    fn apart(&self, other: &JobPart) -> Vec<String> {
         let mut problems = Vec::new();
         let boots: BTreeSet<&str> = self.processes.iter().map(|process| process.boot_id.as_str()).collect();
         if let Some(both) = other.processes.iter().find(|process| boots.contains(process.boot_id.as_str())) {

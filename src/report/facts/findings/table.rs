@@ -16,7 +16,7 @@ use std::rc::Rc;
 
 /// What was found, before all processes are seen together.
 #[derive(Serialize, Deserialize, Default)]
-pub struct Found {
+pub struct FindingRows {
     pub rows: Vec<Row>,
     /// Who went another way than IPC.
     pub fallbacks: Vec<Row>,
@@ -44,7 +44,7 @@ pub struct Member {
     pub has_injected: bool,
 }
 
-impl Found {
+impl FindingRows {
     /// All rows: the worst first, then in the order of time. The calls of a function are by process.
     pub fn rows<'c>(self, members: &[Member], calls: impl Fn(&str) -> Option<&'c [u64]>) -> Vec<Row> {
         let mut joined = Joined::default();
@@ -61,7 +61,7 @@ impl Found {
     }
 
     /// Adds what was found in other processes, which come behind so many of these.
-    pub fn add(&mut self, other: Found, processes: usize) {
+    pub fn add(&mut self, other: FindingRows, processes: usize) {
         let moved = |mut row: Row| {
             row.process += processes;
             row.processes.iter_mut().for_each(|process| *process += processes);

@@ -1,6 +1,6 @@
 //! Builds the report of a job from the reduced data of all its processes.
 
-use super::Reduced;
+use super::JobPart;
 use crate::asked::filter::Filter;
 use crate::facts::callers;
 use crate::facts::findings::Member;
@@ -10,7 +10,7 @@ use crate::verdict;
 use cupeer_spec::uuid;
 use std::collections::{BTreeMap, HashMap};
 
-impl Reduced {
+impl JobPart {
     /// The report.
     pub fn report(mut self, filter: &Filter) -> Report {
         let members: Vec<Member> = self.processes.iter().map(member).collect();

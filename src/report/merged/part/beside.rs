@@ -11,7 +11,7 @@ pub fn hangs(job: &Job) -> Vec<Hang> {
     /// The longest file that is read.
     const LONGEST: u64 = 64 << 20;
     #[derive(Deserialize)]
-    struct Kept {
+    struct KeptAnswer {
         time_ns: u64,
         without_progress_ns: Option<u64>,
         answer: String,
@@ -19,7 +19,7 @@ pub fn hangs(job: &Job) -> Vec<Hang> {
     let one = |path: &PathBuf| {
         let opened = record::plain::open(path, record::plain::Links::Refused).ok();
         let kept = opened.and_then(|file| serde_json::from_reader(BufReader::new(file.take(LONGEST))).ok());
-        let Kept { time_ns, without_progress_ns, answer } = kept.unwrap_or(Kept {
+        let KeptAnswer { time_ns, without_progress_ns, answer } = kept.unwrap_or(KeptAnswer {
             time_ns: 0,
             without_progress_ns: None,
             answer: "its file cannot be read".into(),

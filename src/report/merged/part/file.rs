@@ -3,7 +3,7 @@
 //! The file is untrusted, and is checked before it is used: no content makes us request more memory than its text has,
 //! or look for a process that it does not contain.
 
-use super::Reduced;
+use super::JobPart;
 use anyhow::{Context, Result, anyhow, ensure};
 use cupeer_record::plain::{self, Links};
 use flate2::Compression;
@@ -61,7 +61,7 @@ pub fn is_one(path: &Path) -> bool {
     path.is_file() && (is_named(path) || is_written(path))
 }
 
-impl Reduced {
+impl JobPart {
     /// Writes the file.
     pub fn write(&self, out: impl Write) -> io::Result<()> {
         let file = File { schema: SCHEMA.into(), made_by: env!("CARGO_PKG_VERSION").into(), part: self };
@@ -79,14 +79,14 @@ impl Reduced {
     /// # Examples
     ///
     /// ```no_run
-    /// use cupeer_report::{reduced::Reduced, suppress::Suppressions};
+    /// use cupeer_report::{part::JobPart, suppress::Suppressions};
     ///
-    /// let part = Reduced::read(std::path::Path::new("node-1.cupeer.json.gz"))?;
+    /// let part = JobPart::read(std::path::Path::new("node-1.cupeer.json.gz"))?;
     /// let filter = part.filter(Suppressions::default());
     /// println!("{} findings", part.report(&filter).findings.len());
     /// # Ok::<(), anyhow::Error>(())
     /// ```
-    pub fn read(path: &Path) -> Result<Reduced> {
+    pub fn read(path: &Path) -> Result<JobPart> {
         let failed = || path.display().to_string();
         let file = plain::open(path, Links::Followed).with_context(failed)?;
         let size = file.metadata().with_context(failed)?.len();
@@ -97,7 +97,7 @@ impl Reduced {
     }
 
     /// From what a file has, which may have so many bytes of text.
-    fn of(file: impl Read, room: u64) -> Result<Reduced> {
+    fn of(file: impl Read, room: u64) -> Result<JobPart> {
         let mut text = Vec::new();
         // All members of it: more than one are several files, one behind the other.
         let read = MultiGzDecoder::new(file).take(room + 1).read_to_end(&mut text);
@@ -111,8 +111,8 @@ impl Reduced {
     /// # Errors
     ///
     /// The text is not that of a reduced file, or is damaged.
-    pub fn of_text(text: &[u8]) -> Result<Reduced> {
-        let file: File<Reduced> = match serde_json::from_slice(text) {
+    pub fn of_text(text: &[u8]) -> Result<JobPart> {
+        let file: File<JobPart> = match serde_json::from_slice(text) {
             Ok(file) => file,
             Err(error) => return Err(why_not(text, &error)),
         };

@@ -1,12 +1,12 @@
 //! Counts the handles that a reduced file omits because they have nothing to report.
 
-use super::Reduced;
+use super::JobPart;
 use crate::model::{Handle, State};
 
 /// How many of them are kept all the same: enough to see what they are.
 const MOST: usize = 1000;
 
-impl Reduced {
+impl JobPart {
     /// Leaves out handles that were closed as they should be, but for the first ones.
     pub fn fold(&mut self) {
         let mut kept = 0;
