@@ -6,8 +6,8 @@ mod derived;
 use crate::argument;
 pub use crate::argument::{ArgSpec, ArgType, Direction};
 use crate::effect::{
-    Altered, Batch, Bound, Code, Copied, Effect, End, Found, Grant, Groups, Joined, Launchable, Launched,
-    Made, Named, NodeKind, Object, Question, Shared, Subject, Unbound, Used, effects,
+    Altered, Batch, Beside, Bound, Code, Copied, Demand, Effect, End, Found, Gathered, Grant, Groups, Joined,
+    Launchable, Launched, Made, Named, NodeKind, Object, Question, Shared, Subject, Unbound, Used, effects,
 };
 pub use crate::group::{Group, Library};
 
