@@ -1,7 +1,7 @@
 //! Provides the arguments of a call that has returned.
 
 use crate::wanted::{Gathering, Wanted, access};
-use cupeer_spec::effect::{Copied, Effect, End, Object, Shared, Used};
+use cupeer_spec::effect::{Beside, Copied, Effect, End, Object, Shared, Used};
 use cupeer_spec::function::{Direction, FnId};
 use cupeer_spec::record::slot::{MOST_ARGS, shape};
 use cupeer_spec::results::Result;
@@ -35,12 +35,6 @@ impl Call<'_> {
     /// An argument as a number, by its index; 0 where it is not known.
     pub fn at(&self, index: usize) -> u64 {
         self.bytes(index).iter().take(8).rev().fold(0, |number, byte| number << 8 | u64::from(*byte))
-    }
-
-    /// The same by its name; `None` where the function has none of that name.
-    pub fn argument(&self, name: &str) -> Option<u64> {
-        let index = self.function.spec().args.iter().position(|arg| arg.name() == name)?;
-        Some(self.at(index))
     }
 
     /// The name of an argument.
@@ -89,16 +83,12 @@ impl Call<'_> {
 
     /// The properties of an allocation, or of a pool, that it is to create.
     pub fn wanted(&self) -> Option<Wanted> {
-        let spec = self.function.spec();
-        let prop = spec.argument("prop").filter(|(_, arg)| arg.is_allocation());
-        let (index, _) = prop.or_else(|| spec.argument("poolProps"))?;
-        Wanted::of(self.bytes(index))
+        Wanted::of(self.bytes(self.function.spec().describes()?))
     }
 
     /// The properties of a multicast object that it is to create.
     pub fn gathering(&self) -> Option<Gathering> {
-        self.function.spec().gathers()?;
-        Gathering::of(self.bytes(self.function.spec().argument("prop")?.0))
+        Gathering::of(self.bytes(self.function.spec().gathers()?.of))
     }
 
     /// The devices of its array argument that get access.
@@ -108,7 +98,12 @@ impl Call<'_> {
 
     /// A range of addresses: the first, and how many.
     pub fn range(&self) -> (u64, u64) {
-        (self.argument("ptr").unwrap_or(0), self.argument("size").unwrap_or(0))
+        self.function.spec().range().map_or((0, 0), |(by, size)| (self.at(by), self.at(size)))
+    }
+
+    /// Whether all elements of its array argument are there.
+    pub fn has_all_elements(&self, count: usize) -> bool {
+        self.function.spec().array().is_some_and(|(_, all)| self.at(all) == count as u64)
     }
 
     /// The device memory that the call uses, or frees: for each range, the argument that names it, where it begins, and its bytes.
@@ -129,7 +124,7 @@ impl Call<'_> {
             .filter(|(_, start, bytes)| *start != 0 && *bytes != 0)
     }
 
-    fn used_by(&self, Used { by, size, element, rows, .. }: Used) -> [(usize, u64, u64); 2] {
+    fn used_by(&self, Used { by, size, element, beside, .. }: Used) -> [(usize, u64, u64); 2] {
         let Some(size) = size else {
             // As a copy of rows is kept.
             let word = |at: usize| {
@@ -140,10 +135,13 @@ impl Call<'_> {
         };
         let element = element.map_or(1, |element| self.function.spec().args[element].size() as u64);
         let row = self.at(size).wrapping_mul(element);
-        let bytes = rows.map_or(row, |(height, pitch)| match self.at(height) {
-            0 => 0,
-            height => (height - 1).wrapping_mul(self.at(pitch)).wrapping_add(row),
-        });
+        let bytes = match beside {
+            Beside::Rows(height, pitch) => match self.at(height) {
+                0 => 0,
+                height => (height - 1).wrapping_mul(self.at(pitch)).wrapping_add(row),
+            },
+            _ => row,
+        };
         [(by, self.at(by), bytes), (0, 0, 0)]
     }
 }

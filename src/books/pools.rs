@@ -115,8 +115,8 @@ impl<P: Places<Pool>, M: Places<Imported>> Pools<P, M> {
                         pool.is_destroyed = pool.imports == 0;
                     });
                 }
-                Effect::Opens(Shared { object: Object::Pointer, by, .. }) => {
-                    let pool = call.argument("pool").unwrap_or(0);
+                Effect::Opens(Shared { object: Object::Pointer, by, of, .. }) => {
+                    let pool = of.map_or(0, |pool| call.at(pool));
                     self.imported(Imported { address: call.at(by), pool });
                 }
                 Effect::Closes(Named { object: Object::Pointer, by }) => self.freed(call.at(by)),

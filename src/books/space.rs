@@ -4,8 +4,7 @@
 use crate::call::Call;
 use crate::places::Places;
 use crate::wanted::Gathering;
-use cupeer_spec::effect::{Effect, End, Grant, Joined, Made, Named, Object, Shared};
-use cupeer_spec::function::FnId;
+use cupeer_spec::effect::{Effect, End, Grant, Joined, Made, Named, Object, Question, Shared, Subject};
 
 /// An allocation of the process, or one that it has imported.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
@@ -168,7 +167,7 @@ impl<A: Places<Allocation>, M: Places<Mapping>> Space<A, M> {
                 }
                 Effect::Retains(Named { object: Object::Allocation, by }) => self.retained(call.at(by)),
                 Effect::Ends(End { object: Object::Allocation, by, .. }) => self.released(call.at(by)),
-                Effect::Makes(Made { object: Object::Mapping, by, size: Some(size), of }) => {
+                Effect::Makes(Made { object: Object::Mapping, by, size: Some(size), of, .. }) => {
                     let handle = of.map_or(0, |of| call.at(of));
                     self.mapped(Mapping {
                         handle,
@@ -180,16 +179,20 @@ impl<A: Places<Allocation>, M: Places<Mapping>> Space<A, M> {
                 Effect::Ends(End { object: Object::Mapping, by, size: Some(size), .. }) => {
                     self.unmapped(call.at(by), call.at(size));
                 }
+                Effect::Asks(Question { subject, answer, choice: Some((option, least)), .. })
+                    if call.at(option) as i32 == least =>
+                {
+                    let granularity = Some(call.at(answer)).filter(|bytes| bytes.is_power_of_two());
+                    match subject {
+                        Subject::Memory if call.wanted().is_some_and(|wanted| wanted.device.is_some()) => {
+                            self.granularity = granularity
+                        }
+                        Subject::Team => self.multicast_granularity = granularity,
+                        _ => {}
+                    }
+                }
                 _ => {}
             }
-        }
-        let is_asked = call.function == FnId::cuMemGetAllocationGranularity && call.result == 0;
-        let is_least = call.argument("option") == Some(0);
-        if is_asked && is_least && call.wanted().is_some_and(|wanted| wanted.device.is_some()) {
-            self.granularity = call.argument("granularity").filter(|bytes| bytes.is_power_of_two());
-        }
-        if call.function == FnId::cuMulticastGetGranularity && call.result == 0 && is_least {
-            self.multicast_granularity = call.argument("granularity").filter(|bytes| bytes.is_power_of_two());
         }
     }
 
@@ -245,6 +248,7 @@ fn new(handle: u64) -> Allocation {
 mod tests {
     use super::*;
     use crate::call::returned;
+    use cupeer_spec::function::FnId;
 
     const GRANULE: u64 = 2 << 20;
 

@@ -16,6 +16,8 @@ mod peers;
 mod pointers;
 mod pool_calls;
 mod succeeded;
+#[cfg(test)]
+mod tests;
 mod uses;
 mod vmm;
 mod world;
@@ -32,6 +34,7 @@ pub use world::{
 use crate::reason::Reason;
 pub use crate::reason::{HadContext, Ptrace, Went};
 use crate::{Cache, Confidence, RULES, Rule};
+use cupeer_spec::effect::Demand;
 use cupeer_spec::function::FnId;
 
 /// What was found, for as long as it is looked at.
@@ -128,10 +131,19 @@ impl<W: World> Judge<'_, W> {
         if is_broken { self.broken(reason, Confidence::Certain, argument, &[]) } else { Verdict::Held }
     }
 
+    /// What the table says of the function, and of all functions of a rule that needs it: a test asks each of them.
+    fn in_table<T>(&self, said: Option<T>) -> Option<T> {
+        let name = self.call.function.spec().name;
+        debug_assert!(said.is_some(), "the effects of {name} do not name what a rule needs");
+        said
+    }
+
     /// An argument that has to have one value.
     fn flags(&mut self, wanted: u32, reason: impl FnOnce(u32) -> Reason<'static>) -> Verdict {
-        let Some(flags) = self.call.argument("Flags") else { return Verdict::Unknown };
-        self.when(flags as u32 != wanted, "Flags", reason(flags as u32))
+        let demand = self.call.function.spec().demands().filter(|demand| demand.value == wanted);
+        let Some(Demand { by, .. }) = self.in_table(demand) else { return Verdict::Unknown };
+        let flags = self.call.at(by) as u32;
+        self.when(flags != wanted, self.call.name(by), reason(flags))
     }
 
     /// A cause that the report looks for when it has read all processes.

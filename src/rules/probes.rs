@@ -133,7 +133,10 @@ impl FollowUp {
     pub fn about(self, call: &Call) -> u64 {
         match self {
             FollowUp::OtherHandleType => 0,
-            FollowUp::SamePool => call.argument("pool").unwrap_or(0),
+            FollowUp::SamePool => {
+                let pool = call.function.spec().opens().and_then(|shared| shared.of);
+                pool.map_or(0, |pool| call.at(pool))
+            }
         }
     }
 
@@ -163,7 +166,7 @@ mod tests {
 
     fn of(function: FnId, result: Result, types: i32, library: &str) -> Option<&'static Probe> {
         let mut args = [0; MOST_ARGS];
-        if let Some((index, _)) = function.spec().argument("prop") {
+        if let Some(index) = function.spec().describes() {
             let place = &mut args[function.spec().place(index)];
             place[4..8].copy_from_slice(&types.to_le_bytes());
         }

@@ -49,6 +49,14 @@ pub struct ArgType {
     pub print_stored: fn(&[u8], &mut dyn Write, Format) -> fmt::Result,
 }
 
+impl ArgType {
+    /// Whether the last word of the name ends like this. How rustc spaces the tokens of a type is not promised.
+    pub(crate) const fn ends_with(&self, word: &str) -> bool {
+        let (name, word) = (self.name.as_bytes(), word.as_bytes());
+        name.len() >= word.len() && is_equal(name.split_at(name.len() - word.len()).1, word)
+    }
+}
+
 impl ArgSpec {
     /// Its name in the header.
     pub const fn name(&self) -> &'static str {
@@ -100,9 +108,9 @@ impl ArgSpec {
         matches!(self.type_word(), "CUipcMemHandle" | "CUipcEventHandle")
     }
 
-    /// Whether it points to what an allocation is to be.
-    pub fn is_allocation(&self) -> bool {
-        self.type_word() == "CUmemAllocationProp"
+    /// Whether it names a stream.
+    pub const fn is_stream(&self) -> bool {
+        self.of == STREAM
     }
 
     /// Its type as C spells it.
@@ -274,6 +282,15 @@ static TYPES: [ArgType; types().1] = {
         index += 1;
     }
     own
+};
+
+/// The index of the type of streams.
+const STREAM: u8 = {
+    let mut index = 0;
+    while !TYPES[index].ends_with("CUstream") {
+        index += 1;
+    }
+    index as u8
 };
 
 /// The arguments of a function of the table.

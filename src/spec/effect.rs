@@ -7,7 +7,7 @@
 mod column;
 
 use crate::group::{Group, Library};
-pub(crate) use column::{effect, effects, index, is_there, optional};
+pub(crate) use column::{beside, demand, effect, effects, index, is_there, optional};
 
 /// A kind of thing that calls export, open or end.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -126,6 +126,19 @@ pub struct Shared {
     pub by: usize,
     /// The argument that holds its handle.
     pub handle: usize,
+    /// Of what is opened: the argument that names what it is a part of.
+    pub of: Option<usize>,
+    /// Of what is opened: what the call needs.
+    pub demand: Option<Demand>,
+}
+
+/// An argument that must have one value.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Demand {
+    /// The argument.
+    pub by: usize,
+    /// The value.
+    pub value: u32,
 }
 
 /// An object that ends.
@@ -150,8 +163,10 @@ pub struct Made {
     pub by: usize,
     /// The argument that says how many bytes it has.
     pub size: Option<usize>,
-    /// The argument that names what it is made of.
+    /// The argument that names what it is made of, or says how it is to be: the properties of an allocation, or of a pool.
     pub of: Option<usize>,
+    /// The argument that says where: in what it is made of, or at which address it is wanted.
+    pub at: Option<usize>,
 }
 
 /// Access to addresses, or to a pool, that is given to devices, or taken from them.
@@ -165,6 +180,15 @@ pub struct Grant {
     pub size: Option<usize>,
     /// The argument with the devices, and what each may do.
     pub to: usize,
+}
+
+/// A multicast object that is made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Gathered {
+    /// The argument that names it.
+    pub team: usize,
+    /// The argument with its properties.
+    pub of: usize,
 }
 
 /// A device that joins a team: those of a multicast object.
@@ -183,6 +207,8 @@ pub struct Bound {
     pub object: Object,
     /// The argument that names it.
     pub by: usize,
+    /// The argument that says where in that it begins; `None` where `by` says it.
+    pub from: Option<usize>,
     /// The argument that says how many bytes it is.
     pub size: usize,
     /// The argument that names the device; `None` where it is the one on which the memory lies.
@@ -219,6 +245,8 @@ pub struct Copied {
     pub size: usize,
     /// Whether it is a copy between two devices by its name, also where neither can access the other.
     pub is_between_peers: bool,
+    /// Whether both addresses can be any, also of the host.
+    pub is_anywhere: bool,
 }
 
 /// Bytes of device memory that are read or written.
@@ -232,8 +260,21 @@ pub struct Used {
     pub size: Option<usize>,
     /// The argument of the size of an element; a byte where there is none.
     pub element: Option<usize>,
-    /// The arguments that say how many rows, and how far one is from the next.
-    pub rows: Option<(usize, usize)>,
+    /// What else arguments name.
+    pub beside: Beside,
+}
+
+/// What the arguments of a use of device memory name beside that.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Beside {
+    /// Nothing that matters.
+    Nothing,
+    /// How many rows there are, and how far one is from the next.
+    Rows(usize, usize),
+    /// The address on the host to which the bytes go.
+    ToHost(usize),
+    /// The address on the host from which they come.
+    FromHost(usize),
 }
 
 /// A copy between device memory and the host that is done when the call returns, by the indexes of arguments.
@@ -357,13 +398,14 @@ impl Subject {
 pub struct Question {
     /// What it is about.
     pub subject: Subject,
-    /// The argument that names the device.
+    /// The argument that names the device, or has the properties of memory.
     pub device: usize,
     /// The argument that names the peer device.
     pub peer: Option<usize>,
     /// The argument that gets the answer.
     pub answer: usize,
-    /// The argument that chooses what is asked, and the value of it that asks for [`Subject::Reach`].
+    /// The argument that chooses what is asked, and the value of it that asks for [`Subject::Reach`]; of memory, and of multicast
+    /// objects, that asks of what sizes and addresses must be multiples.
     pub choice: Option<(usize, i32)>,
 }
 
@@ -382,16 +424,16 @@ pub enum Effect {
     Retains(Named),
     /// Sets what devices may do with memory.
     Grants(Grant),
-    /// Makes the allocation that it makes one of a team of devices: a multicast object. The argument that names it.
-    Gathers(usize),
+    /// Makes the allocation that it makes one of a team of devices: a multicast object.
+    Gathers(Gathered),
     /// Adds a device to a team.
     Joins(Joined),
     /// Binds memory to a multicast object.
     Binds(Bound),
     /// Takes it away from there.
     Unbinds(Unbound),
-    /// Switches access on.
-    Enables(Named),
+    /// Switches access on, and what the call needs.
+    Enables(Named, Option<Demand>),
     /// Switches it off.
     Disables(Named),
     /// Ends an object of the process's own, also where others have it open: frees, destroys, resets it.
@@ -466,7 +508,7 @@ impl Groups {
                     groups.with(&[Group::Export]).with(object.families())
                 }
                 Effect::Opens(Shared { object, .. }) => groups.with(&[Group::Open]).with(object.families()),
-                Effect::Enables(Named { object, .. }) => {
+                Effect::Enables(Named { object, .. }, _) => {
                     groups.with(&[Group::Enable]).with(object.families())
                 }
                 // What ends all sorts of objects closes what was opened, too; it is called for other reasons.

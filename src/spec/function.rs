@@ -6,8 +6,9 @@ mod derived;
 use crate::argument;
 pub use crate::argument::{ArgSpec, ArgType, Direction};
 use crate::effect::{
-    Altered, Batch, Bound, Code, Copied, Effect, End, Grant, Groups, Joined, Launchable, Launched, LookedUp,
-    Made, Named, NodeKind, Object, Question, Shared, Subject, Unbound, Used, effects,
+    Altered, Batch, Beside, Bound, Code, Copied, Demand, Effect, End, Gathered, Grant, Groups, Joined,
+    Launchable, Launched, LookedUp, Made, Named, NodeKind, Object, Question, Shared, Subject, Unbound, Used,
+    effects,
 };
 pub use crate::group::{Group, Library};
 

@@ -15,20 +15,25 @@
 //! - `simulated` says how far the simulated driver's answers are known: [`crate::function::Fidelity`].
 //! - `effects` says what a success does, to what, and which arguments name that: [`crate::effect`]. The groups, what is
 //!   recorded, counted, asked, denied, undone and reported follow from it.
-//!   - `Exports OBJECT(BY) as HANDLE`, `Opens OBJECT(BY) from HANDLE`, `Closes OBJECT(BY)`
+//!   - `Exports OBJECT(BY) as HANDLE`, `Opens OBJECT(BY) from HANDLE`, `Closes OBJECT(BY)`; with `of WHOSE` where an argument names
+//!     what the opened object is a part of
 //!   - `Enables Peer(BY)`, `Disables Peer(BY)`
-//!   - `Makes OBJECT(BY)`, with `sized SIZE` where an argument says how large, and `of WHOSE` what it is made of
+//!   - `where FLAGS is VALUE` behind `Opens` and `Enables`: the argument must have this value
+//!   - `Makes OBJECT(BY)`, with `sized SIZE` where an argument says how large, `of WHOSE` what it is made of, or how it is to be, and
+//!     `at PLACE` where in that, or at which address it is wanted
 //!   - `Retains OBJECT(BY)`: one reference more
 //!   - `Ends OBJECT(BY)`, with `sized SIZE` where all in so many bytes from there end, and `on LastReference` where the call
 //!     gives up one reference, and only the last one ends it
 //!   - `Grants OBJECT(BY) to WHOM`, with `sized SIZE` where it is about so many bytes from there: sets what the devices in
 //!     the array may do
-//!   - `Gathers Team(BY)`: what was made is a multicast object, which devices join; `Joins Team(BY) of DEVICE`
-//!   - `Binds OBJECT(BY) sized SIZE to TEAM at OFFSET`, with `of DEVICE` where an argument names it, and
-//!     `Unbinds Team(BY) sized SIZE of DEVICE at OFFSET`
-//!   - `Copies OBJECT(TO) from FROM sized SIZE`, with `on Peers` where it is between two devices by its name
+//!   - `Gathers Team(BY) of PROPERTIES`: what was made is a multicast object, which devices join; `Joins Team(BY) of DEVICE`
+//!   - `Binds OBJECT(BY) sized SIZE to TEAM at OFFSET`, with `from OFFSET` where an argument says where in the object, and `of DEVICE`
+//!     where one names it; `Unbinds Team(BY) sized SIZE of DEVICE at OFFSET`
+//!   - `Copies OBJECT(TO) from FROM sized SIZE`, with `on Peers` where it is between two devices by its name, and `on Anything` where
+//!     either address can be of the host
 //!   - `Uses Memory(AT) sized SIZE`: the bytes from there, each element as large as the argument `of VALUE`; with `to HEIGHT at
-//!     PITCH`, so many rows; without a size, the argument is a structure that says where from, where to and how much
+//!     PITCH`, so many rows; with `from HOST` or `to HOST`, a copy from there or to there; without a size, the argument is a
+//!     structure that says where from, where to and how much
 //!   - `UsesEach Memory(TO, FROM) sized SIZES to COUNT`: so many copies, of which arrays say where to, where from, and how much;
 //!     or `UsesEach Memory(COPIES) to COUNT`, of which an array of structures says that
 //!   - `Launches Function(KERNEL) from PARAMETERS`, with `of EXTRA` where they can be passed in another way
@@ -40,9 +45,13 @@
 //!     it, or changes what is not followed
 //!   - `Asks Reach(FROM, TO) as ANSWER`, or `Link`, `Device(DEVICE)`, `Memory(WHICH)`, `Pool(WHICH)`, `Team(WHICH)`. Where an argument chooses what is asked, `where
 //!     ARGUMENT is VALUE` says for which of its values the answer is whether a device can reach others: of a link
-//!     `ACCESS_SUPPORTED`, of a device `MULTICAST_SUPPORTED`, which reaches them over NVLink without peer access
+//!     `ACCESS_SUPPORTED`, of a device `MULTICAST_SUPPORTED`, which reaches them over NVLink without peer access. Of `Memory` and
+//!     `Team`, it says for which one the answer is what sizes and addresses must be multiples of, with such PROPERTIES
 //!   - `LooksUp Function(NAME) as FOUND`
 //!   - `Begins Driver(FLAGS)`: initializes the driver in the process
+//!
+//!   Nothing looks an argument up by its name, which differs from one version of a function to the next: what a rule or a book
+//!   needs of a call, an effect names. A test lists the arguments that no effect names.
 //! - `results` are the documented ones of its library, SUCCESS first. `seen` are failures that the documentation does not
 //!   list and real drivers were seen to return: in `tests/conformance`, or as a rule or a cause in `src/rules` has it. A fault
 //!   plan takes both; a rule that rests on the documentation only the former.
@@ -143,7 +152,7 @@ fn cuCtxEnablePeerAccess(
     in Flags: u32,
 ) -> $crate::abi::CUresult {
     library: Cuda, since: 4000, simulated: Recorded,
-    effects: [Enables Peer(peerContext)],
+    effects: [Enables Peer(peerContext) where Flags is 0],
     results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, PEER_ACCESS_ALREADY_ENABLED, TOO_MANY_PEERS,
               INVALID_CONTEXT, PEER_ACCESS_UNSUPPORTED, INVALID_VALUE],
     seen: [CONTEXT_IS_DESTROYED, MAP_FAILED],
@@ -177,7 +186,7 @@ fn cuIpcOpenMemHandle(
     in Flags: $crate::abi::IpcMemFlags,
 ) -> $crate::abi::CUresult {
     library: Cuda, since: 4010, simulated: Recorded,
-    effects: [Opens Memory(pdptr) from handle],
+    effects: [Opens Memory(pdptr) from handle where Flags is 1],
     results: [SUCCESS, INVALID_CONTEXT, MAP_FAILED, INVALID_HANDLE, TOO_MANY_PEERS, INVALID_VALUE],
     seen: [PEER_ACCESS_UNSUPPORTED, NOT_PERMITTED, INVALID_DEVICE, OUT_OF_MEMORY, NOT_SUPPORTED, ALREADY_MAPPED,
            CONTEXT_IS_DESTROYED, NOT_INITIALIZED, DEINITIALIZED],
@@ -190,7 +199,7 @@ fn cuIpcOpenMemHandle_v2(
     in Flags: $crate::abi::IpcMemFlags,
 ) -> $crate::abi::CUresult {
     library: Cuda, since: 11000, simulated: Recorded,
-    effects: [Opens Memory(pdptr) from handle],
+    effects: [Opens Memory(pdptr) from handle where Flags is 1],
     results: [SUCCESS, INVALID_CONTEXT, MAP_FAILED, INVALID_HANDLE, TOO_MANY_PEERS, INVALID_VALUE],
     seen: [PEER_ACCESS_UNSUPPORTED, NOT_PERMITTED, INVALID_DEVICE, OUT_OF_MEMORY, NOT_SUPPORTED, ALREADY_MAPPED,
            CONTEXT_IS_DESTROYED, NOT_INITIALIZED, DEINITIALIZED],
@@ -294,7 +303,7 @@ fn cuMemcpy(
     in ByteCount: usize,
 ) -> $crate::abi::CUresult {
     library: Cuda, since: 4000, simulated: Recorded,
-    effects: [Copies Memory(dst) from src sized ByteCount],
+    effects: [Copies Memory(dst) from src sized ByteCount on Anything],
     results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE],
     also: {
         /// Copies between any two addresses, in the order of the thread's own default stream.
@@ -310,7 +319,7 @@ fn cuMemcpyAsync(
     in hStream: $crate::abi::CUstream,
 ) -> $crate::abi::CUresult {
     library: Cuda, since: 4000, simulated: Documented,
-    effects: [Copies Memory(dst) from src sized ByteCount],
+    effects: [Copies Memory(dst) from src sized ByteCount on Anything],
     results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE, INVALID_HANDLE],
     also: {
         /// Copies between any two addresses, in stream order; the default one is the thread's own.

@@ -90,7 +90,7 @@ static inline __attribute__((always_inline)) CUresult take(const char *open, han
             return 1;
         return CALL(open, (CUdeviceptr *, object, handle *), out, pool, &in);
     }
-    if (!strcmp(open, "cuCupeerOpen")) return CALL(open, (handle, unsigned, CUdeviceptr *), in, 0, out);
+    if (!strcmp(open, "cuCupeerOpen")) return CALL(open, (handle, unsigned, CUdeviceptr *), in, 1, out);
     fprintf(stderr, "sharing: how is %s called?\n", open), exit(4);
 }
 

@@ -190,10 +190,10 @@ pub fn after(id: FnId, args: &[u8; MOST_ARGS], result: i32, noted: &BeforeCall, 
         match *effect {
             Effect::Exports(Shared { handle, .. }) | Effect::Opens(Shared { handle, .. })
                 if !is_known(handle) => {}
-            Effect::Exports(Shared { object, by, handle }) => {
+            Effect::Exports(Shared { object, by, handle, .. }) => {
                 exported(kind::exported(object), fingerprints(id, args, handle), number(id, args, by), made);
             }
-            Effect::Opens(Shared { object, by, handle }) => {
+            Effect::Opens(Shared { object, by, handle, .. }) => {
                 let (fingerprints, address) = (fingerprints(id, args, handle), number(id, args, by));
                 opened(id, kind::opened(object), fingerprints, address, made);
                 gone::is_back(address, made.about.memory.map_or(1, |(_, size)| size));
@@ -202,7 +202,7 @@ pub fn after(id: FnId, args: &[u8; MOST_ARGS], result: i32, noted: &BeforeCall, 
                     traced::wake(Needs::Gone);
                 }
             }
-            Effect::Enables(Named { object, by }) => enabled(object, number(id, args, by), made),
+            Effect::Enables(Named { object, by }, _) => enabled(object, number(id, args, by), made),
             Effect::Ends(_) if made.about.ended != 0 => all_ended(made.about.ended, &by),
             Effect::Ends(End { object: Object::Mapping, by: at, size: Some(size), .. }) => {
                 if made.unmapped_shared {

@@ -96,11 +96,6 @@ pub fn text(args: &Map<String, Value>) -> String {
     args.iter().map(one).collect::<Vec<_>>().join(", ")
 }
 
-/// A number of 4 bytes.
-pub fn narrow(call: &Call, name: &str) -> Option<i32> {
-    Some(i32::from_le_bytes(call.argument_called(name)?.try_into().ok()?))
-}
-
 /// A descriptor that is shared: its number, and that by which it is known in all processes, or 0.
 pub fn descriptor(call: &Call, argument: usize) -> Option<(i32, u64)> {
     let bytes: &[u8; Shareable::STORED] = call.argument(argument)?.try_into().ok()?;

@@ -51,10 +51,7 @@ pub fn add(
         known.count = known.count.saturating_add(call.times());
         known.last = known.last.max(last);
     } else if all.len() < MOST {
-        let wanted = ["size", "bytesize"].iter().find_map(|name| {
-            let bytes = call.argument_called(name)?.first_chunk()?;
-            Some(u64::from_le_bytes(*bytes))
-        });
+        let wanted = function.spec().sized_by().and_then(|size| call.number(size));
         let device = location_of(call, uuid).and_then(|location| location.device());
         all.push(Scarce { function, site, at, last, count: call.times(), wanted, device, reserved });
     }

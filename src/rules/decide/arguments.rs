@@ -4,7 +4,7 @@ use super::{Judge, Verdict, World};
 use crate::Confidence;
 use crate::reason::Reason;
 use cupeer_spec::abi::{CUatomicOperation, CUdevice_P2PAttribute};
-use cupeer_spec::effect::Subject;
+use cupeer_spec::effect::{Object, Subject};
 use cupeer_spec::results::Result;
 
 impl<W: World> Judge<'_, W> {
@@ -64,8 +64,9 @@ impl<W: World> Judge<'_, W> {
 
     /// A pointer is NULL. That of memory has a rule of its own.
     pub(super) fn null_argument(&mut self) -> Verdict {
-        let event = (self.call.argument("event") == Some(0)).then_some("event");
-        match self.call.null().or(event) {
+        let event = self.call.function.spec().exports().filter(|shared| shared.object == Object::Event);
+        let event = event.map(|shared| shared.by).filter(|event| self.call.at(*event) == 0);
+        match self.call.null().or(event.map(|event| self.call.name(event))) {
             Some(name) => self.when(true, name, Reason::NullArgument { name }),
             None => Verdict::Held,
         }
@@ -95,20 +96,23 @@ impl<W: World> Judge<'_, W> {
     }
 
     pub(super) fn attribute_unknown(&mut self) -> Verdict {
-        let Some(attribute) = self.call.argument("attrib") else { return Verdict::Unknown };
-        let attribute = attribute as i32;
+        let choice = self.call.function.spec().asks().and_then(|question| question.choice);
+        let Some((choice, _)) = self.in_table(choice) else { return Verdict::Unknown };
+        let attribute = self.call.at(choice) as i32;
         let is_unknown = CUdevice_P2PAttribute(attribute).name().is_none();
-        self.when(is_unknown, "attrib", Reason::PeerAttributeUnknown { attribute })
+        self.when(is_unknown, self.call.name(choice), Reason::PeerAttributeUnknown { attribute })
     }
 
     pub(super) fn atomic_operations(&mut self) -> Verdict {
-        let Some(count) = self.call.argument("count") else { return Verdict::Unknown };
+        let Some((operations, all)) = self.in_table(self.call.function.spec().array()) else {
+            return Verdict::Unknown;
+        };
         let numbers = self.call.elements.chunks_exact(4).filter_map(|bytes| bytes.first_chunk());
         let mut numbers = numbers.map(|bytes| i32::from_le_bytes(*bytes));
         let operation = numbers.find(|number| CUatomicOperation(*number).name().is_none());
-        let count = count as u32;
+        let count = self.call.at(all) as u32;
         let is_said = self.world.driver_message().contains("CUatomicOperation");
-        let argument = if count == 0 { "count" } else { "operations" };
+        let argument = self.call.name(if count == 0 { all } else { operations });
         let reason = Reason::AtomicOperations { count, operation };
         self.when(count == 0 || operation.is_some() || is_said, argument, reason)
     }

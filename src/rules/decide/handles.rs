@@ -23,6 +23,12 @@ impl<W: World> Judge<'_, W> {
         self.call.handle().map_or(0, |(_, fingerprint, _)| fingerprint)
     }
 
+    /// The name of the argument with that handle.
+    pub(super) fn handle_name(&self) -> &'static str {
+        let shared = self.in_table(self.call.function.spec().opens());
+        shared.map_or("", |shared| self.call.name(shared.handle))
+    }
+
     /// The export of the handle that is opened, where it is known.
     pub(super) fn export(&self) -> Option<Export<W::Object>> {
         self.world.export(self.call.object(), self.fingerprint())
@@ -41,7 +47,7 @@ impl<W: World> Judge<'_, W> {
         reason: Reason,
         confidence: Confidence,
     ) -> Verdict {
-        self.broken(reason, confidence, "handle", &[(role::EXPORT, export.object)])
+        self.broken(reason, confidence, self.handle_name(), &[(role::EXPORT, export.object)])
     }
 
     pub(super) fn ipc_flags(&mut self) -> Verdict {
@@ -71,7 +77,9 @@ impl<W: World> Judge<'_, W> {
         let reason = Reason::IpcEqualPids { pid, own_ns, other_ns };
         match export {
             Some(export) => self.with_export(&export, reason, Confidence::Certain),
-            None if self.world.knows_all() => self.broken(reason, Confidence::Inferred, "handle", &[]),
+            None if self.world.knows_all() => {
+                self.broken(reason, Confidence::Inferred, self.handle_name(), &[])
+            }
             None => Verdict::Unknown,
         }
     }
@@ -139,7 +147,7 @@ impl<W: World> Judge<'_, W> {
         let (device, owner) = (self.device(own), export.owner);
         let reason = Reason::IpcSecondContext { context, other: other.context, device, owner };
         let objects = [(role::OPENING, other.object), (role::EXPORT, export.object)];
-        self.broken(reason, Confidence::Certain, "handle", &objects)
+        self.broken(reason, Confidence::Certain, self.handle_name(), &objects)
     }
 
     pub(super) fn already_mapped(&mut self) -> Verdict {
@@ -152,7 +160,7 @@ impl<W: World> Judge<'_, W> {
         let reason = Reason::IpcAlreadyMapped { handle: Handle(fingerprint), address };
         let confidence = if known.is_some() { Confidence::Certain } else { Confidence::Inferred };
         let object = known.map(|opening| (role::OPENING, opening.object));
-        self.broken(reason, confidence, "handle", object.as_slice())
+        self.broken(reason, confidence, self.handle_name(), object.as_slice())
     }
 
     pub(super) fn device_hidden(&mut self) -> Verdict {
@@ -226,7 +234,7 @@ impl<W: World> Judge<'_, W> {
         let (handle, flaw) = (Handle(self.fingerprint()), self.flaw());
         let reason = Reason::IpcUnknownHandle { handle, flaw, is_event: self.call.is_event() };
         let confidence = if flaw == HandleFlaw::Zero { Confidence::Certain } else { Confidence::Inferred };
-        self.broken(reason, confidence, "handle", &[])
+        self.broken(reason, confidence, self.handle_name(), &[])
     }
 
     /// What the bytes of a handle that nobody exported show.

@@ -4,7 +4,7 @@ use super::{Judge, Verdict, World};
 use crate::Confidence;
 use crate::reason::Reason;
 use cupeer_books::Allocation;
-use cupeer_spec::effect::{Bound, Object};
+use cupeer_spec::effect::{Bound, Object, Unbound};
 use cupeer_spec::results::Result;
 
 /// What sizes and offsets of today's devices are multiples of.
@@ -43,27 +43,30 @@ impl<W: World> Judge<'_, W> {
     pub(super) fn multicast_granularity(&mut self) -> Verdict {
         let known = self.world.space(|space| space.multicast_granularity());
         let granularity = known.unwrap_or(GRANULARITY);
-        let wanted = self.call.gathering().map(|wanted| wanted.bytes);
-        for name in ["size", "mcOffset", "memOffset", "memptr"] {
-            let value = self.call.argument(name).or(wanted.filter(|_| name == "size"));
-            let Some(value) = value.filter(|value| !value.is_multiple_of(granularity)) else { continue };
-            // Later devices take memory from any multiple of 256 on.
-            let may_differ = matches!(name, "memOffset" | "memptr") && value.is_multiple_of(256);
-            let is_sure = known.is_some() && !may_differ;
-            let confidence = if is_sure { Confidence::Certain } else { Confidence::Inferred };
-            let argument = if wanted.is_some() { "prop" } else { name };
-            return self.broken(
-                Reason::MulticastGranularity { name, value, granularity },
-                confidence,
-                argument,
-                &[],
-            );
+        let (call, spec) = (self.call, self.call.function.spec());
+        let bound = spec.binds().map(|Bound { object, by, from, size, at, .. }| {
+            [Some(size), Some(at), from, Some(by).filter(|_| object == Object::Mapping)]
+        });
+        let unbound = spec.unbinds().map(|Unbound { size, at, .. }| [Some(size), Some(at), None, None]);
+        let (parts, properties) = (bound.or(unbound), spec.gathers());
+        if self.in_table(parts.map(drop).or(properties.map(drop))).is_none() {
+            return Verdict::Unknown;
         }
-        Verdict::Held
+        // The last two are of the memory.
+        let parts = parts.into_iter().flatten().enumerate();
+        let values = parts.filter_map(|(place, index)| Some((call.name(index?), call.at(index?), place > 1)));
+        let whole = call.gathering().map(|wanted| ("size", wanted.bytes, false));
+        let odd = whole.into_iter().chain(values).find(|(_, value, _)| !value.is_multiple_of(granularity));
+        let Some((name, value, is_memory)) = odd else { return Verdict::Held };
+        // Later devices take memory from any multiple of 256 on.
+        let is_sure = known.is_some() && !(is_memory && value.is_multiple_of(256));
+        let confidence = if is_sure { Confidence::Certain } else { Confidence::Inferred };
+        let argument = properties.map_or(name, |made| call.name(made.of));
+        self.broken(Reason::MulticastGranularity { name, value, granularity }, confidence, argument, &[])
     }
 
     pub(super) fn multicast_device(&mut self) -> Verdict {
-        let Some(joined) = self.call.function.spec().joins() else { return Verdict::Unknown };
+        let Some(joined) = self.in_table(self.call.function.spec().joins()) else { return Verdict::Unknown };
         let ordinal = self.call.at(joined.device) as i32;
         let Some(team) = self.allocation(self.call.at(joined.team)).and_then(|it| it.team) else {
             return Verdict::Unknown;
@@ -77,17 +80,17 @@ impl<W: World> Judge<'_, W> {
             return Verdict::Unknown;
         };
         let confidence = self.space_trust();
-        self.broken(reason, confidence, "dev", &[])
+        self.broken(reason, confidence, self.call.name(joined.device), &[])
     }
 
     pub(super) fn multicast_memory(&mut self) -> Verdict {
-        let Some(bound) = self.call.function.spec().binds() else { return Verdict::Unknown };
+        let Some(bound) = self.in_table(self.call.function.spec().binds()) else { return Verdict::Unknown };
         let Some(home) = self.bound(bound).and_then(|memory| memory.device) else { return Verdict::Unknown };
-        let named = bound.device.map(|device| self.call.at(device) as i32);
+        let named = bound.device.map(|device| (self.call.at(device) as i32, self.call.name(device)));
         let confidence = self.space_trust();
-        if let Some(named) = named.filter(|named| *named != home) {
+        if let Some((named, argument)) = named.filter(|(named, _)| *named != home) {
             let reason = Reason::MulticastOtherMemory { device: self.device(named), home: self.device(home) };
-            return self.broken(reason, confidence, "dev", &[]);
+            return self.broken(reason, confidence, argument, &[]);
         }
         let Some(team) = self.allocation(self.call.at(bound.team)).and_then(|it| it.team) else {
             return Verdict::Unknown;
@@ -106,7 +109,7 @@ impl<W: World> Judge<'_, W> {
     }
 
     pub(super) fn multicast_handle_type(&mut self) -> Verdict {
-        let Some(bound) = self.call.function.spec().binds() else { return Verdict::Unknown };
+        let Some(bound) = self.in_table(self.call.function.spec().binds()) else { return Verdict::Unknown };
         let (Some(team), Some(memory)) = (self.allocation(self.call.at(bound.team)), self.bound(bound))
         else {
             return Verdict::Unknown;

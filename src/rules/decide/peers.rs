@@ -6,14 +6,22 @@ use crate::reason::{Device, Reason};
 use cupeer_spec::record::slot::finding::role;
 use cupeer_spec::results::Result;
 
-/// The argument that names the peer.
-pub(super) const PEER: &str = "peerContext";
-
 impl<W: World> Judge<'_, W> {
+    /// The argument that names the peer.
+    fn peer(&self) -> Option<usize> {
+        let spec = self.call.function.spec();
+        self.in_table(spec.enables().or(spec.disables())).map(|access| access.by)
+    }
+
+    /// Its name.
+    pub(super) fn peer_name(&self) -> &'static str {
+        self.peer().map_or("", |peer| self.call.name(peer))
+    }
+
     /// The current context, and the peer.
     pub(super) fn contexts(&self) -> (u64, u64) {
         let current = self.world.current().map_or(0, |(_, context)| context);
-        (current, self.call.argument(PEER).unwrap_or(0))
+        (current, self.peer().map_or(0, |peer| self.call.at(peer)))
     }
 
     /// The device of the current context, and that of the peer context, which the driver took for one.
@@ -39,7 +47,7 @@ impl<W: World> Judge<'_, W> {
         }
         let is_same = is_current || own >= 0 && self.world.device_of(peer) == own;
         let reason = Reason::PeerSameDevice { device: self.device(own), context: Some(peer), is_current };
-        self.when(is_same, PEER, reason)
+        self.when(is_same, self.peer_name(), reason)
     }
 
     pub(super) fn peer_flags(&mut self) -> Verdict {
@@ -54,7 +62,7 @@ impl<W: World> Judge<'_, W> {
         let is_living = || self.world.is_current_destroyed() == Some(false);
         let is_known = context == 0 || self.call.is(Result::CONTEXT_IS_DESTROYED) && is_living();
         if is_known {
-            self.when(true, PEER, Reason::PeerContextInvalid { context })
+            self.when(true, self.peer_name(), Reason::PeerContextInvalid { context })
         } else {
             Verdict::Unknown
         }
@@ -66,23 +74,23 @@ impl<W: World> Judge<'_, W> {
         let ago = known.and_then(|(ago, _)| ago);
         let object = known.map(|(_, object)| (role::ENABLING, object));
         let reason = Reason::PeerAlreadyEnabled { from, to, ago };
-        self.broken(reason, Confidence::Certain, PEER, object.as_slice())
+        self.broken(reason, Confidence::Certain, self.peer_name(), object.as_slice())
     }
 
     pub(super) fn not_enabled(&mut self) -> Verdict {
         let ((from, to), (context, peer)) = (self.both(), self.contexts());
         let reverse = self.world.enabled(peer, context).is_some();
-        self.when(true, PEER, Reason::PeerNotEnabled { from, to, reverse })
+        self.when(true, self.peer_name(), Reason::PeerNotEnabled { from, to, reverse })
     }
 
     pub(super) fn unreachable(&mut self) -> Verdict {
         let (from, to) = self.both();
         let reason = Reason::PeerUnreachable { from, to };
         match self.world.can_access(from.ordinal, to.ordinal) {
-            Some(can) => self.when(!can, PEER, reason),
+            Some(can) => self.when(!can, self.peer_name(), reason),
             // That is what the result says; it may have another cause.
             None if from.ordinal >= 0 && to.ordinal >= 0 => {
-                self.broken(reason, Confidence::Inferred, PEER, &[])
+                self.broken(reason, Confidence::Inferred, self.peer_name(), &[])
             }
             None => Verdict::Unknown,
         }

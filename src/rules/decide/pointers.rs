@@ -120,19 +120,23 @@ impl<W: World> Judge<'_, W> {
     pub(super) fn event_context(&mut self) -> Verdict {
         /// The last stream that is of the current context by its number: the legacy default stream, and that of the thread.
         const LAST_DEFAULT: u64 = 2;
-        let event = self.call.argument("hEvent").unwrap_or(0);
+        let spec = self.call.function.spec();
+        let (Some(by), Some(stream)) = (self.in_table(spec.records()), self.in_table(spec.stream())) else {
+            return Verdict::Unknown;
+        };
+        let event = self.call.at(by);
         let opening = self.world.opening(Object::Event, event).filter(|opening| opening.context != 0);
         let (Some(opening), Some((_, current))) = (opening, self.world.current()) else {
             return Verdict::Unknown;
         };
-        let is_default = self.call.argument("hStream").is_some_and(|stream| stream <= LAST_DEFAULT);
+        let is_default = self.call.at(stream) <= LAST_DEFAULT;
         if is_default && (current == opening.context || current == 0) {
             return Verdict::Held;
         }
         let (home, current) = (self.device(opening.device), self.device(self.world.device()));
         let reason = Reason::IpcEventContext { event, home, current: is_default.then_some(current) };
         let confidence = if is_default { Confidence::Certain } else { Confidence::Inferred };
-        self.broken(reason, confidence, "hEvent", &[(role::OPENING, opening.object)])
+        self.broken(reason, confidence, self.call.name(by), &[(role::OPENING, opening.object)])
     }
 
     pub(super) fn closed_twice(&mut self) -> Verdict {

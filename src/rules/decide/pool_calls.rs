@@ -5,7 +5,7 @@ use crate::Confidence;
 use crate::reason::{PointerFault, PoolFault, Reason};
 use cupeer_books::Origin;
 use cupeer_spec::abi::CUmemAllocationHandleType;
-use cupeer_spec::effect::Object;
+use cupeer_spec::effect::{End, Object, Shared};
 use cupeer_spec::record::slot::finding::role;
 
 impl<W: World> Judge<'_, W> {
@@ -15,10 +15,12 @@ impl<W: World> Judge<'_, W> {
     }
 
     pub(super) fn pool_handle_type(&mut self) -> Verdict {
-        let (Some(pool), Some(wanted)) = (self.call.argument("pool"), self.call.argument("handleType"))
+        let spec = self.call.function.spec();
+        let (Some(shared), Some(kind)) = (self.in_table(spec.exports()), self.in_table(spec.handle_kind()))
         else {
             return Verdict::Unknown;
         };
+        let (pool, wanted) = (self.call.at(shared.by), self.call.at(kind));
         let is_a_type = wanted != 0 && CUmemAllocationHandleType(wanted as i32).name().is_some();
         let Some(known) = self.world.pool(pool).filter(|_| is_a_type) else { return Verdict::Unknown };
         let fault = match (known.is_destroyed, known.origin, known.types) {
@@ -31,11 +33,14 @@ impl<W: World> Judge<'_, W> {
         };
         // A handle that is destroyed may be another pool's again.
         let confidence = if known.is_destroyed { self.pools_trust() } else { Confidence::Certain };
-        self.broken(Reason::PoolHandleType { wanted, fault }, confidence, "pool", &[])
+        self.broken(Reason::PoolHandleType { wanted, fault }, confidence, self.call.name(shared.by), &[])
     }
 
     pub(super) fn pool_pointer(&mut self) -> Verdict {
-        let address = self.call.argument("ptr").unwrap_or(0);
+        let Some(Shared { by, .. }) = self.in_table(self.call.function.spec().exports()) else {
+            return Verdict::Unknown;
+        };
+        let address = self.call.at(by);
         let Some(pointer) = self.world.pointer(address).filter(|pointer| pointer.is_known) else {
             return Verdict::Unknown;
         };
@@ -51,15 +56,17 @@ impl<W: World> Judge<'_, W> {
             Some(_) => return Verdict::Held,
             None => return Verdict::Unknown,
         };
-        self.broken(Reason::PoolPointer { address, fault }, confidence, "ptr", &[])
+        self.broken(Reason::PoolPointer { address, fault }, confidence, self.call.name(by), &[])
     }
 
     pub(super) fn pool_wrong_pool(&mut self) -> Verdict {
-        let pool = self.call.argument("pool").unwrap_or(0);
+        let of = self.call.function.spec().opens().and_then(|shared| shared.of);
+        let Some(of) = self.in_table(of) else { return Verdict::Unknown };
+        let (pool, argument) = (self.call.at(of), self.call.name(of));
         let Some(known) = self.world.pool(pool) else { return Verdict::Unknown };
         if known.is_destroyed || known.origin != Origin::Imported {
             let (is_destroyed, confidence) = (known.is_destroyed, self.pools_trust());
-            return self.broken(Reason::PoolNotImported { pool, is_destroyed }, confidence, "pool", &[]);
+            return self.broken(Reason::PoolNotImported { pool, is_destroyed }, confidence, argument, &[]);
         }
         let Some((_, fingerprint, _)) = self.call.handle() else { return Verdict::Unknown };
         let opening = self.world.opening(Object::Pool, pool);
@@ -71,11 +78,14 @@ impl<W: World> Judge<'_, W> {
             return Verdict::Unknown;
         }
         let reason = Reason::PoolWrongPool { pool, of_pool: of_pool.owner, of_pointer: export.owner };
-        self.broken(reason, Confidence::Certain, "pool", &[(role::EXPORT, export.object)])
+        self.broken(reason, Confidence::Certain, argument, &[(role::EXPORT, export.object)])
     }
 
     pub(super) fn pool_import_in_use(&mut self) -> Verdict {
-        let pool = self.call.argument("pool").unwrap_or(0);
+        let Some(End { by, .. }) = self.in_table(self.call.function.spec().ends()) else {
+            return Verdict::Unknown;
+        };
+        let pool = self.call.at(by);
         let Some(known) = self.world.pool(pool) else { return Verdict::Unknown };
         if known.is_destroyed || known.origin != Origin::Imported {
             return Verdict::Unknown;
@@ -84,7 +94,7 @@ impl<W: World> Judge<'_, W> {
             0 => Verdict::Held,
             pointers => {
                 let confidence = self.pools_trust();
-                self.broken(Reason::PoolImportInUse { pool, pointers }, confidence, "pool", &[])
+                self.broken(Reason::PoolImportInUse { pool, pointers }, confidence, self.call.name(by), &[])
             }
         }
     }

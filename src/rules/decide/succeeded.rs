@@ -1,6 +1,6 @@
 //! Rules about successful calls: undefined effects, results that depend on chance, and facts worth knowing.
 
-use super::{Export, FreedBefore, Importers, Judge, Openers, Opening, Verdict, World, peers::PEER};
+use super::{Export, FreedBefore, Importers, Judge, Openers, Opening, Verdict, World};
 use crate::Confidence;
 use crate::reason::{Handle, Reason};
 use cupeer_spec::effect::{Named, Object, Shared};
@@ -55,7 +55,7 @@ impl<W: World> Judge<'_, W> {
         }
     }
 
-    fn exported(&mut self, Shared { by, handle, object }: Shared) -> Verdict {
+    fn exported(&mut self, Shared { by, handle, object, .. }: Shared) -> Verdict {
         if object != Object::Memory {
             return Verdict::Held;
         }
@@ -81,13 +81,16 @@ impl<W: World> Judge<'_, W> {
     }
 
     fn opened(&mut self) -> Verdict {
-        let mut verdict = self.flags(1, |flags| Reason::IpcFlags { flags, is_taken: true });
+        let mut verdict = match self.call.is_event() {
+            true => Verdict::Held,
+            false => self.flags(1, |flags| Reason::IpcFlags { flags, is_taken: true }),
+        };
         // What was open already was looked at when it was opened first.
         let (world, handle) = (self.world, Handle(self.fingerprint()));
         let is_open_already = world.open_already(&mut |Openers { first, second, count, opening }| {
             let reason = Reason::IpcSecondLibrary { handle, first, second, count };
             let objects = [(role::OPENING, opening)];
-            verdict = self.broken(reason, Confidence::Certain, "handle", &objects);
+            verdict = self.broken(reason, Confidence::Certain, self.handle_name(), &objects);
         });
         if is_open_already {
             return verdict;
@@ -113,7 +116,7 @@ impl<W: World> Judge<'_, W> {
             with_context: ended.with_context,
         };
         let objects = [(role::EXPORT, export.object)];
-        self.broken(reason, self.world.trust(export), "handle", &objects)
+        self.broken(reason, self.world.trust(export), self.handle_name(), &objects)
     }
 
     /// The driver returns the address of the first import, and counts nothing.
@@ -140,7 +143,7 @@ impl<W: World> Judge<'_, W> {
         if are_known && here.ordinal == there.ordinal && here.uuid != there.uuid {
             let (ordinal, here, there) = (here.ordinal, here.uuid, there.uuid);
             let reason = Reason::IpcDeviceOrder { ordinal, here, there, owner };
-            verdict = self.broken(reason, Confidence::Inferred, "handle", &objects);
+            verdict = self.broken(reason, Confidence::Inferred, self.handle_name(), &objects);
         }
         verdict
     }
@@ -178,7 +181,7 @@ impl<W: World> Judge<'_, W> {
         let Some((_, object)) = self.world.enabled(context, peer) else { return Verdict::Held };
         let (from, to) = self.both();
         let reason = Reason::DriverContradictsEnable { from, to };
-        self.broken(reason, Confidence::Inferred, PEER, &[(role::ENABLING, object)])
+        self.broken(reason, Confidence::Inferred, self.peer_name(), &[(role::ENABLING, object)])
     }
 
     /// Something ended that others have open.

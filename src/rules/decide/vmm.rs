@@ -5,7 +5,8 @@ use crate::Confidence;
 use crate::reason::Reason;
 use cupeer_books::{Allocation, Mapping, wanted};
 use cupeer_spec::abi::CUmemAllocationHandleType;
-use cupeer_spec::effect::{Object, Shared};
+use cupeer_spec::effect::{End, Made, Object, Shared};
+use cupeer_spec::function::Direction;
 use cupeer_spec::record::slot::finding::role;
 use cupeer_spec::results::Result;
 use cupeer_spec::value::Shareable;
@@ -17,6 +18,12 @@ impl<W: World> Judge<'_, W> {
     /// How sure it is what follows from what the process has of virtual memory.
     pub(super) fn space_trust(&self) -> Confidence {
         if self.world.knows_space() { Confidence::Certain } else { Confidence::Inferred }
+    }
+
+    /// The range of addresses that the call is about, and the names of the arguments that say where it begins, and its size.
+    fn range(&self) -> Option<((u64, u64), &'static str, &'static str)> {
+        let (by, size) = self.in_table(self.call.function.spec().range())?;
+        Some((self.call.range(), self.call.name(by), self.call.name(size)))
     }
 
     /// The first mapping in a range of which something is true.
@@ -43,11 +50,12 @@ impl<W: World> Judge<'_, W> {
     }
 
     pub(super) fn vmm_handle_type(&mut self) -> Verdict {
-        let (Some(handle), Some(wanted)) = (self.call.argument("handle"), self.call.argument("handleType"))
+        let spec = self.call.function.spec();
+        let (Some(shared), Some(kind)) = (self.in_table(spec.exports()), self.in_table(spec.handle_kind()))
         else {
             return Verdict::Unknown;
         };
-        let wanted = wanted as i32;
+        let (handle, wanted) = (self.call.at(shared.by), self.call.at(kind) as i32);
         let is_a_type = wanted != 0 && CUmemAllocationHandleType(wanted).name().is_some();
         let Some(known) = self.allocation(handle).filter(|_| is_a_type) else {
             return Verdict::Unknown;
@@ -62,17 +70,22 @@ impl<W: World> Judge<'_, W> {
         };
         let reason = Reason::VmmHandleType { wanted: wanted as u64, types: types.map(|types| types as u64) };
         let confidence = self.space_trust();
-        self.broken(reason, confidence, "handleType", &[])
+        self.broken(reason, confidence, self.call.name(kind), &[])
     }
 
     pub(super) fn vmm_unreachable_device(&mut self) -> Verdict {
-        let (start, bytes) = self.call.range();
+        let (Some(((start, bytes), ..)), Some((by, all))) =
+            (self.range(), self.in_table(self.call.function.spec().array()))
+        else {
+            return Verdict::Unknown;
+        };
+        let argument = self.call.name(by);
         let count = self.world.device_count();
         let is_none = |device: &i32| count.is_some_and(|count| !(0..count).contains(device));
         if let Some(device) = self.call.devices().find(is_none) {
             let count = count.unwrap_or(0);
             let reason = Reason::VmmNoSuchDevice { device, count };
-            return self.broken(reason, Confidence::Certain, "desc", &[]);
+            return self.broken(reason, Confidence::Certain, argument, &[]);
         }
         if !self.call.is(Result::INVALID_DEVICE) {
             return Verdict::Held;
@@ -93,26 +106,26 @@ impl<W: World> Judge<'_, W> {
                     return self.broken(
                         Reason::VmmUnreachableDevice { from, to },
                         Confidence::Certain,
-                        "desc",
+                        argument,
                         &[],
                     );
                 }
             }
         }
         // The result says it; of which of the devices it does not.
-        let is_whole =
-            self.call.argument("count").is_some_and(|count| count == self.call.devices().count() as u64);
+        let is_whole = self.call.has_all_elements(self.call.devices().count());
         let mut others = self.call.devices().filter(|device| !homes().any(|home| home == *device));
         let Some(device) = others.next().filter(|_| is_whole && others.next().is_none()) else {
-            let count = self.call.argument("count").unwrap_or(0);
-            return self.broken(Reason::VmmSomeUnreachable { count }, Confidence::Inferred, "desc", &[]);
+            let count = self.call.at(all);
+            return self.broken(Reason::VmmSomeUnreachable { count }, Confidence::Inferred, argument, &[]);
         };
         let (from, to) = (self.device(device), homes().next().map(|home| self.device(home)));
-        self.broken(Reason::VmmUnreachableDevice { from, to }, Confidence::Inferred, "desc", &[])
+        self.broken(Reason::VmmUnreachableDevice { from, to }, Confidence::Inferred, argument, &[])
     }
 
     pub(super) fn vmm_fabric_without_channel(&mut self) -> Verdict {
-        let Some(wanted) = self.call.wanted() else { return Verdict::Unknown };
+        let by = self.in_table(self.call.function.spec().describes());
+        let (Some(by), Some(wanted)) = (by, self.call.wanted()) else { return Verdict::Unknown };
         if wanted.types & Shareable::FABRIC == 0 {
             return Verdict::Held;
         }
@@ -126,17 +139,18 @@ impl<W: World> Judge<'_, W> {
             None => return Verdict::Unknown,
         };
         let reason = Reason::VmmFabricWithoutChannel { is_known: has_channel.is_some() };
-        self.broken(reason, confidence, "prop", &[])
+        self.broken(reason, confidence, self.call.name(by), &[])
     }
 
     pub(super) fn vmm_descriptor(&mut self) -> Verdict {
-        let Some((Shared { object, handle, .. }, number, _)) = self.call.handle() else {
+        let kind = self.in_table(self.call.function.spec().handle_kind());
+        let (Some(kind), Some((Shared { object, handle, .. }, number, _))) = (kind, self.call.handle())
+        else {
             return Verdict::Unknown;
         };
         let (name, is_pool) = (self.call.name(handle), object == Object::Pool);
-        let types = self.call.argument(if is_pool { "handleType" } else { "shHandleType" });
         let Some(fd) = wanted::number(self.call.bytes(handle), 16) else { return Verdict::Unknown };
-        if types != Some(Shareable::DESCRIPTOR as u64) {
+        if self.call.at(kind) != Shareable::DESCRIPTOR as u64 {
             return Verdict::Held;
         }
         // What has a number was exported in this job; the driver wants one of this kind.
@@ -166,6 +180,9 @@ impl<W: World> Judge<'_, W> {
     }
 
     pub(super) fn vmm_granularity(&mut self) -> Verdict {
+        let Some(Made { by, size, at, .. }) = self.in_table(self.call.function.spec().makes()) else {
+            return Verdict::Unknown;
+        };
         // Other memory than a device's has another one.
         if self.call.wanted().is_some_and(|wanted| wanted.device.is_none()) {
             return Verdict::Unknown;
@@ -173,10 +190,10 @@ impl<W: World> Judge<'_, W> {
         let known = self.world.space(|space| space.granularity());
         let granularity = known.unwrap_or(GRANULARITY);
         let is_said = self.world.driver_message().contains("minimum granularity");
-        for name in ["ptr", "addr", "size"] {
-            // The range that is to be reserved has no address yet.
-            let is_output = name == "ptr" && self.call.argument("addr").is_some();
-            let Some(value) = self.call.argument(name).filter(|_| !is_output) else { continue };
+        // The range that is to be reserved has no address yet, but one at which it is wanted.
+        let is_output = self.call.function.spec().args[by].direction == Direction::Out;
+        for index in [if is_output { at } else { Some(by) }, size].into_iter().flatten() {
+            let (name, value) = (self.call.name(index), self.call.at(index));
             if !value.is_multiple_of(granularity) {
                 let reason = Reason::VmmGranularity { name, value, granularity };
                 let is_sure = known.is_some() || is_said;
@@ -188,58 +205,60 @@ impl<W: World> Judge<'_, W> {
     }
 
     pub(super) fn vmm_partial_mapping(&mut self) -> Verdict {
-        let (Some(offset), (_, size)) = (self.call.argument("offset"), self.call.range()) else {
-            return Verdict::Unknown;
-        };
-        let handle = self.call.argument("handle").unwrap_or(0);
+        let made = self.call.function.spec().makes().and_then(|made| Some((made.size?, made.of?, made.at?)));
+        let Some((by, of, at)) = self.in_table(made) else { return Verdict::Unknown };
+        let (handle, offset, size) = (self.call.at(of), self.call.at(at), self.call.at(by));
         let whole = self.allocation(handle).map(|known| known.bytes).filter(|bytes| *bytes != 0);
         let reason = Reason::VmmPartialMapping { offset, size, whole };
         match whole {
-            _ if offset != 0 => self.when(true, "offset", reason),
+            _ if offset != 0 => self.when(true, self.call.name(at), reason),
             Some(whole) if whole != size => {
                 let confidence = self.space_trust();
-                self.broken(reason, confidence, "size", &[])
+                self.broken(reason, confidence, self.call.name(by), &[])
             }
             Some(_) => Verdict::Held,
             // An importer is not told how large it is, but the driver knows.
             None => {
                 let is_said = self.world.driver_message().contains("than handle");
                 let confidence = if is_said { Confidence::Certain } else { Confidence::Inferred };
-                self.broken(reason, confidence, "size", &[])
+                self.broken(reason, confidence, self.call.name(by), &[])
             }
         }
     }
 
     pub(super) fn vmm_mapped_twice(&mut self) -> Verdict {
-        let (start, size) = self.call.range();
+        let Some(((start, size), by, _)) = self.range() else { return Verdict::Unknown };
         let Some(Mapping { start: mapped, bytes, .. }) = self.mapping((start, size), |_| true) else {
             return Verdict::Held;
         };
         let confidence = self.space_trust();
-        self.broken(Reason::VmmMappedTwice { start, size, mapped, bytes }, confidence, "ptr", &[])
+        self.broken(Reason::VmmMappedTwice { start, size, mapped, bytes }, confidence, by, &[])
     }
 
     pub(super) fn vmm_reservation_in_use(&mut self) -> Verdict {
-        let (start, size) = self.call.range();
+        let Some(((start, size), by, _)) = self.range() else { return Verdict::Unknown };
         let Some(Mapping { start: mapped, bytes, .. }) = self.mapping((start, size), |_| true) else {
             return Verdict::Held;
         };
         let confidence = self.space_trust();
-        self.broken(Reason::VmmReservationInUse { start, size, mapped, bytes }, confidence, "ptr", &[])
+        self.broken(Reason::VmmReservationInUse { start, size, mapped, bytes }, confidence, by, &[])
     }
 
     pub(super) fn vmm_part_of_mapping(&mut self) -> Verdict {
-        let (start, size) = self.call.range();
+        let Some(((start, size), _, by)) = self.range() else { return Verdict::Unknown };
         let is_cut = |mapping: &Mapping| !mapping.is_within(start, size);
         let Some(Mapping { start: mapped, bytes, .. }) = self.mapping((start, size), is_cut) else {
             return Verdict::Held;
         };
         let confidence = self.space_trust();
-        self.broken(Reason::VmmPartOfMapping { start, size, mapped, bytes }, confidence, "size", &[])
+        self.broken(Reason::VmmPartOfMapping { start, size, mapped, bytes }, confidence, by, &[])
     }
 
     pub(super) fn vmm_released_twice(&mut self) -> Verdict {
-        let handle = self.call.argument("handle").unwrap_or(0);
+        let Some(End { by, .. }) = self.in_table(self.call.function.spec().ends()) else {
+            return Verdict::Unknown;
+        };
+        let handle = self.call.at(by);
         let Some(known) = self.allocation(handle) else { return Verdict::Unknown };
         if known.references != 0 {
             return Verdict::Held;
@@ -247,6 +266,6 @@ impl<W: World> Judge<'_, W> {
         let is_sure = known.is_counted && self.world.knows_space();
         let confidence = if is_sure { Confidence::Certain } else { Confidence::Inferred };
         let reason = Reason::VmmReleasedTwice { handle, is_imported: known.is_imported };
-        self.broken(reason, confidence, "handle", &[])
+        self.broken(reason, confidence, self.call.name(by), &[])
     }
 }

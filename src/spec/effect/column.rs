@@ -20,29 +20,41 @@ macro_rules! effect {
             object: Object::$object,
             by: $crate::effect::index!($arguments $by),
             handle: $crate::effect::index!($arguments $handle),
+            of: None,
+            demand: None,
         })
     };
-    ($arguments:tt Opens $object:ident($by:ident) from $handle:ident) => {
+    ($arguments:tt Opens $object:ident($by:ident) from $handle:ident $(of $whose:ident)?
+        $(where $flags:ident is $value:literal)?) => {
         Effect::Opens(Shared {
             object: Object::$object,
             by: $crate::effect::index!($arguments $by),
             handle: $crate::effect::index!($arguments $handle),
+            of: $crate::effect::optional!($($crate::effect::index!($arguments $whose))?),
+            demand: $crate::effect::optional!($($crate::effect::demand!($arguments $flags $value))?),
         })
+    };
+    ($arguments:tt Enables $object:ident($by:ident) $(where $flags:ident is $value:literal)?) => {
+        Effect::Enables(
+            Named { object: Object::$object, by: $crate::effect::index!($arguments $by) },
+            $crate::effect::optional!($($crate::effect::demand!($arguments $flags $value))?),
+        )
     };
     ($arguments:tt Ends $object:ident($by:ident) $(sized $size:ident)? $(on $last:ident)?) => {
         Effect::Ends(End {
             object: Object::$object,
             by: $crate::effect::index!($arguments $by),
-            is_counted: $crate::effect::is_there!($($last)?),
+            is_counted: $crate::effect::is_there!(LastReference $($last)?),
             size: $crate::effect::optional!($($crate::effect::index!($arguments $size))?),
         })
     };
-    ($arguments:tt Makes $object:ident($by:ident) $(sized $size:ident)? $(of $whose:ident)?) => {
+    ($arguments:tt Makes $object:ident($by:ident) $(sized $size:ident)? $(of $whose:ident)? $(at $at:ident)?) => {
         Effect::Makes(Made {
             object: Object::$object,
             by: $crate::effect::index!($arguments $by),
             size: $crate::effect::optional!($($crate::effect::index!($arguments $size))?),
             of: $crate::effect::optional!($($crate::effect::index!($arguments $whose))?),
+            at: $crate::effect::optional!($($crate::effect::index!($arguments $at))?),
         })
     };
     ($arguments:tt Grants $object:ident($by:ident) $(sized $size:ident)? to $whom:ident) => {
@@ -53,8 +65,11 @@ macro_rules! effect {
             to: $crate::effect::index!($arguments $whom),
         })
     };
-    ($arguments:tt Gathers Team($by:ident)) => {
-        Effect::Gathers($crate::effect::index!($arguments $by))
+    ($arguments:tt Gathers Team($by:ident) of $properties:ident) => {
+        Effect::Gathers(Gathered {
+            team: $crate::effect::index!($arguments $by),
+            of: $crate::effect::index!($arguments $properties),
+        })
     };
     ($arguments:tt Joins Team($by:ident) of $device:ident) => {
         Effect::Joins(Joined {
@@ -62,10 +77,11 @@ macro_rules! effect {
             device: $crate::effect::index!($arguments $device),
         })
     };
-    ($arguments:tt Binds $object:ident($by:ident) sized $size:ident $(of $device:ident)? to $team:ident at $at:ident) => {
+    ($arguments:tt Binds $object:ident($by:ident) $(from $from:ident)? sized $size:ident $(of $device:ident)? to $team:ident at $at:ident) => {
         Effect::Binds(Bound {
             object: Object::$object,
             by: $crate::effect::index!($arguments $by),
+            from: $crate::effect::optional!($($crate::effect::index!($arguments $from))?),
             size: $crate::effect::index!($arguments $size),
             device: $crate::effect::optional!($($crate::effect::index!($arguments $device))?),
             team: $crate::effect::index!($arguments $team),
@@ -80,23 +96,24 @@ macro_rules! effect {
             at: $crate::effect::index!($arguments $at),
         })
     };
-    ($arguments:tt Copies $object:ident($to:ident) from $from:ident sized $size:ident $(on $peers:ident)?) => {
+    ($arguments:tt Copies $object:ident($to:ident) from $from:ident sized $size:ident $(on $sides:ident)?) => {
         Effect::Copies(Copied {
             object: Object::$object,
             to: $crate::effect::index!($arguments $to),
             from: $crate::effect::index!($arguments $from),
             size: $crate::effect::index!($arguments $size),
-            is_between_peers: $crate::effect::is_there!($($peers)?),
+            is_between_peers: $crate::effect::is_there!(Peers $($sides)?),
+            is_anywhere: $crate::effect::is_there!(Anything $($sides)?),
         })
     };
-    ($arguments:tt Uses $object:ident($by:ident) $(sized $size:ident)? $(of $value:ident)? $(to $height:ident at $pitch:ident)?) => {
+    ($arguments:tt Uses $object:ident($by:ident) $(from $host:ident)? $(sized $size:ident)? $(of $value:ident)?
+        $(to $to:ident $(at $pitch:ident)?)?) => {
         Effect::Uses(Used {
             object: Object::$object,
             by: $crate::effect::index!($arguments $by),
             size: $crate::effect::optional!($($crate::effect::index!($arguments $size))?),
             element: $crate::effect::optional!($($crate::effect::index!($arguments $value))?),
-            rows: $crate::effect::optional!(
-                $(($crate::effect::index!($arguments $height), $crate::effect::index!($arguments $pitch)))?),
+            beside: $crate::effect::beside!($arguments $(from $host)? $(to $to $(at $pitch)?)?),
         })
     };
     ($arguments:tt UsesEach $object:ident($to:ident, $from:ident) sized $sizes:ident to $count:ident) => {
@@ -169,16 +186,48 @@ macro_rules! effect {
     };
 }
 
-/// Whether `on LastReference`, or `on Peers`, stands there.
+/// Whether a word stands behind `on`.
 macro_rules! is_there {
-    () => {
+    ($wanted:ident) => {
         false
     };
-    (LastReference) => {
+    (LastReference LastReference) => {
         true
     };
-    (Peers) => {
+    (Peers Peers) => {
         true
+    };
+    (Anything Anything) => {
+        true
+    };
+    (Peers Anything) => {
+        false
+    };
+    (Anything Peers) => {
+        false
+    };
+}
+
+/// What a use of device memory names beside that.
+macro_rules! beside {
+    ($arguments:tt) => {
+        Beside::Nothing
+    };
+    ($arguments:tt from $host:ident) => {
+        Beside::FromHost($crate::effect::index!($arguments $host))
+    };
+    ($arguments:tt to $host:ident) => {
+        Beside::ToHost($crate::effect::index!($arguments $host))
+    };
+    ($arguments:tt to $height:ident at $pitch:ident) => {
+        Beside::Rows($crate::effect::index!($arguments $height), $crate::effect::index!($arguments $pitch))
+    };
+}
+
+/// What `where` demands of an argument.
+macro_rules! demand {
+    ($arguments:tt $by:ident $value:literal) => {
+        Demand { by: $crate::effect::index!($arguments $by), value: $value }
     };
 }
 
@@ -196,4 +245,4 @@ macro_rules! index {
         $crate::effect::argument(&[$(stringify!($argument)),*], stringify!($name))
     };
 }
-pub(crate) use {effect, effects, index, is_there, optional};
+pub(crate) use {beside, demand, effect, effects, index, is_there, optional};

@@ -3,8 +3,8 @@
 use super::{DOCS, FUNCTIONS, FnId, FnSpec, Given, look_up_name};
 use crate::argument::{ArgSpec, Direction};
 use crate::effect::{
-    Altered, Batch, Bound, Copied, Effect, End, Grant, HostCopy, Joined, Launched, Made, Named, Object,
-    Question, Shared, Unbound, Used,
+    Altered, Batch, Beside, Bound, Copied, Demand, Effect, End, Gathered, Grant, HostCopy, Joined, Launched,
+    Made, Named, Object, Question, Shared, Subject, Unbound, Used,
 };
 use crate::group::{Group, Library};
 use crate::results::{Result, ResultSpec};
@@ -48,7 +48,15 @@ impl FnSpec {
 
     /// The access that a success switches on.
     pub fn enables(&self) -> Option<Named> {
-        self.effect(|effect| if let Effect::Enables(named) = effect { Some(named) } else { None })
+        self.effect(|effect| if let Effect::Enables(named, _) = effect { Some(named) } else { None })
+    }
+
+    /// The argument that must have one value, where what is opened or switched on needs that.
+    pub fn demands(&self) -> Option<Demand> {
+        self.effect(|effect| match effect {
+            Effect::Opens(Shared { demand, .. }) | Effect::Enables(_, demand) => demand,
+            _ => None,
+        })
     }
 
     /// The access that a success switches off.
@@ -76,8 +84,8 @@ impl FnSpec {
         self.effect(|effect| if let Effect::Grants(grant) = effect { Some(grant) } else { None })
     }
 
-    /// The argument that names the multicast object that a success makes.
-    pub fn gathers(&self) -> Option<usize> {
+    /// The multicast object that a success makes.
+    pub fn gathers(&self) -> Option<Gathered> {
         self.effect(|effect| if let Effect::Gathers(team) = effect { Some(team) } else { None })
     }
 
@@ -86,9 +94,56 @@ impl FnSpec {
         self.effect(|effect| if let Effect::Joins(joined) = effect { Some(joined) } else { None })
     }
 
+    /// The argument with the properties of an allocation, or of a pool: of one to be made, or of any that is asked about.
+    pub fn describes(&self) -> Option<usize> {
+        self.effect(|effect| match effect {
+            Effect::Makes(Made { object: Object::Allocation | Object::Pool, of, .. }) => of,
+            Effect::Asks(Question { subject: Subject::Memory, device, choice: Some(_), .. }) => Some(device),
+            _ => None,
+        })
+    }
+
+    /// The range of addresses that a call makes, ends, or gives access to: the arguments that say where it begins, and its size.
+    pub fn range(&self) -> Option<(usize, usize)> {
+        self.effect(|effect| match effect {
+            Effect::Makes(Made { by, size, .. })
+            | Effect::Ends(End { by, size, .. })
+            | Effect::Grants(Grant { by, size, .. }) => Some((by, size?)),
+            _ => None,
+        })
+    }
+
+    /// The kind of a shareable handle that a call makes or opens: the argument that says it.
+    pub fn handle_kind(&self) -> Option<usize> {
+        self.args[self.exports().or(self.opens())?.handle].kind()
+    }
+
+    /// The array that goes in: its argument, and the one that says how many elements it has.
+    pub fn array(&self) -> Option<(usize, usize)> {
+        let mut args = self.args.iter().enumerate();
+        args.find_map(|(index, arg)| Some((index, arg.count().filter(|_| arg.direction == Direction::In)?)))
+    }
+
+    /// The argument that names the stream.
+    pub const fn stream(&self) -> Option<usize> {
+        let mut index = 0;
+        while index < self.args.len() {
+            if self.args[index].is_stream() {
+                return Some(index);
+            }
+            index += 1;
+        }
+        None
+    }
+
     /// The memory that a success binds to a multicast object.
     pub fn binds(&self) -> Option<Bound> {
         self.effect(|effect| if let Effect::Binds(bound) = effect { Some(bound) } else { None })
+    }
+
+    /// The memory that a success unbinds from a multicast object.
+    pub fn unbinds(&self) -> Option<Unbound> {
+        self.effect(|effect| if let Effect::Unbinds(unbound) = effect { Some(unbound) } else { None })
     }
 
     /// What is copied.
@@ -118,18 +173,14 @@ impl FnSpec {
         self.uses_memory() || self.frees().is_some()
     }
 
-    /// Whether a call copies between any two addresses, also of the host: cuda.h names them `dst` and `src` then, and `dstDevice` and
-    /// `srcDevice` otherwise.
+    /// Whether a call copies between any two addresses, also of the host.
     pub const fn takes_any_address(&self) -> bool {
-        self.effects.len() == 1
-            && matches!(self.effects[0], Effect::Copies(Copied { to, .. }) if self.args[to].name().len() == "dst".len())
+        matches!(self.effects, [Effect::Copies(Copied { is_anywhere: true, .. })])
     }
 
     /// Whether a call does its work in stream order.
     pub const fn is_asynchronous(&self) -> bool {
-        let args = self.args;
-        let last = if args.is_empty() { "" } else { args[args.len() - 1].name() };
-        matches!(last.as_bytes(), b"hStream")
+        self.stream().is_some()
     }
 
     /// The context that a call creates: the arguments that name it and its device.
@@ -140,22 +191,18 @@ impl FnSpec {
         }
     }
 
-    /// The copy between device memory and the host that a call does before it returns: cuda.h names the address of the host `dstHost`
-    /// or `srcHost`.
+    /// The copy between device memory and the host that a call does before it returns.
     pub const fn host_copy(&self) -> Option<HostCopy> {
-        let [Effect::Uses(Used { by: device, size: Some(size), rows: None, .. })] = *self.effects else {
-            return None;
-        };
-        let mut host = 0;
-        while host < self.args.len() && !self.is_asynchronous() {
-            let name = self.args[host].name().as_bytes();
-            let is_to_host = matches!(name, b"dstHost");
-            if is_to_host || matches!(name, b"srcHost") {
-                return Some(HostCopy { host, device, size, is_to_host });
+        match *self.effects {
+            _ if self.is_asynchronous() => None,
+            [Effect::Uses(Used { by: device, size: Some(size), beside: Beside::ToHost(host), .. })] => {
+                Some(HostCopy { host, device, size, is_to_host: true })
             }
-            host += 1;
+            [Effect::Uses(Used { by: device, size: Some(size), beside: Beside::FromHost(host), .. })] => {
+                Some(HostCopy { host, device, size, is_to_host: false })
+            }
+            _ => None,
         }
-        None
     }
 
     /// What a success takes one reference more to.
@@ -289,7 +336,8 @@ impl FnSpec {
             Effect::Grants(Grant { size, .. }) => size,
             Effect::Binds(Bound { size, .. }) | Effect::Unbinds(Unbound { size, .. }) => Some(size),
             Effect::Copies(Copied { size, .. }) => Some(size),
-            Effect::Uses(Used { size, element: None, rows: None, .. }) => size,
+            Effect::Uses(Used { beside: Beside::Rows(..), .. }) => None,
+            Effect::Uses(Used { size, element: None, .. }) => size,
             _ => None,
         })
     }
@@ -455,23 +503,12 @@ impl FnSpec {
     /// Which bytes of those that the arguments have in a record are of addresses on a device, which programs pass in any
     /// number: a bit for each byte, the first one's the lowest.
     pub const fn addresses(&self) -> u64 {
-        const fn is_address(name: &str) -> bool {
-            let (name, wanted) = (name.as_bytes(), b"CUdeviceptr");
-            let mut i = 0;
-            while i < wanted.len() && i < name.len() {
-                if name[name.len() - 1 - i] != wanted[wanted.len() - 1 - i] {
-                    return false;
-                }
-                i += 1;
-            }
-            i == wanted.len()
-        }
         let (mut bytes, mut at, mut index) = (0, 0, 0);
         while index < self.args.len() {
             let arg = &self.args[index];
             let mut byte = 0;
             while byte < arg.stored() {
-                if matches!(arg.direction, Direction::In) && is_address(arg.of().name) && at < 64 {
+                if matches!(arg.direction, Direction::In) && arg.of().ends_with("CUdeviceptr") && at < 64 {
                     bytes |= 1 << at;
                 }
                 (byte, at) = (byte + 1, at + 1);

@@ -34,7 +34,7 @@ fn cuCupeerOpen(
     out address: *mut $crate::abi::CUdeviceptr,
 ) -> $crate::abi::CUresult {
     library: Cuda, since: 13000, simulated: Inferred,
-    effects: [Opens Memory(address) from shared],
+    effects: [Opens Memory(address) from shared where flags is 1],
     results: [SUCCESS, MAP_FAILED, INVALID_HANDLE, INVALID_VALUE],
 }
 

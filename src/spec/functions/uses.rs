@@ -15,7 +15,7 @@ fn cuMemcpyHtoD_v2(
     in ByteCount: usize,
 ) -> $crate::abi::CUresult {
     library: Cuda, since: 3020, simulated: Recorded,
-    effects: [Uses Memory(dstDevice) sized ByteCount],
+    effects: [Uses Memory(dstDevice) from srcHost sized ByteCount],
     results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE],
     also: {
         /// Copies from the host to device memory, in the order of the thread's own default stream.
@@ -31,7 +31,7 @@ fn cuMemcpyHtoDAsync_v2(
     in hStream: $crate::abi::CUstream,
 ) -> $crate::abi::CUresult {
     library: Cuda, since: 3020, simulated: Documented,
-    effects: [Uses Memory(dstDevice) sized ByteCount],
+    effects: [Uses Memory(dstDevice) from srcHost sized ByteCount],
     results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE, INVALID_HANDLE],
     also: {
         /// Copies from the host to device memory, in stream order; the default one is the thread's own.
@@ -46,7 +46,7 @@ fn cuMemcpyDtoH_v2(
     in ByteCount: usize,
 ) -> $crate::abi::CUresult {
     library: Cuda, since: 3020, simulated: Recorded,
-    effects: [Uses Memory(srcDevice) sized ByteCount],
+    effects: [Uses Memory(srcDevice) sized ByteCount to dstHost],
     results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE],
     seen: [CONTEXT_IS_DESTROYED],
     also: {
@@ -63,7 +63,7 @@ fn cuMemcpyDtoHAsync_v2(
     in hStream: $crate::abi::CUstream,
 ) -> $crate::abi::CUresult {
     library: Cuda, since: 3020, simulated: Recorded,
-    effects: [Uses Memory(srcDevice) sized ByteCount],
+    effects: [Uses Memory(srcDevice) sized ByteCount to dstHost],
     results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE, INVALID_HANDLE],
     also: {
         /// Copies from device memory to the host, in stream order; the default one is the thread's own.

@@ -15,7 +15,7 @@ fn cuMemAddressReserve(
     in flags: u64,
 ) -> $crate::abi::CUresult {
     library: Cuda, since: 10020, simulated: Recorded,
-    effects: [Makes Reservation(ptr) sized size],
+    effects: [Makes Reservation(ptr) sized size at addr],
     results: [SUCCESS, INVALID_VALUE, OUT_OF_MEMORY, NOT_INITIALIZED, DEINITIALIZED, NOT_PERMITTED, NOT_SUPPORTED],
 }
 
@@ -37,7 +37,7 @@ fn cuMemCreate(
     in flags: u64,
 ) -> $crate::abi::CUresult {
     library: Cuda, since: 10020, simulated: Recorded,
-    effects: [Makes Allocation(handle) sized size],
+    effects: [Makes Allocation(handle) sized size of prop],
     results: [SUCCESS, INVALID_VALUE, OUT_OF_MEMORY, INVALID_DEVICE, NOT_INITIALIZED, DEINITIALIZED, NOT_PERMITTED,
               NOT_SUPPORTED],
 }
@@ -60,7 +60,7 @@ fn cuMemMap(
     in flags: u64,
 ) -> $crate::abi::CUresult {
     library: Cuda, since: 10020, simulated: Recorded,
-    effects: [Makes Mapping(ptr) sized size of handle],
+    effects: [Makes Mapping(ptr) sized size of handle at offset],
     results: [SUCCESS, INVALID_VALUE, INVALID_DEVICE, OUT_OF_MEMORY, NOT_INITIALIZED, DEINITIALIZED, NOT_PERMITTED,
               NOT_SUPPORTED, ILLEGAL_STATE],
 }
@@ -151,7 +151,7 @@ fn cuMemGetAllocationGranularity(
     in option: $crate::abi::CUmemAllocationGranularity_flags,
 ) -> $crate::abi::CUresult {
     library: Cuda, since: 10020, simulated: Recorded,
-    effects: [Asks Memory(prop) as granularity],
+    effects: [Asks Memory(prop) as granularity where option is 0],
     results: [SUCCESS, INVALID_VALUE, NOT_INITIALIZED, DEINITIALIZED, NOT_PERMITTED, NOT_SUPPORTED],
 }
 
@@ -184,7 +184,7 @@ fn cuMemPoolCreate(
     in_struct poolProps: *const $crate::abi::CUmemPoolProps,
 ) -> $crate::abi::CUresult {
     library: Cuda, since: 11020, simulated: Recorded,
-    effects: [Makes Pool(pool)],
+    effects: [Makes Pool(pool) of poolProps],
     results: [SUCCESS, NOT_INITIALIZED, INVALID_VALUE, OUT_OF_MEMORY, NOT_PERMITTED, NOT_SUPPORTED],
 }
 
@@ -264,7 +264,7 @@ fn cuMemPoolImportPointer(
     in_struct shareData: *mut $crate::abi::CUmemPoolPtrExportData,
 ) -> $crate::abi::CUresult {
     library: Cuda, since: 11020, simulated: Recorded,
-    effects: [Opens Pointer(ptr_out) from shareData],
+    effects: [Opens Pointer(ptr_out) from shareData of pool],
     results: [SUCCESS, INVALID_VALUE, NOT_INITIALIZED, OUT_OF_MEMORY],
 }
 
@@ -290,7 +290,7 @@ fn cuMulticastCreate(
     in_struct prop: *const $crate::abi::CUmulticastObjectProp,
 ) -> $crate::abi::CUresult {
     library: Cuda, since: 12010, simulated: Documented,
-    effects: [Makes Allocation(mcHandle), Gathers Team(mcHandle)],
+    effects: [Makes Allocation(mcHandle), Gathers Team(mcHandle) of prop],
     results: [SUCCESS, INVALID_VALUE, OUT_OF_MEMORY, INVALID_DEVICE, NOT_INITIALIZED, DEINITIALIZED, NOT_PERMITTED,
               NOT_SUPPORTED],
 }
@@ -316,7 +316,7 @@ fn cuMulticastBindMem(
     in flags: u64,
 ) -> $crate::abi::CUresult {
     library: Cuda, since: 12010, simulated: Documented,
-    effects: [Binds Allocation(memHandle) sized size to mcHandle at mcOffset],
+    effects: [Binds Allocation(memHandle) from memOffset sized size to mcHandle at mcOffset],
     results: [SUCCESS, INVALID_VALUE, INVALID_DEVICE, NOT_INITIALIZED, DEINITIALIZED, NOT_PERMITTED, NOT_SUPPORTED,
               OUT_OF_MEMORY, SYSTEM_NOT_READY, ILLEGAL_STATE, MULTICAST_RESOURCE_FULL],
 }
@@ -332,7 +332,7 @@ fn cuMulticastBindMem_v2(
     in flags: u64,
 ) -> $crate::abi::CUresult {
     library: Cuda, since: 13010, simulated: Documented,
-    effects: [Binds Allocation(memHandle) sized size of dev to mcHandle at mcOffset],
+    effects: [Binds Allocation(memHandle) from memOffset sized size of dev to mcHandle at mcOffset],
     results: [SUCCESS, INVALID_VALUE, INVALID_DEVICE, NOT_INITIALIZED, DEINITIALIZED, NOT_PERMITTED, NOT_SUPPORTED,
               OUT_OF_MEMORY, SYSTEM_NOT_READY, ILLEGAL_STATE, MULTICAST_RESOURCE_FULL],
 }
@@ -385,7 +385,7 @@ fn cuMulticastGetGranularity(
     in option: $crate::abi::CUmulticastGranularity_flags,
 ) -> $crate::abi::CUresult {
     library: Cuda, since: 12010, simulated: Documented,
-    effects: [Asks Team(prop) as granularity],
+    effects: [Asks Team(prop) as granularity where option is 0],
     results: [SUCCESS, INVALID_VALUE, NOT_INITIALIZED, DEINITIALIZED, NOT_PERMITTED, NOT_SUPPORTED],
 }
 

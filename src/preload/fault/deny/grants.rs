@@ -90,17 +90,10 @@ pub fn before(call: &Forward, grant: Grant) -> Option<Denied> {
 }
 
 /// Remembers where a pool is that was made.
-pub fn made(call: &Forward, by: usize) {
-    let args = call.id.spec().args.iter().zip(call.words);
-    let properties = args.clone().find(|(arg, _)| arg.type_word() == "CUmemPoolProps");
+pub fn made(call: &Forward, by: usize, of: usize) {
     let (mut handle, mut bytes) = ([0; 8], [0; 16]);
     let is_read = |place: u64, bytes: &mut [u8]| copy(place as usize, bytes) == bytes.len();
-    if !is_read(call.words[by], &mut handle) {
-        return;
-    }
-    if let Some((_, place)) = properties
-        && is_read(*place, &mut bytes)
-    {
+    if is_read(call.words[by], &mut handle) && is_read(call.words[of], &mut bytes) {
         let device = Wanted::of(&bytes).and_then(|wanted| wanted.device);
         pools::made(u64::from_le_bytes(handle), device);
     }

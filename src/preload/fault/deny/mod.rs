@@ -103,7 +103,7 @@ pub fn after(call: &Forward) -> Option<usize> {
         match *effect {
             Effect::Asks(Question { subject, .. }) if subject.is_own() => {}
             Effect::Asks(question) => return answer(call, question),
-            Effect::Enables(Named { by, .. }) => {
+            Effect::Enables(Named { by, .. }, _) => {
                 let peer = devices::of_ordinal(questions::device_of(call.words[by]));
                 peers::add(questions::context(), questions::device(), &peer);
             }
@@ -122,7 +122,7 @@ pub fn after(call: &Forward) -> Option<usize> {
                 }
             }
             Effect::Opens(shared) => opens::after(call, shared),
-            Effect::Makes(Made { object: Object::Pool, by, .. }) => grants::made(call, by),
+            Effect::Makes(Made { object: Object::Pool, by, of: Some(of), .. }) => grants::made(call, by, of),
             Effect::Exports(_)
             | Effect::Closes(_)
             | Effect::Ends(_)

@@ -22,10 +22,7 @@ fn exported(call: &Forward, shared: Shared) -> Option<Identity> {
 
 /// What the driver would refuse anyway, it shall say itself.
 pub fn before(call: &Forward, shared: Shared) -> Option<Denied> {
-    /// CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS.
-    const LAZY: u64 = 1;
-    let mut args = call.id.spec().args.iter().zip(call.words);
-    let is_odd = args.any(|(arg, word)| arg.type_word() == "IpcMemFlags" && word & LAZY == 0);
+    let is_odd = shared.demand.is_some_and(|flags| call.words[flags.by] & u64::from(flags.value) == 0);
     if call.words[shared.by] == 0 || is_odd {
         return None;
     }

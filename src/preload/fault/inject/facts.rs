@@ -164,8 +164,8 @@ impl<'a> Facts<'a> {
             let allocation = questions::mapping(address).and_then(|_| questions::mapped_allocation(address));
             return allocation.map_or(-1, |(_, device)| device);
         }
-        let peer = self.argument(|arg| arg.type_word() == "CUcontext" && arg.name().starts_with("peer"));
-        if let Some(peer) = peer {
+        if let Some(access) = self.call.id.spec().enables().or(self.call.id.spec().disables()) {
+            let peer = self.call.words[access.by];
             return if peer == 0 { -1 } else { questions::device_of(peer) };
         }
         let Some(export) = self.call.export().filter(|export| export.uuid != [0; 16]) else { return -1 };

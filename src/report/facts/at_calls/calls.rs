@@ -6,22 +6,23 @@
 
 use super::MadeCall;
 use super::world::{AtCall, Sight};
-use crate::base::values;
 use crate::facts::ledger::follow::inside;
 use crate::words::judged::judged;
 use cupeer_record::{Call, Finding};
 use cupeer_rules::Rule;
 use cupeer_rules::decide::{self, Violation};
-use cupeer_spec::effect::Object;
+use cupeer_spec::effect::{Demand, Object};
 use cupeer_spec::function::{FnId, Group};
 
 /// Whether a call that succeeded may break a rule, as far as its process tells.
 #[inline]
 pub fn may_break(function: FnId, call: &Call) -> bool {
     let spec = function.spec();
+    let is_odd =
+        |demand: Demand| call.number(demand.by).is_some_and(|flags| flags != u64::from(demand.value));
     spec.is_in(Group::Enable)
         || spec.is_in(Group::Release)
-        || spec.is_in(Group::Open) && values::narrow(call, "Flags").is_some_and(|flags| flags != 1)
+        || spec.is_in(Group::Open) && spec.demands().is_some_and(is_odd)
         || spec.opens().is_some_and(|shared| shared.object == Object::Pointer)
         || spec.is_in(Group::Export) && inside(call) != 0
 }

@@ -116,8 +116,8 @@ impl<'a> Afterwards<'a, '_> {
             put(shared.handle, words.as_flattened());
         }
         // What is wrong with the arguments was found when the call was read.
-        if let Some((index, _)) = spec.argument("Flags") {
-            put(index, &1u32.to_le_bytes());
+        if let Some(demand) = spec.demands() {
+            put(demand.by, &demand.value.to_le_bytes());
         }
         cupeer_rules::decide::look(
             &Call { function, result, args: &args, shape: 0, elements: &[] },

@@ -176,7 +176,7 @@ impl Follower {
         &mut self,
         ledger: &mut Ledger,
         function: FnId,
-        Shared { object: kind, by, handle }: Shared,
+        Shared { object: kind, by, handle, .. }: Shared,
         call: &Call,
         seen: CallFacts,
     ) {

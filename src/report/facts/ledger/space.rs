@@ -166,8 +166,11 @@ impl OwnSpace {
 fn granted(call: &books::Call) -> u64 {
     let bit = |device| u32::try_from(device).ok().and_then(|bit| 1u64.checked_shl(bit)).unwrap_or(!0);
     let given = access(call.elements).filter_map(|(device, flags)| device.filter(|_| flags != 0));
-    let is_whole = call.argument("count") == Some(access(call.elements).count() as u64);
-    if is_whole { given.fold(0, |all, device| all | bit(device)) } else { !0 }
+    if call.has_all_elements(access(call.elements).count()) {
+        given.fold(0, |all, device| all | bit(device))
+    } else {
+        !0
+    }
 }
 
 fn count(all: &mut HashMap<(Stack, Option<Apart>), Unused>, unused: Option<Unused>) {

@@ -96,13 +96,13 @@ impl Held {
                         });
                     }
                 }
-                Effect::Opens(Shared { object: Object::Pool, by, handle }) => {
+                Effect::Opens(Shared { object: Object::Pool, by, handle, .. }) => {
                     let fingerprint = values::handle(call, handle).map_or(0, |(fingerprint, _)| fingerprint);
                     if let Some(pool) = number(by) {
                         self.has(pool, Origin::Imported, at, |new| new.imported_as = fingerprint);
                     }
                 }
-                Effect::Exports(Shared { object: Object::Pool, by, handle }) => {
+                Effect::Exports(Shared { object: Object::Pool, by, handle, .. }) => {
                     let fingerprint = values::handle(call, handle).map(|(fingerprint, _)| fingerprint);
                     let pool = number(by).and_then(|pool| self.known(pool));
                     if let (Some(pool), Some(fingerprint)) = (pool, fingerprint.filter(|it| *it != 0)) {
@@ -110,7 +110,9 @@ impl Held {
                         pool.exports.insert(0, fingerprint);
                     }
                 }
-                Effect::Opens(Shared { object: Object::Pointer, by, .. }) => self.imports(call, number(by)),
+                Effect::Opens(Shared { object: Object::Pointer, by, of, .. }) => {
+                    self.imports(of.and_then(number), number(by))
+                }
                 Effect::Closes(Named { object: Object::Pointer, by }) => {
                     let pool = number(by).and_then(|address| self.pointers.remove(&address));
                     pool.into_iter().for_each(|pool| self.pools[pool].pointers -= 1);
@@ -154,9 +156,7 @@ impl Held {
     }
 
     /// A pointer is the same however often it is imported, and gone when it is freed once.
-    fn imports(&mut self, call: &Call, address: Option<u64>) {
-        let pool =
-            call.argument_called("pool").and_then(|bytes| Some(u64::from_le_bytes(*bytes.first_chunk()?)));
+    fn imports(&mut self, pool: Option<u64>, address: Option<u64>) {
         let pool = pool.and_then(|pool| self.by_handle.get(&pool).copied());
         let (Some(pool), Some(address)) = (pool, address) else { return };
         self.pools[pool].pointers_imported += 1;

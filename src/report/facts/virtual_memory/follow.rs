@@ -101,12 +101,12 @@ fn taking(
     let fingerprint = |argument| values::handle(call, argument).map(|(fingerprint, _)| fingerprint);
     let device = |argument| uuid(number(argument).map(|ordinal| ordinal as i32));
     spec.effects.iter().find_map(|effect| match *effect {
-        Effect::Opens(Shared { object: Object::Allocation, by, handle }) => {
+        Effect::Opens(Shared { object: Object::Allocation, by, handle, .. }) => {
             let source = Source::Imported(fingerprint(handle).unwrap_or(0));
             let import = Allocation::new(number(by)?, source, None, at);
             later(move |space| space.takes(import))
         }
-        Effect::Exports(Shared { object: Object::Allocation, by, handle }) => {
+        Effect::Exports(Shared { object: Object::Allocation, by, handle, .. }) => {
             let (name, fingerprint) = (number(by)?, fingerprint(handle));
             later(move |space| space.exports(name, fingerprint))
         }
@@ -126,7 +126,7 @@ fn taking(
             let (team, added) = (number(team)?, (device(by), at));
             later(move |space| space.team(team).into_iter().for_each(|team| team.added.push(added)))
         }
-        Effect::Binds(effect::Bound { object, by, size, device: of, team, at }) => {
+        Effect::Binds(effect::Bound { object, by, size, device: of, team, at, .. }) => {
             let (team, name) = (number(team)?, number(by)?);
             let bound = Bound { device: of.and_then(device), at: number(at)?, bytes: number(size)? };
             let is_mapped = object == Object::Mapping;
@@ -138,9 +138,8 @@ fn taking(
             later(move |space| space.team(team).into_iter().for_each(|team| team.unbinds(device, at)))
         }
         Effect::Makes(Made { object: Object::Allocation, by, size, .. }) => {
-            let prop = call.argument_called("prop");
-            let made = if spec.gathers().is_some() {
-                let known = prop.and_then(Gathering::of);
+            let made = if let Some(made) = spec.gathers() {
+                let known = call.argument(made.of).and_then(Gathering::of);
                 let types = known.map_or(0, |known| known.types);
                 let source = Source::Made { location: Location::Multicast, types };
                 let team = Team { wanted: known.map(|known| known.devices), ..Team::default() };
@@ -148,7 +147,7 @@ fn taking(
                 Allocation { team: Some(team), ..Allocation::new(number(by)?, source, bytes, at) }
             } else {
                 let location = location_of(call, &uuid).unwrap_or_default();
-                let types = prop.and_then(Wanted::of).map_or(0, |wanted| wanted.types);
+                let types = wanted(call).map_or(0, |wanted| wanted.types);
                 let source = Source::Made { location, types };
                 Allocation::new(number(by)?, source, size.and_then(number), at)
             };
@@ -158,7 +157,7 @@ fn taking(
             let (address, bytes) = (number(by)?, number(size?)?);
             later(move |space| space.reserves(address, bytes))
         }
-        Effect::Makes(Made { object: Object::Mapping, by, size, of }) => {
+        Effect::Makes(Made { object: Object::Mapping, by, size, of, .. }) => {
             let (address, bytes, handle) = (number(by)?, number(size?)?, number(of?)?);
             later(move |space| space.maps(address, bytes, handle, at))
         }
@@ -170,9 +169,14 @@ fn later(taking: impl FnOnce(&mut Space) + Send + Sync + 'static) -> Option<Taki
     Some(Box::new(taking))
 }
 
+/// Returns the properties in a call that creates an allocation.
+fn wanted(call: &Call) -> Option<Wanted> {
+    Wanted::of(call.argument(call.function?.spec().describes()?)?)
+}
+
 /// Returns where a call that creates an allocation wants it. `None` if the call has no properties of one.
 pub fn location_of(call: &Call, uuid: impl Fn(Option<i32>) -> Option<Uuid>) -> Option<Location> {
-    let wanted = Wanted::of(call.argument_called("prop")?)?;
+    let wanted = wanted(call)?;
     let on_device = |_| uuid(wanted.device).map_or(Location::Unknown, Location::Device);
     Some(wanted.device.map_or(Location::Host, on_device))
 }

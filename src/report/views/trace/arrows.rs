@@ -53,7 +53,7 @@ impl Arrows {
         realm: Realm,
         at: u64,
         ledger: &Ledger,
-        Shared { object: kind, by, handle }: Shared,
+        Shared { object: kind, by, handle, .. }: Shared,
     ) -> Vec<Arrow> {
         let (Some((fingerprint, _)), Some(address)) = (values::handle(call, handle), call.number(by)) else {
             return Vec::new();

@@ -1,0 +1,127 @@
+//! The deciders and the table: all functions of a rule have the arguments that it needs.
+
+use super::*;
+use crate::reason::{Ago, Device, Process};
+use cupeer_books::Pool;
+use cupeer_spec::effect::Object;
+use cupeer_spec::function::FUNCTIONS;
+use cupeer_spec::record::slot::MOST_ARGS;
+
+/// A world in which nothing is known, or in which all that calls are about is there, and was there before.
+struct Knowing(bool);
+
+impl Knowing {
+    fn some<T>(&self, fact: T) -> Option<T> {
+        self.0.then_some(fact)
+    }
+}
+
+const OWNER: Process = Process { pid: 7, rank: None };
+
+fn exported() -> Export<()> {
+    Export {
+        fingerprint: 1,
+        owner: OWNER,
+        who: 1,
+        pid_ns: 0,
+        is_own: false,
+        address: 1,
+        device: Device { ordinal: 0, uuid: [1; 16] },
+        inside: 1,
+        ago: None,
+        ended: Some(Ended { is_before: true, ago: None, with_context: false }),
+        object: (),
+    }
+}
+
+impl World for Knowing {
+    type Object = ();
+
+    fn process(&self) -> (u32, u64) {
+        (OWNER.pid, 0)
+    }
+    fn current(&self) -> Option<(i32, u64)> {
+        self.some((0, 2))
+    }
+    fn device(&self) -> i32 {
+        0
+    }
+    fn device_count(&self) -> Option<i32> {
+        self.some(1)
+    }
+    fn uuid(&self, _ordinal: i32) -> [u8; 16] {
+        [1; 16]
+    }
+    fn ordinal(&self, _uuid: [u8; 16]) -> i32 {
+        0
+    }
+    fn with_variable(&self, _name: &str, work: &mut dyn FnMut(Option<&str>)) {
+        work(None);
+    }
+    fn knows_all(&self) -> bool {
+        self.0
+    }
+    fn pointer(&self, _address: u64) -> Option<Pointer> {
+        self.some(Pointer { is_known: true, ..Pointer::default() })
+    }
+    fn export(&self, _object: Object, _fingerprint: u64) -> Option<Export<()>> {
+        self.some(exported())
+    }
+    fn opening(&self, _object: Object, _address: u64) -> Option<Opening<()>> {
+        self.some(Opening { fingerprint: 1, address: 1, context: 1, device: 0, object: () })
+    }
+    fn each_opening(&self, object: Object, work: &mut dyn FnMut(&Opening<()>)) {
+        self.opening(object, 1).iter().for_each(work);
+    }
+    fn enabled(&self, _from: u64, _to: u64) -> Option<(Option<Ago>, ())> {
+        self.some((None, ()))
+    }
+    fn can_access(&self, _from: i32, _to: i32) -> Option<bool> {
+        self.some(false)
+    }
+    fn pool(&self, handle: u64) -> Option<Pool> {
+        self.some(Pool { handle, ..Pool::default() })
+    }
+    fn memory(&self) -> Option<(u64, u64)> {
+        self.some((2, 2))
+    }
+    fn open_already(&self, work: &mut dyn FnMut(Openers<()>)) -> bool {
+        let opener =
+            |opening: Opening<()>| Openers { first: "a", second: "b", count: 2, opening: opening.object };
+        self.opening(Object::Memory, 1).map(opener).into_iter().for_each(work);
+        self.0
+    }
+}
+
+/// `in_table` fails where a rule is not told what it needs.
+#[test]
+fn functions_of_a_rule_have_the_arguments_that_it_needs() {
+    for (byte, knows) in [(0, false), (0, true), (1, false), (1, true)] {
+        let (args, world) = ([byte; MOST_ARGS], Knowing(knows));
+        let judge = |function: FnId, result: i32, rule: Option<Rule>| {
+            let spec = function.spec();
+            let call = Call { function, result, args: &args, shape: !0, elements: &[] };
+            let mut report = |found: &Violation<()>| {
+                let is_there = found.argument.is_empty() || spec.argument(found.argument).is_some();
+                assert!(is_there, "{}: {} is no argument of {}", found.reason, found.argument, spec.name);
+            };
+            let mut judge = Judge { call: &call, world: &world, report: &mut report };
+            match rule {
+                Some(rule) => judge.decide(rule),
+                None => judge.succeeded(),
+            }
+        };
+        for rule in RULES {
+            for (function, code) in
+                rule.functions.iter().flat_map(|f| rule.results.iter().map(move |code| (*f, *code)))
+            {
+                if rule.explains(function, code as i32) {
+                    judge(function, code as i32, Some(rule.id));
+                }
+            }
+        }
+        for function in FUNCTIONS {
+            judge(function.id, 0, None);
+        }
+    }
+}
