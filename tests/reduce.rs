@@ -1,4 +1,4 @@
-//! JobPart files: what is kept of a node's records gives the report that the records would.
+//! Reduced files: what is kept of a node's records gives the report that the records would.
 
 use crate::report::scene::Scene;
 use crate::support::{self, cupeer, stdout, temp_dir};

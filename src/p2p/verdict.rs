@@ -70,7 +70,7 @@ pub enum Verdict {
     },
     /// The check does not end.
     Stalls {
-        /// JobPart of the check that does not end.
+        /// Part of the check that does not end.
         reason: String,
     },
     /// A call failed.

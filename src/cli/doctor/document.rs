@@ -33,7 +33,7 @@ pub struct Document {
     /// Version of cupeer.
     pub cupeer: String,
     /// Components that `cupeer run` needs.
-    pub parts: Vec<JobPart>,
+    pub parts: Vec<Part>,
     /// Functions that cupeer intercepts, as this driver provides them.
     pub functions: Vec<Function>,
     /// Facts about the machine and this process; empty for the simulated driver, which does not depend on the machine.
@@ -49,7 +49,7 @@ pub struct Document {
 /// Component that `cupeer run` needs.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Debug)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct JobPart {
+pub struct Part {
     /// Name of the component.
     pub name: String,
     /// Path or version of the component, or the reason why it is missing.

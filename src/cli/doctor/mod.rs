@@ -22,14 +22,14 @@ use crate::start::output::terminal_width;
 use anyhow::Result;
 use cupeer_report::style::{Mark, Style};
 use cupeer_report::table::Table;
-use document::{Document, Function, JobPart};
+use document::{Document, Function, Part};
 use std::process::ExitCode;
 use system::{Fact, Verdict};
 
 /// What has been found so far.
 #[derive(Default)]
 struct Report {
-    parts: Vec<JobPart>,
+    parts: Vec<Part>,
     functions: Vec<Function>,
     wrong: Vec<String>,
     /// What may be right, or not.
@@ -38,7 +38,7 @@ struct Report {
 
 impl Report {
     fn fact(&mut self, name: &str, value: String) {
-        self.parts.push(JobPart { name: name.to_owned(), value });
+        self.parts.push(Part { name: name.to_owned(), value });
     }
 }
 

@@ -4,7 +4,7 @@
 use super::space::{self, SPACE};
 use crate::driver::contexts;
 use crate::driver::facts::DriverFacts;
-use crate::driver::graphs::{self, JobPart, Label};
+use crate::driver::graphs::{self, Part, Label};
 use crate::driver::pools::{self, POOLS};
 use crate::driver::questions;
 use crate::driver::{batches, nodes, parameters};
@@ -465,10 +465,10 @@ impl World for Call<'_> {
         graphs::each_use(questions::number(self.id, self.args, exec), &mut |it| {
             let graphs::NodeUse { label: Label { index, within }, address, bytes, .. } = *it;
             let (what, parameter) = match it.part {
-                JobPart::CopyTo => ("copy ", ": dst"),
-                JobPart::CopyFrom => ("copy ", ": src"),
-                JobPart::Fill => ("memset ", ": dst"),
-                JobPart::Parameter(_) => ("", ""),
+                Part::CopyTo => ("copy ", ": dst"),
+                Part::CopyFrom => ("copy ", ": src"),
+                Part::Fill => ("memset ", ": dst"),
+                Part::Parameter(_) => ("", ""),
             };
             let outer = within.map_or(Short::<24>::new(format_args!("")), |node| {
                 Short::new(format_args!(" in node {node}"))
@@ -478,10 +478,10 @@ impl World for Call<'_> {
                 |kernel: Option<(&str, usize)>| work(&NodeUse { name: name.text(), kernel, address, bytes });
             match it.part {
                 // Its name is asked for only where it is needed.
-                JobPart::Parameter(index) if gone::first(address, bytes).is_some() => {
+                Part::Parameter(index) if gone::first(address, bytes).is_some() => {
                     parameters::with_name(it.kernel, |name| tell(Some((name, index as usize))));
                 }
-                JobPart::Parameter(_) => {}
+                Part::Parameter(_) => {}
                 _ => tell(None),
             }
         });

@@ -74,7 +74,7 @@ struct KeptUse {
     address: AtomicU64,
     /// How many bytes; of a kernel, its handle.
     bytes: AtomicU64,
-    /// See [`Label`] and [`JobPart`].
+    /// See [`Label`] and [`Part`].
     about: AtomicU64,
 }
 
@@ -99,7 +99,7 @@ pub struct Label {
 
 /// What the address is in the node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum JobPart {
+pub enum Part {
     CopyTo,
     CopyFrom,
     Fill,
@@ -111,7 +111,7 @@ pub enum JobPart {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NodeUse {
     pub label: Label,
-    pub part: JobPart,
+    pub part: Part,
     pub address: u64,
     pub bytes: u64,
     /// The handle of the kernel; 0 where it is none.
@@ -122,10 +122,10 @@ impl NodeUse {
     /// Two numbers of 16 bits, each with 1 added, above a part and its index.
     fn about(&self) -> u64 {
         let (part, index) = match self.part {
-            JobPart::CopyTo => (0, 0),
-            JobPart::CopyFrom => (1, 0),
-            JobPart::Fill => (2, 0),
-            JobPart::Parameter(index) => (3, u64::from(index)),
+            Part::CopyTo => (0, 0),
+            Part::CopyFrom => (1, 0),
+            Part::Fill => (2, 0),
+            Part::Parameter(index) => (3, u64::from(index)),
         };
         let within = self.label.within.map_or(0, |within| u64::from(within) + 1);
         within << 48 | u64::from(self.label.index) << 32 | index << 2 | part
@@ -133,12 +133,12 @@ impl NodeUse {
 
     fn of(about: u64, address: u64, bytes: u64) -> NodeUse {
         let part = match about & 3 {
-            0 => JobPart::CopyTo,
-            1 => JobPart::CopyFrom,
-            2 => JobPart::Fill,
-            _ => JobPart::Parameter((about as u32) >> 2),
+            0 => Part::CopyTo,
+            1 => Part::CopyFrom,
+            2 => Part::Fill,
+            _ => Part::Parameter((about as u32) >> 2),
         };
-        let is_parameter = matches!(part, JobPart::Parameter(_));
+        let is_parameter = matches!(part, Part::Parameter(_));
         NodeUse {
             label: Label {
                 index: (about >> 32) as u32 & 0xffff,
@@ -359,19 +359,19 @@ fn each_of_node(node: &GraphNode, label: Label, work: &mut dyn FnMut(&NodeUse)) 
     match node {
         GraphNode::Copy(copy) => {
             let [to, from] = copy.touched();
-            hand_over(JobPart::CopyTo, to.0, to.1, 0);
-            hand_over(JobPart::CopyFrom, from.0, from.1, 0);
+            hand_over(Part::CopyTo, to.0, to.1, 0);
+            hand_over(Part::CopyFrom, from.0, from.1, 0);
         }
         GraphNode::Fill(CUDA_MEMSET_NODE_PARAMS { dst, pitch, elementSize, width, height, .. }) => {
             let row = (*width as u64).wrapping_mul(u64::from(*elementSize));
             let rows = (*height as u64).saturating_sub(1).wrapping_mul(*pitch as u64);
-            hand_over(JobPart::Fill, dst.0, if *height == 0 { 0 } else { rows.wrapping_add(row) }, 0);
+            hand_over(Part::Fill, dst.0, if *height == 0 { 0 } else { rows.wrapping_add(row) }, 0);
         }
         GraphNode::Kernel(CUDA_KERNEL_NODE_PARAMS { func, kern, kernelParams, extra, .. }) => {
             let kernel = if func.0.is_null() { kern.0 as u64 } else { func.0 as u64 };
             let Some(known) = kernels::parameters(kernel) else { return };
             each_parameter(known, kernelParams.cast(), extra.cast(), &mut |index, word| {
-                hand_over(JobPart::Parameter(index as u32), word, 1, kernel);
+                hand_over(Part::Parameter(index as u32), word, 1, kernel);
             });
         }
         GraphNode::Graph(_) | GraphNode::Allocation(..) | GraphNode::Other => {}
@@ -395,7 +395,7 @@ mod tests {
             let all: Vec<NodeUse> = (0..count)
                 .map(|at| NodeUse {
                     label: Label { index: at as u32 % 0xffff, within: (at % 2 == 1).then_some(7) },
-                    part: [JobPart::CopyTo, JobPart::CopyFrom, JobPart::Fill, JobPart::Parameter(3)]
+                    part: [Part::CopyTo, Part::CopyFrom, Part::Fill, Part::Parameter(3)]
                         [at as usize % 4],
                     address: 0x7000_0000_0000 + at,
                     bytes: if at % 4 == 3 { 1 } else { 64 },

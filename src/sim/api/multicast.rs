@@ -2,7 +2,7 @@
 
 use crate::engine::answer::{Answer, fail};
 use crate::engine::process::{self, Driver};
-use crate::engine::vmm::{JobPart, Memory};
+use crate::engine::vmm::{Part, Memory};
 use cupeer_spec::abi::*;
 use cupeer_spec::results::Result as Code;
 use std::sync::MutexGuard;
@@ -21,7 +21,7 @@ pub(super) fn gathered(handle: u64) -> Answer<MutexGuard<'static, Driver>> {
     }
 }
 
-fn bind(team: u64, part: JobPart, memory: Memory, flags: u64) -> Answer {
+fn bind(team: u64, part: Part, memory: Memory, flags: u64) -> Answer {
     if flags != 0 {
         return fail(Code::INVALID_VALUE);
     }
@@ -64,7 +64,7 @@ entry! {
         size: usize,
         flags: u64,
     ) {
-        let part = JobPart { device: None, at: mcOffset as u64, size: size as u64 };
+        let part = Part { device: None, at: mcOffset as u64, size: size as u64 };
         bind(mcHandle, part, Memory::Handle(memHandle, memOffset as u64), flags)
     }
 
@@ -77,7 +77,7 @@ entry! {
         size: usize,
         flags: u64,
     ) {
-        let part = JobPart { device: Some(dev.0), at: mcOffset as u64, size: size as u64 };
+        let part = Part { device: Some(dev.0), at: mcOffset as u64, size: size as u64 };
         bind(mcHandle, part, Memory::Handle(memHandle, memOffset as u64), flags)
     }
 
@@ -88,7 +88,7 @@ entry! {
         size: usize,
         flags: u64,
     ) {
-        let part = JobPart { device: None, at: mcOffset as u64, size: size as u64 };
+        let part = Part { device: None, at: mcOffset as u64, size: size as u64 };
         bind(mcHandle, part, Memory::Address(memptr), flags)
     }
 
@@ -100,12 +100,12 @@ entry! {
         size: usize,
         flags: u64,
     ) {
-        let part = JobPart { device: Some(dev.0), at: mcOffset as u64, size: size as u64 };
+        let part = Part { device: Some(dev.0), at: mcOffset as u64, size: size as u64 };
         bind(mcHandle, part, Memory::Address(memptr), flags)
     }
 
     fn cuMulticastUnbind(mcHandle: CUmemGenericAllocationHandle, dev: CUdevice, mcOffset: usize, size: usize) {
-        let part = JobPart { device: Some(dev.0), at: mcOffset as u64, size: size as u64 };
+        let part = Part { device: Some(dev.0), at: mcOffset as u64, size: size as u64 };
         process::enter()?.unbind(mcHandle, part)
     }
 }

@@ -19,7 +19,7 @@ pub(crate) enum Owner {
     /// Nobody's: `cuLibraryLoad`.
     Library,
     /// A library's, for a context.
-    JobPart { library: u64, context: u64 },
+    Part { library: u64, context: u64 },
 }
 
 /// A module, or a library.
@@ -138,7 +138,7 @@ impl Modules {
     /// Ends what belongs to a context.
     pub(crate) fn remove_of(&mut self, context: u64) {
         self.remove(|_, owner| match owner {
-            Owner::Context(of) | Owner::JobPart { context: of, .. } => of == context,
+            Owner::Context(of) | Owner::Part { context: of, .. } => of == context,
             Owner::Library => false,
         });
         for module in self.map.values_mut() {
@@ -187,7 +187,7 @@ impl Driver {
         }
         self.free_globals(handle);
         self.modules.remove(|module, owner| {
-            module == handle || matches!(owner, Owner::JobPart { library, .. } if library == handle)
+            module == handle || matches!(owner, Owner::Part { library, .. } if library == handle)
         });
         Ok(())
     }
@@ -202,7 +202,7 @@ impl Driver {
     /// `cuLibraryGetModule`: one for each context.
     pub(crate) fn module_of(&mut self, library: u64) -> Answer<u64> {
         let context = self.current()?;
-        let wanted = Owner::JobPart { library, context };
+        let wanted = Owner::Part { library, context };
         let image = self.modules.get(library)?.image.clone();
         let found = self.modules.map.iter().find(|(_, module)| module.owner == wanted);
         match found.map(|(handle, _)| *handle) {
@@ -242,7 +242,7 @@ impl Driver {
         let name = std::str::from_utf8(name).map_err(|_| Code::NOT_FOUND)?;
         // A library's part has the library's variables.
         let home = match self.modules.get(handle)?.owner {
-            Owner::JobPart { library, .. } => library,
+            Owner::Part { library, .. } => library,
             _ => handle,
         };
         let module = self.modules.get(home)?;

@@ -1,4 +1,4 @@
-//! JobPart data of some processes of a job, in place of their events. It can be merged with that of others, and gives
+//! Reduced data of some processes of a job, in place of their events. It can be merged with that of others, and gives
 //! the report that all their recordings would give.
 //!
 //! [`JobPart`] is the data; `merge` merges two, `finish` builds the report, `fold` counts what is
@@ -83,7 +83,7 @@ impl JobPart {
     }
 }
 
-/// JobPart data of some processes. The fields are those of the report, in the order in which processes were read.
+/// Reduced data of some processes. The fields are those of the report, in the order in which processes were read.
 #[derive(Serialize, Deserialize)]
 pub struct JobPart {
     pub(crate) record: Record,

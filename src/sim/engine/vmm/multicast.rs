@@ -28,13 +28,13 @@ pub(super) struct Bound {
 
 /// Which part of a multicast object is meant, and for which device: `None` where that follows from the memory.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct JobPart {
+pub(crate) struct Part {
     pub device: Option<i32>,
     pub at: u64,
     pub size: u64,
 }
 
-impl JobPart {
+impl Part {
     /// Whether it can be a part of an object of this size.
     fn check(&self, whole: u64) -> Answer {
         let is_even = self.at.is_multiple_of(GRANULARITY) && self.size.is_multiple_of(GRANULARITY);
@@ -101,7 +101,7 @@ impl Driver {
     }
 
     /// `cuMulticastBindMem` and `cuMulticastBindAddr`, once all devices have joined.
-    pub(crate) fn bind(&mut self, number: u64, part: JobPart, memory: Memory) -> Answer {
+    pub(crate) fn bind(&mut self, number: u64, part: Part, memory: Memory) -> Answer {
         let team = self.team(number)?.clone();
         part.check(team.shape.size)?;
         let (source, offset) = match memory {
@@ -147,7 +147,7 @@ impl Driver {
     }
 
     /// `cuMulticastUnbind`: what this process has bound just there.
-    pub(crate) fn unbind(&mut self, number: u64, part: JobPart) -> Answer {
+    pub(crate) fn unbind(&mut self, number: u64, part: Part) -> Answer {
         let team = self.team(number)?.clone();
         part.check(team.shape.size)?;
         let ordinal = self.ordinal(part.device.unwrap_or(-1)).or(fail(Code::INVALID_DEVICE))?;
@@ -223,7 +223,7 @@ mod tests {
     use super::*;
     use cupeer_topology::Topology;
 
-    const WHOLE: JobPart = JobPart { device: None, at: 0, size: 2 * GRANULE };
+    const WHOLE: Part = Part { device: None, at: 0, size: 2 * GRANULE };
 
     fn wanted(devices: u32, granules: u64, types: u64) -> CUmulticastObjectProp {
         CUmulticastObjectProp {
@@ -269,7 +269,7 @@ mod tests {
         let own = mapped(&mut driver, both[1], 0);
         for granule in [1, 0] {
             let (at, size) = (granule * GRANULE, GRANULE);
-            driver.bind(team, JobPart { device: Some(1), at, size }, Memory::Address(own + at)).unwrap();
+            driver.bind(team, Part { device: Some(1), at, size }, Memory::Address(own + at)).unwrap();
         }
         write(&driver).unwrap().run().unwrap();
         let first = mapped(&mut driver, both[0], 0);
@@ -303,8 +303,8 @@ mod tests {
         assert!(driver.bind(team, WHOLE, Memory::Handle(memory, 0)).is_err(), "something is bound there");
         driver.release_allocation(memory).unwrap();
         assert_eq!(driver.memory_info(0).0, free - 2 * GRANULE);
-        assert!(driver.unbind(team, JobPart { device: Some(1), ..WHOLE }).is_err());
-        driver.unbind(team, JobPart { device: Some(0), ..WHOLE }).unwrap();
+        assert!(driver.unbind(team, Part { device: Some(1), ..WHOLE }).is_err());
+        driver.unbind(team, Part { device: Some(0), ..WHOLE }).unwrap();
         assert_eq!(driver.memory_info(0).0, free);
         let memory = allocation(&mut driver, 0, 2);
         driver.bind(team, WHOLE, Memory::Handle(memory, 0)).unwrap();
@@ -363,12 +363,12 @@ mod tests {
         let other = allocation(&mut driver, 1, 2);
         assert_eq!(driver.bind(one, WHOLE, Memory::Handle(other, 0)), fail(Code::INVALID_DEVICE));
         let own = allocation(&mut driver, 0, 2);
-        let named = JobPart { device: Some(1), ..WHOLE };
+        let named = Part { device: Some(1), ..WHOLE };
         assert_eq!(driver.bind(one, named, Memory::Handle(own, 0)), fail(Code::INVALID_DEVICE));
         for (at, size, offset) in
             [(0, 4096, 0), (4096, GRANULE, 0), (0, GRANULE, 4096), (0, 3 * GRANULE, 0), (0, 0, 0)]
         {
-            let answer = driver.bind(one, JobPart { device: None, at, size }, Memory::Handle(own, offset));
+            let answer = driver.bind(one, Part { device: None, at, size }, Memory::Handle(own, offset));
             assert_eq!(answer, fail(Code::INVALID_VALUE), "{at} {size} {offset}");
         }
         assert!(
