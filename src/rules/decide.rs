@@ -139,11 +139,11 @@ impl<W: World> Judge<'_, W> {
     }
 
     /// An argument that has to have one value.
-    fn flags(&mut self, wanted: u32, reason: impl FnOnce(u32) -> Reason<'static>) -> Verdict {
-        let demand = self.call.function.spec().demands().filter(|demand| demand.value == wanted);
-        let Some(Demand { by, .. }) = self.in_table(demand) else { return Verdict::Unknown };
+    fn flags(&mut self, reason: impl FnOnce(u32) -> Reason<'static>) -> Verdict {
+        let demand = self.call.function.spec().demands();
+        let Some(Demand { by, value }) = self.in_table(demand) else { return Verdict::Unknown };
         let flags = self.call.at(by) as u32;
-        self.when(flags != wanted, self.call.name(by), reason(flags))
+        self.when(flags != value, self.call.name(by), reason(flags))
     }
 
     /// A cause that the report looks for when it has read all processes.

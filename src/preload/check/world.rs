@@ -4,7 +4,7 @@
 use super::space::{self, SPACE};
 use crate::driver::contexts;
 use crate::driver::facts::DriverFacts;
-use crate::driver::graphs::{self, Part, Label};
+use crate::driver::graphs::{self, Label, Part};
 use crate::driver::pools::{self, POOLS};
 use crate::driver::questions;
 use crate::driver::{batches, nodes, parameters};

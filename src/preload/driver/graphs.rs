@@ -395,8 +395,7 @@ mod tests {
             let all: Vec<NodeUse> = (0..count)
                 .map(|at| NodeUse {
                     label: Label { index: at as u32 % 0xffff, within: (at % 2 == 1).then_some(7) },
-                    part: [Part::CopyTo, Part::CopyFrom, Part::Fill, Part::Parameter(3)]
-                        [at as usize % 4],
+                    part: [Part::CopyTo, Part::CopyFrom, Part::Fill, Part::Parameter(3)][at as usize % 4],
                     address: 0x7000_0000_0000 + at,
                     bytes: if at % 4 == 3 { 1 } else { 64 },
                     kernel: if at % 4 == 3 { 0x5000 } else { 0 },

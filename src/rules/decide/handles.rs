@@ -51,7 +51,7 @@ impl<W: World> Judge<'_, W> {
     }
 
     pub(super) fn ipc_flags(&mut self) -> Verdict {
-        self.flags(1, |flags| Reason::IpcFlags { flags, is_taken: false })
+        self.flags(|flags| Reason::IpcFlags { flags, is_taken: false })
     }
 
     pub(super) fn exported_here(&mut self) -> Verdict {

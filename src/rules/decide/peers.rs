@@ -51,7 +51,7 @@ impl<W: World> Judge<'_, W> {
     }
 
     pub(super) fn peer_flags(&mut self) -> Verdict {
-        self.flags(0, |flags| Reason::PeerFlags { flags })
+        self.flags(|flags| Reason::PeerFlags { flags })
     }
 
     /// The peer context is none, or has been destroyed.

@@ -83,7 +83,7 @@ impl<W: World> Judge<'_, W> {
     fn opened(&mut self) -> Verdict {
         let mut verdict = match self.call.is_event() {
             true => Verdict::Held,
-            false => self.flags(1, |flags| Reason::IpcFlags { flags, is_taken: true }),
+            false => self.flags(|flags| Reason::IpcFlags { flags, is_taken: true }),
         };
         // What was open already was looked at when it was opened first.
         let (world, handle) = (self.world, Handle(self.fingerprint()));

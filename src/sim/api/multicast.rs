@@ -2,7 +2,7 @@
 
 use crate::engine::answer::{Answer, fail};
 use crate::engine::process::{self, Driver};
-use crate::engine::vmm::{Part, Memory};
+use crate::engine::vmm::{Memory, Part};
 use cupeer_spec::abi::*;
 use cupeer_spec::results::Result as Code;
 use std::sync::MutexGuard;
