@@ -37,7 +37,9 @@ pub use facts::expected::why as why_expected;
 pub use facts::faults;
 pub use merged::part;
 pub use merged::whole::{broken, read, reduce};
-pub use views::{annotations, diff, html, junit, plans, sarif, schema, summary, table, text, trace};
+pub use views::{
+    FORMS, annotations, diff, form, html, junit, plans, sarif, schema, summary, table, text, trace,
+};
 pub use words::places::{Places, Stack, Stacks};
 pub use words::results::is_usual;
 pub use words::{endings, names};

@@ -3,25 +3,26 @@
 //! What belongs here: the command, from its options to one of the forms. What a record says is the crate
 //! `cupeer_report`'s.
 
-mod forms;
-
+use crate::records::annotations;
 use crate::records::kept::{self, Entry, Kind};
 use crate::records::opened::Opened;
 use crate::records::parts;
 use crate::records::suppressions;
 use crate::start::args::MOST_FAILURES;
-use crate::start::args::{ReportArgs, word};
+use crate::start::args::ReportArgs;
 use crate::start::home;
 use crate::start::output;
 use anyhow::{Context, Result, bail};
 use cupeer_record::Job;
 use cupeer_report::filter::{Asked, Filter};
+use cupeer_report::form::{Cleaning, Form, Given, Options, lacks_calls};
 use cupeer_report::model::Report;
 use cupeer_report::part::JobPart;
 use cupeer_report::suppress::suggest;
-use cupeer_report::{Keep, diff};
+use cupeer_report::symbols::Symbols;
+use cupeer_report::{FORMS, Keep, diff};
 use cupeer_rules::Chosen;
-use forms::{Form, Given};
+use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -36,22 +37,23 @@ pub fn command(args: &ReportArgs) -> Result<ExitCode> {
     if let Some(other) = &args.diff {
         return compare(args, &paths, &[home::find(other)?]);
     }
-    let form = Form::of(args.format);
     let of_findings =
         [("--suppressions", !args.suppressions.is_empty()), ("--error-on", args.error_on.is_some())];
-    if let Some((option, _)) = of_findings.iter().find(|(_, is_given)| *is_given && !form.has_verdict) {
-        bail!("{option} is for the other forms; a {} shows all findings", word(args.format));
+    if let Some((option, _)) =
+        of_findings.iter().find(|(_, is_given)| *is_given && !args.format.has_verdict())
+    {
+        bail!("{option} is for the other forms; a {} shows all findings", args.format.name());
     }
     let shown = if let [path] = &paths[..] { home::shown(path) } else { shown_together(&paths) };
     match parts::open(&paths, most_failures(args), args.all)? {
         parts::Given::Record(mut opened) => {
             let filter = filter(args, &opened.job)?;
             let Opened { job, symbols, .. } = &mut *opened;
-            print(Given { args, shown: &shown, calls: Some((job, &filter, symbols)), report: None })
+            print(args, &shown, Some((job, &filter, symbols)), None)
         }
         parts::Given::Parts(parts) => {
             refuse(args, &shown)?;
-            print(Given { args, shown: &shown, calls: None, report: Some(of_parts(args, *parts)?) })
+            print(args, &shown, None, Some(of_parts(args, *parts)?))
         }
     }
 }
@@ -80,10 +82,10 @@ fn refuse(args: &ReportArgs, shown: &str) -> Result<()> {
         ("--until", args.until.is_some()),
         ("--since-mark", args.since_mark.is_some()),
         ("--until-mark", args.until_mark.is_some()),
-        (&format!("--format {}", word(args.format)), Form::of(args.format).needs_calls),
+        (&format!("--format {}", args.format.name()), args.format.needs_calls()),
     ];
     match filters.iter().find(|(_, is_given)| *is_given) {
-        Some((option, _)) => bail!(Given::lacks_calls(option, shown)),
+        Some((option, _)) => bail!(lacks_calls(option, shown)),
         None => Ok(()),
     }
 }
@@ -97,14 +99,42 @@ fn of_parts(args: &ReportArgs, mut parts: JobPart) -> Result<Report> {
 }
 
 /// Prints a report, of a record or of what is kept of some. The status is 1 if `--error-on` chooses a finding of it.
-fn print(mut given: Given) -> Result<ExitCode> {
-    let args = given.args;
+fn print(
+    args: &ReportArgs,
+    shown: &str,
+    calls: Option<(&Job, &Filter, &mut Symbols)>,
+    report: Option<Report>,
+) -> Result<ExitCode> {
+    let (options, failures) = (options(args, shown), most_failures(args));
+    let mut given = Given { options, calls, report, failures, warn: output::complain };
     let printed = match args.suggest_suppressions {
         true => output::print_as_is(&suggest::file(given.report(false)?))?,
-        false => (Form::of(args.format).print)(&mut given)?,
+        false => show(&*args.format, |out| args.format.render(&mut given, out))?,
     };
+    if let (false, false, true, Some(report)) =
+        (args.suggest_suppressions, args.leaks, args.format.takes_annotations(), &given.report)
+    {
+        output::printed(annotations::write(report, io::stdout().lock()))?;
+    }
     let fails = given.report.is_some_and(|report| report.failing().next().is_some());
     Ok(if fails && args.error_on.is_some() { ExitCode::FAILURE } else { printed })
+}
+
+fn options<'a>(args: &ReportArgs, shown: &'a str) -> Options<'a> {
+    let (width, style) = (output::terminal_width(), output::stdout_style());
+    Options { shown, width, all: args.all, leaks: args.leaks, style }
+}
+
+/// Prints what a form writes, without anything that a terminal obeys.
+fn show(form: &dyn Form, write: impl FnOnce(&mut dyn Write) -> Result<io::Result<()>>) -> Result<ExitCode> {
+    let print = match form.cleaning() {
+        Cleaning::Own => return output::stream(write),
+        Cleaning::Lines => output::print,
+        Cleaning::Marked => output::print_marked,
+    };
+    let mut text = Vec::new();
+    write(&mut text)??;
+    print(&String::from_utf8(text)?)
 }
 
 fn filter(args: &ReportArgs, job: &Job) -> Result<Filter> {
@@ -130,8 +160,9 @@ fn error_on(args: &ReportArgs) -> Result<Option<Chosen>> {
 }
 
 fn compare(args: &ReportArgs, paths: &[PathBuf], others: &[PathBuf]) -> Result<ExitCode> {
-    let Some(print) = Form::of(args.format).compare else {
-        bail!("--diff prints text or JSON; {} shows one record", word(args.format))
+    let Some(comparison) = args.format.comparison() else {
+        let titles = FORMS.iter().filter_map(|form| Some(form.comparison()?.title)).collect::<Vec<_>>();
+        bail!("--diff prints {}; {} shows one record", titles.join(" or "), args.format.name())
     };
     let report = |paths: &[PathBuf]| {
         let shown = shown_together(paths);
@@ -147,7 +178,8 @@ fn compare(args: &ReportArgs, paths: &[PathBuf], others: &[PathBuf]) -> Result<E
         };
         report().with_context(|| shown.clone())
     };
-    print(&diff::compare(&report(paths)?, &report(others)?))
+    let diff = diff::compare(&report(paths)?, &report(others)?);
+    show(&*args.format, |out| Ok((comparison.render)(&diff, &options(args, ""), out)))
 }
 
 /// The newest record at home.

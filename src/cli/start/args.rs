@@ -21,9 +21,14 @@ mod sweep;
 mod top;
 mod why;
 
+use clap::builder::PossibleValue;
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
+use cupeer_report::FORMS;
+use cupeer_report::form::Form;
 use std::ffi::OsString;
+use std::ops::Deref;
 use std::path::PathBuf;
+use std::sync::LazyLock;
 use std::time::Duration;
 
 pub use check::{CheckArgs, Level};
@@ -331,7 +336,7 @@ pub struct ReportArgs {
     pub dir: Vec<PathBuf>,
     /// Form of the report
     #[arg(long, value_name = "FORMAT", default_value = "text")]
-    pub format: ReportFormat,
+    pub format: ReportForm,
     /// Show only this process: a pid, or its name in JSON; or those that have a variable, as NAME=VALUE
     #[arg(long, value_name = "PROCESS")]
     pub process: Option<String>,
@@ -376,20 +381,28 @@ pub struct ReportArgs {
     pub diff: Option<PathBuf>,
 }
 
-#[derive(ValueEnum, Clone, Copy, PartialEq, Eq)]
-pub enum ReportFormat {
-    /// Tables that fit the terminal
-    Text,
-    /// One object (docs/report.schema.json)
-    Json,
-    /// Trace events for ui.perfetto.dev
-    Trace,
-    /// SARIF 2.1.0, for code scanning
-    Sarif,
-    /// JUnit's XML, for CI servers: a test case for each rule that applies and each process
-    Junit,
-    /// One HTML file, which works offline
-    Html,
+/// A form of the report, by its name.
+#[derive(Clone, Copy)]
+pub struct ReportForm(&'static dyn Form);
+
+impl ValueEnum for ReportForm {
+    fn value_variants<'a>() -> &'a [Self] {
+        static ALL: LazyLock<Vec<ReportForm>> =
+            LazyLock::new(|| FORMS.iter().map(|form| ReportForm(*form)).collect());
+        &ALL
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        Some(PossibleValue::new(self.name()).help(self.help()))
+    }
+}
+
+impl Deref for ReportForm {
+    type Target = dyn Form;
+
+    fn deref(&self) -> &Self::Target {
+        self.0
+    }
 }
 
 #[derive(Args)]

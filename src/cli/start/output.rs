@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 use clap::error::ErrorKind;
 use cupeer_report::style::{Mark, Style};
 use cupeer_report::summary::Line;
-use cupeer_report::terminal::{Json, clean, clean_lines, clean_marked};
+use cupeer_report::terminal::{clean, clean_lines, clean_marked, write_json};
 use serde::Serialize;
 use std::fs::Permissions;
 use std::io::{self, BufWriter, ErrorKind::BrokenPipe, Write};
@@ -61,9 +61,14 @@ pub fn print_as_is(text: &str) -> Result<ExitCode> {
 
 /// Prints a value as JSON, piece by piece: it may be large.
 pub fn print_json(value: &impl Serialize) -> Result<ExitCode> {
-    let mut stdout = Json(BufWriter::new(io::stdout().lock()));
-    let written = serde_json::to_writer_pretty(&mut stdout, value).map_err(io::Error::from);
-    printed(written.and_then(|()| stdout.write_all(b"\n")).and_then(|()| stdout.flush()))
+    stream(|out| Ok(write_json(out, value)))
+}
+
+/// Prints to stdout, piece by piece, what is for a program to read.
+pub fn stream(write: impl FnOnce(&mut dyn Write) -> Result<io::Result<()>>) -> Result<ExitCode> {
+    let mut out = BufWriter::with_capacity(1 << 16, io::stdout().lock());
+    let written = write(&mut out)?;
+    printed(written.and_then(|()| out.flush()))
 }
 
 /// What became of writing to stdout. A reader that went away is no failure; a full disk is.

@@ -3,6 +3,7 @@
 
 use crate::base::style::mark_at;
 use cupeer_spec::value::is_wild;
+use serde::Serialize;
 use std::io::{self, Write};
 
 /// Returns a text without anything that a terminal obeys.
@@ -50,6 +51,17 @@ impl<W: Write> Write for Json<W> {
     fn flush(&mut self) -> io::Result<()> {
         self.0.flush()
     }
+}
+
+/// Writes a value as JSON and a line break, piece by piece: it may be large.
+///
+/// # Errors
+///
+/// The writer fails.
+pub fn write_json(out: impl Write, value: &impl Serialize) -> io::Result<()> {
+    let mut out = Json(out);
+    serde_json::to_writer_pretty(&mut out, value)?;
+    out.write_all(b"\n")
 }
 
 #[cfg(test)]

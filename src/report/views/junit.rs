@@ -8,14 +8,34 @@ use crate::base::moments;
 use crate::base::terminal::clean_lines;
 use crate::model::{Finding, Process, Report};
 use crate::verdict::{DIED, End, FAILED, Kind, OfRule, Verdict, looked};
+use crate::views::form::{Form, Given};
 use crate::views::text::View;
 use crate::views::text::suppressed::lines;
+use anyhow::Result;
 use maud::{Markup, PreEscaped, Render, html};
 use std::collections::BTreeMap;
+use std::io::{self, Write};
 use std::path::Path;
 
 /// Columns of the texts.
 const WIDTH: usize = 100;
+
+/// Form `junit`.
+pub struct JunitForm;
+
+impl Form for JunitForm {
+    fn name(&self) -> &'static str {
+        "junit"
+    }
+
+    fn help(&self) -> &'static str {
+        "JUnit's XML, for CI servers: a test case for each rule that applies and each process"
+    }
+
+    fn render(&self, given: &mut Given, out: &mut dyn Write) -> Result<io::Result<()>> {
+        Ok(out.write_all(document(given.report(false)?).as_bytes()))
+    }
+}
 
 /// How a test case came out.
 enum Outcome {

@@ -4,16 +4,41 @@
 //! and incident, in the order of the text. Rules that were not checked are notifications. The fingerprint of a result stays the same
 //! between runs: it contains no process, address, or time.
 
+use crate::base::terminal::write_json;
 use crate::model::{Finding, Object, Place, Process, Report, SuppressedBy};
 use crate::verdict::{Incident, KINDS, Verdict, looked};
+use crate::views::form::{Cleaning, Form, Given};
 use crate::words::names::{clean, sentence};
+use anyhow::Result;
 use cupeer_rules::{RULES, Rule, RuleSpec, Status};
 use serde_json::{Map, Value, json};
+use std::io::{self, Write};
 
 /// What is said of results to tell them apart: its version is part of the name.
 const FINGERPRINT: &str = "cupeer/v1";
 /// Where the rules are described.
 const RULES_PAGES: &str = concat!(env!("CARGO_PKG_REPOSITORY"), "/blob/main/docs/reference/rules");
+
+/// Form `sarif`.
+pub struct SarifForm;
+
+impl Form for SarifForm {
+    fn name(&self) -> &'static str {
+        "sarif"
+    }
+
+    fn help(&self) -> &'static str {
+        "SARIF 2.1.0, for code scanning"
+    }
+
+    fn cleaning(&self) -> Cleaning {
+        Cleaning::Own
+    }
+
+    fn render(&self, given: &mut Given, out: &mut dyn Write) -> Result<io::Result<()>> {
+        Ok(write_json(out, &log(given.report(false)?)))
+    }
+}
 
 /// Returns the SARIF log.
 ///

@@ -18,13 +18,14 @@ use crate::asked::filter::Filter;
 use crate::base::terminal::{Json, clean_lines};
 use crate::model::Report;
 use crate::verdict::{Line, Verdict};
+use crate::views::form::{Cleaning, Form, Given};
 use crate::views::text::View;
 use anyhow::Result;
 use cupeer_record::Job;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use serde::Serialize;
 use std::collections::HashMap;
-use std::io;
+use std::io::{self, Write};
 
 /// Nothing is fetched from anywhere, whatever stands in the page.
 const POLICY: &str =
@@ -51,6 +52,33 @@ const SECTIONS: [(&str, &str); 7] = [
     ("calls", "Calls"),
     ("more", "More"),
 ];
+
+/// Form `html`.
+pub struct HtmlForm;
+
+impl Form for HtmlForm {
+    fn name(&self) -> &'static str {
+        "html"
+    }
+
+    fn help(&self) -> &'static str {
+        "One HTML file, which works offline"
+    }
+
+    fn needs_calls(&self) -> bool {
+        true
+    }
+
+    fn cleaning(&self) -> Cleaning {
+        Cleaning::Own
+    }
+
+    fn render(&self, given: &mut Given, out: &mut dyn Write) -> Result<io::Result<()>> {
+        let (job, filter, _) = given.calls()?;
+        let shown = given.options.shown;
+        Ok(out.write_all(document(job, filter, given.report(false)?, shown)?.as_bytes()))
+    }
+}
 
 /// What is on its way to a page.
 struct Page<'a> {

@@ -18,8 +18,13 @@ pub(crate) mod wrong;
 use crate::base::style::{Mark, Style};
 use crate::model::Report;
 use crate::verdict::Verdict;
+use crate::views::form::{Cleaning, Comparison, Form, Given};
 use crate::views::table::{Table, display_width, wrap};
+use anyhow::Result;
+use std::io::{self, Write};
 use std::ops::Deref;
+
+pub use crate::views::form::Options;
 
 /// The most rows of a table where not all are asked for.
 const MOST_ROWS: usize = 20;
@@ -27,18 +32,37 @@ const MOST_ROWS: usize = 20;
 /// As many columns as no line takes.
 const WIDE: usize = 1 << 20;
 
-/// Options of the text report.
-pub struct Options<'a> {
-    /// Argument of `cupeer report` for this recording.
-    pub shown: &'a str,
-    /// Width of the terminal in columns.
-    pub width: usize,
-    /// True to show all rows of long tables.
-    pub all: bool,
-    /// True to show only what is open.
-    pub leaks: bool,
-    /// Treatment of headings and severities.
-    pub style: Style,
+/// Form `text`.
+pub struct TextForm;
+
+impl Form for TextForm {
+    fn name(&self) -> &'static str {
+        "text"
+    }
+
+    fn help(&self) -> &'static str {
+        "Tables that fit the terminal"
+    }
+
+    fn takes_annotations(&self) -> bool {
+        true
+    }
+
+    fn cleaning(&self) -> Cleaning {
+        Cleaning::Marked
+    }
+
+    fn render(&self, given: &mut Given, out: &mut dyn Write) -> Result<io::Result<()>> {
+        let options = given.options;
+        Ok(out.write_all(show(given.report(false)?, &options).as_bytes()))
+    }
+
+    fn comparison(&self) -> Option<Comparison> {
+        Some(Comparison {
+            title: "text",
+            render: |diff, options, out| out.write_all(diff.show(options.width, options.style).as_bytes()),
+        })
+    }
 }
 
 /// A report on its way to text.

@@ -17,6 +17,7 @@ use crate::facts::collect::{Collected, collect, realms};
 use crate::facts::findings;
 use crate::facts::ledger::Realm;
 use crate::merged::assemble;
+use crate::views::form::{Cleaning, Form, Given};
 use crate::words::lives;
 use crate::words::places::Places;
 use crate::words::results;
@@ -26,7 +27,7 @@ use cupeer_record::{Call, Clock, Event, Hit, Job, Outcome, Process};
 use cupeer_symbols::Symbols;
 use serde_json::{Map, Value};
 use std::collections::HashMap;
-use std::io::Write;
+use std::io::{self, ErrorKind::BrokenPipe, Write};
 use tracks::Tracks;
 use writer::Writer;
 
@@ -34,6 +35,47 @@ use writer::Writer;
 const EACH: u64 = 220;
 /// What ui.perfetto.dev is known to open; it reads all of a trace into the browser's memory.
 const MOST: u64 = 600_000_000;
+
+/// Form `trace`.
+pub struct TraceForm;
+
+impl Form for TraceForm {
+    fn name(&self) -> &'static str {
+        "trace"
+    }
+
+    fn help(&self) -> &'static str {
+        "Trace events for ui.perfetto.dev"
+    }
+
+    fn needs_calls(&self) -> bool {
+        true
+    }
+
+    fn has_verdict(&self) -> bool {
+        false
+    }
+
+    fn cleaning(&self) -> Cleaning {
+        Cleaning::Own
+    }
+
+    fn render(&self, given: &mut Given, out: &mut dyn Write) -> Result<io::Result<()>> {
+        let warn = given.warn;
+        let (job, filter, symbols) = given.calls()?;
+        // Before it is written: viewers read it into their memory.
+        let before = |events| too_large(events).iter().for_each(|sentence| warn(sentence));
+        match write(job, filter, symbols, out, before) {
+            // Reading and writing take turns here, and only this failure is surely one of writing.
+            Err(error)
+                if error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == BrokenPipe) =>
+            {
+                Ok(Err(BrokenPipe.into()))
+            }
+            written => written.map(Ok),
+        }
+    }
+}
 
 /// Returns the warning about a trace of so many events, because few tools can open it.
 pub fn too_large(events: u64) -> Option<String> {
