@@ -5,10 +5,10 @@
 use crate::model::{Peer, Report, Uuid};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Who accesses whom; `None` where the device is not known.
+/// Devices of an access: the accessing one, and the accessed one; `None` if a device is not known.
 pub type Pair = (Option<Uuid>, Option<Uuid>);
 
-/// What the processes did from one device to another, for each pair of devices.
+/// Returns the accesses of all processes, for each pair of devices.
 pub fn pairs(report: &Report) -> BTreeMap<Pair, Vec<&Peer>> {
     let mut pairs: BTreeMap<_, Vec<&Peer>> = BTreeMap::new();
     for peer in &report.peers {
@@ -17,12 +17,12 @@ pub fn pairs(report: &Report) -> BTreeMap<Pair, Vec<&Peer>> {
     pairs
 }
 
-/// The pairs of which both devices are known.
+/// Returns the pairs of which both devices are known.
 pub fn known_pairs(report: &Report) -> BTreeMap<(Uuid, Uuid), Vec<&Peer>> {
     pairs(report).into_iter().filter_map(|((from, to), peers)| Some(((from?, to?), peers))).collect()
 }
 
-/// The devices of a report in the order of its table, behind them those that only pairs name.
+/// Returns the devices of a report in the order of its table, behind them those that only pairs name.
 pub fn devices<'a>(report: &Report, pairs: impl Iterator<Item = &'a (Uuid, Uuid)>) -> Vec<Uuid> {
     let mut devices: Vec<Uuid> = report.devices.iter().map(|device| device.uuid).collect();
     let named: BTreeSet<Uuid> = pairs.flat_map(|(from, to)| [*from, *to]).collect();
