@@ -9,7 +9,9 @@
 //! - The doc comment is the sentence of `cupeer explain`.
 //! - `in`, `out` and `inout` say which way an argument goes. `out[count]` and `in[count]` are arrays with
 //!   as many elements as the argument `count` says; `string` is a NUL-terminated text, `in_struct` a pointer to a
-//!   structure. `out_handle[type]` and `in_handle[type]` are shareable handles, of the kind that the argument `type` says.
+//!   structure. `out_handle[type]` and `in_handle[type]` are shareable handles, of the kind that the argument `type` says:
+//!   `*mut c_void` is for these alone. Another `void *` has the type of what is behind it, and of several that can be, the
+//!   smallest one, because it is read. If nothing has to be read, it is `in` with `HostAddress`.
 //! - `library` names where the real function lives; `since` is the first version (1000 * major + 10 * minor) for which
 //!   `cuGetProcAddress` finds it by its [`crate::function::look_up_name`]: 0 for a function that is not the driver's.
 //! - `simulated` says how far the simulated driver's answers are known: [`crate::function::Fidelity`].

@@ -85,8 +85,10 @@ impl Held {
         for effect in function.spec().effects {
             match *effect {
                 Effect::Makes(Made { object: Object::Pool, by, .. })
-                | Effect::Asks(Question { subject: Subject::Pool, answer: by, .. }) => {
-                    // Of questions those that tell a pool have made it known.
+                | Effect::Asks(Question { subject: Subject::Pool, answer: by, .. })
+                    // Of the answers about pools, only some are a pool.
+                    if function.spec().args[by].type_word() == "CUmemoryPool" =>
+                {
                     let pool = number(by).and_then(|handle| own.pool(handle));
                     if let Some(pool) = pool {
                         let is_on_host = pool.device.is_none() && pool.types.is_some();
