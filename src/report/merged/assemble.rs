@@ -1,5 +1,5 @@
 //! Builds the rows about the recording, its processes, and its devices, and puts all other rows in their places. Facts
-//! about all processes together follow from these in [`super::reduced`].
+//! about all processes together follow from these in [`super::part`].
 
 use crate::asked::filter::Filter;
 use crate::base::values;

@@ -1,4 +1,4 @@
-//! Builds the rows of findings: each with its severity, its place in words, and its objects. [`mod@super::found`]
+//! Builds the rows of findings: each with its severity, its place in words, and its objects. [`super::table`]
 //! joins them.
 
 use super::objects::{Objects, word};

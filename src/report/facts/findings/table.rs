@@ -1,6 +1,6 @@
 //! Joins findings of one rule and function, with one result and from one place, over all processes.
 //!
-//! It contains what needs all processes together, of one recording or of several parts of a job (`reduced`). So a row
+//! It contains what needs all processes together, of one recording or of several parts of a job (`part`). So a row
 //! has the numbers of its processes.
 
 use super::ranks;
