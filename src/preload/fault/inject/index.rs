@@ -16,7 +16,7 @@ use cupeer_spec::function::{FUNCTION_COUNT, FnId, FnSpec};
 
 /// All rules that are armed, by function. Never freed once it is published: a thread may be reading it.
 pub struct Armed {
-    functions: [Option<Index>; FUNCTION_COUNT],
+    functions: Box<[Option<Index>; FUNCTION_COUNT]>,
     /// The plans, in the order in which they are looked at.
     pub plans: Vec<&'static LoadedPlan>,
 }
@@ -64,7 +64,7 @@ impl Armed {
     pub fn new(plans: Vec<&'static LoadedPlan>, is_always: impl Fn(FnId) -> bool) -> Armed {
         let follows = plans.iter().any(|plan| plan.follows);
         let keeps = plans.iter().any(|plan| plan.keeps_handles);
-        let functions = core::array::from_fn(|i| {
+        let index = |i| {
             let id = FnId::at(i);
             let has_handle = id.spec().args.iter().any(|arg| arg.is_handle());
             let members = plans.iter().flat_map(|plan| plan.rules.iter().map(|rule| Member { plan, rule }));
@@ -72,7 +72,10 @@ impl Armed {
                 members.filter(|member| member.rule.rule.functions.contains(i)).collect();
             let is_always = is_always(id) || follows && is_followed(id) || keeps && has_handle;
             (is_always || !rules.is_empty()).then(|| Index::new(id, rules, is_always))
-        });
+        };
+        // Built where it stays: the array is larger than what a small stack has room for.
+        let all: Vec<Option<Index>> = (0..FUNCTION_COUNT).map(index).collect();
+        let Ok(functions) = all.try_into() else { unreachable!("one for each function") };
         Armed { functions, plans }
     }
 
@@ -98,7 +101,8 @@ impl Armed {
             let masks = ((2 * count + 1) * blocks).min(MOST_WORDS) * size_of::<u64>();
             if count == 0 { 0 } else { 2048 + count * (2 * 6 * size_of::<(u64, bool, usize)>()) + masks }
         };
-        let mut bytes = 4 * size_of::<Armed>() + loaded * 2 * size_of::<LoadedRule>();
+        let mut bytes = 4 * (size_of::<Armed>() + size_of::<[Option<Index>; FUNCTION_COUNT]>())
+            + loaded * 2 * size_of::<LoadedRule>();
         for (members, ranges) in members.iter().zip(&ranges).filter(|(members, _)| **members > 0) {
             let blocks = members.div_ceil(64);
             bytes += 2048 + members * (2 * size_of::<Member>() + MOST_ARGUMENTS * 4);
