@@ -42,7 +42,7 @@ fn run_both(run: impl Fn(&[&str], &Path) -> Command) -> (Vec<String>, Value) {
 fn compare(at_the_call: &Value, run: impl Fn(&[&str], &Path) -> Command) -> Vec<String> {
     let folder = temp_dir();
     let [afterwards, packed] = ["plain", "packed"].map(|name| folder.path().join(name));
-    let done = done(&mut run(&["--record=full"], &afterwards));
+    let done = done(&mut run(&["--record=full", "--check=off"], &afterwards));
     assert!(done.status.success(), "{}{}", done.stdout, done.stderr);
     stdout(cupeer().arg("pack").arg(&afterwards).arg("-o").arg(&packed));
     let [afterwards, packed] = [&afterwards, &packed].map(|record| report(record));
@@ -65,7 +65,10 @@ fn compare(at_the_call: &Value, run: impl Fn(&[&str], &Path) -> Command) -> Vec<
         };
         let is_unrecognised =
             rule == Rule::IpcUnknownHandle && known + damaged(&plain) == count + damaged(&checked);
-        let is_excused = is_listed && is_less || is_unrecognised;
+        // Without the call, the report does not know that the limit was reached, and calls it a leak.
+        let is_exhausted = rule == Rule::FdLeak
+            && checked.keys().any(|(name, ..)| *name == *Rule::DescriptorsExhausted.spec().name);
+        let is_excused = is_listed && is_less || is_unrecognised || is_exhausted;
         if !is_excused && (known, knowing) != (count, ranks) {
             said.push(format!(
                 "{key:?}: {count} in {ranks:?} at the call, {known} in {knowing:?} afterwards"
