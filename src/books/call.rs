@@ -48,11 +48,11 @@ impl Call<'_> {
     }
 
     /// The first pointer among the arguments that is NULL.
-    pub fn null(&self) -> Option<&'static str> {
+    pub fn null(&self) -> Option<usize> {
         let args = self.function.spec().args.iter().enumerate();
         args.filter(|(_, arg)| arg.direction != Direction::In || arg.count().is_some())
             .find(|(index, _)| self.shape(*index) == shape::NULL)
-            .map(|(_, arg)| arg.name())
+            .map(|(index, _)| index)
     }
 
     /// What is opened: the object, and the fingerprints of its handle: of all bytes, and of those that the driver checks.

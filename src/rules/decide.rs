@@ -43,8 +43,8 @@ pub struct Violation<'a, O> {
     pub reason: Reason<'a>,
     /// How sure it is.
     pub confidence: Confidence,
-    /// The argument that it is about; empty for none.
-    pub argument: &'static str,
+    /// The argument that it is about, by its index.
+    pub argument: Option<usize>,
     /// What it is about: the role of each, and what the world calls it.
     pub objects: &'a [(u32, O)],
     /// The cache that alone has it open: by design.
@@ -107,10 +107,10 @@ impl<W: World> Judge<'_, W> {
         &mut self,
         reason: Reason,
         confidence: Confidence,
-        argument: &'static str,
+        argument: impl Into<Option<usize>>,
         objects: &[(u32, W::Object)],
     ) -> Verdict {
-        self.broken_for(reason, confidence, argument, objects, None)
+        self.broken_for(reason, confidence, argument.into(), objects, None)
     }
 
     /// The same of what others have open: of them all, a cache may be the only one.
@@ -118,7 +118,7 @@ impl<W: World> Judge<'_, W> {
         &mut self,
         reason: Reason,
         confidence: Confidence,
-        argument: &'static str,
+        argument: Option<usize>,
         objects: &[(u32, W::Object)],
         cache: Option<&'static Cache>,
     ) -> Verdict {
@@ -127,7 +127,7 @@ impl<W: World> Judge<'_, W> {
     }
 
     /// Broken for sure, or held.
-    fn when(&mut self, is_broken: bool, argument: &'static str, reason: Reason) -> Verdict {
+    fn when(&mut self, is_broken: bool, argument: impl Into<Option<usize>>, reason: Reason) -> Verdict {
         if is_broken { self.broken(reason, Confidence::Certain, argument, &[]) } else { Verdict::Held }
     }
 
@@ -143,7 +143,7 @@ impl<W: World> Judge<'_, W> {
         let demand = self.call.function.spec().demands();
         let Some(Demand { by, value }) = self.in_table(demand) else { return Verdict::Unknown };
         let flags = self.call.at(by) as u32;
-        self.when(flags != value, self.call.name(by), reason(flags))
+        self.when(flags != value, by, reason(flags))
     }
 
     /// A cause that the report looks for when it has read all processes.

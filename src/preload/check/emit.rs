@@ -76,7 +76,7 @@ pub fn finding(call: &Call, found: &Violation<Entry>, heard: Heard) {
 
 /// No rule is broken, and the call failed.
 pub fn explanation(call: &Call, rule: Rule, words: &dyn fmt::Display, hint: &dyn fmt::Display, heard: Heard) {
-    told(call, rule, Confidence::Inferred, "", &[], words, (hint, None), heard);
+    told(call, rule, Confidence::Inferred, None, &[], words, (hint, None), heard);
 }
 
 /// Whether the rule says why a call failed without being broken: said whatever the level, and once for each result.
@@ -89,7 +89,7 @@ fn told(
     call: &Call,
     rule: Rule,
     confidence: Confidence,
-    argument: &'static str,
+    argument: Option<usize>,
     objects: &[(u32, Entry)],
     reason: &dyn fmt::Display,
     (hint, cache): (&dyn fmt::Display, Option<&'static Cache>),
@@ -123,8 +123,7 @@ fn told(
     if [0, u32::MAX].contains(&before) && severity > Severity::Note && heard == Heard::Now {
         status::found();
     }
-    let number = call.id.spec().args.iter().position(|arg| arg.name() == argument && !argument.is_empty());
-    let head = [confidence as u8, severity as u8, number.map_or(NO_ARGUMENT, |number| number as u8), 0];
+    let head = [confidence as u8, severity as u8, argument.map_or(NO_ARGUMENT, |argument| argument as u8), 0];
     if before >= most {
         let mut line = [0u8; 64];
         item_of(call.slot, detail::FINDING, filled(&mut line, &[&head, spec.name.as_bytes()]));

@@ -23,8 +23,8 @@ pub struct FindingText<'a> {
     /// How bad it is in this library.
     pub severity: Severity,
     pub confidence: Confidence,
-    /// The argument that it is about; empty for none.
-    pub argument: &'static str,
+    /// The argument that it is about, by its index.
+    pub argument: Option<usize>,
     pub message: &'a str,
     pub hint: &'a str,
     /// What it is about, each with its role.
@@ -222,8 +222,8 @@ pub fn json(said: &FindingText, out: &mut Line) -> fmt::Result {
     }
     write!(out, "\"function\":\"{}\",", call.id.spec().name)?;
     match said.argument {
-        "" => out.write_str("\"argument\":null,")?,
-        name => write!(out, "\"argument\":\"{name}\",")?,
+        None => out.write_str("\"argument\":null,")?,
+        Some(index) => write!(out, "\"argument\":\"{}\",", call.id.spec().args[index].name())?,
     }
     out.write_str("\"args\":{")?;
     (call.print)(out, Format { json: true, fingerprint: key::fingerprint })?;

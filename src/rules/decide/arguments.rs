@@ -11,7 +11,7 @@ impl<W: World> Judge<'_, W> {
     pub(super) fn used_after_fork(&mut self) -> Verdict {
         let Some((parent, confidence)) = self.world.initialized_before_fork() else { return Verdict::Held };
         let (pid, _) = self.world.process();
-        self.broken(Reason::UsedAfterFork { pid, parent }, confidence, "", &[])
+        self.broken(Reason::UsedAfterFork { pid, parent }, confidence, None, &[])
     }
 
     pub(super) fn not_initialized(&mut self) -> Verdict {
@@ -21,11 +21,11 @@ impl<W: World> Judge<'_, W> {
         if !is_so {
             return Verdict::Held;
         }
-        self.broken(Reason::NotInitialized { is_forked }, confidence, "", &[])
+        self.broken(Reason::NotInitialized { is_forked }, confidence, None, &[])
     }
 
     pub(super) fn driver_shutting_down(&mut self) -> Verdict {
-        self.when(true, "", Reason::DriverShuttingDown)
+        self.when(true, None, Reason::DriverShuttingDown)
     }
 
     pub(super) fn context_destroyed(&mut self) -> Verdict {
@@ -36,7 +36,7 @@ impl<W: World> Judge<'_, W> {
             Some((0, context)) if context != 0 => {
                 let is_gone = if is_only { Some(true) } else { self.world.is_current_destroyed() };
                 let Some(is_gone) = is_gone else { return Verdict::Unknown };
-                self.when(is_gone, "", Reason::ContextDestroyed { context })
+                self.when(is_gone, None, Reason::ContextDestroyed { context })
             }
             Some(_) => Verdict::Held,
             None => Verdict::Unknown,
@@ -49,7 +49,7 @@ impl<W: World> Judge<'_, W> {
             return Verdict::Held;
         }
         let (tid, had) = (self.world.thread(), self.world.had_context());
-        self.broken(Reason::NoCurrentContext { tid, had }, Confidence::Certain, "", &[])
+        self.broken(Reason::NoCurrentContext { tid, had }, Confidence::Certain, None, &[])
     }
 
     /// Of a call that creates no descriptor, only the driver knows which file it could not open.
@@ -59,15 +59,15 @@ impl<W: World> Judge<'_, W> {
         let creates = self.call.function.spec().exports().is_some_and(|shared| shared.object.is_granted());
         let is_sure = creates || self.call.is(Result::OPERATING_SYSTEM);
         let confidence = if is_sure { Confidence::Certain } else { Confidence::Inferred };
-        self.broken(Reason::DescriptorsExhausted { limit }, confidence, "", &[])
+        self.broken(Reason::DescriptorsExhausted { limit }, confidence, None, &[])
     }
 
     /// A pointer is NULL. That of memory has a rule of its own.
     pub(super) fn null_argument(&mut self) -> Verdict {
         let event = self.call.function.spec().exports().filter(|shared| shared.object == Object::Event);
         let event = event.map(|shared| shared.by).filter(|event| self.call.at(*event) == 0);
-        match self.call.null().or(event.map(|event| self.call.name(event))) {
-            Some(name) => self.when(true, name, Reason::NullArgument { name }),
+        match self.call.null().or(event) {
+            Some(null) => self.when(true, null, Reason::NullArgument { name: self.call.name(null) }),
             None => Verdict::Held,
         }
     }
@@ -81,7 +81,7 @@ impl<W: World> Judge<'_, W> {
                 let world = self.world;
                 world.with_variable("CUDA_VISIBLE_DEVICES", &mut |visible| {
                     let reason = Reason::DeviceOutOfRange { name, device, count, visible };
-                    self.broken(reason, Confidence::Certain, name, &[]);
+                    self.broken(reason, Confidence::Certain, index, &[]);
                 });
                 return Verdict::Broken;
             }
@@ -100,7 +100,7 @@ impl<W: World> Judge<'_, W> {
         let Some((choice, _)) = self.in_table(choice) else { return Verdict::Unknown };
         let attribute = self.call.at(choice) as i32;
         let is_unknown = CUdevice_P2PAttribute(attribute).name().is_none();
-        self.when(is_unknown, self.call.name(choice), Reason::PeerAttributeUnknown { attribute })
+        self.when(is_unknown, choice, Reason::PeerAttributeUnknown { attribute })
     }
 
     pub(super) fn atomic_operations(&mut self) -> Verdict {
@@ -112,7 +112,7 @@ impl<W: World> Judge<'_, W> {
         let operation = numbers.find(|number| CUatomicOperation(*number).name().is_none());
         let count = self.call.at(all) as u32;
         let is_said = self.world.driver_message().contains("CUatomicOperation");
-        let argument = self.call.name(if count == 0 { all } else { operations });
+        let argument = if count == 0 { all } else { operations };
         let reason = Reason::AtomicOperations { count, operation };
         self.when(count == 0 || operation.is_some() || is_said, argument, reason)
     }

@@ -51,7 +51,7 @@ impl<W: World> Judge<'_, W> {
     ) -> Verdict {
         let (world, call) = (self.world, self.call);
         let is_launched = call.function.spec().replays().is_some();
-        let argument = call.function.spec().uses_graph().map_or("", |exec| call.name(exec));
+        let argument = call.function.spec().uses_graph();
         let mut verdict = Verdict::Held;
         world.each_node(&mut |node| {
             if verdict == Verdict::Broken || node.kernel.is_some() != is_of_kernels {

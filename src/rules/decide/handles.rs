@@ -23,10 +23,9 @@ impl<W: World> Judge<'_, W> {
         self.call.handle().map_or(0, |(_, fingerprint, _)| fingerprint)
     }
 
-    /// The name of the argument with that handle.
-    pub(super) fn handle_name(&self) -> &'static str {
-        let shared = self.in_table(self.call.function.spec().opens());
-        shared.map_or("", |shared| self.call.name(shared.handle))
+    /// The argument with that handle.
+    pub(super) fn handle(&self) -> Option<usize> {
+        self.in_table(self.call.function.spec().opens()).map(|shared| shared.handle)
     }
 
     /// The export of the handle that is opened, where it is known.
@@ -47,7 +46,7 @@ impl<W: World> Judge<'_, W> {
         reason: Reason,
         confidence: Confidence,
     ) -> Verdict {
-        self.broken(reason, confidence, self.handle_name(), &[(role::EXPORT, export.object)])
+        self.broken(reason, confidence, self.handle(), &[(role::EXPORT, export.object)])
     }
 
     pub(super) fn ipc_flags(&mut self) -> Verdict {
@@ -77,9 +76,7 @@ impl<W: World> Judge<'_, W> {
         let reason = Reason::IpcEqualPids { pid, own_ns, other_ns };
         match export {
             Some(export) => self.with_export(&export, reason, Confidence::Certain),
-            None if self.world.knows_all() => {
-                self.broken(reason, Confidence::Inferred, self.handle_name(), &[])
-            }
+            None if self.world.knows_all() => self.broken(reason, Confidence::Inferred, self.handle(), &[]),
             None => Verdict::Unknown,
         }
     }
@@ -147,7 +144,7 @@ impl<W: World> Judge<'_, W> {
         let (device, owner) = (self.device(own), export.owner);
         let reason = Reason::IpcSecondContext { context, other: other.context, device, owner };
         let objects = [(role::OPENING, other.object), (role::EXPORT, export.object)];
-        self.broken(reason, Confidence::Certain, self.handle_name(), &objects)
+        self.broken(reason, Confidence::Certain, self.handle(), &objects)
     }
 
     pub(super) fn already_mapped(&mut self) -> Verdict {
@@ -160,7 +157,7 @@ impl<W: World> Judge<'_, W> {
         let reason = Reason::IpcAlreadyMapped { handle: Handle(fingerprint), address };
         let confidence = if known.is_some() { Confidence::Certain } else { Confidence::Inferred };
         let object = known.map(|opening| (role::OPENING, opening.object));
-        self.broken(reason, confidence, self.handle_name(), object.as_slice())
+        self.broken(reason, confidence, self.handle(), object.as_slice())
     }
 
     pub(super) fn device_hidden(&mut self) -> Verdict {
@@ -234,7 +231,7 @@ impl<W: World> Judge<'_, W> {
         let (handle, flaw) = (Handle(self.fingerprint()), self.flaw());
         let reason = Reason::IpcUnknownHandle { handle, flaw, is_event: self.call.is_event() };
         let confidence = if flaw == HandleFlaw::Zero { Confidence::Certain } else { Confidence::Inferred };
-        self.broken(reason, confidence, self.handle_name(), &[])
+        self.broken(reason, confidence, self.handle(), &[])
     }
 
     /// What the bytes of a handle that nobody exported show.

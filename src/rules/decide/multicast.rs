@@ -32,12 +32,12 @@ impl<W: World> Judge<'_, W> {
         let world = self.world;
         if let Some(device) = devices.clone().find(|device| world.has_multicast(*device) == Some(false)) {
             let reason = Reason::MulticastUnsupported { device: Some(self.device(device)) };
-            return self.broken(reason, Confidence::Certain, "", &[]);
+            return self.broken(reason, Confidence::Certain, None, &[]);
         }
         if devices.clone().any(|device| world.has_multicast(device).is_some()) {
             return Verdict::Held;
         }
-        self.broken(Reason::MulticastUnsupported { device: None }, Confidence::Inferred, "", &[])
+        self.broken(Reason::MulticastUnsupported { device: None }, Confidence::Inferred, None, &[])
     }
 
     pub(super) fn multicast_granularity(&mut self) -> Verdict {
@@ -54,14 +54,16 @@ impl<W: World> Judge<'_, W> {
         }
         // The last two are of the memory.
         let parts = parts.into_iter().flatten().enumerate();
-        let values = parts.filter_map(|(place, index)| Some((call.name(index?), call.at(index?), place > 1)));
-        let whole = call.gathering().map(|wanted| ("size", wanted.bytes, false));
-        let odd = whole.into_iter().chain(values).find(|(_, value, _)| !value.is_multiple_of(granularity));
-        let Some((name, value, is_memory)) = odd else { return Verdict::Held };
+        let values =
+            parts.filter_map(|(place, index)| Some((index?, call.name(index?), call.at(index?), place > 1)));
+        // The properties contain the size.
+        let whole =
+            properties.zip(call.gathering()).map(|(made, wanted)| (made.of, "size", wanted.bytes, false));
+        let odd = whole.into_iter().chain(values).find(|(_, _, value, _)| !value.is_multiple_of(granularity));
+        let Some((argument, name, value, is_memory)) = odd else { return Verdict::Held };
         // Later devices take memory from any multiple of 256 on.
         let is_sure = known.is_some() && !(is_memory && value.is_multiple_of(256));
         let confidence = if is_sure { Confidence::Certain } else { Confidence::Inferred };
-        let argument = properties.map_or(name, |made| call.name(made.of));
         self.broken(Reason::MulticastGranularity { name, value, granularity }, confidence, argument, &[])
     }
 
@@ -80,13 +82,13 @@ impl<W: World> Judge<'_, W> {
             return Verdict::Unknown;
         };
         let confidence = self.space_trust();
-        self.broken(reason, confidence, self.call.name(joined.device), &[])
+        self.broken(reason, confidence, joined.device, &[])
     }
 
     pub(super) fn multicast_memory(&mut self) -> Verdict {
         let Some(bound) = self.in_table(self.call.function.spec().binds()) else { return Verdict::Unknown };
         let Some(home) = self.bound(bound).and_then(|memory| memory.device) else { return Verdict::Unknown };
-        let named = bound.device.map(|device| (self.call.at(device) as i32, self.call.name(device)));
+        let named = bound.device.map(|device| (self.call.at(device) as i32, device));
         let confidence = self.space_trust();
         if let Some((named, argument)) = named.filter(|(named, _)| *named != home) {
             let reason = Reason::MulticastOtherMemory { device: self.device(named), home: self.device(home) };
@@ -99,11 +101,10 @@ impl<W: World> Judge<'_, W> {
             return Verdict::Held;
         }
         let reason = Reason::MulticastMemory { device: self.device(home) };
-        let argument = self.call.name(bound.by);
         match self.call.is(Result::INVALID_DEVICE) {
-            _ if team.is_whole() => self.broken(reason, confidence, argument, &[]),
+            _ if team.is_whole() => self.broken(reason, confidence, bound.by, &[]),
             // Another process may have added it.
-            true => self.broken(reason, Confidence::Inferred, argument, &[]),
+            true => self.broken(reason, Confidence::Inferred, bound.by, &[]),
             false => Verdict::Unknown,
         }
     }
@@ -119,7 +120,6 @@ impl<W: World> Judge<'_, W> {
             return Verdict::Held;
         }
         let confidence = self.space_trust();
-        let argument = self.call.name(bound.by);
-        self.broken(Reason::MulticastHandleType { is_imported: team.is_imported }, confidence, argument, &[])
+        self.broken(Reason::MulticastHandleType { is_imported: team.is_imported }, confidence, bound.by, &[])
     }
 }

@@ -8,14 +8,9 @@ use cupeer_spec::results::Result;
 
 impl<W: World> Judge<'_, W> {
     /// The argument that names the peer.
-    fn peer(&self) -> Option<usize> {
+    pub(super) fn peer(&self) -> Option<usize> {
         let spec = self.call.function.spec();
         self.in_table(spec.enables().or(spec.disables())).map(|access| access.by)
-    }
-
-    /// Its name.
-    pub(super) fn peer_name(&self) -> &'static str {
-        self.peer().map_or("", |peer| self.call.name(peer))
     }
 
     /// The current context, and the peer.
@@ -35,7 +30,7 @@ impl<W: World> Judge<'_, W> {
             let (device, other) = (self.call.at(from) as i32, self.call.at(to) as i32);
             let reason =
                 Reason::PeerSameDevice { device: self.device(device), context: None, is_current: false };
-            return self.when(device == other, self.call.name(to), reason);
+            return self.when(device == other, to, reason);
         }
         let ((current, peer), own) = (self.contexts(), self.world.device());
         let is_current = current != 0 && current == peer;
@@ -47,7 +42,7 @@ impl<W: World> Judge<'_, W> {
         }
         let is_same = is_current || own >= 0 && self.world.device_of(peer) == own;
         let reason = Reason::PeerSameDevice { device: self.device(own), context: Some(peer), is_current };
-        self.when(is_same, self.peer_name(), reason)
+        self.when(is_same, self.peer(), reason)
     }
 
     pub(super) fn peer_flags(&mut self) -> Verdict {
@@ -62,7 +57,7 @@ impl<W: World> Judge<'_, W> {
         let is_living = || self.world.is_current_destroyed() == Some(false);
         let is_known = context == 0 || self.call.is(Result::CONTEXT_IS_DESTROYED) && is_living();
         if is_known {
-            self.when(true, self.peer_name(), Reason::PeerContextInvalid { context })
+            self.when(true, self.peer(), Reason::PeerContextInvalid { context })
         } else {
             Verdict::Unknown
         }
@@ -74,23 +69,23 @@ impl<W: World> Judge<'_, W> {
         let ago = known.and_then(|(ago, _)| ago);
         let object = known.map(|(_, object)| (role::ENABLING, object));
         let reason = Reason::PeerAlreadyEnabled { from, to, ago };
-        self.broken(reason, Confidence::Certain, self.peer_name(), object.as_slice())
+        self.broken(reason, Confidence::Certain, self.peer(), object.as_slice())
     }
 
     pub(super) fn not_enabled(&mut self) -> Verdict {
         let ((from, to), (context, peer)) = (self.both(), self.contexts());
         let reverse = self.world.enabled(peer, context).is_some();
-        self.when(true, self.peer_name(), Reason::PeerNotEnabled { from, to, reverse })
+        self.when(true, self.peer(), Reason::PeerNotEnabled { from, to, reverse })
     }
 
     pub(super) fn unreachable(&mut self) -> Verdict {
         let (from, to) = self.both();
         let reason = Reason::PeerUnreachable { from, to };
         match self.world.can_access(from.ordinal, to.ordinal) {
-            Some(can) => self.when(!can, self.peer_name(), reason),
+            Some(can) => self.when(!can, self.peer(), reason),
             // That is what the result says; it may have another cause.
             None if from.ordinal >= 0 && to.ordinal >= 0 => {
-                self.broken(reason, Confidence::Inferred, self.peer_name(), &[])
+                self.broken(reason, Confidence::Inferred, self.peer(), &[])
             }
             None => Verdict::Unknown,
         }
@@ -103,6 +98,6 @@ impl<W: World> Judge<'_, W> {
         let reason = Reason::PeerLimit { device, known: peers.known, processes: peers.processes };
         let confidence = if peers.is_certain { Confidence::Certain } else { Confidence::Inferred };
         let first = peers.first.map(|object| (role::ENABLING, object));
-        self.broken(reason, confidence, "", first.as_slice())
+        self.broken(reason, confidence, None, first.as_slice())
     }
 }

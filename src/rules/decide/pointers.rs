@@ -46,13 +46,13 @@ fn has(value: &str, setting: &str) -> bool {
 }
 
 impl<W: World> Judge<'_, W> {
-    /// The pointer, and what of this process's openings it lies in.
-    fn opening(&self) -> (u64, &'static str, Option<Opening<W::Object>>) {
+    /// The pointer, its argument, and what of this process's openings it lies in.
+    fn opening(&self) -> (u64, usize, Option<Opening<W::Object>>) {
         let spec = self.call.function.spec();
         let by = spec.exports().map(|shared| shared.by).or(spec.closes().map(|named| named.by));
         let index = by.or(spec.ends().map(|end| end.by)).unwrap_or(0);
         let address = self.call.at(index);
-        (address, self.call.name(index), self.world.opening(self.call.object(), address))
+        (address, index, self.world.opening(self.call.object(), address))
     }
 
     pub(super) fn memory_kind(&mut self) -> Verdict {
@@ -136,7 +136,7 @@ impl<W: World> Judge<'_, W> {
         let (home, current) = (self.device(opening.device), self.device(self.world.device()));
         let reason = Reason::IpcEventContext { event, home, current: is_default.then_some(current) };
         let confidence = if is_default { Confidence::Certain } else { Confidence::Inferred };
-        self.broken(reason, confidence, self.call.name(by), &[(role::OPENING, opening.object)])
+        self.broken(reason, confidence, by, &[(role::OPENING, opening.object)])
     }
 
     pub(super) fn closed_twice(&mut self) -> Verdict {

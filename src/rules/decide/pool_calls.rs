@@ -33,7 +33,7 @@ impl<W: World> Judge<'_, W> {
         };
         // A handle that is destroyed may be another pool's again.
         let confidence = if known.is_destroyed { self.pools_trust() } else { Confidence::Certain };
-        self.broken(Reason::PoolHandleType { wanted, fault }, confidence, self.call.name(shared.by), &[])
+        self.broken(Reason::PoolHandleType { wanted, fault }, confidence, shared.by, &[])
     }
 
     pub(super) fn pool_pointer(&mut self) -> Verdict {
@@ -56,17 +56,17 @@ impl<W: World> Judge<'_, W> {
             Some(_) => return Verdict::Held,
             None => return Verdict::Unknown,
         };
-        self.broken(Reason::PoolPointer { address, fault }, confidence, self.call.name(by), &[])
+        self.broken(Reason::PoolPointer { address, fault }, confidence, by, &[])
     }
 
     pub(super) fn pool_wrong_pool(&mut self) -> Verdict {
         let of = self.call.function.spec().opens().and_then(|shared| shared.of);
         let Some(of) = self.in_table(of) else { return Verdict::Unknown };
-        let (pool, argument) = (self.call.at(of), self.call.name(of));
+        let pool = self.call.at(of);
         let Some(known) = self.world.pool(pool) else { return Verdict::Unknown };
         if known.is_destroyed || known.origin != Origin::Imported {
             let (is_destroyed, confidence) = (known.is_destroyed, self.pools_trust());
-            return self.broken(Reason::PoolNotImported { pool, is_destroyed }, confidence, argument, &[]);
+            return self.broken(Reason::PoolNotImported { pool, is_destroyed }, confidence, of, &[]);
         }
         let Some((_, fingerprint, _)) = self.call.handle() else { return Verdict::Unknown };
         let opening = self.world.opening(Object::Pool, pool);
@@ -78,7 +78,7 @@ impl<W: World> Judge<'_, W> {
             return Verdict::Unknown;
         }
         let reason = Reason::PoolWrongPool { pool, of_pool: of_pool.owner, of_pointer: export.owner };
-        self.broken(reason, Confidence::Certain, argument, &[(role::EXPORT, export.object)])
+        self.broken(reason, Confidence::Certain, of, &[(role::EXPORT, export.object)])
     }
 
     pub(super) fn pool_import_in_use(&mut self) -> Verdict {
@@ -94,7 +94,7 @@ impl<W: World> Judge<'_, W> {
             0 => Verdict::Held,
             pointers => {
                 let confidence = self.pools_trust();
-                self.broken(Reason::PoolImportInUse { pool, pointers }, confidence, self.call.name(by), &[])
+                self.broken(Reason::PoolImportInUse { pool, pointers }, confidence, by, &[])
             }
         }
     }

@@ -59,10 +59,10 @@ impl<W: World> Judge<'_, W> {
         if object != Object::Memory {
             return Verdict::Held;
         }
-        let (address, argument) = (self.call.at(by), self.call.name(by));
+        let address = self.call.at(by);
         let mut verdict = Verdict::Held;
         if let Some((base, bytes)) = self.world.memory().filter(|(base, _)| *base != address) {
-            verdict = self.when(true, argument, Reason::IpcInteriorPointer { address, base, bytes });
+            verdict = self.when(true, by, Reason::IpcInteriorPointer { address, base, bytes });
         }
         if let Some(FreedBefore { export: before, importers }) = self.world.freed_before() {
             let reason = Reason::IpcAddressReused {
@@ -75,7 +75,7 @@ impl<W: World> Judge<'_, W> {
             let is_certain = importers.running > 0;
             let confidence = if is_certain { Confidence::Certain } else { Confidence::Inferred };
             let objects = [(role::EXPORT, before.object), (role::OPENING, importers.first.1)];
-            verdict = self.broken_for(reason, confidence, argument, &objects, importers.cache);
+            verdict = self.broken_for(reason, confidence, Some(by), &objects, importers.cache);
         }
         verdict
     }
@@ -90,7 +90,7 @@ impl<W: World> Judge<'_, W> {
         let is_open_already = world.open_already(&mut |Openers { first, second, count, opening }| {
             let reason = Reason::IpcSecondLibrary { handle, first, second, count };
             let objects = [(role::OPENING, opening)];
-            verdict = self.broken(reason, Confidence::Certain, self.handle_name(), &objects);
+            verdict = self.broken(reason, Confidence::Certain, self.handle(), &objects);
         });
         if is_open_already {
             return verdict;
@@ -116,7 +116,7 @@ impl<W: World> Judge<'_, W> {
             with_context: ended.with_context,
         };
         let objects = [(role::EXPORT, export.object)];
-        self.broken(reason, self.world.trust(export), self.handle_name(), &objects)
+        self.broken(reason, self.world.trust(export), self.handle(), &objects)
     }
 
     /// The driver returns the address of the first import, and counts nothing.
@@ -127,7 +127,7 @@ impl<W: World> Judge<'_, W> {
             |known: &Opening<W::Object>| (known.address, known.fingerprint) == (address, fingerprint);
         let Some(known) = known.filter(is_same) else { return Verdict::Held };
         let reason = Reason::PoolPointerTwice { address, handle: Handle(fingerprint) };
-        self.broken(reason, Confidence::Certain, self.call.name(handle), &[(role::OPENING, known.object)])
+        self.broken(reason, Confidence::Certain, handle, &[(role::OPENING, known.object)])
     }
 
     fn opened_memory(&mut self, export: &Export<W::Object>, mut verdict: Verdict) -> Verdict {
@@ -136,44 +136,39 @@ impl<W: World> Judge<'_, W> {
             let handle = Handle(export.fingerprint);
             let reason = Reason::IpcOffsetNotAdded { handle, offset: export.inside, owner };
             let by = self.call.function.spec().opens().map_or(0, |shared| shared.by);
-            verdict = self.broken(reason, Confidence::Inferred, self.call.name(by), &objects);
+            verdict = self.broken(reason, Confidence::Inferred, by, &objects);
         }
         let (here, there) = (self.device(self.world.device()), export.device);
         let are_known = here.uuid != [0; 16] && there.uuid != [0; 16];
         if are_known && here.ordinal == there.ordinal && here.uuid != there.uuid {
             let (ordinal, here, there) = (here.ordinal, here.uuid, there.uuid);
             let reason = Reason::IpcDeviceOrder { ordinal, here, there, owner };
-            verdict = self.broken(reason, Confidence::Inferred, self.handle_name(), &objects);
+            verdict = self.broken(reason, Confidence::Inferred, self.handle(), &objects);
         }
         verdict
     }
 
     fn closed(&mut self, Named { object, by }: Named) -> Verdict {
-        let (address, argument) = (self.call.at(by), self.call.name(by));
+        let address = self.call.at(by);
         if self.world.closed_something() {
-            return self.closed_what_the_dead_exported(object, address, argument);
+            return self.closed_what_the_dead_exported(object, address, by);
         }
         if self.world.closed(address).is_none() {
             return Verdict::Held;
         }
-        self.broken(Reason::DriverContradictsClose { address }, Confidence::Inferred, argument, &[])
+        self.broken(Reason::DriverContradictsClose { address }, Confidence::Inferred, by, &[])
     }
 
     /// An exporter may return before its importers close: that the memory stays until then is seen of drivers. One that was
     /// killed has left them in the middle of something.
-    fn closed_what_the_dead_exported(
-        &mut self,
-        object: Object,
-        address: u64,
-        argument: &'static str,
-    ) -> Verdict {
+    fn closed_what_the_dead_exported(&mut self, object: Object, address: u64, by: usize) -> Verdict {
         let Some(export) = self.world.closed_for_good(object, address) else { return Verdict::Held };
         if export.ended.is_some() {
             return Verdict::Held;
         }
         let Some(confidence) = self.world.has_died(&export) else { return Verdict::Held };
         let reason = Reason::IpcExporterDied { handle: Handle(export.fingerprint), owner: export.owner };
-        self.broken(reason, confidence, argument, &[(role::EXPORT, export.object)])
+        self.broken(reason, confidence, by, &[(role::EXPORT, export.object)])
     }
 
     fn enabled(&mut self) -> Verdict {
@@ -181,7 +176,7 @@ impl<W: World> Judge<'_, W> {
         let Some((_, object)) = self.world.enabled(context, peer) else { return Verdict::Held };
         let (from, to) = self.both();
         let reason = Reason::DriverContradictsEnable { from, to };
-        self.broken(reason, Confidence::Inferred, self.peer_name(), &[(role::ENABLING, object)])
+        self.broken(reason, Confidence::Inferred, self.peer(), &[(role::ENABLING, object)])
     }
 
     /// Something ended that others have open.
@@ -192,25 +187,23 @@ impl<W: World> Judge<'_, W> {
         let Ending { kind, export, bytes, handles, importers, is_sure } = ending;
         let (handle, (first, _)) = (Handle(export.fingerprint), importers.first);
         let (address, importing) = (export.address, importers.running + importers.unknown);
-        let (what, argument) = (self.call.function.spec().name, self.call.name(end.by));
-        let (reason, argument) = if end.object.is_context() {
+        let what = self.call.function.spec().name;
+        let reason = if end.object.is_context() {
             let importers = importing;
-            (Reason::IpcContextEndedWhileOpen { what, handles, importers, first, address, handle, kind }, "")
+            Reason::IpcContextEndedWhileOpen { what, handles, importers, first, address, handle, kind }
         } else if self.call.is_event() {
             let event = address;
-            (Reason::IpcEventDestroyedWhileOpen { event, handle, importers: importing, first }, argument)
+            Reason::IpcEventDestroyedWhileOpen { event, handle, importers: importing, first }
         } else if kind == Object::Pool {
             let pool = address;
-            (Reason::PoolDestroyedWhileOpen { pool, handle, importers: importing, first }, argument)
+            Reason::PoolDestroyedWhileOpen { pool, handle, importers: importing, first }
         } else if kind == Object::Pointer {
-            (Reason::PoolFreedWhileOpen { address, bytes, handle, importers: importing, first }, argument)
+            Reason::PoolFreedWhileOpen { address, bytes, handle, importers: importing, first }
         } else {
             let uses = importers.uses;
-            (
-                Reason::IpcFreedWhileOpen { address, bytes, handle, importers: importing, first, uses },
-                argument,
-            )
+            Reason::IpcFreedWhileOpen { address, bytes, handle, importers: importing, first, uses }
         };
+        let argument = (!end.object.is_context()).then_some(end.by);
         let is_certain = is_sure && importers.running > 0;
         let confidence = if is_certain { Confidence::Certain } else { Confidence::Inferred };
         let objects = [(role::EXPORT, export.object), (role::OPENING, importers.first.1)];

@@ -61,7 +61,7 @@ impl<W: World> Judge<'_, W> {
     /// A launch, of which the parameters alone are known: what the kernel does with them is not.
     pub(super) fn launched(&mut self) -> Verdict {
         let (world, argument) = (self.world, self.call.function.spec().launches());
-        let argument = argument.map_or("", |launched| self.call.name(launched.parameters));
+        let argument = argument.map(|launched| launched.parameters);
         let mut verdict = Verdict::Held;
         world.each_parameter(&mut |kernel, parameter, address| {
             let Some(Gone { went, range, ago, ref by, object, .. }) = world.gone(address, 1) else { return };
@@ -97,7 +97,7 @@ impl<W: World> Judge<'_, W> {
             let Some(gone) = gone.filter(|gone| !is_other(gone)) else { return false };
             let name = call.name(argument);
             let objects = [(gone.role(), gone.object)];
-            verdict = self.broken(gone.reason(name), Confidence::Certain, name, &objects);
+            verdict = self.broken(gone.reason(name), Confidence::Certain, argument, &objects);
             true
         };
         call.used().for_each(|(argument, start, bytes)| {
@@ -132,7 +132,7 @@ impl<W: World> Judge<'_, W> {
             };
             if let Some(reason) = reason {
                 let opening = there.opening.map(|opening| (role::OPENING, opening.object));
-                verdict = self.broken(reason, Confidence::Certain, name, opening.as_slice());
+                verdict = self.broken(reason, Confidence::Certain, argument, opening.as_slice());
             }
         };
         call.used().for_each(|(argument, start, bytes)| look(argument, start, bytes));

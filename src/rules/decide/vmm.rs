@@ -20,10 +20,10 @@ impl<W: World> Judge<'_, W> {
         if self.world.knows_space() { Confidence::Certain } else { Confidence::Inferred }
     }
 
-    /// The range of addresses that the call is about, and the names of the arguments that say where it begins, and its size.
-    fn range(&self) -> Option<((u64, u64), &'static str, &'static str)> {
+    /// The range of addresses that the call is about, and the arguments that say where it begins, and its size.
+    fn range(&self) -> Option<((u64, u64), usize, usize)> {
         let (by, size) = self.in_table(self.call.function.spec().range())?;
-        Some((self.call.range(), self.call.name(by), self.call.name(size)))
+        Some((self.call.range(), by, size))
     }
 
     /// The first mapping in a range of which something is true.
@@ -70,7 +70,7 @@ impl<W: World> Judge<'_, W> {
         };
         let reason = Reason::VmmHandleType { wanted: wanted as u64, types: types.map(|types| types as u64) };
         let confidence = self.space_trust();
-        self.broken(reason, confidence, self.call.name(kind), &[])
+        self.broken(reason, confidence, kind, &[])
     }
 
     pub(super) fn vmm_unreachable_device(&mut self) -> Verdict {
@@ -79,13 +79,12 @@ impl<W: World> Judge<'_, W> {
         else {
             return Verdict::Unknown;
         };
-        let argument = self.call.name(by);
         let count = self.world.device_count();
         let is_none = |device: &i32| count.is_some_and(|count| !(0..count).contains(device));
         if let Some(device) = self.call.devices().find(is_none) {
             let count = count.unwrap_or(0);
             let reason = Reason::VmmNoSuchDevice { device, count };
-            return self.broken(reason, Confidence::Certain, argument, &[]);
+            return self.broken(reason, Confidence::Certain, by, &[]);
         }
         if !self.call.is(Result::INVALID_DEVICE) {
             return Verdict::Held;
@@ -106,7 +105,7 @@ impl<W: World> Judge<'_, W> {
                     return self.broken(
                         Reason::VmmUnreachableDevice { from, to },
                         Confidence::Certain,
-                        argument,
+                        by,
                         &[],
                     );
                 }
@@ -117,10 +116,10 @@ impl<W: World> Judge<'_, W> {
         let mut others = self.call.devices().filter(|device| !homes().any(|home| home == *device));
         let Some(device) = others.next().filter(|_| is_whole && others.next().is_none()) else {
             let count = self.call.at(all);
-            return self.broken(Reason::VmmSomeUnreachable { count }, Confidence::Inferred, argument, &[]);
+            return self.broken(Reason::VmmSomeUnreachable { count }, Confidence::Inferred, by, &[]);
         };
         let (from, to) = (self.device(device), homes().next().map(|home| self.device(home)));
-        self.broken(Reason::VmmUnreachableDevice { from, to }, Confidence::Inferred, argument, &[])
+        self.broken(Reason::VmmUnreachableDevice { from, to }, Confidence::Inferred, by, &[])
     }
 
     pub(super) fn vmm_fabric_without_channel(&mut self) -> Verdict {
@@ -139,7 +138,7 @@ impl<W: World> Judge<'_, W> {
             None => return Verdict::Unknown,
         };
         let reason = Reason::VmmFabricWithoutChannel { is_known: has_channel.is_some() };
-        self.broken(reason, confidence, self.call.name(by), &[])
+        self.broken(reason, confidence, by, &[])
     }
 
     pub(super) fn vmm_descriptor(&mut self) -> Verdict {
@@ -158,7 +157,7 @@ impl<W: World> Judge<'_, W> {
             let other = if is_pool { Object::Allocation } else { Object::Pool };
             if let Some(export) = self.world.export(other, number) {
                 let reason = Reason::VmmDescriptorKind { fd, is_pool: !is_pool, owner: Some(export.owner) };
-                return self.broken(reason, Confidence::Certain, name, &[(role::EXPORT, export.object)]);
+                return self.broken(reason, Confidence::Certain, handle, &[(role::EXPORT, export.object)]);
             }
             if !self.call.is(Result::NOT_SUPPORTED) || self.world.export(object, number).is_some() {
                 return Verdict::Held;
@@ -167,7 +166,7 @@ impl<W: World> Judge<'_, W> {
         // The driver returns this for one kind in place of the other.
         if self.call.is(Result::NOT_SUPPORTED) {
             let reason = Reason::VmmDescriptorKind { fd, is_pool: !is_pool, owner: None };
-            return self.broken(reason, Confidence::Inferred, name, &[]);
+            return self.broken(reason, Confidence::Inferred, handle, &[]);
         }
         let ptrace = if fd < 0 { self.world.ptrace() } else { None };
         let is_open = if fd < 0 { Some(false) } else { self.world.is_descriptor(fd) };
@@ -176,7 +175,7 @@ impl<W: World> Judge<'_, W> {
         let reason =
             Reason::VmmDescriptor { name, fd, is_open, owner: owner.map(|(owner, _)| owner), ptrace };
         let object = owner.map(|(_, object)| (role::EXPORT, object));
-        self.broken(reason, confidence, name, object.as_slice())
+        self.broken(reason, confidence, handle, object.as_slice())
     }
 
     pub(super) fn vmm_granularity(&mut self) -> Verdict {
@@ -198,7 +197,7 @@ impl<W: World> Judge<'_, W> {
                 let reason = Reason::VmmGranularity { name, value, granularity };
                 let is_sure = known.is_some() || is_said;
                 let confidence = if is_sure { Confidence::Certain } else { Confidence::Inferred };
-                return self.broken(reason, confidence, name, &[]);
+                return self.broken(reason, confidence, index, &[]);
             }
         }
         Verdict::Held
@@ -211,17 +210,17 @@ impl<W: World> Judge<'_, W> {
         let whole = self.allocation(handle).map(|known| known.bytes).filter(|bytes| *bytes != 0);
         let reason = Reason::VmmPartialMapping { offset, size, whole };
         match whole {
-            _ if offset != 0 => self.when(true, self.call.name(at), reason),
+            _ if offset != 0 => self.when(true, at, reason),
             Some(whole) if whole != size => {
                 let confidence = self.space_trust();
-                self.broken(reason, confidence, self.call.name(by), &[])
+                self.broken(reason, confidence, by, &[])
             }
             Some(_) => Verdict::Held,
             // An importer is not told how large it is, but the driver knows.
             None => {
                 let is_said = self.world.driver_message().contains("than handle");
                 let confidence = if is_said { Confidence::Certain } else { Confidence::Inferred };
-                self.broken(reason, confidence, self.call.name(by), &[])
+                self.broken(reason, confidence, by, &[])
             }
         }
     }
@@ -266,6 +265,6 @@ impl<W: World> Judge<'_, W> {
         let is_sure = known.is_counted && self.world.knows_space();
         let confidence = if is_sure { Confidence::Certain } else { Confidence::Inferred };
         let reason = Reason::VmmReleasedTwice { handle, is_imported: known.is_imported };
-        self.broken(reason, confidence, self.call.name(by), &[])
+        self.broken(reason, confidence, by, &[])
     }
 }

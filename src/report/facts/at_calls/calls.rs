@@ -56,13 +56,12 @@ pub fn look(
 }
 
 /// A finding as a record has it; how bad it is depends on the caller, who is not known yet.
-pub fn finding<O>(function: FnId, found: &Violation<O>) -> Finding {
+pub fn finding<O>(found: &Violation<O>) -> Finding {
     let rule = found.reason.rule().spec();
-    let argument = function.spec().args.iter().position(|arg| arg.name() == found.argument);
     Finding {
         confidence: found.confidence,
         severity: rule.severity,
-        argument: argument.map(|argument| argument as u8),
+        argument: found.argument.map(|argument| argument as u8),
         rule: rule.name.into(),
         message: found.reason.to_string(),
         hint: found.reason.hint().into(),

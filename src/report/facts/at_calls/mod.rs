@@ -156,7 +156,7 @@ impl Findings {
                 self.add(
                     made,
                     rule,
-                    || calls::finding(made.function, found),
+                    || calls::finding(found),
                     (stacks, Some(sight)),
                     asked,
                     (found.confidence, None),

@@ -88,7 +88,7 @@ fn of_failed<'a>(
     let reason =
         Reason::RanksWaitForFailed { waiting: waiting_ranks, senders: &senders, function, code: &code };
     let thing = objects.failing(first.process, first.site, first.at, places);
-    let draft = draft(Sentence::of(&reason, Confidence::Inferred, ""), waiting)?;
+    let draft = draft(Sentence::of(&reason, Confidence::Inferred), waiting)?;
     Some(Draft { objects: vec![thing], ..draft })
 }
 
@@ -133,7 +133,7 @@ fn of_ranks<'a>(
         least,
         most,
     };
-    draft(Sentence::of(&reason, Confidence::Inferred, ""), &waiting)
+    draft(Sentence::of(&reason, Confidence::Inferred), &waiting)
 }
 
 pub(super) fn named(all: impl Iterator<Item = String>) -> String {

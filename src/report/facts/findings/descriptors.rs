@@ -22,7 +22,7 @@ pub fn kept<'a>(context: &Context<'a>) -> Vec<Draft<'a>> {
                 continue;
             };
             let reason = Reason::FdLeak { descriptors: numbers.times, is_export };
-            let sentence = Sentence::of(&reason, Confidence::Inferred, "");
+            let sentence = Sentence::of(&reason, Confidence::Inferred);
             let draft = Draft::of(sentence, first.function, 0, process as u32, first.site, first.at);
             drafts.push(Draft { last: numbers.last, count: numbers.times, ..draft });
         }

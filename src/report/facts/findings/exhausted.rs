@@ -116,7 +116,7 @@ fn memory<'a>(
         });
         things.extend(import.map(|(entry, time)| objects.opening(entry, kept.holder as u32, time, places)));
     }
-    Some(draft(Sentence::of(&reason, confidence, ""), process, scarce, things))
+    Some(draft(Sentence::of(&reason, confidence), process, scarce, things))
 }
 
 /// The allocations that processes kept when a call failed, although their owners had released them.
@@ -199,7 +199,7 @@ fn addresses<'a>(process: usize, scarce: &Scarce) -> Option<Draft<'a>> {
     let is_exhausted = wanted <= ADDRESSES && all >= MOST_ADDRESSES;
     let confidence = if all >= ADDRESSES { Confidence::Certain } else { Confidence::Inferred };
     let reason = Reason::AddressesExhausted { wanted, reserved: reserved.bytes, ranges: reserved.now };
-    is_exhausted.then(|| draft(Sentence::of(&reason, confidence, ""), process, scarce, Vec::new()))
+    is_exhausted.then(|| draft(Sentence::of(&reason, confidence), process, scarce, Vec::new()))
 }
 
 /// What adds to a finding of a process that has reached its limit of files: how many descriptors it seems to keep, and

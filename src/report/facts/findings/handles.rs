@@ -330,7 +330,8 @@ type Decided<'a> = (Sentence, Vec<Thing<'a>>);
 fn decided<'a>(world: &Afterwards<'a, '_>, function: FnId, result: i32) -> Vec<Decided<'a>> {
     let mut all = Vec::new();
     world.look(function, result, &mut |found| {
-        let sentence = Sentence::of(&found.reason, found.confidence, found.argument);
+        let argument = found.argument.map(|index| function.spec().args[index].name());
+        let sentence = Sentence { argument, ..Sentence::of(&found.reason, found.confidence) };
         all.push((sentence, found.objects.iter().map(|(_, thing)| *thing).collect()));
     });
     all

@@ -138,7 +138,7 @@ fn draft<'a>(found: &Crossed<'a>, reason: &Reason, objects: &Objects, places: &m
     let &Crossed { process, time, opened, missed } = found;
     let exports = [opened, missed].into_iter().filter_map(|entry| Some((entry, entry.export.as_deref()?)));
     let things = exports.map(|(entry, export)| objects.export(entry, export, places)).collect();
-    let sentence = Sentence::of(reason, Confidence::Inferred, "");
+    let sentence = Sentence::of(reason, Confidence::Inferred);
     let draft = Draft::of(sentence, time.function, 0, process, time.site, time.opened);
     Draft { objects: things, ..draft }
 }
@@ -223,7 +223,7 @@ fn of_host<'a>(context: &Context<'a>, ranks: &BTreeMap<u32, Rank>) -> Vec<Draft<
         let device = Device { ordinal: ordinal(&context.job.processes[first], device.0), uuid: device.0 };
         let (count, named) = (its.len() as u64, named(its.iter().map(u32::to_string)));
         let reason = Reason::RanksHoldDevice { count, ranks: &named, device, owner, exports, allocated };
-        let sentence = Sentence::of(&reason, Confidence::Inferred, "");
+        let sentence = Sentence::of(&reason, Confidence::Inferred);
         let draft = Draft::of(sentence, seen.function, 0, first as u32, seen.site, seen.at);
         let processes: Vec<usize> = holders.iter().map(|(_, holder)| *holder).collect();
         // Of two ranks, either may be the one that does as it should; and memory may be placed there for the other rank.

@@ -39,7 +39,7 @@ fn failing_of<'a>(context: &Context<'a>, function: FnId) -> Vec<Draft<'a>> {
                 failing: 0,
                 others: 0,
             };
-            let sentence = Sentence::of(&reason, Confidence::Inferred, "");
+            let sentence = Sentence::of(&reason, Confidence::Inferred);
             let draft = Draft::of(sentence, function, result, process as u32, group.site, group.first);
             Draft { count: 0, ..draft }
         });
@@ -156,7 +156,7 @@ fn fallback<'a>(
 
 /// What all together tell is the likeliest explanation.
 fn sentence(reason: &Reason, note: Option<&str>) -> Sentence {
-    let mut sentence = Sentence::of(reason, Confidence::Inferred, "");
+    let mut sentence = Sentence::of(reason, Confidence::Inferred);
     sentence.message.push_str(note.unwrap_or_default());
     sentence
 }

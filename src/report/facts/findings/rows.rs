@@ -94,10 +94,9 @@ pub struct Sentence {
 }
 
 impl Sentence {
-    pub fn of(reason: &Reason, confidence: Confidence, argument: &'static str) -> Self {
+    pub fn of(reason: &Reason, confidence: Confidence) -> Self {
         let (message, hint) = (reason.to_string(), reason.hint().into());
-        let argument = Some(argument).filter(|argument| !argument.is_empty());
-        Sentence { rule: reason.rule().spec().name.into(), message, hint, confidence, argument }
+        Sentence { rule: reason.rule().spec().name.into(), message, hint, confidence, argument: None }
     }
 }
 

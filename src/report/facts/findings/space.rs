@@ -26,7 +26,7 @@ pub fn unused<'a>(context: &Context<'a>) -> Vec<Draft<'a>> {
                     (Reason::VmmAccess { mappings, bytes, start, from, home }, Confidence::Inferred)
                 }
             };
-            let sentence = Sentence::of(&reason, confidence, "");
+            let sentence = Sentence::of(&reason, confidence);
             let draft = Draft::of(sentence, unused.function, 0, process as u32, unused.site, unused.at);
             drafts.push(Draft { last: unused.last, count: unused.count, ..draft });
         }
@@ -44,7 +44,7 @@ pub fn incomplete<'a>(context: &Context<'a>) -> Vec<Draft<'a>> {
         let has_ended = context.all.fates[waiting.process].alive == Some(false);
         let confidence = if has_ended { Confidence::Certain } else { Confidence::Inferred };
         let Waits { function, site, at } = waiting.call;
-        Draft::of(Sentence::of(&reason, confidence, ""), function, 0, waiting.process as u32, site, at)
+        Draft::of(Sentence::of(&reason, confidence), function, 0, waiting.process as u32, site, at)
     });
     drafts.collect()
 }

@@ -228,7 +228,7 @@ fn draft<'a>(
     let mut things = vec![objects.copying(target.process, target.copy, places)];
     let entry = detour.range.entry;
     things.extend(open.map(|time| objects.opening(entry, detour.holder as u32, time, places)));
-    let sentence = Sentence::of(&reason, Confidence::Inferred, "");
+    let sentence = Sentence::of(&reason, Confidence::Inferred);
     let copy = source.copy;
     let draft = Draft::of(sentence, copy.function, 0, source.process as u32, copy.site, copy.at);
     Draft { last: detour.last, count: detour.count, objects: things, ..draft }

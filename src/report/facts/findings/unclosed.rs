@@ -103,7 +103,7 @@ fn imports<'a>(
             let reason = Reason::VmmLeak { handles, opened: all.len() as u64, bytes, freed, growth };
             let mut about = vec![objects.opening(first.entry, process as u32, first.time, places)];
             about.extend(first.entry.export.iter().map(|export| objects.export(first.entry, export, places)));
-            let sentence = Sentence::of(&reason, Confidence::Certain, "");
+            let sentence = Sentence::of(&reason, Confidence::Certain);
             let Time { function, site, .. } = *first.time;
             let last = left.last().map_or(first.of.since, |import| import.of.since);
             let draft = Draft::of(sentence, function, 0, process as u32, site, first.of.since);
@@ -194,7 +194,7 @@ fn of_site<'a>(
         about.push(objects.closing(entry, process, ended, places));
     }
     let cache = cache_of(context, places, time);
-    let sentence = Sentence::of(&reason, Confidence::Certain, "");
+    let sentence = Sentence::of(&reason, Confidence::Certain);
     Some(Draft {
         last: open.iter().map(|(_, time)| time.opened).max().unwrap_or(time.opened),
         count: handles,
