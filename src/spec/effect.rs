@@ -7,7 +7,7 @@
 mod column;
 
 use crate::group::{Group, Library};
-pub(crate) use column::{beside, demand, effect, effects, index, is_there, optional};
+pub(crate) use column::{beside, demand, effect, effects, index, is_there, optional, sides};
 
 /// A kind of thing that calls export, open or end.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -243,10 +243,19 @@ pub struct Copied {
     pub from: usize,
     /// The argument that says how many bytes.
     pub size: usize,
-    /// Whether it is a copy between two devices by its name, also where neither can access the other.
-    pub is_between_peers: bool,
-    /// Whether both addresses can be any, also of the host.
-    pub is_anywhere: bool,
+    /// What both addresses can be.
+    pub sides: Sides,
+}
+
+/// What the two addresses of a copy can be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Sides {
+    /// Of device memory that the current context can access.
+    Devices,
+    /// Of the memory of two devices that the call names, also where neither can access the other.
+    Peers,
+    /// Any address, also of the host.
+    Anything,
 }
 
 /// Bytes of device memory that are read or written.

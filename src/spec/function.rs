@@ -7,8 +7,8 @@ use crate::argument;
 pub use crate::argument::{ArgSpec, ArgType, Direction};
 use crate::effect::{
     Altered, Batch, Beside, Bound, Code, Copied, Demand, Effect, End, Gathered, Grant, Groups, Joined,
-    Launchable, Launched, LookedUp, Made, Named, NodeKind, Object, Question, Shared, Subject, Unbound, Used,
-    effects,
+    Launchable, Launched, LookedUp, Made, Named, NodeKind, Object, Question, Shared, Sides, Subject, Unbound,
+    Used, effects,
 };
 pub use crate::group::{Group, Library};
 

@@ -8,7 +8,7 @@ use core::sync::atomic::{
     Ordering::{Relaxed, SeqCst},
     fence,
 };
-use cupeer_spec::effect::Effect;
+use cupeer_spec::effect::{Effect, Sides};
 use cupeer_spec::function::{FUNCTION_COUNT, FUNCTIONS, FnId, Library};
 use cupeer_spec::selector::FunctionSet;
 
@@ -38,7 +38,7 @@ static NEEDS: [Needs; FUNCTION_COUNT] = {
         let mut j = 0;
         while j < function.effects.len() {
             match function.effects[j] {
-                Effect::Copies(copied) if !copied.is_between_peers => needs[i] = Needs::Reach,
+                Effect::Copies(copied) if !matches!(copied.sides, Sides::Peers) => needs[i] = Needs::Reach,
                 Effect::Ends(end) if function.ends_often() && !end.object.is_context() => {
                     needs[i] = Needs::Shared
                 }

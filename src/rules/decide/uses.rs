@@ -4,7 +4,7 @@ use super::{ClosedBy, Judge, Opening, Verdict, World};
 use crate::reason::{Ago, Device, Handle, Process, Reason, Went};
 use crate::{Confidence, Rule};
 use cupeer_books::Mapping;
-use cupeer_spec::effect::Object;
+use cupeer_spec::effect::{Object, Sides};
 use cupeer_spec::record::slot::finding::role;
 
 /// Memory that the process had and has no more.
@@ -177,7 +177,7 @@ impl<W: World> Judge<'_, W> {
     fn user(&self, argument: usize) -> Option<(i32, Option<&'static str>)> {
         let (call, spec) = (self.call, self.call.function.spec());
         match spec.copies() {
-            Some(copied) if copied.is_between_peers => {
+            Some(copied) if copied.sides == Sides::Peers => {
                 let device = self.world.known_device(call.at(argument + 1))?;
                 Some((device, Some(call.name(argument + 1))))
             }

@@ -44,7 +44,7 @@ macro_rules! effect {
         Effect::Ends(End {
             object: Object::$object,
             by: $crate::effect::index!($arguments $by),
-            is_counted: $crate::effect::is_there!(LastReference $($last)?),
+            is_counted: $crate::effect::is_there!($($last)?),
             size: $crate::effect::optional!($($crate::effect::index!($arguments $size))?),
         })
     };
@@ -102,8 +102,7 @@ macro_rules! effect {
             to: $crate::effect::index!($arguments $to),
             from: $crate::effect::index!($arguments $from),
             size: $crate::effect::index!($arguments $size),
-            is_between_peers: $crate::effect::is_there!(Peers $($sides)?),
-            is_anywhere: $crate::effect::is_there!(Anything $($sides)?),
+            sides: $crate::effect::sides!($($sides)?),
         })
     };
     ($arguments:tt Uses $object:ident($by:ident) $(from $host:ident)? $(sized $size:ident)? $(of $value:ident)?
@@ -186,25 +185,23 @@ macro_rules! effect {
     };
 }
 
-/// Whether a word stands behind `on`.
+/// Whether `on LastReference` stands there.
 macro_rules! is_there {
-    ($wanted:ident) => {
+    () => {
         false
     };
-    (LastReference LastReference) => {
+    (LastReference) => {
         true
     };
-    (Peers Peers) => {
-        true
+}
+
+/// What stands behind `on` of a copy.
+macro_rules! sides {
+    () => {
+        Sides::Devices
     };
-    (Anything Anything) => {
-        true
-    };
-    (Peers Anything) => {
-        false
-    };
-    (Anything Peers) => {
-        false
+    ($sides:ident) => {
+        Sides::$sides
     };
 }
 
@@ -245,4 +242,4 @@ macro_rules! index {
         $crate::effect::argument(&[$(stringify!($argument)),*], stringify!($name))
     };
 }
-pub(crate) use {beside, demand, effect, effects, index, is_there, optional};
+pub(crate) use {beside, demand, effect, effects, index, is_there, optional, sides};

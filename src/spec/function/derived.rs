@@ -4,7 +4,7 @@ use super::{DOCS, FUNCTIONS, FnId, FnSpec, Given, look_up_name};
 use crate::argument::{ArgSpec, Direction};
 use crate::effect::{
     Altered, Batch, Beside, Bound, Copied, Demand, Effect, End, Gathered, Grant, HostCopy, Joined, Launched,
-    Made, Named, Object, Question, Shared, Subject, Unbound, Used,
+    Made, Named, Object, Question, Shared, Sides, Subject, Unbound, Used,
 };
 use crate::group::{Group, Library};
 use crate::results::{Result, ResultSpec};
@@ -175,7 +175,7 @@ impl FnSpec {
 
     /// Whether a call copies between any two addresses, also of the host.
     pub const fn takes_any_address(&self) -> bool {
-        matches!(self.effects, [Effect::Copies(Copied { is_anywhere: true, .. })])
+        matches!(self.effects, [Effect::Copies(Copied { sides: Sides::Anything, .. })])
     }
 
     /// Whether a call does its work in stream order.
