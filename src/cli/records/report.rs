@@ -40,9 +40,9 @@ pub fn command(args: &ReportArgs) -> Result<ExitCode> {
     let of_findings =
         [("--suppressions", !args.suppressions.is_empty()), ("--error-on", args.error_on.is_some())];
     if let Some((option, _)) =
-        of_findings.iter().find(|(_, is_given)| *is_given && !args.format.has_verdict())
+        of_findings.iter().find(|(_, is_given)| *is_given && !args.format.about().has_verdict)
     {
-        bail!("{option} is for the other forms; a {} shows all findings", args.format.name());
+        bail!("{option} is for the other forms; a {} shows all findings", args.format.about().name);
     }
     let shown = if let [path] = &paths[..] { home::shown(path) } else { shown_together(&paths) };
     match parts::open(&paths, most_failures(args), args.all)? {
@@ -82,7 +82,7 @@ fn refuse(args: &ReportArgs, shown: &str) -> Result<()> {
         ("--until", args.until.is_some()),
         ("--since-mark", args.since_mark.is_some()),
         ("--until-mark", args.until_mark.is_some()),
-        (&format!("--format {}", args.format.name()), args.format.needs_calls()),
+        (&format!("--format {}", args.format.about().name), args.format.about().needs_calls),
     ];
     match filters.iter().find(|(_, is_given)| *is_given) {
         Some((option, _)) => bail!(lacks_calls(option, shown)),
@@ -112,7 +112,7 @@ fn print(
         false => show(&*args.format, |out| args.format.render(&mut given, out))?,
     };
     if let (false, false, true, Some(report)) =
-        (args.suggest_suppressions, args.leaks, args.format.takes_annotations(), &given.report)
+        (args.suggest_suppressions, args.leaks, args.format.about().takes_annotations, &given.report)
     {
         output::printed(annotations::write(report, io::stdout().lock()))?;
     }
@@ -127,7 +127,7 @@ fn options<'a>(args: &ReportArgs, shown: &'a str) -> Options<'a> {
 
 /// Prints what a form writes, without anything that a terminal obeys.
 fn show(form: &dyn Form, write: impl FnOnce(&mut dyn Write) -> Result<io::Result<()>>) -> Result<ExitCode> {
-    let print = match form.cleaning() {
+    let print = match form.about().cleaning {
         Cleaning::Own => return output::stream(write),
         Cleaning::Lines => output::print,
         Cleaning::Marked => output::print_marked,
@@ -160,9 +160,9 @@ fn error_on(args: &ReportArgs) -> Result<Option<Chosen>> {
 }
 
 fn compare(args: &ReportArgs, paths: &[PathBuf], others: &[PathBuf]) -> Result<ExitCode> {
-    let Some(comparison) = args.format.comparison() else {
-        let titles = FORMS.iter().filter_map(|form| Some(form.comparison()?.title)).collect::<Vec<_>>();
-        bail!("--diff prints {}; {} shows one record", titles.join(" or "), args.format.name())
+    let Some(comparison) = args.format.about().comparison else {
+        let titles = FORMS.iter().filter_map(|form| Some(form.about().comparison?.title)).collect::<Vec<_>>();
+        bail!("--diff prints {}; {} shows one record", titles.join(" or "), args.format.about().name)
     };
     let report = |paths: &[PathBuf]| {
         let shown = shown_together(paths);

@@ -393,7 +393,8 @@ impl ValueEnum for ReportForm {
     }
 
     fn to_possible_value(&self) -> Option<PossibleValue> {
-        Some(PossibleValue::new(self.name()).help(self.help()))
+        let about = self.about();
+        Some(PossibleValue::new(about.name).help(about.help))
     }
 }
 

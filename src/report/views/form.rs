@@ -14,31 +14,8 @@ use std::io::{self, Write};
 
 /// Form of the report.
 pub trait Form: Sync {
-    /// Returns the word after `--format`.
-    fn name(&self) -> &'static str;
-
-    /// Returns the help, in one line.
-    fn help(&self) -> &'static str;
-
-    /// Returns true if it shows single calls, which reduced data lacks.
-    fn needs_calls(&self) -> bool {
-        false
-    }
-
-    /// Returns true if suppressions, and the choice of findings that are errors, change it.
-    fn has_verdict(&self) -> bool {
-        true
-    }
-
-    /// Returns true if the annotations for GitHub Actions may follow it.
-    fn takes_annotations(&self) -> bool {
-        false
-    }
-
-    /// Returns who removes what a terminal obeys.
-    fn cleaning(&self) -> Cleaning {
-        Cleaning::Lines
-    }
+    /// Returns its name, its help, and its needs.
+    fn about(&self) -> About;
 
     /// Writes the report, and returns the result of writing.
     ///
@@ -46,10 +23,38 @@ pub trait Form: Sync {
     ///
     /// The recording cannot be read.
     fn render(&self, given: &mut Given, out: &mut dyn Write) -> Result<io::Result<()>>;
+}
 
-    /// Returns the comparison of two recordings; `None` if the form shows only one.
-    fn comparison(&self) -> Option<Comparison> {
-        None
+/// Name, help, and needs of a form.
+pub struct About {
+    /// Word after `--format`.
+    pub name: &'static str,
+    /// Help, in one line.
+    pub help: &'static str,
+    /// True if it shows single calls, which reduced data lacks.
+    pub needs_calls: bool,
+    /// True if suppressions, and the choice of findings that are errors, change it.
+    pub has_verdict: bool,
+    /// True if the annotations for GitHub Actions may follow it.
+    pub takes_annotations: bool,
+    /// Removal of what a terminal obeys.
+    pub cleaning: Cleaning,
+    /// Comparison of two recordings; `None` if the form shows only one.
+    pub comparison: Option<Comparison>,
+}
+
+impl About {
+    /// Returns what most forms are: without single calls, comparison, and annotations.
+    pub fn new(name: &'static str, help: &'static str) -> Self {
+        About {
+            name,
+            help,
+            needs_calls: false,
+            has_verdict: true,
+            takes_annotations: false,
+            cleaning: Cleaning::Lines,
+            comparison: None,
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! The report as JSON: the rows of the model, unchanged.
 
 use crate::base::terminal::write_json;
-use crate::views::form::{Cleaning, Comparison, Form, Given};
+use crate::views::form::{About, Cleaning, Comparison, Form, Given};
 use anyhow::Result;
 use std::io::{self, Write};
 
@@ -9,23 +9,13 @@ use std::io::{self, Write};
 pub struct JsonForm;
 
 impl Form for JsonForm {
-    fn name(&self) -> &'static str {
-        "json"
-    }
-
-    fn help(&self) -> &'static str {
-        "One object (docs/report.schema.json)"
-    }
-
-    fn cleaning(&self) -> Cleaning {
-        Cleaning::Own
+    fn about(&self) -> About {
+        let comparison = Some(Comparison { title: "JSON", render: |diff, _, out| write_json(out, diff) });
+        let cleaning = Cleaning::Own;
+        About { cleaning, comparison, ..About::new("json", "One object (docs/report.schema.json)") }
     }
 
     fn render(&self, given: &mut Given, out: &mut dyn Write) -> Result<io::Result<()>> {
         Ok(write_json(out, given.report(true)?))
-    }
-
-    fn comparison(&self) -> Option<Comparison> {
-        Some(Comparison { title: "JSON", render: |diff, _, out| write_json(out, diff) })
     }
 }

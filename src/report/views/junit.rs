@@ -8,7 +8,7 @@ use crate::base::moments;
 use crate::base::terminal::clean_lines;
 use crate::model::{Finding, Process, Report};
 use crate::verdict::{DIED, End, FAILED, Kind, OfRule, Verdict, looked};
-use crate::views::form::{Form, Given};
+use crate::views::form::{About, Form, Given};
 use crate::views::text::View;
 use crate::views::text::suppressed::lines;
 use anyhow::Result;
@@ -24,12 +24,11 @@ const WIDTH: usize = 100;
 pub struct JunitForm;
 
 impl Form for JunitForm {
-    fn name(&self) -> &'static str {
-        "junit"
-    }
-
-    fn help(&self) -> &'static str {
-        "JUnit's XML, for CI servers: a test case for each rule that applies and each process"
+    fn about(&self) -> About {
+        About::new(
+            "junit",
+            "JUnit's XML, for CI servers: a test case for each rule that applies and each process",
+        )
     }
 
     fn render(&self, given: &mut Given, out: &mut dyn Write) -> Result<io::Result<()>> {

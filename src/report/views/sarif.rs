@@ -7,7 +7,7 @@
 use crate::base::terminal::write_json;
 use crate::model::{Finding, Object, Place, Process, Report, SuppressedBy};
 use crate::verdict::{Incident, KINDS, Verdict, looked};
-use crate::views::form::{Cleaning, Form, Given};
+use crate::views::form::{About, Cleaning, Form, Given};
 use crate::words::names::{clean, sentence};
 use anyhow::Result;
 use cupeer_rules::{RULES, Rule, RuleSpec, Status};
@@ -23,16 +23,8 @@ const RULES_PAGES: &str = concat!(env!("CARGO_PKG_REPOSITORY"), "/blob/main/docs
 pub struct SarifForm;
 
 impl Form for SarifForm {
-    fn name(&self) -> &'static str {
-        "sarif"
-    }
-
-    fn help(&self) -> &'static str {
-        "SARIF 2.1.0, for code scanning"
-    }
-
-    fn cleaning(&self) -> Cleaning {
-        Cleaning::Own
+    fn about(&self) -> About {
+        About { cleaning: Cleaning::Own, ..About::new("sarif", "SARIF 2.1.0, for code scanning") }
     }
 
     fn render(&self, given: &mut Given, out: &mut dyn Write) -> Result<io::Result<()>> {

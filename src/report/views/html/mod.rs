@@ -18,7 +18,7 @@ use crate::asked::filter::Filter;
 use crate::base::terminal::{Json, clean_lines};
 use crate::model::Report;
 use crate::verdict::{Line, Verdict};
-use crate::views::form::{Cleaning, Form, Given};
+use crate::views::form::{About, Cleaning, Form, Given};
 use crate::views::text::View;
 use anyhow::Result;
 use cupeer_record::Job;
@@ -57,20 +57,9 @@ const SECTIONS: [(&str, &str); 7] = [
 pub struct HtmlForm;
 
 impl Form for HtmlForm {
-    fn name(&self) -> &'static str {
-        "html"
-    }
-
-    fn help(&self) -> &'static str {
-        "One HTML file, which works offline"
-    }
-
-    fn needs_calls(&self) -> bool {
-        true
-    }
-
-    fn cleaning(&self) -> Cleaning {
-        Cleaning::Own
+    fn about(&self) -> About {
+        let about = About::new("html", "One HTML file, which works offline");
+        About { needs_calls: true, cleaning: Cleaning::Own, ..about }
     }
 
     fn render(&self, given: &mut Given, out: &mut dyn Write) -> Result<io::Result<()>> {

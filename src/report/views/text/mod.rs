@@ -18,7 +18,7 @@ pub(crate) mod wrong;
 use crate::base::style::{Mark, Style};
 use crate::model::Report;
 use crate::verdict::Verdict;
-use crate::views::form::{Cleaning, Comparison, Form, Given};
+use crate::views::form::{About, Cleaning, Comparison, Form, Given};
 use crate::views::table::{Table, display_width, wrap};
 use anyhow::Result;
 use std::io::{self, Write};
@@ -36,32 +36,18 @@ const WIDE: usize = 1 << 20;
 pub struct TextForm;
 
 impl Form for TextForm {
-    fn name(&self) -> &'static str {
-        "text"
-    }
-
-    fn help(&self) -> &'static str {
-        "Tables that fit the terminal"
-    }
-
-    fn takes_annotations(&self) -> bool {
-        true
-    }
-
-    fn cleaning(&self) -> Cleaning {
-        Cleaning::Marked
+    fn about(&self) -> About {
+        let comparison = Some(Comparison {
+            title: "text",
+            render: |diff, options, out| out.write_all(diff.show(options.width, options.style).as_bytes()),
+        });
+        let about = About::new("text", "Tables that fit the terminal");
+        About { takes_annotations: true, cleaning: Cleaning::Marked, comparison, ..about }
     }
 
     fn render(&self, given: &mut Given, out: &mut dyn Write) -> Result<io::Result<()>> {
         let options = given.options;
         Ok(out.write_all(show(given.report(false)?, &options).as_bytes()))
-    }
-
-    fn comparison(&self) -> Option<Comparison> {
-        Some(Comparison {
-            title: "text",
-            render: |diff, options, out| out.write_all(diff.show(options.width, options.style).as_bytes()),
-        })
     }
 }
 

@@ -17,7 +17,7 @@ use crate::facts::collect::{Collected, collect, realms};
 use crate::facts::findings;
 use crate::facts::ledger::Realm;
 use crate::merged::assemble;
-use crate::views::form::{Cleaning, Form, Given};
+use crate::views::form::{About, Cleaning, Form, Given};
 use crate::words::lives;
 use crate::words::places::Places;
 use crate::words::results;
@@ -40,24 +40,9 @@ const MOST: u64 = 600_000_000;
 pub struct TraceForm;
 
 impl Form for TraceForm {
-    fn name(&self) -> &'static str {
-        "trace"
-    }
-
-    fn help(&self) -> &'static str {
-        "Trace events for ui.perfetto.dev"
-    }
-
-    fn needs_calls(&self) -> bool {
-        true
-    }
-
-    fn has_verdict(&self) -> bool {
-        false
-    }
-
-    fn cleaning(&self) -> Cleaning {
-        Cleaning::Own
+    fn about(&self) -> About {
+        let about = About::new("trace", "Trace events for ui.perfetto.dev");
+        About { needs_calls: true, has_verdict: false, cleaning: Cleaning::Own, ..about }
     }
 
     fn render(&self, given: &mut Given, out: &mut dyn Write) -> Result<io::Result<()>> {
