@@ -90,7 +90,7 @@ impl<P: Places<Pool>, M: Places<Imported>> Pools<P, M> {
                     self.made(Pool { handle: call.at(by), types, device, ..Pool::default() });
                 }
                 Effect::Asks(Question { subject: Subject::Pool, device, answer, .. })
-                    if spec.args[answer].type_word() == "CUmemoryPool" =>
+                    if spec.args[answer].is_pool() =>
                 {
                     let device = Some(call.at(device) as i32);
                     self.made(Pool {

@@ -108,6 +108,11 @@ impl ArgSpec {
         matches!(self.type_word(), "CUipcMemHandle" | "CUipcEventHandle")
     }
 
+    /// Whether it is a memory pool, or gets one.
+    pub fn is_pool(&self) -> bool {
+        self.type_word() == "CUmemoryPool"
+    }
+
     /// Whether it names a stream.
     pub const fn is_stream(&self) -> bool {
         self.of == STREAM

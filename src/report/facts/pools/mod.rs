@@ -87,7 +87,7 @@ impl Held {
                 Effect::Makes(Made { object: Object::Pool, by, .. })
                 | Effect::Asks(Question { subject: Subject::Pool, answer: by, .. })
                     // Of the answers about pools, only some are a pool.
-                    if function.spec().args[by].type_word() == "CUmemoryPool" =>
+                    if function.spec().args[by].is_pool() =>
                 {
                     let pool = number(by).and_then(|handle| own.pool(handle));
                     if let Some(pool) = pool {
