@@ -86,6 +86,15 @@ pub fn is_awake(id: FnId) -> bool {
         || needs == Needs::Gone && has_done(Needs::Shared) && id.spec().host_copy().is_some()
 }
 
+/// The functions whose calls run through `call` only because the process has done what they need.
+static ONLY_AWAKE: [AtomicBool; FUNCTION_COUNT] = [const { AtomicBool::new(false) }; FUNCTION_COUNT];
+
+/// Whether nothing but that makes calls of a function matter: no log, fault plan, or denied pair.
+#[inline(always)]
+pub fn is_only_awake(id: FnId) -> bool {
+    ONLY_AWAKE[id as usize].load(Relaxed)
+}
+
 /// Whether the process has done something that calls of some functions need.
 #[inline(always)]
 pub fn has_done(done: Needs) -> bool {
@@ -145,6 +154,8 @@ fn route_anew() {
     // Whoever publishes another way to a function from here on sees that.
     fence(SeqCst);
     for id in FnId::all() {
+        let is_wanted = settings::get().is_traced(id, false) || PLANS[id as usize].load(SeqCst) > 0;
+        ONLY_AWAKE[id as usize].store(!is_wanted, SeqCst);
         driver::trace(id);
         linked::trace(id);
     }
