@@ -7,7 +7,8 @@ use std::collections::BTreeSet;
 use std::fs;
 
 /// Rules that the record tells: of a process that has ended, and of all together. No process says them.
-const OF_RECORDS: [Rule; 15] = [
+const OF_RECORDS: [Rule; 16] = [
+    Rule::IpcOpenedAtClosed,
     Rule::CopyThroughHost,
     Rule::RanksHoldDevice,
     Rule::RanksCrossed,

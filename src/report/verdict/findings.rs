@@ -2,7 +2,7 @@
 //!
 //! The headline and the summary after a run have one line for such a group.
 
-use super::{Verdict, in_runtime};
+use super::{Problem, Verdict, in_runtime};
 use crate::base::moments::{bytes, number};
 use crate::model::is_explanation;
 use crate::model::{Finding, Object};
@@ -18,17 +18,18 @@ pub struct Alike<'a>(Vec<&'a Finding>);
 impl<'a> Verdict<'a> {
     /// Returns the findings among the problems in groups, in the order of their first ones.
     pub fn alike(&self) -> Vec<Alike<'a>> {
-        let mut groups: Vec<Alike> = Vec::new();
-        for finding in &self.told {
-            let is_alike = |group: &&mut Alike| {
-                (&group.0[0].rule, &group.0[0].function) == (&finding.rule, &finding.function)
-            };
-            match groups.iter_mut().find(is_alike) {
-                Some(group) => group.0.push(finding),
-                None => groups.push(Alike(vec![finding])),
-            }
-        }
-        groups
+        alike(self.told.iter().copied())
+    }
+
+    /// Returns the notes about processes that ended in a problem, in the same groups.
+    pub fn noted_about<'p>(&self, problems: impl Iterator<Item = &'p Problem<'a>>) -> Vec<Alike<'a>>
+    where
+        'a: 'p,
+    {
+        let processes: BTreeSet<&str> =
+            problems.flat_map(Problem::processes).map(|process| &*process.proc).collect();
+        let is_about = |finding: &&Finding| finding.procs.iter().any(|proc| processes.contains(&**proc));
+        alike(self.noted.iter().copied().filter(is_about))
     }
 
     /// Returns all that is known of a finding: a head, which belongs behind its severity, and sentences.
@@ -117,6 +118,21 @@ impl<'a> Verdict<'a> {
         parts.extend(caller.map(|caller| format!("from {}", clean(&caller))));
         format!("{}: {}", label(rule, object.role), parts.join(", "))
     }
+}
+
+/// Puts findings into groups, in the order of their first ones.
+fn alike<'a>(findings: impl Iterator<Item = &'a Finding>) -> Vec<Alike<'a>> {
+    let mut groups: Vec<Alike> = Vec::new();
+    for finding in findings {
+        let is_alike = |group: &&mut Alike| {
+            (&group.0[0].rule, &group.0[0].function) == (&finding.rule, &finding.function)
+        };
+        match groups.iter_mut().find(is_alike) {
+            Some(group) => group.0.push(finding),
+            None => groups.push(Alike(vec![finding])),
+        }
+    }
+    groups
 }
 
 impl<'a> Alike<'a> {

@@ -10,9 +10,12 @@ use crate::base::style::Mark;
 use crate::model::{ExitKind, FailureGroup, Finding, Handle, Proc, Process, State};
 use crate::words::endings::ended;
 use crate::words::names::{clean, counted, quiet_ones};
+use std::iter;
 
 /// The most lines, the one about further commands among them.
 const MOST_LINES: usize = 8;
+/// The most notes about processes that failed for no known reason.
+const MOST_NOTES: usize = 2;
 /// How many rules are named that were not looked for.
 const MOST_RULES: usize = 3;
 
@@ -65,8 +68,7 @@ impl<'a> Verdict<'a> {
             return lines;
         }
         if !is_explained && !lines.is_empty() && self.report.record.filters.is_empty() {
-            let text = format!("no finding explains that. {}", looked::scope(self.report));
-            lines.insert(1, rest(text));
+            lines.splice(1..1, self.unexplained("that"));
         }
         if self.report.record.lost > 0 {
             let lost = counted(self.report.record.lost, "event");
@@ -99,6 +101,17 @@ impl<'a> Verdict<'a> {
             lines.push(Line { text: format!("more: {}", commands.join("; ")), about: About::More });
         }
         lines
+    }
+
+    /// Returns that no finding explains something, what cupeer looked at, and the notes about the processes that failed: the cause may
+    /// be among these.
+    pub fn unexplained(&self, what: &str) -> Vec<Line<'a>> {
+        let failed = self.died.iter().chain(self.of_kind(&FAILED));
+        let notes = self.noted_about(failed);
+        let but = if notes.is_empty() { "" } else { ", but a note may" };
+        let text = format!("no finding explains {what}{but}. {}", looked::scope(self.report));
+        let notes = notes.iter().take(MOST_NOTES).map(|group| self.line(group));
+        iter::once(Line { text, about: About::Rest }).chain(notes).collect()
     }
 
     /// What happened to the first process that died, and how many others did.

@@ -9,7 +9,7 @@ use crate::asked::suppress::Suppressions;
 use crate::base::moments::number;
 use crate::base::style::{Mark, Style};
 use crate::model::{Codes, ExitKind, Function, Open, Pending, Proc, Process, Report, Started, State};
-use crate::verdict::{FAILED, Problem, Verdict, looked};
+use crate::verdict::{FAILED, Problem, Verdict};
 use crate::views::limited::Limited;
 use crate::views::text::suppressed;
 use crate::words::endings::{ended, killed};
@@ -421,14 +421,14 @@ fn failing_ends(verdict: &Verdict, launched: u32) -> Vec<Line> {
 }
 
 /// That no finding explains how processes ended, and what cupeer looked at.
-fn unexplained(verdict: &Verdict, launched: u32) -> Option<Line> {
+fn unexplained(verdict: &Verdict, launched: u32) -> Vec<Line> {
     let failed = verdict.of_kind(&FAILED);
     if verdict.explains_ends() || verdict.died.is_none() && failed.is_none() {
-        return None;
+        return Vec::new();
     }
     let own = failed.into_iter().flat_map(Problem::processes).find(|process| process.pid == launched);
     let what = own.and_then(|own| own.exit.code).map_or("that".into(), |code| format!("exit status {code}"));
-    Some(format!("  no finding explains {what}. {}", looked::scope(verdict.report)).into())
+    verdict.unexplained(&what).into_iter().map(|line| format!("  {}", line.text).into()).collect()
 }
 
 /// The library that a call came from.

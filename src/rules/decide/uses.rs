@@ -109,12 +109,20 @@ impl<W: World> Judge<'_, W> {
         verdict
     }
 
-    /// A call that failed, and begins in memory of another process.
+    /// A call that failed, and begins in memory of another process, or a short way behind it.
     pub(super) fn used_what_is_there(&mut self, rule: Rule) -> Verdict {
         let (world, call) = (self.world, self.call);
         let mut verdict = Verdict::Held;
         let mut look = |argument, start: u64, bytes: u64| {
-            let Some(there) = self.present(start).filter(|_| verdict == Verdict::Held) else { return };
+            if verdict != Verdict::Held {
+                return;
+            }
+            let Some(there) = self.present(start) else {
+                if rule == Rule::UseBeyondEnd {
+                    verdict = self.used_what_is_behind(argument, start);
+                }
+                return;
+            };
             let (name, end) = (call.name(argument), start.saturating_add(bytes));
             let handle = there.opening.map(|opening| Handle(opening.fingerprint));
             let reason = if rule == Rule::UseBeyondEnd {
@@ -138,6 +146,47 @@ impl<W: World> Judge<'_, W> {
         call.used().for_each(|(argument, start, bytes)| look(argument, start, bytes));
         world.each_range(&mut look);
         verdict
+    }
+
+    /// A use that begins where the driver has nothing, a short way behind memory of another process: most likely, that is one of
+    /// several allocations of a buffer. The address may be wrong for another reason.
+    fn used_what_is_behind(&mut self, argument: usize, start: u64) -> Verdict {
+        let Some(there) = self.just_before(start) else { return Verdict::Held };
+        let (name, range) = (self.call.name(argument), there.range);
+        let (behind, handle) =
+            (start - range.0 - range.1, there.opening.map(|opening| Handle(opening.fingerprint)));
+        let reason = Reason::UseBehindEnd { name, start, behind, range, handle };
+        let opening = there.opening.map(|opening| (role::OPENING, opening.object));
+        self.broken(reason, Confidence::Inferred, argument, opening.as_slice())
+    }
+
+    /// The memory of another process that ends last before an address at which the driver has nothing. `None` if it ends farther
+    /// from the address than it is long.
+    fn just_before(&self, address: u64) -> Option<Present<W::Object>> {
+        let world = self.world;
+        if world.there(address)?.is_some() {
+            return None;
+        }
+        let mut last: Option<Opening<W::Object>> = None;
+        for object in [Object::Memory, Object::Pointer] {
+            world.each_opening(object, &mut |opening| {
+                if opening.address < address && last.is_none_or(|last| last.address < opening.address) {
+                    last = Some(*opening);
+                }
+            });
+        }
+        let opened = last.and_then(|opening| {
+            Some(Present { range: world.there(opening.address)??, opening: Some(opening) })
+        });
+        let mapped = world.space(|space| {
+            let is_imported = |it: &&Mapping| space.allocation(it.handle).is_some_and(|it| it.is_imported);
+            let before = space.mappings().filter(|it| it.start < address).filter(is_imported);
+            let Mapping { start, bytes, .. } = *before.max_by_key(|it| it.start)?;
+            Some(Present { range: (start, bytes), opening: None })
+        });
+        let there = opened.into_iter().chain(mapped).max_by_key(|there| there.range.0)?;
+        let (start, bytes) = there.range;
+        (address.checked_sub(start.saturating_add(bytes))? < bytes).then_some(there)
     }
 
     /// Whether an address is behind the memory that was opened and in which a range begins.

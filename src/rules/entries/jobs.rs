@@ -58,6 +58,16 @@ rule IpcAddressReused "ipc-address-reused" {
     hint: "Close the handle in the importers before the exporter frees the memory. If importers cache mappings, compare handles or CU_POINTER_ATTRIBUTE_BUFFER_ID, not addresses.",
     seen: "UCX#2738",
 }
+rule IpcOpenedAtClosed "ipc-opened-at-closed-address" {
+    says: "After a close, a process should let go of all pointers into the memory.",
+    functions: [cuIpcOpenMemHandle, cuIpcOpenMemHandle_v2],
+    reasons: [IpcOpenedAtClosed { handle: Handle, address: u64, before: Handle }: ("an old pointer into {before} now leads to {handle}; {before} was open at {address:#x} until this process closed it, and {handle} was opened there")],
+    severity: Note, scope: Process,
+    rests_on: Observed("An address that a close made free is often the next one that cuIpcOpenMemHandle returns. A copy from an old pointer then succeeds, and reads the new memory."),
+    costs: "If the program still uses an old pointer, it reads or overwrites other memory, and no call fails.",
+    hint: "In a cache of mappings, count the users of each, and evict only a mapping that has none. Look for messages in flight that keep a pointer across the close. If no pointer outlives its close, ignore this.",
+    seen: "mpich#7977",
+}
 rule IpcNeverClosed "ipc-never-closed" {
     says: "A process should close what it opened before it ends.",
     functions: [cuIpcOpenMemHandle, cuIpcOpenMemHandle_v2, cuIpcOpenEventHandle],

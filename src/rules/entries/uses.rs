@@ -46,15 +46,18 @@ rule UseAfterFree "use-after-free" {
     seen: "cuda-python#2840",
 }
 rule UseBeyondEnd "use-beyond-end" {
-    says: "A copy or memset must end where the opened or imported memory ends in which it begins.",
+    says: "A copy or memset must not begin or end behind the opened or imported memory that it is for.",
     functions_of: USES, results: [INVALID_VALUE],
     decided_by: used_what_is_there(Rule::UseBeyondEnd),
-    reasons: [UseBeyondEnd { name: &'a str, start: u64, bytes: u64, beyond: u64, range: (u64, u64), handle: Option<Handle> }: (in uses::beyond_end)],
+    reasons: [
+        UseBeyondEnd { name: &'a str, start: u64, bytes: u64, beyond: u64, range: (u64, u64), handle: Option<Handle> }: (in uses::beyond_end),
+        UseBehindEnd { name: &'a str, start: u64, behind: u64, range: (u64, u64), handle: Option<Handle> }: (in uses::behind_end),
+    ],
     severity: Error, scope: Process,
     rests_on: Observed("A copy that begins in an allocation and ends beyond it returns CUDA_ERROR_INVALID_VALUE, and the driver says \"Copy is larger than memobj size\". If it ends where nothing is mapped, the driver says \"Copy range not fully allocated\"."),
     costs: "The call fails with CUDA_ERROR_INVALID_VALUE. A kernel that goes as far stops with CUDA_ERROR_ILLEGAL_ADDRESS, or uses other memory.",
-    cause: "the range begins in memory of another process and ends beyond that",
-    ruled_out: "no range is known to go beyond the memory of another process in which it begins",
+    cause: "the range ends or begins behind memory of another process",
+    ruled_out: "no range is known to go beyond the memory of another process in which it begins, or to begin a short way behind such memory",
     hint: "Send the size with the handle, and copy no more. A handle refers to one allocation: if the buffer has several, export each of them, and map them one after the other.",
     only_at_the_call: "where the memory ended, which only the driver says",
     related: MappingUsed,

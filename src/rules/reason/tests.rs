@@ -31,6 +31,16 @@ fn sentences_have_their_values() {
             "dstDevice goes 2 KiB beyond memory that this process imported; the call uses 0x7f00001ff800, 4 KiB; the mapping is 0x7f0000000000, 2 MiB, and nothing is mapped behind it",
         ),
         (
+            Reason::UseBehindEnd {
+                name: "srcDevice",
+                start: 0x7f0000201000,
+                behind: 4096,
+                range: (0x7f0000000000, 2 << 20),
+                handle: None,
+            },
+            "srcDevice is 4 KiB behind memory that this process imported; nothing is at 0x7f0000201000; the mapping is 0x7f0000000000, 2 MiB",
+        ),
+        (
             Reason::UseWithoutAccess {
                 name: "dstDevice",
                 address: 0x7f0000000010,

@@ -298,6 +298,35 @@ static void offset_not_added(void) {
     OK(cuMemFree_v2(p));
 }
 
+/* Reads from a pointer after its close, when another handle is open at the address; the right program reads before. */
+static void old_pointer_in(struct link parent) {
+    CUdeviceptr p;
+    char read[8] = "";
+    start(0);
+    Handle first = get_handle(parent), second = get_handle(parent);
+    CUdeviceptr old = open_memory(first);
+    if (!bad) OK(cuMemcpyDtoH_v2(read, old, sizeof read));
+    OK(cuIpcCloseMemHandle(old));
+    CALL(cuIpcOpenMemHandle_v2, (&p, second, LAZY));
+    if (p != old) give_up(CANNOT, __FILE__, __LINE__, "the address is not given again");
+    if (bad) OK(cuMemcpyDtoH_v2(read, old, sizeof read));
+    OK(cuIpcCloseMemHandle(p));
+    exit(memcmp(read, "message1", sizeof read) == 0 ? 0 : 3);
+}
+
+static void old_pointer(void) {
+    struct link link = employ(old_pointer_in);
+    start(0);
+    CUdeviceptr first = allocate(), second = allocate();
+    OK(cuMemcpyHtoD_v2(first, "message1", 8));
+    OK(cuMemcpyHtoD_v2(second, "message2", 8));
+    put_handle(link, export(first));
+    put_handle(link, export(second));
+    ended_with(link, bad ? 3 : 0);
+    OK(cuMemFree_v2(first));
+    OK(cuMemFree_v2(second));
+}
+
 /* Whoever takes the exporter's number for its own gets the other device. */
 static void device_order_in(struct link parent) {
     CHECK(setenv("CUDA_VISIBLE_DEVICES", "1,0", 1) == 0);
@@ -355,5 +384,5 @@ SCENES({"ipc-event-context", event_context}, {"ipc-event-context/stream", event_
        {"ipc-devices-apart", devices_apart}, {"ipc-damaged-handle", damaged_handle},
        {"ipc-damaged-handle/unseen", damaged_unseen}, {"ipc-damaged-handle/again", damaged_again},
        {"ipc-unknown-handle", unknown_handle}, {"ipc-offset-not-added", offset_not_added},
-       {"ipc-device-order", device_order},
+       {"ipc-opened-at-closed-address", old_pointer}, {"ipc-device-order", device_order},
        {"driver-undocumented-result", undocumented}, {"call-failed", failed})

@@ -248,15 +248,18 @@ __attribute__((unused)) static void wait_for(struct link link) {
     get(link, &turn, 1);
 }
 
-/* Waits until the other one has ended, which has to be well. */
-__attribute__((unused)) static void ended(struct link link) {
+/* Waits until the other one has ended, which has to be with an exit status. */
+__attribute__((unused)) static void ended_with(struct link link, int expected) {
     int status = -1;
     CHECK(waitpid(link.pid, &status, 0) == link.pid);
     if (WIFEXITED(status) && WEXITSTATUS(status) == CANNOT) _exit(CANNOT);
-    CHECK(status == 0);
+    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == expected);
     close(link.in);
     close(link.out);
 }
+
+/* The same, and well. */
+__attribute__((unused)) static void ended(struct link link) { ended_with(link, 0); }
 
 /* Exports for an importer, and frees when that has ended. */
 __attribute__((unused)) static void export_for(void (*importer)(struct link)) {

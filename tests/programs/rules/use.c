@@ -273,6 +273,15 @@ static void read_beyond(struct link parent) {
 }
 static void beyond_end(void) { export_for(read_beyond); }
 
+/* The same offset in the buffer of the exporter, which is another allocation of its. */
+static void read_behind(struct link parent) {
+    start(0);
+    CUdeviceptr p = open_memory(get_handle(parent));
+    CALL(cuMemcpyDtoH_v2, (text, bad ? p + SIZE + OFFSET : p + OFFSET, sizeof text));
+    OK(cuIpcCloseMemHandle(p));
+}
+static void behind_end(void) { export_for(read_behind); }
+
 /* Twice as many elements as there are. */
 static void set_beyond(CUdeviceptr p) {
     CALL(cuMemsetD32_v2, (p, 7, bad ? SIZE / 2 : SIZE / 4));
@@ -313,6 +322,24 @@ static void copy_over_both(struct link parent) {
     tell(parent);
 }
 static void beyond_mapping(void) { share_with(copy_over_both); }
+
+/* Imports one allocation of a buffer that has two, and writes where the other one would be; the right program maps one there. */
+static void copy_to_next(struct link parent) {
+    start(0);
+    Allocation allocation = imported(receive_descriptor()), another = create(NONE);
+    CUdeviceptr at = reserve(2 * SIZE);
+    Access access = access_of(0);
+    OK(cuMemMap(at, SIZE, 0, allocation, 0));
+    if (!bad) OK(cuMemMap(at + SIZE, SIZE, 0, another, 0));
+    OK(cuMemSetAccess(at, bad ? SIZE : 2 * SIZE, &access, 1));
+    CALL(cuMemcpyHtoD_v2, (at + SIZE + OFFSET, text, sizeof text));
+    OK(cuMemUnmap(at, bad ? SIZE : 2 * SIZE));
+    OK(cuMemAddressFree(at, 2 * SIZE));
+    OK(cuMemRelease(another));
+    OK(cuMemRelease(allocation));
+    tell(parent);
+}
+static void behind_mapping(void) { share_with(copy_to_next); }
 
 /* Maps what it imported, for the first device or for another one. */
 static void copy_to_mapped(struct link parent, int device) {
@@ -454,7 +481,7 @@ SCENES({"use-after-close", after_close}, {"use-after-close/async", after_close_a
        {"use-after-close/fill", after_close_fill}, {"use-after-close/rows", after_close_rows},
        {"use-after-close/copy", after_close_copy}, {"use-after-close/batch", after_close_batch}, {"use-after-close/context", after_context},
        {"use-after-close/array", after_close_array}, {"use-after-close/slices", after_close_slices}, {"use-beyond-end", beyond_end}, {"use-beyond-end/pool", beyond_pointer},
-       {"use-beyond-end/batch", beyond_end_batch}, {"use-beyond-end/mapping", beyond_mapping},
+       {"use-beyond-end/batch", beyond_end_batch}, {"use-beyond-end/mapping", beyond_mapping}, {"use-beyond-end/behind", behind_end}, {"use-beyond-end/next", behind_mapping},
        {"use-without-access", without_access}, {"use-without-access/elsewhere", access_elsewhere},
        {"use-without-access/context", access_by_context},
        {"use-after-unmap", after_unmap}, {"use-after-free", after_free}, {"use-after-free/pool", after_free_pool}, {"use-after-free/again", after_free_again}, {"use-after-owner-freed", after_owner},

@@ -20,6 +20,7 @@ use crate::facts::peers::Peers;
 use crate::facts::pools::AllPools;
 use crate::facts::runtime::MadeBy;
 use crate::facts::virtual_memory::VirtualMemory;
+use crate::model::Exit;
 use crate::words::lives::became;
 use crate::words::places::Stacks;
 use anyhow::{Context, Result};
@@ -102,6 +103,9 @@ pub fn collect(job: &Job, filter: &Filter, keep: Keep) -> Result<Collected> {
         // Its pid may live on as that of another program.
         let (end, _) = became(process, tally.last_seen, job.clock(process));
         let alive = if end == End::Executed { Some(false) } else { alive };
+        let is_ended_on_purpose = !goes_on && alive != Some(true) && tally.is_ended_on_purpose;
+        let exit = Exit::of(alive, end, false);
+        let is_failure = exit.signal.is_some() || exit.code.is_some_and(|code| code != 0);
         all.fates.push(Fate {
             proc: process.proc.as_str().into(),
             alive: if goes_on { Some(true) } else { alive },
@@ -109,7 +113,8 @@ pub fn collect(job: &Job, filter: &Filter, keep: Keep) -> Result<Collected> {
             is_full: process.header.mode == mode::FULL,
             has_lost: process.has_losses() || tally.problem.is_some(),
             has_gaps: process.has_dropped(),
-            is_ended_on_purpose: !goes_on && alive != Some(true) && tally.is_ended_on_purpose,
+            is_ended_on_purpose,
+            has_failed: is_failure && !goes_on && !is_ended_on_purpose,
         });
     }
     if filter.until().is_none() {

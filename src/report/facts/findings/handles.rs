@@ -8,7 +8,7 @@ use super::afterwards::{Afterwards, Thing, Whole};
 use super::drafts::Drafts;
 use super::objects::{Objects, in_words};
 use super::rows::{Context, Draft, Sentence};
-use super::{freed, unclosed};
+use super::{freed, replaced, unclosed};
 use crate::facts::at_calls::{About, Key};
 use crate::facts::ledger::{Again, Current, Ended, Entry, Export, Failing, Import, Site, Time};
 use crate::model::Object;
@@ -41,6 +41,7 @@ pub fn drafts<'a>(
     contexts.into_values().for_each(|ended| handles.context_ended(&ended));
     let Handles { mut drafts, revised, .. } = handles;
     unclosed::found(context, objects, places, &mut |draft| drafts.push(draft));
+    replaced::found(context, objects, places, &mut drafts);
     (drafts, revised)
 }
 

@@ -1,7 +1,7 @@
 //! The findings that only the whole recording shows, and the rows of all.
 //!
 //! What was found in calls is in [`crate::facts::at_calls`]. Afterwards, findings
-//! follow from the handle table ([`handles`], [`unclosed`], [`freed`]), from mappings ([`space`]), from descriptors
+//! follow from the handle table ([`handles`], [`unclosed`], [`freed`], [`replaced`]), from mappings ([`space`]), from descriptors
 //! ([`mod@descriptors`], [`awaited`]), and from all ranks together ([`ranks`]). [`mod@rows`] builds the rows, [`table`] joins
 //! those of all processes, and [`objects`] adds the objects involved. [`mod@afterwards`] supplies the facts that the recording has
 //! for the rules.
@@ -16,6 +16,7 @@ mod handles;
 mod objects;
 mod placement;
 mod ranks;
+mod replaced;
 mod rows;
 mod space;
 mod staged;

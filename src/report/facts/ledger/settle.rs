@@ -21,6 +21,8 @@ pub struct Fate {
     /// Whether some of them were overwritten: those of busy threads, while what a thread has done that rests is still there.
     pub has_gaps: bool,
     pub is_ended_on_purpose: bool,
+    /// Whether it ended with an error or by a signal, and not on purpose.
+    pub has_failed: bool,
 }
 
 impl Ledger {

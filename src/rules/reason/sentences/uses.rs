@@ -72,6 +72,24 @@ pub fn beyond_end(
     }
 }
 
+/// [`Reason::UseBehindEnd`](crate::reason::Reason::UseBehindEnd).
+pub fn behind_end(
+    name: &str,
+    start: u64,
+    behind: u64,
+    range: (u64, u64),
+    handle: Option<Handle>,
+    f: &mut Formatter,
+) -> fmt::Result {
+    let how = if handle.is_some() { "opened" } else { "imported" };
+    write!(f, "{name} is {} behind memory that this process {how}; ", Bytes(behind))?;
+    write!(f, "nothing is at {start:#x}; ")?;
+    match handle {
+        Some(handle) => write!(f, "{handle} is open at {}", Range(range)),
+        None => write!(f, "the mapping is {}", Range(range)),
+    }
+}
+
 /// [`Reason::UseWithoutAccess`](crate::reason::Reason::UseWithoutAccess).
 pub fn without_access(
     name: &str,
