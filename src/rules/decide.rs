@@ -23,12 +23,9 @@ mod vmm;
 mod world;
 
 pub use cupeer_books::Call;
-pub use graphs::NodeUse;
-pub use succeeded::Ending;
-pub use uses::Gone;
 pub use world::{
-    Closed, ClosedBy, Ended, Export, FreedBefore, Importers, Life, Node, Openers, Opening, Peers, Pointer,
-    World,
+    Closed, ClosedBy, Ended, Ending, Export, FreedBefore, Gone, Importers, Life, Node, NodeUse, Openers,
+    Opening, Peers, Pointer, World,
 };
 
 use crate::reason::Reason;

@@ -1,21 +1,8 @@
 //! Rules about graphs: whether the memory is still there that their nodes use.
 
-use super::{ClosedBy, Gone, Judge, Verdict, Went, World};
+use super::{ClosedBy, Gone, Judge, NodeUse, Verdict, Went, World};
 use crate::Confidence;
 use crate::reason::Reason;
-
-/// Memory that a node of a graph uses.
-#[derive(Clone, Copy)]
-pub struct NodeUse<'a> {
-    /// The node; of a copy or a memset, with the name of its parameter.
-    pub name: &'a str,
-    /// Of a kernel: its name, and the index of the parameter.
-    pub kernel: Option<(&'a str, usize)>,
-    /// Where the memory begins.
-    pub address: u64,
-    /// Its bytes.
-    pub bytes: u64,
-}
 
 impl<W: World> Judge<'_, W> {
     /// A graph that was launched, made, or changed: the call succeeds, because a launch does not look at addresses.

@@ -1,27 +1,10 @@
 //! Rules about successful calls: undefined effects, results that depend on chance, and facts worth knowing.
 
-use super::{Export, FreedBefore, Importers, Judge, Openers, Opening, Verdict, World};
+use super::{Ending, Export, FreedBefore, Judge, Openers, Opening, Verdict, World};
 use crate::Confidence;
 use crate::reason::{Handle, Reason};
 use cupeer_spec::effect::{Named, Object, Shared};
 use cupeer_spec::record::slot::finding::role;
-
-/// What a call has ended while others had it open.
-#[derive(Clone, Copy)]
-pub struct Ending<O> {
-    /// What kind of thing it is.
-    pub kind: Object,
-    /// It, or one of those that went with its context.
-    pub export: Export<O>,
-    /// The size of the memory.
-    pub bytes: u64,
-    /// How many handles went.
-    pub handles: u64,
-    /// Who has it open; of several handles, no more than one of them has.
-    pub importers: Importers<O>,
-    /// Whether it is known to have ended, and did not only perhaps belong to what ended.
-    pub is_sure: bool,
-}
 
 impl<W: World> Judge<'_, W> {
     /// Looks at a call that succeeded, before the world learns of it.

@@ -1,34 +1,11 @@
 //! Rules about calls that use memory: whether it is still there, and whether it ever was.
 
-use super::{ClosedBy, Judge, Opening, Verdict, World};
-use crate::reason::{Ago, Device, Handle, Process, Reason, Went};
+use super::{ClosedBy, Gone, Judge, Opening, Verdict, World};
+use crate::reason::{Device, Handle, Reason, Went};
 use crate::{Confidence, Rule};
 use cupeer_books::Mapping;
 use cupeer_spec::effect::{Object, Sides};
 use cupeer_spec::record::slot::finding::role;
-
-/// Memory that the process had and has no more.
-#[derive(Clone, Copy)]
-pub struct Gone<O> {
-    /// How it ended.
-    pub went: Went,
-    /// The process that ended it, or exported what its owner freed.
-    pub owner: Process,
-    /// The first address of the call that was in it.
-    pub address: u64,
-    /// Where it began, and how many bytes it had.
-    pub range: (u64, u64),
-    /// The fingerprint of its handle; 0 where it has none.
-    pub fingerprint: u64,
-    /// How long before the call it ended.
-    pub ago: Option<Ago>,
-    /// Who ended it.
-    pub by: Option<ClosedBy>,
-    /// Whether it went with its context.
-    pub with_context: bool,
-    /// What the world calls the end.
-    pub object: O,
-}
 
 impl<O> Gone<O> {
     /// What is said of a call that uses it by an argument of this name.

@@ -1,7 +1,6 @@
 //! The facts about the world around a call, supplied by the caller that asks for a decision.
 
-use super::Gone;
-use crate::reason::{Ago, Device, HadContext, Process, Ptrace, Site};
+use crate::reason::{Ago, Device, HadContext, Process, Ptrace, Site, Went};
 use crate::{Cache, Confidence};
 use cupeer_books::{Pool, SpaceView};
 use cupeer_spec::effect::Object;
@@ -416,4 +415,57 @@ pub struct Importers<O> {
     pub uses: (u64, u64),
     /// The cache that has it open, where nobody else has.
     pub cache: Option<&'static Cache>,
+}
+
+/// Memory that the process had and has no more.
+#[derive(Clone, Copy)]
+pub struct Gone<O> {
+    /// How it ended.
+    pub went: Went,
+    /// The process that ended it, or exported what its owner freed.
+    pub owner: Process,
+    /// The first address of the call that was in it.
+    pub address: u64,
+    /// Where it began, and how many bytes it had.
+    pub range: (u64, u64),
+    /// The fingerprint of its handle; 0 where it has none.
+    pub fingerprint: u64,
+    /// How long before the call it ended.
+    pub ago: Option<Ago>,
+    /// Who ended it.
+    pub by: Option<ClosedBy>,
+    /// Whether it went with its context.
+    pub with_context: bool,
+    /// What the world calls the end.
+    pub object: O,
+}
+
+/// What a call has ended while others had it open.
+#[derive(Clone, Copy)]
+pub struct Ending<O> {
+    /// What kind of thing it is.
+    pub kind: Object,
+    /// It, or one of those that went with its context.
+    pub export: Export<O>,
+    /// The size of the memory.
+    pub bytes: u64,
+    /// How many handles went.
+    pub handles: u64,
+    /// Who has it open; of several handles, no more than one of them has.
+    pub importers: Importers<O>,
+    /// Whether it is known to have ended, and did not only perhaps belong to what ended.
+    pub is_sure: bool,
+}
+
+/// Memory that a node of a graph uses.
+#[derive(Clone, Copy)]
+pub struct NodeUse<'a> {
+    /// The node; of a copy or a memset, with the name of its parameter.
+    pub name: &'a str,
+    /// Of a kernel: its name, and the index of the parameter.
+    pub kernel: Option<(&'a str, usize)>,
+    /// Where the memory begins.
+    pub address: u64,
+    /// Its bytes.
+    pub bytes: u64,
 }

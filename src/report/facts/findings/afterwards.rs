@@ -1,8 +1,8 @@
 //! The facts that a recording has about the world around a call after all processes have been read: the calls of
 //! others.
 
+use super::drafts::Context;
 use super::objects::in_words;
-use super::rows::Context;
 use crate::facts::at_calls::{UNSEEN, device_count, ordinal, uuid};
 use crate::facts::ledger::{self, Current, Entry, Import, Realm, Time};
 use crate::model::{Fingerprint, Uuid};

@@ -4,8 +4,8 @@
 //! whose export failed; otherwise, a rank that exported less often at the same place. A place and the processes that
 //! imported what a rank exported there before tell one group of ranks from another.
 
+use super::drafts::{Context, Draft, Sentence};
 use super::objects::Objects;
-use super::rows::{Context, Draft, Sentence};
 use crate::facts::functions::Number;
 use crate::facts::ledger::descriptors::Sent;
 use crate::facts::ledger::{Entry, Site};

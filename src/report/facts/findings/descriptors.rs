@@ -1,6 +1,6 @@
 //! Findings about file descriptors that no process closes.
 
-use super::rows::{Context, Draft, Sentence};
+use super::drafts::{Context, Draft, Sentence};
 use cupeer_rules::reason::Reason;
 use cupeer_rules::{Confidence, Rule};
 

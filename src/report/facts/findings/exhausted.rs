@@ -2,8 +2,8 @@
 //!
 //! Each is one finding at the call that found nothing left, with a total.
 
+use super::drafts::{Context, Draft, Sentence};
 use super::objects::{Objects, in_words};
-use super::rows::{Context, Draft, Sentence};
 use crate::facts::at_calls::UNSEEN;
 use crate::facts::collect::Collected;
 use crate::facts::ledger::{Import, Time};

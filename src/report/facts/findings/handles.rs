@@ -5,9 +5,8 @@
 //! Conclusions from the order of times apply to one host: handles of two hosts have nothing in common.
 
 use super::afterwards::{Afterwards, Thing, Whole};
-use super::drafts::Drafts;
+use super::drafts::{Context, Draft, Drafts, Sentence};
 use super::objects::{Objects, in_words};
-use super::rows::{Context, Draft, Sentence};
 use super::{freed, replaced, unclosed};
 use crate::facts::at_calls::{About, Key};
 use crate::facts::ledger::{Again, Current, Ended, Entry, Export, Failing, Import, Site, Time};

@@ -17,11 +17,14 @@ mod objects;
 mod placement;
 mod ranks;
 mod replaced;
+mod row;
 mod rows;
 mod space;
 mod staged;
 mod table;
 mod unclosed;
 
-pub use rows::{Context, found, rows};
-pub use table::{FindingRows, Member};
+pub use drafts::Context;
+pub use row::Member;
+pub use rows::{found, rows};
+pub use table::FindingRows;

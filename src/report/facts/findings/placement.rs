@@ -2,8 +2,8 @@
 //! other ranks, and the devices that exporter and importer see.
 
 use super::awaited::named;
+use super::drafts::{Context, Draft, Sentence};
 use super::objects::{Objects, in_words, word};
-use super::rows::{Context, Draft, Sentence};
 use crate::facts::at_calls::ordinal;
 use crate::facts::ledger::{Entry, Realm, Time};
 use crate::model::{Object, Place, Uuid};

@@ -1,8 +1,8 @@
 //! Findings that need all ranks together: functions that fail in some ranks and succeed in others, and pairs of
 //! devices that continued without IPC.
 
-use super::rows::{Context, Draft, Sentence};
-use super::table::{Member, Row};
+use super::drafts::{Context, Draft, Sentence};
+use super::row::{Member, Row};
 use crate::facts::at_calls::ordinal;
 use crate::facts::ledger::Failing;
 use crate::model::Uuid;

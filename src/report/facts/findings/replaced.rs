@@ -1,9 +1,8 @@
 //! A note about processes that failed: memory that one opened where it had closed other memory. A pointer from before leads to
 //! the new memory, which no call can tell from a right use.
 
-use super::drafts::Drafts;
+use super::drafts::{Context, Draft, Drafts, Sentence};
 use super::objects::Objects;
-use super::rows::{Context, Draft, Sentence};
 use super::unclosed::cache_of;
 use crate::facts::ledger::{Ended, Entry, Time};
 use crate::words::places::Places;

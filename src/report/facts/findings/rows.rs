@@ -1,104 +1,22 @@
 //! Builds the rows of findings: each with its severity, its place in words, and its objects. [`super::table`]
 //! joins them.
 
+use super::drafts::{Context, Draft, Sentence};
 use super::objects::{Objects, word};
-use super::table::{FindingRows, Member, Row, library};
+use super::row::{Member, Row};
+use super::table::{FindingRows, library};
 use super::{awaited, descriptors, exhausted, freed, handles, placement, ranks, space, staged};
-use crate::asked::filter::Filter;
 use crate::asked::suppress::Facts;
 use crate::facts::at_calls::{FindingGroup, Key};
-use crate::facts::collect::Collected;
-use crate::facts::functions::{Functions, Number};
-use crate::facts::ledger::Site;
+use crate::facts::functions::Functions;
 use crate::model::{Finding, Object};
 use crate::words::places::Places;
 use crate::words::results;
-use cupeer_record::Job;
-use cupeer_rules::reason::Reason;
-use cupeer_rules::{Basis, Cache, Rule, Severity};
-use cupeer_spec::function::FnId;
+use cupeer_rules::{Basis, Rule, Severity};
 use cupeer_spec::record::slot::finding::{Confidence, role};
-use std::rc::Rc;
 
 /// What a finding says that a missing call might contradict.
 const LACKS_CALLS: &str = "; the record lacks calls, and one of them may show that this is not so";
-
-/// What findings follow from.
-pub struct Context<'a> {
-    pub job: &'a Job,
-    pub all: &'a Collected,
-    /// What is asked for.
-    pub filter: &'a Filter,
-    /// Whether others will be put together with it.
-    pub is_part: bool,
-}
-
-/// Something that was found, before its place has a name.
-pub struct Draft<'a> {
-    pub sentence: Sentence,
-    pub function: Number,
-    /// `None` where the call has not returned.
-    pub result: Option<i32>,
-    /// The process of the first, and then all others.
-    pub processes: Vec<usize>,
-    /// The first call, when it began, and when the last one did.
-    pub site: Site,
-    pub at: u64,
-    pub last: u64,
-    pub count: u64,
-    pub driver_message: Option<&'a [u8]>,
-    pub objects: Vec<Object>,
-    /// The cache that alone has it open.
-    pub cache: Option<&'static Cache>,
-    /// How bad it is, where its process has said that.
-    pub said: Option<Severity>,
-}
-
-impl Draft<'_> {
-    /// Of one call of a process that returned a result, and was made at a time.
-    pub fn of(sentence: Sentence, function: FnId, result: i32, process: u32, site: Site, at: u64) -> Self {
-        Draft {
-            sentence,
-            function: function as Number,
-            result: Some(result),
-            processes: vec![process as usize],
-            site,
-            at,
-            last: at,
-            count: 1,
-            driver_message: None,
-            objects: Vec::new(),
-            cache: None,
-            said: None,
-        }
-    }
-
-    /// The same of what a cache alone has open, if any: why that is by design, and its setting.
-    pub fn with_cache(mut self, cache: Option<&'static Cache>) -> Self {
-        if let Some(cache) = cache {
-            self.sentence.message += &format!("; {}", cache.why);
-            self.sentence.hint = cache.hint.into();
-        }
-        Draft { cache, ..self }
-    }
-}
-
-/// What was found, in words.
-pub struct Sentence {
-    /// The name of the rule that is broken.
-    pub rule: Rc<str>,
-    pub message: String,
-    pub hint: String,
-    pub confidence: Confidence,
-    pub argument: Option<&'static str>,
-}
-
-impl Sentence {
-    pub fn of(reason: &Reason, confidence: Confidence) -> Self {
-        let (message, hint) = (reason.to_string(), reason.hint().into());
-        Sentence { rule: reason.rule().spec().name.into(), message, hint, confidence, argument: None }
-    }
-}
 
 /// All that was found, before it is known what all processes together tell.
 pub fn found(context: &Context, places: &mut Places) -> FindingRows {

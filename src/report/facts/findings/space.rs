@@ -1,7 +1,7 @@
 //! Findings about virtual memory: mappings that no device, or not every expected device, could access, and waits that
 //! nothing ends.
 
-use super::rows::{Context, Draft, Sentence};
+use super::drafts::{Context, Draft, Sentence};
 use crate::facts::at_calls::uuid;
 use crate::facts::ledger::space::{Apart, Unused};
 use crate::facts::virtual_memory::{Waiting, Waits};

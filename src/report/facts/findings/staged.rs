@@ -5,8 +5,8 @@
 //! found if the other device had been given the content by the host before: it is loaded once more. Nor is anything found if a process
 //! copied directly in the other direction: the data may only come back.
 
+use super::drafts::{Context, Draft, Sentence};
 use super::objects::{Objects, in_words};
-use super::rows::{Context, Draft, Sentence};
 use crate::facts::at_calls::ordinal;
 use crate::facts::collect::reading::Staged;
 use crate::facts::ledger::{Ended, Entry, Realm, Time};

@@ -4,13 +4,12 @@
 //! has the numbers of its processes.
 
 use super::ranks;
+use super::row::{Member, Row};
 use crate::asked::suppress::{Facts, Suppressions};
 use crate::model::is_explanation;
-use crate::model::{Finding, MOST_PROCS, Place, Proc, SuppressedBy};
+use crate::model::{Finding, MOST_PROCS, Place, SuppressedBy};
 use cupeer_rules::{Rule, Severity};
-use cupeer_spec::record::slot::finding::Confidence;
 use serde::{Deserialize, Serialize};
-use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
@@ -22,26 +21,6 @@ pub struct FindingRows {
     pub fallbacks: Vec<Row>,
     /// Whose calls failed, by function and process: for [`ranks::differing`].
     pub failing: Vec<Row>,
-}
-
-/// A row, with what it takes to join it to others.
-#[derive(Serialize, Deserialize)]
-pub struct Row {
-    pub finding: Finding,
-    /// The process of the first.
-    pub process: usize,
-    /// Whether the report has found it, and no process.
-    pub by_report: bool,
-    /// All processes.
-    processes: Vec<usize>,
-}
-
-/// A process, as far as rows need it.
-pub struct Member {
-    pub proc: Proc,
-    pub rank: Option<u32>,
-    /// Whether a fault plan has changed its calls.
-    pub has_injected: bool,
 }
 
 impl FindingRows {
@@ -97,31 +76,6 @@ impl FindingRows {
 
     fn all_mut(&mut self) -> impl Iterator<Item = &mut Row> {
         self.rows.iter_mut().chain(&mut self.fallbacks).chain(&mut self.failing)
-    }
-}
-
-impl Row {
-    pub fn new(finding: Finding, processes: Vec<usize>, process: usize, by_report: bool) -> Row {
-        Row { finding, process, by_report, processes }
-    }
-
-    pub fn severity(&self) -> Severity {
-        Severity::of(self.finding.severity).unwrap_or(Severity::Note)
-    }
-
-    /// Both as one: the words are those of the first that is least sure.
-    pub fn and(self, other: Row) -> Row {
-        // One that is only counted says nothing, whenever it was; and what is certain of one call may be wrong of the others.
-        let sure = |row: &Row| Confidence::ALL.iter().position(|one| one.word() == row.finding.confidence);
-        let order = |row: &Row| {
-            (row.finding.message.is_empty(), Reverse(sure(row)), row.finding.time_ns, row.process)
-        };
-        let (mut first, other) = if order(&other) < order(&self) { (other, self) } else { (self, other) };
-        first.finding.count = first.finding.count.saturating_add(other.finding.count);
-        first.finding.last_ns = first.finding.last_ns.max(other.finding.last_ns);
-        first.finding.severity = first.severity().max(other.severity()).word();
-        first.processes.extend(other.processes);
-        first
     }
 }
 

@@ -5,8 +5,8 @@
 //! become more from one mark to the next of a program that marks its iterations. Or they become more over minutes. Handles that a
 //! process holds from its start, and the newest ones, are no leak.
 
+use super::drafts::{Context, Draft, Sentence};
 use super::objects::Objects;
-use super::rows::{Context, Draft, Sentence};
 use super::table::library;
 use crate::facts::ledger::settle::Fate;
 use crate::facts::ledger::{Ended, Entry, Time};

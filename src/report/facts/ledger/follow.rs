@@ -8,7 +8,7 @@
 //! waiting call took it: processors do not read their counters in program order, so the end of one call can be later
 //! than the start of another that uses its result.
 
-use super::take::Taken;
+use super::taken::Taken;
 use super::{Current, Ended, Failing, Import, Ledger, Realm, Site};
 use crate::base::values::{self, Ending};
 use crate::model::Uuid;

@@ -4,7 +4,7 @@
 //! that is still open, so for such a process it decides what is open. If all events were kept, they decide alone: the
 //! live table counts openers that had ended as openers at a free, and the events tell them apart.
 
-use super::take::Taken;
+use super::taken::Taken;
 use super::{Ended, Ledger, Realm, Site};
 use crate::model::Uuid;
 use crate::words::places::Stack;

@@ -14,6 +14,7 @@ pub mod own;
 pub mod settle;
 pub mod space;
 mod take;
+mod taken;
 
 use crate::model::Uuid;
 use crate::words::places::Stack;
@@ -22,7 +23,7 @@ use cupeer_record::Call;
 use cupeer_spec::effect::Object;
 use cupeer_spec::function::FnId;
 use std::collections::{HashMap, HashSet};
-use take::Taken;
+use taken::Taken;
 
 /// The most times that are kept of one process having one handle open: the first, and the last ones.
 const MOST_TIMES: usize = 4;
