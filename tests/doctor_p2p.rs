@@ -176,6 +176,25 @@ fn without_a_pair_there_is_nothing_to_test() {
     }
 }
 
+/// A machine of two H200, which wrote the file; its UUIDs are made up.
+#[test]
+fn the_simulated_driver_answers_as_the_machine_that_wrote_a_file() {
+    let written = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/two-h200-580.159.04.toml");
+    let folder = temp_dir();
+    let file = folder.path().join("machine.toml");
+    let (_, status) = json(doctor(written.to_str().unwrap()).arg("-o").arg(&file));
+    assert_eq!(status, Some(0));
+    // What was measured differs: a simulated link is memory.
+    let answers = |path: &Path| -> Vec<String> {
+        let text = fs::read_to_string(path).unwrap();
+        let is_measured = |line: &&str| line.contains("_mb_s = ") || line.contains("round_trip_ns = ");
+        let measured = text.lines().filter(is_measured).count();
+        assert_eq!(measured, 6, "{text}");
+        text.lines().filter(|line| !is_measured(line)).map(str::to_owned).collect()
+    };
+    assert_eq!(answers(&file), answers(&written));
+}
+
 #[test]
 fn a_machine_file_is_simulated_denied_and_turned_into_settings() {
     let folder = temp_dir();
