@@ -2,21 +2,17 @@
 //! `probe`.
 
 use super::Report;
+use super::child::child;
 use super::document::Function;
-use crate::doctor::probe::Fact;
+use super::probe::{Fact, result_name};
 use crate::lists::list::version;
 use crate::start::driver::{self, Chosen};
 use crate::start::elf::Elf;
-use crate::start::libraries;
-use crate::start::settings::with_directory;
-use crate::start::variables::{LD_LIBRARY_PATH, LD_PRELOAD, inherited};
+use crate::start::variables::LD_LIBRARY_PATH;
 use anyhow::{Context, Result};
 use cupeer_spec::abi::CUdriverProcAddressQueryResult;
-use cupeer_spec::results;
-use std::ffi::{OsStr, OsString};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::{Command, Stdio};
 
 pub fn look(report: &mut Report, chosen: Option<&Chosen>) -> Result<()> {
     let mut command = child(chosen)?;
@@ -60,29 +56,6 @@ pub fn look(report: &mut Report, chosen: Option<&Chosen>) -> Result<()> {
     Ok(())
 }
 
-/// Our own command, to be given a subcommand that loads what a program would get with this driver.
-pub fn child(chosen: Option<&Chosen>) -> Result<Command> {
-    let mut command = Command::new(std::env::current_exe().context("failed to find /proc/self/exe")?);
-    command.stdin(Stdio::null()).stderr(Stdio::null());
-    command
-        .env_remove(LD_PRELOAD)
-        .envs(without_ours(std::env::var_os(LD_PRELOAD)).map(|rest| (LD_PRELOAD, rest)));
-    if let Some(chosen) = chosen {
-        let search = with_directory(inherited(LD_LIBRARY_PATH).as_ref(), &chosen.directory);
-        command.env(LD_LIBRARY_PATH, search).envs(chosen.setting.clone());
-    }
-    Ok(command)
-}
-
-/// LD_PRELOAD without our library: the driver is to be seen as it is.
-fn without_ours(value: Option<OsString>) -> Option<OsString> {
-    let value = value?;
-    let others =
-        libraries::preloaded(&value).filter(|path| path.file_name() != Some(OsStr::new(libraries::PRELOAD)));
-    let others: Vec<&OsStr> = others.map(Path::as_os_str).collect();
-    (!others.is_empty()).then(|| others.join(OsStr::new(":")))
-}
-
 fn no_driver(report: &mut Report, reason: &str) {
     report.fact("driver", "none".to_owned());
     let search = std::env::var_os(LD_LIBRARY_PATH).map(|path| path.to_string_lossy().into_owned());
@@ -105,10 +78,6 @@ fn driver_path(report: &mut Report, path: &Path) {
     }
 }
 
-pub fn result_name(number: i32) -> String {
-    results::spec(number).map_or(number.to_string(), |result| result.name().to_owned())
-}
-
 fn lookup_name((result, status): (i32, i32)) -> String {
     if result != 0 {
         return result_name(result);
@@ -117,16 +86,4 @@ fn lookup_name((result, status): (i32, i32)) -> String {
     status
         .name()
         .map_or(status.0.to_string(), |name| name.trim_start_matches("CU_GET_PROC_ADDRESS_").to_owned())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn our_library_is_taken_out_of_the_preload() {
-        let without = |value: &str| without_ours(Some(value.into()));
-        assert_eq!(without("/a.so:/x/libcupeer.so /b.so"), Some("/a.so:/b.so".into()));
-        assert_eq!(without("/x/libcupeer.so"), None);
-    }
 }

@@ -6,6 +6,7 @@
 
 mod asked;
 mod between;
+mod child;
 mod document;
 mod driver;
 mod own;

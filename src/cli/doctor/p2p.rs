@@ -1,6 +1,6 @@
 //! `cupeer doctor --p2p`: its options, and what becomes of what [`cupeer_p2p`] finds.
 
-use super::driver::child;
+use super::child::child;
 use super::system::System;
 use crate::start::args::{DoctorArgs, DoctorFormat};
 use crate::start::driver;

@@ -7,6 +7,7 @@ use anyhow::Result;
 use cupeer_p2p::nvidia::{find, load};
 use cupeer_spec::abi::CUdriverProcAddressQueryResult;
 use cupeer_spec::function::{FUNCTIONS, Library};
+use cupeer_spec::results;
 use libloading::os::unix::Library as Handle;
 use serde::{Deserialize, Serialize};
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
@@ -30,6 +31,11 @@ pub enum Fact {
         /// What cuGetProcAddress returned and said; `None` without cuGetProcAddress.
         lookup: Option<(i32, i32)>,
     },
+}
+
+/// The name of a result of the driver.
+pub fn result_name(number: i32) -> String {
+    results::spec(number).map_or(number.to_string(), |result| result.name().to_owned())
 }
 
 type GetVersion = unsafe extern "C" fn(*mut c_int) -> i32;

@@ -1,8 +1,8 @@
 //! The program's process: from fork to exec, and its end.
 
+use super::mask::Before;
 use super::orphans;
 use super::page::Page;
-use super::signals::Before;
 use super::{End, cannot_run};
 use crate::start::startup;
 use crate::start::variables::Environment;

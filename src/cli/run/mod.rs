@@ -9,6 +9,7 @@ mod faults;
 pub mod formats;
 pub mod gate;
 mod hang;
+mod mask;
 mod orphans;
 mod page;
 mod preloading;
@@ -348,7 +349,7 @@ fn watched(
         None => environment.remove(env::STATUS),
     }
     let for_debugger = environment.get(env::STOP_ON).is_some_and(|rules| !rules.is_empty());
-    let before = signals::take_over();
+    let before = mask::take_over();
     let started = Child::start(program, &environment, &before, page.as_deref());
     let child = started.inspect_err(|_| before.restore())?;
     tracing::debug!("started process {}", child.pid());

@@ -4,80 +4,19 @@
 //! What a third process sends to the whole group reaches the program twice, by itself and through the
 //! launcher: nothing in a signal tells that it went to a group.
 //!
-//! All that could end the launcher is blocked and waited for, so there is no handler and no race: what comes between fork
-//! and exec stays pending, and reaches the program. Stop signals of the terminal keep their default action: launcher and
-//! program stop together.
+//! All that could end the launcher is blocked (`mask`) and waited for, so there is no handler and no race: what comes
+//! between fork and exec stays pending, and reaches the program. Stop signals of the terminal keep their default action:
+//! launcher and program stop together.
 
 use super::End;
 use super::child::{Child, State};
+use super::mask::waited_for;
 use super::orphans::{self, Orphan};
 use cupeer_spec::proc::Stat;
 use std::time::Duration;
 
-/// Signals that keep what they do: faults of our own, and what the terminal's job control sends.
-const UNTOUCHED: &[i32] = &[
-    libc::SIGKILL,
-    libc::SIGSTOP,
-    libc::SIGSEGV,
-    libc::SIGBUS,
-    libc::SIGFPE,
-    libc::SIGILL,
-    libc::SIGTRAP,
-    libc::SIGABRT,
-    libc::SIGSYS,
-    libc::SIGTSTP,
-    libc::SIGCONT,
-    libc::SIGTTIN,
-    libc::SIGTTOU,
-    libc::SIGWINCH,
-    libc::SIGPIPE,
-];
-
 /// How long a continued program may take to wake up after the launcher did.
 const WAKING: Duration = Duration::from_millis(20);
-
-/// Mask and dispositions as the launcher found them, for the program.
-pub struct Before {
-    mask: libc::sigset_t,
-    on_child: libc::sigaction,
-}
-
-/// Blocks the signals that [`wait`] waits for, and makes sure that a child's end can be waited for.
-pub fn take_over() -> Before {
-    // SAFETY: all-zero bytes are valid for the three; the calls write to them and change nothing but this
-    // thread's mask, which later threads inherit, and the disposition of SIGCHLD, to a valid one.
-    unsafe {
-        let mut before: Before = std::mem::zeroed();
-        let mut default: libc::sigaction = std::mem::zeroed();
-        default.sa_sigaction = libc::SIG_DFL;
-        libc::sigaction(libc::SIGCHLD, &default, &mut before.on_child);
-        libc::pthread_sigmask(libc::SIG_BLOCK, &waited_for(), &mut before.mask);
-        before
-    }
-}
-
-impl Before {
-    /// Gives both back. Async-signal-safe.
-    pub fn restore(&self) {
-        // SAFETY: both are as the system gave them.
-        unsafe {
-            libc::sigaction(libc::SIGCHLD, &self.on_child, std::ptr::null_mut());
-            libc::pthread_sigmask(libc::SIG_SETMASK, &self.mask, std::ptr::null_mut());
-        }
-    }
-}
-
-fn waited_for() -> libc::sigset_t {
-    // SAFETY: all-zero bytes are a valid set, and the numbers are those of signals.
-    unsafe {
-        let mut set: libc::sigset_t = std::mem::zeroed();
-        libc::sigfillset(&mut set);
-        for signal in UNTOUCHED {
-            libc::sigdelset(&mut set, *signal);
-        }
-        set
-    }
-}
 
 /// Passes signals on until the program ends, and notes how orphans end. `for_debugger` says that its processes may stop for
 /// a debugger.

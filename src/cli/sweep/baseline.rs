@@ -1,10 +1,11 @@
 //! The program without faults: how it ends, what it leaves open, and which calls it makes.
 
+use super::compare;
 use super::count::{self, Counted};
 use super::launch::{End, Launcher, Order, Ran, own_lines};
+use super::plan::Plan;
 use super::progress::Steps;
-use super::state::{Baseline, Plan};
-use super::{compare, trials};
+use super::trials::{self, Counts};
 use anyhow::{Result, bail};
 use std::collections::BTreeSet;
 use std::fs;
@@ -13,6 +14,23 @@ use std::time::{Duration, Instant};
 /// The calls that fail where nobody chooses: not those by which libraries are loaded, those that give something back and
 /// are rarely looked at, and what programs ask, allocate and copy all the time.
 const CALLS: &str = "^@lookup,^@init,^@release,^@lifetime,^@query,^@alloc,^@copy,^@launch,^@graph,^@event";
+
+#[derive(Clone, Debug)]
+pub struct Baseline {
+    /// What is seen of it. Of what may differ from time to time it has the most, but the fewest names in /dev/shm:
+    /// others may make some, too.
+    pub ran: Ran,
+    pub counted: Counted,
+    /// Whether its stdout is the same each time.
+    pub is_comparable: bool,
+    /// How long a run takes with all that belongs to it.
+    pub cost: Duration,
+    pub places: Vec<Counts>,
+    /// Whether several programs reach the driver.
+    pub has_programs: bool,
+    /// What differs from time to time, a sentence each.
+    pub notes: Vec<String>,
+}
 
 /// The rule that counts: it matches what may fail, and does nothing but be recorded.
 pub fn counting(plan: &Plan) -> String {

@@ -1,7 +1,7 @@
 //! One run of the program: its environment, and what is seen of it from outside.
 
+use super::plan::Plan;
 use super::processes::Processes;
-use super::state::Plan;
 use super::{interrupt, shm};
 use crate::records::sweeps::{RECORD, STDERR, STDOUT};
 use crate::run::cannot_run;

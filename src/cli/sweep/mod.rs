@@ -1,10 +1,11 @@
 //! `cupeer sweep`: fails each call of a program in turn, and reports how the program copes.
 //!
-//! This file shows the order of a sweep; each step has a file. The program runs without faults first ([`baseline`]),
-//! with its calls counted ([`count`]), and what of virtual memory it keeps ([`held`]). From the calls come runs ([`trials`]), which are done side by side ([`pool`]),
-//! each started ([`launch`], [`processes`]) and compared ([`trial`], [`verdict`]). What a run calls that the program
-//! does not call without faults is made to fail next, until nothing new is left. A journal records all that is done
-//! ([`state`]); findings are shown at the end ([`table`], [`json`]).
+//! This file shows the order of a sweep; each step has a file. The program of the [`plan`] runs without faults first
+//! ([`baseline`]), with its calls counted ([`count`]), and what of virtual memory it keeps ([`held`]). From the calls come
+//! runs ([`trials`]), which are done side by side ([`pool`]), each started ([`launch`], [`processes`]) and compared
+//! ([`trial`], [`verdict`]). What a run calls that the program does not call without faults is made to fail next, until
+//! nothing new is left. A journal records all that is done ([`state`]); findings are shown at the end ([`table`],
+//! [`json`]).
 
 mod baseline;
 mod compare;
@@ -14,6 +15,7 @@ mod interrupt;
 mod json;
 mod launch;
 mod outcome;
+mod plan;
 mod pool;
 mod processes;
 mod progress;
@@ -33,7 +35,8 @@ use crate::start::home::{self, shown};
 use crate::start::{output, status};
 use anyhow::{Result, ensure};
 use launch::{End, Launcher};
-use state::{Journal, JournalContent, Plan};
+use plan::Plan;
+use state::{Journal, JournalContent};
 use std::collections::BTreeSet;
 use std::process::ExitCode;
 use std::sync::RwLock;

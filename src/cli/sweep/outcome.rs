@@ -1,7 +1,9 @@
 //! The outcome of a sweep.
 
+use super::baseline::Baseline;
 use super::count::Site;
-use super::state::{Baseline, Done, Plan, Sim};
+use super::plan::{Plan, Sim};
+use super::state::Done;
 use super::trials::{Counts, Trial};
 use super::verdict::{Judged, Verdict};
 use crate::run::formats::quoted;

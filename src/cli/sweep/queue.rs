@@ -1,9 +1,10 @@
 //! All runs of a sweep in their order: those about distinct stacks, and what is behind them, before all others.
 
 use super::count::Site;
+use super::plan::Plan;
 use super::pool::{self, Limits};
 use super::progress::Progress;
-use super::state::{Done, Journal, Plan};
+use super::state::{Done, Journal};
 use super::trial::Bench;
 use super::trials::{self, Trial};
 use super::verdict::Verdict;

@@ -1,131 +1,21 @@
-//! What a sweep is and how far it is: kept in its directory, so that it can go on.
+//! How far a sweep is: kept with its plan in its directory, so that it can go on.
 //!
 //! A file of JSON lines: the plan, the runs without faults, then one line for each run that is done. A line is written
 //! at once; the last one may be torn where the sweep was killed, and is done again.
 
-use super::count::Counted;
-use super::launch::Ran;
-use super::shm;
+use super::plan::Plan;
 use super::trials::{Counts, Trial};
-use super::verdict::{Judged, Verdict};
+use super::verdict::Judged;
 use crate::records::sweeps::{self, FILE, MOST_BYTES, Read};
-use crate::start::args::{Codes, DriverArgs, SweepArgs, SweepStage};
+use crate::start::home;
 use crate::start::startup::user;
-use crate::start::{driver, home};
-use anyhow::{Context, Result, anyhow, ensure};
+use anyhow::{Context, Result, ensure};
 use cupeer_record::plain::{self, Links};
-use cupeer_spec::selector::FunctionSet;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeSet;
-use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{ErrorKind::AlreadyExists, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
-
-/// What is run, and how: most of it is the options of these names.
-#[derive(Serialize, Deserialize, Clone, Default, Debug)]
-pub struct Plan {
-    pub program: Vec<String>,
-    pub directory: PathBuf,
-    pub sim: Sim,
-    pub driver: Option<PathBuf>,
-    pub codes: Codes,
-    pub calls: Option<String>,
-    pub stage: SweepStage,
-    pub depth: u8,
-    pub timeout: Option<Duration>,
-    pub compare: Option<String>,
-    pub accept: BTreeSet<Verdict>,
-    pub is_checked: bool,
-    #[serde(default)]
-    pub clean_shm: bool,
-    /// Whether several programs reach the driver, so that rules name them.
-    pub names_programs: bool,
-    /// The names in /dev/shm when the sweep was begun: no run has left those.
-    pub shm: BTreeSet<String>,
-}
-
-/// Whether the program gets the simulated driver: an option without a value, which JSON has no word for.
-#[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Default, Debug)]
-#[serde(rename_all = "lowercase")]
-pub enum Sim {
-    #[default]
-    No,
-    /// It does, with the usual topology.
-    Usual,
-    Topology(String),
-}
-
-impl Plan {
-    pub fn new(args: &SweepArgs) -> Result<Plan> {
-        if let Some(set) = &args.calls {
-            FunctionSet::parse(set).map_err(|error| anyhow!("--calls '{set}', {error}"))?;
-            crate::start::output::explain_runtime(set);
-        }
-        let text = |text: &OsStr| {
-            let text = text.to_str().map(str::to_owned);
-            text.context("a sweep keeps the program's arguments as text, but one of them is not UTF-8")
-        };
-        let program: Result<Vec<String>> = args.program.iter().map(|word| text(word)).collect();
-        let sim = match &args.driver.sim {
-            Some(Some(topology)) => Sim::Topology(text(&driver::topology_of(topology).context("--sim")?.0)?),
-            Some(None) => Sim::Usual,
-            None => Sim::No,
-        };
-        Ok(Plan {
-            program: program?,
-            directory: std::env::current_dir().context("failed to find the working directory")?,
-            sim,
-            driver: args.driver.driver.as_deref().map(std::path::absolute).transpose()?,
-            codes: args.codes,
-            calls: args.calls.clone(),
-            stage: args.stage,
-            depth: args.depth,
-            timeout: args.timeout,
-            compare: args.compare.clone(),
-            accept: args.accept.iter().copied().collect(),
-            is_checked: !args.no_check,
-            clean_shm: args.clean_shm,
-            names_programs: false,
-            shm: shm::ShmNames::now().names(),
-        })
-    }
-
-    /// Which driver the program gets, as `run` takes it.
-    pub fn driver(&self) -> DriverArgs {
-        DriverArgs {
-            sim: match &self.sim {
-                Sim::Topology(topology) => Some(Some(topology.into())),
-                Sim::Usual => Some(None),
-                Sim::No => None,
-            },
-            driver: self.driver.clone(),
-        }
-    }
-
-    pub fn is_finding(&self, verdict: Verdict) -> bool {
-        verdict.is_bad() && !self.accept.contains(&verdict)
-    }
-}
-
-#[derive(Clone, Debug)]
-pub struct Baseline {
-    /// What is seen of it. Of what may differ from time to time it has the most, but the fewest names in /dev/shm:
-    /// others may make some, too.
-    pub ran: Ran,
-    pub counted: Counted,
-    /// Whether its stdout is the same each time.
-    pub is_comparable: bool,
-    /// How long a run takes with all that belongs to it.
-    pub cost: Duration,
-    pub places: Vec<Counts>,
-    /// Whether several programs reach the driver.
-    pub has_programs: bool,
-    /// What differs from time to time, a sentence each.
-    pub notes: Vec<String>,
-}
 
 #[derive(Serialize, Deserialize, Clone, Debug)]
 pub struct Done {
@@ -260,6 +150,7 @@ pub fn has_runs(directory: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::start::args::Verdict;
 
     fn done(number: usize) -> Done {
         let judged = Judged { verdict: Verdict::Leak, seen: "status 0".into() };

@@ -1,11 +1,11 @@
 //! One run with a fault, from its rules to its verdict.
 
-use super::baseline::counting;
+use super::baseline::{Baseline, counting};
 use super::compare;
 use super::count::{self, Counted, Site};
 use super::launch::{End, Launcher, Order, Ran};
 use super::shm;
-use super::state::{Baseline, Done};
+use super::state::Done;
 use super::trials::{Counts, Trial, places};
 use super::verdict::{Judged, Verdict, judge};
 use anyhow::Result;

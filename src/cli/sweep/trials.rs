@@ -3,7 +3,7 @@
 //! What belongs here: from calls to runs in an order that depends on nothing but the calls.
 
 use super::count::{Counted, Site};
-use super::state::Plan;
+use super::plan::Plan;
 use crate::start::args::{Codes, SweepStage};
 use cupeer_spec::function::{FUNCTIONS, FnSpec};
 use cupeer_spec::results::Result;

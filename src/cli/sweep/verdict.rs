@@ -2,9 +2,9 @@
 //!
 //! What belongs here: the verdicts, and which one a run gets. What was seen of the run is handed in.
 
+use super::baseline::Baseline;
 use super::count::Counted;
 use super::launch::{End, Ran};
-use super::state::Baseline;
 pub use crate::start::args::Verdict;
 use cupeer_report::names::signal_name;
 use serde::{Deserialize, Serialize};

@@ -4,7 +4,7 @@ use super::document::{Frame, On, Process, State, Thread};
 use super::ledger::Ledger;
 use super::names::Names;
 use super::syscall::word;
-use super::text::ago;
+use super::times::ago;
 use cupeer_report::names::counted;
 
 /// A time shorter than that says nothing: whoever waits in a loop has just waited before.

@@ -2,7 +2,7 @@
 
 use super::document::Call;
 use super::process::About;
-use super::text::ago;
+use super::times::ago;
 use crate::records::opened::Opened;
 use cupeer_record::Job;
 use cupeer_report::Keep;

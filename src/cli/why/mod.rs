@@ -22,6 +22,7 @@ mod stop;
 mod syscall;
 mod targets;
 mod text;
+mod times;
 
 use crate::start::args::{WhyArgs, WhyFormat};
 use crate::start::output;

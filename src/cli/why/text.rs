@@ -3,6 +3,7 @@
 use super::document::{Document, Frame, Process, State, Thread};
 use super::does;
 use super::syscall::word;
+use super::times::ago;
 use crate::start::libraries::PRELOAD;
 use cupeer_report::names::counted;
 use cupeer_report::style::{Mark, Style};
@@ -134,27 +135,4 @@ fn frame(frame: &Frame) -> String {
         _ => frame.place(),
     };
     format!("{function:<WIDTH$}  {place}").trim_end().to_owned()
-}
-
-/// A time as sentences have it: `38 s`, `2 min 5 s`.
-pub fn ago(ns: u64) -> String {
-    let seconds = ns / 1_000_000_000;
-    match seconds {
-        0 => format!("{} ms", ns / 1_000_000),
-        1..10 => format!("{}.{} s", seconds, ns / 100_000_000 % 10),
-        10..60 => format!("{seconds} s"),
-        60..3600 => format!("{} min {} s", seconds / 60, seconds % 60),
-        _ => format!("{} h {} min", seconds / 3600, seconds / 60 % 60),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn times_are_short() {
-        let times = [5_000_000, 1_250_000_000, 38_900_000_000, 125_000_000_000, 7_300_000_000_000].map(ago);
-        assert_eq!(times, ["5 ms", "1.2 s", "38 s", "2 min 5 s", "2 h 1 min"]);
-    }
 }

@@ -7,7 +7,7 @@ mod cuda;
 mod descriptor;
 mod nvml;
 
-use super::driver::child;
+use super::child::child;
 use crate::start::args::ProbeSystemArgs;
 use crate::start::driver::Chosen;
 use crate::start::output;

@@ -13,9 +13,7 @@ use cupeer_report::table::Table;
 use serde::Serialize;
 use std::path::Path;
 use std::process::ExitCode;
-
-pub use ways::ways;
-use ways::{Possible, Way};
+use ways::{Possible, Way, ways};
 
 /// What `--between --format json` prints. Names stay; more may be added.
 #[derive(Serialize)]

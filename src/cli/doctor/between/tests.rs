@@ -1,4 +1,7 @@
 use super::*;
+use crate::doctor::document::parse;
+use crate::doctor::document::tests::document;
+use proptest::prelude::*;
 
 /// A process with all that sharing needs.
 fn process() -> Process {
@@ -159,4 +162,19 @@ fn hosts_channels_and_file_systems() {
     becomes(|process| process.imex = Some(vec!["channel1".into()]), "yyyyny");
     becomes(|process| process.imex = Some(Vec::new()), "yyyyny");
     becomes(|process| process.shm = Some("0:99".into()), "ynyyyn");
+}
+
+proptest! {
+    /// Reports in which something was overwritten are refused or read, and those that are read can be compared.
+    #[test]
+    fn a_damaged_report_is_refused_or_can_be_compared(at: prop::sample::Index, with in "[\"0-9a-z{}\\[\\]:,. -]{0,6}") {
+        let whole = serde_json::to_string(&document()).unwrap();
+        let at = at.index(whole.len());
+        let end = (at + with.len()).min(whole.len());
+        let (Some(before), Some(after)) = (whole.get(..at), whole.get(end..)) else { return Ok(()) };
+        if let Ok(read) = parse(format!("{before}{with}{after}").as_bytes()) {
+            let ways = super::ways(&read.process, &document().process);
+            prop_assert_eq!(ways.len(), 6);
+        }
+    }
 }

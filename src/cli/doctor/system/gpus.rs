@@ -4,7 +4,7 @@ use super::Fact;
 use super::System;
 use super::pci::{directory, is_hidden};
 use crate::doctor::asked::NvmlDevice;
-use crate::doctor::driver::result_name;
+use crate::doctor::probe::result_name;
 
 pub fn facts(system: &System) -> Vec<Fact> {
     let mut facts = vec![gpus(system), cuda(system)];

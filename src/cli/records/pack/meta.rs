@@ -73,12 +73,6 @@ pub fn keep_announced(first: &[u8], second: &mut [u8], start: usize) {
     }
 }
 
-/// How much of an entry about a library stands before its path.
-pub fn before_path(bytes: &[u8]) -> Option<usize> {
-    let before = 33 + usize::from(*bytes.get(32)?);
-    (bytes.len() >= before).then_some(before)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -10,7 +10,6 @@
 //! archive. Hosts become `host-1` and so on, directories a few digits: what was the same is the same in all of the
 //! archive, and in no other one.
 
-use super::meta::before_path;
 use crate::start::args::{Redact, word};
 use clap::ValueEnum;
 use cupeer_spec::rank;
@@ -298,6 +297,12 @@ fn split(bytes: &[u8], at: u8) -> Option<(&[u8], &[u8])> {
 fn is_harmless(name: &[u8]) -> bool {
     let name = String::from_utf8_lossy(name);
     [HARMLESS, rank::JOB, rank::HOST].iter().any(|names| names.contains(&&*name))
+}
+
+/// How much of an entry about a library stands before its path.
+fn before_path(bytes: &[u8]) -> Option<usize> {
+    let before = 33 + usize::from(*bytes.get(32)?);
+    (bytes.len() >= before).then_some(before)
 }
 
 #[cfg(test)]

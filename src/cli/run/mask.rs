@@ -1,0 +1,63 @@
+//! Which signals are blocked while a program runs, to be waited for, and how the launcher found them.
+
+/// Signals that keep what they do: faults of our own, and what the terminal's job control sends.
+const UNTOUCHED: &[i32] = &[
+    libc::SIGKILL,
+    libc::SIGSTOP,
+    libc::SIGSEGV,
+    libc::SIGBUS,
+    libc::SIGFPE,
+    libc::SIGILL,
+    libc::SIGTRAP,
+    libc::SIGABRT,
+    libc::SIGSYS,
+    libc::SIGTSTP,
+    libc::SIGCONT,
+    libc::SIGTTIN,
+    libc::SIGTTOU,
+    libc::SIGWINCH,
+    libc::SIGPIPE,
+];
+
+/// Mask and dispositions as the launcher found them, for the program.
+pub struct Before {
+    mask: libc::sigset_t,
+    on_child: libc::sigaction,
+}
+
+/// Blocks the signals that the launcher waits for, and makes sure that a child's end can be waited for.
+pub fn take_over() -> Before {
+    // SAFETY: all-zero bytes are valid for the three; the calls write to them and change nothing but this
+    // thread's mask, which later threads inherit, and the disposition of SIGCHLD, to a valid one.
+    unsafe {
+        let mut before: Before = std::mem::zeroed();
+        let mut default: libc::sigaction = std::mem::zeroed();
+        default.sa_sigaction = libc::SIG_DFL;
+        libc::sigaction(libc::SIGCHLD, &default, &mut before.on_child);
+        libc::pthread_sigmask(libc::SIG_BLOCK, &waited_for(), &mut before.mask);
+        before
+    }
+}
+
+impl Before {
+    /// Gives both back. Async-signal-safe.
+    pub fn restore(&self) {
+        // SAFETY: both are as the system gave them.
+        unsafe {
+            libc::sigaction(libc::SIGCHLD, &self.on_child, std::ptr::null_mut());
+            libc::pthread_sigmask(libc::SIG_SETMASK, &self.mask, std::ptr::null_mut());
+        }
+    }
+}
+
+pub fn waited_for() -> libc::sigset_t {
+    // SAFETY: all-zero bytes are a valid set, and the numbers are those of signals.
+    unsafe {
+        let mut set: libc::sigset_t = std::mem::zeroed();
+        libc::sigfillset(&mut set);
+        for signal in UNTOUCHED {
+            libc::sigdelset(&mut set, *signal);
+        }
+        set
+    }
+}
