@@ -7,7 +7,7 @@
 use super::current::{BEGAN_ANEW, FILE, current, has_begun_anew};
 use super::file::{File, REST};
 use super::{about, early, stream};
-use crate::job::{directory, live};
+use crate::job::{directory, live, reclaim};
 use crate::log::{message, status};
 use crate::settings;
 use crate::sys::arch::thread;
@@ -213,6 +213,7 @@ fn make() {
         let header = unsafe { &*file.header };
         crate::job::process::introduce(header);
         live::attach(header, &directory);
+        reclaim::forget_earlier_images(header);
         if !is_named {
             crate::job::process::announce(header, &directory);
         }
