@@ -4,7 +4,7 @@
 use super::{Arguments, Entered, Rest};
 use crate::driver::graphs;
 use crate::driver::log::DriverLog;
-use crate::fault::inject::ArgumentWords;
+use crate::fault::forward::ArgumentWords;
 use crate::job::gone;
 use crate::recorder::Recorded;
 use crate::resolve::traced::{self, Needs};

@@ -11,7 +11,8 @@ mod through_host;
 
 use crate::driver::log::DriverLog;
 use crate::driver::{contexts, graphs as executable, kernels, places};
-use crate::fault::inject::{self, ArgumentWords, Fault, Forward};
+use crate::fault::forward::{ArgumentWords, Forward};
+use crate::fault::inject::{self, Fault};
 use crate::job::gone;
 use crate::job::ledger::{self, BeforeCall, CallOrigin};
 use crate::log::{self, Call, FaultSummary};

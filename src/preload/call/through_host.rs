@@ -2,7 +2,7 @@
 
 use super::{Arguments, Entered};
 use crate::driver::{places, questions};
-use crate::fault::inject::{self, ArgumentWords};
+use crate::fault::{forward::ArgumentWords, inject};
 use crate::job::{gone, ledger};
 use crate::recorder::{self, Recorded, content};
 use crate::settings;

@@ -2,7 +2,7 @@
 
 use super::c_types::{cupeer_finding, cupeer_finding_callback};
 use super::held::{self, Question};
-use super::say::{self, FindingText};
+use super::say::{self, FindingText, is_explanation};
 use super::world::Call;
 use crate::driver::questions;
 use crate::job::importers::is_own;
@@ -77,11 +77,6 @@ pub fn finding(call: &Call, found: &Violation<Entry>, heard: Heard) {
 /// No rule is broken, and the call failed.
 pub fn explanation(call: &Call, rule: Rule, words: &dyn fmt::Display, hint: &dyn fmt::Display, heard: Heard) {
     told(call, rule, Confidence::Inferred, None, &[], words, (hint, None), heard);
-}
-
-/// Whether the rule says why a call failed without being broken: said whatever the level, and once for each result.
-pub fn is_explanation(rule: Rule) -> bool {
-    matches!(rule, Rule::CallFailed | Rule::DriverUndocumented)
 }
 
 #[allow(clippy::too_many_arguments, reason = "what a finding consists of, in one place")]

@@ -1,6 +1,5 @@
 //! Writes a finding as a paragraph for people, and as JSON with all of its keys.
 
-use super::emit::is_explanation;
 use super::world::{Call, device_of};
 use crate::job::importers::process_of;
 use crate::job::python_line::SourceLine;
@@ -36,6 +35,11 @@ pub struct FindingText<'a> {
     pub source: Option<Answer<'a>>,
     /// Whether further findings of this rule and caller are only counted.
     pub is_last: bool,
+}
+
+/// Whether the rule says why a call failed without being broken: said whatever the level, and once for each result.
+pub fn is_explanation(rule: Rule) -> bool {
+    matches!(rule, Rule::CallFailed | Rule::DriverUndocumented)
 }
 
 /// `train.py:118 in exchange`.

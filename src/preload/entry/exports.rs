@@ -7,7 +7,7 @@
 
 use super::arch::export_entry;
 use crate::call;
-use crate::fault::inject;
+use crate::fault::forward;
 use crate::recorder;
 use crate::resolve::entries;
 use crate::sys::program_memory;
@@ -226,10 +226,10 @@ macro_rules! entries {
                         )*
                     }
 
-                    fn words(&self, words: &mut inject::ArgumentWords) {
+                    fn words(&self, words: &mut forward::ArgumentWords) {
                         let mut index = 0;
                         $(
-                            words[index] = inject::word(&self.$arg);
+                            words[index] = forward::word(&self.$arg);
                             index += 1;
                         )*
                     }
@@ -245,7 +245,7 @@ macro_rules! entries {
                     const ID: FnId = FnId::$name;
                     #[inline(always)]
                     fn word(&self, wanted: usize) -> u64 {
-                        let words = [$(inject::word(&self.$arg)),*];
+                        let words = [$(forward::word(&self.$arg)),*];
                         words.get(wanted).copied().unwrap_or(0)
                     }
                 }

@@ -71,6 +71,7 @@ pub fn count_in(place: &live::Place) -> bool {
 #[cfg(test)]
 mod tests {
     use super::super::live::tests::{be, with_table};
+    use super::super::reclaim;
     use super::*;
     use cupeer_spec::function::FnId;
     use cupeer_spec::record::live::{Entry, WORDS, kind};
@@ -93,7 +94,7 @@ mod tests {
                         count: 1,
                         ..Entry::from_words([0; WORDS])
                     };
-                    assert!(live::insert(new));
+                    assert!(reclaim::insert(new));
                 }
             };
             let close = || match Closing::begin(function, kind::OPENED_MEMORY, address, 0) {

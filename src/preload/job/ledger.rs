@@ -7,6 +7,7 @@ use super::importers::importers;
 use super::live;
 use super::process::{self, Identity};
 use super::python_line::SourceLine;
+use super::reclaim;
 use crate::driver::contexts;
 use crate::driver::facts::DriverFacts;
 use crate::driver::questions::{self, number, word};
@@ -335,7 +336,7 @@ fn exported(kind: u32, (fingerprint, checked): (u64, u64), given: u64, made: &Ca
             (entry.fingerprint, entry.checked, entry.address, entry.bytes) =
                 (fingerprint, checked, address, bytes);
             entry.inside = given.wrapping_sub(address);
-            live::insert(entry);
+            reclaim::insert(entry);
         }
     }
     owned(address, fingerprint, made);
@@ -351,7 +352,7 @@ fn owned(address: u64, fingerprint: u64, made: &CallOrigin) {
     }
     let mut entry = entry(kind::OWNED, key, &CallOrigin { caller: 0, head: 0, ..*made });
     (entry.fingerprint, entry.address) = (fingerprint, address);
-    live::insert(entry);
+    reclaim::insert(entry);
 }
 
 /// Something of another process was opened.
@@ -373,7 +374,7 @@ fn opened(id: FnId, kind: u32, (fingerprint, checked): (u64, u64), address: u64,
     (entry.fingerprint, entry.checked, entry.address, entry.count) = (fingerprint, checked, address, 1);
     entry.bytes = made.about.memory.map_or(0, |(_, size)| size);
     entry.inside = 1;
-    live::insert(entry);
+    reclaim::insert(entry);
     if let Some(export) = kind::export_of(kind).and_then(|export| live::find(handle_key(export, fingerprint)))
     {
         export.change(|uses| Some(Uses { count: uses.count + 1, ..uses }));
@@ -414,16 +415,7 @@ fn give_up(place: &live::Place, with_context: bool, by: Option<&Closer>) {
             let by = by.map(|by| Caller::of(by.made.caller, by.id, false));
             closed::note(&entry, with_context, by.as_ref());
         }
-        let_go(export, entry.fingerprint);
-    }
-}
-
-/// One importer less.
-pub fn let_go(kind: u32, fingerprint: u64) {
-    let Some(export) = live::find(handle_key(kind, fingerprint)) else { return };
-    export.change(|uses| Some(Uses { count: uses.count.checked_sub(1)?, ..uses }));
-    if export.is_tombstone() && !is_checked() {
-        export.free();
+        reclaim::let_go(export, entry.fingerprint);
     }
 }
 
@@ -462,7 +454,7 @@ fn enabled(object: Object, peer: u64, made: &CallOrigin) {
     let mut entry = entry(kind, key, made);
     (entry.address, entry.peer, entry.count) = (context, peer, 1);
     entry.peer_uuid = questions::uuid(questions::device_of(peer));
-    live::insert(entry);
+    reclaim::insert(entry);
 }
 
 /// Ends whatever of this process went with a context.

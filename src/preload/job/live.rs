@@ -4,8 +4,6 @@
 //! everything here does nothing.
 
 use super::directory::{self, Path, c_path};
-use super::process::pid_namespace;
-use super::reclaim::{self, Effort};
 use crate::log::message;
 use crate::settings;
 use crate::sys::allocate::allocate;
@@ -93,7 +91,6 @@ pub fn attach(header: &FileHeader, directory: &directory::Directory) {
     match table {
         Ok(mapped) => {
             HEADER.store(mapped, Release);
-            reclaim::forget_earlier_images(header);
         }
         Err(error) if settings::get().check.is_some() => {
             let why: &dyn fmt::Display = match error {
@@ -215,6 +212,15 @@ pub fn note_freed() {
     }
 }
 
+/// Notes that there was no room for an entry.
+pub fn note_refused() {
+    let header = HEADER.load(Acquire);
+    if !header.is_null() {
+        // SAFETY: mapped for good; an aligned number that is changed only in this way.
+        unsafe { AtomicU64::from_ptr(&raw mut (*header).refused) }.fetch_add(1, Relaxed);
+    }
+}
+
 #[inline]
 fn freed_count() -> Option<&'static AtomicU32> {
     let header = HEADER.load(Acquire);
@@ -222,12 +228,12 @@ fn freed_count() -> Option<&'static AtomicU32> {
     (!header.is_null()).then(|| unsafe { AtomicU32::from_ptr(&raw mut (*header).freed) })
 }
 
-fn segment_count() -> usize {
+pub fn segment_count() -> usize {
     segments().map_or(0, |count| count.load(Acquire) as usize).min(MOST_SEGMENTS)
 }
 
 /// The mapped segment: the address at which the file would begin.
-fn segment(k: usize) -> Option<usize> {
+pub fn segment(k: usize) -> Option<usize> {
     let mapped = SEGMENTS[k].load(Acquire);
     if mapped != 0 {
         return Some(mapped);
@@ -247,7 +253,7 @@ fn segment(k: usize) -> Option<usize> {
 }
 
 /// Adds a segment, where there are only as many as `count`.
-fn grow(count: usize) -> bool {
+pub fn grow(count: usize) -> bool {
     static LOCK: Lock = Lock::new();
     if count == 0 || count >= MOST_SEGMENTS {
         return false;
@@ -284,9 +290,25 @@ impl Room {
         self.0.claimed()
     }
 
+    /// Claims it for a process.
+    #[cfg(test)]
+    pub fn claim(self, claimant: u64) -> Option<u64> {
+        self.0.claim(claimant)
+    }
+
     /// Gives up what a process has claimed with this word that has died since.
     pub fn reclaim(self, claimed: u64) {
         self.0.give_up(claimed, CLAIMANT.load(Relaxed));
+    }
+
+    /// Claims it, and puts an entry there. Says whether it was free.
+    pub fn fill(self, entry: &Entry) -> bool {
+        let Some(claimed) = self.0.claim(CLAIMANT.load(Relaxed)) else { return false };
+        let uses = Uses { count: entry.count, ended: entry.ended as u16 };
+        // Before another thread can give it up: none that is there goes uncounted.
+        own_count(entry.kind).fetch_add(1, Relaxed);
+        self.0.publish(claimed, own(), &entry.words(), uses);
+        true
     }
 
     /// The entry that is here, if there is one.
@@ -404,7 +426,7 @@ impl Place {
 }
 
 /// Where an entry with a key can be in a segment.
-fn rooms(segment: usize, k: usize, key: u64) -> impl Iterator<Item = Room> {
+pub fn rooms(segment: usize, k: usize, key: u64) -> impl Iterator<Item = Room> {
     let first = bucket(key, segment_entries(k) / BUCKET) * BUCKET;
     (first..first + BUCKET).map(move |i| Room::at(segment, k, i))
 }
@@ -479,35 +501,6 @@ pub fn each_room(mut found: impl FnMut(Room)) {
     }
 }
 
-/// Adds an entry, whose word is filled in here. Says whether there was room.
-pub fn insert(entry: Entry) -> bool {
-    let own_pid_ns = pid_namespace();
-    loop {
-        let count = segment_count();
-        // What is of use to nobody makes room before the table grows.
-        for (effort, k) in Effort::ALL.into_iter().flat_map(|effort| (0..count).map(move |k| (effort, k))) {
-            let Some(segment) = segment(k) else { return false };
-            for room in rooms(segment, k, entry.key) {
-                effort.make(room, own_pid_ns);
-                let Some(claimed) = room.0.claim(CLAIMANT.load(Relaxed)) else { continue };
-                let uses = Uses { count: entry.count, ended: entry.ended as u16 };
-                // Before another thread can give it up: none that is there goes uncounted.
-                own_count(entry.kind).fetch_add(1, Relaxed);
-                room.0.publish(claimed, own(), &entry.words(), uses);
-                return true;
-            }
-        }
-        if !grow(count) {
-            let header = HEADER.load(Acquire);
-            if !header.is_null() {
-                // SAFETY: mapped for good; an aligned number that is changed only in this way.
-                unsafe { AtomicU64::from_ptr(&raw mut (*header).refused) }.fetch_add(1, Relaxed);
-            }
-            return false;
-        }
-    }
-}
-
 #[cfg(test)]
 pub mod tests {
     use super::*;
@@ -533,51 +526,5 @@ pub mod tests {
         super::super::process::PID_NS.store(1, Relaxed);
         WHO.store(who(1, pid, 1, 0), Relaxed);
         CLAIMANT.store(claimant(1, pid), Relaxed);
-    }
-
-    fn entry(key: u64, pid: u32) -> Entry {
-        Entry { key, kind: kind::PEER, pid, pid_ns: 1, count: 1, ..Entry::from_words([0; WORDS]) }
-    }
-
-    #[test]
-    fn what_was_found_is_not_mistaken_for_what_came_after_it() {
-        with_table(|| {
-            assert!(insert(entry(7, 1000)));
-            let found = find(7).expect("the entry");
-            assert_eq!(found.read().map(|entry| (entry.pid, entry.count)), Some((1000, 1)));
-            // Its process gives it up, and another one takes the place, for the same key.
-            assert!(found.free() && !found.free());
-            be(1001);
-            assert!(insert(entry(7, 1001)));
-            assert!(
-                found.read().is_none() && !found.is_there() && found.is_own() != find(7).unwrap().is_own()
-            );
-            // Nor is anything counted there, or given up.
-            let more = |place: &Place| place.change(|uses| Some(Uses { count: uses.count + 1, ..uses }));
-            assert!(more(&found).is_none() && !found.free());
-            let now = find(7).expect("the other one");
-            assert_eq!((more(&now).map(|before| before.count), now.uses().count), (Some(1), 2));
-            assert_eq!(read(7).map(|entry| (entry.pid, entry.count)), Some((1001, 2)));
-        });
-    }
-
-    #[test]
-    fn what_the_dead_have_claimed_is_taken_again() {
-        let mut child = std::process::Command::new("true").spawn().expect("a child");
-        let dead = child.id();
-        child.wait().expect("its end");
-        // Alive, of another namespace, and dead.
-        for (pid_ns, pid, is_room) in
-            [(1, std::process::id(), false), (2, dead, false), (0, dead, false), (1, dead, true)]
-        {
-            with_table(|| {
-                let segment = SEGMENTS[0].load(Relaxed);
-                for room in rooms(segment, 0, 7) {
-                    room.0.claim(claimant(pid_ns, pid)).expect("the place");
-                }
-                assert_eq!(insert(entry(7, 1000)), is_room, "{pid_ns} {pid}");
-                assert_eq!(find(7).is_some(), is_room);
-            });
-        }
     }
 }

@@ -12,4 +12,4 @@ pub mod ledger;
 pub mod live;
 pub mod process;
 pub mod python_line;
-mod reclaim;
+pub mod reclaim;

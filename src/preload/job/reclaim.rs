@@ -1,13 +1,15 @@
-//! Reclaims entries of the live table before it grows: tombstones, and entries of processes that ended.
+//! Adds entries to the live table, and reclaims others before it grows: tombstones, and entries of processes that
+//! ended.
 //!
 //! This module decides which entries may be given up, and in which order. Entries that findings need go last: only
 //! they show that an exporter exited.
 
-use super::live::{Place, Room};
-use super::{ledger, live};
+use super::live::{self, Place, Room};
+use super::process::pid_namespace;
+use crate::settings;
 use crate::sys::life::{self, Life};
 use cupeer_spec::record::Header;
-use cupeer_spec::record::live::{claimant, kind, owner, pid_in};
+use cupeer_spec::record::live::{Entry, Uses, claimant, handle_key, kind, owner, pid_in};
 
 /// What may be given up, from the cheapest on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -78,7 +80,16 @@ fn give_up(place: &Place) {
     if place.free()
         && let Some(export) = kind::export_of(entry.kind)
     {
-        ledger::let_go(export, entry.fingerprint);
+        let_go(export, entry.fingerprint);
+    }
+}
+
+/// One importer less.
+pub fn let_go(kind: u32, fingerprint: u64) {
+    let Some(export) = live::find(handle_key(kind, fingerprint)) else { return };
+    export.change(|uses| Some(Uses { count: uses.count.checked_sub(1)?, ..uses }));
+    if export.is_tombstone() && settings::get().check.is_none() {
+        export.free();
     }
 }
 
@@ -120,4 +131,81 @@ pub fn forget_earlier_images(header: &Header) {
             give_up(&place);
         }
     });
+}
+
+/// Adds an entry, whose word is filled in here. Says whether there was room.
+pub fn insert(entry: Entry) -> bool {
+    let own_pid_ns = pid_namespace();
+    loop {
+        let count = live::segment_count();
+        // What is of use to nobody makes room before the table grows.
+        for (effort, k) in Effort::ALL.into_iter().flat_map(|effort| (0..count).map(move |k| (effort, k))) {
+            let Some(segment) = live::segment(k) else { return false };
+            for room in live::rooms(segment, k, entry.key) {
+                effort.make(room, own_pid_ns);
+                if room.fill(&entry) {
+                    return true;
+                }
+            }
+        }
+        if !live::grow(count) {
+            live::note_refused();
+            return false;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::live::tests::{be, with_table};
+    use super::*;
+    use cupeer_spec::record::live::WORDS;
+
+    fn entry(key: u64, pid: u32) -> Entry {
+        Entry { key, kind: kind::PEER, pid, pid_ns: 1, count: 1, ..Entry::from_words([0; WORDS]) }
+    }
+
+    #[test]
+    fn what_was_found_is_not_mistaken_for_what_came_after_it() {
+        with_table(|| {
+            assert!(insert(entry(7, 1000)));
+            let found = live::find(7).expect("the entry");
+            assert_eq!(found.read().map(|entry| (entry.pid, entry.count)), Some((1000, 1)));
+            // Its process gives it up, and another one takes the place, for the same key.
+            assert!(found.free() && !found.free());
+            be(1001);
+            assert!(insert(entry(7, 1001)));
+            assert!(
+                found.read().is_none()
+                    && !found.is_there()
+                    && found.is_own() != live::find(7).unwrap().is_own()
+            );
+            // Nor is anything counted there, or given up.
+            let more = |place: &Place| place.change(|uses| Some(Uses { count: uses.count + 1, ..uses }));
+            assert!(more(&found).is_none() && !found.free());
+            let now = live::find(7).expect("the other one");
+            assert_eq!((more(&now).map(|before| before.count), now.uses().count), (Some(1), 2));
+            assert_eq!(live::read(7).map(|entry| (entry.pid, entry.count)), Some((1001, 2)));
+        });
+    }
+
+    #[test]
+    fn what_the_dead_have_claimed_is_taken_again() {
+        let mut child = std::process::Command::new("true").spawn().expect("a child");
+        let dead = child.id();
+        child.wait().expect("its end");
+        // Alive, of another namespace, and dead.
+        for (pid_ns, pid, is_room) in
+            [(1, std::process::id(), false), (2, dead, false), (0, dead, false), (1, dead, true)]
+        {
+            with_table(|| {
+                let segment = live::segment(0).expect("a segment");
+                for room in live::rooms(segment, 0, 7) {
+                    assert!(room.claim(claimant(pid_ns, pid)).is_some());
+                }
+                assert_eq!(insert(entry(7, 1000)), is_room, "{pid_ns} {pid}");
+                assert_eq!(live::find(7).is_some(), is_room);
+            });
+        }
+    }
 }

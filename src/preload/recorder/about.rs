@@ -1,7 +1,8 @@
 //! Appends entries about the process to its file as they become known.
 
+use super::current::{current, has_begun_anew};
 use super::file::{FIRST_ROOM, File};
-use super::{clock, process, stream};
+use super::{clock, stream};
 use crate::driver::questions::{Description, has_device_of_parent};
 use crate::log::message;
 use crate::sys::caller;
@@ -51,7 +52,7 @@ pub fn begin(file: &File) {
     if let Some(parent) = initialized_before_fork(file.epoch) {
         let pid = Short::<16>::new(format_args!("{parent}"));
         text(file, meta::INITIALIZED_BY, pid.text().as_bytes());
-    } else if !process::has_begun_anew() && has_device_of_parent() {
+    } else if !has_begun_anew() && has_device_of_parent() {
         let pid = Short::<16>::new(format_args!("{}", forked_from().unwrap_or(0)));
         text(file, meta::DEVICES_FROM, pid.text().as_bytes());
     }
@@ -125,7 +126,7 @@ pub fn becomes(file: &File, program: &[u8]) {
 
 /// Describes the part of a library that a call came from.
 pub fn library(object: &Object, part: &Range<usize>) {
-    let Some(file) = process::current() else { return };
+    let Some(file) = current() else { return };
     let mut note = [0u8; 64];
     let build_id = object.build_id(&mut note);
     let path = caller::path(object);
@@ -146,7 +147,7 @@ pub fn library(object: &Object, part: &Range<usize>) {
 }
 
 pub fn describe(description: Description) {
-    let Some(file) = process::current() else { return };
+    let Some(file) = current() else { return };
     match description {
         Description::Driver(version) => {
             text(file, "driver", Short::<16>::new(format_args!("{version}")).text().as_bytes());
@@ -159,7 +160,7 @@ pub fn describe(description: Description) {
 }
 
 pub fn function_of_python(number: u32, first_line: u32, texts: &Texts) {
-    let Some(file) = process::current() else { return };
+    let Some(file) = current() else { return };
     // In UTF-8, a character has up to four bytes.
     let (path, name) = (
         Short::<2048>::new(format_args!("{}", texts.file)),
@@ -177,7 +178,7 @@ pub fn function_of_python(number: u32, first_line: u32, texts: &Texts) {
 
 /// Names a library whose calls go past us.
 pub fn escaped(library: &[u8], way: &str) {
-    let Some(file) = process::current() else { return };
+    let Some(file) = current() else { return };
     entry(file, meta::ESCAPED, &[way.as_bytes(), b"\0", library]);
 }
 

@@ -3,7 +3,7 @@
 //! Every byte that is written through a mapping was allocated before, because a write to a hole on a full disk raises
 //! SIGBUS. A failed allocation is an errno, and costs only recorded calls.
 
-use super::{clock, early, stream};
+use super::clock;
 use crate::job::directory::{Directory, Path, c_path};
 use crate::log::{message, status};
 use crate::settings::{self, key};
@@ -23,7 +23,7 @@ use core::sync::atomic::{
 };
 use cupeer_spec::proc::{Stat, StatPath};
 use cupeer_spec::record::end::End;
-use cupeer_spec::record::{self, BLOCK, BlockHeader, FileName, Header, MAGIC, SLOTS, VERSION, mode};
+use cupeer_spec::record::{self, BLOCK, BlockHeader, FileName, Header, MAGIC, Moment, VERSION, mode};
 
 /// The most windows whose threads are looked after, so that others can go on with them.
 const WINDOWS: usize = 4096;
@@ -151,11 +151,17 @@ impl Identity {
 }
 
 impl File {
-    /// Makes the file of this process, with one block: with its name at once, or without one.
-    pub fn create(directory: &Directory, epoch: u64, is_named: bool) -> Result<&'static File, c_int> {
+    /// Makes the file of this process, with one block: with its name at once, or without one. It begins with the first
+    /// mark, if there is one already.
+    pub fn create(
+        directory: &Directory,
+        epoch: u64,
+        is_named: bool,
+        first_mark: fn() -> Option<Moment>,
+    ) -> Result<&'static File, c_int> {
         let identity = Identity::of_owner();
         let (file, image, path) = Self::open_new(directory, &identity, is_named)?;
-        let made = Self::fill(&file, image, path, identity, epoch);
+        let made = Self::fill(&file, image, path, identity, epoch, first_mark);
         if let Ok(made) = made {
             made.is_unnamed.store(!is_named, Relaxed);
             file.keep();
@@ -231,22 +237,13 @@ impl File {
         Ok(())
     }
 
-    /// How many calls a ring holds, and has held.
-    pub fn calls_in_ring(&self) -> u64 {
-        let block = |number: u64| self.ring.wrapping_add(number as usize * BLOCK);
-        // SAFETY: blocks of the ring, which is mapped for good.
-        let calls = |block| unsafe { stream::calls(block, SLOTS) };
-        let used = self.last_block().min(self.ring_blocks - 1);
-        let older = self.last_block() - used;
-        (1..=used).map(|number| calls(block(number))).sum::<u64>() + older * SLOTS as u64
-    }
-
     fn fill(
         file: &Opened,
         image: u32,
         path: Path,
         identity: Identity,
         epoch: u64,
+        first_mark: fn() -> Option<Moment>,
     ) -> Result<&'static File, c_int> {
         let ring = settings::get().record.as_ref().and_then(|record| record.ring);
         let ring_blocks = ring.map_or(0, |size| size / BLOCK as u64);
@@ -262,7 +259,7 @@ impl File {
         };
         let header = mapped.cast::<Header>();
         let clock = clock::choose();
-        let (now, early) = (clock::moment(), early::first());
+        let (now, early) = (clock::moment(), first_mark());
         let key = key::get();
         // SAFETY: mapped above, long enough, and nobody else's yet. getppid and getuid have no preconditions.
         unsafe {

@@ -4,33 +4,26 @@
 //! if the two differ, the thread has no window in this record yet. A child of vfork shares our memory, and counts as
 //! this process.
 
+use super::current::{BEGAN_ANEW, FILE, current, has_begun_anew};
 use super::file::{File, REST};
-use super::{about, early};
-use crate::job::{directory, live};
+use super::{about, early, stream};
+use crate::job::{directory, live, reclaim};
 use crate::log::{message, status};
 use crate::settings;
 use crate::sys::arch::thread;
 use crate::sys::aside::aside;
 use crate::sys::clock as system_clock;
-use crate::sys::every_call::{EVERY_CALL, GIVEN_UP, NO_PAGE, epoch, has_record};
+use crate::sys::every_call::{EVERY_CALL, GIVEN_UP, NO_PAGE, epoch};
 use crate::sys::guard::guarded;
 use crate::sys::lock::Lock;
 use crate::sys::process::owner;
 use crate::sys::{pages, signals};
 use core::ptr;
 use core::sync::atomic::{
-    AtomicBool, AtomicPtr, AtomicU32, AtomicU64,
+    AtomicBool, AtomicU32, AtomicU64,
     Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
-
-/// The record of this process, or of the one that it was forked from.
-static FILE: AtomicPtr<File> = AtomicPtr::new(ptr::null_mut());
-
-/// The record, where this process has one.
-pub fn current() -> Option<&'static File> {
-    // SAFETY: files are never freed.
-    has_record().then(|| unsafe { FILE.load(Acquire).as_ref() }).flatten()
-}
+use cupeer_spec::record::{BLOCK, SLOTS};
 
 /// Whether a record is asked for and may still begin.
 pub fn may_begin() -> bool {
@@ -66,14 +59,6 @@ fn tell_missed(file: &File) {
 
 /// Held by who makes the record.
 static LOCK: Lock = Lock::new();
-
-/// The process whose record has begun anew with a name, by its pid.
-static BEGAN_ANEW: AtomicU32 = AtomicU32::new(0);
-
-/// Whether the record of this process has begun anew: see [`show_before_call`].
-pub fn has_begun_anew() -> bool {
-    BEGAN_ANEW.load(Relaxed) == owner()
-}
 
 /// The record, where it has no name yet.
 fn unnamed() -> Option<&'static File> {
@@ -116,9 +101,19 @@ fn show_or_begin_anew() -> bool {
     });
     let has = is_run && attach();
     if is_over {
-        current().into_iter().for_each(|new| new.lose(old.calls_in_ring()));
+        current().into_iter().for_each(|new| new.lose(calls_in_ring(old)));
     }
     has
+}
+
+/// How many calls a ring holds, and has held.
+fn calls_in_ring(file: &File) -> u64 {
+    let block = |number: u64| file.ring.wrapping_add(number as usize * BLOCK);
+    // SAFETY: blocks of the ring, which is mapped for good.
+    let calls = |block| unsafe { stream::calls(block, SLOTS) };
+    let used = file.last_block().min(file.ring_blocks - 1);
+    let older = file.last_block() - used;
+    (1..=used).map(|number| calls(block(number))).sum::<u64>() + older * SLOTS as u64
 }
 
 /// Makes the record of this process where there is none, and says whether there is one now. Every thread comes here
@@ -210,14 +205,15 @@ fn make() {
         let is_named = !is_large || has_begun_anew();
         let file = if is_large {
             // Who reduces the record takes an empty folder away.
-            directory.in_folder(|folder| File::create(folder, next, is_named))?
+            directory.in_folder(|folder| File::create(folder, next, is_named, early::first))?
         } else {
-            File::create(&directory, next, is_named)?
+            File::create(&directory, next, is_named, early::first)?
         };
         // SAFETY: the header is mapped for good.
         let header = unsafe { &*file.header };
         crate::job::process::introduce(header);
         live::attach(header, &directory);
+        reclaim::forget_earlier_images(header);
         if !is_named {
             crate::job::process::announce(header, &directory);
         }

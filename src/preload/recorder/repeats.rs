@@ -29,7 +29,7 @@
 //! Otherwise, it becomes the next example. Functions with arrays or texts have no runs, because reading them takes
 //! system calls; nor do copies, because the driver is asked for their devices.
 
-use super::{clock, stream};
+use super::{clock, speed, stream};
 use crate::driver::questions;
 use crate::settings;
 use crate::sys::arch::{Thread, thread};
@@ -350,7 +350,7 @@ pub fn failed(passed: &Passed, result: i32, number: u64) {
             number: 0,
             epoch: epoch(),
             world: world(is_more),
-            due: if is_more { clock::after(REST) } else { u64::MAX },
+            due: if is_more { speed::after(REST) } else { u64::MAX },
             count,
             result,
             heat: 1,

@@ -19,8 +19,7 @@
 //!
 //! Unless noted otherwise, unsafe code here works on this thread's own block, and on windows that it owns.
 
-use super::file::File;
-use super::{clock, process};
+use super::{clock, current::current, file::File};
 use crate::sys::arch::{self, Thread, stack_height, thread};
 use crate::sys::aside;
 use crate::sys::every_call::epoch;
@@ -158,7 +157,7 @@ fn renewed(slots: usize, before: usize) -> Option<Taken> {
 /// Makes room for `slots` slots, and takes them.
 fn renew(slots: usize) -> Option<Taken> {
     let thread = thread();
-    let file = process::current()?;
+    let file = current()?;
     // SAFETY: only this thread and its signal handlers use the block.
     unsafe {
         if (*thread).epoch != file.epoch {
@@ -451,7 +450,7 @@ fn ring_block(file: &File, index: u64) -> *mut BlockHeader {
 #[cold]
 #[inline(never)]
 pub fn is_in_ring(slot: *mut Slot, number: u64) -> bool {
-    let Some(file) = process::current().filter(|file| !file.ring.is_null()) else { return false };
+    let Some(file) = current().filter(|file| !file.ring.is_null()) else { return false };
     let index = (slot as usize).wrapping_sub(file.ring as usize) / BLOCK;
     let block = Mapped(ring_block(file, index as u64));
     // SAFETY: only this thread and its signal handlers use the block.

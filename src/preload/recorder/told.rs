@@ -1,7 +1,8 @@
 //! Facts about this process that other modules add to its record, or query.
 
 use super::arguments::FINGERPRINT;
-use super::{about, clock, detail, early, file, process};
+use super::current::current;
+use super::{about, detail, early, file, process, speed};
 use crate::driver::questions;
 use crate::job::live;
 use crate::resolve::{driver, escapes};
@@ -20,19 +21,19 @@ pub fn describe_devices() {
 
 /// Says in the record how this process ends. Async-signal-safe, and for children of vfork as well.
 pub fn ends(end: End) {
-    if let Some(file) = process::current() {
+    if let Some(file) = current() {
         file.ends(end);
     }
 }
 
 /// Whether this process has a record: a child of vfork only shares the memory of one that has.
 pub fn is_own() -> bool {
-    process::current().is_some_and(file::File::is_own)
+    current().is_some_and(file::File::is_own)
 }
 
 /// Says in the record that this process is about to become another program.
 pub fn becomes(program: &[u8]) {
-    if let Some(file) = process::current().filter(|file| file.is_own()) {
+    if let Some(file) = current().filter(|file| file.is_own()) {
         about::becomes(file, program);
         file.ends(End::Executed);
     }
@@ -40,12 +41,12 @@ pub fn becomes(program: &[u8]) {
 
 /// Whether calls of this process are missing from its record.
 pub fn has_losses() -> bool {
-    process::current().is_some_and(file::File::has_losses)
+    current().is_some_and(file::File::has_losses)
 }
 
 /// Keeps this moment, for the speed of the clock.
 pub fn note_time() {
-    clock::note();
+    speed::note();
 }
 
 /// Puts a mark of the program's into the record, or keeps it for one that has not begun. Says whether it could.
@@ -55,7 +56,7 @@ pub fn mark(text: &[u8]) -> bool {
     }
     let is_kept = process::may_begin() && early::keep(text);
     // Begun meanwhile by another thread, which has looked for marks already.
-    if is_kept && process::current().is_some() {
+    if is_kept && current().is_some() {
         process::attach();
     }
     is_kept
@@ -76,7 +77,7 @@ pub fn escaped(library: &[u8], way: Way) {
 
 /// Whether this process has, or would have, a record in which there is no event.
 pub fn is_empty() -> bool {
-    let is_empty = || process::current().map_or(epoch() == 0, |file| file.has_no_stream());
+    let is_empty = || current().map_or(epoch() == 0, |file| file.has_no_stream());
     settings::get().record.is_some() && is_empty()
 }
 

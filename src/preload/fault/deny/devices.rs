@@ -1,6 +1,6 @@
 //! Maps the device numbers of CUDA and the handles of NVML to UUIDs and PCI addresses. Each device is queried once.
 
-use super::nvml::ask;
+use super::ask::{self, text};
 use crate::driver::questions;
 use crate::sys::arena;
 use core::ptr;
@@ -83,21 +83,4 @@ pub fn of_handle(handle: u64) -> Identity {
         keep(free, (handle, identity));
     }
     identity
-}
-
-/// The text in a buffer up to its NUL.
-pub fn text(buffer: &[u8]) -> Option<&str> {
-    let text = buffer.split(|byte| *byte == 0).next()?;
-    core::str::from_utf8(text).ok().filter(|text| !text.is_empty())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn texts_end_at_their_nul() {
-        assert_eq!(text(b"0000:1B:00.0\0\0xx"), Some("0000:1B:00.0"));
-        assert_eq!((text(b"\0x"), text(b""), text(b"\xff\0")), (None, None, None));
-    }
 }

@@ -4,7 +4,7 @@
 use super::{Denied, devices, pairs, refused};
 use crate::driver::pools;
 use crate::driver::questions;
-use crate::fault::inject::Forward;
+use crate::fault::forward::Forward;
 use crate::recorder;
 use crate::sys::program_memory::copy;
 use cupeer_books::wanted::Wanted;

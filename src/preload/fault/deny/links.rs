@@ -4,8 +4,7 @@
 //! if its device is part of any denied pair, because libraries take a visible link for a path to every device, and
 //! stop if a pair has no access over it.
 
-use super::nvml::ask;
-use super::{devices, pairs};
+use super::{ask, devices, pairs};
 use cupeer_spec::abi::nvmlFieldValue_t;
 
 /// More links than any device has.

@@ -4,11 +4,12 @@
 //! This module decides which calls are examined and what happens to each. `devices` finds the devices of a call;
 //! `opens` handles handles of other processes; `grants` handles access to virtual memory and to pools; `multicast`
 //! handles objects that reach memory without such access; `peers` counts the peers of contexts; `nvml` and `links`
-//! handle NVML.
+//! handle NVML, and `ask` queries it.
 //!
 //! Invariants: an unknown device is never denied, so the driver decides. No library that the program has not called is
 //! queried. Only facts that never change are kept about a device, so that a forked child can continue to use them.
 
+mod ask;
 mod devices;
 mod grants;
 mod links;
@@ -17,8 +18,8 @@ mod nvml;
 mod opens;
 mod peers;
 
-use super::inject::Forward;
 use crate::driver::questions;
+use crate::fault::forward::Forward;
 use crate::settings::{self, Deny};
 use cupeer_spec::deny::Denied as Pairs;
 use cupeer_spec::effect::{Effect, End, Made, Named, Object, Question};

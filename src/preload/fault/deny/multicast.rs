@@ -3,7 +3,7 @@
 
 use super::{Denied, devices, pairs, refused};
 use crate::driver::questions;
-use crate::fault::inject::Forward;
+use crate::fault::forward::Forward;
 use crate::sys::program_memory::is_readable;
 use cupeer_spec::effect::Joined;
 use cupeer_spec::results::Result;

@@ -2,7 +2,7 @@
 
 use super::{Denied, devices, pairs, peers, refused};
 use crate::driver::questions;
-use crate::fault::inject::Forward;
+use crate::fault::forward::Forward;
 use cupeer_spec::deny::Identity;
 use cupeer_spec::effect::{Object, Shared};
 use cupeer_spec::results::Result;

@@ -1,7 +1,7 @@
 //! Applies the actions of faults to a call: waits, signals, and exits before it, results and outputs after it.
 
-use super::arming::LoadedRule;
 use super::decide::{Fault, Fired, MOST};
+use super::loaded::LoadedRule;
 use super::{excuses, handles, shared};
 use crate::fault::deny;
 use crate::log;

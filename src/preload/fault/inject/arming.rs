@@ -3,118 +3,25 @@
 //! Armed plans change as a whole: another [`Armed`] replaces the previous one. A thread that examines a call marks the
 //! plans that it uses, so that the memory of a plan is unmapped only when no thread uses it.
 
-use super::counts::Scopes;
-use super::facts::is_like;
+use super::conditions::is_like;
 use super::index::Armed;
-use super::{private, shared};
+use super::loaded::{LoadedPlan, LoadedRule};
+use super::shared;
 use crate::fault::deny;
 use crate::log::message;
 use crate::resolve::traced;
-use crate::settings::{self, inject::functions};
+use crate::settings;
 use crate::sys::every_call::{EVERY_CALL, UNREAD};
 use crate::sys::memory;
 use core::ffi::c_void;
 use core::ptr;
 use core::sync::atomic::{
-    AtomicBool, AtomicPtr, AtomicU32,
+    AtomicBool, AtomicU32,
     Ordering::{Acquire, Relaxed, Release, SeqCst},
 };
 use cupeer_shared::users::{self, Users};
-use cupeer_spec::fault::{Key, Per, Plan, Rule};
+use cupeer_spec::fault::{Key, Per, Plan};
 use cupeer_spec::function::FnId;
-use cupeer_spec::record::faults::Counter;
-use cupeer_spec::selector::FunctionSet;
-
-/// A plan that is or was armed.
-pub struct LoadedPlan {
-    /// 0 for that of the environment.
-    pub id: u32,
-    pub rules: Vec<LoadedRule>,
-    /// Whether it is only tried.
-    pub is_dry: bool,
-    /// Whether a rule looks at what the call before returned, or at the order of processes: then all calls are looked at.
-    pub follows: bool,
-    /// Whether a rule puts one handle in the place of another.
-    pub keeps_handles: bool,
-    /// The functions that it looks at.
-    functions: FunctionSet,
-    /// What counts calls.
-    pub scopes: Scopes,
-    /// What rules of a plan of the program's own have done; shared with forked children.
-    totals: AtomicPtr<Counter>,
-    /// Threads that are looking at it.
-    users: Users,
-    /// Whether it was taken back, though it may still be among those that are armed.
-    is_over: AtomicBool,
-}
-
-/// A rule of it.
-pub struct LoadedRule {
-    pub rule: &'static Rule,
-    pub number: u32,
-    /// Whether a mark was set that it waits for.
-    pub has_mark: AtomicBool,
-    /// Whether what hangs by it may go on.
-    pub is_released: AtomicBool,
-    /// How many calls hang by it now.
-    pub hanging: AtomicU32,
-}
-
-impl LoadedPlan {
-    /// A plan that nobody has counted for yet.
-    pub fn new(id: u32, plan: &'static Plan, is_dry: bool) -> LoadedPlan {
-        let rules = plan.rules.iter().zip(0..).map(|(rule, number)| LoadedRule {
-            rule,
-            number,
-            has_mark: AtomicBool::new(false),
-            is_released: AtomicBool::new(false),
-            hanging: AtomicU32::new(0),
-        });
-        LoadedPlan {
-            id,
-            rules: rules.collect(),
-            is_dry,
-            follows: plan.follows(),
-            keeps_handles: plan.keeps_handles(),
-            functions: functions(plan),
-            scopes: Scopes::of(&plan.rules),
-            totals: AtomicPtr::new(ptr::null_mut()),
-            users: Users::new(),
-            is_over: AtomicBool::new(false),
-        }
-    }
-
-    /// Whether its rules are looked at.
-    pub fn is_armed(&self) -> bool {
-        !self.is_over.load(Relaxed)
-    }
-
-    /// What is counted of a rule. `None` where there is no memory.
-    pub fn totals(&self, rule: &LoadedRule) -> Option<&Counter> {
-        if self.id == 0 {
-            return shared::counter(rule.number);
-        }
-        self.own_totals(rule, private::map_shared)
-    }
-
-    fn own_totals(&self, rule: &LoadedRule, map: fn(usize) -> *mut c_void) -> Option<&Counter> {
-        let totals = private::map_once(&self.totals, self.totals_size(), map);
-        // SAFETY: mapped for as long as the plan has users, with room for each rule, and used only as atomics.
-        (!totals.is_null()).then(|| unsafe { &*totals.add(rule.number as usize) })
-    }
-
-    /// How many calls its rules have matched, and at how many they fired.
-    fn sum(&self) -> (u64, u64) {
-        let totals = self.rules.iter().filter_map(|rule| self.totals(rule));
-        totals.fold((0, 0), |(matched, fired), totals| {
-            (matched + totals.matched.load(Relaxed), fired + totals.fired.load(Relaxed))
-        })
-    }
-
-    fn totals_size(&self) -> usize {
-        self.rules.len() * size_of::<Counter>()
-    }
-}
 
 /// What is armed, for as long as it is looked at.
 pub struct Using(&'static Armed);
@@ -339,17 +246,6 @@ mod tests {
             of(&|_| "\n".into()) + "cuInit",
         ];
         texts.into_iter().map(|text| (text.len(), text)).collect()
-    }
-
-    #[test]
-    fn without_memory_nothing_is_counted() {
-        let plan =
-            Plan::parse("own", "cuIpcGetMemHandle:delay=1s;cuDeviceCanAccessPeer:delay=1s").expect("a plan");
-        let loaded = LoadedPlan::new(1, Box::leak(Box::new(plan)), false);
-        for rule in &loaded.rules {
-            assert!(loaded.own_totals(rule, |_| ptr::null_mut()).is_none(), "rule {}", rule.number);
-        }
-        assert!(loaded.rules.iter().all(|rule| loaded.totals(rule).is_some()));
     }
 
     #[test]

@@ -1,10 +1,11 @@
 //! Decides about one call: which faults fire at it, whether a pair of devices is denied, and what replaces the call.
 
-use super::arming::{LoadedRule, Using};
+use super::arming::Using;
 use super::counts::{self, Firing, Whose};
 use super::facts::{self, Facts};
-use super::{Forward, handles};
-use crate::fault::deny;
+use super::handles;
+use super::loaded::LoadedRule;
+use crate::fault::{deny, forward::Forward};
 use crate::sys::environment;
 use core::cell::Cell;
 use cupeer_spec::fault::{Error, Per, Stage, purpose};

@@ -1,11 +1,13 @@
 //! Decides whether a call meets the conditions of a fault. Arguments are at hand; every other fact is looked up when a
 //! fault needs it, and only once.
 
-use super::arming::{LoadedPlan, LoadedRule, Using};
-use super::index::{argument_of, holds};
-use super::{Forward, private, shared};
+use super::arming::Using;
+use super::conditions::{argument_of, holds, is_like};
+use super::loaded::{LoadedPlan, LoadedRule};
+use super::{private, shared};
 use crate::driver::pools;
 use crate::driver::questions;
+use crate::fault::forward::Forward;
 use crate::recorder;
 use crate::settings;
 use crate::settings::key;
@@ -67,12 +69,6 @@ fn of_process(condition: &Condition) -> Option<bool> {
 /// The last part of a path.
 fn file_name(path: &[u8]) -> &[u8] {
     path.rsplit(|byte| *byte == b'/').next().unwrap_or(path)
-}
-
-/// Whether a text matches one of a condition's patterns.
-pub fn is_like(condition: &Condition, text: &[u8]) -> bool {
-    let Values::Patterns(patterns) = &condition.values else { return false };
-    patterns.iter().any(|pattern| matches(pattern.as_bytes(), text)) != condition.not
 }
 
 /// What is known of a call, as far as it was asked for.

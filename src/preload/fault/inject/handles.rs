@@ -1,8 +1,8 @@
 //! Tracks the IPC handles that this process exported or received, for faults that replace one with another. They are
 //! kept only if such a fault is armed, and only in memory.
 
-use super::Forward;
 use super::arming::Using;
+use crate::fault::forward::Forward;
 use core::sync::atomic::{
     AtomicU64, AtomicUsize,
     Ordering::{Acquire, Relaxed, Release},

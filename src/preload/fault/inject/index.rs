@@ -6,12 +6,13 @@
 //! concern a call if its bit is set in all segments of the call. Testing a hundred faults one by one would take at
 //! least 30 ns; the budget is 10 ns.
 
-use super::ArgumentWords;
-use super::arming::{LoadedPlan, LoadedRule};
+use super::conditions::{argument_of, held};
+use super::loaded::{LoadedPlan, LoadedRule};
 use super::private;
+use crate::fault::forward::ArgumentWords;
 use crate::settings::inject::is_followed;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use cupeer_spec::fault::{Condition, Key, Rule, Values};
+use cupeer_spec::fault::{Condition, Rule, Values};
 use cupeer_spec::function::{FUNCTION_COUNT, FnId, FnSpec};
 
 /// All rules that are armed, by function. Never freed once it is published: a thread may be reading it.
@@ -121,61 +122,6 @@ impl Armed {
     pub fn choose(&self, is_of_process: impl Fn(&LoadedRule) -> bool) {
         self.functions.iter().flatten().for_each(|index| index.choose(&is_of_process));
     }
-}
-
-/// The argument that a condition looks at, where it needs nothing else.
-pub fn argument_of(function: &FnSpec, condition: &Condition) -> Option<usize> {
-    let is_device = |index: usize| {
-        let devices = || function.args.iter().enumerate().filter(|(_, arg)| arg.type_word() == "CUdevice");
-        devices().nth(index).map(|(index, _)| index)
-    };
-    match (&condition.key, &condition.values) {
-        (Key::Dev, Values::Numbers(_)) => is_device(0),
-        (Key::Peer, Values::Numbers(_)) => is_device(1),
-        (Key::Size, Values::Numbers(_)) => function.sized_by(),
-        (Key::Argument(name), Values::Numbers(_)) => {
-            // An output says something after the call alone.
-            let argument = function.argument(name)?;
-            let is_number = !argument.1.is_handle() && argument.1.count().is_none();
-            is_number.then_some(argument.0)
-        }
-        _ => None,
-    }
-}
-
-/// The numbers for which a condition holds, as ranges that neither overlap nor touch.
-fn held(condition: &Condition) -> Vec<(u64, u64)> {
-    let Values::Numbers(ranges) = &condition.values else { return Vec::new() };
-    let mut sorted = ranges.clone();
-    sorted.sort_unstable();
-    let mut held: Vec<(u64, u64)> = Vec::with_capacity(sorted.len() + 1);
-    for (from, to) in sorted {
-        match held.last_mut() {
-            Some(last) if from <= last.1.saturating_add(1) => last.1 = last.1.max(to),
-            _ => held.push((from, to)),
-        }
-    }
-    if condition.not {
-        let mut next = Some(0);
-        let mut others: Vec<(u64, u64)> = Vec::with_capacity(held.len() + 1);
-        for (from, to) in held {
-            if let (Some(first), Some(last)) = (next, from.checked_sub(1))
-                && first <= last
-            {
-                others.push((first, last));
-            }
-            next = to.checked_add(1);
-        }
-        others.extend(next.map(|first| (first, u64::MAX)));
-        return others;
-    }
-    held
-}
-
-/// Whether a number is one of a condition's.
-pub fn holds(condition: &Condition, number: u64) -> bool {
-    let Values::Numbers(ranges) = &condition.values else { return false };
-    ranges.iter().any(|(from, to)| (*from..=*to).contains(&number)) != condition.not
 }
 
 impl Index {
@@ -292,8 +238,9 @@ impl Segments {
 
 #[cfg(test)]
 mod tests {
+    use super::super::conditions::holds;
     use super::*;
-    use cupeer_spec::fault::Plan;
+    use cupeer_spec::fault::{Key, Plan};
     use cupeer_spec::record::live::mix;
 
     /// Numbers below others, as if by chance.

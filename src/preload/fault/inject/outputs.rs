@@ -1,7 +1,8 @@
 //! The outputs of a call: writes what faults put there, and undoes a call that succeeded.
 
 use super::decide::Fault;
-use super::{Forward, excuses, facts, handles, shared};
+use super::{excuses, facts, handles, shared};
+use crate::fault::forward::Forward;
 use crate::resolve::driver;
 use crate::sys::program_memory;
 use cupeer_spec::fault::{Out, OutValue};

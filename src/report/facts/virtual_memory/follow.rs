@@ -5,8 +5,8 @@
 //! separate.
 
 use super::Location;
-use super::space::{Allocation, Named, Source, Space};
-use super::teams::{Bound, Team, Waits};
+use super::space::{Allocation, Named, Source, Space, Taking};
+use super::team::{Bound, Team, Waits};
 use crate::base::values;
 use crate::model::Uuid;
 use crate::words::judged::is_done_all_the_same;
@@ -14,9 +14,6 @@ use cupeer_books::wanted::{Gathering, Wanted, access};
 use cupeer_record::Call;
 use cupeer_spec::effect::{self, Effect, End, Grant, Joined, Made, Object, Shared, Unbound};
 use cupeer_spec::function::{Direction, FnId};
-
-/// What a call takes, once it has returned.
-pub type Taking = Box<dyn FnOnce(&mut Space) + Send + Sync>;
 
 /// Whether a call of a function can change what a process has.
 #[inline]

@@ -1,27 +1,31 @@
 //! The table of virtual memory: the allocations of each process, their mappings, and the devices that may access them.
 //!
 //! [`space`] has the memory of one process, [`follow`] builds it from calls, [`join`] joins imports with their
-//! allocations, [`teams`] tracks multicast objects, and [`rows`] builds the rows. [`super::ledger`] tracks the handles
-//! of allocations, as of all shared objects.
+//! allocations, [`team`] tracks a multicast object in one process and [`teams`] across processes, and [`rows`] builds
+//! the rows with the words of [`flags`]. [`super::ledger`] tracks the handles of allocations, as of all shared objects.
 //!
 //! The memory is proportional to what processes have at one time, and to the number of allocations that were exported
 //! or imported.
 
+mod flags;
 mod follow;
 mod join;
 mod rows;
 mod space;
+mod team;
 mod teams;
 #[cfg(test)]
 mod tests;
 
 use crate::facts::ledger::Realm;
 use crate::model::{Uuid, Where};
+pub use flags::{access, handle_types};
 pub use follow::{concerns, location_of};
 pub use join::{Imported, Origin, Until};
-pub use rows::{access, handle_types, order};
+pub use rows::order;
 pub use space::{Space, Sum};
-pub use teams::{Waiting, Waits};
+pub use team::Waits;
+pub use teams::Waiting;
 
 /// What all processes have, in the order of the job.
 #[derive(Default)]

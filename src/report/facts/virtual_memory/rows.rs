@@ -3,14 +3,12 @@
 //! It builds sums for each process and device, and selects single allocations. A job has thousands of them; those that
 //! others keep alive and large ones matter.
 
+use super::flags::{access, handle_types};
 use super::join::{Held, Joined, Origin, Until, most};
 use super::space::{self, Number, Source, Space};
 use super::{Location, VirtualMemory, join};
 use crate::facts::ledger::settle::Fate;
-use crate::model::{
-    Access, AddressSpace, Allocation, Allocations, DeviceMemory, Fingerprint, Kept, Mapping, Uuid,
-};
-use cupeer_spec::abi::{CUmemAccess_flags, CUmemAllocationHandleType};
+use crate::model::{AddressSpace, Allocation, Allocations, DeviceMemory, Fingerprint, Kept, Mapping};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -232,19 +230,4 @@ fn single_rows(joined: &Joined, singles: &[(bool, u64, usize, Number)], fates: &
         }
     };
     singles.iter().map(&mut row).collect()
-}
-
-/// The rows of those devices that may do anything, by what each may do.
-pub fn access(all: impl Iterator<Item = (Uuid, i32)>) -> Vec<Access> {
-    let row = |(device, flags): (Uuid, i32)| {
-        let word = CUmemAccess_flags(flags).name();
-        Access { device, flags: word.map_or_else(|| flags.to_string(), str::to_owned) }
-    };
-    all.filter(|(_, flags)| *flags != 0).map(row).collect()
-}
-
-/// The types of which a number is the sum.
-pub fn handle_types(types: i32) -> Vec<&'static str> {
-    let known = CUmemAllocationHandleType::VALUES.iter();
-    known.filter(|(bit, _)| *bit != 0 && types & bit == *bit).map(|(_, name)| *name).collect()
 }

@@ -2,7 +2,7 @@
 //!
 //! It changes one step at a time. `follow` reads the calls; memory of other processes is not tracked.
 
-use super::teams::{Bound, Team};
+use super::team::{Bound, Team};
 use super::{Location, Realm};
 use crate::facts::peers::Reach;
 use crate::model::Uuid;
@@ -11,12 +11,15 @@ use std::collections::{BTreeMap, HashMap};
 /// The number of an allocation in its process.
 pub type Number = u32;
 
+/// What a call takes, once it has returned.
+pub type Taking = Box<dyn FnOnce(&mut Space) + Send + Sync>;
+
 /// One process.
 #[derive(Default)]
 pub struct Space {
     pub realm: Realm,
     /// What calls have taken that had not returned when the last one began, by when they returned.
-    pub(super) waiting: Vec<(u64, super::follow::Taking)>,
+    pub(super) waiting: Vec<(u64, Taking)>,
     /// The allocations that it has, and those that it shared and has given up.
     pub allocations: BTreeMap<Number, Allocation>,
     by_handle: HashMap<u64, Number, foldhash::fast::RandomState>,

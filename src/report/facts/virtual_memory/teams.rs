@@ -2,38 +2,13 @@
 //! its holders.
 
 use super::VirtualMemory;
+use super::flags::handle_types;
 use super::join::Origin;
-use super::rows::handle_types;
-use super::space::Source;
-use crate::facts::ledger::Site;
+use super::space::{self, Source};
+use super::team::{Bound, Waits};
 use crate::facts::ledger::settle::Fate;
 use crate::model::{BoundMemory, Multicast, TeamDevice, Uuid};
-use cupeer_spec::function::FnId;
 use std::collections::BTreeMap;
-
-/// What one process has done with a multicast object.
-#[derive(Default)]
-pub struct Team {
-    /// How many devices it was made for, where this process made it.
-    pub wanted: Option<u32>,
-    /// The devices that this process has added, and when.
-    pub added: Vec<(Option<Uuid>, u64)>,
-    /// The memory that it has bound and not unbound.
-    pub bound: Vec<Bound>,
-    /// How often it bound memory, and unbound it.
-    pub binds: u64,
-    pub unbinds: u64,
-    /// The call that binds memory and has not returned.
-    pub waits: Option<Waits>,
-}
-
-/// A call that waits for devices.
-#[derive(Clone, Copy)]
-pub struct Waits {
-    pub function: FnId,
-    pub site: Site,
-    pub at: u64,
-}
 
 /// Who waits for devices that nobody has added.
 pub struct Waiting {
@@ -41,31 +16,6 @@ pub struct Waiting {
     pub call: Waits,
     pub added: u32,
     pub wanted: u32,
-}
-
-/// Memory that is bound to a multicast object.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Bound {
-    pub device: Option<Uuid>,
-    /// Where in the object.
-    pub at: u64,
-    pub bytes: u64,
-}
-
-impl Team {
-    pub(super) fn binds(&mut self, bound: Bound) {
-        self.binds += 1;
-        self.bound.push(bound);
-    }
-
-    /// Unbinds what a device has bound at a place; where it is not known for which device that was, what is there.
-    pub(super) fn unbinds(&mut self, device: Option<Uuid>, at: u64) {
-        self.unbinds += 1;
-        let is_it = |bound: &Bound| bound.at == at && (bound.device == device || bound.device.is_none());
-        if let Some(index) = self.bound.iter().position(is_it) {
-            self.bound.swap_remove(index);
-        }
-    }
 }
 
 impl VirtualMemory {
@@ -99,7 +49,7 @@ impl VirtualMemory {
             let proc = || fates[process].proc.clone();
             for (number, allocation) in &space.allocations {
                 let origin = joined.origin(process, *number);
-                let is_one = |own: &super::space::Allocation| own.team.is_some();
+                let is_one = |own: &space::Allocation| own.team.is_some();
                 if !is_one(allocation) && !joined.allocation(origin).is_some_and(is_one) {
                     continue;
                 }

@@ -1,0 +1,50 @@
+//! A call as the steps see it that may change it: its function, the words of its arguments, and its caller.
+
+use crate::recorder::export_of;
+use cupeer_spec::effect::Shared;
+use cupeer_spec::function::{FnId, MOST_ARGUMENTS};
+use cupeer_spec::record::live::{Entry, kind};
+
+/// The arguments of a call in order: numbers without their sign, pointers and handles as they are; of an IPC handle by value
+/// the address of its bytes.
+pub type ArgumentWords = [u64; MOST_ARGUMENTS];
+
+/// A call as the steps see it that may change it.
+pub struct Forward<'a> {
+    pub id: FnId,
+    pub words: &'a ArgumentWords,
+    /// Its return address.
+    pub caller: usize,
+}
+
+impl Forward<'_> {
+    /// What the call is about to open, as its exporter told the job: see [`export_of`].
+    pub fn export(&self) -> Option<Entry> {
+        export_of(kind::exported(self.id.spec().opens()?.object), self.handle()?)
+    }
+
+    /// The handle that it is about to open.
+    pub fn handle(&self) -> Option<&[u8; 64]> {
+        let function = self.id.spec();
+        let Shared { handle, .. } =
+            function.opens().filter(|shared| function.args[shared.handle].size() == 64)?;
+        // SAFETY: the word of a handle by value is the address of its bytes, which the caller keeps during the call.
+        unsafe { (self.words[handle] as *const [u8; 64]).as_ref() }
+    }
+}
+
+/// The word of an argument: see [`Forward::words`].
+#[inline(always)]
+pub fn word<T: Copy>(argument: &T) -> u64 {
+    let place = core::ptr::from_ref(argument);
+    // SAFETY: an argument of the program of as many bytes as are read.
+    unsafe {
+        match size_of::<T>() {
+            1 => u64::from(place.cast::<u8>().read()),
+            2 => u64::from(place.cast::<u16>().read()),
+            4 => u64::from(place.cast::<u32>().read()),
+            8 => place.cast::<u64>().read(),
+            _ => place as u64,
+        }
+    }
+}

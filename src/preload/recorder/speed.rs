@@ -1,0 +1,43 @@
+//! The speed of the record's clock, from the first moment in the header of the record.
+
+use super::clock::{moment, now};
+use super::current::current;
+use crate::sys::lock::Lock;
+use core::mem::offset_of;
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use cupeer_spec::record::{Header, Moment};
+
+/// When so many nanoseconds will have passed, about, on the clock of the record.
+pub fn after(nanoseconds: u64) -> u64 {
+    let now = moment();
+    // SAFETY: the header is mapped for good, and nobody writes its first moment any more.
+    let first = current().map_or(now, |process| unsafe { (*process.header).first });
+    let (ticks, time) =
+        (now.ticks.saturating_sub(first.ticks), now.monotonic.saturating_sub(first.monotonic));
+    let rate = u128::from(ticks.max(1)) * u128::from(nanoseconds) / u128::from(time.max(1));
+    now.ticks.saturating_add(u64::try_from(rate).unwrap_or(u64::MAX / 2)).min(u64::MAX - 1)
+}
+
+/// Keeps this moment in the process's file, for the speed of the clock: where the time that is known of has grown by an
+/// eighth, so that it is rare.
+pub fn note() {
+    static LOCK: Lock = Lock::new();
+    let Some(process) = current() else { return };
+    let last = process.header.cast::<u8>().wrapping_add(offset_of!(Header, last)).cast::<AtomicU64>();
+    // SAFETY: the header is mapped for good, and its last moment is three words, aligned, and only used as atomics.
+    let last = unsafe { core::slice::from_raw_parts(last, size_of::<Moment>() / 8) };
+    // SAFETY: the header is mapped for good, and nobody writes the first moment any more.
+    let first = unsafe { (*process.header).first.ticks };
+    let is_due = || {
+        let known = last[0].load(Relaxed).wrapping_sub(first);
+        now().wrapping_sub(first) > known.saturating_add(known / 8)
+    };
+    if is_due() {
+        // Whoever comes while another thread is at it has nothing to add.
+        LOCK.try_with(&mut Some(|| {
+            let Moment { ticks, monotonic, realtime } = moment();
+            let words = [ticks, monotonic, realtime];
+            last.iter().zip(words).for_each(|(place, word)| place.store(word, Relaxed));
+        }));
+    }
+}
