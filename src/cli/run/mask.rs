@@ -1,4 +1,4 @@
-//! Which signals are blocked while a program runs, to be waited for, and how the launcher found them.
+//! The signals that are blocked while a program runs, to be waited for, and how the launcher found them.
 
 /// Signals that keep what they do: faults of our own, and what the terminal's job control sends.
 const UNTOUCHED: &[i32] = &[

@@ -1,4 +1,4 @@
-//! What a sweep is about: the program, and how it is run.
+//! The plan of a sweep: the program, and how it is run.
 
 use super::shm;
 use crate::start::args::{Codes, DriverArgs, SweepArgs, SweepStage, Verdict};

@@ -50,12 +50,13 @@ pub fn tell(fault: &Fault, record: &Recorded) {
 pub fn follow(record: &Recorded, call: &Answered) {
     let &Answered { id, caller, result, fault, before, .. } = call;
     // What the driver may be asked follows from what it answered, and so does what is open now.
-    let (asked, effect) = fault.map_or((result, result), |fault| (fault.asked(), fault.effect()));
+    let (for_driver, for_ledger) =
+        fault.map_or((result, result), |fault| (fault.result_for_driver(), fault.result_for_ledger()));
     if let Some(fault) = fault {
         tell(fault, record);
     }
     let args = record.arguments(result == 0);
-    if questions::is_ready(id, asked) {
+    if questions::is_ready(id, for_driver) {
         recorder::describe_devices();
     }
     let (mut elements, mut about) = (Elements::default(), DriverFacts::default());
@@ -64,7 +65,7 @@ pub fn follow(record: &Recorded, call: &Answered) {
         (call.more)(detail);
         elements = detail.array();
         let note = &mut |tag, bytes: &[u8]| detail.item(tag, 0, bytes);
-        about = facts::ask(id, &args.bytes, asked, before.context, note);
+        about = facts::ask(id, &args.bytes, for_driver, before.context, note);
         if about.ended != 0 && id.spec().releases_context() && !has_stack {
             // Of those that changed nothing, nobody wants to know where they were.
             detail.frames(caller);
@@ -93,7 +94,8 @@ pub fn follow(record: &Recorded, call: &Answered) {
     }
     let has_other_output = fault.is_some_and(|fault| fault.has_other_output);
     let elements = elements.bytes();
-    let done = decide::Call { function: id, result: effect, args: &args.bytes, shape: args.shape, elements };
+    let done =
+        decide::Call { function: id, result: for_ledger, args: &args.bytes, shape: args.shape, elements };
     let mut unmapped_shared = false;
     if settings::get().check.is_some() && id.spec().is_virtual() {
         unmapped_shared = check::unmaps_shared(&done);
@@ -112,14 +114,14 @@ pub fn follow(record: &Recorded, call: &Answered) {
         ledger::after(
             id,
             &args.bytes,
-            effect,
+            for_ledger,
             before,
             &CallOrigin { caller, start: record.start(), head, about, unmapped_shared },
         );
     }
     let changes =
         id.spec().shares() || id.spec().gives_back() || id.spec().is_virtual() || id.spec().changes_pools();
-    if effect == 0 && changes {
+    if for_ledger == 0 && changes {
         recorder::world_changed();
     }
     if result != 0 && fault.is_none() {

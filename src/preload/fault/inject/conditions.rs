@@ -1,4 +1,4 @@
-//! What a condition says: the argument that it looks at, and whether a number or a text is one of its values.
+//! The conditions of faults: the argument that one looks at, and whether a number or a text is one of its values.
 
 use cupeer_spec::fault::{Condition, Key, Values};
 use cupeer_spec::function::FnSpec;

@@ -24,7 +24,7 @@ impl Fault<'_> {
     /// What the call did to what is open, as a result: the driver's, unless it was undone, or the program was not told what
     /// was opened or exported: it cannot answer for that. A call that gives something back and was made to fail counts as
     /// one that did: the program has done its part.
-    pub fn effect(&self) -> i32 {
+    pub fn result_for_ledger(&self) -> i32 {
         let function = self.call.id.spec();
         let gives = function.opens().or(function.exports()).is_some();
         match self.driver_result {
@@ -36,7 +36,7 @@ impl Fault<'_> {
     }
 
     /// What the driver may be asked about the call: its result, where it was made.
-    pub fn asked(&self) -> i32 {
+    pub fn result_for_driver(&self) -> i32 {
         if self.is_undone { -1 } else { self.driver_result.unwrap_or(-1) }
     }
 

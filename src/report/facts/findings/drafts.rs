@@ -1,4 +1,4 @@
-//! What findings follow from, and findings before their places have names. Those of calls of one kind are merged, so that a
+//! Findings before their places have names, and what they follow from. Findings of calls of one kind are merged, so that a
 //! million of them need the memory of one.
 
 use crate::asked::filter::Filter;

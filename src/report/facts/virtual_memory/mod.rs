@@ -1,14 +1,14 @@
 //! The table of virtual memory: the allocations of each process, their mappings, and the devices that may access them.
 //!
-//! [`space`] has the memory of one process, [`follow`] builds it from calls, [`join`] joins imports with their
+//! [`space`] has the memory of one process, [`calls`] builds it from calls, [`join`] joins imports with their
 //! allocations, [`team`] tracks a multicast object in one process and [`teams`] across processes, and [`rows`] builds
 //! the rows with the words of [`flags`]. [`super::ledger`] tracks the handles of allocations, as of all shared objects.
 //!
 //! The memory is proportional to what processes have at one time, and to the number of allocations that were exported
 //! or imported.
 
+mod calls;
 mod flags;
-mod follow;
 mod join;
 mod rows;
 mod space;
@@ -19,8 +19,8 @@ mod tests;
 
 use crate::facts::ledger::Realm;
 use crate::model::{Uuid, Where};
+pub use calls::{concerns, location_of};
 pub use flags::{access, handle_types};
-pub use follow::{concerns, location_of};
 pub use join::{Imported, Origin, Until};
 pub use rows::order;
 pub use space::{Space, Sum};

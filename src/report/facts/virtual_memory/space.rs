@@ -1,6 +1,6 @@
 //! Tracks the memory of one process: allocations by their handles, reserved addresses, and mappings.
 //!
-//! It changes one step at a time. `follow` reads the calls; memory of other processes is not tracked.
+//! It changes one step at a time. `calls` reads the calls; memory of other processes is not tracked.
 
 use super::team::{Bound, Team};
 use super::{Location, Realm};

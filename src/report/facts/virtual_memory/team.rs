@@ -1,5 +1,5 @@
-//! What one process has done with a multicast object: the devices that it added, the memory that it bound, and the call
-//! that waits.
+//! The part of one process in a multicast object: the devices that it added, the memory that it bound, and the call that
+//! waits.
 
 use crate::facts::ledger::Site;
 use crate::model::Uuid;
