@@ -184,14 +184,13 @@ fn the_simulated_driver_answers_as_the_machine_that_wrote_a_file() {
     let file = folder.path().join("machine.toml");
     let (_, status) = json(doctor(written.to_str().unwrap()).arg("-o").arg(&file));
     assert_eq!(status, Some(0));
-    // What was measured differs: a simulated link is memory.
+    // A quick test measures nothing.
+    let is_measured = |line: &&str| line.contains("_mb_s = ") || line.contains("round_trip_ns = ");
     let answers = |path: &Path| -> Vec<String> {
         let text = fs::read_to_string(path).unwrap();
-        let is_measured = |line: &&str| line.contains("_mb_s = ") || line.contains("round_trip_ns = ");
-        let measured = text.lines().filter(is_measured).count();
-        assert_eq!(measured, 6, "{text}");
         text.lines().filter(|line| !is_measured(line)).map(str::to_owned).collect()
     };
+    assert_eq!(answers(&written).iter().filter(|line| *line == "[[link]]").count(), 2);
     assert_eq!(answers(&file), answers(&written));
 }
 

@@ -318,13 +318,15 @@ fn imports(head: &File, files: &[File]) -> BTreeMap<String, BTreeSet<String>> {
     let child = |file: &File| file.module.strip_prefix(&*head.module).and_then(|path| path.first()).cloned();
     let mut all: BTreeMap<String, BTreeSet<String>> =
         files.iter().filter_map(child).map(|name| (name, BTreeSet::new())).collect();
-    let order: Vec<String> = all.keys().cloned().collect();
+    // The first place is that of other crates.
+    let order: Vec<String> = std::iter::once(String::new()).chain(all.keys().cloned()).collect();
     let places = places(head, &order, files);
     for file in files {
         let Some(own) = child(file) else { continue };
         for path in named(&tokens(&file.text), &file.module) {
             let name = path.strip_prefix(&*head.module).and_then(|path| path.first());
-            let other = name.and_then(|name| order.get(*places.get(name)?)).filter(|other| **other != own);
+            let other = name.and_then(|name| order.get(*places.get(name)?));
+            let other = other.filter(|other| !other.is_empty() && **other != own);
             all.entry(own.clone()).or_default().extend(other.cloned());
         }
     }
@@ -386,15 +388,15 @@ fn no_other_modules_of_a_folder_import_each_other() {
 fn modules_that_import_each_other_are_found() {
     let file = |path: &str, text: &str| File::new(Path::new(path), text.to_owned());
     let files = [
-        file("a/mod.rs", "pub use two::Two;"),
+        file("a/mod.rs", "use crate::b::Other; pub use two::Two;"),
         file("a/one.rs", "use super::Two;"),
-        file("a/two.rs", "use super::three;"),
+        file("a/two.rs", "use super::three; use super::Other;"),
         file("a/three/mod.rs", "use crate::a::{one, two::Two};"),
-        file("a/four.rs", "use super::{one, two};"),
+        file("a/first.rs", "use super::{one, two};"),
     ];
     let imports = imports(&files[0], &files);
     assert_eq!(circles(&imports), [BTreeSet::from(["one", "two", "three"])]);
-    assert!(imports["four"].contains("one") && !imports["one"].contains("four"));
+    assert!(imports["first"].contains("one") && !imports["one"].contains("first"));
 }
 
 /// A source without its comments.

@@ -28,8 +28,10 @@ static int succeed(void) {
     int can;
     return cuDeviceCanAccessPeer(&can, 5, 1) == 0;
 }
+/* Not more often than a ring has room for, however long the calls take. */
 static void handler(int signal) {
     (void)signal;
+    if (by_handler == 1000) return;
     if (!fail(1) || !succeed()) _exit(6);
     by_handler++;
 }
