@@ -299,7 +299,7 @@ pub fn rounds(few: u32) -> u32 {
 }
 
 /// When something that must happen counts as a hang, however slow the machine is.
-pub const PATIENCE: Duration = Duration::from_secs(120);
+pub const PATIENCE: Duration = Duration::from_secs(600);
 
 /// Waits until something holds that nothing tells of.
 #[track_caller]
