@@ -191,9 +191,11 @@ pub unsafe fn run<F: Function>(entered: &Entered, arguments: &F) -> i32 {
     {
         return through_host::run(F::ID, entered, arguments, copied, &mut run);
     }
+    // One that is small, where nothing is gone.
     let is_host_copy = const { FUNCTIONS[F::ID as usize].host_copy().is_some() };
     if is_host_copy && traced::is_only_awake(F::ID) && ledger::is_idle(F::ID) {
-        return run_host_copy(F::ID, entered, arguments);
+        // SAFETY: the address is this function's, as `run` demands.
+        return forward_unseen(F::ID, entered, arguments, || unsafe { arguments.forward(entered.through) });
     }
     let result = run();
     if const { FUNCTIONS[F::ID as usize].is_in(Group::Init) } && result == 0 {
@@ -202,12 +204,16 @@ pub unsafe fn run<F: Function>(entered: &Entered, arguments: &F) -> i32 {
     result
 }
 
-/// A copy between device memory and the host in a process that shares memory, of which nothing is gone: it is too small to be recorded.
+/// A call that is not recorded unless it fails.
 #[inline(always)]
-fn run_host_copy<F: Function>(id: FnId, entered: &Entered, arguments: &F) -> i32 {
-    // SAFETY: the address is this function's, as `run` demands.
-    let result = unsafe { arguments.forward(entered.through) };
-    if result != 0 && !entered.again {
+fn forward_unseen(
+    id: FnId,
+    entered: &Entered,
+    arguments: &dyn Arguments,
+    forward: impl FnOnce() -> i32,
+) -> i32 {
+    let result = forward();
+    if result != 0 && !entered.again && id.spec().uses_or_frees() {
         failed_use(id, entered, arguments, result);
     }
     result
@@ -322,11 +328,7 @@ fn take_up(id: FnId, entered: &Entered, arguments: &dyn Arguments, steps: impl F
     let is_unseen = || !settings.is_recorded(id) || ledger::is_idle(id);
     if !settings.is_logged(id) && arguments.handed_out().is_none() && is_unseen() {
         // It came here because a rule of faults names the function, and that was all; or there is nothing to see.
-        let result = forward();
-        if result != 0 && id.spec().uses_or_frees() {
-            failed_use(id, entered, arguments, result);
-        }
-        return result;
+        return forward_unseen(id, entered, arguments, forward);
     }
     steps(entered.behind_patch(id))
 }
