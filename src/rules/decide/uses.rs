@@ -34,6 +34,17 @@ struct Present<O> {
     opening: Option<Opening<O>>,
 }
 
+impl<O> Present<O> {
+    /// The first address behind it.
+    fn end(&self) -> u64 {
+        self.range.0.saturating_add(self.range.1)
+    }
+
+    fn handle(&self) -> Option<Handle> {
+        self.opening.as_ref().map(|opening| Handle(opening.fingerprint))
+    }
+}
+
 impl<W: World> Judge<'_, W> {
     /// A launch, of which the parameters alone are known: what the kernel does with them is not.
     pub(super) fn launched(&mut self) -> Verdict {
@@ -101,7 +112,7 @@ impl<W: World> Judge<'_, W> {
                 return;
             };
             let (name, end) = (call.name(argument), start.saturating_add(bytes));
-            let handle = there.opening.map(|opening| Handle(opening.fingerprint));
+            let handle = there.handle();
             let reason = if rule == Rule::UseBeyondEnd {
                 self.first_missing(&there, end).map(|missing| {
                     let (beyond, range) = (end - missing, there.range);
@@ -130,8 +141,7 @@ impl<W: World> Judge<'_, W> {
     fn used_what_is_behind(&mut self, argument: usize, start: u64) -> Verdict {
         let Some(there) = self.just_before(start) else { return Verdict::Held };
         let (name, range) = (self.call.name(argument), there.range);
-        let (behind, handle) =
-            (start - range.0 - range.1, there.opening.map(|opening| Handle(opening.fingerprint)));
+        let (behind, handle) = (start - there.end(), there.handle());
         let reason = Reason::UseBehindEnd { name, start, behind, range, handle };
         let opening = there.opening.map(|opening| (role::OPENING, opening.object));
         self.broken(reason, Confidence::Inferred, argument, opening.as_slice())
@@ -162,13 +172,12 @@ impl<W: World> Judge<'_, W> {
             Some(Present { range: (start, bytes), opening: None })
         });
         let there = opened.into_iter().chain(mapped).max_by_key(|there| there.range.0)?;
-        let (start, bytes) = there.range;
-        (address.checked_sub(start.saturating_add(bytes))? < bytes).then_some(there)
+        (address.checked_sub(there.end())? < there.range.1).then_some(there)
     }
 
     /// Whether an address is behind the memory that was opened and in which a range begins.
     fn is_behind_opened(&self, start: u64, address: u64) -> bool {
-        let is_before = |there: Present<W::Object>| there.range.0.saturating_add(there.range.1) <= address;
+        let is_before = |there: Present<W::Object>| there.end() <= address;
         start != address
             && self.present(start).is_some_and(|there| there.opening.is_some() && is_before(there))
     }
@@ -187,7 +196,7 @@ impl<W: World> Judge<'_, W> {
     /// The first address behind some memory at which nothing is, before the end of a range. What was opened ends where the driver
     /// says, because no copy goes from one allocation into the next. Of mappings, one may follow the other.
     fn first_missing(&self, there: &Present<W::Object>, end: u64) -> Option<u64> {
-        let mut at = there.range.0.saturating_add(there.range.1);
+        let mut at = there.end();
         while at < end {
             if there.opening.is_some() || self.world.there(at)?.is_none() {
                 return Some(at);
