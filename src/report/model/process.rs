@@ -137,6 +137,11 @@ impl Exit {
         }
     }
 
+    /// Returns true if the process exited with an error, or something killed it.
+    pub fn is_failure(self) -> bool {
+        matches!(self.kind, ExitKind::Signal | ExitKind::Died) || self.code.is_some_and(|code| code > 0)
+    }
+
     /// Returns true if the process has certainly ended.
     pub fn has_ended(self) -> bool {
         !matches!(self.kind, ExitKind::Running | ExitKind::Unseen)

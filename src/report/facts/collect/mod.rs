@@ -104,8 +104,6 @@ pub fn collect(job: &Job, filter: &Filter, keep: Keep) -> Result<Collected> {
         let (end, _) = became(process, tally.last_seen, job.clock(process));
         let alive = if end == End::Executed { Some(false) } else { alive };
         let is_ended_on_purpose = !goes_on && alive != Some(true) && tally.is_ended_on_purpose;
-        let exit = Exit::of(alive, end, false);
-        let is_failure = exit.signal.is_some() || exit.code.is_some_and(|code| code != 0);
         all.fates.push(Fate {
             proc: process.proc.as_str().into(),
             alive: if goes_on { Some(true) } else { alive },
@@ -114,7 +112,7 @@ pub fn collect(job: &Job, filter: &Filter, keep: Keep) -> Result<Collected> {
             has_lost: process.has_losses() || tally.problem.is_some(),
             has_gaps: process.has_dropped(),
             is_ended_on_purpose,
-            has_failed: is_failure && !goes_on && !is_ended_on_purpose,
+            has_failed: !goes_on && !is_ended_on_purpose && Exit::of(alive, end, false).is_failure(),
         });
     }
     if filter.until().is_none() {

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 /// What processes that failed had open, by process and address.
 type Opened<'a> = BTreeMap<(u32, u64), Vec<(&'a Entry, &'a Time)>>;
 
-/// Adds one for each place that opens such memory, unless a cache does that which lets go of its pointers.
+/// Adds one for each place that opens such memory. Caches let go of their pointers, and get none.
 pub fn found<'a>(context: &Context<'a>, objects: &Objects, places: &mut Places, drafts: &mut Drafts<'a, 'a>) {
     let mut opened = Opened::new();
     for entry in context.all.ledger.handles().iter().filter(|entry| entry.kind == Kind::Memory) {
@@ -29,8 +29,7 @@ pub fn found<'a>(context: &Context<'a>, objects: &Objects, places: &mut Places, 
         for (&(before, closed), &(entry, time)) in all.iter().zip(&all[1..]) {
             let is_before = |ended: &Ended| ended.at.is_some_and(|at| at <= time.opened);
             let Some(ended) = closed.ended.filter(is_before) else { continue };
-            let is_other = before.fingerprint != entry.fingerprint && before.realm == entry.realm;
-            if !is_other || cache_of(context, places, time).is_some() {
+            if before.fingerprint == entry.fingerprint || cache_of(context, places, time).is_some() {
                 continue;
             }
             let (handle, before_it) = (Handle(entry.fingerprint), Handle(before.fingerprint));
