@@ -1,6 +1,6 @@
 //! What one run says must agree with itself: pairs of statements that cannot both be true, searched in all scenes.
 
-use super::scenes::{Checked, How, cannot, for_each, scenes, success, words};
+use super::scenes::{Checked, How, cannot, for_each, scene, scenes, success, words};
 use crate::support::{self, cupeer, done, temp_dir};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -243,6 +243,22 @@ fn what_nothing_explains_is_said_first_with_what_was_looked_at() {
             "and the program's own code",
         ] {
             assert_eq!(head.contains(said), !is_well, "{how}: {said}: {head}");
+        }
+    }
+}
+
+/// The program exits with an error, and no rule above a note tells why.
+#[test]
+fn a_note_about_a_process_that_failed_is_among_the_first_lines() {
+    let scene = scene("ipc-opened-at-closed-address");
+    for (how, is_told) in [(How::Bad, true), (How::Good, false)] {
+        let checked = scene.outcome_checked(how);
+        let text = words(&checked.text);
+        let head = text.split(" record ").next().expect("a head");
+        for said in [head, &words(&checked.done.stderr)] {
+            for part in [", but a note may. Looked at: ", "note ipc-opened-at-closed-address in process "] {
+                assert_eq!(said.contains(part), is_told, "{how:?}: {part}: {said}");
+            }
         }
     }
 }
