@@ -133,8 +133,7 @@ impl Call<'_> {
             };
             return [(by, word(0), word(8)), (by, word(16), word(24))];
         };
-        let element = element.map_or(1, |element| self.function.spec().args[element].size() as u64);
-        let row = self.at(size).wrapping_mul(element);
+        let row = self.at(size).wrapping_mul(self.function.spec().element_size(element));
         let bytes = match beside {
             Beside::Rows(height, pitch) => match self.at(height) {
                 0 => 0,

@@ -10,7 +10,7 @@ mod inside;
 mod through_host;
 
 use crate::driver::log::DriverLog;
-use crate::driver::{contexts, graphs as executable, kernels, places};
+use crate::driver::{contexts, graphs as executable, kernels, parameters, places};
 use crate::fault::forward::{ArgumentWords, Forward};
 use crate::fault::inject::{self, Fault};
 use crate::job::gone;
@@ -33,6 +33,7 @@ use core::mem;
 use core::sync::atomic::{AtomicU32, Ordering};
 use cupeer_rules::RULES;
 use cupeer_spec::abi::FunctionPointer;
+use cupeer_spec::effect::Launched;
 use cupeer_spec::function::{FUNCTIONS, FnId, Group};
 use cupeer_spec::results::Result as Code;
 use cupeer_spec::value::Format;
@@ -159,6 +160,12 @@ pub trait Function: Arguments {
 pub unsafe fn run<F: Function>(entered: &Entered, arguments: &F) -> i32 {
     // What programs call often has steps of its own.
     let mut run = || {
+        if uses_nothing_gone(arguments) {
+            // SAFETY: the address is this function's, as `run` demands.
+            return forward_unseen(F::ID, entered, arguments, || unsafe {
+                arguments.forward(entered.through)
+            });
+        }
         let result = match const { FUNCTIONS[F::ID as usize].is_quick() } {
             true => run_quickly(entered, arguments),
             false => run_shared(F::ID, entered, arguments),
@@ -191,17 +198,31 @@ pub unsafe fn run<F: Function>(entered: &Entered, arguments: &F) -> i32 {
     {
         return through_host::run(F::ID, entered, arguments, copied, &mut run);
     }
-    // One that is small, where nothing is gone.
-    let is_host_copy = const { FUNCTIONS[F::ID as usize].host_copy().is_some() };
-    if is_host_copy && traced::is_only_awake(F::ID) && ledger::is_idle(F::ID) {
-        // SAFETY: the address is this function's, as `run` demands.
-        return forward_unseen(F::ID, entered, arguments, || unsafe { arguments.forward(entered.through) });
-    }
     let result = run();
     if const { FUNCTIONS[F::ID as usize].is_in(Group::Init) } && result == 0 {
         every_call::initialized();
     }
     result
+}
+
+/// Whether only memory that is gone could make this call matter, and it uses none: most copies and launches of a process that
+/// shares. Others are looked at by their steps.
+#[inline(always)]
+fn uses_nothing_gone<F: Function>(arguments: &F) -> bool {
+    let range = const { FUNCTIONS[F::ID as usize].uses_one_range() };
+    let launched = const { FUNCTIONS[F::ID as usize].launches() };
+    if range.is_none() && launched.is_none() || !traced::is_only_awake(F::ID) {
+        return false;
+    }
+    let word = |argument| arguments.word(argument);
+    let may_use = || match (range, launched) {
+        (Some((by, size, element)), _) => gone::may_be_used(word(by), word(size).saturating_mul(element)),
+        (_, Some(Launched { function, parameters, extra })) => {
+            parameters::may_use_gone(word(function), word(parameters), extra.map_or(0, word))
+        }
+        _ => true,
+    };
+    !gone::has_any() || !may_use()
 }
 
 /// A call that is not recorded unless it fails.

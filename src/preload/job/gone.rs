@@ -64,12 +64,12 @@ struct Sorted {
     ends: [AtomicU64; MOST],
     /// A bit for each granule that a range has an address in, by a hash; also for some that are back.
     granules: [AtomicU64; GRANULES / 64],
-    /// How many granules were noted since this was empty: [`GRANULES`] where they say nothing.
+    /// How many granules were noted since this was empty: at most [`GRANULES`], where they say nothing, with all bits set.
     noted: AtomicUsize,
 }
 
 /// So many bits tell granules of 2 MiB apart, which is the least that a driver maps.
-const GRANULES: usize = 8192;
+const GRANULES: usize = 1 << 15;
 const GRANULE_SHIFT: u32 = 21;
 
 static SORTED: Sorted = Sorted {
@@ -110,9 +110,17 @@ pub fn look_around() {
 }
 
 /// Whether others may have freed what this process has open.
-#[inline]
+#[inline(always)]
 pub fn is_to_look_around() -> bool {
     live::freed() != SEEN.load(Relaxed)
+}
+
+/// Whether a call that uses so many bytes from an address can use memory that is gone. If not, that is certain, and all that a
+/// call needs to know. Takes a few loads.
+#[inline(always)]
+pub fn may_be_used(start: u64, bytes: u64) -> bool {
+    SORTED.count.load(Relaxed) != 0 && SORTED.may_have(start, start.saturating_add(bytes))
+        || is_to_look_around()
 }
 
 /// The first address that is gone among so many bytes from another one.
@@ -228,26 +236,37 @@ impl Sorted {
     }
 
     /// The word and the bit of a granule.
-    #[inline]
-    fn granule(&self, address: u64) -> (&AtomicU64, u64) {
-        let hash = (address >> GRANULE_SHIFT).wrapping_mul(0x9e37_79b9_7f4a_7c15) as usize >> 51;
-        (&self.granules[hash / 64 % (GRANULES / 64)], 1 << (hash % 64))
+    #[inline(always)]
+    fn granule(&self, granule: u64) -> (&AtomicU64, u64) {
+        let hash = (granule.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - GRANULES.ilog2())) as usize;
+        (&self.granules[hash / 64], 1 << (hash % 64))
     }
 
     /// Whether a range can have an address here, as far as the granules say.
-    #[inline]
+    #[inline(always)]
     fn may_have(&self, start: u64, end: u64) -> bool {
-        let is_one = start >> GRANULE_SHIFT == end.wrapping_sub(1) >> GRANULE_SHIFT;
-        let (word, bit) = self.granule(start);
-        !is_one || word.load(Relaxed) & bit != 0 || self.noted.load(Relaxed) >= GRANULES
+        /// A range of more granules is searched for at once.
+        const MOST_TRIED: u64 = 64;
+        let (first, last) = (start >> GRANULE_SHIFT, end.saturating_sub(1) >> GRANULE_SHIFT);
+        let is_noted = |granule| {
+            let (word, bit) = self.granule(granule);
+            word.load(Relaxed) & bit != 0
+        };
+        is_noted(first)
+            || first != last && (last.wrapping_sub(first) > MOST_TRIED || (first + 1..=last).any(is_noted))
     }
 
     fn note(&self, start: u64, end: u64) {
         let (first, last) = (start >> GRANULE_SHIFT, (end - 1) >> GRANULE_SHIFT);
         let noted = self.noted.load(Relaxed) as u64 + (last - first) + 1;
-        self.noted.store(noted.min(GRANULES as u64) as usize, Relaxed);
-        for granule in (first..=last).take(GRANULES) {
-            let (word, bit) = self.granule(granule << GRANULE_SHIFT);
+        if noted >= GRANULES as u64 {
+            self.noted.store(GRANULES, Relaxed);
+            self.granules.iter().for_each(|word| word.store(!0, Relaxed));
+            return;
+        }
+        self.noted.store(noted as usize, Relaxed);
+        for granule in first..=last {
+            let (word, bit) = self.granule(granule);
             word.store(word.load(Relaxed) | bit, Relaxed);
         }
     }
@@ -391,5 +410,25 @@ mod tests {
         });
         is_back(0, u64::MAX);
         assert!(!has_any());
+        // A call that may use one is never taken for one that cannot, however many granules either has.
+        let granule = 1 << GRANULE_SHIFT;
+        let ranges = [(5, 1), (70, 3), (1 << 20, 2 * GRANULES as u64)];
+        for (first_granule, count) in ranges {
+            let (start, bytes) = (first_granule * granule + 0x1000, count * granule);
+            add(Went::Unmapped, start, bytes);
+            for (at, size) in [(start, 1), (start + bytes - 1, 1), (start - 1, 2), (1, start), (0, u64::MAX)]
+            {
+                assert!(may_be_used(at, size), "{at:#x} {size:#x} of {start:#x} {bytes:#x}");
+            }
+        }
+        is_back((1 << 20) * granule, u64::MAX);
+        add(Went::Closed, 0x1000, 1);
+        for (first_granule, is_noted) in
+            [(0, true), (4, false), (5, true), (6, true), (69, false), (71, true)]
+        {
+            assert_eq!(may_be_used(first_granule * granule, 8), is_noted, "{first_granule}");
+        }
+        is_back(0, u64::MAX);
+        assert!(!has_any() && !may_be_used(0, u64::MAX));
     }
 }

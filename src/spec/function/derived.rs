@@ -205,6 +205,26 @@ impl FnSpec {
         }
     }
 
+    /// The one range of device memory that a call uses: the arguments that say where it begins, and of how many elements, and the
+    /// bytes of an element. `None` for calls that use rows, or do more.
+    pub const fn uses_one_range(&self) -> Option<(usize, usize, u64)> {
+        match *self.effects {
+            [Effect::Uses(Used { beside: Beside::Rows(..), .. })] => None,
+            [Effect::Uses(Used { by, size: Some(size), element, .. })] => {
+                Some((by, size, self.element_size(element)))
+            }
+            _ => None,
+        }
+    }
+
+    /// The bytes of the element that an argument holds; a byte where there is none.
+    pub const fn element_size(&self, element: Option<usize>) -> u64 {
+        match element {
+            Some(element) => self.args[element].size() as u64,
+            None => 1,
+        }
+    }
+
     /// What a success takes one reference more to.
     pub fn retains(&self) -> Option<Named> {
         self.effect(|effect| if let Effect::Retains(named) = effect { Some(named) } else { None })
@@ -229,8 +249,15 @@ impl FnSpec {
     }
 
     /// The kernel that a call launches.
-    pub fn launches(&self) -> Option<Launched> {
-        self.effect(|effect| if let Effect::Launches(launched) = effect { Some(launched) } else { None })
+    pub const fn launches(&self) -> Option<Launched> {
+        let mut index = 0;
+        while index < self.effects.len() {
+            if let Effect::Launches(launched) = self.effects[index] {
+                return Some(launched);
+            }
+            index += 1;
+        }
+        None
     }
 
     /// The argument that names the event which a call records in a stream.
