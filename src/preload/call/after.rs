@@ -59,6 +59,15 @@ pub fn follow(record: &Recorded, call: &Answered) {
     if questions::is_ready(id, for_driver) {
         recorder::describe_devices();
     }
+    let is_release = result == 0 && fault.is_none() && id.spec().releases_context();
+    if is_release && call.driver_messages.is_empty() && !facts::was_last(id, &args.bytes, before.context) {
+        if before.context == 0 {
+            // It may have ended one all the same: where nothing is shared, nobody asks.
+            recorder::world_changed();
+        }
+        recorder::note_time();
+        return;
+    }
     let (mut elements, mut about) = (Elements::default(), DriverFacts::default());
     record.add(|detail| {
         let has_stack = record.add_rest(result, &args.bytes, detail);
@@ -74,14 +83,6 @@ pub fn follow(record: &Recorded, call: &Answered) {
             detail.item(detail::MESSAGE, 0, call.driver_messages.as_bytes());
         }
     });
-    if result == 0 && fault.is_none() && id.spec().releases_context() && about.ended == 0 {
-        if before.context == 0 {
-            // It may have ended one all the same: where nothing is shared, nobody asks.
-            recorder::world_changed();
-        }
-        recorder::note_time();
-        return;
-    }
     // The rules are about the driver's functions.
     let is_judged = settings::get().check.is_some()
         && !call.is_judged

@@ -73,12 +73,7 @@ pub fn ask(id: FnId, args: &[u8; MOST_ARGS], result: i32, context: u64, note: No
         let peer = if is_context { device_of(number(id, args, by)) } else { -1 };
         devices(note, peer, result, &mut about);
     } else if let Some(end) = function.ends_context() {
-        let device = number(id, args, end.by) as i32;
-        if end.object == Object::Primary && context == 0 {
-            contexts::forget_primary(device);
-        }
-        // Where nothing is known that could end, nothing is asked: no context may be current any more.
-        let is_gone = result == 0 && context != 0 && has_ended(end, device, context);
+        let is_gone = result == 0 && was_last(id, args, context);
         about.ended = if is_gone { context } else { 0 };
         // What is destroyed by its name is gone, whether anything is known of it or not.
         let is_named = result == 0 && end.object == Object::Context && !end.is_counted;
@@ -88,6 +83,7 @@ pub fn ask(id: FnId, args: &[u8; MOST_ARGS], result: i32, context: u64, note: No
         }
         // Of a release this says that it was the last.
         if end.object == Object::Primary && (result != 0 || about.ended != 0) {
+            let device = number(id, args, end.by) as i32;
             note(detail::DEVICES, [device, -1].map(i32::to_le_bytes).as_flattened());
         }
         if about.ended != 0 || result != 0 && context != 0 {
@@ -100,6 +96,17 @@ pub fn ask(id: FnId, args: &[u8; MOST_ARGS], result: i32, context: u64, note: No
         note(detail::CONTEXT, &about.context.to_le_bytes());
     }
     about
+}
+
+/// Whether a call that has succeeded, and gives up a context, has ended it. `context` is what it would end; 0 where that is not known.
+pub fn was_last(id: FnId, args: &[u8; MOST_ARGS], context: u64) -> bool {
+    let Some(end) = id.spec().ends_context() else { return false };
+    let device = number(id, args, end.by) as i32;
+    if end.object == Object::Primary && context == 0 {
+        contexts::forget_primary(device);
+    }
+    // Where nothing is known that could end, nothing is asked: no context may be current any more.
+    context != 0 && has_ended(end, device, context)
 }
 
 fn devices(note: Note, peer: i32, result: i32, about: &mut DriverFacts) {

@@ -221,6 +221,11 @@ fn put(number: u64, node: u64, it: &NodeUse) {
     kept.number.store(number, Release);
 }
 
+/// Whether any executable graph is known.
+pub fn has_any() -> bool {
+    GRAPHS.has_any()
+}
+
 /// Forgets what a call is about to end. For use in `guarded`.
 pub fn before(id: FnId, words: &Words) {
     for effect in id.spec().effects {
@@ -256,7 +261,7 @@ pub fn after(id: FnId, words: &Words, allocates: &mut dyn FnMut(u64, u64)) -> Op
             Some(handle)
         }
         Effect::Alters(altered) => alter(words, altered),
-        Effect::Ends(end) if GRAPHS.has_any() && kernels::is_over(end, words) => {
+        Effect::Ends(end) if has_any() && kernels::is_over(end, words) => {
             GRAPHS.forget_all(|_| true);
             None
         }

@@ -65,6 +65,11 @@ fn kind_of(about: u64) -> Launchable {
     if about & 1 != 0 { Launchable::Kernel } else { Launchable::Function }
 }
 
+/// Whether any handle is known.
+pub fn has_any() -> bool {
+    HANDLES.has_any()
+}
+
 /// The kind of a handle, if the call that made it was seen.
 pub fn kind(handle: u64) -> Option<Launchable> {
     HANDLES.find(handle).map(|place| kind_of(place.about.load(Acquire)))
@@ -166,7 +171,7 @@ pub fn after(id: FnId, words: &Words, is_planned: bool) {
     for effect in id.spec().effects {
         match *effect {
             Effect::Finds(found) if !is_planned => found_by(found, words),
-            Effect::Ends(end) if HANDLES.has_any() && is_over(end, words) => end_functions(),
+            Effect::Ends(end) if has_any() && is_over(end, words) => end_functions(),
             _ => {}
         }
     }

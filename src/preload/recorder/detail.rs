@@ -21,23 +21,25 @@ pub struct Detail {
     length: usize,
 }
 
-/// Adds one item to the call whose slot has this number: as much of it as fits into one slot. For calls that are frequent.
-pub fn short(number: u64, tag: u8, bytes: &[u8]) {
+/// Adds items to the call whose slot has this number: those that fit into two slots. For calls that are frequent.
+pub fn short(number: u64, items: &[(u8, &[u8])]) {
     /// The tag, the argument, and the length.
     const HEAD: usize = 4;
-    let mut items = [0; size_of::<Slot>() - detail::START];
-    let length = bytes.len().min(items.len() - HEAD);
-    (items[0], items[2]) = (tag, length as u8);
-    items[HEAD..HEAD + length].copy_from_slice(&bytes[..length]);
-    stream::append_slots(slot::DETAIL, u16::MAX, 1, |place| {
-        // SAFETY: the slot lies there, and is this thread's; it ends with the items.
+    let mut bytes = [0; 2 * size_of::<Slot>() - detail::START];
+    let mut length = 0;
+    for (tag, item) in items {
+        let Some(place) = bytes.get_mut(length..length + HEAD + item.len()) else { break };
+        (place[0], place[2]) = (*tag, item.len() as u8);
+        place[HEAD..].copy_from_slice(item);
+        length = (length + HEAD + item.len()).next_multiple_of(4);
+    }
+    let slots = (detail::START + length).div_ceil(size_of::<Slot>());
+    stream::append_slots(slot::DETAIL, u16::MAX, slots, |place| {
+        // SAFETY: that many slots lie there, and are this thread's; they end with the items, or with zeros behind them.
         unsafe {
             (*place).start = number;
-            place
-                .cast::<u8>()
-                .add(detail::START)
-                .cast::<[u8; size_of::<Slot>() - detail::START]>()
-                .write(items);
+            let room = slots * size_of::<Slot>() - detail::START;
+            core::ptr::copy_nonoverlapping(bytes.as_ptr(), place.cast::<u8>().add(detail::START), room);
         }
     });
 }

@@ -200,7 +200,7 @@ impl<'a> Recorded<'a> {
         }
         stream::filled(thread, taken.before);
         if let Matter::Copy { devices, is_gone } = matter {
-            self.is_plain = !is_gone && !WEIGHTS[id as usize].wide;
+            self.is_plain = !is_gone;
             self.add_devices(devices);
         }
     }
@@ -268,12 +268,22 @@ impl<'a> Recorded<'a> {
         self.caller != 0 && self.word == 0 && self.number != 0 && self.stack != Stack::Late
     }
 
-    /// Adds between which devices it copies.
+    /// Adds between which devices it copies, and its arguments where the slot has no room for them and nobody else adds them.
     #[cold]
     #[inline(never)]
     fn add_devices(&mut self, devices: [i32; 2]) {
         let bytes = devices.map(i32::to_le_bytes);
-        detail::short(self.number, slot::detail::DEVICES, bytes.as_flattened());
+        let devices = (slot::detail::DEVICES, bytes.as_flattened());
+        if self.is_plain && WEIGHTS[self.id as usize].wide {
+            let mut args = [0; MOST_ARGS];
+            self.store.store(&mut Arguments::new(&mut args, &self.handle), false);
+            detail::short(
+                self.number,
+                &[devices, (slot::detail::ARGUMENTS, &args[..self.id.spec().stored()])],
+            );
+        } else {
+            detail::short(self.number, &[devices]);
+        }
         self.restart();
     }
 
