@@ -33,7 +33,7 @@ use core::mem;
 use core::sync::atomic::{AtomicU32, Ordering};
 use cupeer_rules::RULES;
 use cupeer_spec::abi::FunctionPointer;
-use cupeer_spec::effect::Launched;
+use cupeer_spec::effect::{HostCopy, Launched};
 use cupeer_spec::function::{FUNCTIONS, FnId, Group};
 use cupeer_spec::results::Result as Code;
 use cupeer_spec::value::Format;
@@ -160,12 +160,6 @@ pub trait Function: Arguments {
 pub unsafe fn run<F: Function>(entered: &Entered, arguments: &F) -> i32 {
     // What programs call often has steps of its own.
     let mut run = || {
-        if uses_nothing_gone(arguments) {
-            // SAFETY: the address is this function's, as `run` demands.
-            return forward_unseen(F::ID, entered, arguments, || unsafe {
-                arguments.forward(entered.through)
-            });
-        }
         let result = match const { FUNCTIONS[F::ID as usize].is_quick() } {
             true => run_quickly(entered, arguments),
             false => run_shared(F::ID, entered, arguments),
@@ -195,10 +189,14 @@ pub unsafe fn run<F: Function>(entered: &Entered, arguments: &F) -> i32 {
         }
         return result;
     }
-    if let Some(copied) = const { FUNCTIONS[F::ID as usize].host_copy() }
-        && arguments.word(copied.size) >= content::SMALLEST
-        && traced::has_done(Needs::Shared)
-    {
+    let host_copy = const { FUNCTIONS[F::ID as usize].host_copy() };
+    let is_large = |copied: &HostCopy| arguments.word(copied.size) >= content::SMALLEST;
+    let looked_into = host_copy.filter(|copied| is_large(copied) && traced::has_done(Needs::Shared));
+    if looked_into.is_none() && uses_nothing_gone(arguments) {
+        // SAFETY: the address is this function's, as `run` demands.
+        return forward_unseen(F::ID, entered, arguments, || unsafe { arguments.forward(entered.through) });
+    }
+    if let Some(copied) = looked_into {
         return through_host::run(F::ID, entered, arguments, copied, &mut run);
     }
     let result = run();
@@ -212,20 +210,21 @@ pub unsafe fn run<F: Function>(entered: &Entered, arguments: &F) -> i32 {
 /// shares. Others are looked at by their steps.
 #[inline(always)]
 fn uses_nothing_gone<F: Function>(arguments: &F) -> bool {
-    let range = const { FUNCTIONS[F::ID as usize].uses_one_range() };
-    let launched = const { FUNCTIONS[F::ID as usize].launches() };
-    if range.is_none() && launched.is_none() || !traced::is_only_awake(F::ID) {
+    let uses = const { FUNCTIONS[F::ID as usize].uses_one_range().is_some() };
+    let launches = const { FUNCTIONS[F::ID as usize].launches().is_some() };
+    if !(uses || launches) || !traced::is_only_awake(F::ID) {
         return false;
     }
-    let word = |argument| arguments.word(argument);
-    let may_use = || match (range, launched) {
-        (Some((by, size, element)), _) => gone::may_be_used(word(by), word(size).saturating_mul(element)),
-        (_, Some(Launched { function, parameters, extra })) => {
-            parameters::may_use_gone(word(function), word(parameters), extra.map_or(0, word))
-        }
-        _ => true,
-    };
-    !gone::has_any() || !may_use()
+    if !gone::has_any() {
+        return true;
+    }
+    if let Some((by, size, element)) = const { FUNCTIONS[F::ID as usize].uses_one_range() } {
+        return !gone::may_be_used(arguments.word(by), arguments.word(size).saturating_mul(element));
+    }
+    const { FUNCTIONS[F::ID as usize].launches() }.is_some_and(|Launched { function, parameters, extra }| {
+        let extra = extra.map_or(0, |extra| arguments.word(extra));
+        !parameters::may_use_gone(arguments.word(function), arguments.word(parameters), extra)
+    })
 }
 
 /// A call that is not recorded unless it fails.
