@@ -2,7 +2,6 @@
 
 use super::kernels::{self, offset_and_size};
 use super::questions::{self, number};
-use crate::job::gone;
 use core::ffi::CStr;
 use core::sync::atomic::AtomicU32;
 use cupeer_spec::effect::Launched;
@@ -22,16 +21,6 @@ pub fn each_word(id: FnId, args: &[u8; MOST_ARGS], launched: Launched, work: &mu
     let Some(known) = kernels::parameters(number(id, args, launched.function)) else { return };
     let extra = launched.extra.map_or(0, argument) as *const usize;
     each_parameter(known, argument(launched.parameters) as *const *const u64, extra, work);
-}
-
-/// Whether a launch of a kernel can pass an address in memory that is gone, of which there is some.
-#[inline(never)]
-pub fn may_use_gone(handle: u64, parameters: u64, extra: u64) -> bool {
-    let mut may = gone::is_to_look_around();
-    if let Some(known) = kernels::parameters(handle).filter(|_| !may) {
-        each_parameter(known, parameters as _, extra as _, |_, word| may |= gone::may_be_used(word, 1));
-    }
-    may
 }
 
 /// Hands over each word in parameters that are passed in one of two ways, as cuda.h says of launches and of the nodes of graphs.

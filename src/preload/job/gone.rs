@@ -8,7 +8,8 @@
 //! whether there is memory again.
 
 use super::live;
-use crate::driver::{graphs, questions};
+use crate::driver::parameters::each_parameter;
+use crate::driver::{graphs, kernels, questions};
 use crate::resolve::traced::{self, Needs};
 use crate::sys::book::Book;
 use crate::sys::guard::guarded;
@@ -121,6 +122,16 @@ pub fn is_to_look_around() -> bool {
 pub fn may_be_used(start: u64, bytes: u64) -> bool {
     SORTED.count.load(Relaxed) != 0 && SORTED.may_have(start, start.saturating_add(bytes))
         || is_to_look_around()
+}
+
+/// The same of a launch, by its kernel and the two ways to pass parameters.
+#[inline(never)]
+pub fn may_be_passed(kernel: u64, parameters: u64, extra: u64) -> bool {
+    let mut may = is_to_look_around();
+    if let Some(known) = kernels::parameters(kernel).filter(|_| !may) {
+        each_parameter(known, parameters as _, extra as _, |_, word| may |= may_be_used(word, 1));
+    }
+    may
 }
 
 /// The first address that is gone among so many bytes from another one.
