@@ -186,6 +186,10 @@ def rank(number, count, function):
         MASTER_ADDR="127.0.0.1",
         MASTER_PORT=str(20000 + os.getppid() % 20000),
     )
+    # Each rank has cores of its own: where the scheduler puts them differs more from run to run than what is compared.
+    cores = sorted(os.sched_getaffinity(0))
+    share = max(1, len(cores) // count)
+    os.sched_setaffinity(0, cores[number * share : (number + 1) * share] or cores)
     torch.manual_seed(1)
     torch.cuda.set_device(number)
     globals()[function](number, count)
