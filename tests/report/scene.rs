@@ -388,7 +388,7 @@ impl Actor {
             stack: 0,
             ended_at: 0,
             offset: 0,
-            library: [0; live::LIBRARY],
+            library: [0; slot::finding::LIBRARY],
             inside: 0,
             head: 0,
             frames: [CODE + 0x111, CODE + 0x222, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0],

@@ -7,7 +7,8 @@ use core::sync::atomic::{
     Ordering::{Acquire, Relaxed, Release},
     fence,
 };
-use cupeer_spec::record::live::{Entry, LIBRARY};
+use cupeer_spec::record::live::Entry;
+use cupeer_spec::record::slot::finding::LIBRARY;
 
 /// So many are remembered, by their addresses.
 const REMEMBERED: usize = 256;

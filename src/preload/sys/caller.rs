@@ -11,8 +11,8 @@ use core::sync::atomic::{
     Ordering::{Acquire, Release},
 };
 use cupeer_spec::function::FnId;
-use cupeer_spec::record::live::LIBRARY;
 use cupeer_spec::record::slot::detail::MOST_FRAMES;
+use cupeer_spec::record::slot::finding::LIBRARY;
 use cupeer_spec::runtime;
 
 /// The most frames that our part of a call of the runtime has.

@@ -4,7 +4,8 @@ use crate::reason::{Ago, Device, HadContext, Process, Ptrace, Site, Went};
 use crate::{Cache, Confidence};
 use cupeer_books::{Pool, SpaceView};
 use cupeer_spec::effect::Object;
-use cupeer_spec::record::live::{LIBRARY, library_text};
+use cupeer_spec::record::live::library_text;
+use cupeer_spec::record::slot::finding::LIBRARY;
 use cupeer_spec::value::EXPORTER;
 
 /// What is known when a call is judged. What a world does not say is not known: each answer is `None`, or empty.

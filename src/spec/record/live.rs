@@ -26,6 +26,8 @@
 //! has ended, what it had open first, then what it had exported and nobody has open any more. The same holds for what
 //! stays CLAIMED because its process died in that moment: the claimant says which one that was.
 
+use super::slot::finding::LIBRARY;
+
 /// What the file begins with.
 pub const MAGIC: [u8; 8] = *b"cupeer\0L";
 /// The version of the format.
@@ -319,8 +321,6 @@ pub mod opened {
     pub const BY_OTHERS: u32 = 8;
 }
 
-/// The bytes that are kept of a library's file name.
-pub const LIBRARY: usize = 32;
 /// The bytes that are kept of the file name of a line of Python.
 pub const FILE: usize = 32;
 

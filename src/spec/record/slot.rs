@@ -372,6 +372,8 @@ pub mod hit {
 pub mod finding {
     /// It is about no argument.
     pub const NO_ARGUMENT: u8 = 0xff;
+    /// The bytes that are kept of a library's file name.
+    pub const LIBRARY: usize = 32;
 
     /// How sure a finding is.
     #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
@@ -563,7 +565,7 @@ pub mod finding {
         /// The offset in `library` of who made it.
         pub offset: u64,
         /// The file name of that library, as much of it as there is room for; zeros behind.
-        pub library: [u8; super::super::live::LIBRARY],
+        pub library: [u8; LIBRARY],
     }
 
     #[cfg(test)]

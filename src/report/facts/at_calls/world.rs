@@ -13,7 +13,7 @@ use cupeer_rules::Confidence;
 use cupeer_rules::decide::{Closed, ClosedBy, HadContext, Opening, World};
 use cupeer_rules::reason::Ago;
 use cupeer_spec::effect::Object;
-use cupeer_spec::record::live::LIBRARY;
+use cupeer_spec::record::slot::finding::LIBRARY;
 use cupeer_spec::record::{meta, mode};
 use cupeer_spec::results::Result;
 use cupeer_spec::runtime::is_library;

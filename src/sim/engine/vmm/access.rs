@@ -5,35 +5,13 @@ use super::super::memory::Kind;
 use super::super::process::Driver;
 use super::super::tickets::GRANULARITY;
 use super::handles::{Behind, DEVICE};
-use super::mappings::{Mapping, check_start};
-use cupeer_spec::abi::{CUmemAccess_flags, CUmemAccessDesc, CUmemLocation};
+use super::mappings::{Rights, check_start, may_access};
+use cupeer_spec::abi::{CUmemAccessDesc, CUmemLocation};
 use cupeer_spec::results::Result as Code;
 
 /// CU_MEM_LOCATION_TYPE_HOST to CU_MEM_LOCATION_TYPE_HOST_NUMA, and to CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT.
 const HOSTS: std::ops::RangeInclusive<i32> = 2..=3;
 pub(crate) const ALL_HOSTS: std::ops::RangeInclusive<i32> = 2..=4;
-
-/// What a device may do.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) enum Rights {
-    Nothing = 0,
-    Read = 1,
-    ReadWrite = 3,
-}
-
-impl Rights {
-    pub(crate) fn of(flags: CUmemAccess_flags) -> Option<Rights> {
-        [Rights::Nothing, Rights::Read, Rights::ReadWrite]
-            .into_iter()
-            .find(|rights| *rights as i32 == flags.0)
-    }
-}
-
-/// What a device may do with what is mapped.
-pub(crate) fn may_access(mapping: &Mapping, device: usize) -> Rights {
-    let granted = mapping.rights.iter().find(|(known, _)| *known == device);
-    granted.map_or(Rights::Nothing, |(_, rights)| *rights)
-}
 
 impl Driver {
     /// `cuMemSetAccess`, after its null check. Nothing changes where one of the wishes is wrong.
@@ -138,7 +116,7 @@ impl Driver {
 mod tests {
     use super::super::tests::{GRANULE, allocation, driver, grant};
     use super::*;
-    use cupeer_spec::abi::CUmemLocationType;
+    use cupeer_spec::abi::{CUmemAccess_flags, CUmemLocationType};
     use cupeer_topology::Topology;
 
     const FIRST: CUmemLocation = CUmemLocation { kind: CUmemLocationType(1), id: 0 };

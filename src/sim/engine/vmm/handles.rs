@@ -8,8 +8,7 @@ use super::super::process::Driver;
 use super::super::tickets::{GRANULARITY, Thing};
 use super::Vmm;
 use super::blocks::Block;
-use super::multicast::Bound;
-use super::teams::Team;
+use super::teams::{Binding, Team};
 use cupeer_spec::abi::{
     CUmemAllocationFlags, CUmemAllocationHandleType, CUmemAllocationProp, CUmemAllocationType, CUmemLocation,
     CUmemLocationType,
@@ -39,6 +38,15 @@ pub(super) enum Behind {
     Memory(Block),
     /// A multicast object.
     Team(Arc<Team>),
+}
+
+/// Memory that this process has bound to a multicast object.
+#[derive(Debug)]
+pub(super) struct Bound {
+    /// Its place among the object's bindings.
+    pub index: u64,
+    pub binding: Binding,
+    pub block: Block,
 }
 
 /// An allocation as the program knows it.

@@ -5,8 +5,8 @@ use super::super::memory::{Allocation, Kind};
 use super::super::process::Driver;
 use super::super::store::Stored;
 use super::super::tickets::GRANULARITY;
-use super::access::Rights;
 use super::handles::Behind;
+use cupeer_spec::abi::CUmemAccess_flags;
 use cupeer_spec::results::Result as Code;
 
 /// What is mapped somewhere.
@@ -27,6 +27,28 @@ impl Mapping {
             Behind::Team(_) => None,
         }
     }
+}
+
+/// What a device may do.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Rights {
+    Nothing = 0,
+    Read = 1,
+    ReadWrite = 3,
+}
+
+impl Rights {
+    pub(crate) fn of(flags: CUmemAccess_flags) -> Option<Rights> {
+        [Rights::Nothing, Rights::Read, Rights::ReadWrite]
+            .into_iter()
+            .find(|rights| *rights as i32 == flags.0)
+    }
+}
+
+/// What a device may do with what is mapped.
+pub(crate) fn may_access(mapping: &Mapping, device: usize) -> Rights {
+    let granted = mapping.rights.iter().find(|(known, _)| *known == device);
+    granted.map_or(Rights::Nothing, |(_, rights)| *rights)
 }
 
 impl Driver {

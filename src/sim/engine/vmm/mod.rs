@@ -19,10 +19,10 @@ use handles::Handle;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-pub(crate) use access::{ALL_HOSTS, Rights, may_access};
+pub(crate) use access::ALL_HOSTS;
 pub(crate) use blocks::Block;
 pub(crate) use handles::{DEVICE, DEVICE_TYPES, FABRIC, HOST, HOST_NUMA, PINNED};
-pub(crate) use mappings::Mapping;
+pub(crate) use mappings::{Mapping, Rights, may_access};
 pub(crate) use multicast::{Memory, Part};
 pub(crate) use places::{Pieces, inaccessible};
 pub(crate) use sharing::{DESCRIPTOR, NO_HANDLE, WINDOWS, WINDOWS_KMT};

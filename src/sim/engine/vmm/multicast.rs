@@ -7,24 +7,13 @@ use super::super::answer::{Answer, fail, refuse};
 use super::super::copies::{Place, Words};
 use super::super::process::Driver;
 use super::super::tickets::GRANULARITY;
-use super::access::{Rights, may_access};
-use super::blocks::Block;
-use super::handles::{Behind, DEVICE_TYPES, FABRIC, Handle, unknown};
-use super::mappings::Mapping;
+use super::handles::{Behind, Bound, DEVICE_TYPES, FABRIC, Handle, unknown};
+use super::mappings::{Mapping, Rights, may_access};
 use super::places::{Piece, Pieces};
 use super::teams::{Binding, Shape, Team};
 use cupeer_spec::abi::{CUmemAllocationFlags, CUmulticastObjectProp};
 use cupeer_spec::results::Result as Code;
 use std::sync::Arc;
-
-/// Memory that this process has bound.
-#[derive(Debug)]
-pub(super) struct Bound {
-    /// Its place among the object's bindings.
-    index: u64,
-    binding: Binding,
-    pub block: Block,
-}
 
 /// Which part of a multicast object is meant, and for which device: `None` where that follows from the memory.
 #[derive(Clone, Copy, Debug)]

@@ -5,8 +5,8 @@ use super::super::backing::Backing;
 use super::super::copies::{Place, Words};
 use super::super::memory::{Allocation, Kind};
 use super::super::process::Driver;
-use super::access::{Rights, may_access};
 use super::handles::Behind;
+use super::mappings::{Rights, may_access};
 use cupeer_spec::results::Result as Code;
 use std::sync::Arc;
 
