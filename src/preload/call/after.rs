@@ -59,8 +59,9 @@ pub fn follow(record: &Recorded, call: &Answered) {
     if questions::is_ready(id, for_driver) {
         recorder::describe_devices();
     }
+    let ended = facts::ended(id, &args.bytes, for_driver, before.context);
     let is_release = result == 0 && fault.is_none() && id.spec().releases_context();
-    if is_release && call.driver_messages.is_empty() && !facts::was_last(id, &args.bytes, before.context) {
+    if is_release && ended == 0 && call.driver_messages.is_empty() {
         if before.context == 0 {
             // It may have ended one all the same: where nothing is shared, nobody asks.
             recorder::world_changed();
@@ -74,8 +75,8 @@ pub fn follow(record: &Recorded, call: &Answered) {
         (call.more)(detail);
         elements = detail.array();
         let note = &mut |tag, bytes: &[u8]| detail.item(tag, 0, bytes);
-        about = facts::ask(id, &args.bytes, for_driver, before.context, note);
-        if about.ended != 0 && id.spec().releases_context() && !has_stack {
+        about = facts::ask(id, &args.bytes, for_driver, (before.context, ended), note);
+        if ended != 0 && id.spec().releases_context() && !has_stack {
             // Of those that changed nothing, nobody wants to know where they were.
             detail.frames(caller);
         }

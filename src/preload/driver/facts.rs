@@ -25,8 +25,15 @@ pub struct DriverFacts {
 /// Takes what the driver says of a call: which detail it is, and its bytes.
 pub type Note<'a> = &'a mut dyn FnMut(u8, &[u8]);
 
-/// Asks what the driver says of a call that has returned, and gives it to `note`. `context` is what it would end.
-pub fn ask(id: FnId, args: &[u8; MOST_ARGS], result: i32, context: u64, note: Note) -> DriverFacts {
+/// Asks what the driver says of a call that has returned, and gives it to `note`. `context` is what it would end, and `ended` what it
+/// has ended.
+pub fn ask(
+    id: FnId,
+    args: &[u8; MOST_ARGS],
+    result: i32,
+    (context, ended): (u64, u64),
+    note: Note,
+) -> DriverFacts {
     if id.spec().library != Library::Cuda {
         return DriverFacts::default();
     }
@@ -73,8 +80,7 @@ pub fn ask(id: FnId, args: &[u8; MOST_ARGS], result: i32, context: u64, note: No
         let peer = if is_context { device_of(number(id, args, by)) } else { -1 };
         devices(note, peer, result, &mut about);
     } else if let Some(end) = function.ends_context() {
-        let is_gone = result == 0 && was_last(id, args, context);
-        about.ended = if is_gone { context } else { 0 };
+        about.ended = ended;
         // What is destroyed by its name is gone, whether anything is known of it or not.
         let is_named = result == 0 && end.object == Object::Context && !end.is_counted;
         let gone = if is_named { number(id, args, end.by) } else { about.ended };
@@ -98,15 +104,16 @@ pub fn ask(id: FnId, args: &[u8; MOST_ARGS], result: i32, context: u64, note: No
     about
 }
 
-/// Whether a call that has succeeded, and gives up a context, has ended it. `context` is what it would end; 0 where that is not known.
-pub fn was_last(id: FnId, args: &[u8; MOST_ARGS], context: u64) -> bool {
-    let Some(end) = id.spec().ends_context() else { return false };
+/// The context that a call has ended; 0 where it has ended none. `context` is what it would end, 0 where that is not known.
+pub fn ended(id: FnId, args: &[u8; MOST_ARGS], result: i32, context: u64) -> u64 {
+    let Some(end) = id.spec().ends_context() else { return 0 };
     let device = number(id, args, end.by) as i32;
     if end.object == Object::Primary && context == 0 {
         contexts::forget_primary(device);
     }
     // Where nothing is known that could end, nothing is asked: no context may be current any more.
-    context != 0 && has_ended(end, device, context)
+    let is_gone = result == 0 && context != 0 && has_ended(end, device, context);
+    if is_gone { context } else { 0 }
 }
 
 fn devices(note: Note, peer: i32, result: i32, about: &mut DriverFacts) {

@@ -232,6 +232,25 @@ impl Details {
     }
 }
 
+/// The word and the bit of a granule.
+#[inline(always)]
+fn place(granule: u64) -> (usize, u64) {
+    let hash = (granule.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - GRANULES.ilog2())) as usize;
+    (hash / 64, 1 << (hash % 64))
+}
+
+/// Sets the bits of a range, or all of them where too many granules are noted to tell any apart.
+fn note_in(noted: &mut usize, start: u64, end: u64, mut set: impl FnMut(usize, u64)) {
+    let (first, last) = (start >> GRANULE_SHIFT, (end - 1) >> GRANULE_SHIFT);
+    let all = *noted as u64 + (last - first) + 1;
+    *noted = all.min(GRANULES as u64) as usize;
+    if *noted == GRANULES {
+        (0..GRANULES / 64).for_each(|word| set(word, !0));
+    } else {
+        (first..=last).map(place).for_each(|(word, bit)| set(word, bit));
+    }
+}
+
 impl Sorted {
     /// Changes the table. For the one who holds the lock.
     fn change(&self, work: impl FnOnce(&Self)) {
@@ -246,13 +265,6 @@ impl Sorted {
         self.version.store(version.wrapping_add(1), Release);
     }
 
-    /// The word and the bit of a granule.
-    #[inline(always)]
-    fn granule(&self, granule: u64) -> (&AtomicU64, u64) {
-        let hash = (granule.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - GRANULES.ilog2())) as usize;
-        (&self.granules[hash / 64], 1 << (hash % 64))
-    }
-
     /// Whether a range can have an address here, as far as the granules say.
     #[inline(always)]
     fn may_have(&self, start: u64, end: u64) -> bool {
@@ -260,35 +272,30 @@ impl Sorted {
         const MOST_TRIED: u64 = 64;
         let (first, last) = (start >> GRANULE_SHIFT, end.saturating_sub(1) >> GRANULE_SHIFT);
         let is_noted = |granule| {
-            let (word, bit) = self.granule(granule);
-            word.load(Relaxed) & bit != 0
+            let (word, bit) = place(granule);
+            self.granules[word].load(Relaxed) & bit != 0
         };
         is_noted(first)
             || first != last && (last.wrapping_sub(first) > MOST_TRIED || (first + 1..=last).any(is_noted))
     }
 
     fn note(&self, start: u64, end: u64) {
-        let (first, last) = (start >> GRANULE_SHIFT, (end - 1) >> GRANULE_SHIFT);
-        let noted = self.noted.load(Relaxed) as u64 + (last - first) + 1;
-        if noted >= GRANULES as u64 {
-            self.noted.store(GRANULES, Relaxed);
-            self.granules.iter().for_each(|word| word.store(!0, Relaxed));
-            return;
-        }
-        self.noted.store(noted as usize, Relaxed);
-        for granule in first..=last {
-            let (word, bit) = self.granule(granule);
-            word.store(word.load(Relaxed) | bit, Relaxed);
-        }
+        let mut noted = self.noted.load(Relaxed);
+        let set =
+            |word: usize, bits| self.granules[word].store(self.granules[word].load(Relaxed) | bits, Relaxed);
+        note_in(&mut noted, start, end, set);
+        self.noted.store(noted, Relaxed);
     }
 
-    /// Notes the granules of the ranges that are left. Meanwhile nothing may be found, which is no harm.
+    /// Notes the granules of the ranges that are left. Those of one that stays are noted all the time.
     fn note_anew(&self) {
-        self.granules.iter().for_each(|word| word.store(0, Relaxed));
-        self.noted.store(0, Relaxed);
+        let (mut granules, mut noted) = ([0; GRANULES / 64], 0);
         for at in 0..self.count.load(Relaxed).min(MOST) {
-            self.note(self.starts[at].load(Relaxed), self.ends[at].load(Relaxed));
+            let set = |word: usize, bits: u64| granules[word] |= bits;
+            note_in(&mut noted, self.starts[at].load(Relaxed), self.ends[at].load(Relaxed), set);
         }
+        self.noted.store(noted, Relaxed);
+        self.granules.iter().zip(granules).for_each(|(word, bits)| word.store(bits, Relaxed));
     }
 
     /// The first range that ends behind an address. Each step is a choice and no branch, which nobody could foresee.

@@ -35,7 +35,7 @@ pub fn short(number: u64, items: &[(u8, &[u8])]) {
     }
     let slots = (detail::START + length).div_ceil(size_of::<Slot>());
     stream::append_slots(slot::DETAIL, u16::MAX, slots, |place| {
-        // SAFETY: that many slots lie there, and are this thread's; they end with the items, or with zeros behind them.
+        // SAFETY: that many slots, at most two, lie there, and are this thread's; they end with the items, or with zeros behind them.
         unsafe {
             (*place).start = number;
             let room = slots * size_of::<Slot>() - detail::START;

@@ -154,8 +154,15 @@ fn route_anew() {
     // Whoever publishes another way to a function from here on sees that.
     fence(SeqCst);
     for id in FnId::all() {
-        let is_wanted = settings::get().is_traced(id, false) || PLANS[id as usize].load(SeqCst) > 0;
-        ONLY_AWAKE[id as usize].store(!is_wanted, SeqCst);
+        let is_wanted = || settings::get().is_traced(id, false) || PLANS[id as usize].load(SeqCst) > 0;
+        // Other threads do the same meanwhile: who writes last looks again.
+        loop {
+            let now = is_wanted();
+            ONLY_AWAKE[id as usize].store(!now, SeqCst);
+            if is_wanted() == now {
+                break;
+            }
+        }
         driver::trace(id);
         linked::trace(id);
     }
