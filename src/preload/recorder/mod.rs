@@ -285,6 +285,9 @@ impl<'a> Recorded<'a> {
             detail::short(self.number, &[devices]);
         }
         self.restart();
+        if speed::is_due(self.start) {
+            guarded(speed::note);
+        }
     }
 
     /// Puts a call into the record that has succeeded: when it was forwarded, and when it returned.

@@ -2,6 +2,7 @@
 
 use super::clock::{moment, now};
 use super::current::current;
+use super::file::File;
 use crate::sys::lock::Lock;
 use core::mem::offset_of;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -18,26 +19,32 @@ pub fn after(nanoseconds: u64) -> u64 {
     now.ticks.saturating_add(u64::try_from(rate).unwrap_or(u64::MAX / 2)).min(u64::MAX - 1)
 }
 
+/// Whether so much time has passed at a moment of the record's clock that it is to be noted.
+pub fn is_due(now: u64) -> bool {
+    let Some(process) = current() else { return false };
+    // SAFETY: the header is mapped for good, and nobody writes the first moment any more.
+    let first = unsafe { (*process.header).first.ticks };
+    let known = last(process)[0].load(Relaxed).wrapping_sub(first);
+    now.wrapping_sub(first) > known.saturating_add(known / 8)
+}
+
+/// The last moment that was noted.
+fn last(process: &File) -> &[AtomicU64] {
+    let last = process.header.cast::<u8>().wrapping_add(offset_of!(Header, last)).cast::<AtomicU64>();
+    // SAFETY: the header is mapped for good, and its last moment is three words, aligned, and only used as atomics.
+    unsafe { core::slice::from_raw_parts(last, size_of::<Moment>() / 8) }
+}
+
 /// Keeps this moment in the process's file, for the speed of the clock: where the time that is known of has grown by an
 /// eighth, so that it is rare.
 pub fn note() {
     static LOCK: Lock = Lock::new();
-    let Some(process) = current() else { return };
-    let last = process.header.cast::<u8>().wrapping_add(offset_of!(Header, last)).cast::<AtomicU64>();
-    // SAFETY: the header is mapped for good, and its last moment is three words, aligned, and only used as atomics.
-    let last = unsafe { core::slice::from_raw_parts(last, size_of::<Moment>() / 8) };
-    // SAFETY: the header is mapped for good, and nobody writes the first moment any more.
-    let first = unsafe { (*process.header).first.ticks };
-    let is_due = || {
-        let known = last[0].load(Relaxed).wrapping_sub(first);
-        now().wrapping_sub(first) > known.saturating_add(known / 8)
-    };
-    if is_due() {
+    if let Some(process) = current().filter(|_| is_due(now())) {
         // Whoever comes while another thread is at it has nothing to add.
         LOCK.try_with(&mut Some(|| {
             let Moment { ticks, monotonic, realtime } = moment();
             let words = [ticks, monotonic, realtime];
-            last.iter().zip(words).for_each(|(place, word)| place.store(word, Relaxed));
+            last(process).iter().zip(words).for_each(|(place, word)| place.store(word, Relaxed));
         }));
     }
 }
