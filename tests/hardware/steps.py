@@ -7,6 +7,8 @@ UCX and NIXL are those of PATH or of the Python packages libucx and nixl_cu13; n
 folder $NCCL_TESTS.
 """
 
+import ctypes
+import functools
 import hashlib
 import importlib.util
 import os
@@ -30,16 +32,18 @@ def digest(tensor):
     return hashlib.sha256(tensor.detach().float().cpu().numpy().tobytes()).hexdigest()[:12]
 
 
-def timed(steps, step, before=3):
+def timed(steps, step, before=3, synchronize=None):
     """Runs `step` and returns the median of its times in microseconds."""
-    import torch
+    if synchronize is None:
+        import torch
 
+        synchronize = torch.cuda.synchronize
     times = []
     for number in range(before + steps):
-        torch.cuda.synchronize()
+        synchronize()
         begun = time.perf_counter()
         step()
-        torch.cuda.synchronize()
+        synchronize()
         if number >= before:
             times.append((time.perf_counter() - begun) * 1e6)
     return statistics.median(times)
@@ -145,6 +149,44 @@ def nixl_target(pipe, blocks, block):
     pipe.recv()
 
 
+# CuPy: one process copies from an array of the other, which is on another device.
+
+
+def cupy_copies(bytes=16 << 20):
+    import multiprocessing
+
+    if not importlib.util.find_spec("cupy"):
+        missing("there is no Python package cupy")
+    here, there = multiprocessing.get_context("spawn").Pipe()
+    owner = multiprocessing.get_context("spawn").Process(target=cupy_owner, args=(there, bytes))
+    owner.start()
+    import cupy
+
+    runtime = cupy.cuda.runtime
+    with cupy.cuda.Device(0):
+        own = cupy.empty(bytes, cupy.uint8)
+        opened = runtime.ipcOpenMemHandle(here.recv())
+        copy = functools.partial(runtime.memcpyAsync, own.data.ptr, opened, bytes, runtime.memcpyDeviceToDevice, 0)
+        took = timed(200, copy, 10, runtime.deviceSynchronize)
+        copied = own.get().tobytes()
+        runtime.ipcCloseMemHandle(opened)
+    here.send("done")
+    owner.join()
+    tell("copy", took, hashlib.sha256(copied).hexdigest()[:12])
+
+
+def cupy_owner(pipe, bytes):
+    import cupy
+
+    with cupy.cuda.Device(1 % cupy.cuda.runtime.getDeviceCount()):
+        # Not of a pool: the handle is of the whole allocation, at its start.
+        array = cupy.cuda.Memory(bytes)
+        cupy.cuda.runtime.memset(array.ptr, 7, bytes)
+        cupy.cuda.runtime.deviceSynchronize()
+        pipe.send(cupy.cuda.runtime.ipcGetMemHandle(array.ptr))
+        pipe.recv()
+
+
 # nccl-tests: one process with a thread a device.
 
 
@@ -231,6 +273,33 @@ def collectives(number, count):
         tell("collectives", took, digest(data))
 
 
+def nvshmem(number, count):
+    import torch
+    import torch.distributed as distributed
+    import torch.distributed._symmetric_memory as symmetric
+
+    # Multicast can take down GPUs that others use; no other host takes part.
+    os.environ.update(NVSHMEM_DISABLE_NVLS="1", NVSHMEM_REMOTE_TRANSPORT="none")
+    ctypes.CDLL(os.path.join(os.path.dirname(torch.__file__), "lib", "libtorch_nvshmem.so"), ctypes.RTLD_GLOBAL)
+    symmetric.set_backend("NVSHMEM")
+    distributed.init_process_group("nccl", device_id=torch.device("cuda", number))
+    distributed.all_reduce(torch.ones(1, device="cuda"))
+    group = distributed.group.WORLD.group_name
+    data = symmetric.empty(1 << 18, dtype=torch.float32, device="cuda").fill_(number + 1)
+    symmetric.rendezvous(data, group=group)
+    torch.cuda.synchronize()
+    distributed.barrier()
+    broadcast = torch.ops.symm_mem.nvshmem_broadcast
+    arguments = (data, 0, group) if len(broadcast.default._schema.arguments) == 3 else (data, group)
+    # The first one makes a team. More than 50 without a barrier in between may not end, also without cupeer.
+    first = timed(1, lambda: broadcast(*arguments), before=0)
+    took = timed(30, lambda: broadcast(*arguments), before=10)
+    if number == 0:
+        tell("first", first, digest(data))
+        tell("broadcast", took, digest(data))
+    distributed.destroy_process_group()
+
+
 def layers():
     import torch
 
@@ -279,8 +348,10 @@ PROGRAMS = {
     "nixl": nixl,
     "nixl-no-ipc": lambda: (os.environ.update(UCX_TLS="^cuda_ipc"), nixl(steps=10)),
     "nccl-tests": lambda: [nccl_tests(name) for name in ("all_reduce_perf", "alltoall_perf", "sendrecv_perf")],
+    "cupy": cupy_copies,
     "rpc": lambda: ranks("rpc"),
     "training": lambda: ranks("training"),
+    "nvshmem": lambda: ranks("nvshmem"),
 }
 
 if __name__ == "__main__":
