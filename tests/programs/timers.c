@@ -50,7 +50,11 @@ __attribute__((noinline)) static void call_until_done(int depth) {
 static void work(void) {
     struct itimerval timer = {{0, period}, {0, period}}, none = {{0, 0}, {0, 0}};
     volatile int times = 0;
-    if (sigsetjmp(back, 1)) printf("left %d\n", MAIN + made - 1);
+    if (sigsetjmp(back, 1)) {
+        /* The next jump must not leave the line half written. */
+        setitimer(ITIMER_REAL, &none, NULL);
+        printf("left %d\n", MAIN + made - 1);
+    }
     /* A jump may come before the first call. */
     setitimer(ITIMER_REAL, &timer, NULL);
     call_until_done(times++ % 3);
