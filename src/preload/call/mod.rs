@@ -192,12 +192,12 @@ pub unsafe fn run<F: Function>(entered: &Entered, arguments: &F) -> i32 {
     let host_copy = const { FUNCTIONS[F::ID as usize].host_copy() };
     let is_large = |copied: &HostCopy| arguments.word(copied.size) >= content::SMALLEST;
     let looked_into = host_copy.filter(|copied| is_large(copied) && traced::has_done(Needs::Shared));
-    if looked_into.is_none() && uses_nothing_gone(arguments) {
-        // SAFETY: the address is this function's, as `run` demands.
-        return forward_unseen(F::ID, entered, arguments, || unsafe { arguments.forward(entered.through) });
-    }
     if let Some(copied) = looked_into {
         return through_host::run(F::ID, entered, arguments, copied, &mut run);
+    }
+    if uses_nothing_gone(arguments) {
+        // SAFETY: the address is this function's, as `run` demands.
+        return forward_unseen(F::ID, entered, arguments, || unsafe { arguments.forward(entered.through) });
     }
     let result = run();
     if const { FUNCTIONS[F::ID as usize].is_in(Group::Init) } && result == 0 {
