@@ -1,7 +1,7 @@
 //! The steps after a call that made or changed an executable graph: read what its nodes use, and if that is gone, record the call,
 //! which is not recorded otherwise.
 
-use super::{Arguments, Entered, Rest};
+use super::{Arguments, Entered, Rest, behind_patch};
 use crate::driver::graphs;
 use crate::driver::log::DriverLog;
 use crate::fault::forward::ArgumentWords;
@@ -35,7 +35,7 @@ pub fn follow(id: FnId, entered: &Entered, arguments: &dyn Arguments, words: &Ar
 #[cold]
 #[inline(never)]
 fn record(id: FnId, entered: &Entered, arguments: &dyn Arguments) {
-    let caller = entered.behind_patch(id);
+    let caller = behind_patch(id, entered.caller);
     let mut record = Recorded::new(id, arguments);
     record.begin(arguments, caller, true, false);
     let has_more = record.finish(arguments, 0, true);

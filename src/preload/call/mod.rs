@@ -37,7 +37,7 @@ use cupeer_spec::function::{FUNCTIONS, FnId, Group};
 use cupeer_spec::results::Result as Code;
 use cupeer_spec::value::Format;
 use inside::Inside;
-use unseen::{failed_use, forward_unseen, uses_nothing_gone};
+use unseen::{failed_use, forward_unseen, straight_on};
 
 /// What is known when a call enters.
 pub struct Entered {
@@ -52,22 +52,20 @@ pub struct Entered {
     again: bool,
 }
 
-impl Entered {
-    /// The program's own caller, if the call came through a patch.
-    #[inline(always)]
-    fn behind_patch(&self, id: FnId) -> usize {
-        let mut caller = self.caller;
-        if patched::is_patched(id) {
-            guarded(|| caller = patched::caller_behind(id, self.caller));
-        }
-        caller
+/// The program's own caller, if the call came through a patch.
+#[inline(always)]
+fn behind_patch(id: FnId, caller: usize) -> usize {
+    let mut behind = caller;
+    if patched::is_patched(id) {
+        guarded(|| behind = patched::caller_behind(id, caller));
     }
+    behind
 }
 
-/// Takes up a call that came through a traced entry: the export's, or that of look-ups.
+/// Takes up a call that came through a traced entry.
 #[inline(always)]
-pub fn enter<F: Function, const EXPORT: bool>() -> Entered {
-    // As in `run`.
+fn enter<F: Function, const EXPORT: bool>() -> Entered {
+    // As in `take_steps`.
     if const { FUNCTIONS[F::ID as usize].is_quick() } {
         enter_by(F::ID, EXPORT)
     } else {
@@ -80,15 +78,19 @@ fn enter_shared(id: FnId, is_export: bool) -> Entered {
     enter_by(id, is_export)
 }
 
+/// Who made the call that entered last, and the number of its function and one, as the entry has noted them.
 #[inline(always)]
-fn enter_by(id: FnId, is_export: bool) -> Entered {
+fn noted() -> (usize, u32) {
     let thread = thread();
     // SAFETY: the block belongs to this thread and its signal handlers. These may write to it at any time, so no reference to it is
     // made, and each word is read by itself: the caller first, which the entry writes last. The function that was entered
     // is still ours then only if no handler's call of another one came in between.
-    let (caller, entered) = unsafe {
-        ((&raw const (*thread).caller).read_volatile(), (&raw const (*thread).entered).read_volatile())
-    };
+    unsafe { ((&raw const (*thread).caller).read_volatile(), (&raw const (*thread).entered).read_volatile()) }
+}
+
+#[inline(always)]
+fn enter_by(id: FnId, is_export: bool) -> Entered {
+    let (caller, entered) = noted();
     // A signal handler that called between the entry's note and this line has left its own.
     let is_plain = entered == id as u32 + 1;
     let is_asynchronous = !is_plain && entered == (id as u32 + 1) | ASYNCHRONOUS;
@@ -97,18 +99,21 @@ fn enter_by(id: FnId, is_export: bool) -> Entered {
     let mut through = real;
     if is_asynchronous {
         // SAFETY: the block belongs to this thread. A signal handler that forwards in between puts back what it has found.
-        unsafe { (*thread).target = real };
+        unsafe { (*thread()).target = real };
         through = forward_asynchronously as *const () as usize;
     }
-    // The same function, from the library that our own forwarding of it has called, or from a tool behind that. A frame that
-    // was left by longjmp, and a callback of the program, do not count.
+    Entered { real, through, caller, again: is_again(id, caller) }
+}
+
+/// Whether a call is the same function's, from the library that our own forwarding of it has called, or from a tool behind that. A
+/// frame that was left by longjmp, and a callback of the program, do not count.
+#[inline(always)]
+fn is_again(id: FnId, caller: usize) -> bool {
+    let thread = thread();
     // SAFETY: the block belongs to this thread and its signal handlers, which leave these words as they have found them.
     let (inside, inside_at, inside_real) =
         unsafe { ((*thread).inside, (*thread).inside_at, (*thread).inside_real) };
-    let again = inside as u32 == id as u32 + 1
-        && stack_height() < inside_at
-        && is_forwarding(id, caller, inside_real);
-    Entered { real, through, caller, again }
+    inside as u32 == id as u32 + 1 && stack_height() < inside_at && is_forwarding(id, caller, inside_real)
 }
 
 /// Whether a call of a function comes from who forwards it: the library that we have called for it, or another that has a
@@ -151,13 +156,29 @@ pub trait Function: Arguments {
     fn word(&self, wanted: usize) -> u64;
 }
 
+/// Runs a call from its traced entry: the export's, or that of look-ups.
+///
+/// # Safety
+///
+/// The entry is that of this function, and the arguments are what it got.
+#[inline(always)]
+pub unsafe fn run<F: Function, const EXPORT: bool>(arguments: impl Fn() -> F) -> i32 {
+    if const { FUNCTIONS[F::ID as usize].may_go_straight_on() } {
+        // SAFETY: as promised.
+        return unsafe { straight_on::<F, EXPORT>(arguments) };
+    }
+    // SAFETY: as promised.
+    unsafe { take_steps::<F, EXPORT>(&arguments()) }
+}
+
 /// Runs the steps of a call.
 ///
 /// # Safety
 ///
-/// `entered` has the address of this function.
+/// As for [`run`].
 #[inline(always)]
-pub unsafe fn run<F: Function>(entered: &Entered, arguments: &F) -> i32 {
+unsafe fn take_steps<F: Function, const EXPORT: bool>(arguments: &F) -> i32 {
+    let entered = &enter::<F, EXPORT>();
     // What programs call often has steps of its own.
     let mut run = || {
         let result = match const { FUNCTIONS[F::ID as usize].is_quick() } {
@@ -194,10 +215,6 @@ pub unsafe fn run<F: Function>(entered: &Entered, arguments: &F) -> i32 {
     let looked_into = host_copy.filter(|copied| is_large(copied) && traced::has_done(Needs::Shared));
     if let Some(copied) = looked_into {
         return through_host::run(F::ID, entered, arguments, copied, &mut run);
-    }
-    if uses_nothing_gone(arguments) {
-        // SAFETY: the address is this function's, as `run` demands.
-        return forward_unseen(F::ID, entered, arguments, || unsafe { arguments.forward(entered.through) });
     }
     let result = run();
     if const { FUNCTIONS[F::ID as usize].is_in(Group::Init) } && result == 0 {
@@ -238,7 +255,7 @@ fn run_event(id: FnId, entered: &Entered, arguments: &dyn Arguments) -> i32 {
     if entered.again || is_concerned || settings::get().is_logged(id) {
         return run_shared(id, entered, arguments);
     }
-    // SAFETY: the address is this function's, as `run` demands.
+    // SAFETY: the address is this function's, as `take_steps` demands.
     let result = unsafe { arguments.forward(entered.through) };
     match result {
         0 => 0,
@@ -303,7 +320,7 @@ fn shared_steps(
 /// Finds out what is to be done for a call: its steps, which are told who called, or less.
 #[inline(always)]
 fn take_up(id: FnId, entered: &Entered, arguments: &dyn Arguments, steps: impl FnOnce(usize) -> i32) -> i32 {
-    // SAFETY: the address is this function's, as `run` demands.
+    // SAFETY: the address is this function's, as `take_steps` demands.
     let forward = || unsafe { arguments.forward(entered.through) };
     if entered.again {
         return forward();
@@ -317,7 +334,7 @@ fn take_up(id: FnId, entered: &Entered, arguments: &dyn Arguments, steps: impl F
         // It came here because a rule of faults names the function, and that was all; or there is nothing to see.
         return forward_unseen(id, entered, arguments, forward);
     }
-    steps(entered.behind_patch(id))
+    steps(behind_patch(id, entered.caller))
 }
 
 /// The same for a call that a rule of faults may concern: once for all functions.
@@ -326,7 +343,7 @@ fn take_up(id: FnId, entered: &Entered, arguments: &dyn Arguments, steps: impl F
 fn concerned(id: FnId, entered: &Entered, arguments: &dyn Arguments) -> i32 {
     let mut words = ArgumentWords::default();
     arguments.words(&mut words);
-    let caller = entered.behind_patch(id);
+    let caller = behind_patch(id, entered.caller);
     let call = Forward { id, words: &words, caller };
     let mut fault = None;
     guarded(|| fault = Fault::of(&call));
@@ -365,7 +382,7 @@ fn steps<A: Arguments + ?Sized>(
         None => {
             let mut inside = Inside::new(id, record.half());
             inside.enter(entered.real, driver_log.messages());
-            // SAFETY: the address is this function's, as `run` demands.
+            // SAFETY: the address is this function's, as `take_steps` demands.
             let result = unsafe { arguments.forward(entered.through) };
             inside.leave();
             // Only what unwinds drops it, so that its way is not that of every call.
@@ -385,7 +402,7 @@ fn steps<A: Arguments + ?Sized>(
     let has_more = record.finish(arguments, result, succeeded);
     let fault = fault.map(|fault| &*fault);
     if !succeeded && fault.is_none() && !record.was_kept() && id.spec().uses_or_frees() {
-        failed_use(id, entered, shared, result);
+        failed_use(id, entered.caller, shared, result);
     }
     if let Some(before) = before.as_ref().filter(|before| record.was_counted() && before.takes_out()) {
         put_back(&record, caller, result, before);

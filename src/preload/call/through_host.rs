@@ -1,6 +1,6 @@
 //! The steps of a copy between device memory and the host, whose content is recorded.
 
-use super::{Arguments, Entered};
+use super::{Arguments, Entered, behind_patch};
 use crate::driver::{places, questions};
 use crate::fault::{forward::ArgumentWords, inject};
 use crate::job::{gone, ledger};
@@ -44,7 +44,7 @@ pub fn run(
     });
     if let Some((device, content)) = known {
         let mut record = Recorded::new(id, arguments);
-        let caller = entered.behind_patch(id);
+        let caller = behind_patch(id, entered.caller);
         record.append(caller, start, end);
         if !record.was_kept() {
             return result;

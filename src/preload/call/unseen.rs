@@ -1,9 +1,9 @@
 //! Calls that are not recorded unless they fail: most copies, launches, and frees, before and after a process shares memory.
 
-use super::{Arguments, Entered, Function, after, with_failure};
+use super::{Arguments, Entered, Function, after, behind_patch, is_again, noted, take_steps, with_failure};
 use crate::job::gone;
-use crate::recorder::Recorded;
-use crate::resolve::traced;
+use crate::recorder::{Recorded, content};
+use crate::resolve::{driver, linked, traced};
 use crate::settings;
 use crate::sys::guard::guarded;
 use core::sync::atomic::{AtomicU32, Ordering};
@@ -11,25 +11,78 @@ use cupeer_rules::RULES;
 use cupeer_spec::effect::Launched;
 use cupeer_spec::function::{FUNCTIONS, FnId};
 
-/// Whether only memory that is gone could make this call matter, and it uses none: most copies and launches of a process that
-/// shares. Others are looked at by their steps.
+/// Runs a call of a function that only memory which is gone could make matter: at once if it uses none, as most copies and launches
+/// of a process that shares; else by its steps.
+///
+/// # Safety
+///
+/// As for [`super::run`].
 #[inline(always)]
-pub fn uses_nothing_gone<F: Function>(arguments: &F) -> bool {
-    let uses = const { FUNCTIONS[F::ID as usize].uses_one_range().is_some() };
-    let launches = const { FUNCTIONS[F::ID as usize].launches().is_some() };
-    if !(uses || launches) || !traced::is_only_awake(F::ID) {
-        return false;
+pub unsafe fn straight_on<F: Function, const EXPORT: bool>(arguments: impl Fn() -> F) -> i32 {
+    /// Not part of what the others run through.
+    #[inline(never)]
+    unsafe fn aside<F: Function, const EXPORT: bool>(arguments: &F) -> i32 {
+        // SAFETY: as promised.
+        unsafe { take_steps::<F, EXPORT>(arguments) }
     }
-    if !gone::has_any() {
-        return true;
+    let passed = arguments();
+    // Each of the two gets its own copy, so that those that need none stay in registers.
+    let Some(Next { real, caller }) = next::<F, EXPORT>(&passed) else {
+        // SAFETY: as promised.
+        return unsafe { aside::<F, EXPORT>(&arguments()) };
+    };
+    // SAFETY: the address is this function's.
+    let result = unsafe { passed.forward(real) };
+    if result != 0 {
+        has_failed(F::ID, caller, &arguments(), result);
     }
+    result
+}
+
+/// See [`Entered`].
+struct Next {
+    real: usize,
+    caller: usize,
+}
+
+/// Where such a call goes on. `None` if it takes its steps.
+#[inline(always)]
+fn next<F: Function, const EXPORT: bool>(arguments: &F) -> Option<Next> {
+    if !traced::is_only_awake(F::ID) || may_use_gone(arguments) {
+        return None;
+    }
+    // What a large one copies is looked into.
+    let host_copy = const { FUNCTIONS[F::ID as usize].host_copy() };
+    if host_copy.is_some_and(|copied| arguments.word(copied.size) >= content::SMALLEST) {
+        return None;
+    }
+    let (caller, entered) = noted();
+    if entered != F::ID as u32 + 1 {
+        return None;
+    }
+    let real = if EXPORT { linked::known(F::ID, caller)? } else { driver::real(F::ID) };
+    Some(Next { real, caller })
+}
+
+/// Whether a call can use memory that is gone. A few loads.
+#[inline(always)]
+fn may_use_gone<F: Function>(arguments: &F) -> bool {
     if let Some((by, size, element)) = const { FUNCTIONS[F::ID as usize].uses_one_range() } {
-        return !gone::may_be_used(arguments.word(by), arguments.word(size).saturating_mul(element));
+        return gone::may_be_used(arguments.word(by), arguments.word(size).saturating_mul(element));
     }
-    const { FUNCTIONS[F::ID as usize].launches() }.is_some_and(|Launched { function, parameters, extra }| {
+    const { FUNCTIONS[F::ID as usize].launches() }.is_none_or(|Launched { function, parameters, extra }| {
         let extra = extra.map_or(0, |extra| arguments.word(extra));
-        !gone::may_be_passed(arguments.word(function), arguments.word(parameters), extra)
+        gone::has_any() && gone::may_be_passed(arguments.word(function), arguments.word(parameters), extra)
     })
+}
+
+/// What follows when such a call has failed.
+#[cold]
+#[inline(never)]
+fn has_failed(id: FnId, caller: usize, arguments: &dyn Arguments, result: i32) {
+    if !is_again(id, caller) && id.spec().uses_or_frees() {
+        failed_use(id, caller, arguments, result);
+    }
 }
 
 /// A call that is not recorded unless it fails.
@@ -42,7 +95,7 @@ pub fn forward_unseen(
 ) -> i32 {
     let result = forward();
     if result != 0 && !entered.again && id.spec().uses_or_frees() {
-        failed_use(id, entered, arguments, result);
+        failed_use(id, entered.caller, arguments, result);
     }
     result
 }
@@ -51,7 +104,7 @@ pub fn forward_unseen(
 /// So nothing of this is done for those that succeed. What fails all the time is looked at now and then.
 #[cold]
 #[inline(never)]
-pub fn failed_use(id: FnId, entered: &Entered, arguments: &dyn Arguments, result: i32) {
+pub fn failed_use(id: FnId, caller: usize, arguments: &dyn Arguments, result: i32) {
     /// So many that no rule explains are all looked at; of the later ones, those whose number is a power of two.
     const MANY: u32 = 64;
     static UNEXPLAINED: AtomicU32 = AtomicU32::new(0);
@@ -65,7 +118,7 @@ pub fn failed_use(id: FnId, entered: &Entered, arguments: &dyn Arguments, result
         UNEXPLAINED.store(known.saturating_add(1), Ordering::Relaxed);
         return;
     }
-    let caller = entered.behind_patch(id);
+    let caller = behind_patch(id, caller);
     let mut record = Recorded::new(id, arguments);
     with_failure((id, caller, result), arguments, &mut |call| {
         let mut is_explained = false;

@@ -251,12 +251,10 @@ macro_rules! entries {
                 }
 
                 unsafe extern "C-unwind" fn traced<const EXPORT: bool>($($arg: $type),*) -> $ret {
-                    let entered = call::enter::<Passed, EXPORT>();
-                    let passed = Passed { $($arg,)* known: Known::default() };
                     type Answer = $ret;
-                    // SAFETY: `enter` gives the address of a function of this name that the program would have called
-                    // without us, or of what passes everything on to it.
-                    Answer { 0: unsafe { call::run(&entered, &passed) } }
+                    let passed = || Passed { $($arg,)* known: Known::default() };
+                    // SAFETY: the entry of a function of this name leads here, with what it got.
+                    Answer { 0: unsafe { call::run::<Passed, EXPORT>(passed) } }
                 }
             }
         )*

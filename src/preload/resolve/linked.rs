@@ -73,13 +73,18 @@ fn place(id: FnId, caller: usize) -> &'static Place {
 /// The next function for a call that came through the export. Never 0.
 #[inline]
 pub fn real(id: FnId, caller: usize) -> usize {
+    known(id, caller).unwrap_or_else(|| {
+        let mut real = missing(id);
+        guarded(|| real = find(id, caller).1);
+        real
+    })
+}
+
+/// The same, where it was found before.
+#[inline(always)]
+pub fn known(id: FnId, caller: usize) -> Option<usize> {
     let route = place(id, caller).route();
-    if caller.wrapping_sub(route.low) < route.length {
-        return route.real;
-    }
-    let mut real = missing(id);
-    guarded(|| real = find(id, caller).1);
-    real
+    (caller.wrapping_sub(route.low) < route.length).then_some(route.real)
 }
 
 /// Called by an export that has no route for its caller: gives the address to jump to.

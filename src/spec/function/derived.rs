@@ -225,6 +225,11 @@ impl FnSpec {
         }
     }
 
+    /// Whether a call matters only if it uses memory that is gone, which is seen at once: it uses one range, or launches.
+    pub const fn may_go_straight_on(&self) -> bool {
+        self.uses_one_range().is_some() || self.launches().is_some()
+    }
+
     /// What a success takes one reference more to.
     pub fn retains(&self) -> Option<Named> {
         self.effect(|effect| if let Effect::Retains(named) = effect { Some(named) } else { None })
