@@ -1,9 +1,11 @@
 //! Calls that are not recorded unless they fail: most copies, launches, and frees, before and after a process shares memory.
 
 use super::{Arguments, Entered, Function, after, behind_patch, is_again, noted, take_steps, with_failure};
+use crate::driver::places;
 use crate::job::gone;
 use crate::recorder::{Recorded, content};
-use crate::resolve::{driver, linked, traced};
+use crate::resolve::traced::{self, Needs};
+use crate::resolve::{driver, linked};
 use crate::settings;
 use crate::sys::guard::guarded;
 use core::sync::atomic::{AtomicU32, Ordering};
@@ -11,8 +13,8 @@ use cupeer_rules::RULES;
 use cupeer_spec::effect::Launched;
 use cupeer_spec::function::{FUNCTIONS, FnId};
 
-/// Runs a call of a function that only memory which is gone could make matter: at once if it uses none, as most copies and launches
-/// of a process that shares; else by its steps.
+/// Runs a call that may not matter: at once if its addresses show that, as those of most copies and launches of a process that shares
+/// do; else by its steps.
 ///
 /// # Safety
 ///
@@ -48,7 +50,7 @@ struct Next {
 /// Where such a call goes on. `None` if it takes its steps.
 #[inline(always)]
 fn next<F: Function, const EXPORT: bool>(arguments: &F) -> Option<Next> {
-    if !traced::is_only_awake(F::ID) || may_use_gone(arguments) {
+    if !traced::is_only_awake(F::ID) || may_matter(arguments) {
         return None;
     }
     // What a large one copies is looked into.
@@ -64,11 +66,19 @@ fn next<F: Function, const EXPORT: bool>(arguments: &F) -> Option<Next> {
     Some(Next { real, caller })
 }
 
-/// Whether a call can use memory that is gone. A few loads.
+/// Whether a call can use memory that is gone, or go from one device to another. A few loads.
 #[inline(always)]
-fn may_use_gone<F: Function>(arguments: &F) -> bool {
+fn may_matter<F: Function>(arguments: &F) -> bool {
     if let Some((by, size, element)) = const { FUNCTIONS[F::ID as usize].uses_one_range() } {
         return gone::may_be_used(arguments.word(by), arguments.word(size).saturating_mul(element));
+    }
+    if let Some(copied) = const { FUNCTIONS[F::ID as usize].copies_one_range() } {
+        let [to, from, bytes] =
+            [copied.to, copied.from, copied.size].map(|argument| arguments.word(argument));
+        return gone::may_be_used(to, bytes)
+            || gone::may_be_used(from, bytes)
+            || traced::has_done(Needs::Reach)
+                && !(traced::has_done(Needs::Shared) && places::are_on_one_device(from, to));
     }
     const { FUNCTIONS[F::ID as usize].launches() }.is_none_or(|Launched { function, parameters, extra }| {
         let extra = extra.map_or(0, |extra| arguments.word(extra));

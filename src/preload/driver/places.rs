@@ -32,6 +32,12 @@ pub struct Answer {
     pub device: Option<i32>,
 }
 
+/// What is remembered of an address: an [`Answer`], and when the driver gave it.
+struct Known {
+    device: Option<i32>,
+    since: u64,
+}
+
 struct Place {
     /// Odd while somebody writes.
     version: AtomicU64,
@@ -65,13 +71,34 @@ pub fn have_changed() {
     CHANGES.fetch_add(1, Release);
 }
 
+/// Where the answer about an address is kept.
+fn place(address: u64) -> &'static Place {
+    let hash = (address >> GRANULE_SHIFT).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - MOST.ilog2());
+    &PLACES[hash as usize]
+}
+
+/// Whether it is remembered that two addresses lie on one device. Asks nobody. Holds in a process that shares memory: see
+/// [`device_of_memory`].
+#[inline(never)]
+pub fn are_on_one_device(one: u64, other: u64) -> bool {
+    let changes = CHANGES.load(Acquire);
+    let known = |address| place(address).read(address, changes).filter(|known| known.device.is_some());
+    let both = known(one).zip(known(other)).filter(|(one, other)| one.device == other.device);
+    // The time takes longer than all of the rest.
+    both.is_some_and(|(one, other)| is_fresh(one.since.min(other.since), clock::roughly()))
+}
+
+/// Whether an answer from so long ago still counts.
+fn is_fresh(since: u64, now: u64) -> bool {
+    now.wrapping_sub(since) < LONG
+}
+
 /// Returns the device in whose memory an address lies. Asks the driver if nothing is remembered.
 fn device(address: u64, ask: impl FnOnce() -> Option<Answer>) -> Option<i32> {
-    let hash = (address >> GRANULE_SHIFT).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - MOST.ilog2());
-    let place = &PLACES[hash as usize];
+    let place = place(address);
     let (changes, now) = (CHANGES.load(Acquire), clock::roughly());
-    if let Some(known) = place.read(address, changes, now) {
-        return known;
+    if let Some(known) = place.read(address, changes).filter(|known| is_fresh(known.since, now)) {
+        return known.device;
     }
     let answer = ask()?;
     place.write(answer, changes, now);
@@ -125,16 +152,15 @@ fn in_granule(address: u64, (start, bytes): (u64, u64)) -> (u64, u64) {
 }
 
 impl Place {
-    fn read(&self, address: u64, changes: u64, now: u64) -> Option<Option<i32>> {
+    fn read(&self, address: u64, changes: u64) -> Option<Known> {
         let version = self.version.load(Acquire);
         let (start, bytes) = (self.start.load(Relaxed), self.bytes.load(Relaxed));
-        let device = self.device.load(Relaxed);
-        let is_fresh =
-            self.changes.load(Relaxed) == changes && now.wrapping_sub(self.since.load(Relaxed)) < LONG;
+        let (device, since) = (self.device.load(Relaxed), self.since.load(Relaxed));
+        let is_unchanged = self.changes.load(Relaxed) == changes;
         fence(Acquire);
         let is_whole = version & 1 == 0 && self.version.load(Relaxed) == version;
-        (is_whole && is_fresh && address.wrapping_sub(start) < bytes)
-            .then(|| device.checked_sub(1).map(|device| device as i32))
+        (is_whole && is_unchanged && address.wrapping_sub(start) < bytes)
+            .then(|| Known { device: device.checked_sub(1).map(|device| device as i32), since })
     }
 
     /// Writes an answer, unless somebody else writes: another thread, or the one that a signal handler interrupts.
@@ -157,6 +183,7 @@ impl Place {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use core::ptr;
 
     #[test]
     fn an_answer_about_a_reservation_counts_for_a_granule() {
@@ -186,8 +213,27 @@ mod tests {
         assert_eq!(device(at, answer(Some(5))), Some(5));
         place.version.fetch_add(1, Relaxed);
         assert_eq!(device(at, unasked), Some(2));
-        let now = place.since.load(Relaxed) + LONG;
-        assert_eq!(place.read(at, CHANGES.load(Relaxed), now - 1), Some(Some(2)));
-        assert_eq!(place.read(at, CHANGES.load(Relaxed), now), None);
+        // On another place than that.
+        let beside = (1..)
+            .map(|granule| at + (granule << GRANULE_SHIFT))
+            .find(|other| !ptr::eq(super::place(*other), place));
+        let beside = beside.unwrap();
+        assert!(are_on_one_device(at, at + 8) && !are_on_one_device(at, beside));
+        let lies_on = |on| device(beside, || Some(Answer { range: (beside, 8), device: on }));
+        assert!(
+            lies_on(Some(2)) == Some(2)
+                && are_on_one_device(at, beside + 7)
+                && !are_on_one_device(at, beside + 8)
+        );
+        have_changed();
+        assert!(!are_on_one_device(at, at));
+        assert_eq!([device(at, answer(Some(2))), lies_on(Some(1))], [Some(2), Some(1)]);
+        assert!(!are_on_one_device(beside, at));
+        have_changed();
+        assert_eq!([device(at, answer(Some(2))), lies_on(None)], [Some(2), None]);
+        assert!(!are_on_one_device(beside, at) && !are_on_one_device(beside, beside));
+        let Known { device, since } = place.read(at, CHANGES.load(Relaxed)).unwrap();
+        assert_eq!(device, Some(2));
+        assert!(is_fresh(since, since + LONG - 1) && !is_fresh(since, since + LONG));
     }
 }

@@ -225,9 +225,17 @@ impl FnSpec {
         }
     }
 
-    /// Whether a call matters only if it uses memory that is gone, which is seen at once: it uses one range, or launches.
+    /// The copy that is all that a call does, where its devices show in the addresses alone.
+    pub const fn copies_one_range(&self) -> Option<Copied> {
+        match *self.effects {
+            [Effect::Copies(copied)] if !matches!(copied.sides, Sides::Peers) => Some(copied),
+            _ => None,
+        }
+    }
+
+    /// Whether most calls do not matter, which their addresses show at once: those that use one range or two, or launch.
     pub const fn may_go_straight_on(&self) -> bool {
-        self.uses_one_range().is_some() || self.launches().is_some()
+        self.uses_one_range().is_some() || self.copies_one_range().is_some() || self.launches().is_some()
     }
 
     /// What a success takes one reference more to.
