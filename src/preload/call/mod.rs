@@ -20,8 +20,8 @@ use crate::log::{self, Call, FaultSummary};
 use crate::recorder::{self, Recorded, Store, content};
 use crate::resolve::traced::{self, Needs};
 use crate::resolve::{driver, entries, handed_out, linked, patched};
-use crate::settings;
-use crate::sys::arch::{ASYNCHRONOUS, forward_asynchronously, stack_height, thread};
+use crate::settings::{self, Settings};
+use crate::sys::arch::{ASYNCHRONOUS, Thread, forward_asynchronously, stack_height, thread};
 use crate::sys::caller::Caller;
 use crate::sys::clock;
 use crate::sys::elf;
@@ -80,8 +80,7 @@ fn enter_shared(id: FnId, is_export: bool) -> Entered {
 
 /// Who made the call that entered last, and the number of its function and one, as the entry has noted them.
 #[inline(always)]
-fn noted() -> (usize, u32) {
-    let thread = thread();
+fn noted(thread: *mut Thread) -> (usize, u32) {
     // SAFETY: the block belongs to this thread and its signal handlers. These may write to it at any time, so no reference to it is
     // made, and each word is read by itself: the caller first, which the entry writes last. The function that was entered
     // is still ours then only if no handler's call of another one came in between.
@@ -90,7 +89,8 @@ fn noted() -> (usize, u32) {
 
 #[inline(always)]
 fn enter_by(id: FnId, is_export: bool) -> Entered {
-    let (caller, entered) = noted();
+    let thread = thread();
+    let (caller, entered) = noted(thread);
     // A signal handler that called between the entry's note and this line has left its own.
     let is_plain = entered == id as u32 + 1;
     let is_asynchronous = !is_plain && entered == (id as u32 + 1) | ASYNCHRONOUS;
@@ -99,17 +99,16 @@ fn enter_by(id: FnId, is_export: bool) -> Entered {
     let mut through = real;
     if is_asynchronous {
         // SAFETY: the block belongs to this thread. A signal handler that forwards in between puts back what it has found.
-        unsafe { (*thread()).target = real };
+        unsafe { (*thread).target = real };
         through = forward_asynchronously as *const () as usize;
     }
-    Entered { real, through, caller, again: is_again(id, caller) }
+    Entered { real, through, caller, again: is_again(thread, id, caller) }
 }
 
 /// Whether a call is the same function's, from the library that our own forwarding of it has called, or from a tool behind that. A
 /// frame that was left by longjmp, and a callback of the program, do not count.
 #[inline(always)]
-fn is_again(id: FnId, caller: usize) -> bool {
-    let thread = thread();
+fn is_again(thread: *mut Thread, id: FnId, caller: usize) -> bool {
     // SAFETY: the block belongs to this thread and its signal handlers, which leave these words as they have found them.
     let (inside, inside_at, inside_real) =
         unsafe { ((*thread).inside, (*thread).inside_at, (*thread).inside_real) };
@@ -297,29 +296,42 @@ impl Arguments for Returned<'_> {
 /// Once for each function, not for each of its entries.
 #[inline(never)]
 fn run_quickly<F: Function>(entered: &Entered, arguments: &F) -> i32 {
-    take_up(F::ID, entered, arguments, |caller| steps(F::ID, entered, caller, arguments, arguments, None))
+    take_up(F::ID, entered, arguments, |taken| steps(F::ID, entered, taken, arguments, arguments, None))
 }
 
 /// Calls that take long by themselves: once for all functions.
 #[inline(never)]
 fn run_shared(id: FnId, entered: &Entered, arguments: &dyn Arguments) -> i32 {
-    take_up(id, entered, arguments, |caller| shared_steps(id, entered, caller, arguments, None))
+    take_up(id, entered, arguments, |taken| shared_steps(id, entered, taken, arguments, None))
 }
 
 #[inline(never)]
 fn shared_steps(
     id: FnId,
     entered: &Entered,
-    caller: usize,
+    taken: TakenUp,
     arguments: &dyn Arguments,
     fault: Option<&mut Fault>,
 ) -> i32 {
-    steps(id, entered, caller, arguments, arguments, fault)
+    steps(id, entered, taken, arguments, arguments, fault)
+}
+
+/// A call that takes steps.
+#[derive(Clone, Copy)]
+struct TakenUp {
+    /// The program's own caller.
+    caller: usize,
+    settings: &'static Settings,
 }
 
 /// Finds out what is to be done for a call: its steps, which are told who called, or less.
 #[inline(always)]
-fn take_up(id: FnId, entered: &Entered, arguments: &dyn Arguments, steps: impl FnOnce(usize) -> i32) -> i32 {
+fn take_up(
+    id: FnId,
+    entered: &Entered,
+    arguments: &dyn Arguments,
+    steps: impl FnOnce(TakenUp) -> i32,
+) -> i32 {
     // SAFETY: the address is this function's, as `take_steps` demands.
     let forward = || unsafe { arguments.forward(entered.through) };
     if entered.again {
@@ -334,7 +346,7 @@ fn take_up(id: FnId, entered: &Entered, arguments: &dyn Arguments, steps: impl F
         // It came here because a rule of faults names the function, and that was all; or there is nothing to see.
         return forward_unseen(id, entered, arguments, forward);
     }
-    steps(behind_patch(id, entered.caller))
+    steps(TakenUp { caller: behind_patch(id, entered.caller), settings })
 }
 
 /// The same for a call that a rule of faults may concern: once for all functions.
@@ -347,7 +359,7 @@ fn concerned(id: FnId, entered: &Entered, arguments: &dyn Arguments) -> i32 {
     let call = Forward { id, words: &words, caller };
     let mut fault = None;
     guarded(|| fault = Fault::of(&call));
-    shared_steps(id, entered, caller, arguments, fault.as_mut())
+    shared_steps(id, entered, TakenUp { caller, settings: settings::get() }, arguments, fault.as_mut())
 }
 
 /// The steps of a call, in their order. `shared` is the same as `arguments`, for what is there once for all functions. What
@@ -356,13 +368,12 @@ fn concerned(id: FnId, entered: &Entered, arguments: &dyn Arguments) -> i32 {
 fn steps<A: Arguments + ?Sized>(
     id: FnId,
     entered: &Entered,
-    caller: usize,
+    TakenUp { caller, settings }: TakenUp,
     arguments: &A,
     shared: &dyn Arguments,
     mut fault: Option<&mut Fault>,
 ) -> i32 {
     let pointer = arguments.handed_out();
-    let settings = settings::get();
     let is_hit = fault.as_ref().is_some_and(|fault| fault.is_hit());
     let mut logged = settings.is_logged(id) || is_hit && settings.log.is_some();
     let mut record = Recorded::new(id, shared);

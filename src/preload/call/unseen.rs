@@ -7,6 +7,7 @@ use crate::recorder::{Recorded, content};
 use crate::resolve::traced::{self, Needs};
 use crate::resolve::{driver, linked};
 use crate::settings;
+use crate::sys::arch::thread;
 use crate::sys::guard::guarded;
 use core::sync::atomic::{AtomicU32, Ordering};
 use cupeer_rules::RULES;
@@ -58,7 +59,7 @@ fn next<F: Function, const EXPORT: bool>(arguments: &F) -> Option<Next> {
     if host_copy.is_some_and(|copied| arguments.word(copied.size) >= content::SMALLEST) {
         return None;
     }
-    let (caller, entered) = noted();
+    let (caller, entered) = noted(thread());
     if entered != F::ID as u32 + 1 {
         return None;
     }
@@ -90,7 +91,7 @@ fn may_matter<F: Function>(arguments: &F) -> bool {
 #[cold]
 #[inline(never)]
 fn has_failed(id: FnId, caller: usize, arguments: &dyn Arguments, result: i32) {
-    if !is_again(id, caller) && id.spec().uses_or_frees() {
+    if !is_again(thread(), id, caller) && id.spec().uses_or_frees() {
         failed_use(id, caller, arguments, result);
     }
 }

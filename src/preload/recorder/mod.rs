@@ -181,7 +181,7 @@ impl<'a> Recorded<'a> {
         if is_hit {
             self.stack = Stack::Wanted;
         }
-        know(caller);
+        know(thread, caller);
         let Some(taken) = stream::take(thread, 1) else { return };
         let (slot, number) = (taken.place as *mut Slot, taken.number);
         // SAFETY: only this thread and its signal handlers use the block, and the word is read at once.
@@ -358,7 +358,7 @@ impl<'a> Recorded<'a> {
     fn restart(&mut self) {
         self.start = clock::now();
         let before = stream::fill(thread());
-        if self.is_there() {
+        if self.is_there(thread()) {
             // SAFETY: the slot is this call's.
             unsafe { (*self.slot).start = self.start };
         }
@@ -384,7 +384,7 @@ impl<'a> Recorded<'a> {
         // What was added to the call, or a nested one, may have used the window up; no signal handler does from here on.
         let (thread, slot) = (thread(), self.slot);
         let before = stream::fill(thread);
-        if !self.is_there() {
+        if !self.is_there(thread) {
             stream::filled(thread, before);
             self.finish_late(result, succeeded, end);
             return has_more;
@@ -407,9 +407,9 @@ impl<'a> Recorded<'a> {
 
     /// Whether the call still has its slot: a window that was emptied holds its old bytes, and counts on.
     #[inline(always)]
-    fn is_there(&self) -> bool {
+    fn is_there(&self, thread: *mut Thread) -> bool {
         self.epoch == epoch()
-            && (stream::window(thread()).has(self.slot as usize, self.number)
+            && (stream::window(thread).has(self.slot as usize, self.number)
                 || stream::is_in_ring(self.slot, self.number))
     }
 
@@ -422,7 +422,7 @@ impl<'a> Recorded<'a> {
             return self.unwound_of_run(run, end);
         }
         let before = stream::fill(thread);
-        if self.is_there() {
+        if self.is_there(thread) {
             // SAFETY: the slot is this call's.
             unsafe {
                 (*self.slot).end = end;
@@ -581,8 +581,7 @@ pub fn left(function: u32, half: u32) {
 
 /// Makes sure that the record knows the library of a caller.
 #[inline(always)]
-fn know(caller: usize) {
-    let thread = thread();
+fn know(thread: *mut Thread, caller: usize) {
     // SAFETY: the block belongs to this thread and its signal handlers. These may write to it at any time, so no reference to it is
     // made, and each word is read by itself.
     let (start, length, generation, again) = unsafe {
