@@ -62,35 +62,49 @@ fn behind_patch(id: FnId, caller: usize) -> usize {
     behind
 }
 
+/// What an entry has noted of a call.
+#[derive(Clone, Copy)]
+struct Noted {
+    /// Where the call will return to.
+    caller: usize,
+    /// The number of its function and one, perhaps with [`ASYNCHRONOUS`].
+    entered: u32,
+}
+
+impl Noted {
+    /// Of the call that entered last. To be read before all else, because a signal handler may call.
+    #[inline(always)]
+    fn last() -> Self {
+        let thread = thread();
+        // SAFETY: the block belongs to this thread and its signal handlers. These may write to it at any time, so no reference to
+        // it is made, and each word is read by itself: the caller first, which the entry writes last. The function that was
+        // entered is still ours then only if no handler's call of another one came in between.
+        let (caller, entered) = unsafe {
+            ((&raw const (*thread).caller).read_volatile(), (&raw const (*thread).entered).read_volatile())
+        };
+        Noted { caller, entered }
+    }
+}
+
 /// Takes up a call that came through a traced entry.
 #[inline(always)]
-fn enter<F: Function, const EXPORT: bool>() -> Entered {
+fn enter<F: Function, const EXPORT: bool>(noted: Noted) -> Entered {
     // As in `take_steps`.
     if const { FUNCTIONS[F::ID as usize].is_quick() } {
-        enter_by(F::ID, EXPORT)
+        enter_by(F::ID, EXPORT, noted)
     } else {
-        enter_shared(F::ID, EXPORT)
+        enter_shared(F::ID, EXPORT, noted)
     }
 }
 
 #[inline(never)]
-fn enter_shared(id: FnId, is_export: bool) -> Entered {
-    enter_by(id, is_export)
-}
-
-/// Who made the call that entered last, and the number of its function and one, as the entry has noted them.
-#[inline(always)]
-fn noted(thread: *mut Thread) -> (usize, u32) {
-    // SAFETY: the block belongs to this thread and its signal handlers. These may write to it at any time, so no reference to it is
-    // made, and each word is read by itself: the caller first, which the entry writes last. The function that was entered
-    // is still ours then only if no handler's call of another one came in between.
-    unsafe { ((&raw const (*thread).caller).read_volatile(), (&raw const (*thread).entered).read_volatile()) }
+fn enter_shared(id: FnId, is_export: bool, noted: Noted) -> Entered {
+    enter_by(id, is_export, noted)
 }
 
 #[inline(always)]
-fn enter_by(id: FnId, is_export: bool) -> Entered {
+fn enter_by(id: FnId, is_export: bool, Noted { caller, entered }: Noted) -> Entered {
     let thread = thread();
-    let (caller, entered) = noted(thread);
     // A signal handler that called between the entry's note and this line has left its own.
     let is_plain = entered == id as u32 + 1;
     let is_asynchronous = !is_plain && entered == (id as u32 + 1) | ASYNCHRONOUS;
@@ -162,12 +176,13 @@ pub trait Function: Arguments {
 /// The entry is that of this function, and the arguments are what it got.
 #[inline(always)]
 pub unsafe fn run<F: Function, const EXPORT: bool>(arguments: impl Fn() -> F) -> i32 {
+    let noted = Noted::last();
     if const { FUNCTIONS[F::ID as usize].may_go_straight_on() } {
         // SAFETY: as promised.
-        return unsafe { straight_on::<F, EXPORT>(arguments) };
+        return unsafe { straight_on::<F, EXPORT>(noted, arguments) };
     }
     // SAFETY: as promised.
-    unsafe { take_steps::<F, EXPORT>(&arguments()) }
+    unsafe { take_steps::<F, EXPORT>(noted, &arguments()) }
 }
 
 /// Runs the steps of a call.
@@ -176,8 +191,8 @@ pub unsafe fn run<F: Function, const EXPORT: bool>(arguments: impl Fn() -> F) ->
 ///
 /// As for [`run`].
 #[inline(always)]
-unsafe fn take_steps<F: Function, const EXPORT: bool>(arguments: &F) -> i32 {
-    let entered = &enter::<F, EXPORT>();
+unsafe fn take_steps<F: Function, const EXPORT: bool>(noted: Noted, arguments: &F) -> i32 {
+    let entered = &enter::<F, EXPORT>(noted);
     // What programs call often has steps of its own.
     let mut run = || {
         let result = match const { FUNCTIONS[F::ID as usize].is_quick() } {

@@ -1,6 +1,6 @@
 //! Calls that are not recorded unless they fail: most copies, launches, and frees, before and after a process shares memory.
 
-use super::{Arguments, Entered, Function, after, behind_patch, is_again, noted, take_steps, with_failure};
+use super::{Arguments, Entered, Function, Noted, after, behind_patch, is_again, take_steps, with_failure};
 use crate::driver::places;
 use crate::job::gone;
 use crate::recorder::{Recorded, content};
@@ -21,37 +21,31 @@ use cupeer_spec::function::{FUNCTIONS, FnId};
 ///
 /// As for [`super::run`].
 #[inline(always)]
-pub unsafe fn straight_on<F: Function, const EXPORT: bool>(arguments: impl Fn() -> F) -> i32 {
+pub unsafe fn straight_on<F: Function, const EXPORT: bool>(noted: Noted, arguments: impl Fn() -> F) -> i32 {
     /// Not part of what the others run through.
     #[inline(never)]
-    unsafe fn aside<F: Function, const EXPORT: bool>(arguments: &F) -> i32 {
+    unsafe fn aside<F: Function, const EXPORT: bool>(noted: Noted, arguments: &F) -> i32 {
         // SAFETY: as promised.
-        unsafe { take_steps::<F, EXPORT>(arguments) }
+        unsafe { take_steps::<F, EXPORT>(noted, arguments) }
     }
     let passed = arguments();
     // Each of the two gets its own copy, so that those that need none stay in registers.
-    let Some(Next { real, caller }) = next::<F, EXPORT>(&passed) else {
+    let Some(real) = next::<F, EXPORT>(noted, &passed) else {
         // SAFETY: as promised.
-        return unsafe { aside::<F, EXPORT>(&arguments()) };
+        return unsafe { aside::<F, EXPORT>(noted, &arguments()) };
     };
     // SAFETY: the address is this function's.
     let result = unsafe { passed.forward(real) };
     if result != 0 {
-        has_failed(F::ID, caller, &arguments(), result);
+        has_failed(F::ID, noted.caller, &arguments(), result);
     }
     result
 }
 
-/// See [`Entered`].
-struct Next {
-    real: usize,
-    caller: usize,
-}
-
-/// Where such a call goes on. `None` if it takes its steps.
+/// The driver's function that such a call goes on to. `None` if it takes its steps.
 #[inline(always)]
-fn next<F: Function, const EXPORT: bool>(arguments: &F) -> Option<Next> {
-    if !traced::is_only_awake(F::ID) || may_matter(arguments) {
+fn next<F: Function, const EXPORT: bool>(noted: Noted, arguments: &F) -> Option<usize> {
+    if noted.entered != F::ID as u32 + 1 || !traced::is_only_awake(F::ID) || may_matter(arguments) {
         return None;
     }
     // What a large one copies is looked into.
@@ -59,12 +53,9 @@ fn next<F: Function, const EXPORT: bool>(arguments: &F) -> Option<Next> {
     if host_copy.is_some_and(|copied| arguments.word(copied.size) >= content::SMALLEST) {
         return None;
     }
-    let (caller, entered) = noted(thread());
-    if entered != F::ID as u32 + 1 {
-        return None;
-    }
-    let real = if EXPORT { linked::known(F::ID, caller)? } else { driver::real(F::ID) };
-    Some(Next { real, caller })
+    let real = driver::real(F::ID);
+    // A tool behind us may call the same function: the steps know that it is the same call.
+    (!EXPORT || linked::known(F::ID, noted.caller) == Some(real)).then_some(real)
 }
 
 /// Whether a call can use memory that is gone, or go from one device to another. A few loads.

@@ -235,7 +235,8 @@ impl FnSpec {
 
     /// Whether most calls do not matter, which their addresses show at once: those that use one range or two, or launch.
     pub const fn may_go_straight_on(&self) -> bool {
-        self.uses_one_range().is_some() || self.copies_one_range().is_some() || self.launches().is_some()
+        let launches = matches!(*self.effects, [Effect::Launches(_)]);
+        launches || self.uses_one_range().is_some() || self.copies_one_range().is_some()
     }
 
     /// What a success takes one reference more to.
