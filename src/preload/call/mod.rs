@@ -17,7 +17,7 @@ use crate::fault::inject::{self, Fault};
 use crate::job::gone;
 use crate::job::ledger::{self, BeforeCall, CallOrigin};
 use crate::log::{self, Call, FaultSummary};
-use crate::recorder::{self, Recorded, Store, content};
+use crate::recorder::{self, Recorded, Store};
 use crate::resolve::traced::{self, Needs};
 use crate::resolve::{driver, entries, handed_out, linked, patched};
 use crate::settings::{self, Settings};
@@ -32,12 +32,11 @@ use after::{Answered, tell};
 use core::fmt::{self, Write};
 use core::mem;
 use cupeer_spec::abi::FunctionPointer;
-use cupeer_spec::effect::HostCopy;
 use cupeer_spec::function::{FUNCTIONS, FnId, Group};
 use cupeer_spec::results::Result as Code;
 use cupeer_spec::value::Format;
 use inside::Inside;
-use unseen::{failed_use, forward_unseen, straight_on};
+use unseen::{failed_use, straight_on};
 
 /// What is known when a call enters.
 pub struct Entered {
@@ -224,10 +223,7 @@ unsafe fn take_steps<F: Function, const EXPORT: bool>(noted: Noted, arguments: &
         }
         return result;
     }
-    let host_copy = const { FUNCTIONS[F::ID as usize].host_copy() };
-    let is_large = |copied: &HostCopy| arguments.word(copied.size) >= content::SMALLEST;
-    let looked_into = host_copy.filter(|copied| is_large(copied) && traced::has_done(Needs::Shared));
-    if let Some(copied) = looked_into {
+    if let Some(copied) = through_host::large_copy(arguments).filter(|_| traced::has_done(Needs::Shared)) {
         return through_host::run(F::ID, entered, arguments, copied, &mut run);
     }
     let result = run();
@@ -339,7 +335,7 @@ struct TakenUp {
     settings: &'static Settings,
 }
 
-/// Finds out what is to be done for a call: its steps, which are told who called, or less.
+/// Finds out what is to be done for a call: its steps, or less.
 #[inline(always)]
 fn take_up(
     id: FnId,
@@ -359,7 +355,11 @@ fn take_up(
     let is_unseen = || !settings.is_recorded(id) || ledger::is_idle(id);
     if !settings.is_logged(id) && arguments.handed_out().is_none() && is_unseen() {
         // It came here because a rule of faults names the function, and that was all; or there is nothing to see.
-        return forward_unseen(id, entered, arguments, forward);
+        let result = forward();
+        if result != 0 {
+            failed_use(id, entered.caller, arguments, result);
+        }
+        return result;
     }
     steps(TakenUp { caller: behind_patch(id, entered.caller), settings })
 }
@@ -427,7 +427,7 @@ fn steps<A: Arguments + ?Sized>(
     let succeeded = result == 0;
     let has_more = record.finish(arguments, result, succeeded);
     let fault = fault.map(|fault| &*fault);
-    if !succeeded && fault.is_none() && !record.was_kept() && id.spec().uses_or_frees() {
+    if !succeeded && fault.is_none() && !record.was_kept() {
         failed_use(id, entered.caller, shared, result);
     }
     if let Some(before) = before.as_ref().filter(|before| record.was_counted() && before.takes_out()) {

@@ -1,6 +1,6 @@
 //! The steps of a copy between device memory and the host, whose content is recorded.
 
-use super::{Arguments, Entered, behind_patch};
+use super::{Arguments, Entered, Function, behind_patch};
 use crate::driver::{places, questions};
 use crate::fault::{forward::ArgumentWords, inject};
 use crate::job::{gone, ledger};
@@ -8,8 +8,15 @@ use crate::recorder::{self, Recorded, content};
 use crate::settings;
 use crate::sys::guard::guarded;
 use cupeer_spec::effect::HostCopy;
-use cupeer_spec::function::FnId;
+use cupeer_spec::function::{FUNCTIONS, FnId};
 use cupeer_spec::record::slot::detail;
+
+/// What a call copies to or from the host, if that is so much that it is looked into once the process shares memory.
+#[inline(always)]
+pub fn large_copy<F: Function>(arguments: &F) -> Option<HostCopy> {
+    let host_copy = const { FUNCTIONS[F::ID as usize].host_copy() };
+    host_copy.filter(|copied| arguments.word(copied.size) >= content::SMALLEST)
+}
 
 /// A copy between device memory and the host in a process that shares memory: records what was copied if the call succeeds. Where the
 /// memory is gone, or a fault plan may change the copy, nothing is known of that.

@@ -1,9 +1,11 @@
 //! Calls that are not recorded unless they fail: most copies, launches, and frees, before and after a process shares memory.
 
-use super::{Arguments, Entered, Function, Noted, after, behind_patch, is_again, take_steps, with_failure};
+use super::{
+    Arguments, Function, Noted, after, behind_patch, is_again, take_steps, through_host, with_failure,
+};
 use crate::driver::places;
 use crate::job::gone;
-use crate::recorder::{Recorded, content};
+use crate::recorder::Recorded;
 use crate::resolve::traced::{self, Needs};
 use crate::resolve::{driver, linked};
 use crate::settings;
@@ -49,8 +51,7 @@ fn next<F: Function, const EXPORT: bool>(noted: Noted, arguments: &F) -> Option<
         return None;
     }
     // What a large one copies is looked into.
-    let host_copy = const { FUNCTIONS[F::ID as usize].host_copy() };
-    if host_copy.is_some_and(|copied| arguments.word(copied.size) >= content::SMALLEST) {
+    if through_host::large_copy(arguments).is_some() {
         return None;
     }
     let real = driver::real(F::ID);
@@ -82,24 +83,9 @@ fn may_matter<F: Function>(arguments: &F) -> bool {
 #[cold]
 #[inline(never)]
 fn has_failed(id: FnId, caller: usize, arguments: &dyn Arguments, result: i32) {
-    if !is_again(thread(), id, caller) && id.spec().uses_or_frees() {
+    if !is_again(thread(), id, caller) {
         failed_use(id, caller, arguments, result);
     }
-}
-
-/// A call that is not recorded unless it fails.
-#[inline(always)]
-pub fn forward_unseen(
-    id: FnId,
-    entered: &Entered,
-    arguments: &dyn Arguments,
-    forward: impl FnOnce() -> i32,
-) -> i32 {
-    let result = forward();
-    if result != 0 && !entered.again && id.spec().uses_or_frees() {
-        failed_use(id, entered.caller, arguments, result);
-    }
-    result
 }
 
 /// Records a copy, memset, or free that has failed, and that nothing made worth recording before, where a rule explains the failure.
@@ -112,7 +98,8 @@ pub fn failed_use(id: FnId, caller: usize, arguments: &dyn Arguments, result: i3
     static UNEXPLAINED: AtomicU32 = AtomicU32::new(0);
     let settings = settings::get();
     let may_be_explained = || RULES.iter().any(|rule| rule.explains(id, result));
-    if settings.check.is_none() || !settings.is_recorded(id) || !may_be_explained() {
+    let is_due = id.spec().uses_or_frees() && settings.check.is_some() && settings.is_recorded(id);
+    if !is_due || !may_be_explained() {
         return;
     }
     let known = UNEXPLAINED.load(Ordering::Relaxed);

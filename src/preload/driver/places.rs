@@ -32,7 +32,7 @@ pub struct Answer {
     pub device: Option<i32>,
 }
 
-/// What is remembered of an address: an [`Answer`], and when the driver gave it.
+/// What is remembered of an address: the device it lies on, as in [`Answer`], and when the driver said so.
 struct Known {
     device: Option<i32>,
     since: u64,
