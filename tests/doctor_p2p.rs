@@ -176,22 +176,24 @@ fn without_a_pair_there_is_nothing_to_test() {
     }
 }
 
-/// A machine of two H200, which wrote the file; its UUIDs are made up.
+/// Machines of two and of four H200, which wrote the files; their UUIDs are made up.
 #[test]
 fn the_simulated_driver_answers_as_the_machine_that_wrote_a_file() {
-    let written = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/two-h200-580.159.04.toml");
-    let folder = temp_dir();
-    let file = folder.path().join("machine.toml");
-    let (_, status) = json(doctor(written.to_str().unwrap()).arg("-o").arg(&file));
-    assert_eq!(status, Some(0));
-    // A quick test measures nothing.
-    let is_measured = |line: &&str| line.contains("_mb_s = ") || line.contains("round_trip_ns = ");
-    let answers = |path: &Path| -> Vec<String> {
-        let text = fs::read_to_string(path).unwrap();
-        text.lines().filter(|line| !is_measured(line)).map(str::to_owned).collect()
-    };
-    assert_eq!(answers(&written).iter().filter(|line| *line == "[[link]]").count(), 2);
-    assert_eq!(answers(&file), answers(&written));
+    for (name, links) in [("two-h200-580.159.04.toml", 2), ("four-h200-580.159.04.toml", 12)] {
+        let written = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(name);
+        let folder = temp_dir();
+        let file = folder.path().join("machine.toml");
+        let (_, status) = json(doctor(written.to_str().unwrap()).arg("-o").arg(&file));
+        assert_eq!(status, Some(0));
+        // A quick test measures nothing.
+        let is_measured = |line: &&str| line.contains("_mb_s = ") || line.contains("round_trip_ns = ");
+        let answers = |path: &Path| -> Vec<String> {
+            let text = fs::read_to_string(path).unwrap();
+            text.lines().filter(|line| !is_measured(line)).map(str::to_owned).collect()
+        };
+        assert_eq!(answers(&written).iter().filter(|line| *line == "[[link]]").count(), links, "{name}");
+        assert_eq!(answers(&file), answers(&written), "{name}");
+    }
 }
 
 #[test]

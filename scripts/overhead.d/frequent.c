@@ -1,4 +1,4 @@
-// Prints what calls take that UCX makes for each message: NAME LEAST MEDIAN, in nanoseconds, of batches of calls. It links the driver.
+// Prints what calls take that UCX makes for each message, and NCCL for each launch: NAME LEAST MEDIAN, in nanoseconds, of batches of calls. It links the driver.
 // frequent BATCHES
 #include "clock.h"
 typedef unsigned long long pointer;
@@ -6,7 +6,7 @@ typedef void *context;
 enum { BATCH = 200 };
 int cuInit(unsigned), cuDevicePrimaryCtxRetain(context *, int), cuCtxSetCurrent(context), cuMemAlloc_v2(pointer *, size_t);
 int cuCtxEnablePeerAccess(context, unsigned), cuMemcpyDtoDAsync_v2(pointer, pointer, size_t, void *);
-int cuDevicePrimaryCtxRelease_v2(int);
+int cuDevicePrimaryCtxRelease_v2(int), cuKernelGetFunction(void **, void *);
 #define OK(call)                                                                                                       \
     do {                                                                                                               \
         if (call) fprintf(stderr, "frequent: %s\n", #call), exit(1);                                                   \
@@ -32,6 +32,7 @@ int main(int count, char **arguments) {
     double *taken = calloc(batches, sizeof *taken);
     context here, there;
     pointer own;
+    void *kernel;
     OK(cuInit(0));
     OK(cuDevicePrimaryCtxRetain(&there, 1));
     OK(cuDevicePrimaryCtxRetain(&here, 0));
@@ -41,5 +42,6 @@ int main(int count, char **arguments) {
     // job_driver.c says that it lies on the other device.
     MEASURE("copy_between", cuMemcpyDtoDAsync_v2(own, 0x600000000000, 8, NULL));
     MEASURE("copy_within", cuMemcpyDtoDAsync_v2(own, own, 8, NULL));
+    MEASURE("find", cuKernelGetFunction(&kernel, (void *)0x1000));
     MEASURE("release", cuDevicePrimaryCtxRelease_v2(0));
 }

@@ -1,4 +1,4 @@
-# What recording and checking add to calls that UCX makes for each message, with a driver that takes no time. Sourced by
+# What recording and checking add to calls that UCX makes for each message, and NCCL for each launch, with a driver that takes no time. Sourced by
 # scripts/overhead.
 #
 # Each figure is the least and the median of ROUNDS processes, by turns.
@@ -14,7 +14,7 @@ for _ in $(seq "$rounds"); do
     preloaded full measure | sed 's/^/recorded /'
     CUPEER_CHECK=notes preloaded full measure | sed 's/^/checked /'
 done >"$work/figures"
-echo "calls that UCX makes for each message, nanoseconds a call: least and median of $rounds rounds"
+echo "calls that UCX makes for each message, and NCCL for each launch, nanoseconds a call: least and median of $rounds rounds"
 awk '
     { if (!($2 in order)) { order[$2] = ++names; name[names] = $2 }
       count[$1, $2]++; values[$1, $2, count[$1, $2]] = $4; if (!(($1, $2) in least) || $3 < least[$1, $2]) least[$1, $2] = $3 }
@@ -25,6 +25,7 @@ awk '
     }
     END {
         text["copy_between"] = "cuMemcpyDtoDAsync between devices"; text["copy_within"] = "cuMemcpyDtoDAsync on one device"
+        text["find"] = "cuKernelGetFunction of the same kernel"
         text["release"] = "cuDevicePrimaryCtxRelease, not the last"
         split("direct off recorded checked", ways, " ")
         printf "%-40s %19s %19s %19s %19s\n", "", "direct", "off", "recorded", "and checked"

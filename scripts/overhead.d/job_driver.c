@@ -72,6 +72,7 @@ CALL cuLaunchKernel(void *f, unsigned x, unsigned y, unsigned z, unsigned a, uns
     return f == 0 || x + y + z + a + b + c == 0 || shared || stream || parameters == 0 || extra;
 }
 // A kernel of 16 pointers, and the mode of a thread that captures nothing.
+CALL cuKernelGetFunction(void **f, void *kernel) { return *f = (void *)0x2000, kernel == 0; }
 CALL cuModuleGetFunction(void **f, void *module, const char *name) { return *f = (void *)0x1000, module == 0 || name == 0; }
 CALL cuThreadExchangeStreamCaptureMode(int *mode) { return *mode = 0; }
 CALL cuFuncGetParamInfo(void *f, size_t index, size_t *offset, size_t *size) {

@@ -14,6 +14,7 @@ import importlib.util
 import os
 import re
 import shutil
+import socket
 import statistics
 import subprocess
 import sys
@@ -49,6 +50,12 @@ def timed(steps, step, before=3, synchronize=None):
     return statistics.median(times)
 
 
+def free_port():
+    """Returns a port that nobody listens at, as text."""
+    with socket.create_server(("", 0)) as listening:
+        return str(listening.getsockname()[1])
+
+
 def tell(figure, microseconds, result):
     print(f"step {figure} {microseconds:.2f} {result}", flush=True)
 
@@ -74,7 +81,7 @@ def ucx(test, size, count):
     """Sends messages from one device to the other's process."""
     program, needed = perftest()
     command = [program, "-m", "cuda", "-t", test, "-s", str(size), "-n", str(count), "-w", "1000", "-f"]
-    port = str(20000 + os.getpid() % 20000)
+    port = free_port()
     environment = {"UCX_LOG_LEVEL": "error", **os.environ, **needed}
     # The server, which is the first, takes the first device, and the client the second.
     server = subprocess.Popen([*command, "-p", port], env=environment, stdout=subprocess.DEVNULL)
@@ -215,10 +222,11 @@ def nccl_tests(name):
 def ranks(function):
     import torch
 
-    torch.multiprocessing.spawn(rank, args=(torch.cuda.device_count(), function), nprocs=torch.cuda.device_count())
+    count = torch.cuda.device_count()
+    torch.multiprocessing.spawn(rank, args=(count, function, free_port()), nprocs=count)
 
 
-def rank(number, count, function):
+def rank(number, count, function, port):
     import torch
 
     os.environ.update(
@@ -226,7 +234,7 @@ def rank(number, count, function):
         WORLD_SIZE=str(count),
         LOCAL_RANK=str(number),
         MASTER_ADDR="127.0.0.1",
-        MASTER_PORT=str(20000 + os.getppid() % 20000),
+        MASTER_PORT=port,
     )
     # Each rank has cores of its own: where the scheduler puts them differs more from run to run than what is compared.
     cores = sorted(os.sched_getaffinity(0))

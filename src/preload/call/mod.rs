@@ -243,12 +243,15 @@ fn run_with_handles(
 ) -> i32 {
     let mut words = ArgumentWords::default();
     arguments.words(&mut words);
-    guarded(|| {
-        kernels::before(id, &words);
-        executable::before(id, &words);
-    });
+    let found = id.spec().finds_one_kernel();
+    if found.is_none() {
+        guarded(|| {
+            kernels::before(id, &words);
+            executable::before(id, &words);
+        });
+    }
     let result = run();
-    if result == 0 {
+    if result == 0 && !found.is_some_and(|found| kernels::is_noted(found, &words)) {
         let is_planned = inject::may_concern(id, &|all| *all = words);
         guarded(|| kernels::after(id, &words, is_planned));
         if id.spec().changes_graphs() && !is_planned && !entered.again {

@@ -183,6 +183,17 @@ pub fn is_over(End { object, by, is_counted, .. }: End, words: &Words) -> bool {
     is_counted && object.is_context() && !is_active()
 }
 
+/// Whether the kernel that a call has found is known already, as one of what it was found in: NCCL looks its kernel up before
+/// each launch.
+pub fn is_noted(LookedUp { kind, by, of, .. }: LookedUp, words: &Words) -> bool {
+    let handle = words[by] as *const u64;
+    // SAFETY: after success, the driver has written a handle there, unless the caller passed null.
+    let place = (!handle.is_null()).then(|| HANDLES.find(unsafe { handle.read_unaligned() })).flatten();
+    place.is_some_and(|place| {
+        place.of.load(Relaxed) == words[of] && kind_of(place.about.load(Acquire)) == kind
+    })
+}
+
 fn end_functions() {
     forget(|kind, _| kind == Launchable::Function);
 }
@@ -235,6 +246,23 @@ mod tests {
         note(kernel, Launchable::Kernel, library);
         call(FnId::cuCtxDestroy_v2, &[0x30]);
         assert_eq!([kind(function), kind(kernel)], [None, Some(Launchable::Kernel)]);
+        // What is noted is not noted again, and so the driver is not asked about it again.
+        let found = FnId::cuKernelGetFunction.spec().finds_one_kernel().expect("it finds one");
+        let mut words = [0; MOST_ARGUMENTS];
+        (words[found.by], words[found.of]) = (&raw const function as u64, kernel);
+        assert!(!is_noted(found, &words));
+        after(FnId::cuKernelGetFunction, &words, false);
+        assert!(is_noted(found, &words));
+        words[found.of] += 64;
+        assert!(!is_noted(found, &words), "it is of another kernel");
+        words[found.of] -= 64;
+        words[found.by] = 0;
+        assert!(!is_noted(found, &words));
+        words[found.by] = &raw const function as u64;
+        note(function, Launchable::Kernel, kernel);
+        assert!(!is_noted(found, &words), "it is of another kind");
+        end_functions();
+        assert!(!is_noted(found, &words));
         // Of more than there is room for, some are known, and none with another kind.
         for number in 0..2 * MOST as u64 {
             note(

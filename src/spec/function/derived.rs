@@ -4,7 +4,7 @@ use super::{DOCS, FUNCTIONS, FnId, FnSpec, Given, look_up_name};
 use crate::argument::{ArgSpec, Direction};
 use crate::effect::{
     Altered, Batch, Beside, Bound, Copied, Demand, Effect, End, Gathered, Grant, HostCopy, Joined, Launched,
-    Made, Named, Object, Question, Shared, Sides, Subject, Unbound, Used,
+    LookedUp, Made, Named, Object, Question, Shared, Sides, Subject, Unbound, Used,
 };
 use crate::group::{Group, Library};
 use crate::results::{Result, ResultSpec};
@@ -318,6 +318,14 @@ impl FnSpec {
             }
         }
         false
+    }
+
+    /// The kernel that a call finds that does nothing else. Libraries look one up again before each launch.
+    pub const fn finds_one_kernel(&self) -> Option<LookedUp> {
+        match *self.effects {
+            [Effect::Finds(found @ LookedUp { room: None, .. })] => Some(found),
+            _ => None,
+        }
     }
 
     /// Whether a success changes where memory is: it maps, opens, closes, or frees some, or ends a context.
