@@ -2,7 +2,7 @@
 //! hands stays what it is; in every form of a report, in the lines of a run and in its status.
 
 use super::scenes::{How, Play, report};
-use crate::support::{self, Done, compile_shared, cupeer, done, temp_dir};
+use crate::support::{self, Done, compile_shared, cupeer, done, page_data, temp_dir};
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
@@ -14,6 +14,8 @@ struct Told {
     report: Value,
     junit: String,
     sarif: Value,
+    /// How many calls the timeline of the page shows as failed.
+    red: u64,
 }
 
 /// How a process is looked at: as it runs, more loudly, only by its record, and only by the end of that.
@@ -41,7 +43,10 @@ fn play(name: &'static str, how: How, library: Option<&str>, options: &[&str]) -
     let done = done(&mut command);
     let shown = |form: &str| support::stdout(cupeer().arg("report").arg(&record).args(["--format", form]));
     let sarif = serde_json::from_str(&shown("sarif")).expect("SARIF is JSON");
-    Told { text: shown("text"), report: report(&record), junit: shown("junit"), sarif, done }
+    let rows = page_data(&shown("html"))["timeline"]["rows"].clone();
+    let runs = rows.as_array().expect("rows").iter().flat_map(|row| row["failed"].as_array().expect("runs"));
+    let red = runs.flat_map(|run| &run.as_array().expect("a run")[1..]).filter_map(Value::as_u64).sum();
+    Told { red, text: shown("text"), report: report(&record), junit: shown("junit"), sarif, done }
 }
 
 impl Told {
@@ -120,7 +125,7 @@ fn the_answer_to_a_probe_is_counted_at_the_end_and_told_nowhere_else() {
             );
             assert!(told.done.stderr.contains(" 0 failed"), "{what}");
             assert!(!told.done.stderr.contains(function), "{what}");
-            assert_eq!((told.results(), told.junit.contains("<failure")), (0, false), "{what}");
+            assert_eq!((told.results(), told.junit.contains("<failure"), told.red), (0, false, 0), "{what}");
             let groups = told.groups();
             let is_one = |(of, is_usual, why): &(&str, bool, Option<&str>)| {
                 *of == function && *is_usual && why.is_some()
@@ -142,6 +147,7 @@ fn the_same_code_that_answers_no_probe_stays_a_failure() {
             assert!(!told.live().is_empty(), "{what}");
             assert!(told.headline().starts_with("error vmm-fabric-without-channel"), "{what}");
             assert!(told.junit.contains("<failure") && told.results() == 1, "{what}");
+            assert!(told.red > 0, "{what}");
             assert_eq!(told.groups(), [("cuMemCreate", false, None)], "{what}");
         }
         // Without a check, only a call says what the process may read.
@@ -154,7 +160,7 @@ fn the_same_code_that_answers_no_probe_stays_a_failure() {
         assert!(!told.headline().starts_with("Nothing is wrong"), "{options:?}\n{}", told.all());
         let unexpected: Vec<_> = told.groups().into_iter().filter(|(_, is_usual, _)| !is_usual).collect();
         assert_eq!(unexpected, [("cuMemAddressFree", false, None)], "{}", told.all());
-        assert!(told.done.stderr.contains(" 1 failed"), "{}", told.all());
+        assert!(told.done.stderr.contains(" 1 failed") && told.red == 1, "{}", told.all());
     }
     // No pointer of the pool was found.
     for options in WAYS {

@@ -25,12 +25,6 @@ pub fn page(record: &Path, name: &str) -> String {
     text
 }
 
-/// What the pictures are drawn from.
-fn data(page: &str) -> Value {
-    let (_, rest) = page.split_once("<script type=\"application/json\" id=\"data\">").expect("data");
-    serde_json::from_str(rest.split_once("</script>").expect("an end").0).expect("it is JSON")
-}
-
 /// The page without its styles and scripts.
 fn markup(page: &str) -> String {
     let mut text = String::new();
@@ -190,7 +184,7 @@ fn every_finding_is_in_it_with_its_stack() {
     for process in report["processes"].as_array().unwrap() {
         assert!(shown.contains(process["last_call"]["function"].as_str().unwrap()));
     }
-    let numbers = data(&page);
+    let numbers = support::page_data(&page);
     assert_eq!(numbers["processes"].as_array().unwrap().len(), 16);
     let deaths = numbers["moments"].as_array().unwrap().iter().filter(|moment| moment["kind"] == "death");
     assert_eq!(deaths.count(), 2);
@@ -215,7 +209,7 @@ fn what_a_record_says_is_never_markup() {
     let page = page(&scene.dir(), "hostile");
     assert_asks_for_nothing(&page);
     assert!(!page.contains("<img") && !page.contains("<script>alert"), "it is text");
-    let marks = data(&page);
+    let marks = support::page_data(&page);
     let mark = marks["moments"].as_array().unwrap().iter().find(|moment| moment["kind"] == "mark");
     assert_eq!(mark.expect("the mark")["text"], hostile);
     assert!(read(&page).contains("<img src=x onerror=alert(2)>"), "it can be read");
@@ -233,7 +227,7 @@ fn what_a_process_holds_ends_with_it() {
     opener.ends();
     let mut other = scene.gone(2);
     other.ask(90_000, 1).ends();
-    let data = data(&page(&scene.dir(), "held"));
+    let data = support::page_data(&page(&scene.dir(), "held"));
     let until = |process: usize| data["processes"][process]["until_ns"].as_u64().unwrap();
     let life = &data["handles"][0];
     assert!(until(1) < until(0) && until(0) < until(2), "{data}");
@@ -255,7 +249,7 @@ fn a_finding_is_on_the_row_of_each_of_its_ranks() {
         actor.add(&call).ends();
     }
     let page = page(&scene.dir(), "rows");
-    let data = data(&page);
+    let data = support::page_data(&page);
     let moments = data["moments"].as_array().unwrap().iter().filter(|moment| moment["kind"] == "error");
     let mut rows: Vec<u64> = moments.map(|moment| moment["process"].as_u64().unwrap()).collect();
     rows.sort_unstable();
@@ -269,7 +263,7 @@ fn a_finding_is_on_the_row_of_each_of_its_ranks() {
 fn of_64_ranks_and_100_000_calls_the_page_is_below_5_mb() {
     let scene = ring(64, 391);
     let page = page(&scene.dir(), "large");
-    let numbers = data(&page);
+    let numbers = support::page_data(&page);
     let calls = numbers["timeline"]["calls"].as_u64().unwrap();
     assert!(calls > 100_000, "{calls}");
     let counted = numbers["timeline"]["rows"]
@@ -325,7 +319,7 @@ proptest! {
         actor.ends();
         let page = document(&scene.dir()).expect("a page");
         assert_asks_for_nothing(&page);
-        let data = data(&page);
+        let data = support::page_data(&page);
         let mut moments = data["moments"].as_array().unwrap().iter();
         prop_assert_eq!(&moments.find(|moment| moment["kind"] == "mark").expect("the mark")["text"], &said);
         let title = markup(&page);
@@ -345,7 +339,7 @@ proptest! {
         std::fs::write(&file, bytes).unwrap();
         let page = document(&scene.dir()).expect("the others can be read");
         assert_asks_for_nothing(&page);
-        data(&page);
+        support::page_data(&page);
     }
 }
 

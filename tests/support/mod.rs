@@ -336,6 +336,12 @@ pub fn done(command: &mut Command) -> Done {
     Done { status, stdout: text(stdout), stderr: text(stderr) }
 }
 
+/// What the pictures of a page are drawn from.
+pub fn page_data(page: &str) -> serde_json::Value {
+    let (_, rest) = page.split_once("<script type=\"application/json\" id=\"data\">").expect("data");
+    serde_json::from_str(rest.split_once("</script>").expect("an end").0).expect("it is JSON")
+}
+
 /// Runs a command that must succeed and say nothing on stderr; returns its stdout.
 #[track_caller]
 pub fn stdout(command: &mut Command) -> String {

@@ -5,8 +5,10 @@
 //! are kept one by one, and all calls are counted in bins.
 
 use crate::asked::filter::Filter;
+use crate::facts::expected::{self, Question, Standing};
 use crate::facts::runtime::is_runtime;
 use crate::model::Report;
+use crate::words::results::is_usual;
 use anyhow::{Context, Result};
 use cupeer_record::{Call, Clock, Event, Job, Outcome, Process};
 use serde::{Serialize, Serializer};
@@ -20,6 +22,8 @@ const COARSEST: usize = 60;
 /// The most calls that are kept one by one, of all processes together, and of one at least.
 const MOST_CALLS: usize = 6000;
 const FEWEST_CALLS: usize = 8;
+/// The most failures that wait for the same thing.
+const MOST_WAITING: usize = 1000;
 
 /// What all processes called and when.
 #[derive(Serialize)]
@@ -43,7 +47,7 @@ pub struct Row {
     pub until_ns: u64,
     /// How many calls began in each bin.
     calls: Runs,
-    /// How many of them failed.
+    /// How many of them failed, but for expected failures.
     failed: Runs,
     /// The longest calls.
     longest: Vec<Single>,
@@ -70,7 +74,7 @@ impl Serialize for Runs {
     }
 }
 
-/// A call: how long it took, when it began, its function, and whether it failed. JSON has them in this order.
+/// A call: how long it took, when it began, its function, and whether it failed as nobody expects. JSON has them in this order.
 #[derive(Serialize, PartialEq, Eq, PartialOrd, Ord)]
 struct Single(u64, u64, usize, u8);
 
@@ -106,6 +110,34 @@ pub fn read(job: &Job, filter: &Filter, report: &Report) -> Result<Timeline> {
     Ok(Timeline { bins, width_ns: reading.width_ns, functions, rows, calls, single })
 }
 
+/// Adds a call, with whether it has failed as nobody expects. Where that shows in what its thread does next, the call waits for it.
+fn judged(
+    process: &Process,
+    call: Call,
+    waiting: &mut HashMap<Question, Vec<Call>>,
+    add: &mut impl FnMut(&Call, bool),
+) {
+    let Some(function) = call.function else { return add(&call, has_failed(&call)) };
+    if !waiting.is_empty()
+        && let Some(question) = expected::answered(function, &call)
+    {
+        waiting.remove(&question).iter().flatten().for_each(|call| add(call, false));
+    }
+    match Standing::of(process, function, &call) {
+        Standing::Unexpected => add(&call, has_failed(&call)),
+        Standing::Expected(_) => add(&call, false),
+        Standing::Open(_, question) => match waiting.entry(question).or_default() {
+            calls if calls.len() < MOST_WAITING => calls.push(call),
+            _ => add(&call, true),
+        },
+    }
+}
+
+fn has_failed(call: &Call) -> bool {
+    let is_unusual = |result| call.injected || !is_usual(call.function, result);
+    matches!(call.outcome, Outcome::Returned(result) if result != 0 && is_unusual(result))
+}
+
 struct Reading<'a> {
     filter: &'a Filter,
     began: u64,
@@ -121,26 +153,28 @@ impl Reading<'_> {
         let mut row = Row { calls: empty(), failed: empty(), ..Row::default() };
         let mut longest = BinaryHeap::new();
         let mut pending: HashMap<(u32, u64), Call> = HashMap::new();
+        let mut waiting: HashMap<Question, Vec<Call>> = HashMap::new();
+        let mut add =
+            |call: &Call, has_failed| self.call(process, &clock, call, has_failed, &mut row, &mut longest);
         let events = process.events();
         for event in events.with_context(|| format!("failed to read {}", process.path.display()))? {
             match event {
                 Event::Call(call) if call.outcome == Outcome::Pending => {
                     pending.insert((call.stream, call.seq), call);
                 }
-                Event::Call(call) => self.call(process, &clock, &call, &mut row, &mut longest),
+                Event::Call(call) => judged(process, call, &mut waiting, &mut add),
                 Event::LateEnd { stream, seq, .. } => {
                     if let Some(mut call) = pending.remove(&(stream, seq))
                         && call.finish(&event)
                     {
-                        self.call(process, &clock, &call, &mut row, &mut longest);
+                        judged(process, call, &mut waiting, &mut add);
                     }
                 }
                 Event::Mark { .. } => {}
             }
         }
-        for call in pending.values() {
-            self.call(process, &clock, call, &mut row, &mut longest);
-        }
+        pending.values().for_each(|call| add(call, false));
+        waiting.values().flatten().for_each(|call| add(call, true));
         let last = clock.realtime(process.header.last.ticks);
         let last = self.filter.until().map_or(last, |until| last.min(until));
         row.until_ns = row.until_ns.max(last.saturating_sub(self.began));
@@ -154,6 +188,7 @@ impl Reading<'_> {
         process: &Process,
         clock: &Clock,
         call: &Call,
+        has_failed: bool,
         row: &mut Row,
         longest: &mut BinaryHeap<Reverse<Single>>,
     ) {
@@ -164,7 +199,6 @@ impl Reading<'_> {
         }
         let at = begun.saturating_sub(self.began);
         let bin = ((at / self.width_ns) as usize).min(self.bins - 1);
-        let has_failed = matches!(call.outcome, Outcome::Returned(result) if result != 0);
         row.calls.0[bin] = row.calls.0[bin].saturating_add(1);
         row.failed.0[bin] = row.failed.0[bin].saturating_add(u32::from(has_failed));
         if call.times() > 1 {
@@ -176,7 +210,7 @@ impl Reading<'_> {
                 let more = u32::try_from(calls / bins + u64::from((i as u64) < calls % bins));
                 let more = more.unwrap_or(u32::MAX);
                 row.calls.0[bin] = row.calls.0[bin].saturating_add(more);
-                row.failed.0[bin] = row.failed.0[bin].saturating_add(more);
+                row.failed.0[bin] = row.failed.0[bin].saturating_add(if has_failed { more } else { 0 });
             }
             row.until_ns = row.until_ns.max(until);
         }

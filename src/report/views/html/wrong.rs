@@ -78,7 +78,7 @@ impl Page<'_> {
         html! {
             section #wrong {
                 h2 { "Problems" }
-                @if died.is_none() && told.is_empty() && others.is_empty() { p { "No problems found. The summary above lists what was not checked." } }
+                @if died.is_none() && told.is_empty() && others.is_empty() { p { "No problems found." @if self.verdict.nothing().len() > 1 { " The summary above lists what was not checked." } } }
                 @if let Some(died) = died {
                     article class="card error" {
                         h3 { (died.what) }
