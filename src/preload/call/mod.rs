@@ -243,7 +243,7 @@ fn run_with_handles(
 ) -> i32 {
     let mut words = ArgumentWords::default();
     arguments.words(&mut words);
-    let found = id.spec().finds_one_kernel();
+    let found = id.spec().finds_of_kernel();
     if found.is_none() {
         guarded(|| {
             kernels::before(id, &words);

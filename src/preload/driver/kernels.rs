@@ -183,8 +183,7 @@ pub fn is_over(End { object, by, is_counted, .. }: End, words: &Words) -> bool {
     is_counted && object.is_context() && !is_active()
 }
 
-/// Whether the kernel that a call has found is known already, as one of what it was found in: NCCL looks its kernel up before
-/// each launch.
+/// Whether what a call has found is known already, as being of the same: NCCL looks up the function of its kernel before each launch.
 pub fn is_noted(LookedUp { kind, by, of, .. }: LookedUp, words: &Words) -> bool {
     let handle = words[by] as *const u64;
     // SAFETY: after success, the driver has written a handle there, unless the caller passed null.
@@ -247,9 +246,11 @@ mod tests {
         call(FnId::cuCtxDestroy_v2, &[0x30]);
         assert_eq!([kind(function), kind(kernel)], [None, Some(Launchable::Kernel)]);
         // What is noted is not noted again, and so the driver is not asked about it again.
-        let found = FnId::cuKernelGetFunction.spec().finds_one_kernel().expect("it finds one");
+        let found = FnId::cuKernelGetFunction.spec().finds_of_kernel().expect("it finds one");
         let mut words = [0; MOST_ARGUMENTS];
         (words[found.by], words[found.of]) = (&raw const function as u64, kernel);
+        let others = [FnId::cuModuleGetFunction, FnId::cuLibraryGetKernel, FnId::cuModuleEnumerateFunctions];
+        assert!(others.iter().all(|id| id.spec().finds_of_kernel().is_none()));
         assert!(!is_noted(found, &words));
         after(FnId::cuKernelGetFunction, &words, false);
         assert!(is_noted(found, &words));

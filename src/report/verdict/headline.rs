@@ -261,7 +261,7 @@ impl<'a> Verdict<'a> {
     }
 
     /// What was not looked for, or not wholly, in processes that were not checked.
-    fn unchecked(&self) -> Option<String> {
+    pub fn unchecked(&self) -> Option<String> {
         let (how_far, rules) = looked::only_at_the_call(self.report)?;
         let named = rules[..rules.len().min(MOST_RULES)].join(", ");
         Some(match rules.len().saturating_sub(MOST_RULES) {

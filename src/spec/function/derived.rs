@@ -320,10 +320,15 @@ impl FnSpec {
         false
     }
 
-    /// The kernel that a call finds that does nothing else. Libraries look one up again before each launch.
-    pub const fn finds_one_kernel(&self) -> Option<LookedUp> {
+    /// What a call finds that finds the function of a `CUkernel` and does nothing else. The kernel decides what its functions are like
+    /// in all contexts, so that one that is found again needs no look.
+    pub const fn finds_of_kernel(&self) -> Option<LookedUp> {
         match *self.effects {
-            [Effect::Finds(found @ LookedUp { room: None, .. })] => Some(found),
+            [Effect::Finds(found @ LookedUp { room: None, .. })]
+                if self.args[found.of].of().ends_with("CUkernel") =>
+            {
+                Some(found)
+            }
             _ => None,
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! It reads the recording a second time, because bins have a width only after the first and the last moment are known.
 //! The memory depends on the number of processes and bins, not on the number of calls: the longest calls of a process
-//! are kept one by one, and all calls are counted in bins.
+//! are kept one by one, and all calls are counted in bins. Of failures that may be expected, some wait for what follows.
 
 use crate::asked::filter::Filter;
 use crate::facts::expected::{self, Question, Standing};
@@ -14,6 +14,7 @@ use cupeer_record::{Call, Clock, Event, Job, Outcome, Process};
 use serde::{Serialize, Serializer};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashMap};
+use std::mem;
 
 /// The most bins of all processes together, and of one.
 const MOST_BINS: usize = 60_000;
@@ -22,8 +23,8 @@ const COARSEST: usize = 60;
 /// The most calls that are kept one by one, of all processes together, and of one at least.
 const MOST_CALLS: usize = 6000;
 const FEWEST_CALLS: usize = 8;
-/// The most failures that wait for the same thing.
-const MOST_WAITING: usize = 1000;
+/// The most failures of a process that wait for what their thread does next; more count as failed.
+const MOST_WAITING: usize = 50_000;
 
 /// What all processes called and when.
 #[derive(Serialize)]
@@ -91,6 +92,7 @@ pub fn read(job: &Job, filter: &Filter, report: &Report) -> Result<Timeline> {
         bins,
         most: (MOST_CALLS / processes).max(FEWEST_CALLS),
         functions: BTreeMap::new(),
+        has_damaged: job.faults.iter().any(|file| !file.damaged.is_empty()),
     };
     let by_proc: HashMap<&str, &Process> =
         job.processes.iter().map(|process| (process.proc.as_str(), process)).collect();
@@ -110,29 +112,7 @@ pub fn read(job: &Job, filter: &Filter, report: &Report) -> Result<Timeline> {
     Ok(Timeline { bins, width_ns: reading.width_ns, functions, rows, calls, single })
 }
 
-/// Adds a call, with whether it has failed as nobody expects. Where that shows in what its thread does next, the call waits for it.
-fn judged(
-    process: &Process,
-    call: Call,
-    waiting: &mut HashMap<Question, Vec<Call>>,
-    add: &mut impl FnMut(&Call, bool),
-) {
-    let Some(function) = call.function else { return add(&call, has_failed(&call)) };
-    if !waiting.is_empty()
-        && let Some(question) = expected::answered(function, &call)
-    {
-        waiting.remove(&question).iter().flatten().for_each(|call| add(call, false));
-    }
-    match Standing::of(process, function, &call) {
-        Standing::Unexpected => add(&call, has_failed(&call)),
-        Standing::Expected(_) => add(&call, false),
-        Standing::Open(_, question) => match waiting.entry(question).or_default() {
-            calls if calls.len() < MOST_WAITING => calls.push(call),
-            _ => add(&call, true),
-        },
-    }
-}
-
+/// Whether a call has failed as working programs do not.
 fn has_failed(call: &Call) -> bool {
     let is_unusual = |result| call.injected || !is_usual(call.function, result);
     matches!(call.outcome, Outcome::Returned(result) if result != 0 && is_unusual(result))
@@ -145,36 +125,67 @@ struct Reading<'a> {
     bins: usize,
     most: usize,
     functions: BTreeMap<String, usize>,
+    /// Whether a fault plan has damaged handles: what fails to open is then no answer to a probe.
+    has_damaged: bool,
+}
+
+/// What is read of a process.
+struct Read<'a> {
+    process: &'a Process,
+    clock: Clock,
+    row: Row,
+    longest: BinaryHeap<Reverse<Single>>,
+    /// Failures that are expected if their thread answers a question; all count as failed when that does not come.
+    waiting: HashMap<Question, Vec<Shown<'a>>>,
+    /// How many there were.
+    waited: usize,
+}
+
+/// What is shown of a call: its function, when it and its last repetition were, how long it took, and how often it was made.
+struct Shown<'a> {
+    name: &'a str,
+    at: u64,
+    took: u64,
+    until: u64,
+    times: u64,
 }
 
 impl Reading<'_> {
     fn process(&mut self, process: &Process, clock: Clock) -> Result<Row> {
         let empty = || Runs(vec![0; self.bins]);
-        let mut row = Row { calls: empty(), failed: empty(), ..Row::default() };
-        let mut longest = BinaryHeap::new();
+        let row = Row { calls: empty(), failed: empty(), ..Row::default() };
+        let (longest, waiting) = (BinaryHeap::new(), HashMap::new());
+        let mut read = Read { process, clock, row, longest, waiting, waited: 0 };
         let mut pending: HashMap<(u32, u64), Call> = HashMap::new();
-        let mut waiting: HashMap<Question, Vec<Call>> = HashMap::new();
-        let mut add =
-            |call: &Call, has_failed| self.call(process, &clock, call, has_failed, &mut row, &mut longest);
+        let ends = self.filter.until().is_some();
         let events = process.events();
         for event in events.with_context(|| format!("failed to read {}", process.path.display()))? {
+            if ends && !self.filter.is_past(read.clock.realtime(event.start())) {
+                continue;
+            }
             match event {
                 Event::Call(call) if call.outcome == Outcome::Pending => {
                     pending.insert((call.stream, call.seq), call);
                 }
-                Event::Call(call) => judged(process, call, &mut waiting, &mut add),
+                Event::Call(call) => self.returned(&call, &mut read),
                 Event::LateEnd { stream, seq, .. } => {
                     if let Some(mut call) = pending.remove(&(stream, seq))
                         && call.finish(&event)
                     {
-                        judged(process, call, &mut waiting, &mut add);
+                        self.returned(&call, &mut read);
                     }
                 }
                 Event::Mark { .. } => {}
             }
         }
-        pending.values().for_each(|call| add(call, false));
-        waiting.values().flatten().for_each(|call| add(call, true));
+        for call in pending.values() {
+            let shown = self.shown(call, &read);
+            self.add(shown, false, &mut read);
+        }
+        for shown in mem::take(&mut read.waiting).into_values().flatten() {
+            self.add(Some(shown), true, &mut read);
+        }
+        let Read { mut row, longest, clock, .. } = read;
         let last = clock.realtime(process.header.last.ticks);
         let last = self.filter.until().map_or(last, |until| last.min(until));
         row.until_ns = row.until_ns.max(last.saturating_sub(self.began));
@@ -183,29 +194,59 @@ impl Reading<'_> {
         Ok(row)
     }
 
-    fn call(
-        &mut self,
-        process: &Process,
-        clock: &Clock,
-        call: &Call,
-        has_failed: bool,
-        row: &mut Row,
-        longest: &mut BinaryHeap<Reverse<Single>>,
-    ) {
+    /// Adds a call that has returned, with whether it has failed as nobody expects.
+    fn returned<'a>(&mut self, call: &Call, read: &mut Read<'a>) {
+        let mut standing = Standing::Unexpected;
+        if let Some(function) = call.function {
+            if !read.waiting.is_empty()
+                && let Some(question) = expected::answered(function, call)
+            {
+                for shown in read.waiting.remove(&question).into_iter().flatten() {
+                    self.add(Some(shown), false, read);
+                }
+            }
+            if !(self.has_damaged && function.spec().opens().is_some()) {
+                standing = Standing::of(read.process, function, call);
+            }
+        }
+        let shown = self.shown(call, read);
+        let has_failed = match standing {
+            Standing::Unexpected => has_failed(call),
+            Standing::Expected(_) => false,
+            Standing::Open(_, question) if read.waited < MOST_WAITING => {
+                read.waited += usize::from(shown.is_some());
+                return read.waiting.entry(question).or_default().extend(shown);
+            }
+            Standing::Open(..) => true,
+        };
+        self.add(shown, has_failed, read);
+    }
+
+    /// What is shown of a call, where the filter lets it through.
+    fn shown<'a>(&self, call: &Call, Read { process, clock, .. }: &Read<'a>) -> Option<Shown<'a>> {
         let begun = clock.realtime(call.start);
         // What happens in a call of the runtime, the driver's calls tell.
         if is_runtime(call.function) || !self.filter.call(call, begun) {
-            return;
+            return None;
         }
-        let at = begun.saturating_sub(self.began);
+        Some(Shown {
+            name: process.function_name(call.number),
+            at: begun.saturating_sub(self.began),
+            took: clock.between(call.start, call.end),
+            until: clock.realtime(call.last_end()).saturating_sub(self.began),
+            times: call.times(),
+        })
+    }
+
+    fn add(&mut self, shown: Option<Shown>, has_failed: bool, Read { row, longest, .. }: &mut Read) {
+        let Some(Shown { name, at, took, until, times }) = shown else { return };
         let bin = ((at / self.width_ns) as usize).min(self.bins - 1);
         row.calls.0[bin] = row.calls.0[bin].saturating_add(1);
         row.failed.0[bin] = row.failed.0[bin].saturating_add(u32::from(has_failed));
-        if call.times() > 1 {
-            let until = clock.realtime(call.last_end()).saturating_sub(self.began);
+        if times > 1 {
             let last = ((until / self.width_ns) as usize).clamp(bin, self.bins - 1);
             // When each of them was is not known: they are spread.
-            let (bins, calls) = ((last - bin + 1) as u64, call.times() - 1);
+            let (bins, calls) = ((last - bin + 1) as u64, times - 1);
             for (i, bin) in (bin..=last).enumerate() {
                 let more = u32::try_from(calls / bins + u64::from((i as u64) < calls % bins));
                 let more = more.unwrap_or(u32::MAX);
@@ -214,12 +255,10 @@ impl Reading<'_> {
             }
             row.until_ns = row.until_ns.max(until);
         }
-        let took = clock.between(call.start, call.end);
         row.until_ns = row.until_ns.max(at.saturating_add(took));
         if longest.len() >= self.most && longest.peek().is_some_and(|Reverse(least)| took <= least.0) {
             return;
         }
-        let name = process.function_name(call.number);
         let next = self.functions.len();
         let function = match self.functions.get(name) {
             Some(known) => *known,

@@ -72,13 +72,19 @@ impl Page<'_> {
         html! { a href={ "#" (self.process_id(proc)) } { (self.brief.called_process(proc)) } }
     }
 
+    /// Whether the summary has a line about that.
+    fn tells_what_was_not_checked(&self) -> bool {
+        let unchecked = self.verdict.unchecked();
+        self.headline.is_empty() && unchecked.is_some_and(|line| self.verdict.nothing().contains(&line))
+    }
+
     /// What is wrong in full: deaths, what rules found, and other things; then notes.
     pub fn wrong(&self) -> Markup {
         let Verdict { died, told, noted, others, .. } = self.verdict;
         html! {
             section #wrong {
                 h2 { "Problems" }
-                @if died.is_none() && told.is_empty() && others.is_empty() { p { "No problems found." @if self.verdict.nothing().len() > 1 { " The summary above lists what was not checked." } } }
+                @if died.is_none() && told.is_empty() && others.is_empty() { p { "No problems found." @if self.tells_what_was_not_checked() { " The summary above lists what was not checked." } } }
                 @if let Some(died) = died {
                     article class="card error" {
                         h3 { (died.what) }
