@@ -1,14 +1,16 @@
 //! Reads a plan.
 //!
-//! What belongs here: the text as a whole, its lines and rules. `clauses` reads one rule, by the table in `keys`; how
-//! values of keys are read is in `conditions`, `counts` and `actions`, what values look like in `values`, and what only
-//! the whole rule tells in `whole`.
+//! What belongs here: the text as a whole, its lines and rules. `clauses` reads one rule into a `draft`, by the table in `keys`;
+//! how values of keys are read is in `conditions`, `counts`, `actions` and `name`, what values look like in `values`, and what
+//! only the whole rule tells in `whole`.
 
 mod actions;
 mod clauses;
 mod conditions;
 mod counts;
+mod draft;
 mod keys;
+mod name;
 mod signals;
 mod span;
 #[cfg(test)]
@@ -22,9 +24,9 @@ use span::Span;
 use std::collections::BTreeSet;
 
 pub use actions::output_values;
-pub use clauses::is_name;
 pub use conditions::is_comparable;
 pub use keys::{KeyKind, KeySpec, keys};
+pub use name::is_name;
 
 /// The most bytes of a name, with that of its plan.
 pub const LONGEST_NAME: usize = 64;

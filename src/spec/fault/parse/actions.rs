@@ -1,14 +1,13 @@
 //! What happens.
 
 use super::PlanError;
-use super::clauses::Draft;
 use super::conditions::argument_value;
+use super::draft::Draft;
 use super::span::{Span, either};
 use super::values::{duration, number, one_of};
 use crate::fault::{Delay, Out, OutValue, Stage};
 use crate::function::{ArgSpec, Direction, FnSpec};
 use crate::names::nearest;
-use crate::results::ResultSpec;
 
 type Result<T> = core::result::Result<T, PlanError>;
 
@@ -179,17 +178,4 @@ fn output(text: Span, args: &[&'static ArgSpec]) -> Result<OutValue> {
         "{} does not fit into a handle; use zero, flip/BYTE such as flip/24, or other",
         text.shown()
     )))
-}
-
-/// Says that no function has a result of this name.
-pub fn no_result<'a>(text: Span, functions: impl Iterator<Item = &'a FnSpec>) -> String {
-    let typed = text.text.to_ascii_uppercase();
-    let bare = ["CUDA_", "NVML_", "ERROR_"]
-        .iter()
-        .fold(&*typed, |bare, prefix| bare.strip_prefix(prefix).unwrap_or(bare));
-    let known = functions.flat_map(|function| function.library.results()).map(ResultSpec::short);
-    match nearest(bare, known) {
-        Some(meant) => format!("there is no result {}; did you mean '{meant}'?", text.shown()),
-        None => format!("there is no result {}; 'cupeer list errors' lists them all", text.shown()),
-    }
 }

@@ -1,34 +1,15 @@
 //! One rule: its functions, and its clauses by the table of keys.
 
+use super::draft::Draft;
 use super::keys::{ARGUMENT, KEYS, Reads};
 use super::span::Span;
 use super::{LONGEST_NAME, PlanError, conditions, whole};
 use crate::fault::{Action, Per, Rule, When};
-use crate::function::{FUNCTIONS, FnId, FnSpec, alterable};
+use crate::function::{FUNCTIONS, FnId, alterable};
 use crate::names::nearest;
 use crate::selector::FunctionSet;
 
 type Result<T> = core::result::Result<T, PlanError>;
-
-/// A rule of which some clauses are read.
-pub struct Draft<'a> {
-    /// What is known of it.
-    pub rule: Rule,
-    /// The functions that it selects.
-    pub functions: Vec<&'static FnSpec>,
-    /// The value of `error`, which is read when all else is known.
-    pub error: Option<Span<'a>>,
-    /// The value of `stage`.
-    pub stage: Option<Span<'a>>,
-    /// Where the clauses that do something stand.
-    pub actions: Vec<(&'static str, Span<'a>)>,
-    /// Where `until` stands.
-    pub until: Option<Span<'a>>,
-    /// Whether what is dangerous is meant.
-    pub force: bool,
-    /// The value of `name`.
-    pub name: Option<Span<'a>>,
-}
 
 /// Reads the rule that is the `number`-th of its plan. Also gives the place of its name: its start, where it has none.
 pub fn rule<'a>(plan: &str, number: usize, text: Span<'a>) -> Result<(Rule, Span<'a>)> {
@@ -177,22 +158,4 @@ fn argument(draft: &mut Draft, key: Span, value: Option<Span>) -> Result<String>
         names.join(", "),
         conditions::arguments_of(draft.functions[0])
     )))
-}
-
-/// `name=NAME`
-pub fn name<'a>(draft: &mut Draft<'a>, value: Span<'a>) -> Result<()> {
-    if !is_name(value.text) {
-        return Err(value.error(format!(
-            "{} is not a name; a name has 1 to {LONGEST_NAME} letters, digits, '.', '_', '-' and '/'",
-            value.shown()
-        )));
-    }
-    draft.name = Some(value);
-    Ok(())
-}
-
-/// Whether a rule may have this name.
-pub fn is_name(text: &str) -> bool {
-    (1..=LONGEST_NAME).contains(&text.len())
-        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._/-".contains(&byte))
 }

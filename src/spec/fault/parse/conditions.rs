@@ -1,7 +1,7 @@
 //! Which calls: circumstances and arguments.
 
 use super::PlanError;
-use super::clauses::Draft;
+use super::draft::Draft;
 use super::span::{Span, either};
 use super::values::{self, fingerprint, number, patterns, ranges, share, word};
 use crate::fault::{Condition, Key, Values};
@@ -123,7 +123,7 @@ pub fn prev(draft: &mut Draft, value: Span) -> Result<()> {
         let selected = draft.functions.iter().copied();
         let Some(code) = selected.chain(FUNCTIONS).find_map(|function| function.parse_result(item.text))
         else {
-            return Err(item.error(super::actions::no_result(item, FUNCTIONS.iter())));
+            return Err(item.error(values::no_result(item, FUNCTIONS.iter())));
         };
         numbers.push((u64::from(code as u32), u64::from(code as u32)));
     }

@@ -1,7 +1,7 @@
 //! Which of the calls that match: their number, and what counts them.
 
 use super::PlanError;
-use super::clauses::Draft;
+use super::draft::Draft;
 use super::span::Span;
 use super::values::{number, one_of};
 use crate::fault::{Per, When};

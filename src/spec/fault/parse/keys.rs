@@ -4,10 +4,10 @@
 //! are read is in `conditions`, `counts` and `actions`.
 
 use super::actions::{self, wait};
-use super::clauses::{self, Draft};
+use super::draft::Draft;
 use super::span::Span;
 use super::values::{number, patterns, ranges, share};
-use super::{PlanError, conditions, counts, signals};
+use super::{PlanError, conditions, counts, name, signals};
 use crate::fault::{Key, Values};
 
 type Result<T> = core::result::Result<T, PlanError>;
@@ -214,7 +214,7 @@ keys! {
         "force" "" Flag(|draft| draft.force = true),
             "Allows an error= that is neither documented for the function nor was seen from a real driver, and one for a release function (@release, @lifetime).",
             "cuMemFree_v2:force:error=INVALID_VALUE";
-        "name" "NAME" Value(clauses::name),
+        "name" "NAME" Value(name::name),
             "Names the fault in the log, the recording, and the report, in place of its number.",
             "cuIpcOpenMemHandle*:name=first-open:when=1:error=MAP_FAILED";
     }

@@ -3,7 +3,9 @@
 use super::PlanError;
 use super::span::{Span, either};
 use crate::fault::Values;
+use crate::function::FnSpec;
 use crate::names::nearest;
+use crate::results::ResultSpec;
 use crate::{duration, env};
 
 type Result<T> = core::result::Result<T, PlanError>;
@@ -177,4 +179,17 @@ pub fn one_of<T: Copy>(text: Span, what: &str, words: &[(T, &str)]) -> Result<T>
         None => format!("use {}", either(known())),
     };
     Err(text.error(format!("{} is not a {what}; {hint}", text.shown())))
+}
+
+/// Says that no function has a result of this name.
+pub fn no_result<'a>(text: Span, functions: impl Iterator<Item = &'a FnSpec>) -> String {
+    let typed = text.text.to_ascii_uppercase();
+    let bare = ["CUDA_", "NVML_", "ERROR_"]
+        .iter()
+        .fold(&*typed, |bare, prefix| bare.strip_prefix(prefix).unwrap_or(bare));
+    let known = functions.flat_map(|function| function.library.results()).map(ResultSpec::short);
+    match nearest(bare, known) {
+        Some(meant) => format!("there is no result {}; did you mean '{meant}'?", text.shown()),
+        None => format!("there is no result {}; 'cupeer list errors' lists them all", text.shown()),
+    }
 }

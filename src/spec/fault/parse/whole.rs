@@ -1,10 +1,10 @@
 //! Checks that need the whole rule: whether its clauses go together, and whether its result is one of its functions'.
 
 use super::PlanError;
-use super::actions::no_result;
-use super::clauses::Draft;
+use super::draft::Draft;
 use super::keys::keys;
 use super::span::{Span, either};
+use super::values::no_result;
 use crate::fault::{Error, Key, Stage, Values};
 use crate::function::{FUNCTIONS, FnSpec, alterable};
 

@@ -1,0 +1,23 @@
+//! The name of a rule.
+
+use super::draft::Draft;
+use super::span::Span;
+use super::{LONGEST_NAME, PlanError};
+
+/// `name=NAME`
+pub fn name<'a>(draft: &mut Draft<'a>, value: Span<'a>) -> Result<(), PlanError> {
+    if !is_name(value.text) {
+        return Err(value.error(format!(
+            "{} is not a name; a name has 1 to {LONGEST_NAME} letters, digits, '.', '_', '-' and '/'",
+            value.shown()
+        )));
+    }
+    draft.name = Some(value);
+    Ok(())
+}
+
+/// Whether a rule may have this name.
+pub fn is_name(text: &str) -> bool {
+    (1..=LONGEST_NAME).contains(&text.len())
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._/-".contains(&byte))
+}
