@@ -2,7 +2,7 @@
 //! hands stays what it is; in every form of a report, in the lines of a run and in its status.
 
 use super::scenes::{How, Play, report};
-use crate::support::{self, Done, compile_shared, cupeer, done, page_data, temp_dir};
+use crate::support::{self, Done, compile_shared, cupeer, done, shown_as_failed, temp_dir};
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
@@ -43,9 +43,7 @@ fn play(name: &'static str, how: How, library: Option<&str>, options: &[&str]) -
     let done = done(&mut command);
     let shown = |form: &str| support::stdout(cupeer().arg("report").arg(&record).args(["--format", form]));
     let sarif = serde_json::from_str(&shown("sarif")).expect("SARIF is JSON");
-    let rows = page_data(&shown("html"))["timeline"]["rows"].clone();
-    let runs = rows.as_array().expect("rows").iter().flat_map(|row| row["failed"].as_array().expect("runs"));
-    let red = runs.flat_map(|run| &run.as_array().expect("a run")[1..]).filter_map(Value::as_u64).sum();
+    let red = shown_as_failed(&shown("html"));
     Told { red, text: shown("text"), report: report(&record), junit: shown("junit"), sarif, done }
 }
 

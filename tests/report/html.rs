@@ -260,6 +260,33 @@ fn a_finding_is_on_the_row_of_each_of_its_ranks() {
 }
 
 #[test]
+fn a_failure_is_red_unless_what_its_thread_did_next_was_read_and_shows_that_it_was_expected() {
+    let scene = Scene::new();
+    let mut actor = scene.rank(0);
+    let mut create = |at, types: i32, result| {
+        let mut call = actor.makes(FnId::cuMemCreate, at);
+        call.outcome = Outcome::Returned(result);
+        writer::set(&mut call, "prop", &[1, types, 1, 0].map(i32::to_le_bytes).concat());
+        actor.add(&call);
+    };
+    const NOT_PERMITTED: i32 = 800;
+    const FABRIC: i32 = 8;
+    create(10, FABRIC, NOT_PERMITTED);
+    create(30, FABRIC, NOT_PERMITTED);
+    create(1_000, 1, 0);
+    create(2_000, FABRIC, NOT_PERMITTED);
+    actor.ends();
+    let red = |options: &[&str]| {
+        let mut command = support::cupeer();
+        command.arg("report").arg(scene.dir()).args(["--format", "html"]).args(options);
+        support::shown_as_failed(&support::stdout(&mut command))
+    };
+    assert_eq!(red(&[]), 1, "the last one, which nothing follows");
+    assert_eq!(red(&["--until", "0.001500"]), 0);
+    assert_eq!(red(&["--until", "0.000500"]), 2);
+}
+
+#[test]
 fn of_64_ranks_and_100_000_calls_the_page_is_below_5_mb() {
     let scene = ring(64, 391);
     let page = page(&scene.dir(), "large");

@@ -342,6 +342,13 @@ pub fn page_data(page: &str) -> serde_json::Value {
     serde_json::from_str(rest.split_once("</script>").expect("an end").0).expect("it is JSON")
 }
 
+/// How many calls the timeline of a page shows as failed.
+pub fn shown_as_failed(page: &str) -> u64 {
+    let rows = page_data(page)["timeline"]["rows"].clone();
+    let runs = rows.as_array().expect("rows").iter().flat_map(|row| row["failed"].as_array().expect("runs"));
+    runs.flat_map(|run| &run.as_array().expect("a run")[1..]).filter_map(serde_json::Value::as_u64).sum()
+}
+
 /// Runs a command that must succeed and say nothing on stderr; returns its stdout.
 #[track_caller]
 pub fn stdout(command: &mut Command) -> String {
