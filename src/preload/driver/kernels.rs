@@ -183,7 +183,7 @@ pub fn is_over(End { object, by, is_counted, .. }: End, words: &Words) -> bool {
     is_counted && object.is_context() && !is_active()
 }
 
-/// Whether what a call has found is known already, as being of the same: NCCL looks up the function of its kernel before each launch.
+/// Whether what a call has found is known already, with the same kind and origin. NCCL looks up its function before each launch.
 pub fn is_noted(LookedUp { kind, by, of, .. }: LookedUp, words: &Words) -> bool {
     let handle = words[by] as *const u64;
     // SAFETY: after success, the driver has written a handle there, unless the caller passed null.

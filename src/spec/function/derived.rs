@@ -320,8 +320,8 @@ impl FnSpec {
         false
     }
 
-    /// What a call finds that finds the function of a `CUkernel` and does nothing else. The kernel decides what its functions are like
-    /// in all contexts, so that one that is found again needs no look.
+    /// What a call finds, if it only finds the function of a `CUkernel`. The functions of a kernel have its parameters in all contexts:
+    /// a function that is known already need not be noted again.
     pub const fn finds_of_kernel(&self) -> Option<LookedUp> {
         match *self.effects {
             [Effect::Finds(found @ LookedUp { room: None, .. })]

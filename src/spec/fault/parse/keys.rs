@@ -1,7 +1,7 @@
 //! The keys of fault plans: the one list of them, with what each means and how it is read.
 //!
 //! What belongs here: a line or two about each key, from which the list, the page and the explanations are made. How values
-//! are read is in `conditions`, `counts` and `actions`.
+//! are read is in `conditions`, `counts`, `actions` and `name`.
 
 use super::actions::{self, wait};
 use super::draft::Draft;
