@@ -15,6 +15,9 @@ pub struct Variable {
     pub doc: &'static str,
 }
 
+/// What the names of all variables begin with.
+pub const PREFIX: &str = "CUPEER_";
+
 macro_rules! variables {
     ($($constant:ident $name:literal $value:literal $doc:literal)*) => {
         $(#[doc = $doc] pub const $constant: &str = $name;)*

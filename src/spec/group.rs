@@ -23,6 +23,7 @@ impl Library {
 
     /// Whether an object of this soname is it. The runtime's has a version, or what a packager has made of the name:
     /// `libcudart.so.12`, `libcudart-0b9d5b6d.so.12.4.127`.
+    #[inline]
     pub fn is_called(self, soname: &[u8]) -> bool {
         match self {
             Library::Cudart => soname

@@ -35,7 +35,7 @@ impl FunctionSet {
         "^@lookup,^@init,^@lifetime,^@query,^@vmm,^@alloc,^@copy,^@launch,^@graph,^@event,@export,@open";
 
     /// All functions, or none.
-    pub fn all(present: bool) -> Self {
+    pub const fn all(present: bool) -> Self {
         FunctionSet([present; FUNCTION_COUNT])
     }
 

@@ -293,6 +293,7 @@ fn print(words: &[u8]) {
 }
 
 /// The process ends: says what was held back, and is not taken back any more.
+#[unsafe(link_section = ".text.startup")]
 pub fn say_held() {
     held::each_left(|words, is_bad| {
         guarded(|| {

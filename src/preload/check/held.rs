@@ -54,6 +54,7 @@ static HELD: [Held; MOST] = [const {
 }; MOST];
 
 /// Whether anything was ever held here: most processes end without a look at the texts.
+#[unsafe(link_section = ".data.start")]
 static IS_ANY: AtomicBool = AtomicBool::new(false);
 
 impl Held {

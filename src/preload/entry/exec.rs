@@ -25,6 +25,7 @@ macro_rules! interposed {
             let name = concat!(stringify!($name), "\0").as_bytes();
             match CStr::from_bytes_with_nul(name) { Ok(name) => name, Err(_) => c"" }
         }),*];
+        #[unsafe(link_section = ".data.start")]
         static NEXT: [AtomicUsize; NAMES.len()] = [const { AtomicUsize::new(0) }; NAMES.len()];
 
         $(

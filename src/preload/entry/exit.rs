@@ -23,7 +23,9 @@ unsafe extern "C" {
 
 /// The next definitions of both names, found when we are loaded: they are called in signal handlers and in children of
 /// vfork, where nothing may be looked up.
+#[unsafe(link_section = ".data.start")]
 static UNDERSCORE: AtomicUsize = AtomicUsize::new(0);
+#[unsafe(link_section = ".data.start")]
 static CAPITAL: AtomicUsize = AtomicUsize::new(0);
 
 /// Finds them, and takes a place among those who are told of the end, where something is recorded. The program's destructors

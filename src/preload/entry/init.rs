@@ -14,6 +14,7 @@ use crate::{log, recorder, settings};
 /// Takes a look round while nobody else runs, with a few system calls at most. Calls that come earlier find what they
 /// need themselves.
 #[ctor::ctor(unsafe)]
+#[unsafe(link_section = ".text.startup")]
 fn at_load() {
     arch::find_cancel_type();
     dlsym::find_real();
@@ -28,8 +29,9 @@ fn at_load() {
     escapes::tell(recorder::escaped);
     escapes::mend_data_symbols();
     exports::provide();
-    runtime::look();
-    deep::begin();
+    if deep::begin() {
+        runtime::look();
+    }
     exit::begin();
     exec::begin();
     wait::begin();
@@ -41,6 +43,7 @@ fn at_load() {
 }
 
 /// Names what escaped. Nothing else depends on it, because many programs end without it.
+#[unsafe(link_section = ".text.startup")]
 extern "C" fn at_unload() {
     check::say_held();
     status::ended();

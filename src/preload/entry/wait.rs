@@ -10,10 +10,15 @@ use core::ptr;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use libc::{id_t, idtype_t, pid_t, siginfo_t};
 
+#[unsafe(link_section = ".data.start")]
 static WAIT: AtomicUsize = AtomicUsize::new(0);
+#[unsafe(link_section = ".data.start")]
 static WAITPID: AtomicUsize = AtomicUsize::new(0);
+#[unsafe(link_section = ".data.start")]
 static WAIT3: AtomicUsize = AtomicUsize::new(0);
+#[unsafe(link_section = ".data.start")]
 static WAIT4: AtomicUsize = AtomicUsize::new(0);
+#[unsafe(link_section = ".data.start")]
 static WAITID: AtomicUsize = AtomicUsize::new(0);
 
 /// Finds the next definitions.

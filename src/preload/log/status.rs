@@ -64,6 +64,7 @@ pub fn ended() {
 }
 
 /// Whether this process is the one that the launcher started, or was forked from it.
+#[unsafe(link_section = ".data.start")]
 static IS_LAUNCHED: AtomicBool = AtomicBool::new(false);
 
 fn is_launched(status: &Status) -> bool {

@@ -12,16 +12,19 @@ use core::ffi::c_void;
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
 /// Whether anything is switched on: else nobody misses anything.
+#[unsafe(link_section = ".data.start")]
 static IS_ON: AtomicBool = AtomicBool::new(false);
 
 /// The handles that were looked at last.
 static LOOKED_AT: [AtomicUsize; 64] = [const { AtomicUsize::new(0) }; 64];
 
-/// Called by our constructor.
-pub fn begin() {
+/// Says whether anything is. Called by our constructor.
+pub fn begin() -> bool {
     let settings = settings::get();
-    let is_on = settings.log.is_some() || settings.record.is_some();
-    IS_ON.store(is_on || settings.inject.is_some() || settings.deny.is_some(), Relaxed);
+    let is_told = settings.log.is_some() || settings.record.is_some();
+    let is_on = is_told || settings.inject.is_some() || settings.deny.is_some();
+    IS_ON.store(is_on, Relaxed);
+    is_on
 }
 
 /// Looks at the library of a handle, once.

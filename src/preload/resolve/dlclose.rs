@@ -6,6 +6,7 @@ use crate::sys::guard::guarded;
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::AtomicUsize;
 
+#[unsafe(link_section = ".data.start")]
 static NEXT: AtomicUsize = AtomicUsize::new(0);
 
 /// The libc function, interposed. It does not ask who calls it.
@@ -25,6 +26,7 @@ pub unsafe extern "C-unwind" fn dlclose(handle: *mut c_void) -> c_int {
 }
 
 /// Finds the next dlclose, once. The finding itself clears the loader's last message.
+#[unsafe(link_section = ".text.startup")]
 pub fn find() -> usize {
     loader::once(&NEXT, || dlsym::real(libc::RTLD_NEXT, c"dlclose"))
 }

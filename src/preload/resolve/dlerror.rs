@@ -16,6 +16,7 @@ const MARKER: &CStr = c"cupeer, a marker";
 /// As long as the text of [`crate::sys::arch::Thread`].
 const LONGEST: usize = 800;
 
+#[unsafe(link_section = ".data.start")]
 static REAL: AtomicUsize = AtomicUsize::new(0);
 
 /// The libc function, interposed.
@@ -42,6 +43,7 @@ unsafe extern "C" fn decide(_: *mut c_void, _: *const c_char, _: usize) -> Decis
 }
 
 /// Finds libc's own dlerror, once.
+#[unsafe(link_section = ".text.startup")]
 pub fn find() -> usize {
     loader::own(c"dlerror", &REAL)
 }

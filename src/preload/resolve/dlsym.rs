@@ -14,9 +14,11 @@ use core::ptr;
 use core::sync::atomic::AtomicUsize;
 use cupeer_spec::function::{FUNCTION_COUNT, FUNCTIONS, FnSpec};
 
+#[unsafe(link_section = ".data.start")]
 static REAL: AtomicUsize = AtomicUsize::new(0);
 
 /// The next function in the order of search.
+#[unsafe(link_section = ".data.start")]
 static NEXT: AtomicUsize = AtomicUsize::new(0);
 
 /// The libc function, interposed.
@@ -33,6 +35,7 @@ unsafe extern "C" fn dlsym_of_libc(handle: *mut c_void, name: *const c_char) -> 
 }
 
 /// Finds libc's own dlsym, once.
+#[unsafe(link_section = ".text.startup")]
 pub fn find_real() -> usize {
     loader::own(c"dlsym", &REAL)
 }
@@ -47,6 +50,7 @@ pub fn real(handle: *mut c_void, name: &CStr) -> usize {
     call(find_real(), handle, name)
 }
 
+#[unsafe(link_section = ".text.startup")]
 fn call(real: usize, handle: *mut c_void, name: &CStr) -> usize {
     if real == 0 {
         return 0;

@@ -14,6 +14,7 @@ pub const TRACED_EXPORT: usize = 224;
 pub const TRACED_LOOKED_UP: usize = 288;
 
 /// The entries that are no exports, where they are known.
+#[unsafe(link_section = ".data.start")]
 static OTHERS: [AtomicUsize; FUNCTION_COUNT] = [const { AtomicUsize::new(0) }; FUNCTION_COUNT];
 
 macro_rules! export {

@@ -21,6 +21,7 @@ use core::sync::atomic::{
 use cupeer_spec::function::{FUNCTION_COUNT, FUNCTIONS, Library};
 use cupeer_spec::way::Way;
 
+#[unsafe(link_section = ".data.start")]
 static NAMED: [NamedObject; 64] =
     [const { NamedObject { hash: AtomicU64::new(0), base: AtomicUsize::new(0), way: AtomicU8::new(0) } }; 64];
 
@@ -33,6 +34,7 @@ struct NamedObject {
 }
 
 /// Who is told as well, with the path of the library; null before anybody is.
+#[unsafe(link_section = ".data.start")]
 static LISTENER: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
 type Listener = fn(&[u8], Way);
 

@@ -18,6 +18,7 @@ pub fn once(kept: &AtomicUsize, find: impl FnOnce() -> usize) -> usize {
 }
 
 /// libc's function of a name; 0 where there is none. `kept` is where the caller keeps it.
+#[unsafe(link_section = ".text.startup")]
 pub fn own(name: &CStr, kept: &AtomicUsize) -> usize {
     once(kept, || {
         let address = elf::find_without_lock(|object| {
@@ -30,6 +31,7 @@ pub fn own(name: &CStr, kept: &AtomicUsize) -> usize {
 }
 
 pub fn dlvsym() -> usize {
+    #[unsafe(link_section = ".data.start")]
     static OWN: AtomicUsize = AtomicUsize::new(0);
     own(c"dlvsym", &OWN)
 }

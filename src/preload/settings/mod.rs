@@ -16,7 +16,7 @@ use core::ffi::{CStr, c_char};
 use core::fmt::Display;
 use core::ptr;
 use core::sync::atomic::{
-    AtomicPtr, AtomicUsize,
+    AtomicPtr, AtomicU64, AtomicUsize,
     Ordering::{Acquire, Relaxed, Release},
 };
 use cupeer_spec::env::{self, RecordMode};
@@ -54,7 +54,7 @@ pub struct Settings {
     /// Where processes count together what its rules did, where that is not the record's directory.
     pub faults: Option<CString>,
     /// When the library was loaded, in nanoseconds of CLOCK_MONOTONIC.
-    pub began: u64,
+    pub began: AtomicU64,
     /// What is denied, where anything is.
     pub deny: Option<Deny>,
     /// The page that the launcher shares with us.
@@ -116,6 +116,7 @@ pub fn get() -> &'static Settings {
 }
 
 #[cold]
+#[unsafe(link_section = ".text.startup")]
 fn read_all() -> &'static Settings {
     let settings = make();
     match EVERY_CALL.settings.compare_exchange(ptr::null_mut(), settings.cast(), Release, Acquire) {
@@ -131,6 +132,40 @@ static LONGEST: AtomicUsize = AtomicUsize::new(usize::MAX);
 
 /// Makes the settings, in as much memory as they may need. Where that cannot be had, what is long counts as not set.
 fn make() -> *mut Settings {
+    if !is_any_set() {
+        NOTHING.began.store(clock::now(), Relaxed);
+        return ptr::from_ref(&NOTHING).cast_mut();
+    }
+    read_environment()
+}
+
+/// The settings where no variable of ours is set, as in most processes that meet us: they take no memory, and no time.
+#[unsafe(link_section = ".data.start")]
+static NOTHING: Settings = Settings {
+    log: None,
+    log_file: None,
+    failed: false,
+    job: [0; 16],
+    driver: None,
+    record: None,
+    python: true,
+    check: None,
+    inject: None,
+    damages_handles: false,
+    is_dry: false,
+    faults: None,
+    began: AtomicU64::new(0),
+    deny: None,
+    status: None,
+    stderr: None,
+    logged: FunctionSet::all(false),
+    recorded: FunctionSet::all(false),
+    injected: FunctionSet::all(false),
+    complaints: Vec::new(),
+};
+
+#[inline(never)]
+fn read_environment() -> *mut Settings {
     /// What is known without a variable, and the messages.
     const ALWAYS: usize = 32 * 1024;
     /// What can be had in any case is enough for so many bytes of each.
@@ -215,7 +250,7 @@ impl Settings {
             inject,
             is_dry,
             faults: value(env::FAULTS).map(CStr::to_owned),
-            began: clock::now(),
+            began: AtomicU64::new(clock::now()),
             status: value(env::STATUS).map(CStr::to_owned),
             logged: if log.is_some() { trace.unwrap_or_else(default) } else { FunctionSet::all(false) },
             complaints,
@@ -291,10 +326,28 @@ fn value(name: &str) -> Option<&'static CStr> {
     found(name).filter(|value| value.count_bytes() <= LONGEST.load(Relaxed))
 }
 
+unsafe extern "C" {
+    static environ: *const *const c_char;
+}
+
+/// Whether the environment has any variable of ours. Where the C library does not have it yet, it may.
+fn is_any_set() -> bool {
+    // SAFETY: see `found`. Each entry ends in NUL, and null ends them; what comes behind another byte than the prefix's is
+    // not read.
+    unsafe {
+        let is_ours =
+            |entry: *const c_char| (0..).zip(env::PREFIX.bytes()).all(|(i, byte)| *entry.add(i) as u8 == byte);
+        let mut entry = environ;
+        while !entry.is_null() && !(*entry).is_null() && !is_ours(*entry) {
+            entry = entry.add(1);
+        }
+        entry.is_null() || !(*entry).is_null()
+    }
+}
+
 /// A variable of the environment that is not empty, read as the C library has it, without Rust's lock. For our constructor.
 pub fn found(name: &str) -> Option<&'static CStr> {
     unsafe extern "C" {
-        static environ: *const *const c_char;
         fn secure_getenv(name: *const c_char) -> *const c_char;
     }
     let mut c_name = [0 as c_char; 32];

@@ -31,7 +31,7 @@ static KEPT: [SpareStack; 32] =
     [const { SpareStack { is_taken: AtomicBool::new(false), start: AtomicUsize::new(0) } }; 32];
 
 /// The memory of one that is there however short the memory is.
-#[repr(align(4096))]
+#[repr(align(64))]
 struct StackMemory(UnsafeCell<[u8; SIZE]>);
 // SAFETY: used by the one thread that has taken it.
 unsafe impl Sync for StackMemory {}

@@ -18,6 +18,7 @@ use libc::dl_phdr_info;
 
 /// Calls `found` with each object of our namespace, in load order, until it returns true.
 pub fn each(mut found: impl FnMut(&Object) -> bool) {
+    #[unsafe(link_section = ".text.startup")]
     unsafe extern "C" fn one(info: *mut dl_phdr_info, _: usize, found: *mut c_void) -> c_int {
         // SAFETY: `found` is what `each` passed, and `info` describes a loaded object for this callback.
         unsafe { c_int::from((*found.cast::<&mut dyn FnMut(&Object) -> bool>())(&Object::read(&*info))) }
@@ -73,8 +74,10 @@ pub fn closed() {
 }
 
 /// How many threads are going through the objects.
+#[unsafe(link_section = ".data.start")]
 static ITERATING: AtomicUsize = AtomicUsize::new(0);
 
+#[unsafe(link_section = ".data.start")]
 static FORKING: AtomicBool = AtomicBool::new(false);
 
 /// So often a fork and those who go through the objects wait for each other: it may be a fork in a constructor,
@@ -107,6 +110,7 @@ pub fn while_nobody_forks<T>(work: impl FnOnce() -> T) -> T {
 }
 
 /// Whether this process was forked, and has executed no program since.
+#[unsafe(link_section = ".data.start")]
 static FORKED: AtomicBool = AtomicBool::new(false);
 
 pub fn is_forked() -> bool {
@@ -196,6 +200,7 @@ pub fn next_definer(object: &Object, name: &CStr) -> Option<Object> {
 }
 
 /// How many objects there were when our constructor ran: those of the start of the program.
+#[unsafe(link_section = ".data.start")]
 static OF_START: AtomicUsize = AtomicUsize::new(usize::MAX);
 
 /// Counts the objects of the start. Called by our constructor.
@@ -245,6 +250,7 @@ pub unsafe fn object_of_handle(handle: *mut c_void) -> Object {
 
 /// The address of glibc's `_dl_find_object`, which finds the object of an address without a lock; 0 before
 /// glibc 2.35, and before our constructor.
+#[unsafe(link_section = ".data.start")]
 static FIND_OBJECT: AtomicUsize = AtomicUsize::new(0);
 
 /// Looks for `_dl_find_object`. Called by our constructor.

@@ -71,7 +71,7 @@ pub fn within<T>(bytes: usize, work: impl FnOnce() -> (T, bool)) -> Option<T> {
     made.map(|(made, _)| made)
 }
 
-#[repr(align(4096))]
+#[repr(align(64))]
 struct First(UnsafeCell<[u8; FIRST]>);
 // SAFETY: used by the one thread that has taken it.
 unsafe impl Sync for First {}

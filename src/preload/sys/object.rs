@@ -276,11 +276,13 @@ impl Object {
 
     /// What the object itself defines under a name.
     #[inline(never)]
+    #[unsafe(link_section = ".text.startup")]
     pub fn symbol(&self, name: &CStr) -> Option<Symbol> {
         self.symbol_of_hash(name, gnu_hash(name.to_bytes()))
     }
 
     /// The same where the [`gnu_hash`] of the name is known.
+    #[inline]
     pub fn symbol_of_hash(&self, name: &CStr, hash: u32) -> Option<Symbol> {
         if self.dynamic.symtab == 0 || self.dynamic.strtab == 0 {
             return None;
@@ -288,7 +290,9 @@ impl Object {
         match (self.dynamic.gnu_hash, self.dynamic.hash) {
             (0, 0) => None,
             (0, table) => self.symbol_by_hash(table, name),
-            (table, _) => self.symbol_by_gnu_hash(table, name, hash),
+            // SAFETY: the object's own table.
+            (table, _) if unsafe { may_have(table, hash) } => self.symbol_by_gnu_hash(table, name, hash),
+            _ => None,
         }
     }
 
@@ -297,20 +301,18 @@ impl Object {
         self.symbol(name).filter(|symbol| !symbol.is_data).map(|symbol| symbol.address)
     }
 
+    #[inline(never)]
+    #[unsafe(link_section = ".text.startup")]
     fn symbol_by_gnu_hash(&self, table: usize, name: &CStr, wanted: u32) -> Option<Symbol> {
-        // SAFETY: the layout of DT_GNU_HASH: four words, the Bloom filter of 64-bit words, the buckets,
-        // then one hash for each symbol from `first` on, of which the last of a chain has its lowest bit
-        // set. All of it is mapped, with the symbols and strings that it refers to.
+        // SAFETY: see `may_have`. Behind the filter are the buckets, then one hash for each symbol from `first` on, of which
+        // the last of a chain has its lowest bit set. All of it is mapped, with the symbols and strings that it refers to.
         unsafe {
             let words = table as *const u32;
             let (buckets, first, bloom_size) = (*words, *words.add(1), *words.add(2));
-            let shift = *words.add(3);
-            let bloom = words.add(4).cast::<u64>();
-            let filter = bloom.add((wanted / 64) as usize & (bloom_size as usize - 1)).read_unaligned();
-            let mask = 1u64 << (wanted % 64) | 1u64 << ((wanted >> shift) % 64);
-            if buckets == 0 || filter & mask != mask {
+            if buckets == 0 {
                 return None;
             }
+            let bloom = words.add(4).cast::<u64>();
             let bucket = bloom.add(bloom_size as usize).cast::<u32>();
             let chain = bucket.add(buckets as usize);
             let mut index = *bucket.add((wanted % buckets) as usize);
@@ -343,6 +345,7 @@ impl Object {
     /// # Safety
     ///
     /// The index is one of the object's symbol table.
+    #[unsafe(link_section = ".text.startup")]
     unsafe fn definition(&self, index: u32, name: &CStr) -> Option<Symbol> {
         // SAFETY: as promised.
         let symbol = unsafe { self.entry(index as usize) };
@@ -402,10 +405,29 @@ impl Object {
     }
 }
 
+/// Whether the Bloom filter of a hash table lets a name of a hash through. Most names end here.
+///
+/// # Safety
+///
+/// The table is the DT_GNU_HASH of a loaded object.
+#[inline(always)]
+unsafe fn may_have(table: usize, wanted: u32) -> bool {
+    // SAFETY: the table begins with four words and the filter of 64-bit words, so many as the third says, a power of two.
+    unsafe {
+        let words = table as *const u32;
+        let (bloom_size, shift) = (*words.add(2), *words.add(3));
+        let bloom = words.add(4).cast::<u64>();
+        let filter = bloom.add((wanted / 64) as usize & (bloom_size as usize - 1)).read_unaligned();
+        let mask = 1u64 << (wanted % 64) | 1u64 << ((wanted >> shift) % 64);
+        filter & mask == mask
+    }
+}
+
 impl Dynamic {
     /// # Safety
     ///
     /// A loaded object's dynamic section lies at `start`, and the object in `range`, where that is known.
+    #[unsafe(link_section = ".text.startup")]
     unsafe fn read(start: usize, base: usize, range: Range<usize>) -> Self {
         let mut dynamic = Dynamic { start, ..Dynamic::default() };
         // glibc has added the base to the addresses, except where the section is read-only.

@@ -9,7 +9,9 @@ use core::ops::Range;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 /// The first thread's block, and where its stack begins, which is its end.
+#[unsafe(link_section = ".data.start")]
 static FIRST: AtomicUsize = AtomicUsize::new(0);
+#[unsafe(link_section = ".data.start")]
 static END: AtomicUsize = AtomicUsize::new(0);
 
 /// Learns where the first thread's stack is: `place` is the address of the loader's `__libc_stack_end`. Called by our

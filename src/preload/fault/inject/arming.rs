@@ -10,7 +10,7 @@ use super::shared;
 use crate::fault::deny;
 use crate::log::message;
 use crate::resolve::traced;
-use crate::settings;
+use crate::settings::{self, Settings};
 use crate::sys::every_call::{EVERY_CALL, UNREAD};
 use crate::sys::memory;
 use core::ffi::c_void;
@@ -69,26 +69,34 @@ fn published(pointer: *mut c_void) -> Option<&'static Armed> {
 
 /// Arms what the environment asks for, once: in our constructor, or at the first call that comes before it. Says whether
 /// that is done now; another thread may be at it.
+#[unsafe(link_section = ".text.startup")]
 pub fn load() -> bool {
+    #[unsafe(link_section = ".data.start")]
     static BEGUN: AtomicBool = AtomicBool::new(false);
     if BEGUN.swap(true, Relaxed) {
         return false;
     }
     let settings = settings::get();
-    let plan = settings.inject.as_ref();
-    if plan.is_some() || settings.deny.is_some() {
-        // A constructor of the program may have armed a plan before.
-        let done = armed_with(plan, &|plan| {
-            shared::describe(settings);
-            let loaded = plan.map(|plan| &*Box::leak(Box::new(LoadedPlan::new(0, plan, settings.is_dry))));
-            replace(|armed| Some(loaded.into_iter().chain(armed.iter().copied()).collect()));
-        });
-        if done.is_none() {
-            message::when_met(&"out of memory for fault plans: nothing is injected, and nothing denied");
-        }
+    if settings.inject.is_some() || settings.deny.is_some() {
+        arm_at_start(settings);
     }
     let _ = EVERY_CALL.armed.compare_exchange(UNREAD, ptr::null_mut(), SeqCst, Acquire);
     true
+}
+
+/// Arms what the settings ask for. By itself, because it needs more stack than most processes have touched when they begin.
+#[cold]
+#[inline(never)]
+fn arm_at_start(settings: &'static Settings) {
+    // A constructor of the program may have armed a plan before.
+    let done = armed_with(settings.inject.as_ref(), &|plan| {
+        shared::describe(settings);
+        let loaded = plan.map(|plan| &*Box::leak(Box::new(LoadedPlan::new(0, plan, settings.is_dry))));
+        replace(|armed| Some(loaded.into_iter().chain(armed.iter().copied()).collect()));
+    });
+    if done.is_none() {
+        message::when_met(&"out of memory for fault plans: nothing is injected, and nothing denied");
+    }
 }
 
 /// Does something that arms what is armed and one plan more, in as much memory as that takes. `None` where there is none.

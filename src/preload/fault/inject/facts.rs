@@ -208,7 +208,7 @@ impl<'a> Facts<'a> {
             Key::Stack => holds(condition, self.stack()),
             Key::Prev => self.previous != 0 && holds(condition, self.previous & 0xffff_ffff),
             Key::Argument(name) => self.has_text(name, condition),
-            Key::Time => holds(condition, clock::now().saturating_sub(settings::get().began)),
+            Key::Time => holds(condition, clock::now().saturating_sub(settings::get().began.load(Relaxed))),
             Key::Mark => rule.has_mark.load(Acquire),
             Key::NewSite => plan.scopes.is_new(rule.number, self.stack()),
             // The share begins at 0: what lies in it is chosen.

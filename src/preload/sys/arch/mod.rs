@@ -111,6 +111,7 @@ global_asm!(
 /// Where, from the thread pointer on, the C library keeps whether this thread can be cancelled at any instruction: in the
 /// two lowest bits of a byte, which may also say that it cannot be cancelled at all. 0 before it is found: that byte of
 /// the thread pointer itself never has them.
+#[unsafe(link_section = ".data.start")]
 pub static CANCEL_TYPE: AtomicUsize = AtomicUsize::new(0);
 
 unsafe extern "C-unwind" {
