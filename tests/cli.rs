@@ -386,7 +386,7 @@ fn the_list_of_functions_as_json() {
         serde_json::from_str(&stdout(&mut with(&["list", "functions", "--format", "json"]))).unwrap();
     let list = list.as_array().unwrap();
     let names: Vec<&str> = list.iter().map(|f| f["function"].as_str().unwrap()).collect();
-    assert_eq!(names, FUNCTIONS.iter().map(|f| f.name).collect::<Vec<_>>());
+    assert_eq!(names, FUNCTIONS.iter().map(|f| f.name()).collect::<Vec<_>>());
     let open = &list[7];
     assert_eq!(
         open["prototype"],
@@ -516,7 +516,7 @@ CODE  SEEN, NOT DOCUMENTED        MEANING
 ",
     );
     for function in alterable() {
-        let text = stdout(&mut with(&["explain", function.name]));
+        let text = stdout(&mut with(&["explain", function.name()]));
         assert!(text.contains(function.doc()) || text.replace('\n', " ").contains(function.doc()), "{text}");
         // A name that is longer than its column is not broken.
         let fits = |line: &str| line.len() <= 80 || !line.trim().contains(' ');

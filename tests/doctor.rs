@@ -30,7 +30,7 @@ fn the_doctor_finds_the_simulated_driver_well() {
         assert!(report.lines().any(|found| found == line), "{line} is missing in\n{report}");
     }
     for function in of_the_driver() {
-        let found = report.lines().find(|line| line.split(' ').next() == Some(function.name)).unwrap();
+        let found = report.lines().find(|line| line.split(' ').next() == Some(function.name())).unwrap();
         // The driver is of version 13.0, and refuses newer ones.
         let wanted = if function.since > 13000 { "CUDA_ERROR_INVALID_VALUE" } else { "SUCCESS" };
         assert_eq!(found.split_whitespace().collect::<Vec<_>>()[1..], ["yes", wanted], "{report}");
@@ -149,7 +149,7 @@ fn the_doctor_names_who_patched_an_entry() {
         done(&mut command).stdout.split_whitespace().collect::<Vec<_>>().join(" ")
     };
     let report = doctor(&["keep"]);
-    let all: Vec<&str> = of_the_driver().map(|function| function.name).collect();
+    let all: Vec<&str> = of_the_driver().map(|function| function.name()).collect();
     let plain = all.iter().filter(|name| !name.starts_with("cuGetProcAddress"));
     let names = plain.copied().collect::<Vec<_>>().join(", ");
     let wanted = format!("patched by {}: {names}; its calls are still seen", patcher.display());

@@ -115,14 +115,14 @@ fn whatever_functions_share_is_known_to_all() {
     for (export, shared) in FUNCTIONS.iter().filter_map(|f| Some((f, f.exports()?))) {
         for (open, opened) in FUNCTIONS.iter().filter_map(|f| Some((f, f.opens()?))) {
             if opened.object == shared.object {
-                pairs.push(Pair { export: export.name, open: open.name, object: shared.object });
+                pairs.push(Pair { export: export.name(), open: open.name(), object: shared.object });
             }
         }
     }
     assert!(pairs.len() >= 3);
     // What the simulated driver does not have cannot be played.
     let is_played =
-        |name: &str| FUNCTIONS.iter().any(|f| f.name == name && f.simulated != Fidelity::Unsupported);
+        |name: &str| FUNCTIONS.iter().any(|f| f.name() == name && f.simulated != Fidelity::Unsupported);
     for pair in pairs.into_iter().filter(|pair| is_played(pair.export) && is_played(pair.open)) {
         pair.is_known(&cupeer);
     }
@@ -149,7 +149,7 @@ fn naming(directory: &Path, found: &mut BTreeMap<String, Vec<&'static str>>) {
         let lines = code.lines().filter(|line| !line.trim_start().starts_with("//"));
         let code: Vec<&str> = lines.map(|line| line.split(" // ").next().unwrap_or(line)).collect();
         let code = code.join("\n");
-        let named: Vec<&str> = FUNCTIONS.iter().map(|f| f.name).filter(|name| names(&code, name)).collect();
+        let named: Vec<&str> = FUNCTIONS.iter().map(|f| f.name()).filter(|name| names(&code, name)).collect();
         if !named.is_empty() {
             let path = path.strip_prefix(env!("CARGO_MANIFEST_DIR")).unwrap();
             found.insert(path.display().to_string(), named);
@@ -172,7 +172,7 @@ fn functions_are_named_outside_of_the_table_only_where_contributors_are_told_why
     let told: Vec<&str> = told.map(|(file, _)| file).collect();
     assert_eq!(found.keys().collect::<Vec<_>>(), told, "{found:#?}");
     // What NVML is asked has to be denied by hand.
-    let nvml = FUNCTIONS.iter().filter(|f| f.library == Library::Nvml).map(|f| f.name);
+    let nvml = FUNCTIONS.iter().filter(|f| f.library == Library::Nvml).map(|f| f.name());
     assert_eq!(nvml.collect::<Vec<_>>(), found["src/preload/fault/deny/nvml.rs"]);
 }
 

@@ -1,10 +1,12 @@
 //! What the two libraries export: the table and what cupeer.h declares, and nothing else.
 
 use crate::support;
+use cupeer_rules::RULES;
 use cupeer_spec::function::{FUNCTIONS, Library, alterable};
+use cupeer_spec::results::RESULTS;
 use object::elf::DT_NEEDED;
 use object::read::elf::{Dyn, ElfFile64};
-use object::{Object, ObjectSymbol};
+use object::{Object, ObjectSection, ObjectSymbol};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
@@ -38,7 +40,7 @@ fn declared() -> BTreeSet<String> {
 fn the_preload_library_exports_the_table_and_its_header_alone() {
     let mut wanted = declared();
     assert!(wanted.contains("cupeer_mark"), "{wanted:?}");
-    wanted.extend(alterable().map(|f| f.name.to_owned()));
+    wanted.extend(alterable().map(|f| f.name().to_owned()));
     wanted.extend(["dlsym", "dlvsym", "dlclose", "dlerror", "_exit", "_Exit"].map(String::from));
     let executing = "execve execv execvp execvpe execl execlp execle fexecve execveat";
     wanted.extend(executing.split(' ').chain("wait waitpid wait3 wait4 waitid".split(' ')).map(String::from));
@@ -66,6 +68,30 @@ fn the_preload_library_loads_none_but_libc() {
     assert!(needed.iter().all(is_of_libc), "{needed:?}");
 }
 
+/// The loader puts each address of a table in its place before a process begins, and copies the page that holds it.
+#[test]
+fn the_tables_hold_no_addresses_of_texts() {
+    let bytes = std::fs::read(support::preload_library()).expect("the library is built");
+    let elf: ElfFile64 = ElfFile64::parse(&*bytes).expect("it is ELF");
+    let read =
+        |at: u64, length: u64| elf.sections().find_map(|section| section.data_range(at, length).ok()?);
+    let mut tables: BTreeSet<&str> = FUNCTIONS.iter().map(|function| function.name()).collect();
+    tables.extend(RULES.iter().flat_map(|rule| [rule.name(), rule.hint()]).filter(|text| !text.is_empty()));
+    tables.extend(RESULTS.iter().flat_map(|result| [result.name(), result.string()]));
+    let texts: Vec<&str> = elf
+        .dynamic_relocations()
+        .expect("it has relocations")
+        .filter_map(|(place, relocation)| {
+            let length = read(place + 8, 8)?.try_into().ok().map(u64::from_le_bytes)?;
+            std::str::from_utf8(read(relocation.addend() as u64, length)?).ok()
+        })
+        .collect();
+    // The places of our own code, which it names where it panics.
+    assert!(texts.iter().any(|text| text.starts_with("src/preload/")), "{texts:?}");
+    let found: BTreeSet<&str> = texts.into_iter().filter(|text| tables.contains(text)).collect();
+    assert_eq!(found, BTreeSet::new());
+}
+
 #[test]
 fn every_export_has_an_address_of_its_own() {
     for library in [support::preload_library(), support::sim_library()] {
@@ -82,7 +108,7 @@ fn every_export_has_an_address_of_its_own() {
 fn the_simulated_driver_exports_the_table_and_driver_names_alone() {
     let exported = exported(&support::sim_library());
     for function in FUNCTIONS.iter().filter(|function| function.library == Library::Cuda) {
-        assert!(exported.contains_key(function.name), "{} is missing", function.name);
+        assert!(exported.contains_key(function.name()), "{} is missing", function.name());
     }
     let foreign: Vec<&String> = exported.keys().filter(|name| !name.starts_with("cu")).collect();
     assert!(foreign.is_empty(), "{foreign:?}");

@@ -21,8 +21,8 @@ fn the_list_has_all_keys_in_their_groups_with_examples() {
         let group = rest.split_once("\n\n").unwrap().0;
         for key in keys() {
             let line = group.lines().any(|line| line.split(' ').next() == Some(&key.form()));
-            assert_eq!(line, key.kind == kind, "{}", key.name);
-            let text = flat(&format!("{} Example: {}", key.doc, key.example()));
+            assert_eq!(line, key.kind == kind, "{}", key.name());
+            let text = flat(&format!("{} Example: {}", key.doc(), key.example()));
             assert_eq!(undivided(group).contains(&undivided(&text)), key.kind == kind, "{text}");
         }
     }
@@ -37,9 +37,14 @@ fn undivided(text: &str) -> String {
 fn the_list_says_what_can_be_undone() {
     let list = stdout(with(&["list", "faults"]).env("COLUMNS", "100"));
     for function in alterable() {
-        let line = list.lines().find(|line| line.split(' ').next() == Some(function.name));
+        let line = list.lines().find(|line| line.split(' ').next() == Some(function.name()));
         let undone = line.and_then(|line| line.split_whitespace().nth(1)).filter(|word| *word != "-");
-        assert_eq!(undone, function.undone_by().map(|(inverse, _)| inverse.spec().name), "{}", function.name);
+        assert_eq!(
+            undone,
+            function.undone_by().map(|(inverse, _)| inverse.spec().name()),
+            "{}",
+            function.name()
+        );
     }
 }
 
@@ -50,8 +55,8 @@ fn the_list_as_json_has_all_that_is_known() {
     let listed = list["keys"].as_array().unwrap();
     assert_eq!(listed.len(), keys().count());
     for (json, key) in listed.iter().zip(keys()) {
-        assert_eq!(json["key"], key.name);
-        assert_eq!(json["meaning"], key.doc);
+        assert_eq!(json["key"], key.name());
+        assert_eq!(json["meaning"], key.doc());
         assert!(Plan::parse("plan", json["rule"].as_str().unwrap()).is_ok(), "{json}");
     }
     let functions = list["functions"].as_array().unwrap();
@@ -71,9 +76,9 @@ fn the_list_as_json_has_all_that_is_known() {
 #[test]
 fn explains_every_key() {
     for key in keys() {
-        let text = stdout(&mut with(&["explain", key.name]));
+        let text = stdout(&mut with(&["explain", key.name()]));
         assert!(text.starts_with(&format!("{}, a key of fault plans\n", key.form())), "{text}");
-        assert!(flat(&text).contains(&flat(key.doc)) && text.contains(key.rule), "{text}");
+        assert!(flat(&text).contains(&flat(key.doc())) && text.contains(key.rule()), "{text}");
     }
 }
 
@@ -81,7 +86,7 @@ fn explains_every_key() {
 fn page_of_faults_is_current() {
     let page = current_page("reference/plans", "faults");
     for key in keys() {
-        assert!(page.contains(&format!("`{}`", key.form().replace('|', "\\|"))), "{}", key.name);
+        assert!(page.contains(&format!("`{}`", key.form().replace('|', "\\|"))), "{}", key.name());
     }
 }
 

@@ -40,9 +40,9 @@ fn of<'a>(log: &'a Log, function: &str) -> Vec<&'a Value> {
 fn a_json_line_has_the_promised_keys_and_the_arguments_by_name() {
     let log = values();
     for line in &log.lines {
-        let function = FUNCTIONS.iter().find(|f| f.name == line["function"]).unwrap();
+        let function = FUNCTIONS.iter().find(|f| f.name() == line["function"]).unwrap();
         let keys: Vec<&str> = line["args"].as_object().unwrap().keys().map(String::as_str).collect();
-        let names: Vec<&str> = function.args.iter().map(|a| a.name()).collect();
+        let names: Vec<&str> = function.args().iter().map(|a| a.name()).collect();
         assert_eq!(keys, names, "{line}");
         for key in ["ts_ns", "pid", "tid", "seq", "duration_ns"] {
             assert!(line[key].is_u64(), "{key}: {line}");
@@ -183,7 +183,7 @@ fn fingerprints_depend_on_the_job() {
 fn a_text_line_is_for_people() {
     let lines = values_as_text(&[]);
     let default = FunctionSet::parse(FunctionSet::DEFAULT).unwrap();
-    let index = |name| FUNCTIONS.iter().position(|f| f.name == name).unwrap();
+    let index = |name| FUNCTIONS.iter().position(|f| f.name() == name).unwrap();
     assert_eq!(
         lines.len(),
         values().lines.iter().filter(|l| default.contains(index(l["function"].as_str().unwrap()))).count()

@@ -21,11 +21,12 @@ fn the_list_has_all_rules_and_says_which_are_not_checked() {
         assert!(list.lines().all(|line| line.len() <= columns.parse().unwrap()), "{list}");
         let words = flat(&list);
         for rule in RULES {
-            let line = list.lines().find(|line| line.split(' ').next() == Some(rule.name)).expect(rule.name);
-            assert!(flat(line).starts_with(&format!("{} {}", rule.name, rule.severity.word())), "{line}");
-            assert!(words.contains(&flat(rule.page().says)), "{}", rule.name);
-            if let cupeer_rules::Status::Unchecked(reason) = rule.status {
-                assert!(words.contains(&flat(&format!("Not checked: {reason}."))), "{}", rule.name);
+            let line = list.lines().find(|line| line.split(' ').next() == Some(rule.name()));
+            let line = line.unwrap_or_else(|| panic!("{}", rule.name()));
+            assert!(flat(line).starts_with(&format!("{} {}", rule.name(), rule.severity.word())), "{line}");
+            assert!(words.contains(&flat(rule.page().says)), "{}", rule.name());
+            if let cupeer_rules::Status::Unchecked(reason) = rule.status() {
+                assert!(words.contains(&flat(&format!("Not checked: {reason}."))), "{}", rule.name());
             }
         }
         let unchecked = RULES.iter().filter(|rule| !rule.is_checked()).count();
@@ -41,7 +42,7 @@ fn the_list_as_json_has_every_field_of_every_rule() {
     assert_eq!(list.len(), RULES.len());
     let keys = |value: &Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
     for (json, rule) in list.iter().zip(RULES) {
-        assert_eq!(json["rule"], rule.name);
+        assert_eq!(json["rule"], rule.name());
         assert_eq!(keys(json), keys(&list[0]));
         assert_eq!(json["checked"], rule.is_checked());
         assert_eq!(json["unchecked_because"].is_null(), rule.is_checked(), "{json}");
@@ -83,7 +84,7 @@ Ruled out if  Flags is 1
 ",
     );
     for rule in RULES {
-        let text = stdout(&mut with(&["explain", rule.name]));
+        let text = stdout(&mut with(&["explain", rule.name()]));
         assert!(text.lines().all(|line| line.len() <= 80), "{text}");
     }
     refused(
@@ -97,9 +98,9 @@ fn explains_a_function_with_its_rules() {
     let text = stdout(&mut with(&["explain", "cuIpcGetEventHandle"]));
     let rules = text.split("\nRULE ").nth(1).expect("a table of rules");
     for rule in RULES {
-        let is_listed = rules.lines().any(|line| line.split(' ').next() == Some(rule.name));
-        let is_its = rule.functions.iter().any(|id| id.spec().name == "cuIpcGetEventHandle");
-        assert_eq!(is_listed, is_its, "{}\n{text}", rule.name);
+        let is_listed = rules.lines().any(|line| line.split(' ').next() == Some(rule.name()));
+        let is_its = rule.functions().iter().any(|id| id.spec().name() == "cuIpcGetEventHandle");
+        assert_eq!(is_listed, is_its, "{}\n{text}", rule.name());
     }
     assert!(!stdout(&mut with(&["explain", "cuGetProcAddress"])).contains("\nRULE "));
     // What no rule decides stands behind them.

@@ -78,9 +78,10 @@ fn its_calls_are_parents_of_the_drivers() {
     let report = report(&record);
     crate::report::json::assert_valid(&report);
     for function in FUNCTIONS.iter().filter(|function| function.library == Library::Cudart) {
-        let row = report["functions"].as_array().unwrap().iter().find(|row| row["function"] == function.name);
-        let called = without.stdout.matches(&format!("{}(", function.name)).count();
-        assert_eq!(row.unwrap_or(&Value::Null)["calls"], called, "{}", function.name);
+        let row =
+            report["functions"].as_array().unwrap().iter().find(|row| row["function"] == function.name());
+        let called = without.stdout.matches(&format!("{}(", function.name())).count();
+        assert_eq!(row.unwrap_or(&Value::Null)["calls"], called, "{}", function.name());
     }
     // A failure is told of once, with what made the call and what that returned.
     let failures = report["failures"].as_array().unwrap();

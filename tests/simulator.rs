@@ -104,7 +104,7 @@ fn what_is_said_to_be_recorded_is_asked_for() {
         assert!(asked.contains(&format!("F({}, ", function.symbol)), "{}", function.symbol);
     }
     for function in cupeer_spec::function::FUNCTIONS.iter().filter(|f| f.simulated == recorded) {
-        assert!(asked.contains(&format!("F({}, ", function.name)), "{}", function.name);
+        assert!(asked.contains(&format!("F({}, ", function.name())), "{}", function.name());
     }
 }
 
@@ -122,7 +122,7 @@ fn each_name_has_an_address_of_its_own() {
     let names = cupeer_spec::function::FUNCTIONS
         .iter()
         .filter(|f| f.library == cupeer_spec::function::Library::Cuda)
-        .map(|f| f.name)
+        .map(|f| f.name())
         .chain(cupeer_spec::others::OTHERS.iter().map(|f| f.symbol));
     for name in names {
         assert!(symbols.contains_key(name), "{name} is not exported");

@@ -23,9 +23,9 @@ fn plain_functions() -> usize {
 /// What `patched.c` prints: it calls each function linked and through a handle, and those that a look-up of their name finds
 /// through that as well.
 fn all_patched() -> String {
-    let has_newer = |f: &FnSpec| FUNCTIONS.iter().any(|newer| newer.name == format!("{}_v2", f.name));
+    let has_newer = |f: &FnSpec| FUNCTIONS.iter().any(|newer| newer.name() == format!("{}_v2", f.name()));
     let is_named =
-        |f: &&FnSpec| f.library == Library::Cuda && !f.is_in(Group::Lookup) && f.name == f.lookup();
+        |f: &&FnSpec| f.library == Library::Cuda && !f.is_in(Group::Lookup) && f.name() == f.lookup();
     let found = FUNCTIONS.iter().filter(is_named).filter(|f| !has_newer(f)).count();
     let called = 2 * plain_functions() + found;
     format!("patched: {called} called, {called} hooked")
@@ -46,7 +46,7 @@ fn the_c_programs_know_the_whole_table() {
     let rows =
         header.lines().filter_map(|l| l.trim_start().strip_prefix("X(")).filter(|l| !l.starts_with("name"));
     let known: BTreeSet<&str> = rows.map(|l| l.split(',').next().unwrap()).collect();
-    let table: BTreeSet<&str> = alterable().map(|f| f.name).collect();
+    let table: BTreeSet<&str> = alterable().map(|f| f.name()).collect();
     assert_eq!(known, table, "tests/programs/table.h (left) differs from src/spec/functions.rs");
 }
 
@@ -366,8 +366,8 @@ fn looked_up_in_every_form() {
     for way in ["handle4", "handle5", "self4", "self5"] {
         let outcome = Scene::new(program("lookup.c", &[])).arg(way).compare();
         for function in FUNCTIONS.iter().filter(|f| f.library == Library::Cuda && !f.is_in(Group::Lookup)) {
-            let is_reached = outcome.log.calls.iter().any(|c| c.function == function.name);
-            assert!(is_reached, "{way}: {} is not handed out, or not seen", function.name);
+            let is_reached = outcome.log.calls.iter().any(|c| c.function == function.name());
+            assert!(is_reached, "{way}: {} is not handed out, or not seen", function.name());
         }
     }
     for way in ["linked4", "linked5", "handle5"] {
@@ -383,8 +383,8 @@ fn look_ups_ends_and_questions_are_not_logged_unless_asked_for() {
         let words = ["Free", "Destroy", "Detach", "Release", "Reset", "Unmap"];
         !name.starts_with("cuGraph") && words.iter().any(|word| name.contains(word))
     };
-    let is_virtual = |name: &str| FUNCTIONS.iter().any(|f| f.name == name && f.is_virtual());
-    let asks = |name: &str| FUNCTIONS.iter().any(|f| f.name == name && f.is_in(Group::Query));
+    let is_virtual = |name: &str| FUNCTIONS.iter().any(|f| f.name() == name && f.is_virtual());
+    let asks = |name: &str| FUNCTIONS.iter().any(|f| f.name() == name && f.is_in(Group::Query));
     let works = |name: &str| {
         ["cuMemcpy", "cuMemset", "cuMemPrefetch", "cuLaunch", "cuGraph", "cuEventRecord"]
             .iter()

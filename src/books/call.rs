@@ -39,7 +39,7 @@ impl Call<'_> {
 
     /// The name of an argument.
     pub fn name(&self, index: usize) -> &'static str {
-        self.function.spec().args.get(index).map_or("", |arg| arg.name())
+        self.function.spec().args().get(index).map_or("", |arg| arg.name())
     }
 
     /// Whether it returned this.
@@ -49,7 +49,7 @@ impl Call<'_> {
 
     /// The first pointer among the arguments that is NULL.
     pub fn null(&self) -> Option<usize> {
-        let args = self.function.spec().args.iter().enumerate();
+        let args = self.function.spec().args().iter().enumerate();
         args.filter(|(_, arg)| arg.direction != Direction::In || arg.count().is_some())
             .find(|(index, _)| self.shape(*index) == shape::NULL)
             .map(|(index, _)| index)
@@ -110,7 +110,7 @@ impl Call<'_> {
     pub fn used(&self) -> impl Iterator<Item = (usize, u64, u64)> + '_ {
         self.function
             .spec()
-            .effects
+            .effects()
             .iter()
             .flat_map(|effect| match *effect {
                 Effect::Copies(Copied { to, from, size, .. }) => {

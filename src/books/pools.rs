@@ -82,7 +82,7 @@ impl<P: Places<Pool>, M: Places<Imported>> Pools<P, M> {
     /// Notes a call that has returned.
     pub fn note(&mut self, call: &Call) {
         let spec = call.function.spec();
-        for effect in spec.effects.iter().filter(|_| call.result == 0) {
+        for effect in spec.effects().iter().filter(|_| call.result == 0) {
             match *effect {
                 Effect::Makes(Made { object: Object::Pool, by, .. }) => {
                     let wanted = call.wanted();
@@ -90,7 +90,7 @@ impl<P: Places<Pool>, M: Places<Imported>> Pools<P, M> {
                     self.made(Pool { handle: call.at(by), types, device, ..Pool::default() });
                 }
                 Effect::Asks(Question { subject: Subject::Pool, device, answer, .. })
-                    if spec.args[answer].is_pool() =>
+                    if spec.args()[answer].is_pool() =>
                 {
                     let device = Some(call.at(device) as i32);
                     self.made(Pool {

@@ -138,7 +138,7 @@ impl<A: Places<Allocation>, M: Places<Mapping>> Space<A, M> {
 
     /// Notes a call that has returned.
     pub fn note(&mut self, call: &Call) {
-        for effect in call.function.spec().effects {
+        for effect in call.function.spec().effects() {
             match *effect {
                 // Also where it failed: somebody has thought of it.
                 Effect::Grants(Grant { by, size: Some(size), .. }) => {

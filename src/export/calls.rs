@@ -128,7 +128,7 @@ impl Arguments {
         let named = named.or(spec.closes().map(|closed| closed.by)).or(spec.makes().map(|made| made.by));
         Arguments {
             library: word(spec.library),
-            name: spec.name,
+            name: spec.name(),
             address: named.or(spec.ends().map(|end| end.by)),
             handle: shared.map(|shared| shared.handle),
             size: spec.sized_by(),

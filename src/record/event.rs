@@ -67,7 +67,7 @@ impl Call {
         // One that has no room in the slot is not there, not even in part.
         let spec = self.function.map(|function| function.spec());
         let ends =
-            (0..spec.map_or(0, |spec| spec.args.len())).filter_map(|index| Some(spec?.place(index).end));
+            (0..spec.map_or(0, |spec| spec.args().len())).filter_map(|index| Some(spec?.place(index).end));
         let kept = ends.filter(|end| *end <= ARGS).max().unwrap_or(0);
         bytes[..kept].copy_from_slice(&self.slot.args[..kept]);
         bytes
@@ -75,7 +75,7 @@ impl Call {
 
     /// Returns the bytes of an argument by its name; `None` if its value is unknown.
     pub fn argument_called(&self, name: &str) -> Option<&[u8]> {
-        self.argument(self.function?.spec().args.iter().position(|arg| arg.name() == name)?)
+        self.argument(self.function?.spec().args().iter().position(|arg| arg.name() == name)?)
     }
 
     /// Returns the fault that changed what the program received: a result or an output that is not the driver's.

@@ -90,7 +90,7 @@ impl Process {
     pub fn function_id(&self, number: u16) -> Option<FnId> {
         let (name, stored) = self.functions.get(usize::from(number))?;
         FnId::all()
-            .find(|function| function.spec().name == name)
+            .find(|function| function.spec().name() == name)
             .filter(|function| function.spec().stored() == usize::from(*stored))
     }
 

@@ -6,42 +6,47 @@
 
 use crate::rule::{Rule, RuleSpec, is_from};
 use cupeer_spec::record::slot::finding::Severity;
+use cupeer_spec::texts;
 
-/// One cache.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Cache {
-    /// The libraries that open what it keeps, in the form of [`is_from`].
-    pub libraries: &'static [&'static str],
-    /// When it closes what it opened, as a clause.
-    pub why: &'static str,
-    /// What to do: nothing, or a setting.
-    pub hint: &'static str,
-    /// Where that was read: project, file, function or variable.
-    pub source: &'static str,
+/// One cache, by its index.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Cache(u8);
+
+/// A cache as it is declared here.
+struct Declared {
+    /// The libraries that open what it keeps, in the form of [`is_from`], with spaces between them.
+    libraries: &'static str,
+    why: &'static str,
+    hint: &'static str,
+    source: &'static str,
 }
 
-/// All caches.
-pub static CACHES: &[Cache] = &[
-    Cache {
-        libraries: &["libuct_cuda"],
+texts!(static LIBRARIES = DECLARED.libraries);
+texts!(static WHYS = DECLARED.why);
+texts!(static HINTS = DECLARED.hint);
+texts!(static SOURCES = DECLARED.source);
+
+const DECLARED: &[Declared] = &[
+    Declared {
+        libraries: "libuct_cuda",
         why: "UCX's cache closes it when its address is exported anew, or when the cache ends",
         hint: "Nothing to do: UCX closes late by design. UCX_CUDA_IPC_CACHE=n turns its cache off.",
         source: "UCX src/uct/cuda/cuda_ipc/cuda_ipc_cache.c uct_cuda_ipc_cache_put_region; cuda_ipc_md.c CACHE",
     },
-    Cache {
-        libraries: &["libnccl"],
+    Declared {
+        libraries: "libnccl",
         why: "NCCL closes it when the buffer is deregistered, or its graph or communicator is destroyed",
         hint: "Nothing to do: NCCL closes late by design. NCCL_LEGACY_CUDA_REGISTER=0, the default since NCCL 2.24, keeps it from opening buffers of cudaMalloc.",
         source: "NCCL src/transport/p2p.cc p2pDeregisterMemHandle; docs/userguide/source/env.rst NCCL_LEGACY_CUDA_REGISTER",
     },
-    Cache {
-        libraries: &["libmpi.so.12", "libmpich"],
+    Declared {
+        libraries: "libmpi.so.12 libmpich",
         why: "MPICH's cache closes it when its address is exported anew, or at MPI_Finalize",
         hint: "Nothing to do: MPICH closes late by design. MPIR_CVAR_CH4_IPC_GPU_HANDLE_CACHE=disabled (MPICH 4.3 and 5.0) turns its cache off.",
         source: "MPICH src/mpid/ch4/shm/ipc/gpu/gpu_post.c MPIR_CVAR_CH4_IPC_GPU_HANDLE_CACHE; src/mpl/src/gpu/mpl_gpu_cuda.c",
     },
-    Cache {
-        libraries: &["libopen-pal", "libmca_common_cuda", "mca_accelerator_cuda"],
+    Declared {
+        libraries: "libopen-pal libmca_common_cuda mca_accelerator_cuda",
         why: "Open MPI's cache closes it when its address is exported anew, or at MPI_Finalize",
         hint: "Nothing to do: Open MPI closes late by design. OMPI_MCA_rcache_rgpusm_leave_pinned=0 turns its cache off.",
         source: "Open MPI opal/mca/rcache/rgpusm/rcache_rgpusm_module.c mca_rcache_rgpusm_register; rcache_rgpusm_component.c leave_pinned",
@@ -60,15 +65,40 @@ pub const OF_OPENERS: [Rule; 7] = [
 ];
 
 impl Cache {
+    /// All caches.
+    pub fn all() -> impl Iterator<Item = Cache> {
+        (0..DECLARED.len() as u8).map(Cache)
+    }
+
     /// The cache for which a library, by its path or file name, opens things; `None` where it is nobody's.
-    pub fn of(library: &[u8]) -> Option<&'static Cache> {
-        CACHES.iter().find(|cache| cache.libraries.iter().any(|name| is_from(library, name)))
+    pub fn of(library: &[u8]) -> Option<Cache> {
+        Cache::all().find(|cache| cache.libraries().any(|name| is_from(library, name)))
+    }
+
+    /// The libraries that open what it keeps, in the form of [`is_from`].
+    pub fn libraries(self) -> impl Iterator<Item = &'static str> {
+        LIBRARIES.get(self.0.into()).split(' ')
+    }
+
+    /// When it closes what it opened, as a clause.
+    pub fn why(self) -> &'static str {
+        WHYS.get(self.0.into())
+    }
+
+    /// What to do: nothing, or a setting.
+    pub fn hint(self) -> &'static str {
+        HINTS.get(self.0.into())
+    }
+
+    /// Where that was read: project, file, function or variable.
+    pub fn source(self) -> &'static str {
+        SOURCES.get(self.0.into())
     }
 }
 
 impl RuleSpec {
     /// How bad it is in a call of a library, by its path; `cache` is what alone has it open that the finding is about.
-    pub fn severity_in(&self, library: &[u8], cache: Option<&Cache>) -> Severity {
+    pub fn severity_in(&self, library: &[u8], cache: Option<Cache>) -> Severity {
         let is_by_design = cache.is_some() || self.usual_for(library).is_some();
         if is_by_design { Severity::Note } else { self.severity }
     }
@@ -80,7 +110,7 @@ mod tests {
 
     #[test]
     fn a_cache_is_known_by_the_library_that_opens() {
-        let why = |library: &str| Cache::of(library.as_bytes()).map_or("", |cache| cache.why);
+        let why = |library: &str| Cache::of(library.as_bytes()).map_or("", |cache| cache.why());
         assert!(why("/opt/ucx/lib/ucx/libuct_cuda.so.0.0.0").starts_with("UCX"));
         assert!(why("libuct_cuda-65f2dd08.so.0.0.0").starts_with("UCX"), "the name in a wheel");
         assert!(why("libmpi.so.12").starts_with("MPICH") && why("libopen-pal.so.80").starts_with("Open MPI"));
@@ -91,9 +121,9 @@ mod tests {
 
     #[test]
     fn each_has_a_hint_and_a_source() {
-        for cache in CACHES {
-            assert!(cache.hint.ends_with('.') && cache.hint.contains('='), "{}", cache.hint);
-            assert!(!cache.why.ends_with('.') && !cache.source.is_empty(), "{}", cache.why);
+        for cache in Cache::all() {
+            assert!(cache.hint().ends_with('.') && cache.hint().contains('='), "{}", cache.hint());
+            assert!(!cache.why().ends_with('.') && !cache.source().is_empty(), "{}", cache.why());
         }
     }
 }

@@ -45,7 +45,7 @@ pub struct Violation<'a, O> {
     /// What it is about: the role of each, and what the world calls it.
     pub objects: &'a [(u32, O)],
     /// The cache that alone has it open: by design.
-    pub cache: Option<&'static Cache>,
+    pub cache: Option<Cache>,
 }
 
 /// What came of asking a rule.
@@ -117,7 +117,7 @@ impl<W: World> Judge<'_, W> {
         confidence: Confidence,
         argument: Option<usize>,
         objects: &[(u32, W::Object)],
-        cache: Option<&'static Cache>,
+        cache: Option<Cache>,
     ) -> Verdict {
         (self.report)(&Violation { reason, confidence, argument, objects, cache });
         Verdict::Broken
@@ -130,7 +130,7 @@ impl<W: World> Judge<'_, W> {
 
     /// What the table says of the function, and of all functions of a rule that needs it: a test asks each of them.
     fn in_table<T>(&self, said: Option<T>) -> Option<T> {
-        let name = self.call.function.spec().name;
+        let name = self.call.function.spec().name();
         debug_assert!(said.is_some(), "the effects of {name} do not name what a rule needs");
         said
     }

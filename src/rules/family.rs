@@ -28,7 +28,7 @@ pub static FAMILIES: &[Family] = &[
 impl RuleSpec {
     /// Returns the family of the rule.
     pub fn family(&self) -> &'static Family {
-        let has = |family: &&Family| family.prefixes.iter().any(|prefix| self.name.starts_with(prefix));
+        let has = |family: &&Family| family.prefixes.iter().any(|prefix| self.name().starts_with(prefix));
         FAMILIES.iter().find(has).unwrap_or(&FAMILIES[0])
     }
 }

@@ -30,7 +30,7 @@ mod rule;
 mod set;
 mod words;
 
-pub use caches::{CACHES, Cache, OF_OPENERS};
+pub use caches::{Cache, OF_OPENERS};
 pub use causes::{Cause, causes};
 pub use chosen::Chosen;
 pub use cupeer_spec::record::slot::finding::{Confidence, Severity};

@@ -10,25 +10,33 @@ use cupeer_books::Call;
 use cupeer_spec::function::FnId::{self, *};
 use cupeer_spec::results::Result::{self, *};
 use cupeer_spec::value::Shareable;
+use cupeer_spec::{fields, lists, texts};
 
-/// One probe.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Probe {
-    /// The functions.
-    pub functions: &'static [FnId],
-    /// What they return where the answer is no.
-    pub results: &'static [Result],
+/// One probe, by its index.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Probe(u8);
+
+/// A probe as it is declared here.
+struct Declared {
+    functions: &'static [FnId],
+    results: &'static [Result],
     /// Whether only an allocation with a FABRIC handle asks it.
-    pub wants_fabric: bool,
-    /// Who asks it, in the form of [`is_from`]; empty for anybody.
-    pub callers: &'static [&'static str],
-    /// What the thread has to do later to show that it only asked.
-    pub follow_up: Option<FollowUp>,
-    /// What is asked, as a clause.
-    pub why: &'static str,
-    /// Who does so: project, file and function.
-    pub sources: &'static [&'static str],
+    wants_fabric: bool,
+    /// Who asks it, in the form of [`is_from`], with spaces between them; empty for anybody.
+    callers: &'static str,
+    follow_up: Option<FollowUp>,
+    why: &'static str,
+    sources: &'static [&'static str],
 }
+
+lists!(static FUNCTIONS: FnId = DECLARED.functions);
+lists!(static RESULTS: Result = DECLARED.results);
+static WANT_FABRIC: [bool; DECLARED.len()] = fields!(DECLARED.wants_fabric: bool = false);
+texts!(static CALLERS = DECLARED.callers);
+static FOLLOW_UPS: [Option<FollowUp>; DECLARED.len()] = fields!(DECLARED.follow_up: Option<FollowUp> = None);
+texts!(static WHYS = DECLARED.why);
+/// By itself, so that the preload library is without it.
+static SOURCES: [&[&str]; DECLARED.len()] = fields!(DECLARED.sources: &'static [&'static str] = &[]);
 
 /// What a thread does after a probe that was answered with no.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -39,9 +47,9 @@ pub enum FollowUp {
     SamePool,
 }
 
-/// All probes. One that needs no follow-up comes before one that does.
-pub static PROBES: &[Probe] = &[
-    Probe {
+/// One that needs no follow-up comes before one that does.
+const DECLARED: &[Declared] = &[
+    Declared {
         functions: &[cuMemRetainAllocationHandle],
         results: &[INVALID_VALUE],
         why: "asks whether memory is virtual: memory of cuMemAlloc and of the host has no allocation handle",
@@ -54,11 +62,11 @@ pub static PROBES: &[Probe] = &[
         ],
         ..PROBE
     },
-    Probe {
+    Declared {
         functions: &[cuMemCreate],
         results: &[NOT_PERMITTED, NOT_SUPPORTED],
         wants_fabric: true,
-        callers: &["libuct_cuda", "libc10_cuda", "libtorch_cuda"],
+        callers: "libuct_cuda libc10_cuda libtorch_cuda",
         why: "asks whether fabric handles work: the library goes on without them",
         sources: &[
             "UCX src/uct/cuda/cuda_copy/cuda_copy_md.c uct_cuda_copy_mem_alloc_fabric",
@@ -66,7 +74,7 @@ pub static PROBES: &[Probe] = &[
         ],
         ..PROBE
     },
-    Probe {
+    Declared {
         functions: &[cuMemCreate],
         results: &[NOT_PERMITTED, NOT_SUPPORTED],
         wants_fabric: true,
@@ -75,10 +83,10 @@ pub static PROBES: &[Probe] = &[
         sources: &["NCCL src/allocator.cc ncclMemAlloc"],
         ..PROBE
     },
-    Probe {
+    Declared {
         functions: &[cuCtxEnablePeerAccess],
         results: &[PEER_ACCESS_ALREADY_ENABLED],
-        callers: &["libnccl", "libc10_cuda", "libtorch_cuda", "cupy_backends/"],
+        callers: "libnccl libc10_cuda libtorch_cuda cupy_backends/",
         why: "makes sure that access is enabled, no matter which library enabled it",
         sources: &[
             "NCCL src/transport/p2p.cc p2pMap",
@@ -89,7 +97,7 @@ pub static PROBES: &[Probe] = &[
         ],
         ..PROBE
     },
-    Probe {
+    Declared {
         functions: &[cuMemPoolImportPointer],
         results: &[INVALID_VALUE],
         follow_up: Some(FollowUp::SamePool),
@@ -102,29 +110,67 @@ pub static PROBES: &[Probe] = &[
 ];
 
 /// What entries leave out.
-const PROBE: Probe = Probe {
+const PROBE: Declared = Declared {
     functions: &[],
     results: &[],
     wants_fabric: false,
-    callers: &[],
+    callers: "",
     follow_up: None,
     why: "",
     sources: &[],
 };
 
 impl Probe {
-    /// The probe that a call that failed may be; `None` where it is none. `is_by` says whether one of some libraries made
-    /// it, in the form of [`is_from`]; it is asked only where that matters.
-    pub fn of(call: &Call, is_by: impl Fn(&[&str]) -> bool) -> Option<&'static Probe> {
-        let mut probes = PROBES.iter().filter(|probe| probe.is_asked(call));
-        probes.find(|probe| probe.callers.is_empty() || is_by(probe.callers))
+    /// All probes.
+    pub fn all() -> impl Iterator<Item = Probe> {
+        (0..DECLARED.len() as u8).map(Probe)
+    }
+
+    /// The probe that a call that failed may be; `None` where it is none. `library` gives the path of the library that made
+    /// it; it is asked only where that matters.
+    pub fn of<'a>(call: &Call, library: impl Fn() -> &'a [u8]) -> Option<Probe> {
+        let mut probes = Probe::all().filter(|probe| probe.is_asked(call));
+        probes.find(|probe| {
+            probe.callers().next().is_none() || probe.callers().any(|name| is_from(library(), name))
+        })
+    }
+
+    /// The functions.
+    pub fn functions(self) -> &'static [FnId] {
+        FUNCTIONS.get(self.0.into())
+    }
+
+    /// What they return where the answer is no.
+    pub fn results(self) -> &'static [Result] {
+        RESULTS.get(self.0.into())
+    }
+
+    /// Who asks it, in the form of [`is_from`]; nobody in particular where anybody may.
+    pub fn callers(self) -> impl Iterator<Item = &'static str> {
+        CALLERS.get(self.0.into()).split(' ').filter(|name| !name.is_empty())
+    }
+
+    /// What the thread has to do later to show that it only asked.
+    pub fn follow_up(self) -> Option<FollowUp> {
+        FOLLOW_UPS[usize::from(self.0)]
+    }
+
+    /// What is asked, as a clause.
+    pub fn why(self) -> &'static str {
+        WHYS.get(self.0.into())
+    }
+
+    /// Who does so: project, file and function.
+    pub fn sources(self) -> &'static [&'static str] {
+        SOURCES[usize::from(self.0)]
     }
 
     /// Whether the call asks it, whoever makes it.
-    fn is_asked(&self, call: &Call) -> bool {
-        self.functions.contains(&call.function)
-            && self.results.iter().any(|known| *known as i32 == call.result)
-            && (!self.wants_fabric || call.wanted().is_some_and(|it| it.types & Shareable::FABRIC != 0))
+    fn is_asked(self, call: &Call) -> bool {
+        self.functions().contains(&call.function)
+            && self.results().iter().any(|known| *known as i32 == call.result)
+            && (!WANT_FABRIC[usize::from(self.0)]
+                || call.wanted().is_some_and(|it| it.types & Shareable::FABRIC != 0))
     }
 }
 
@@ -154,33 +200,30 @@ impl FollowUp {
     }
 }
 
-/// Whether a library, by its path, is one of some.
-pub fn is_one_of(library: &[u8], names: &[&str]) -> bool {
-    names.iter().any(|name| is_from(library, name))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use cupeer_spec::record::slot::MOST_ARGS;
 
-    fn of(function: FnId, result: Result, types: i32, library: &str) -> Option<&'static Probe> {
+    fn of(function: FnId, result: Result, types: i32, library: &str) -> Option<Probe> {
         let mut args = [0; MOST_ARGS];
         if let Some(index) = function.spec().describes() {
             let place = &mut args[function.spec().place(index)];
             place[4..8].copy_from_slice(&types.to_le_bytes());
         }
         let call = Call { function, result: result as i32, args: &args, shape: !0, elements: &[] };
-        Probe::of(&call, |names| is_one_of(library.as_bytes(), names))
+        Probe::of(&call, || library.as_bytes())
     }
 
     #[test]
     fn each_has_its_words_and_its_sources() {
-        for probe in PROBES {
-            assert!(!probe.functions.is_empty() && !probe.results.is_empty() && !probe.sources.is_empty());
-            assert!(!probe.why.is_empty() && !probe.why.ends_with('.'), "{}", probe.why);
-            assert!(probe.sources.iter().all(|source| source.contains(' ') || source.contains("::")));
-            assert!(!probe.results.contains(&SUCCESS));
+        for probe in Probe::all() {
+            assert!(
+                !probe.functions().is_empty() && !probe.results().is_empty() && !probe.sources().is_empty()
+            );
+            assert!(!probe.why().is_empty() && !probe.why().ends_with('.'), "{}", probe.why());
+            assert!(probe.sources().iter().all(|source| source.contains(' ') || source.contains("::")));
+            assert!(!probe.results().contains(&SUCCESS));
         }
     }
 
@@ -208,8 +251,7 @@ mod tests {
 
     #[test]
     fn fabric_handles_are_asked_for_by_name_and_need_a_follow_up_else() {
-        let follow_up =
-            |types, library| of(cuMemCreate, NOT_PERMITTED, types, library).map(|probe| probe.follow_up);
+        let follow_up = |types, library| of(cuMemCreate, NOT_PERMITTED, types, library).map(Probe::follow_up);
         let (fabric, fd) = (Shareable::FABRIC, Shareable::DESCRIPTOR);
         assert_eq!(follow_up(fabric, "libuct_cuda.so.0"), Some(None));
         assert_eq!(follow_up(fabric | fd, "libnccl.so.2"), Some(Some(FollowUp::OtherHandleType)));

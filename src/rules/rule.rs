@@ -1,8 +1,10 @@
 //! The form of a rule, and the list of all rules, which is made from [`crate::entries`].
 
+use core::iter::from_fn;
 use cupeer_spec::function::FnId;
 use cupeer_spec::record::slot::finding::Severity;
 use cupeer_spec::results::Result;
+use cupeer_spec::{lists, texts};
 
 /// How much must be known to decide a rule.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -38,6 +40,17 @@ pub enum Basis {
 }
 
 impl Basis {
+    /// Reads one of [`BASES`].
+    fn of(text: &'static str) -> Basis {
+        let mut parts = text.split('\t');
+        let mut next = || parts.next().unwrap_or_default();
+        match next() {
+            "Documented" => Basis::Documented(next(), next()),
+            "Observed" => Basis::Observed(next()),
+            _ => Basis::Practice(next()),
+        }
+    }
+
     /// The sentence.
     pub const fn sentence(self) -> &'static str {
         match self {
@@ -75,39 +88,15 @@ pub struct Usual {
     pub why: &'static str,
 }
 
-/// One rule. An entry leaves out what is empty.
+/// One rule. It is without pointers, as [`cupeer_spec::texts`] are: what has some is in tables of its own, by the rule.
 #[derive(Clone, Copy, Debug)]
 pub struct RuleSpec {
     /// The rule as a constant.
     pub id: Rule,
-    /// Its name: short, stable, and saying what is wrong.
-    pub name: &'static str,
-    /// The functions at which it can be broken.
-    pub functions: &'static [FnId],
-    /// What they return where it is broken; empty where they succeed, or where that does not matter. A rule that has some
-    /// is asked where a call failed so, and is named as a cause where nothing tells.
-    pub results: &'static [Result],
-    /// Those of its functions that do their work all the same: such a call only shows that the rule is broken, and what it
-    /// returns has other causes.
-    pub only_shows: &'static [FnId],
     /// How bad it is.
     pub severity: Severity,
     /// How much must be known.
     pub scope: Scope,
-    /// What it rests on.
-    pub basis: Basis,
-    /// What it rests on instead at functions of which something else is written, or that return something else.
-    pub bases: &'static [(FnId, Basis)],
-    /// The rule as the cause of a failure.
-    pub cause: &'static str,
-    /// How it is known that it was not the cause.
-    pub ruled_out: &'static str,
-    /// What to do.
-    pub hint: &'static str,
-    /// Who breaks it on purpose or without harm: a finding in a call of theirs is a note.
-    pub usual: &'static [Usual],
-    /// Whether it is checked.
-    pub status: Status,
 }
 
 /// What only pages and reports say of a rule. It is by itself, so that the preload library is without it.
@@ -117,6 +106,8 @@ pub struct RulePage {
     pub says: &'static str,
     /// What breaking it costs the program; left out where that is only that the call fails with its one result.
     pub costs: &'static str,
+    /// How it is known that it was not the cause of a failure.
+    pub ruled_out: &'static str,
     /// Where users have met it.
     pub seen: &'static str,
     /// The fact without which the record does not decide the rule, or only in part; `None` if the record is enough. If the
@@ -152,14 +143,78 @@ pub enum Related {
 }
 
 impl RuleSpec {
-    /// Whether it is checked.
-    pub fn is_checked(&self) -> bool {
-        self.status == Status::Checked
+    /// Its name: short, stable, and saying what is wrong.
+    pub fn name(&self) -> &'static str {
+        NAMES.get(self.id as usize)
+    }
+
+    /// The functions at which it can be broken.
+    pub fn functions(&self) -> &'static [FnId] {
+        FUNCTIONS.get(self.id as usize)
+    }
+
+    /// What they return where it is broken; empty where they succeed, or where that does not matter. A rule that has some
+    /// is asked where a call failed so, and is named as a cause where nothing tells.
+    pub fn results(&self) -> &'static [Result] {
+        RESULTS.get(self.id as usize)
+    }
+
+    /// Those of its functions that do their work all the same: such a call only shows that the rule is broken, and what it
+    /// returns has other causes.
+    pub fn only_shows(&self) -> &'static [FnId] {
+        ONLY_SHOWS.get(self.id as usize)
+    }
+
+    /// What it rests on.
+    pub fn basis(&self) -> Basis {
+        self.basis_at(None)
+    }
+
+    /// What it rests on instead at functions of which something else is written, or that return something else.
+    pub fn bases(&self) -> impl Iterator<Item = (FnId, Basis)> {
+        let bases = BASES.get(self.id as usize).split('\n').skip(1).map(Basis::of);
+        BASES_AT.get(self.id as usize).iter().copied().zip(bases)
+    }
+
+    /// What it rests on at one of its functions.
+    pub fn basis_at(&self, function: Option<FnId>) -> Basis {
+        let own = BASES_AT.get(self.id as usize).iter().position(|known| Some(*known) == function);
+        let mut bases = BASES.get(self.id as usize).split('\n');
+        Basis::of(bases.nth(own.map_or(0, |at| at + 1)).unwrap_or_default())
+    }
+
+    /// The rule as the cause of a failure.
+    pub fn cause(&self) -> &'static str {
+        CAUSES.get(self.id as usize)
+    }
+
+    /// What to do.
+    pub fn hint(&self) -> &'static str {
+        HINTS.get(self.id as usize)
+    }
+
+    /// Who breaks it on purpose or without harm: a finding in a call of theirs is a note.
+    pub fn usual(&self) -> impl Iterator<Item = Usual> {
+        let mut texts = USUAL.get(self.id as usize).split_terminator('\n');
+        from_fn(move || Some(Usual { library: texts.next()?, why: texts.next()? }))
     }
 
     /// The reason why a library may break it, by the library's path.
-    pub fn usual_for(&self, library: &[u8]) -> Option<&'static Usual> {
-        self.usual.iter().find(|usual| is_from(library, usual.library))
+    pub fn usual_for(&self, library: &[u8]) -> Option<Usual> {
+        self.usual().find(|usual| is_from(library, usual.library))
+    }
+
+    /// Whether it is checked.
+    pub fn status(&self) -> Status {
+        match UNCHECKED.get(self.id as usize) {
+            "" => Status::Checked,
+            why => Status::Unchecked(why),
+        }
+    }
+
+    /// Whether it is checked.
+    pub fn is_checked(&self) -> bool {
+        self.status() == Status::Checked
     }
 
     /// What would have to be known to decide it without the call; `None` where the record tells it.
@@ -170,12 +225,6 @@ impl RuleSpec {
     /// What only pages and reports say of it.
     pub fn page(&self) -> &'static RulePage {
         &PAGES[self.id as usize]
-    }
-
-    /// What it rests on at one of its functions.
-    pub fn basis_at(&self, function: Option<FnId>) -> Basis {
-        let own = self.bases.iter().find(|(known, _)| Some(*known) == function);
-        own.map_or(self.basis, |(_, basis)| *basis)
     }
 
     /// Whether a call that nobody saw could have kept it from being broken: what decides it is not in the call, and not an
@@ -194,9 +243,9 @@ impl RuleSpec {
 
     /// Whether breaking it makes a function return a result.
     pub fn explains(&self, function: FnId, result: i32) -> bool {
-        self.functions.contains(&function)
-            && !self.only_shows.contains(&function)
-            && self.results.iter().any(|known| *known as i32 == result)
+        self.functions().contains(&function)
+            && !self.only_shows().contains(&function)
+            && self.results().iter().any(|known| *known as i32 == result)
     }
 }
 
@@ -208,7 +257,7 @@ impl Rule {
 
     /// The rule of a name.
     pub fn of(name: &str) -> Option<Rule> {
-        RULES.iter().find(|rule| rule.name == name).map(|rule| rule.id)
+        RULES.iter().find(|rule| rule.name() == name).map(|rule| rule.id)
     }
 }
 
@@ -258,26 +307,36 @@ macro_rules! declare {
         }
 
         /// All rules, in the order in which causes of a failure are asked for: the more particular ones first.
-        pub static RULES: &[RuleSpec] = &[$(RuleSpec {
-            id: Rule::$id,
-            name: $name,
-            functions: declare!(@functions [$($($function)*)?] $($table)?),
-            results: &[$($(Result::$result),*)?],
-            only_shows: &[$($($(FnId::$shows),*)?)?],
-            severity: Severity::$severity,
-            scope: Scope::$scope,
-            basis: Basis::$basis($($basis_text),+),
-            bases: &[$($((FnId::$at, Basis::$basis_at($($basis_at_text),+))),+)?],
-            cause: concat!($($cause)?),
-            ruled_out: concat!($($ruled_out)?),
-            hint: concat!($($hint)?),
-            usual: &[$($(Usual { library: $library, why: $why }),*)?],
-            status: declare!(@status $($reason)?),
-        }),*];
+        pub static RULES: &[RuleSpec] =
+            &[$(RuleSpec { id: Rule::$id, severity: Severity::$severity, scope: Scope::$scope }),*];
+
+        texts!(static NAMES = &[$($name),*]);
+        texts!(static CAUSES = &[$(concat!($($cause)?)),*]);
+        texts!(static HINTS = &[$(concat!($($hint)?)),*]);
+        texts!(
+            /// Why they are not checked.
+            static UNCHECKED = &[$(concat!($($reason)?)),*]
+        );
+        texts!(
+            /// The libraries that break them, each with the reason, in lines.
+            static USUAL = &[$(concat!($($($library, "\n", $why, "\n"),*)?)),*]
+        );
+        texts!(
+            /// What they rest on, in lines: in general, and at each function of [`BASES_AT`].
+            static BASES = &[$(concat!(
+                stringify!($basis), $("\t", $basis_text),+
+                $($(, "\n", stringify!($basis_at), $("\t", $basis_at_text),+)+)?
+            )),*]
+        );
+        lists!(static BASES_AT: FnId = &[$(&[$($(FnId::$at),+)?]),*]);
+        lists!(static FUNCTIONS: FnId = &[$(declare!(@functions [$($($function)*)?] $($table)?)),*]);
+        lists!(static RESULTS: Result = &[$(&[$($(Result::$result),*)?]),*]);
+        lists!(static ONLY_SHOWS: FnId = &[$(&[$($($(FnId::$shows),*)?)?]),*]);
 
         static PAGES: &[RulePage] = &[$(RulePage {
             says: $says,
             costs: declare!(@costs [$($($result)*)?] $($costs)?),
+            ruled_out: concat!($($ruled_out)?),
             seen: concat!($($seen)?),
             only_at_the_call: declare!(@optional $($fact)?),
             related: declare!(@related $($related)?),
@@ -291,8 +350,6 @@ macro_rules! declare {
     (@optional $text:literal) => { Some($text) };
     (@related) => { Related::None };
     (@related $related:ident) => { Related::$related };
-    (@status) => { Status::Checked };
-    (@status $reason:literal) => { Status::Unchecked($reason) };
 }
 with_rules!(declare);
 
@@ -303,31 +360,39 @@ mod tests {
     #[test]
     fn names_are_unique_and_short() {
         for (i, rule) in RULES.iter().enumerate() {
-            assert_eq!(Rule::of(rule.name), Some(rule.id));
+            assert_eq!(Rule::of(rule.name()), Some(rule.id));
             assert_eq!(rule.id as usize, i);
-            assert!(rule.name.len() <= 32, "{}", rule.name);
-            assert!(rule.name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-'), "{}", rule.name);
+            assert!(rule.name().len() <= 32, "{}", rule.name());
+            assert!(
+                rule.name().bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-'),
+                "{}",
+                rule.name()
+            );
         }
     }
 
     #[test]
     fn every_rule_says_what_people_ask() {
         for rule in RULES {
-            assert!(!rule.basis.sentence().is_empty(), "{}", rule.name);
+            assert!(!rule.basis().sentence().is_empty(), "{}", rule.name());
             for (what, text) in [("says", rule.page().says), ("costs", rule.page().costs)] {
-                assert!(text.ends_with('.'), "{}: {what} is no sentence: {text:?}", rule.name);
+                assert!(text.ends_with('.'), "{}: {what} is no sentence: {text:?}", rule.name());
             }
-            assert!(!rule.is_checked() || rule.hint.ends_with('.'), "{}: no hint", rule.name);
-            assert!(rule.hint.len() <= 512, "{}: a finding has no room for the hint", rule.name);
-            let is_cause = !rule.results.is_empty();
+            assert!(!rule.is_checked() || rule.hint().ends_with('.'), "{}: no hint", rule.name());
+            assert!(rule.hint().len() <= 512, "{}: a finding has no room for the hint", rule.name());
+            let is_cause = !rule.results().is_empty();
             assert!(
-                rule.only_shows.iter().all(|function| rule.functions.contains(function)),
+                rule.only_shows().iter().all(|function| rule.functions().contains(function)),
                 "{}",
-                rule.name
+                rule.name()
             );
-            assert!(!is_cause || !rule.cause.is_empty() && !rule.ruled_out.is_empty(), "{}", rule.name);
-            if let Status::Unchecked(reason) = rule.status {
-                assert!(reason.len() > 20, "{}", rule.name);
+            assert!(
+                !is_cause || !rule.cause().is_empty() && !rule.page().ruled_out.is_empty(),
+                "{}",
+                rule.name()
+            );
+            if let Status::Unchecked(reason) = rule.status() {
+                assert!(reason.len() > 20, "{}", rule.name());
             }
         }
     }

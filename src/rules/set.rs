@@ -35,15 +35,15 @@ pub fn known_rule(rule: &str) -> Result<(), String> {
     if rule.is_empty() {
         return Err("a rule or a pattern of rules is missing here".into());
     }
-    let mut meant = RULES.iter().filter(|known| matches(rule.as_bytes(), known.name.as_bytes()));
+    let mut meant = RULES.iter().filter(|known| matches(rule.as_bytes(), known.name().as_bytes()));
     let Some(first) = meant.next() else {
-        let hint = match nearest(rule, RULES.iter().map(|known| known.name)) {
+        let hint = match nearest(rule, RULES.iter().map(|known| known.name())) {
             Some(meant) => format!("did you mean '{meant}'?"),
             None => "'cupeer list rules' lists them all".into(),
         };
         return Err(format!("no rule is named '{rule}'; {hint}"));
     };
-    match first.status {
+    match first.status() {
         Status::Unchecked(why) if meant.all(|known| !known.is_checked()) => {
             Err(format!("'{rule}' is not checked: {why}"))
         }
@@ -88,14 +88,14 @@ impl RuleSet {
     /// Whether it has a rule for calls of a library, named by its path.
     pub fn contains(&self, rule: Rule, library: &[u8]) -> bool {
         self.0.iter().any(|item| {
-            matches(item.rule.as_bytes(), rule.spec().name.as_bytes())
+            matches(item.rule.as_bytes(), rule.spec().name().as_bytes())
                 && item.library.as_ref().is_none_or(|wanted| is_file(wanted, library))
         })
     }
 
     /// Whether it has a rule for calls of any library.
     pub fn names(&self, rule: Rule) -> bool {
-        self.0.iter().any(|item| matches(item.rule.as_bytes(), rule.spec().name.as_bytes()))
+        self.0.iter().any(|item| matches(item.rule.as_bytes(), rule.spec().name().as_bytes()))
     }
 }
 

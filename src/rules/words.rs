@@ -2,9 +2,10 @@
 
 use crate::rule::Rule;
 use cupeer_spec::record::slot::finding::role;
+use cupeer_spec::texts;
 
 /// What is said, and what it means.
-static MEANINGS: &[(&str, &str)] = &[
+const MEANINGS: &[(&str, &str)] = &[
     (
         "Failed to allocate physical memory",
         "the driver also prints this for memory that was freed, or whose exporter exited; memory is not exhausted",
@@ -24,9 +25,12 @@ static MEANINGS: &[(&str, &str)] = &[
     ),
 ];
 
+texts!(static SAID = MEANINGS.0);
+texts!(static MEANT = MEANINGS.1);
+
 /// What words of the driver mean, where people have misread them.
 pub fn meaning(words: &str) -> Option<&'static str> {
-    MEANINGS.iter().find(|(said, _)| words.contains(said)).map(|(_, meaning)| *meaning)
+    SAID.all().position(|said| words.contains(said)).map(|index| MEANT.get(index))
 }
 
 /// Returns the label of an object in a finding, such as `exported`, by the rule and the word of the object's role.

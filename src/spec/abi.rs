@@ -83,11 +83,19 @@ macro_rules! enumerations {
         #[repr(transparent)]
         pub struct $name(pub $int);
         impl $name {
-            /// The values that the header lists, with their names.
+            /// The values that the header lists, with their names. What runs in other people's programs has
+            /// them from [`Self::values`], without relocations.
             pub const VALUES: &'static [($int, &'static str)] = &[$(($number, stringify!($value)),)*];
+            /// The same one after the other.
+            pub fn values() -> impl Iterator<Item = ($int, &'static str)> {
+                const ALL: &[($int, &str)] = $name::VALUES;
+                static NUMBERS: [$int; ALL.len()] = crate::fields!(ALL.0: $int = 0);
+                crate::texts!(static NAMES = ALL.1);
+                NUMBERS.iter().copied().zip(NAMES.all())
+            }
             /// The name of this value in the header.
             pub fn name(self) -> Option<&'static str> {
-                Self::VALUES.iter().find(|(number, _)| *number == self.0).map(|(_, name)| *name)
+                Self::values().find(|(number, _)| *number == self.0).map(|(_, name)| name)
             }
         }
     )*};

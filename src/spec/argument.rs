@@ -300,8 +300,18 @@ const STREAM: u8 = {
 
 /// The arguments of a function of the table.
 pub(crate) const fn all_of(function: usize) -> &'static [ArgSpec] {
-    ARGUMENTS.split_at(before(function)).1.split_at(DECLARED[function].len()).0
+    ARGUMENTS.split_at(STARTS[function + 1] as usize).0.split_at(STARTS[function] as usize).1
 }
+
+/// Where those of each function begin, and those of the last one end.
+static STARTS: [u16; DECLARED.len() + 1] = {
+    let (mut starts, mut function) = ([0; DECLARED.len() + 1], 0);
+    while function < DECLARED.len() {
+        starts[function + 1] = starts[function] + DECLARED[function].len() as u16;
+        function += 1;
+    }
+    starts
+};
 
 /// How many arguments the functions before one have.
 const fn before(function: usize) -> usize {

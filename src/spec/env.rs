@@ -21,8 +21,10 @@ pub const PREFIX: &str = "CUPEER_";
 macro_rules! variables {
     ($($constant:ident $name:literal $value:literal $doc:literal)*) => {
         $(#[doc = $doc] pub const $constant: &str = $name;)*
-        /// The names of all variables. The preload library needs no more of them.
-        pub static NAMES: &[&str] = &[$($name),*];
+        crate::texts!(
+            /// The names of all variables. The preload library needs no more of them.
+            pub static NAMES = &[$($name),*]
+        );
 
         /// All variables.
         pub static VARIABLES: &[Variable] = &[$(Variable { name: $name, value: $value, doc: $doc },)*];

@@ -11,6 +11,7 @@ use crate::effect::{
     Used, effects,
 };
 pub use crate::group::{Group, Library};
+use core::ffi::CStr;
 
 /// How far the simulated driver's answers for a function are known to be a real driver's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -52,27 +53,17 @@ pub struct Given {
 /// So many arguments a function has at most.
 pub const MOST_ARGUMENTS: usize = 11;
 
-/// One entry of the table.
+/// One entry of the table. Its texts and lists stand elsewhere, by its number: see [`crate::texts`].
 #[derive(Clone, Copy, Debug)]
 pub struct FnSpec {
-    /// The exported name.
-    pub name: &'static str,
     /// Its number.
     pub id: FnId,
     /// Where it really lives.
     pub library: Library,
     /// The first version for which that finds it; 0 where there is none.
     pub since: u32,
-    /// What a success does.
-    pub effects: &'static [Effect],
     /// The groups that follow from that.
     pub(crate) groups: Groups,
-    /// Its arguments in order.
-    pub args: &'static [ArgSpec],
-    /// Its documented results, as numbers of its library, success first.
-    pub results: &'static [i32],
-    /// Failures that its documentation does not list, and that real drivers were seen to return.
-    pub seen: &'static [i32],
     /// How far the simulated driver is known to answer as a real one.
     pub simulated: Fidelity,
 }
@@ -163,17 +154,17 @@ macro_rules! derive_specs {
 
         /// The table as data, in the order of [`FnId`].
         pub static FUNCTIONS: &[FnSpec] = &[$(FnSpec {
-            name: stringify!($name),
             id: FnId::$name,
             library: Library::$library,
             since: $since,
-            effects: effects!([$($arg)*] [$($effect)*]),
             groups: Groups::of(effects!([$($arg)*] [$($effect)*])).and_of(Library::$library),
-            args: argument::all_of(FnId::$name as usize),
-            results: results!($library $($result)*),
-            seen: results!($library $($($seen)*)?),
             simulated: Fidelity::$fidelity,
         },)*];
+
+        const NAMED: &[&str] = &[$(concat!(stringify!($name), "\0")),*];
+        const CAUSED: &[&[Effect]] = &[$(effects!([$($arg)*] [$($effect)*])),*];
+        const DOCUMENTED: &[&[i32]] = &[$(results!($library $($result)*)),*];
+        const SEEN_BY_US: &[&[i32]] = &[$(results!($library $($($seen)*)?)),*];
 
         /// By itself, so that the preload library is without it.
         static DOCS: &[&str] = &[$($doc.trim_ascii()),*];
@@ -186,11 +177,50 @@ macro_rules! derive_specs {
 }
 crate::intercepted_functions!(derive_specs);
 
+crate::texts!(static NAMES = NAMED);
+crate::lists!(static EFFECTS: Effect = CAUSED);
+crate::lists!(static RESULTS: i32 = DOCUMENTED);
+crate::lists!(static SEEN: i32 = SEEN_BY_US);
+
+impl FnSpec {
+    /// The exported name.
+    pub const fn name(&self) -> &'static str {
+        let name = NAMES.get(self.id as usize);
+        name.split_at(name.len() - 1).0
+    }
+
+    /// The same for C.
+    pub const fn c_name(&self) -> &'static CStr {
+        // SAFETY: each ends in a NUL and has no other, because it is that of an item of Rust.
+        unsafe { CStr::from_bytes_with_nul_unchecked(NAMES.get(self.id as usize).as_bytes()) }
+    }
+
+    /// What a success does.
+    pub const fn effects(&self) -> &'static [Effect] {
+        EFFECTS.get(self.id as usize)
+    }
+
+    /// Its arguments in order.
+    pub const fn args(&self) -> &'static [ArgSpec] {
+        argument::all_of(self.id as usize)
+    }
+
+    /// Its documented results, as numbers of its library, success first.
+    pub const fn results(&self) -> &'static [i32] {
+        RESULTS.get(self.id as usize)
+    }
+
+    /// Failures that its documentation does not list, and that real drivers were seen to return.
+    pub const fn seen(&self) -> &'static [i32] {
+        SEEN.get(self.id as usize)
+    }
+}
+
 // The arguments of each function have room in a record: its outputs in the slot, what goes in also behind it.
 const _: () = {
     let mut index = 0;
     while index < FUNCTION_COUNT {
-        let args = FUNCTIONS[index].args;
+        let args = FUNCTIONS[index].args();
         let (mut bytes, mut arg) = (0, 0);
         while arg < args.len() {
             bytes += args[arg].stored();

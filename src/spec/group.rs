@@ -75,8 +75,13 @@ pub enum Group {
     Init,
 }
 
+const ALL: &[(Group, &str, &str)] = Group::ALL;
+static GROUPS: [Group; ALL.len()] = crate::fields!(ALL.0: Group = Group::Peer);
+crate::texts!(static NAMES = ALL.1);
+
 impl Group {
-    /// All groups, with the name that follows the `@`, and what is in them.
+    /// All groups, with the name that follows the `@`, and what is in them. What runs in other people's programs has them
+    /// from [`Group::names`], without relocations.
     pub const ALL: &'static [(Group, &'static str, &'static str)] = &[
         (Group::Peer, "peer", "peer access between devices"),
         (Group::Ipc, "ipc", "legacy IPC, memory and events"),
@@ -125,8 +130,13 @@ impl Group {
         ),
     ];
 
+    /// All groups, with the name that follows the `@`.
+    pub fn names() -> impl Iterator<Item = (Group, &'static str)> {
+        GROUPS.iter().copied().zip(NAMES.all())
+    }
+
     /// The name that follows the `@`.
     pub fn name(self) -> &'static str {
-        Self::ALL.iter().find(|(group, ..)| *group == self).map_or("", |(_, name, _)| name)
+        Self::names().find(|(group, _)| *group == self).map_or("", |(_, name)| name)
     }
 }

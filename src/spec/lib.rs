@@ -3,6 +3,7 @@
 //!
 //! The modules, from the lowest layer up; `tests/rooms.rs` checks this:
 //!
+//! - `texts`: tables of texts and of lists.
 //! - `abi`, `duration`, `names`, `origin`, `p2p`, `placeholders`, `proc`, `question`, `rank`, `signals`, `trust`, `uuid`,
 //!   `version`, `way`: words and forms that need nothing else.
 //! - `deny`, `status`: devices and states in text.
@@ -42,6 +43,7 @@ pub mod runtime;
 pub mod selector;
 pub mod signals;
 pub mod status;
+pub mod texts;
 pub mod trust;
 pub mod uuid;
 pub mod value;

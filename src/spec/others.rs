@@ -274,7 +274,7 @@ mod tests {
 
     #[test]
     fn a_symbol_is_listed_once_and_a_name_and_version_lead_to_one() {
-        let mut symbols: HashSet<&str> = FUNCTIONS.iter().map(|f| f.name).collect();
+        let mut symbols: HashSet<&str> = FUNCTIONS.iter().map(|f| f.name()).collect();
         let mut found = HashSet::new();
         for f in OTHERS {
             assert!(symbols.insert(f.symbol), "{}", f.symbol);

@@ -8,6 +8,14 @@ pub const HOST: &[&str] = &["LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOC
 /// The variables that may give the number of ranks of the job, the one that counts most first.
 pub const SIZE: &[&str] = &["WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS"];
 
+crate::texts!(static JOB_NAMES = JOB);
+crate::texts!(static HOST_NAMES = HOST);
+
+crate::texts!(
+    /// [`SIZE`], without relocations.
+    pub static SIZE_NAMES = SIZE
+);
+
 /// The ranks of a process: of each list the first variable that is a number counts, in whatever order they come.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Ranks {
@@ -18,8 +26,9 @@ pub struct Ranks {
 impl Ranks {
     /// Looks at a variable of the environment.
     pub fn see(&mut self, name: &[u8], value: &[u8]) {
-        for (names, found) in [(JOB, &mut self.job), (HOST, &mut self.host)] {
-            let Some(at) = names.iter().position(|known| known.as_bytes() == name) else { continue };
+        let places = [JOB_NAMES.position(name), HOST_NAMES.position(name)];
+        for (at, found) in places.into_iter().zip([&mut self.job, &mut self.host]) {
+            let Some(at) = at else { continue };
             let rank = str::from_utf8(value).ok().and_then(|value| value.parse().ok());
             let is_better = found.is_none_or(|(best, _)| at < best);
             // The largest number stands for none in the live table.

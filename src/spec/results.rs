@@ -22,34 +22,46 @@ macro_rules! results {
         }
 
         /// All codes of the library in ascending order.
-        pub static RESULTS: &[ResultSpec] = &[$(ResultSpec {
-            library: Library::$library, number: $number, name: $full, string: $string, meaning: $meaning,
-        },)*];
+        pub static RESULTS: &[ResultSpec] =
+            &[$(ResultSpec { library: Library::$library, number: $number }),*];
+
+        crate::texts!(
+            /// The name, the string, and the meaning of each.
+            pub(super) static TEXTS = &[$($full, $string, $meaning),*]
+        );
     };
 }
 
 pub mod nvml;
 pub mod runtime;
 
-/// One code.
+/// One code. Its texts are in tables of its library.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ResultSpec {
     /// Whose it is.
     pub library: Library,
     /// The code as a number.
     pub number: i32,
-    /// Its name in the library's header. NUL-terminated, for C: see [`ResultSpec::name`].
-    name: &'static str,
-    /// What the library says of it. NUL-terminated, for C: see [`ResultSpec::string`].
-    string: &'static str,
-    /// What the documentation says.
-    pub meaning: &'static str,
 }
 
 impl ResultSpec {
+    /// The first, second or third of its texts. Those for C end in a NUL.
+    fn text(&self, which: usize) -> &'static str {
+        let same = |known: &ResultSpec| known.number.cmp(&self.number);
+        let index = 3 * self.library.results().binary_search_by(same).unwrap_or(0) + which;
+        match self.library {
+            Library::Cuda => TEXTS.get(index),
+            Library::Nvml => nvml::TEXTS.get(index),
+            Library::Cudart => match (runtime::TEXTS.get(index), spec(self.number)) {
+                ("", Some(driver)) => driver.text(which),
+                (text, _) => text,
+            },
+        }
+    }
+
     /// Its name in the library's header, as `cuGetErrorName` gives the driver's.
     pub fn name(&self) -> &'static str {
-        self.name.trim_end_matches('\0')
+        self.text(0).trim_end_matches('\0')
     }
 
     /// Its name as people type it: without the library's prefix and `ERROR_`.
@@ -61,12 +73,17 @@ impl ResultSpec {
 
     /// What `cuGetErrorString` or `nvmlErrorString` says.
     pub fn string(&self) -> &'static str {
-        self.string.trim_end_matches('\0')
+        self.text(1).trim_end_matches('\0')
+    }
+
+    /// What the documentation says.
+    pub fn meaning(&self) -> &'static str {
+        self.text(2)
     }
 
     /// The name and the text with their terminating NUL, for callers from C.
     pub fn c_texts(&self) -> (&'static str, &'static str) {
-        (self.name, self.string)
+        (self.text(0), self.text(1))
     }
 }
 
@@ -355,7 +372,7 @@ mod tests {
     #[test]
     fn every_text_ends_in_exactly_one_nul() {
         for r in RESULTS.iter().chain(nvml::RESULTS) {
-            for text in [r.name, r.string] {
+            for text in <[_; 2]>::from(r.c_texts()) {
                 assert_eq!(text.find('\0'), Some(text.len() - 1), "{}", r.name());
             }
         }

@@ -11,16 +11,17 @@ use crate::results::runtime::RESULTS;
 /// A function of the runtime.
 #[derive(Clone, Copy, Debug)]
 pub struct RuntimeFn {
-    /// Its name.
-    pub name: &'static str,
+    /// Its index.
+    index: u8,
     /// The driver's function that does its work, in one of its versions.
     calls: FnId,
 }
 
 macro_rules! functions {
     ($($name:ident: $calls:ident,)*) => {
-        /// The functions.
-        pub static RUNTIME: &[RuntimeFn] = &[$(RuntimeFn { name: stringify!($name), calls: FnId::$calls },)*];
+        const CALLS: &[FnId] = &[$(FnId::$calls),*];
+
+        crate::texts!(static NAMES = &[$(stringify!($name)),*]);
     };
 }
 functions! {
@@ -51,6 +52,17 @@ functions! {
     cudaMallocFromPoolAsync: cuMemAllocFromPoolAsync,
 }
 
+/// The functions.
+static RUNTIME: [RuntimeFn; CALLS.len()] = {
+    let mut all = [RuntimeFn { index: 0, calls: CALLS[0] }; CALLS.len()];
+    let mut index = 0;
+    while index < CALLS.len() {
+        all[index] = RuntimeFn { index: index as u8, calls: CALLS[index] };
+        index += 1;
+    }
+    all
+};
+
 /// Whether a path is that of the runtime's library, by its file name: `libcudart.so.12`.
 pub fn is_library(path: &[u8]) -> bool {
     let wanted = b"libcudart";
@@ -62,6 +74,11 @@ pub fn is_library(path: &[u8]) -> bool {
 const PREFIX: &str = "cuda";
 
 impl RuntimeFn {
+    /// Its name.
+    pub fn name(&self) -> &'static str {
+        NAMES.get(self.index.into())
+    }
+
     /// Whether it stands for a function of the table: its calls end in that, in whatever version.
     pub fn is(&self, function: &FnSpec) -> bool {
         function.lookup() == self.calls.spec().lookup()
@@ -74,29 +91,29 @@ impl RuntimeFn {
 
     /// What it stands for, in one line.
     pub fn sentence(&self) -> String {
-        let names: Vec<&str> = self.functions().map(|function| function.name).collect();
+        let names: Vec<&str> = self.functions().map(|function| function.name()).collect();
         let names = match names.split_last() {
             Some((last, others)) if !others.is_empty() => format!("{} and {last}", others.join(", ")),
             _ => names.concat(),
         };
-        format!("{} is a function of the runtime, and stands for {names} of the driver", self.name)
+        format!("{} is a function of the runtime, and stands for {names} of the driver", self.name())
     }
 }
 
 /// The runtime's name of a function of the table, where it has one.
 pub fn name_of(function: &FnSpec) -> Option<&'static str> {
-    RUNTIME.iter().find(|known| known.is(function)).map(|known| known.name)
+    RUNTIME.iter().find(|known| known.is(function)).map(RuntimeFn::name)
 }
 
 /// The function of the runtime that a name means, in whatever case.
 pub fn function(name: &str) -> Option<&'static RuntimeFn> {
-    RUNTIME.iter().find(|known| known.name.eq_ignore_ascii_case(name))
+    RUNTIME.iter().find(|known| known.name().eq_ignore_ascii_case(name))
 }
 
 /// Those that a pattern means. Only what begins as all of them do is one: `*Device*` means the driver's functions.
 pub fn matching(pattern: &str) -> impl Iterator<Item = &'static RuntimeFn> {
     let pattern = if pattern.starts_with(PREFIX) { pattern } else { "" };
-    RUNTIME.iter().filter(move |known| crate::names::matches(pattern.as_bytes(), known.name.as_bytes()))
+    RUNTIME.iter().filter(move |known| crate::names::matches(pattern.as_bytes(), known.name().as_bytes()))
 }
 
 /// The result that a name of the runtime's means, in whatever case.
@@ -110,9 +127,14 @@ pub fn result_name(result: &ResultSpec) -> Option<&'static str> {
     Some(Library::Cudart.result(result.number)?.name()).filter(|_| result.library == Library::Cuda)
 }
 
+/// The names of its functions.
+pub fn functions() -> impl Iterator<Item = &'static str> {
+    NAMES.all()
+}
+
 /// All its names, for hints.
 pub fn names() -> impl Iterator<Item = &'static str> {
-    RUNTIME.iter().map(|known| known.name).chain(RESULTS.iter().map(ResultSpec::name))
+    functions().chain(RESULTS.iter().map(ResultSpec::name))
 }
 
 /// What the names of the runtime in a text of the user's stand for, a line each: in a set of functions, a plan.
@@ -140,13 +162,13 @@ mod tests {
 
     #[test]
     fn each_function_stands_for_all_versions_of_one_of_the_drivers() {
-        for known in RUNTIME {
-            assert!(known.name.starts_with(PREFIX) && known.functions().count() > 0, "{}", known.name);
-            assert!(known.functions().all(|function| function.library == Library::Cuda), "{}", known.name);
+        for known in &RUNTIME {
+            assert!(known.name().starts_with(PREFIX) && known.functions().count() > 0, "{}", known.name());
+            assert!(known.functions().all(|function| function.library == Library::Cuda), "{}", known.name());
             assert!(
-                known.functions().all(|function| name_of(function) == Some(known.name)),
+                known.functions().all(|function| name_of(function) == Some(known.name())),
                 "{}",
-                known.name
+                known.name()
             );
         }
         let open = function("CUDAIPCOPENMEMHANDLE").expect("it is known");
@@ -162,8 +184,8 @@ mod tests {
         let mut all: Vec<&str> = names().collect();
         all.sort_unstable();
         assert!(all.windows(2).all(|pair| pair[0] != pair[1]));
-        for own in FUNCTIONS.iter().filter(|function| function.name.starts_with(PREFIX)) {
-            assert!(own.library == Library::Cudart && function(own.name).is_some(), "{}", own.name);
+        for own in FUNCTIONS.iter().filter(|function| function.name().starts_with(PREFIX)) {
+            assert!(own.library == Library::Cudart && function(own.name()).is_some(), "{}", own.name());
         }
     }
 

@@ -81,20 +81,20 @@ fn choose(name: &str) -> Result<[bool; FUNCTION_COUNT], String> {
         return Ok([name == "all"; FUNCTION_COUNT]);
     }
     if let Some(group) = name.strip_prefix('@') {
-        let Some((group, ..)) = Group::ALL.iter().find(|(_, known, _)| *known == group) else {
-            let names: Vec<String> = Group::ALL.iter().map(|(_, n, _)| format!("@{n}")).collect();
+        let Some((group, _)) = Group::names().find(|(_, known)| *known == group) else {
+            let names: Vec<String> = Group::names().map(|(_, n)| format!("@{n}")).collect();
             return Err(format!("there is no group '@{group}'; the groups are {}", names.join(", ")));
         };
-        return Ok(from_fn(|i| FUNCTIONS[i].is_in(*group)));
+        return Ok(from_fn(|i| FUNCTIONS[i].is_in(group)));
     }
     let chosen = from_fn(|i| {
-        let is_named = matches(name.as_bytes(), FUNCTIONS[i].name.as_bytes());
+        let is_named = matches(name.as_bytes(), FUNCTIONS[i].name().as_bytes());
         is_named || runtime::matching(name).any(|known| known.is(&FUNCTIONS[i]))
     });
     if chosen.contains(&true) {
         return Ok(chosen);
     }
-    let names = FUNCTIONS.iter().map(|f| f.name).chain(runtime::RUNTIME.iter().map(|known| known.name));
+    let names = FUNCTIONS.iter().map(|f| f.name()).chain(runtime::functions());
     let hint = match nearest(name, names) {
         Some(meant) => format!("did you mean '{meant}'?"),
         None => "'cupeer list functions' lists them all".into(),
@@ -109,7 +109,7 @@ mod tests {
 
     fn names(text: &str) -> Vec<&'static str> {
         let set = FunctionSet::parse(text).unwrap();
-        FUNCTIONS.iter().enumerate().filter(|(i, _)| set.contains(*i)).map(|(_, f)| f.name).collect()
+        FUNCTIONS.iter().enumerate().filter(|(i, _)| set.contains(*i)).map(|(_, f)| f.name()).collect()
     }
 
     #[test]
@@ -137,13 +137,13 @@ mod tests {
     fn a_negation_in_front_means_everything_but() {
         let but = |groups: &[Group]| {
             let kept = FUNCTIONS.iter().filter(|f| !groups.iter().any(|group| f.is_in(*group)));
-            kept.map(|f| f.name).collect::<Vec<_>>()
+            kept.map(|f| f.name()).collect::<Vec<_>>()
         };
         assert_eq!(names("^@lookup"), but(&[Group::Lookup]));
         // Of virtual memory what is exported and opened is logged.
         let default = names(FunctionSet::DEFAULT);
         let usual = |f: &&FnSpec| !f.is_virtual() || f.exports().or(f.opens()).is_some();
-        let usual: Vec<_> = FUNCTIONS.iter().filter(usual).map(|f| f.name).collect();
+        let usual: Vec<_> = FUNCTIONS.iter().filter(usual).map(|f| f.name()).collect();
         let mut expected = but(&[
             Group::Lookup,
             Group::Init,
@@ -214,7 +214,7 @@ mod tests {
                 (FunctionSet::parse(&a), FunctionSet::parse(&format!("{a},^{b}")))
             {
                 for (i, function) in FUNCTIONS.iter().enumerate() {
-                    let taken = matches(b.as_bytes(), function.name.as_bytes());
+                    let taken = matches(b.as_bytes(), function.name().as_bytes());
                     assert_eq!(less.contains(i), both.contains(i) && !taken);
                 }
             }

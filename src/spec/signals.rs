@@ -1,13 +1,17 @@
 //! The names of signals. Linux has the same numbers on all machines that CUDA runs on.
 
-/// The names without SIG, from 1 on.
-pub static NAMES: [&str; 31] = [
+const ALL: [&str; 31] = [
     "HUP", "INT", "QUIT", "ILL", "TRAP", "ABRT", "BUS", "FPE", "KILL", "USR1", "SEGV", "USR2", "PIPE",
     "ALRM", "TERM", "STKFLT", "CHLD", "CONT", "STOP", "TSTP", "TTIN", "TTOU", "URG", "XCPU", "XFSZ",
     "VTALRM", "PROF", "WINCH", "IO", "PWR", "SYS",
 ];
 
+crate::texts!(
+    /// The names without SIG, from 1 on.
+    pub static NAMES = &ALL
+);
+
 /// The name of a signal without SIG; `None` where it has none, as those for real-time use.
 pub fn name(signal: i32) -> Option<&'static str> {
-    NAMES.get(usize::try_from(signal).ok()?.checked_sub(1)?).copied()
+    NAMES.all().nth(usize::try_from(signal).ok()?.checked_sub(1)?)
 }

@@ -155,10 +155,10 @@ macro_rules! values {
             fn names() -> Vec<(u64, &'static str)> {
                 // Widened without its sign.
                 let mask = u64::MAX >> (64 - $int::BITS);
-                Self::VALUES.iter().map(|(number, name)| (*number as u64 & mask, *name)).collect()
+                Self::values().map(|(number, name)| (number as u64 & mask, name)).collect()
             }
             fn is_named(number: u64) -> bool {
-                Self::VALUES.iter().any(|(named, _)| *named == number as $int)
+                Self::values().any(|(named, _)| named == number as $int)
             }
             fn print(self, out: &mut dyn Write, format: Format) -> fmt::Result {
                 match self.name() {

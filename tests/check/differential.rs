@@ -59,15 +59,19 @@ fn compare(at_the_call: &Value, run: impl Fn(&[&str], &Path) -> Command) -> Vec<
         let is_less = known <= count && knowing.iter().all(|rank| ranks.contains(rank));
         // A damaged handle that nobody recognises is an unknown one.
         let damaged = |findings: &Findings| {
-            let key =
-                (Rule::IpcDamagedHandle.spec().name.to_owned(), key.1.clone(), key.2.clone(), key.3.clone());
+            let key = (
+                Rule::IpcDamagedHandle.spec().name().to_owned(),
+                key.1.clone(),
+                key.2.clone(),
+                key.3.clone(),
+            );
             findings.get(&key).map_or(0, |(count, _)| *count)
         };
         let is_unrecognised =
             rule == Rule::IpcUnknownHandle && known + damaged(&plain) == count + damaged(&checked);
         // Without the call, the report does not know that the limit was reached, and calls it a leak.
         let is_exhausted = rule == Rule::FdLeak
-            && checked.keys().any(|(name, ..)| *name == *Rule::DescriptorsExhausted.spec().name);
+            && checked.keys().any(|(name, ..)| *name == *Rule::DescriptorsExhausted.spec().name());
         let is_excused = is_listed && is_less || is_unrecognised || is_exhausted;
         if !is_excused && (known, knowing) != (count, ranks) {
             said.push(format!(
@@ -111,7 +115,7 @@ fn every_scene_is_judged_alike_at_the_call_and_afterwards() {
     println!("what only a call can tell:");
     for rule in RULES {
         if let Some(fact) = rule.only_at_the_call() {
-            println!("  {}: {fact}", rule.name);
+            println!("  {}: {fact}", rule.name());
         }
     }
 }
@@ -157,7 +161,8 @@ fn what_many_processes_open_after_a_free_is_judged_alike_at_the_call_and_afterwa
     assert!(said.is_empty(), "{}", said.join("\n"));
     // Each is opened after its free by the three that had it open, and once more at the end.
     let expected = [(Rule::IpcOpenAfterFree, RANKS * ROUNDS * 4), (Rule::IpcUnknownHandle, RANKS)];
-    let expected = expected.map(|(rule, count)| (rule.spec().name.to_owned(), (count, (0..RANKS).collect())));
+    let expected =
+        expected.map(|(rule, count)| (rule.spec().name().to_owned(), (count, (0..RANKS).collect())));
     let found: Vec<_> = findings(&report).into_iter().map(|(key, what)| (key.0, what)).collect();
     assert_eq!(found, expected);
     let handles = report["handles"].as_array().expect("handles");

@@ -31,9 +31,9 @@ fn no_kind_of_scene_makes_memcheck_complain() {
             said.push(format!("{}\n{}", checked.status, checked.stderr));
         }
         let report = report(&record);
-        let is_it = |finding: &serde_json::Value| finding["rule"] == scene.rule.spec().name;
+        let is_it = |finding: &serde_json::Value| finding["rule"] == scene.rule.spec().name();
         if !report["findings"].as_array().is_some_and(|all| all.iter().any(is_it)) {
-            said.push(format!("{} is not found", scene.rule.spec().name));
+            said.push(format!("{} is not found", scene.rule.spec().name()));
         }
         said
     });

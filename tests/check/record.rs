@@ -33,7 +33,7 @@ fn what_ends_while_others_have_it_open_stands_in_the_record() {
             &["--check=off", "--record", "full:1M"],
         ] {
             let (bad, good) = (recorded(scene, How::Bad, options), recorded(scene, How::Good, options));
-            let rule = scene.rule.spec().name;
+            let rule = scene.rule.spec().name();
             // Of an importer that has ended without a word it is not known how long it had something open.
             let is_silent = rule == "ipc-never-closed" || scene.also.is_some();
             let expected: BTreeSet<&str> = [rule].into_iter().filter(|_| !is_silent).collect();

@@ -31,10 +31,10 @@ fn every_checked_rule_has_its_programs() {
     let scenes = scenes();
     for rule in RULES.iter().filter(|rule| rule.is_checked()) {
         let of_rule: Vec<&Scene> = scenes.iter().filter(|scene| scene.rule == rule.id).collect();
-        assert!(!of_rule.is_empty(), "{} has no line in tests/programs/rules/table.txt", rule.name);
+        assert!(!of_rule.is_empty(), "{} has no line in tests/programs/rules/table.txt", rule.name());
         for scene in of_rule {
-            let functions = || rule.functions.iter().map(|function| function.spec().name);
-            assert!(functions().any(|name| name == scene.function), "{}: {}", rule.name, scene.function);
+            let functions = || rule.functions().iter().map(|function| function.spec().name());
+            assert!(functions().any(|name| name == scene.function), "{}: {}", rule.name(), scene.function);
         }
     }
     let names: BTreeSet<&str> = scenes.iter().map(|scene| scene.name).collect();
@@ -100,7 +100,7 @@ fn too_long(stderr: &str) -> Vec<String> {
 fn wrong_about_bad(scene: &Scene, checked: &Checked) -> Vec<String> {
     let mut said = Vec::new();
     let expected: BTreeSet<&str> =
-        scene.also.iter().chain([&scene.rule]).map(|rule| rule.spec().name).collect();
+        scene.also.iter().chain([&scene.rule]).map(|rule| rule.spec().name()).collect();
     let found = checked.rules();
     if found != expected {
         said.push(format!("bad: expected {expected:?}, found {found:?}"));
@@ -108,12 +108,12 @@ fn wrong_about_bad(scene: &Scene, checked: &Checked) -> Vec<String> {
     // A note in the report is a line, without its hint.
     let is_late = OF_RECORDS.contains(&scene.rule);
     let message = words(if is_late { &checked.text } else { &checked.done.stderr });
-    for finding in checked.findings().iter().filter(|finding| finding["rule"] == scene.rule.spec().name) {
+    for finding in checked.findings().iter().filter(|finding| finding["rule"] == scene.rule.spec().name()) {
         if finding["function"] != scene.function {
             said.push(format!("bad: it is found at {}, and not at {}", finding["function"], scene.function));
         }
         let hint = finding["hint"].as_str().unwrap_or_default();
-        for wanted in [scene.rule.spec().name, hint] {
+        for wanted in [scene.rule.spec().name(), hint] {
             let is_said = message.contains(&words(wanted)) || is_late && wanted == hint;
             if wanted.is_empty() || !is_said {
                 said.push(format!("bad: {wanted:?} is not said: {message}"));

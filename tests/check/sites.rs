@@ -68,7 +68,7 @@ fn findings_name_the_other_sites_with_their_lines() {
             done(&mut scene.under(How::Bad, &[check], &record));
             let report = report(&record);
             let findings = report["findings"].as_array().expect("findings");
-            let finding = findings.iter().find(|finding| finding["rule"] == scene.rule.spec().name);
+            let finding = findings.iter().find(|finding| finding["rule"] == scene.rule.spec().name());
             let finding = finding.unwrap_or_else(|| panic!("{name} {check}: {findings:#?}"));
             let objects = finding["objects"].as_array().expect("objects");
             for (role, function, text) in sites {

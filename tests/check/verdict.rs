@@ -74,7 +74,7 @@ fn errors(record: &Path, choice: &[&str]) -> Vec<(&'static str, Option<i32>, BTr
 
 /// What disagrees about a scene.
 fn disagreements(scene: &'static Scene) -> Vec<String> {
-    let rule = scene.rule.spec().name;
+    let rule = scene.rule.spec().name();
     let folder = temp_dir();
     let record = folder.path().join("record");
     let mut command = scene.under(How::Bad, &["--error-on", rule], &record);
@@ -127,7 +127,8 @@ fn pytest_fails_a_test_by_what_its_peers_break() {
     let plays = folder.path().join("plays.json");
     // One scene for each rule: the others differ in what the program does.
     let mut rules = BTreeSet::new();
-    let scenes: Vec<&Scene> = scenes().iter().filter(|scene| rules.insert(scene.rule.spec().name)).collect();
+    let scenes: Vec<&Scene> =
+        scenes().iter().filter(|scene| rules.insert(scene.rule.spec().name())).collect();
     let rules = rules.into_iter().collect::<Vec<_>>().join(",");
     let all: Vec<Value> = scenes.iter().map(|scene| play(scene)).collect();
     fs::write(&plays, Value::from(all).to_string()).unwrap();

@@ -15,7 +15,7 @@ fn said(name: &str) -> [(String, String); 2] {
         let report = report(&record);
         let text = |row: &Value, key: &str| row[key].as_str().expect("a text").to_owned();
         let rows = report["findings"].as_array().expect("findings");
-        let row = rows.iter().find(|row| row["rule"] == scene.rule.spec().name).expect("the finding");
+        let row = rows.iter().find(|row| row["rule"] == scene.rule.spec().name()).expect("the finding");
         (text(row, "message"), text(row, "confidence"))
     })
 }

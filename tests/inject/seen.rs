@@ -47,13 +47,14 @@ fn what_a_real_driver_answered_needs_no_force() {
     let mut only_seen = 0;
     for id in FnId::all().filter(|id| id.spec().is_alterable()) {
         let spec = id.spec();
-        for result in recorded.get(spec.name).into_iter().flatten().filter(|result| *result != "CUDA_SUCCESS")
+        for result in
+            recorded.get(spec.name()).into_iter().flatten().filter(|result| *result != "CUDA_SUCCESS")
         {
             let force = if spec.gives_back() { ":force" } else { "" };
-            let rule = format!("{}:error={result}{force}", spec.name);
+            let rule = format!("{}:error={result}{force}", spec.name());
             Plan::parse("plan", &rule).unwrap_or_else(|error| panic!("{rule}: {error}"));
             let code = RESULTS.iter().find(|known| known.name() == result).expect(result).number;
-            assert!(spec.failures().any(|known| known == code), "{} {result}", spec.name);
+            assert!(spec.failures().any(|known| known == code), "{} {result}", spec.name());
             only_seen += usize::from(spec.is_only_seen(code));
         }
     }
@@ -65,18 +66,18 @@ fn what_is_known_as_seen_has_a_source_and_causes_are_known() {
     let recorded = recorded();
     for id in FnId::all() {
         let spec = id.spec();
-        for code in spec.seen {
+        for code in spec.seen() {
             let name = spec.result_name(*code).expect("a name");
-            let was_recorded = recorded.get(spec.name).is_some_and(|results| results.contains(name));
+            let was_recorded = recorded.get(spec.name()).is_some_and(|results| results.contains(name));
             let is_explained = cupeer_rules::RULES.iter().any(|rule| rule.explains(id, *code));
             let is_caused = causes(id, *code).next().is_some();
             // The first version of a function answers as its second.
             let newer =
-                recorded.get(&format!("{}_v2", spec.name)).is_some_and(|results| results.contains(name));
-            assert!(was_recorded || newer || is_explained || is_caused, "{} {name}", spec.name);
+                recorded.get(&format!("{}_v2", spec.name())).is_some_and(|results| results.contains(name));
+            assert!(was_recorded || newer || is_explained || is_caused, "{} {name}", spec.name());
         }
         for result in RESULTS.iter().filter(|result| causes(id, result.number).next().is_some()) {
-            assert!(spec.failures().any(|known| known == result.number), "{} {}", spec.name, result.name());
+            assert!(spec.failures().any(|known| known == result.number), "{} {}", spec.name(), result.name());
         }
     }
 }

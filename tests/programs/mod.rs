@@ -362,9 +362,9 @@ fn read_all(file: &mut fs::File) -> String {
 /// The calls of the program: the library asks the driver on which device an allocation lies that was exported.
 fn without_questions(mut calls: Vec<Call>) -> Vec<Call> {
     let exported =
-        calls.iter().filter(|call| call.function == FnId::cuMemExportToShareableHandle.spec().name);
+        calls.iter().filter(|call| call.function == FnId::cuMemExportToShareableHandle.spec().name());
     let exported: BTreeSet<String> = exported.map(|call| call.mark.clone()).collect();
-    let asks = FnId::cuMemGetAllocationPropertiesFromHandle.spec().name;
+    let asks = FnId::cuMemGetAllocationPropertiesFromHandle.spec().name();
     calls.retain(|call| call.function != asks || !exported.contains(&call.mark));
     calls
 }
@@ -434,7 +434,7 @@ impl Call {
         let words: Vec<&str> = line.split(' ').collect();
         let [seen_by, function, mark, result, pid, tid] = words[..] else { panic!("oracle: {line}") };
         let number: i32 = result.parse().unwrap();
-        let spec = FnId::all().map(FnId::spec).find(|spec| spec.name == function);
+        let spec = FnId::all().map(FnId::spec).find(|spec| spec.name() == function);
         let name = spec.unwrap_or_else(|| panic!("oracle: {line}")).result_name(number);
         Call {
             function: function.into(),
@@ -485,7 +485,7 @@ impl Call {
             other => format!("{other:?}"),
         };
         Call {
-            function: function.spec().name.into(),
+            function: function.spec().name().into(),
             mark,
             result,
             pid: process.header.pid.into(),
@@ -502,7 +502,7 @@ impl Call {
                 .iter()
                 .any(|group| id.spec().is_in(*group))
         };
-        FnId::all().any(|id| id.spec().name == self.function && is_rare(id))
+        FnId::all().any(|id| id.spec().name() == self.function && is_rare(id))
     }
 
     /// The number of a mark; the mark of a look-up has none.

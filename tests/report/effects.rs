@@ -16,14 +16,14 @@ fn those<T>(does: impl Fn(&'static FnSpec) -> Option<T>) -> Vec<(FnId, T)> {
 
 /// Gives an argument a number.
 fn set(call: &mut Call, function: FnId, argument: usize, number: u64) {
-    let arg = &function.spec().args[argument];
+    let arg = &function.spec().args()[argument];
     writer::set(call, arg.name(), &number.to_le_bytes()[..arg.stored()]);
 }
 
 /// A call that exports or opens the handle 0x11.
 fn sharing(actor: &Actor, at: u64, function: FnId, shared: Shared, address: u64) -> Call {
     let mut call = actor.makes(function, at);
-    let arg = &function.spec().args[shared.handle];
+    let arg = &function.spec().args()[shared.handle];
     let mut bytes = handle(0x11, checked(0x11)).to_vec();
     bytes.resize(arg.stored(), 0);
     writer::set(&mut call, arg.name(), &bytes);
@@ -72,7 +72,7 @@ fn shared(
     importer.ends();
     let report = json_of(&scene, &[]);
     let handles = report["handles"].as_array().unwrap();
-    let what = format!("{} {}", exports.spec().name, opens.spec().name);
+    let what = format!("{} {}", exports.spec().name(), opens.spec().name());
     assert_eq!(handles.len(), 1, "{what}");
     assert_eq!(handles[0]["kind"], object.word(), "{what}");
     assert_eq!(handles[0]["exporter"], exporter.about.proc(), "{what}");
@@ -95,7 +95,7 @@ fn whatever_is_shared_is_in_the_ledger_and_whatever_gives_it_back() {
                 Some(call)
             };
             let found = shared(pair, |_| None, close);
-            let name = closes.spec().name;
+            let name = closes.spec().name();
             assert_eq!((&found["state"], &found["opens"][0]["closed_by"]), (&json!("closed"), &json!(name)));
         }
         let ends = |end: Object| end == object || end.is_context();
@@ -111,7 +111,7 @@ fn whatever_is_shared_is_in_the_ledger_and_whatever_gives_it_back() {
                 Some(call)
             };
             let found = shared(pair, ends, |_| None);
-            let name = function.spec().name;
+            let name = function.spec().name();
             let (state, by) = match object.outlives_its_maker() {
                 _ if object.is_granted() && end.object.is_context() => ("open at exit", Value::Null),
                 true => ("open at exit", json!(name)),
@@ -166,13 +166,13 @@ fn whatever_gives_access_or_asks_about_it_is_in_the_matrix() {
             if let Some((choice, reach)) = question.choice {
                 set(&mut call, asks, choice, reach as u64);
             }
-            if asks.spec().args[question.answer].count().is_none() {
+            if asks.spec().args()[question.answer].count().is_none() {
                 set(&mut call, asks, question.answer, 1);
             }
             actor.add(&call);
         });
         let says_reach = question.subject == Subject::Reach || question.choice.is_some();
         let can = if says_reach { json!(true) } else { Value::Null };
-        assert_eq!((&row["asked"], &row["can_access"]), (&json!(1), &can), "{}", asks.spec().name);
+        assert_eq!((&row["asked"], &row["can_access"]), (&json!(1), &can), "{}", asks.spec().name());
     }
 }

@@ -130,8 +130,9 @@ fn what_was_freed_while_open_is_found_where_the_process_did_not_see_it() {
         importer.open(200, 0x11, 0x9000).open_event(210, 0x12, 0xe1).open(220, 0x13, 0xa000);
         importer.close(400, 0x9000).destroy(410, 0xe1).close(420, 0xa000).ends();
         let severity = if judged { "warning" } else { "error" };
-        let expected = ends
-            .map(|(_, function, _, _, rule)| format!("{rule} {severity} certain {} 1", function.spec().name));
+        let expected = ends.map(|(_, function, _, _, rule)| {
+            format!("{rule} {severity} certain {} 1", function.spec().name())
+        });
         assert_eq!(found_in(&scene, &[]), expected);
         let report = json_of(&scene, &[]);
         let memory = &report["findings"][0];
@@ -260,7 +261,7 @@ fn explained(result: Result, opens: FnId, play: impl Fn(&mut Actor)) -> Vec<Stri
 #[test]
 fn why_a_handle_could_not_be_opened() {
     let memory = FnId::cuIpcOpenMemHandle_v2;
-    let row = |rest: &str, function: FnId| vec![format!("{rest} {} 2", function.spec().name)];
+    let row = |rest: &str, function: FnId| vec![format!("{rest} {} 2", function.spec().name())];
     let gone = explained(Result::INVALID_HANDLE, memory, |exporter| {
         exporter.export(100, 0x11, 0x7000);
     });
@@ -359,7 +360,7 @@ fn what_a_call_alone_tells_is_found_where_nothing_was_checked() {
                 call.details.devices = (Some(0), Some(1));
                 call.injected = injected;
                 actor.add(&call).ends();
-                let found = found_in(&scene, &["--function", function.spec().name]);
+                let found = found_in(&scene, &["--function", function.spec().name()]);
                 let found: Vec<&str> = found.iter().map(|row| row.split(' ').next().unwrap()).collect();
                 let found: Vec<&str> = found.into_iter().filter(|rule| *rule != "ipc-never-closed").collect();
                 let expected = if injected || !variable.is_empty() { vec![] } else { vec![rule] };

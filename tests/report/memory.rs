@@ -48,7 +48,7 @@ impl VirtualMemory for Actor {
         let mut call = self.makes(function, at);
         for (name, value) in arguments {
             let stored =
-                function.spec().args.iter().find(|argument| argument.name() == *name).unwrap().stored();
+                function.spec().args().iter().find(|argument| argument.name() == *name).unwrap().stored();
             writer::set(&mut call, name, &value.to_le_bytes()[..stored]);
         }
         self.add(&call)
@@ -72,7 +72,8 @@ impl VirtualMemory for Actor {
         fingerprint: u64,
     ) -> &mut Self {
         let mut call = self.makes(function, at);
-        let stored = function.spec().args.iter().find(|argument| argument.name() == shared).unwrap().stored();
+        let stored =
+            function.spec().args().iter().find(|argument| argument.name() == shared).unwrap().stored();
         let mut bytes = handle(fingerprint, fingerprint).to_vec();
         bytes.resize(stored, 0);
         writer::set(&mut call, shared, &bytes);

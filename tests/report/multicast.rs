@@ -15,7 +15,8 @@ const FD: u64 = 0x2c00_0000_0000_0017;
 fn call(actor: &Actor, at: u64, function: FnId, arguments: &[(&str, u64)]) -> cupeer_record::Call {
     let mut call = actor.makes(function, at);
     for (name, value) in arguments {
-        let stored = function.spec().args.iter().find(|argument| argument.name() == *name).unwrap().stored();
+        let stored =
+            function.spec().args().iter().find(|argument| argument.name() == *name).unwrap().stored();
         let bytes = match stored {
             20 => [handle(*value, *value).to_vec(), vec![0; 4]].concat(),
             _ => value.to_le_bytes()[..stored].to_vec(),

@@ -143,7 +143,7 @@ fn all_rules_stand_in_the_log() {
     let run = run_of(&scene, &[]);
     let rules = run["tool"]["driver"]["rules"].as_array().unwrap();
     let ids: Vec<&str> = rules.iter().map(|rule| rule["id"].as_str().unwrap()).collect();
-    let names: Vec<&str> = RULES.iter().map(|rule| rule.name).collect();
+    let names: Vec<&str> = RULES.iter().map(|rule| rule.name()).collect();
     assert_eq!(ids[..names.len()], names);
     let own =
         ["process-died", "process-failed", "process-forked-late", "call-not-returned", "call-unexplained"];
@@ -154,7 +154,7 @@ fn all_rules_stand_in_the_log() {
             json!({ "enabled": spec.is_checked(), "level": spec.severity.word() })
         );
         assert_eq!(rule["shortDescription"]["text"], spec.page().says);
-        assert!(rule["help"]["text"].as_str().unwrap().starts_with(spec.hint), "{rule:#}");
+        assert!(rule["help"]["text"].as_str().unwrap().starts_with(spec.hint()), "{rule:#}");
         // The page has it.
         let uri = rule["helpUri"].as_str().unwrap();
         let (page, anchor) = uri.split_once("/blob/main/").unwrap().1.split_once('#').unwrap();

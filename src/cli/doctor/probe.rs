@@ -47,13 +47,13 @@ pub fn command() -> Result<ExitCode> {
         Ok(driver) => driver,
         Err(reason) => return tell(&Fact::NotLoaded(reason)),
     };
-    let init = find(&driver, "cuInit").or_else(|| find(&driver, FUNCTIONS[0].name));
+    let init = find(&driver, "cuInit").or_else(|| find(&driver, FUNCTIONS[0].name()));
     tell(&Fact::Path(init.and_then(file_of).unwrap_or_else(|| Library::Cuda.soname().to_owned())))?;
     tell(&version(&driver))?;
     for function in FUNCTIONS.iter().filter(|f| f.library == Library::Cuda) {
         tell(&Fact::Function {
-            name: function.name.to_owned(),
-            exported: find(&driver, function.name).is_some(),
+            name: function.name().to_owned(),
+            exported: find(&driver, function.name()).is_some(),
             lookup: lookup(&driver, function.lookup(), function.since),
         })?;
     }

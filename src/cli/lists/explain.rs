@@ -24,14 +24,14 @@ pub fn command(args: &ExplainArgs) -> Result<ExitCode> {
         let meant = paragraph(&(found.sentence() + "."), terminal_width());
         return output::print(&format!("{meant}\n{newest}"));
     }
-    if let Some(found) = FUNCTIONS.iter().find(|f| f.name.eq_ignore_ascii_case(name)) {
+    if let Some(found) = FUNCTIONS.iter().find(|f| f.name().eq_ignore_ascii_case(name)) {
         return output::print(&function(found));
     }
     let others = others::by_name();
     if let Some(found) = others.iter().find(|f| f.symbol.eq_ignore_ascii_case(name)) {
         return output::print(&other(found));
     }
-    if let Some(found) = RULES.iter().find(|rule| rule.name.eq_ignore_ascii_case(name)) {
+    if let Some(found) = RULES.iter().find(|rule| rule.name().eq_ignore_ascii_case(name)) {
         return output::print(&rules::explain(found, terminal_width()));
     }
     let hexadecimal = name.strip_prefix("0x").and_then(|digits| i32::from_str_radix(digits, 16).ok());
@@ -46,7 +46,7 @@ pub fn command(args: &ExplainArgs) -> Result<ExitCode> {
         });
         return output::print(&(meant + &code(found)));
     }
-    if let Some(found) = fault::keys().find(|key| key.name.eq_ignore_ascii_case(name)) {
+    if let Some(found) = fault::keys().find(|key| key.name().eq_ignore_ascii_case(name)) {
         return output::print(&faults::explain(found, terminal_width()));
     }
     if !is_name {
@@ -54,9 +54,9 @@ pub fn command(args: &ExplainArgs) -> Result<ExitCode> {
     }
     let codes = || list::results();
     let short = codes().map(ResultSpec::short);
-    let names = FUNCTIONS.iter().map(|f| f.name).chain(others.iter().map(|f| f.symbol));
+    let names = FUNCTIONS.iter().map(|f| f.name()).chain(others.iter().map(|f| f.symbol));
     let names = names.chain(codes().map(ResultSpec::name)).chain(short).chain(runtime::names());
-    let names = names.chain(RULES.iter().map(|rule| rule.name)).chain(fault::keys().map(|key| key.name));
+    let names = names.chain(RULES.iter().map(|rule| rule.name())).chain(fault::keys().map(|key| key.name()));
     let names: Vec<&str> = names.collect();
     let none = format!("no function, result code, rule or key of fault plans is named '{name}'");
     let like = containing(name, &names);
@@ -112,10 +112,10 @@ fn function(f: &FnSpec) -> String {
     text += facts.render(width).trim_start();
 
     let mut args = Table::new(&["ARGUMENT", "DIRECTION", "TYPE"], 3, 20);
-    for (index, arg) in f.args.iter().enumerate() {
+    for (index, arg) in f.args().iter().enumerate() {
         let mut c_type = arg.c_type();
         if let Some(count) = arg.count() {
-            c_type += &format!(", an array with {} elements", f.args[count].name());
+            c_type += &format!(", an array with {} elements", f.args()[count].name());
         } else if f.hands_out() == Some(index) {
             c_type += ", receives the function";
         }
@@ -123,12 +123,12 @@ fn function(f: &FnSpec) -> String {
     }
     let mut results = Table::new(&["CODE", "DOCUMENTED RESULT", "MEANING"], 3, 20);
     for result in f.documented().filter_map(|number| f.result(number)) {
-        results.row([result.number.to_string(), result.name().into(), result.meaning.into()]);
+        results.row([result.number.to_string(), result.name().into(), result.meaning().into()]);
     }
     text += &["", &args.render(width), &results.render(width)].join("\n");
     let mut seen = Table::new(&["CODE", "SEEN, NOT DOCUMENTED", "MEANING"], 3, 20);
-    for result in f.seen.iter().filter_map(|number| f.result(*number)) {
-        seen.row([result.number.to_string(), result.name().into(), result.meaning.into()]);
+    for result in f.seen().iter().filter_map(|number| f.result(*number)) {
+        seen.row([result.number.to_string(), result.name().into(), result.meaning().into()]);
     }
     if !seen.is_empty() {
         text += &format!("\n{}", seen.render(width));
@@ -169,8 +169,8 @@ fn other(f: &OtherFn) -> String {
 fn code(r: &ResultSpec) -> String {
     let width = terminal_width();
     let head = format!("{} = {}: {}", r.name(), r.number, r.string());
-    let mut text = format!("{}\n{}", paragraph(&head, width), paragraph(r.meaning, width));
-    let documented: Vec<&str> = rules::documented(r).map(|f| f.name).collect();
+    let mut text = format!("{}\n{}", paragraph(&head, width), paragraph(r.meaning(), width));
+    let documented: Vec<&str> = rules::documented(r).map(|f| f.name()).collect();
     text += &match documented.len() {
         0 => "\nNo function that cupeer intercepts documents it.\n".to_owned(),
         n if n == FUNCTIONS.iter().filter(|f| f.library == r.library).count() => {
@@ -181,7 +181,7 @@ fn code(r: &ResultSpec) -> String {
             documented.iter().map(|name| format!("    {name}")).collect::<Vec<_>>().join("\n")
         ),
     };
-    let seen: Vec<&str> = rules::seen_from(r).map(|f| f.name).collect();
+    let seen: Vec<&str> = rules::seen_from(r).map(|f| f.name()).collect();
     if !seen.is_empty() {
         text +=
             &format!("\nSeen from real drivers, though not documented, for\n    {}\n", seen.join("\n    "));

@@ -49,8 +49,9 @@ pub fn command(args: &ListArgs) -> Result<ExitCode> {
     let table = match args.what {
         Topic::Functions => functions(&others),
         Topic::Errors => {
-            let row =
-                |r: &ResultSpec| [r.number.to_string(), r.name().into(), r.string().into(), r.meaning.into()];
+            let row = |r: &ResultSpec| {
+                [r.number.to_string(), r.name().into(), r.string().into(), r.meaning().into()]
+            };
             table(["CODE", "NAME", "STRING", "MEANING"], 3, 60, results().map(row))
         }
         Topic::Topologies => {
@@ -88,9 +89,9 @@ pub fn prototype(function: &FnSpec) -> String {
         let space = if c_type.ends_with('*') { "" } else { " " };
         format!("{c_type}{space}{}", arg.name())
     };
-    let args: Vec<String> = function.args.iter().map(declared).collect();
+    let args: Vec<String> = function.args().iter().map(declared).collect();
     let args = if args.is_empty() { "void".into() } else { args.join(", ") };
-    format!("{} {}({args})", function.library.result_type(), function.name)
+    format!("{} {}({args})", function.library.result_type(), function.name())
 }
 
 pub fn direction(direction: Direction) -> &'static str {
@@ -104,12 +105,12 @@ pub fn direction(direction: Direction) -> &'static str {
 
 fn function_json(f: &FnSpec) -> Value {
     let args: Vec<Value> = f
-        .args
+        .args()
         .iter()
         .map(|a| json!({"name": a.name(), "type": a.c_type(), "direction": direction(a.direction), "count": a.count()}))
         .collect();
     json!({
-        "function": f.name,
+        "function": f.name(),
         "meaning": f.doc(),
         "library": f.library.soname(),
         "lookup": (!f.lookup().is_empty()).then_some(f.lookup()),
@@ -119,7 +120,7 @@ fn function_json(f: &FnSpec) -> Value {
         "prototype": prototype(f),
         "args": args,
         "results": f.documented().filter_map(|number| f.result_name(number)).collect::<Vec<_>>(),
-        "seen": f.seen.iter().filter_map(|number| f.result_name(*number)).collect::<Vec<_>>(),
+        "seen": f.seen().iter().filter_map(|number| f.result_name(*number)).collect::<Vec<_>>(),
         "simulated": f.simulated.name(),
         "intercepted": true,
     })
@@ -145,7 +146,7 @@ fn error_json(r: &ResultSpec) -> Value {
         "number": r.number,
         "name": r.name(),
         "string": r.string(),
-        "meaning": r.meaning,
+        "meaning": r.meaning(),
         "library": r.library.soname(),
         "runtime": runtime::result_name(r),
     })
@@ -171,10 +172,10 @@ fn functions(others: &[OtherFn]) -> Table {
         let names = |codes: &mut dyn Iterator<Item = i32>| {
             codes.filter_map(|number| f.result(number)).map(ResultSpec::short).collect::<Vec<_>>().join(" ")
         };
-        let [results, seen] = [names(&mut f.documented()), names(&mut f.seen.iter().copied())];
+        let [results, seen] = [names(&mut f.documented()), names(&mut f.seen().iter().copied())];
         let runtime = runtime::name_of(f).unwrap_or("-").to_owned();
         table.row([
-            f.name.into(),
+            f.name().into(),
             since,
             f.simulated.name().into(),
             groups(f),

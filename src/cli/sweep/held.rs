@@ -29,7 +29,7 @@ impl Held {
         }
         let number = |argument| call.number(argument);
         let since = (call.caller, call.start);
-        for effect in function.spec().effects {
+        for effect in function.spec().effects() {
             let (object, by) = match *effect {
                 Effect::Makes(Made { object, by, .. })
                 | Effect::Opens(Shared { object, by, .. })

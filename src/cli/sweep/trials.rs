@@ -133,7 +133,7 @@ fn in_turn(lists: impl Iterator<Item = Vec<Trial>>) -> Vec<Trial> {
 }
 
 fn spec(function: &str) -> Option<&'static FnSpec> {
-    FUNCTIONS.iter().find(|spec| spec.name == function)
+    FUNCTIONS.iter().find(|spec| spec.name() == function)
 }
 
 fn codes(function: &str, plan: &Plan) -> Vec<String> {
@@ -307,7 +307,7 @@ mod tests {
         let is_varied =
             |function: &FnId| function.spec().is_alterable() && !function.spec().is_in(Group::Lookup);
         for function in FnId::all().filter(is_varied) {
-            let name = function.spec().name;
+            let name = function.spec().name();
             let places = places(&counted(&[(1, name, 7, 1), (2, name, 7, 1)]));
             for rule in rules(&distinct(&places, &[], &plan), &plan) {
                 let read = cupeer_spec::fault::Plan::parse("sweep", &rule);

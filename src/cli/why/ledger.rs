@@ -88,7 +88,7 @@ impl Ledger {
     /// The last export of a process, if it failed and none succeeded after it: a clause.
     fn failed_export(&self, proc: &str) -> Option<String> {
         let exports =
-            |name: &str| FnId::all().any(|id| id.spec().name == name && id.spec().exports().is_some());
+            |name: &str| FnId::all().any(|id| id.spec().name() == name && id.spec().exports().is_some());
         let is_its = |failure: &&Failure| *failure.proc == *proc && exports(&failure.function);
         let last = self.report.failures.iter().filter(is_its).max_by_key(|failure| failure.time_ns)?;
         let is_later = |handle: &Handle| {

@@ -87,7 +87,7 @@ fn told(
     argument: Option<usize>,
     objects: &[(u32, Entry)],
     reason: &dyn fmt::Display,
-    (hint, cache): (&dyn fmt::Display, Option<&'static Cache>),
+    (hint, cache): (&dyn fmt::Display, Option<Cache>),
     heard: Heard,
 ) {
     let Some(check) = &settings::get().check else { return };
@@ -121,7 +121,7 @@ fn told(
     let head = [confidence as u8, severity as u8, argument.map_or(NO_ARGUMENT, |argument| argument as u8), 0];
     if before >= most {
         let mut line = [0u8; 64];
-        item_of(call.slot, detail::FINDING, filled(&mut line, &[&head, spec.name.as_bytes()]));
+        item_of(call.slot, detail::FINDING, filled(&mut line, &[&head, spec.name().as_bytes()]));
         return stop(check, rule, &caller, None, heard);
     }
     Scratch::with(|scratch| {
@@ -130,12 +130,12 @@ fn told(
         if let Some(usual) = usual {
             let _ = write!(message, "; {} does so: {}", usual.library, usual.why);
         } else if let Some(cache) = cache {
-            let _ = write!(message, "; {}", cache.why);
+            let _ = write!(message, "; {}", cache.why());
         }
         let message = core::str::from_utf8(message.bytes()).unwrap_or("");
         let hint = match (usual, cache) {
             (Some(_), _) => "Nothing to do: that is known of this library.",
-            (None, Some(cache)) => cache.hint,
+            (None, Some(cache)) => cache.hint(),
             (None, None) => {
                 let _ = write!(room, "{hint}");
                 room.text()
@@ -199,7 +199,7 @@ fn filled<'a>(place: &'a mut [u8], parts: &[&[u8]]) -> &'a [u8] {
 /// Puts a finding into the record.
 fn keep(said: &FindingText, head: &[u8; 4], item: &mut [u8]) {
     let parts =
-        [&head[..], said.rule.name.as_bytes(), b"\0", said.message.as_bytes(), b"\0", said.hint.as_bytes()];
+        [&head[..], said.rule.name().as_bytes(), b"\0", said.message.as_bytes(), b"\0", said.hint.as_bytes()];
     if head[1] > Severity::Note as u8 {
         crate::recorder::show();
     }
@@ -353,10 +353,10 @@ fn call_back(said: &FindingText, json: &[u8]) {
         };
         let finding = cupeer_finding {
             size: size_of::<cupeer_finding>(),
-            rule: text(said.rule.name),
+            rule: text(said.rule.name()),
             severity: text(said.severity.word()),
             confidence: text(said.confidence.word()),
-            function: text(said.call.id.spec().name),
+            function: text(said.call.id.spec().name()),
             result: said.call.result,
             hint: text(said.hint),
             message: text(said.message),
@@ -372,7 +372,7 @@ fn stop(check: &Check, rule: Rule, caller: &Caller, message: Option<&str>, heard
     if heard != Heard::Now {
         return;
     }
-    let name = rule.spec().name;
+    let name = rule.spec().name();
     if check.abort_on.contains(rule, caller.library) {
         message::line(format_args!("aborting at {name}: {}", message.unwrap_or("once more")));
         // SAFETY: ends the process, as was asked for.

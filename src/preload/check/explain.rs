@@ -27,7 +27,7 @@ impl fmt::Display for Hint<'_> {
                 "Check the most likely cause first. `cupeer explain {}` lists all known causes of this result.",
                 result.short()
             ),
-            _ => f.write_str(self.rule.spec().hint),
+            _ => f.write_str(self.rule.spec().hint()),
         }
     }
 }
@@ -47,7 +47,7 @@ impl Explanation<'_> {
 impl fmt::Display for Explanation<'_> {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         let Explanation(call) = self;
-        let (function, result) = (call.id.spec().name, call.result);
+        let (function, result) = (call.id.spec().name(), call.result);
         let known = call.id.spec().result(result);
         match known {
             Some(spec) => write!(f, "{function} returned {}", spec.name())?,
@@ -63,7 +63,7 @@ impl fmt::Display for Explanation<'_> {
             said
         };
         for rule in self.undecided() {
-            cause(rule.cause)?;
+            cause(rule.cause())?;
         }
         let export = |(shared, fingerprint, _): (Shared, _, _)| call.export(shared.object, fingerprint);
         let is_known = call.judged().handle().and_then(export).is_some();
@@ -73,7 +73,7 @@ impl fmt::Display for Explanation<'_> {
         if separator == "; most likely " {
             f.write_str("; no cause is known beyond the documentation of the code")?;
             if let Some(spec) = known {
-                write!(f, ": {}", spec.meaning.trim_end_matches('.'))?;
+                write!(f, ": {}", spec.meaning().trim_end_matches('.'))?;
             }
         }
         Ok(())

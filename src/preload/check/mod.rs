@@ -19,7 +19,7 @@ mod space;
 mod world;
 
 use crate::sys::caller::Caller;
-use cupeer_rules::probes::{Probe, is_one_of};
+use cupeer_rules::probes::Probe;
 use emit::Heard;
 
 pub use emit::{listen, say_held};
@@ -38,10 +38,10 @@ pub fn is_explained(call: &Call) -> bool {
 #[inline(never)]
 pub fn look(call: &Call) {
     let judged = call.judged();
-    let is_by = |names: &[&str]| is_one_of(Caller::of(call.caller, call.id, false).library, names);
-    let probe = if call.result != 0 { Probe::of(&judged, is_by) } else { None };
+    let library = || Caller::of(call.caller, call.id, false).library;
+    let probe = if call.result != 0 { Probe::of(&judged, library) } else { None };
     held::answer(&judged);
-    let heard = match probe.map(|probe| probe.follow_up) {
+    let heard = match probe.map(Probe::follow_up) {
         None => Heard::Now,
         Some(None) => return,
         Some(Some(follow_up)) => Heard::Later((follow_up, follow_up.about(&judged))),

@@ -71,7 +71,7 @@ fn json_line(line: Option<(&[u8], u32, &[u8])>, out: &mut Line) -> fmt::Result {
 }
 
 fn role_word(role: u32) -> &'static str {
-    role::WORDS.get((role as usize).wrapping_sub(1)).copied().unwrap_or("object")
+    role::word(role).unwrap_or("object")
 }
 
 fn result(call: &Call, out: &mut Line) -> fmt::Result {
@@ -91,7 +91,7 @@ fn first_line<'a>(
 ) -> Result<core::str::Split<'a, &'static str>, fmt::Error> {
     let is_probable = said.confidence == Confidence::Inferred && !is_explanation(said.rule.id);
     let mut clauses = said.message.split("; ");
-    write!(out, "cupeer: {} {}: ", said.severity.word(), said.rule.name)?;
+    write!(out, "cupeer: {} {}: ", said.severity.word(), said.rule.name())?;
     write!(out, "{}{}", if is_probable { "probably, " } else { "" }, clauses.next().unwrap_or_default())?;
     Ok(clauses)
 }
@@ -144,7 +144,7 @@ pub fn paragraph(said: &FindingText, out: &mut Line) -> fmt::Result {
         write!(out, "\n    {clause}")?;
     }
     write!(out, "\n    hint: {}", said.hint)?;
-    write!(out, "\n    call: {}(", call.id.spec().name)?;
+    write!(out, "\n    call: {}(", call.id.spec().name())?;
     (call.print)(out, Format { json: false, fingerprint: key::fingerprint })?;
     out.write_str(") = ")?;
     result(call, out)?;
@@ -216,7 +216,7 @@ fn describe(call: &Call, entry: &Entry, out: &mut Line) -> fmt::Result {
 
 pub fn json(said: &FindingText, out: &mut Line) -> fmt::Result {
     let call = said.call;
-    write!(out, "{{\"rule\":\"{}\",\"severity\":\"{}\",", said.rule.name, said.severity.word())?;
+    write!(out, "{{\"rule\":\"{}\",\"severity\":\"{}\",", said.rule.name(), said.severity.word())?;
     // SAFETY: neither has preconditions.
     let (pid, tid) = unsafe { (libc::getpid(), libc::syscall(libc::SYS_gettid)) };
     write!(out, "\"confidence\":\"{}\",\"pid\":{pid},\"tid\":{tid},\"rank\":", said.confidence.word())?;
@@ -224,10 +224,10 @@ pub fn json(said: &FindingText, out: &mut Line) -> fmt::Result {
         u32::MAX => out.write_str("null,")?,
         rank => write!(out, "{rank},")?,
     }
-    write!(out, "\"function\":\"{}\",", call.id.spec().name)?;
+    write!(out, "\"function\":\"{}\",", call.id.spec().name())?;
     match said.argument {
         None => out.write_str("\"argument\":null,")?,
-        Some(index) => write!(out, "\"argument\":\"{}\",", call.id.spec().args[index].name())?,
+        Some(index) => write!(out, "\"argument\":\"{}\",", call.id.spec().args()[index].name())?,
     }
     out.write_str("\"args\":{")?;
     (call.print)(out, Format { json: true, fingerprint: key::fingerprint })?;

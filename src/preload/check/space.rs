@@ -34,7 +34,7 @@ pub fn note(call: &Call, is_own: bool) {
 
 /// Whether a call is about to unmap, or has unmapped, memory that is shared or can be. Asked before it is noted.
 pub fn unmaps_shared(call: &Call) -> bool {
-    let unmapped = call.function.spec().effects.iter().find_map(|effect| match *effect {
+    let unmapped = call.function.spec().effects().iter().find_map(|effect| match *effect {
         Effect::Ends(End { object: Object::Mapping, by, size: Some(size), .. }) => {
             Some((call.at(by), call.at(size)))
         }

@@ -69,7 +69,7 @@ pub struct Call<'a> {
 impl Call<'_> {
     /// Whether the documentation lists what it returned.
     pub fn is_documented(&self) -> bool {
-        self.result == 0 || self.id.spec().results.contains(&self.result)
+        self.result == 0 || self.id.spec().results().contains(&self.result)
     }
 
     /// The call as it is decided about.
@@ -489,7 +489,7 @@ impl World for Call<'_> {
     fn ending(&self) -> Option<Ending<Entry>> {
         if !self.id.spec().ends()?.object.is_context() {
             // A free ends memory, and that of a pool.
-            return self.id.spec().effects.iter().find_map(|effect| {
+            return self.id.spec().effects().iter().find_map(|effect| {
                 let Effect::Ends(end) = effect else { return None };
                 let key = handle_key(kind::exported(end.object), self.taken?);
                 self.ending_of(&live::find(key).filter(live::Place::is_own)?)

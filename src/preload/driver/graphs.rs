@@ -228,7 +228,7 @@ pub fn has_any() -> bool {
 
 /// Forgets what a call is about to end. For use in `guarded`.
 pub fn before(id: FnId, words: &Words) {
-    for effect in id.spec().effects {
+    for effect in id.spec().effects() {
         match *effect {
             Effect::Discards(exec) => GRAPHS.forget(words[exec]),
             Effect::Ends(End { object, is_counted: false, .. }) if object.is_context() => {
@@ -242,10 +242,10 @@ pub fn before(id: FnId, words: &Words) {
 /// Reads the nodes of the graph that a call has made, or changed, and hands over the ranges that the graph allocates when it runs.
 /// Returns its handle. For use in `guarded`.
 pub fn after(id: FnId, words: &Words, allocates: &mut dyn FnMut(u64, u64)) -> Option<u64> {
-    match *id.spec().effects.first()? {
+    match *id.spec().effects().first()? {
         Effect::Instantiates(exec, graph) => {
             let named = words[exec];
-            let handle = match id.spec().args[exec].direction {
+            let handle = match id.spec().args()[exec].direction {
                 Direction::In => named,
                 _ if named == 0 => return None,
                 // SAFETY: not null, and after success the driver has written the handle there.

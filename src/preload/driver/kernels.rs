@@ -152,7 +152,7 @@ fn forget(is_over: impl Fn(Launchable, u64) -> bool) {
 
 /// Forgets what a call is about to end. For use in `guarded`.
 pub fn before(id: FnId, words: &Words) {
-    for effect in id.spec().effects {
+    for effect in id.spec().effects() {
         match *effect {
             Effect::Unloads(Code::Module, by) => forget(|_, of| of == words[by]),
             // A module of the library, which has functions as well, need not be known.
@@ -168,7 +168,7 @@ pub fn before(id: FnId, words: &Words) {
 /// Notes what a call has found that succeeded, and forgets what it has ended. If a fault plan looks at the function, nothing is
 /// noted: it may have put its own result in place of the driver's. For use in `guarded`.
 pub fn after(id: FnId, words: &Words, is_planned: bool) {
-    for effect in id.spec().effects {
+    for effect in id.spec().effects() {
         match *effect {
             Effect::Finds(found) if !is_planned => found_by(found, words),
             Effect::Ends(end) if has_any() && is_over(end, words) => end_functions(),

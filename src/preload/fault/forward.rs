@@ -27,7 +27,7 @@ impl Forward<'_> {
     pub fn handle(&self) -> Option<&[u8; 64]> {
         let function = self.id.spec();
         let Shared { handle, .. } =
-            function.opens().filter(|shared| function.args[shared.handle].size() == 64)?;
+            function.opens().filter(|shared| function.args()[shared.handle].size() == 64)?;
         // SAFETY: the word of a handle by value is the address of its bytes, which the caller keeps during the call.
         unsafe { (self.words[handle] as *const [u8; 64]).as_ref() }
     }

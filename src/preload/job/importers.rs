@@ -80,6 +80,6 @@ pub fn importers(export_kind: u32, fingerprint: u64) -> Option<Importers<Entry>>
 }
 
 /// The cache for which a process has something open; `None` where a library that has none has opened it, too.
-fn cache_of(entry: &Entry) -> Option<&'static Cache> {
+fn cache_of(entry: &Entry) -> Option<Cache> {
     Cache::of(library_name(&entry.library)).filter(|_| entry.ended & opened::BY_OTHERS == 0)
 }

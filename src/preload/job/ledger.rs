@@ -81,7 +81,7 @@ pub fn matters(id: FnId, args: &[u8; MOST_ARGS]) -> bool {
         Effect::Ends(end) => is_checked() && has(kind::opened(end.object)),
         _ => false,
     };
-    live::has_exported() && has(kind::OWNED) || live::has_others() && function.effects.iter().any(closes)
+    live::has_exported() && has(kind::OWNED) || live::has_others() && function.effects().iter().any(closes)
 }
 
 fn is_checked() -> bool {
@@ -187,7 +187,7 @@ pub fn after(id: FnId, args: &[u8; MOST_ARGS], result: i32, noted: &BeforeCall, 
     }
     // A descriptor of which it is not known what it refers to is not told from others.
     let is_known = |handle| fingerprints(id, args, handle).0 != 0;
-    for effect in function.effects {
+    for effect in function.effects() {
         match *effect {
             Effect::Exports(Shared { handle, .. }) | Effect::Opens(Shared { handle, .. })
                 if !is_known(handle) => {}

@@ -120,7 +120,7 @@ pub fn call(call: &Call) {
         return;
     }
     let number = Short::<24>::new(format_args!("{}", call.result));
-    let name = call.id.spec().name;
+    let name = call.id.spec().name();
     let result = call.id.spec().result_name(call.result).unwrap_or(number.text());
     send(clock::now().saturating_sub(call.started), &|f, format| {
         let args = Printed(&|f| (call.print)(f, format));
@@ -179,7 +179,7 @@ pub fn patched(library: &[u8], functions: &[bool; FUNCTION_COUNT]) {
         f.write_str(if format.json { ",\"functions\":[" } else { ":" })?;
         let mut separator = "";
         for id in FnId::all().filter(|id| functions[*id as usize]) {
-            let name = id.spec().name;
+            let name = id.spec().name();
             match format.json {
                 true => write!(f, "{separator}\"{name}\"")?,
                 false => write!(f, "{separator} {name}")?,

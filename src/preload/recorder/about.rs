@@ -58,7 +58,7 @@ pub fn begin(file: &File) {
     }
     for id in FnId::all() {
         let (number, size) = (id as u16, id.spec().stored() as u16);
-        let name = id.spec().name.as_bytes();
+        let name = id.spec().name().as_bytes();
         entry(file, meta::FUNCTION, &[&number.to_le_bytes(), &size.to_le_bytes(), name]);
     }
     let mut line = [0u8; 4096];

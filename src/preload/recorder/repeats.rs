@@ -317,7 +317,7 @@ pub enum Left {
 /// Whether runs are told of a function at all.
 fn has_runs(id: FnId) -> bool {
     let function = &FUNCTIONS[id as usize];
-    let has_more = function.args.iter().any(|arg| arg.stored() == 0) || function.is_work();
+    let has_more = function.args().iter().any(|arg| arg.stored() == 0) || function.is_work();
     // Who is stopped or aborted by a rule is so at each call.
     let stops = |check: &settings::Check| !check.abort_on.is_empty() || !check.stop_on.is_empty();
     !has_more && !settings::get().check.as_ref().is_some_and(stops)

@@ -35,7 +35,7 @@ pub static WEIGHTS: [Weight; FUNCTION_COUNT] = {
     }; FUNCTION_COUNT];
     let mut i = 0;
     while i < FUNCTION_COUNT {
-        let (function, args) = (&FUNCTIONS[i], FUNCTIONS[i].args);
+        let (function, args) = (&FUNCTIONS[i], FUNCTIONS[i].args());
         weights[i].counts = function.is_weighty();
         weights[i].shares = function.shares();
         weights[i].frames = function.carries_frames();

@@ -66,7 +66,7 @@ static HEADS: [u64; FUNCTION_COUNT] = {
     let mut heads = [0; FUNCTION_COUNT];
     let mut index = 0;
     while index < FUNCTION_COUNT {
-        let name = FUNCTIONS[index].name.as_bytes();
+        let name = FUNCTIONS[index].name().as_bytes();
         let mut i = 0;
         while i < size_of::<u64>() && i < name.len() {
             heads[index] |= (name[i] as u64) << (8 * i);
@@ -118,8 +118,8 @@ fn index_of(name: *const c_char) -> Option<usize> {
         return None;
     }
     let is_rest = |function: &FnSpec| {
-        let rest = || function.name.bytes().enumerate().skip(size_of::<u64>());
-        rest().all(|(i, wanted)| byte(i) == wanted) && byte(function.name.len()) == 0
+        let rest = || function.name().bytes().enumerate().skip(size_of::<u64>());
+        rest().all(|(i, wanted)| byte(i) == wanted) && byte(function.name().len()) == 0
     };
     (0..FUNCTION_COUNT).find(|index| HEADS[*index] == head && is_rest(&FUNCTIONS[*index]))
 }

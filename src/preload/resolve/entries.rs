@@ -3,7 +3,7 @@
 use crate::sys::object::{Object, Symbol, gnu_hash};
 use core::ffi::CStr;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use cupeer_spec::function::{FUNCTION_COUNT, FnId};
+use cupeer_spec::function::{FUNCTION_COUNT, FUNCTIONS, FnId};
 
 /// The offset in an export of the address that look-ups hand out. It is inside the export's symbol, so that `dladdr`,
 /// debuggers, and profilers name it as they name the driver's function.
@@ -37,21 +37,13 @@ macro_rules! exports {
         /// The exports, in the order of the table. The runtime's functions have none: a program may have several runtimes, and
         /// only the loader knows which of them a call means.
         static EXPORTS: [Option<unsafe extern "C" fn()>; FUNCTION_COUNT] = [$(export!($library $name),)*];
-
-        /// The names of the functions for C, in the order of the table.
-        static NAMES: [&CStr; FUNCTION_COUNT] = [$(
-            match CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
-                Ok(name) => name,
-                Err(_) => panic!("a name of the table holds a NUL"),
-            },
-        )*];
     };
 }
 cupeer_spec::intercepted_functions!(exports);
 
 /// The name of a function of the table, for C.
 pub fn name(index: usize) -> &'static CStr {
-    NAMES[index]
+    FUNCTIONS[index].c_name()
 }
 
 /// The hashes of the names, for the tables of objects.
@@ -59,15 +51,26 @@ static HASHES: [u32; FUNCTION_COUNT] = {
     let mut hashes = [0; FUNCTION_COUNT];
     let mut index = 0;
     while index < FUNCTION_COUNT {
-        hashes[index] = gnu_hash(NAMES[index].to_bytes());
+        hashes[index] = gnu_hash(FUNCTIONS[index].name().as_bytes());
         index += 1;
     }
     hashes
 };
 
+/// The index of a function by its name, where we export it.
+pub fn exported_as(wanted: &CStr) -> Option<usize> {
+    let hash = gnu_hash(wanted.to_bytes());
+    (0..FUNCTION_COUNT).find(|index| HASHES[*index] == hash && name(*index) == wanted && is_exported(*index))
+}
+
+/// The functions whose names an object may define, as indexes.
+pub fn may_be_in(object: &Object) -> impl Iterator<Item = usize> {
+    object.may_define(&HASHES)
+}
+
 /// What an object itself defines under the name of a function.
 pub fn symbol_in(object: &Object, index: usize) -> Option<Symbol> {
-    object.symbol_of_hash(NAMES[index], HASHES[index])
+    object.symbol_of_hash(|| name(index), HASHES[index])
 }
 
 /// Our entry of a function, which is our export of it where we have one; 0 where it is not known yet.

@@ -18,7 +18,7 @@ use core::sync::atomic::{
     AtomicBool, AtomicPtr, AtomicU8, AtomicU64, AtomicUsize,
     Ordering::{Relaxed, SeqCst},
 };
-use cupeer_spec::function::{FUNCTION_COUNT, FUNCTIONS, Library};
+use cupeer_spec::function::{FUNCTIONS, Library};
 use cupeer_spec::way::Way;
 
 #[unsafe(link_section = ".data.start")]
@@ -82,7 +82,7 @@ pub fn looked_up_next(object: &Object, wanted: &CStr) {
     }
     // The object comes first in its own scope, and has some of the functions of the table. Behind it is the driver, where it
     // depends on one.
-    let is_nvml = index_of(wanted).is_some_and(|index| FUNCTIONS[index].library == Library::Nvml);
+    let is_nvml = entries::exported_as(wanted).is_some_and(|index| FUNCTIONS[index].library == Library::Nvml);
     let of_driver = if is_nvml { c"nvmlInit_v2" } else { c"cuDriverGetVersion" };
     let behind = if object.symbol(wanted).is_some() { of_driver } else { wanted };
     let Some(found) = linked::in_scope_of(object, behind) else { return };
@@ -114,11 +114,6 @@ pub fn diverted(found: usize) {
     if let Some(object) = elf::containing(found) {
         name(&object, Way::Diverts);
     }
-}
-
-/// The index of a name that we export.
-fn index_of(wanted: &CStr) -> Option<usize> {
-    (0..FUNCTION_COUNT).find(|index| entries::name(*index) == wanted && entries::is_exported(*index))
 }
 
 /// Objects of our namespace that were found, to be named when the walk through them, and with it the loader's lock, is
@@ -162,7 +157,7 @@ pub fn mend_data_symbols() {
     elf::each(|program| {
         program.each_slot(|slot| {
             // Few references are copies, so names are compared last.
-            let Some(index) = slot.is_copy.then(|| index_of(slot.name)).flatten() else { return };
+            let Some(index) = slot.is_copy.then(|| entries::exported_as(slot.name)).flatten() else { return };
             if let Some(own) = program.symbol(slot.name).filter(|symbol| symbol.size <= 64)
                 && let Some(origin) = data_behind_us(entries::name(index))
             {
@@ -194,9 +189,9 @@ fn each_with_data_symbols(mut found: impl FnMut(&Object)) {
             return false;
         }
         let data = |index| entries::symbol_in(object, index).filter(|symbol| symbol.is_data);
-        if (0..FUNCTION_COUNT).any(|index| entries::is_exported(index) && data(index).is_some()) {
+        if entries::may_be_in(object).any(|index| entries::is_exported(index) && data(index).is_some()) {
             object.each_slot(|slot| {
-                let Some(index) = index_of(slot.name).filter(|_| !slot.is_copy) else { return };
+                let Some(index) = entries::exported_as(slot.name).filter(|_| !slot.is_copy) else { return };
                 let Some(own) = data(index) else { return };
                 // SAFETY: the place is one that the loader filled.
                 if unsafe { *slot.place } == entries::export(index) {
@@ -246,7 +241,7 @@ fn look_through_other_namespaces() -> Option<Object> {
         }
         let is_wanted = |index: usize| traced::is_missed(FUNCTIONS[index].library);
         let mut refers = false;
-        object.each_slot(|slot| refers |= index_of(slot.name).is_some_and(is_wanted));
+        object.each_slot(|slot| refers |= entries::exported_as(slot.name).is_some_and(is_wanted));
         if refers {
             name(object, Way::Dlmopen);
             named = true;
@@ -315,7 +310,7 @@ fn look_through_our_namespace(found: &mut FoundObjects, was_followed: bool) {
         object.each_slot(|slot| {
             // SAFETY: the place is one that the loader filled.
             let bound = unsafe { *slot.place };
-            let way = match index_of(slot.name).filter(|_| !slot.is_copy) {
+            let way = match entries::exported_as(slot.name).filter(|_| !slot.is_copy) {
                 Some(_) => elf::containing(bound)
                     .filter(is_missed)
                     .map(|driver| if elf::is_before_us(&driver) { Way::DriverFirst } else { Way::DeepBind }),

@@ -36,8 +36,8 @@ static NEEDS: [Needs; FUNCTION_COUNT] = {
     while i < FUNCTION_COUNT {
         let function = &FUNCTIONS[i];
         let mut j = 0;
-        while j < function.effects.len() {
-            match function.effects[j] {
+        while j < function.effects().len() {
+            match function.effects()[j] {
                 Effect::Copies(copied) if !matches!(copied.sides, Sides::Peers) => needs[i] = Needs::Reach,
                 Effect::Ends(end) if function.ends_often() && !end.object.is_context() => {
                     needs[i] = Needs::Shared

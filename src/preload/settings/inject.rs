@@ -21,7 +21,7 @@ pub fn functions(plan: &Plan) -> FunctionSet {
     let (follows, keeps) = (plan.follows(), plan.keeps_handles());
     for id in FnId::all() {
         let named = plan.rules.iter().any(|rule| rule.functions.contains(id as usize));
-        let is_kept = keeps && id.spec().args.iter().any(|arg| arg.is_handle());
+        let is_kept = keeps && id.spec().args().iter().any(|arg| arg.is_handle());
         functions.set(id as usize, named || follows && is_followed(id) || is_kept);
     }
     functions

@@ -83,8 +83,8 @@ pub struct Record {
 
 impl Record {
     fn new(directory: CString, mode: RecordMode, shared: bool) -> Option<Record> {
-        let number = |name: &&str| found(name)?.to_str().ok()?.parse::<u32>().ok();
-        let is_large = |most| rank::SIZE.iter().find_map(number).is_some_and(|ranks| ranks > most);
+        let number = |name: &str| found(name)?.to_str().ok()?.parse::<u32>().ok();
+        let is_large = |most| rank::SIZE_NAMES.all().find_map(number).is_some_and(|ranks| ranks > most);
         let (ring, limit, is_large) = match mode {
             RecordMode::Off => return None,
             RecordMode::Auto(most) if is_large(most) => (Some(env::AUTO_RING), None, true),
@@ -171,9 +171,9 @@ fn read_environment() -> *mut Settings {
     /// What can be had in any case is enough for so many bytes of each.
     const SHORT: usize = 512;
     let make = || (Box::into_raw(Box::new(Settings::from_environment())), true);
-    let need = env::NAMES.iter().map(|name| match found(name).map_or(0, CStr::count_bytes) {
+    let need = env::NAMES.all().map(|name| match found(name).map_or(0, CStr::count_bytes) {
         0 => 0,
-        length if *name == env::INJECT => inject::memory_of(length),
+        length if name == env::INJECT => inject::memory_of(length),
         length => 8 * length,
     });
     memory::within(ALWAYS + need.sum::<usize>(), make).unwrap_or_else(|| {
@@ -188,7 +188,7 @@ impl Settings {
         let mut complaints = Vec::new();
         let is_short = LONGEST.load(Relaxed) != usize::MAX;
         let left_out = |name: &&str| is_short && found(name).is_some() && value(name).is_none();
-        for name in env::NAMES.iter().copied().filter(left_out) {
+        for name in env::NAMES.all().filter(left_out) {
             complaints.push(format!("out of memory for {name}: it counts as not set"));
         }
         let log = read(&mut complaints, env::LOG, "there is no log", |value| match value.to_bytes() {
@@ -335,8 +335,9 @@ fn is_any_set() -> bool {
     // SAFETY: see `found`. Each entry ends in NUL, and null ends them; what comes behind another byte than the prefix's is
     // not read.
     unsafe {
-        let is_ours =
-            |entry: *const c_char| (0..).zip(env::PREFIX.bytes()).all(|(i, byte)| *entry.add(i) as u8 == byte);
+        let is_ours = |entry: *const c_char| {
+            (0..).zip(env::PREFIX.bytes()).all(|(i, byte)| *entry.add(i) as u8 == byte)
+        };
         let mut entry = environ;
         while !entry.is_null() && !(*entry).is_null() && !is_ours(*entry) {
             entry = entry.add(1);
@@ -383,4 +384,24 @@ fn early_value(name: &str) -> Option<&'static CStr> {
     let wanted = |entry: &&[u8]| entry.starts_with(name.as_bytes()) && entry.get(name.len()) == Some(&b'=');
     let entry = environment.split_inclusive(|byte| *byte == 0).find(wanted)?;
     CStr::from_bytes_until_nul(&entry[name.len() + 1..]).ok().filter(|value| !value.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn where_nothing_is_set_the_environment_is_not_read() {
+        assert!(env::NAMES.all().all(|name| name.starts_with(env::PREFIX) && found(name).is_none()));
+        assert!(!is_any_set());
+        let texts = |of: &Settings| [&of.log_file, &of.driver, &of.faults, &of.status].map(Clone::clone);
+        let sets = |of: &Settings| [&of.logged, &of.recorded, &of.injected].map(Clone::clone);
+        let flags = |of: &Settings| [of.failed, of.python, of.damages_handles, of.is_dry];
+        let all = |of: &Settings| {
+            let is_there = [of.log.is_some(), of.record.is_some(), of.check.is_some(), of.inject.is_some()];
+            let rest = (of.deny.is_some(), of.stderr, of.job, of.complaints.clone());
+            (texts(of), sets(of), flags(of), is_there, rest)
+        };
+        assert_eq!(all(&NOTHING), all(&Settings::from_environment()));
+    }
 }

@@ -118,6 +118,7 @@ impl Object {
 
     /// Its part in which an address lies: all of it, where no page is missing between its segments. Another object may lie
     /// where one is: the kernel leaves them unmapped in what it loads itself, which is the program and the loader.
+    #[unsafe(link_section = ".text.startup")]
     pub fn part(&self, address: usize) -> Option<Range<usize>> {
         const PAGE: usize = 4096;
         let all = self.low..self.high;
@@ -278,22 +279,30 @@ impl Object {
     #[inline(never)]
     #[unsafe(link_section = ".text.startup")]
     pub fn symbol(&self, name: &CStr) -> Option<Symbol> {
-        self.symbol_of_hash(name, gnu_hash(name.to_bytes()))
+        self.symbol_of_hash(|| name, gnu_hash(name.to_bytes()))
     }
 
     /// The same where the [`gnu_hash`] of the name is known.
     #[inline]
-    pub fn symbol_of_hash(&self, name: &CStr, hash: u32) -> Option<Symbol> {
+    pub fn symbol_of_hash<'a>(&self, name: impl Fn() -> &'a CStr, hash: u32) -> Option<Symbol> {
         if self.dynamic.symtab == 0 || self.dynamic.strtab == 0 {
             return None;
         }
         match (self.dynamic.gnu_hash, self.dynamic.hash) {
             (0, 0) => None,
-            (0, table) => self.symbol_by_hash(table, name),
+            (0, table) => self.symbol_by_hash(table, name()),
             // SAFETY: the object's own table.
-            (table, _) if unsafe { may_have(table, hash) } => self.symbol_by_gnu_hash(table, name, hash),
+            (table, _) if unsafe { may_have(table, hash) } => self.symbol_by_gnu_hash(table, &name, hash),
             _ => None,
         }
+    }
+
+    /// The indexes of those of some hashes whose names it may define. Of most objects, none.
+    pub fn may_define<'a>(&self, hashes: &'a [u32]) -> impl Iterator<Item = usize> + 'a {
+        let table = self.dynamic.gnu_hash;
+        // SAFETY: the object's own table.
+        let may = move |hash: u32| table == 0 || unsafe { may_have(table, hash) };
+        hashes.iter().enumerate().filter(move |(_, hash)| may(**hash)).map(|(index, _)| index)
     }
 
     /// Where the function is that the object itself defines under a name.
@@ -303,7 +312,12 @@ impl Object {
 
     #[inline(never)]
     #[unsafe(link_section = ".text.startup")]
-    fn symbol_by_gnu_hash(&self, table: usize, name: &CStr, wanted: u32) -> Option<Symbol> {
+    fn symbol_by_gnu_hash<'a>(
+        &self,
+        table: usize,
+        name: &dyn Fn() -> &'a CStr,
+        wanted: u32,
+    ) -> Option<Symbol> {
         // SAFETY: see `may_have`. Behind the filter are the buckets, then one hash for each symbol from `first` on, of which
         // the last of a chain has its lowest bit set. All of it is mapped, with the symbols and strings that it refers to.
         unsafe {
@@ -319,7 +333,7 @@ impl Object {
             while index >= first {
                 let hash = *chain.add((index - first) as usize);
                 if hash | 1 == wanted | 1
-                    && let Some(symbol) = self.definition(index, name)
+                    && let Some(symbol) = self.definition(index, name())
                 {
                     return Some(symbol);
                 }

@@ -50,7 +50,7 @@ pub fn set_shape(call: &mut Call, name: &str, known: u64) {
 
 /// Where an argument lies, how many bytes it has, and its index.
 fn place(call: &Call, name: &str) -> (usize, usize, usize) {
-    let args = call.function.map_or(&[][..], |function| function.spec().args);
+    let args = call.function.map_or(&[][..], |function| function.spec().args());
     let index = args.iter().position(|arg| arg.name() == name);
     let index = index.unwrap_or_else(|| panic!("function {} has no argument {name}", call.number));
     (args[..index].iter().map(|arg| arg.stored()).sum(), args[index].stored(), index)

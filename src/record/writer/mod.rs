@@ -170,7 +170,7 @@ impl Writer {
         writer.write_header()?;
         for function in FnId::all() {
             let spec = function.spec();
-            writer.function(function as u16, spec.name, spec.stored() as u16)?;
+            writer.function(function as u16, spec.name(), spec.stored() as u16)?;
         }
         Ok(writer)
     }

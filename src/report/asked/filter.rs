@@ -263,7 +263,7 @@ fn functions(text: &str) -> Result<FunctionSet> {
     let versions = |item: &str| {
         let (not, name) = item.strip_prefix('^').map_or(("", item), |name| ("^", name));
         let of_name = FUNCTIONS.iter().filter(|function| function.lookup() == name);
-        let items: Vec<String> = of_name.map(|function| format!("{not}{}", function.name)).collect();
+        let items: Vec<String> = of_name.map(|function| format!("{not}{}", function.name())).collect();
         if items.is_empty() { item.to_owned() } else { items.join(",") }
     };
     let items: Vec<String> = text.split(',').map(versions).collect();
@@ -306,7 +306,7 @@ mod tests {
                 .iter()
                 .enumerate()
                 .filter(|(i, _)| set.contains(*i))
-                .map(|(_, f)| f.name)
+                .map(|(_, f)| f.name())
                 .collect::<Vec<_>>()
         };
         assert_eq!(names("cuIpcOpenMemHandle"), ["cuIpcOpenMemHandle", "cuIpcOpenMemHandle_v2"]);

@@ -12,7 +12,7 @@ const JSON: Format = Format { json: true, fingerprint: |_| 0 };
 
 /// The arguments by name. What is not known is `null`: the call has not succeeded, or the record does not say.
 pub fn args(call: &Call) -> Map<String, Value> {
-    let specs = call.function.map_or(&[][..], |function| function.spec().args);
+    let specs = call.function.map_or(&[][..], |function| function.spec().args());
     specs.iter().enumerate().map(|(i, spec)| (spec.name().to_owned(), arg(call, i, spec))).collect()
 }
 

@@ -5,7 +5,7 @@
 
 use crate::words::judged::judged;
 use cupeer_record::{Call, Library, Outcome, Process};
-use cupeer_rules::probes::{FollowUp, PROBES, Probe, is_one_of};
+use cupeer_rules::probes::{FollowUp, Probe};
 use cupeer_spec::function::FnId;
 use cupeer_spec::runtime::is_library;
 
@@ -19,9 +19,9 @@ pub enum Standing {
     #[default]
     Unexpected,
     /// The answer to a probe, if its thread follows it up.
-    Open(&'static Probe, Question),
+    Open(Probe, Question),
     /// The answer to a probe.
-    Expected(&'static Probe),
+    Expected(Probe),
 }
 
 impl Standing {
@@ -34,10 +34,9 @@ impl Standing {
         }
         let args = call.arguments();
         let asked = judged(function, result, &args, call);
-        let is_by = |names: &[&str]| is_one_of(caller(process, call).as_bytes(), names);
-        match Probe::of(&asked, is_by) {
+        match Probe::of(&asked, || caller(process, call).as_bytes()) {
             None => Standing::Unexpected,
-            Some(probe) => match probe.follow_up {
+            Some(probe) => match probe.follow_up() {
                 None => Standing::Expected(probe),
                 Some(follow_up) => Standing::Open(probe, (call.tid, follow_up, follow_up.about(&asked))),
             },
@@ -53,7 +52,7 @@ impl Standing {
 /// Returns why a failure with this result is expected, if the call alone shows it.
 pub fn why(process: &Process, call: &Call) -> Option<&'static str> {
     match Standing::of(process, call.function?, call) {
-        Standing::Expected(probe) => Some(probe.why),
+        Standing::Expected(probe) => Some(probe.why()),
         Standing::Open(..) | Standing::Unexpected => None,
     }
 }
@@ -65,11 +64,6 @@ pub fn answered(function: FnId, call: &Call) -> Option<Question> {
     let asked = judged(function, result, &args, call);
     let follow_up = FollowUp::of(&asked)?;
     Some((call.tid, follow_up, follow_up.about(&asked)))
-}
-
-/// The number of a probe among all of them.
-pub fn number(probe: &'static Probe) -> u8 {
-    PROBES.iter().position(|known| std::ptr::eq(known, probe)).unwrap_or(0) as u8
 }
 
 /// The library that made a call: the CUDA runtime calls for others.

@@ -4,7 +4,7 @@
 
 use crate::base::numbered::Numbered;
 use crate::base::values;
-use crate::facts::expected::{self, Question, Standing};
+use crate::facts::expected::{Question, Standing};
 use crate::facts::faults::{Cause, MOST_NAMES};
 use crate::facts::functions::{Functions, Number};
 use crate::facts::ledger::Site;
@@ -14,7 +14,7 @@ use crate::model::{Failure, FailureGroup, MOST_PROCS, Place};
 use crate::words::places::{Places, Stack, Stacks};
 use crate::words::results;
 use cupeer_record::{Call, Clock};
-use cupeer_rules::probes::PROBES;
+use cupeer_rules::probes::Probe;
 use std::collections::{BTreeMap, HashMap};
 
 pub struct Failures {
@@ -29,14 +29,14 @@ pub struct Failures {
 
 /// What failures have in common that are kept as one: process, function, result, place, whose doing they are, and the probe
 /// that they answer.
-type Key = (usize, Number, i32, Stack, Cause, Option<u8>);
+type Key = (usize, Number, i32, Stack, Cause, Option<Probe>);
 
-/// Failures that may be expected: the number of the probe, and their groups.
-type Open = (u8, Vec<(Key, Group)>);
+/// Failures that may be expected: the probe, and their groups.
+type Open = (Probe, Vec<(Key, Group)>);
 
 /// What failures of all processes have in common that are one row: function, result, caller, whose doing they are, and the
 /// probe that they answer.
-type Alike = (Number, i32, Place, Cause, Option<u8>);
+type Alike = (Number, i32, Place, Cause, Option<Probe>);
 
 /// The order of single failures: when they began, their process, their stream and their number there.
 type Order = (u64, usize, u32, u64);
@@ -113,7 +113,6 @@ impl Failures {
         match standing {
             // What follows a fault, a fault plan asked.
             Standing::Open(probe, question) if cause == Cause::Driver => {
-                let probe = expected::number(probe);
                 let (_, open) = self.open.entry((process, question)).or_insert((probe, Vec::new()));
                 match open.iter_mut().find(|(known, _)| *known == key(None)) {
                     Some((_, group)) => group.add(new),
@@ -121,7 +120,7 @@ impl Failures {
                 }
             }
             Standing::Expected(probe) if cause == Cause::Driver => {
-                self.group(key(Some(expected::number(probe))), new);
+                self.group(key(Some(probe)), new);
             }
             _ => self.group(key(None), new),
         }
@@ -229,7 +228,7 @@ impl Failures {
         }
         let row =
             |((number, result, caller, cause, probe), (sum, mut processes)): (Alike, (Group, Vec<usize>))| {
-                let expected = probe.map(|probe| PROBES[usize::from(probe)].why);
+                let expected = probe.map(Probe::why);
                 let runtime = made_by.of(processes[0], sum.site.tid, sum.site.seq);
                 processes.sort_unstable();
                 processes.dedup();

@@ -47,7 +47,7 @@ pub enum End {
 
 impl Functions {
     pub fn new() -> Self {
-        let names: Vec<Rc<str>> = FUNCTIONS.iter().map(|f| f.name.into()).collect();
+        let names: Vec<Rc<str>> = FUNCTIONS.iter().map(|f| f.name().into()).collect();
         Functions { names, sums: (0..FUNCTION_COUNT).map(|_| None).collect() }
     }
 

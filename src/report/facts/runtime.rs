@@ -38,7 +38,7 @@ impl MadeBy {
     pub fn of(&self, process: usize, tid: u32, seq: u64) -> Option<RuntimeCall> {
         let Parent { function, result } = *self.0.get(&(process, tid, seq))?;
         let result = result.map(|result| results::name(Some(function), result));
-        Some(RuntimeCall { function: function.spec().name.into(), result })
+        Some(RuntimeCall { function: function.spec().name().into(), result })
     }
 }
 

@@ -32,7 +32,7 @@ pub struct Scarce {
 /// Returns true if a call failed for want of something that others may keep.
 #[inline]
 pub fn concerns(function: FnId, call: &Call) -> bool {
-    let is_it = |rule: Rule| rule.spec().functions.contains(&function);
+    let is_it = |rule: Rule| rule.spec().functions().contains(&function);
     call.outcome == Outcome::Returned(Result::OUT_OF_MEMORY as i32)
         && !call.injected
         && (is_it(Rule::MemoryKept) || is_it(Rule::AddressesExhausted))

@@ -101,7 +101,7 @@ impl<'a> Verdict<'a> {
                 == (&group.function, Some(&group.result), &group.caller)
         };
         // Each failure has one explanation, but ranks may differ in it as well.
-        let explains = |finding: &&Finding| *finding.rule != *Rule::RanksDiffer.spec().name;
+        let explains = |finding: &&Finding| *finding.rule != *Rule::RanksDiffer.spec().name();
         let counts =
             self.report.findings.iter().filter(of_group).filter(explains).map(|finding| finding.count);
         let explained: u64 = counts.sum();

@@ -64,7 +64,7 @@ impl<'a> Verdict<'a> {
     /// Returns true if findings say that handles are in a state.
     pub fn is_found(&self, state: State) -> bool {
         let rules = gone(state).map_or(&[][..], |(_, rules, _)| rules);
-        let is_one = |finding: &Finding| rules.iter().any(|rule| *finding.rule == *rule.spec().name);
+        let is_one = |finding: &Finding| rules.iter().any(|rule| *finding.rule == *rule.spec().name());
         self.report.findings.iter().any(is_one)
     }
 

@@ -36,7 +36,7 @@ const OFTEN: [(&str, &str); 5] = [
 /// What cupeer looked at in a report that explains nothing, and what it did not: two sentences.
 pub fn scope(report: &Report) -> String {
     let calls: u64 = report.functions.iter().map(|function| function.calls).sum();
-    let of = |name: &str| FnId::all().find(|id| id.spec().name == name);
+    let of = |name: &str| FnId::all().find(|id| id.spec().name() == name);
     let has = |group: Group| {
         let mut known = report.functions.iter().filter_map(|function| of(&function.function));
         known.any(|id| id.spec().is_in(group))
@@ -46,7 +46,7 @@ pub fn scope(report: &Report) -> String {
         |rule: &&RuleSpec| rule.is_checked() && is_called(report, rule) && of_rule(report, rule).is_none();
     let rules = counted(RULES.iter().filter(is_asked).count() as u64, "rule");
     let of_what = if about.is_empty() { String::new() } else { format!(" ({})", about.join(", ")) };
-    let is_unseen = |prefix: &str| !FnId::all().any(|id| id.spec().name.starts_with(prefix));
+    let is_unseen = |prefix: &str| !FnId::all().any(|id| id.spec().name().starts_with(prefix));
     let mut unseen: Vec<String> =
         OFTEN.iter().filter(|(_, prefix)| is_unseen(prefix)).map(|(what, _)| (*what).to_owned()).collect();
     let left_out = left_out_rules(report).into_values().map(|rules| rules.len() as u64).sum::<u64>();
@@ -106,7 +106,7 @@ pub fn left_out_rules(report: &Report) -> BTreeMap<String, Vec<&'static str>> {
     let mut all: BTreeMap<String, Vec<&str>> = BTreeMap::new();
     for rule in RULES.iter().filter(|rule| applies(report, rule)) {
         if let Some(why) = of_rule(report, rule) {
-            all.entry(why).or_default().push(rule.name);
+            all.entry(why).or_default().push(rule.name());
         }
     }
     all
@@ -135,16 +135,16 @@ fn unchecked(report: &Report) -> Option<String> {
 /// The rules that only the calls of this record could have told to be kept, and in how many processes nobody looked.
 pub fn only_at_the_call(report: &Report) -> Option<(String, Vec<&'static str>)> {
     let is_one = |rule: &&RuleSpec| rule.only_at_the_call().is_some() && is_called(report, rule);
-    let rules: Vec<&str> = RULES.iter().filter(is_one).map(|rule| rule.name).collect();
+    let rules: Vec<&str> = RULES.iter().filter(is_one).map(|rule| rule.name()).collect();
     let how_far = unchecked(report).filter(|_| !rules.is_empty())?;
     Some((how_far, rules))
 }
 
 /// Whether a call was recorded that could have broken it. What a fault plan answers is never judged.
 fn is_called(report: &Report, rule: &RuleSpec) -> bool {
-    let is_its = |name: &str| rule.functions.iter().any(|function| function.spec().name == name);
+    let is_its = |name: &str| rule.functions().iter().any(|function| function.spec().name() == name);
     let mut judged = report.functions.iter().filter(|function| function.calls > function.injected);
-    judged.any(|function| rule.functions.is_empty() || is_its(&function.function))
+    judged.any(|function| rule.functions().is_empty() || is_its(&function.function))
 }
 
 /// Which choice of rules leaves it out in a process, at least for some libraries.

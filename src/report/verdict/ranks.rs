@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 impl<'a> Verdict<'a> {
     pub(super) fn unmapped(&self) -> Option<Problem<'a>> {
         let is_found = |proc: &Proc| {
-            let is_it = |finding: &Finding| *finding.rule == *Rule::IpcFallback.spec().name;
+            let is_it = |finding: &Finding| *finding.rule == *Rule::IpcFallback.spec().name();
             self.report.findings.iter().any(|finding| is_it(finding) && finding.procs.contains(proc))
         };
         let unmapped =

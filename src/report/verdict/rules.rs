@@ -28,7 +28,7 @@ impl<'a> Verdict<'a> {
             found.entry(&finding.rule).or_default().push(finding);
         }
         let applying = RULES.iter().filter(|rule| looked::applies(self.report, rule));
-        let names: BTreeSet<&str> = applying.map(|rule| rule.name).chain(found.keys().copied()).collect();
+        let names: BTreeSet<&str> = applying.map(|rule| rule.name()).chain(found.keys().copied()).collect();
         let of = |name: &&'a str| {
             let all = found.get(name).into_iter().flatten().copied();
             let (suppressed, counting): (Vec<_>, Vec<_>) =
@@ -39,7 +39,7 @@ impl<'a> Verdict<'a> {
             OfRule { name, rule, failing, suppressed, others, unknown }
         };
         let mut rules: Vec<OfRule> = names.iter().map(of).collect();
-        rules.sort_by_key(|of| RULES.iter().position(|rule| rule.name == of.name).unwrap_or(RULES.len()));
+        rules.sort_by_key(|of| RULES.iter().position(|rule| rule.name() == of.name).unwrap_or(RULES.len()));
         rules
     }
 }

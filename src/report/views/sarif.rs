@@ -80,28 +80,28 @@ fn rules() -> Vec<Value> {
 }
 
 fn rule(rule: &RuleSpec) -> Value {
-    let mut help = vec![rule.hint.to_owned()];
-    if let Status::Unchecked(why) = rule.status {
+    let mut help = vec![rule.hint().to_owned()];
+    if let Status::Unchecked(why) = rule.status() {
         help.push(format!("It is not checked: {why}."));
     }
-    help.push(format!("Source: {}: \"{}\"", rule.basis.source(), rule.basis.sentence()));
+    help.push(format!("Source: {}: \"{}\"", rule.basis().source(), rule.basis().sentence()));
     if !rule.page().seen.is_empty() {
         help.push(format!("Seen in: {}.", rule.page().seen));
     }
     help.retain(|text| !text.is_empty());
     json!({
-        "id": rule.name,
+        "id": rule.name(),
         "shortDescription": { "text": rule.page().says },
         "fullDescription": { "text": format!("{} {}", rule.page().says, rule.page().costs) },
         "help": { "text": help.join("\n") },
-        "helpUri": format!("{RULES_PAGES}/{}.md#{}", rule.family().name, rule.name),
+        "helpUri": format!("{RULES_PAGES}/{}.md#{}", rule.family().name, rule.name()),
         "defaultConfiguration": { "enabled": rule.is_checked(), "level": rule.severity.word() },
     })
 }
 
 /// The place of a rule, or of a kind of incident, among [`rules`]; `None` of a rule that this version does not know.
 fn index(id: &str) -> Option<usize> {
-    let mut names = RULES.iter().map(|rule| rule.name).chain(KINDS.iter().map(|kind| kind.id));
+    let mut names = RULES.iter().map(|rule| rule.name()).chain(KINDS.iter().map(|kind| kind.id));
     names.position(|name| name == id)
 }
 

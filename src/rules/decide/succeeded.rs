@@ -170,7 +170,7 @@ impl<W: World> Judge<'_, W> {
         let Ending { kind, export, bytes, handles, importers, is_sure } = ending;
         let (handle, (first, _)) = (Handle(export.fingerprint), importers.first);
         let (address, importing) = (export.address, importers.running + importers.unknown);
-        let what = self.call.function.spec().name;
+        let what = self.call.function.spec().name();
         let reason = if end.object.is_context() {
             let importers = importing;
             Reason::IpcContextEndedWhileOpen { what, handles, importers, first, address, handle, kind }

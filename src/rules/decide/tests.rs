@@ -102,8 +102,8 @@ fn functions_of_a_rule_have_the_arguments_that_it_needs() {
             let spec = function.spec();
             let call = Call { function, result, args: &args, shape: !0, elements: &[] };
             let mut report = |found: &Violation<()>| {
-                let is_there = found.argument.is_none_or(|argument| argument < spec.args.len());
-                assert!(is_there, "{}: {:?} is no argument of {}", found.reason, found.argument, spec.name);
+                let is_there = found.argument.is_none_or(|argument| argument < spec.args().len());
+                assert!(is_there, "{}: {:?} is no argument of {}", found.reason, found.argument, spec.name());
             };
             let mut judge = Judge { call: &call, world: &world, report: &mut report };
             match rule {
@@ -113,7 +113,7 @@ fn functions_of_a_rule_have_the_arguments_that_it_needs() {
         };
         for rule in RULES {
             for (function, code) in
-                rule.functions.iter().flat_map(|f| rule.results.iter().map(move |code| (*f, *code)))
+                rule.functions().iter().flat_map(|f| rule.results().iter().map(move |code| (*f, *code)))
             {
                 if rule.explains(function, code as i32) {
                     judge(function, code as i32, Some(rule.id));

@@ -217,7 +217,7 @@ impl<W: World> Judge<'_, W> {
                 Some((device, Some(call.name(argument + 1))))
             }
             // A structure has the contexts.
-            _ if spec.name.contains("Peer") => None,
+            _ if spec.name().contains("Peer") => None,
             _ => Some((self.world.device(), None)),
         }
     }

@@ -190,7 +190,7 @@ impl<W: World> Judge<'_, W> {
         let granularity = known.unwrap_or(GRANULARITY);
         let is_said = self.world.driver_message().contains("minimum granularity");
         // The range that is to be reserved has no address yet, but one at which it is wanted.
-        let is_output = self.call.function.spec().args[by].direction == Direction::Out;
+        let is_output = self.call.function.spec().args()[by].direction == Direction::Out;
         for index in [if is_output { at } else { Some(by) }, size].into_iter().flatten() {
             let (name, value) = (self.call.name(index), self.call.at(index));
             if !value.is_multiple_of(granularity) {

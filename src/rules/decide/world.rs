@@ -415,7 +415,7 @@ pub struct Importers<O> {
     /// How often that one has opened it and closed it; zeros where it is not known.
     pub uses: (u64, u64),
     /// The cache that has it open, where nobody else has.
-    pub cache: Option<&'static Cache>,
+    pub cache: Option<Cache>,
 }
 
 /// Memory that the process had and has no more.

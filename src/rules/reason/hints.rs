@@ -59,7 +59,7 @@ impl Reason<'_> {
                 "Check the exporter: its export failed or was skipped, and nobody checked the result; or the bytes never arrived."
             }
             Reason::IpcUnknownHandle { flaw: HandleFlaw::Cut(_) | HandleFlaw::Shifted { .. }, .. }
-            | Reason::IpcDamagedHandle { cut: Some(_), .. } => Rule::IpcDamagedHandle.spec().hint,
+            | Reason::IpcDamagedHandle { cut: Some(_), .. } => Rule::IpcDamagedHandle.spec().hint(),
             Reason::IpcUnknownHandle { flaw: HandleFlaw::Elsewhere(_), .. } => {
                 "Start all processes that share memory with the same --out directory."
             }
@@ -78,7 +78,7 @@ impl Reason<'_> {
             Reason::IpcDamagedHandle { is_opened: true, .. } => {
                 "Send all 64 bytes unchanged. This driver did not check the bytes that differ, but another version may."
             }
-            _ => self.rule().spec().hint,
+            _ => self.rule().spec().hint(),
         }
     }
 }

@@ -107,7 +107,7 @@ fn hints_know_the_values() {
             .contains("backend:cudaMallocAsync")
     );
     assert!(reason(None).hint().contains("cuMemPoolExportPointer"));
-    assert_eq!(Reason::PeerFlags { flags: 1 }.hint(), Rule::PeerFlags.spec().hint);
+    assert_eq!(Reason::PeerFlags { flags: 1 }.hint(), Rule::PeerFlags.spec().hint());
     let close =
         |inside, is_own| Reason::IpcCloseAddress { address: 16, inside, is_own, elsewhere: None }.hint();
     assert!(close(Some(8), false).contains("without an offset") && !close(None, true).contains("offset"));

@@ -227,7 +227,7 @@ impl MemoryKind {
             MemoryKind::Host => {
                 "Share host memory between processes with shm_open or mmap, and register it in each process (cuMemHostRegister)."
             }
-            MemoryKind::Other => Rule::IpcMemoryKind.spec().hint,
+            MemoryKind::Other => Rule::IpcMemoryKind.spec().hint(),
         }
     }
 }

@@ -97,7 +97,7 @@ cupeer_spec::driver_functions_beyond!(export_others);
 /// Every function that can be looked up, with its address as `cuGetProcAddress` hands it out.
 pub(crate) fn all() -> impl Iterator<Item = (OtherFn, *mut c_void)> {
     let table = cupeer_spec::function::FUNCTIONS.iter().map(|f| OtherFn {
-        symbol: f.name,
+        symbol: f.name(),
         lookup: f.lookup(),
         since: f.since,
         simulated: f.simulated,

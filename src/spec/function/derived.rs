@@ -18,7 +18,7 @@ impl FnSpec {
 
     /// The name that `cuGetProcAddress` is asked for; empty for a function that is not the driver's.
     pub fn lookup(&self) -> &'static str {
-        look_up_name(self.name, self.since)
+        look_up_name(self.name(), self.since)
     }
 
     /// Whether the function belongs to a group.
@@ -28,7 +28,7 @@ impl FnSpec {
 
     /// Its groups.
     pub fn groups(&self) -> impl Iterator<Item = Group> {
-        Group::ALL.iter().map(|(group, ..)| *group).filter(|group| self.is_in(*group))
+        Group::names().map(|(group, _)| group).filter(|group| self.is_in(*group))
     }
 
     /// What a success makes a handle of.
@@ -115,20 +115,20 @@ impl FnSpec {
 
     /// The kind of a shareable handle that a call makes or opens: the argument that says it.
     pub fn handle_kind(&self) -> Option<usize> {
-        self.args[self.exports().or(self.opens())?.handle].kind()
+        self.args()[self.exports().or(self.opens())?.handle].kind()
     }
 
     /// The array that goes in: its argument, and the one that says how many elements it has.
     pub fn array(&self) -> Option<(usize, usize)> {
-        let mut args = self.args.iter().enumerate();
+        let mut args = self.args().iter().enumerate();
         args.find_map(|(index, arg)| Some((index, arg.count().filter(|_| arg.direction == Direction::In)?)))
     }
 
     /// The argument that names the stream.
     pub const fn stream(&self) -> Option<usize> {
         let mut index = 0;
-        while index < self.args.len() {
-            if self.args[index].is_stream() {
+        while index < self.args().len() {
+            if self.args()[index].is_stream() {
                 return Some(index);
             }
             index += 1;
@@ -159,8 +159,8 @@ impl FnSpec {
     /// The argument that names memory which a call frees, of a pool or not.
     pub const fn frees(&self) -> Option<usize> {
         let mut index = 0;
-        while index < self.effects.len() {
-            if let Effect::Ends(End { object: Object::Pointer, by, .. }) = self.effects[index] {
+        while index < self.effects().len() {
+            if let Effect::Ends(End { object: Object::Pointer, by, .. }) = self.effects()[index] {
                 return Some(by);
             }
             index += 1;
@@ -175,7 +175,7 @@ impl FnSpec {
 
     /// Whether a call copies between any two addresses, also of the host.
     pub const fn takes_any_address(&self) -> bool {
-        matches!(self.effects, [Effect::Copies(Copied { sides: Sides::Anything, .. })])
+        matches!(self.effects(), [Effect::Copies(Copied { sides: Sides::Anything, .. })])
     }
 
     /// Whether a call does its work in stream order.
@@ -185,7 +185,7 @@ impl FnSpec {
 
     /// The context that a call creates: the arguments that name it and its device.
     pub const fn creates_context(&self) -> Option<(usize, usize)> {
-        match *self.effects {
+        match *self.effects() {
             [Effect::Makes(Made { object: Object::Context, by, of: Some(device), .. })] => Some((by, device)),
             _ => None,
         }
@@ -193,7 +193,7 @@ impl FnSpec {
 
     /// The copy between device memory and the host that a call does before it returns.
     pub const fn host_copy(&self) -> Option<HostCopy> {
-        match *self.effects {
+        match *self.effects() {
             _ if self.is_asynchronous() => None,
             [Effect::Uses(Used { by: device, size: Some(size), beside: Beside::ToHost(host), .. })] => {
                 Some(HostCopy { host, device, size, is_to_host: true })
@@ -208,7 +208,7 @@ impl FnSpec {
     /// The one range of device memory that a call uses: the arguments that say where it begins, and of how many elements, and the
     /// bytes of an element. `None` for calls that use rows, or do more.
     pub const fn uses_one_range(&self) -> Option<(usize, usize, u64)> {
-        match *self.effects {
+        match *self.effects() {
             [Effect::Uses(Used { beside: Beside::Rows(..), .. })] => None,
             [Effect::Uses(Used { by, size: Some(size), element, .. })] => {
                 Some((by, size, self.element_size(element)))
@@ -220,14 +220,14 @@ impl FnSpec {
     /// The bytes of the element that an argument holds; a byte where there is none.
     pub const fn element_size(&self, element: Option<usize>) -> u64 {
         match element {
-            Some(element) => self.args[element].size() as u64,
+            Some(element) => self.args()[element].size() as u64,
             None => 1,
         }
     }
 
     /// The copy that is all that a call does, where its devices show in the addresses alone.
     pub const fn copies_one_range(&self) -> Option<Copied> {
-        match *self.effects {
+        match *self.effects() {
             [Effect::Copies(copied)] if !matches!(copied.sides, Sides::Peers) => Some(copied),
             _ => None,
         }
@@ -235,7 +235,7 @@ impl FnSpec {
 
     /// Whether most calls do not matter, which their addresses show at once: those that use one range or two, or launch.
     pub const fn may_go_straight_on(&self) -> bool {
-        let launches = matches!(*self.effects, [Effect::Launches(_)]);
+        let launches = matches!(*self.effects(), [Effect::Launches(_)]);
         launches || self.uses_one_range().is_some() || self.copies_one_range().is_some()
     }
 
@@ -246,7 +246,7 @@ impl FnSpec {
 
     /// Whether a call makes, changes, or launches a graph, and does this with nodes of graphs that use memory.
     pub(super) const fn uses_nodes(&self) -> bool {
-        matches!(self.effects, [Effect::Replays(_) | Effect::Instantiates(..) | Effect::Alters(_)])
+        matches!(self.effects(), [Effect::Replays(_) | Effect::Instantiates(..) | Effect::Alters(_)])
     }
 
     pub(super) const fn uses_memory_or_nodes(&self) -> bool {
@@ -265,8 +265,8 @@ impl FnSpec {
     /// The kernel that a call launches.
     pub const fn launches(&self) -> Option<Launched> {
         let mut index = 0;
-        while index < self.effects.len() {
-            if let Effect::Launches(launched) = self.effects[index] {
+        while index < self.effects().len() {
+            if let Effect::Launches(launched) = self.effects()[index] {
                 return Some(launched);
             }
             index += 1;
@@ -297,8 +297,8 @@ impl FnSpec {
     /// Whether a success changes what nodes a graph has that can be launched, or ends it.
     pub const fn changes_graphs(&self) -> bool {
         let mut index = 0;
-        while index < self.effects.len() {
-            match self.effects[index] {
+        while index < self.effects().len() {
+            match self.effects()[index] {
                 Effect::Instantiates(..) | Effect::Alters(_) | Effect::Discards(_) => return true,
                 Effect::Ends(End { object, .. }) if object.is_context() => return true,
                 _ => index += 1,
@@ -310,8 +310,8 @@ impl FnSpec {
     /// Whether a success finds kernels, or ends some: unloads them, or ends their context.
     pub const fn changes_kernels(&self) -> bool {
         let mut index = 0;
-        while index < self.effects.len() {
-            match self.effects[index] {
+        while index < self.effects().len() {
+            match self.effects()[index] {
                 Effect::Finds(_) | Effect::Unloads(..) => return true,
                 Effect::Ends(End { object, .. }) if object.is_context() => return true,
                 _ => index += 1,
@@ -323,9 +323,9 @@ impl FnSpec {
     /// What a call finds, if it only finds the function of a `CUkernel`. The functions of a kernel have its parameters in all contexts:
     /// a function that is known already need not be noted again.
     pub const fn finds_of_kernel(&self) -> Option<LookedUp> {
-        match *self.effects {
+        match *self.effects() {
             [Effect::Finds(found @ LookedUp { room: None, .. })]
-                if self.args[found.of].of().ends_with("CUkernel") =>
+                if self.args()[found.of].of().ends_with("CUkernel") =>
             {
                 Some(found)
             }
@@ -336,8 +336,8 @@ impl FnSpec {
     /// Whether a success changes where memory is: it maps, opens, closes, or frees some, or ends a context.
     pub const fn moves_memory(&self) -> bool {
         let mut index = 0;
-        while index < self.effects.len() {
-            match self.effects[index] {
+        while index < self.effects().len() {
+            match self.effects()[index] {
                 Effect::Ends(_) | Effect::Closes(_) | Effect::Opens(_) | Effect::Makes(_) => return true,
                 _ => index += 1,
             }
@@ -348,8 +348,8 @@ impl FnSpec {
     /// Whether a success gives up one reference to a context. Only the last one changes anything.
     pub const fn releases_context(&self) -> bool {
         let mut index = 0;
-        while index < self.effects.len() {
-            match self.effects[index] {
+        while index < self.effects().len() {
+            match self.effects()[index] {
                 Effect::Ends(End { object, is_counted: true, .. }) if object.is_context() => return true,
                 _ => index += 1,
             }
@@ -380,7 +380,7 @@ impl FnSpec {
     }
 
     fn effect<T>(&self, chosen: impl Fn(Effect) -> Option<T>) -> Option<T> {
-        self.effects.iter().copied().find_map(chosen)
+        self.effects().iter().copied().find_map(chosen)
     }
 
     /// The argument that says of how many bytes a call is: what it makes, ends, copies or gives access to.
@@ -404,7 +404,7 @@ impl FnSpec {
         };
         if let Some(Shared { object, by, .. }) = self.opens() {
             let closes = |other: &FnSpec| other.closes().is_some_and(|closed| closed.object == object);
-            let inverse = newest(&|other| closes(other) && other.args.len() == 1)?;
+            let inverse = newest(&|other| closes(other) && other.args().len() == 1)?;
             return Some((inverse, Given { by, size: None }));
         }
         if let Some(Named { object, by }) = self.enables() {
@@ -423,24 +423,24 @@ impl FnSpec {
                 _ => None,
             })
         };
-        let inverse = newest(&|other| ends(other).is_some_and(|end| takes(end) == other.args.len()))?;
+        let inverse = newest(&|other| ends(other).is_some_and(|end| takes(end) == other.args().len()))?;
         let is_sized = ends(inverse.spec()).is_some_and(|end| end.size.is_some());
         Some((inverse, Given { by, size: size.filter(|_| is_sized) }))
     }
 
     /// The numbers of its documented results, success first.
     pub fn documented(&self) -> impl Iterator<Item = i32> + use<> {
-        self.results.iter().copied()
+        self.results().iter().copied()
     }
 
     /// The numbers of the results with which it fails: the documented ones, then those that were seen. A fault plan takes these.
     pub fn failures(&self) -> impl Iterator<Item = i32> + use<> {
-        self.results.iter().chain(self.seen).copied().filter(|code| *code != 0)
+        self.results().iter().chain(self.seen()).copied().filter(|code| *code != 0)
     }
 
     /// Whether real drivers were seen to return a result that is not documented for it.
     pub fn is_only_seen(&self, result: i32) -> bool {
-        self.seen.contains(&result)
+        self.seen().contains(&result)
     }
 
     /// Whether a call with this result had nothing left to do: the driver has shut down, and so ended by itself what the
@@ -504,7 +504,7 @@ impl FnSpec {
     pub fn changes_pools(&self) -> bool {
         let gives_up =
             |effect: &Effect| matches!(effect, Effect::Closes(closed) if closed.object == Object::Pointer);
-        self.is_of_pools() || self.effects.iter().any(gives_up)
+        self.is_of_pools() || self.effects().iter().any(gives_up)
     }
 
     /// Whether it ends what programs end all the time, and seldom share: it is recorded only where that is shared.
@@ -544,22 +544,22 @@ impl FnSpec {
 
     /// The argument of this name, in whatever case, and its index.
     pub fn argument(&self, name: &str) -> Option<(usize, &'static ArgSpec)> {
-        self.args.iter().enumerate().find(|(_, arg)| arg.name().eq_ignore_ascii_case(name))
+        self.args().iter().enumerate().find(|(_, arg)| arg.name().eq_ignore_ascii_case(name))
     }
 
     /// Where an argument stands among the bytes of the arguments in the slot of a record; of an array or a text, no bytes.
     pub fn place(&self, argument: usize) -> Range<usize> {
         let sizes = |arguments: &[ArgSpec]| arguments.iter().map(|arg| arg.stored()).sum();
-        let at: usize = sizes(&self.args[..argument.min(self.args.len())]);
-        at..at + self.args.get(argument).map_or(0, |arg| arg.stored())
+        let at: usize = sizes(&self.args()[..argument.min(self.args().len())]);
+        at..at + self.args().get(argument).map_or(0, |arg| arg.stored())
     }
 
     /// Which bytes of those that the arguments have in a record are of addresses on a device, which programs pass in any
     /// number: a bit for each byte, the first one's the lowest.
     pub const fn addresses(&self) -> u64 {
         let (mut bytes, mut at, mut index) = (0, 0, 0);
-        while index < self.args.len() {
-            let arg = &self.args[index];
+        while index < self.args().len() {
+            let arg = &self.args()[index];
             let mut byte = 0;
             while byte < arg.stored() {
                 if matches!(arg.direction, Direction::In) && arg.of().ends_with("CUdeviceptr") && at < 64 {
@@ -575,8 +575,8 @@ impl FnSpec {
     /// How many bytes the arguments have in a record.
     pub const fn stored(&self) -> usize {
         let (mut bytes, mut index) = (0, 0);
-        while index < self.args.len() {
-            bytes += self.args[index].stored();
+        while index < self.args().len() {
+            bytes += self.args()[index].stored();
             index += 1;
         }
         bytes

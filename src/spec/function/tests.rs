@@ -3,17 +3,17 @@ use super::*;
 #[test]
 fn names_are_unique() {
     for (i, f) in FUNCTIONS.iter().enumerate() {
-        assert!(FUNCTIONS[i + 1..].iter().all(|g| g.name != f.name), "{} stands twice", f.name);
+        assert!(FUNCTIONS[i + 1..].iter().all(|g| g.name() != f.name()), "{} stands twice", f.name());
     }
 }
 
 #[test]
 fn versions_of_one_name_differ_and_rise() {
     for (i, f) in FUNCTIONS.iter().enumerate() {
-        let form = |f: &FnSpec| (f.lookup(), f.name.contains("_pt"));
+        let form = |f: &FnSpec| (f.lookup(), f.name().contains("_pt"));
         let is_alike = |g: &&FnSpec| form(g) == form(f) && !f.lookup().is_empty();
         for g in FUNCTIONS[i + 1..].iter().filter(is_alike) {
-            assert!(g.since > f.since, "{} and {} are looked up alike", f.name, g.name);
+            assert!(g.since > f.since, "{} and {} are looked up alike", f.name(), g.name());
         }
     }
 }
@@ -22,25 +22,25 @@ fn versions_of_one_name_differ_and_rise() {
 fn the_drivers_functions_alone_are_looked_up() {
     for f in FUNCTIONS {
         let is_drivers = f.library == Library::Cuda;
-        assert_eq!((f.lookup().is_empty(), f.since == 0), (!is_drivers, !is_drivers), "{}", f.name);
-        assert_eq!(f.simulated == Fidelity::Absent, !is_drivers, "{}", f.name);
+        assert_eq!((f.lookup().is_empty(), f.since == 0), (!is_drivers, !is_drivers), "{}", f.name());
+        assert_eq!(f.simulated == Fidelity::Absent, !is_drivers, "{}", f.name());
     }
 }
 
 #[test]
 fn success_is_documented_first_and_no_result_twice() {
     for f in FUNCTIONS {
-        assert_eq!(f.results[0], 0, "{}", f.name);
-        for (i, r) in f.results.iter().enumerate() {
-            assert!(!f.results[i + 1..].contains(r), "{}: {r} stands twice", f.name);
-            assert!(f.result(*r).is_some(), "{}: {r} is none of its library", f.name);
+        assert_eq!(f.results()[0], 0, "{}", f.name());
+        for (i, r) in f.results().iter().enumerate() {
+            assert!(!f.results()[i + 1..].contains(r), "{}: {r} stands twice", f.name());
+            assert!(f.result(*r).is_some(), "{}: {r} is none of its library", f.name());
         }
     }
 }
 
 #[test]
 fn types_read_as_in_c() {
-    let types: Vec<String> = FnId::cuGetProcAddress.spec().args.iter().map(ArgSpec::c_type).collect();
+    let types: Vec<String> = FnId::cuGetProcAddress.spec().args().iter().map(ArgSpec::c_type).collect();
     assert_eq!(types, ["const char *", "void **", "int", "cuuint64_t"]);
 }
 
@@ -120,15 +120,19 @@ impl Parts {
 #[test]
 fn effects_name_arguments_that_can_be_read() {
     for f in FUNCTIONS {
-        for effect in f.effects {
+        for effect in f.effects() {
             let Parts { names, inputs, outputs } = Parts::of(*effect);
-            let is_input = |index: &usize| f.args[*index].direction == Direction::In;
-            let is_sound = names.iter().all(|index| matches!(f.args[*index].stored(), 4 | 8))
+            let is_input = |index: &usize| f.args()[*index].direction == Direction::In;
+            let is_sound = names.iter().all(|index| matches!(f.args()[*index].stored(), 4 | 8))
                 && inputs.iter().all(is_input)
                 && !outputs.iter().any(is_input);
-            assert!(is_sound, "{}: {effect:?}", f.name);
+            assert!(is_sound, "{}: {effect:?}", f.name());
         }
-        assert!(f.gathers().is_none_or(|it| f.makes().is_some_and(|made| made.by == it.team)), "{}", f.name);
+        assert!(
+            f.gathers().is_none_or(|it| f.makes().is_some_and(|made| made.by == it.team)),
+            "{}",
+            f.name()
+        );
     }
 }
 
@@ -162,14 +166,14 @@ fn effects_name_all_arguments_of_what_shares_memory_but_these() {
         if !(f.shares() || f.gives_back() || is_about_memory || f.records().is_some()) {
             continue;
         }
-        let parts = f.effects.iter().map(|effect| Parts::of(*effect));
+        let parts = f.effects().iter().map(|effect| Parts::of(*effect));
         let mut named: Vec<usize> = parts.flat_map(|it| [it.names, it.inputs, it.outputs].concat()).collect();
-        named.extend(f.args.iter().flat_map(|arg| [arg.count(), arg.kind()]).flatten());
+        named.extend(f.args().iter().flat_map(|arg| [arg.count(), arg.kind()]).flatten());
         named.extend(f.stream().into_iter().chain(f.array().map(|(array, _)| array)));
         let unused =
-            (0..f.args.len()).filter(|index| !named.contains(index)).map(|index| f.args[index].name());
+            (0..f.args().len()).filter(|index| !named.contains(index)).map(|index| f.args()[index].name());
         let listed = UNUSED.iter().find(|(id, _)| *id == f.id).map_or(&[][..], |(_, names)| names);
-        assert_eq!(unused.collect::<Vec<_>>(), listed, "{}", f.name);
+        assert_eq!(unused.collect::<Vec<_>>(), listed, "{}", f.name());
     }
 }
 
@@ -190,13 +194,13 @@ fn what_is_shared_can_be_given_back() {
 fn what_undoes_a_call_takes_words_of_it() {
     for f in FUNCTIONS {
         let is_done = f.opens().is_some() || f.enables().is_some() || f.makes().is_some();
-        assert_eq!(f.undone_by().is_some(), is_done || f.retains().is_some(), "{}", f.name);
+        assert_eq!(f.undone_by().is_some(), is_done || f.retains().is_some(), "{}", f.name());
         let Some((inverse, given)) = f.undone_by() else { continue };
-        let words: Vec<usize> = inverse.spec().args.iter().map(|arg| arg.stored()).collect();
+        let words: Vec<usize> = inverse.spec().args().iter().map(|arg| arg.stored()).collect();
         let taken = if given.size.is_some() { &[8, 8][..] } else { &[8] };
-        assert_eq!((words.as_slice(), f.args[given.by].stored()), (taken, 8), "{}", f.name);
+        assert_eq!((words.as_slice(), f.args()[given.by].stored()), (taken, 8), "{}", f.name());
         if let (Some(size), Some(end)) = (given.size, inverse.spec().ends()) {
-            assert_eq!((end.by, end.size, f.args[size].stored()), (0, Some(1), 8), "{}", f.name);
+            assert_eq!((end.by, end.size, f.args()[size].stored()), (0, Some(1), 8), "{}", f.name());
         }
     }
     let undone = |id: FnId| id.spec().undone_by().map(|(inverse, _)| inverse);
@@ -226,7 +230,7 @@ fn arguments_have_places_in_the_slot() {
 #[test]
 fn every_function_is_documented_and_in_a_group() {
     for f in FUNCTIONS {
-        assert!(f.doc().ends_with('.') && f.groups().next().is_some(), "{}", f.name);
+        assert!(f.doc().ends_with('.') && f.groups().next().is_some(), "{}", f.name());
     }
 }
 
@@ -236,13 +240,13 @@ fn what_functions_share_has_kinds_of_its_own() {
     for f in FUNCTIONS {
         if let Some(shared) = f.exports().or(f.opens()) {
             let (exported, opened) = kinds(shared.object);
-            assert_eq!(exported_object(exported), Some(shared.object), "{}", f.name);
-            assert_eq!(opened_object(opened), Some(shared.object), "{}", f.name);
-            assert_eq!((export_of(opened), export_of(exported)), (Some(exported), None), "{}", f.name);
+            assert_eq!(exported_object(exported), Some(shared.object), "{}", f.name());
+            assert_eq!(opened_object(opened), Some(shared.object), "{}", f.name());
+            assert_eq!((export_of(opened), export_of(exported)), (Some(exported), None), "{}", f.name());
         }
         if let Some(access) = f.enables() {
             let kind = opened(access.object);
-            assert_eq!((opened_object(kind), is_access(kind)), (Some(access.object), true), "{}", f.name);
+            assert_eq!((opened_object(kind), is_access(kind)), (Some(access.object), true), "{}", f.name());
         }
     }
     let mut all: Vec<u32> = OBJECTS.iter().flat_map(|(_, a, b)| [*a, *b]).filter(|k| *k != 0).collect();

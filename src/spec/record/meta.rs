@@ -56,7 +56,7 @@ pub const ESCAPED: u16 = 7;
 pub const PYTHON: u16 = 8;
 
 /// The names of variables that are recorded begin with one of these. What may hold a secret does not belong here.
-pub const VARIABLES: &[&str] = &[
+const VARIABLES: &[&str] = &[
     "CUDA_",
     "CUPEER_",
     "NCCL_",
@@ -87,16 +87,19 @@ pub const VARIABLES: &[&str] = &[
 /// Parts of the names of variables that may hold secrets, the key of the job's fingerprints among them.
 const SECRETS: &[&str] = &["KEY", "TOKEN", "SECRET", "PASS", "CREDENTIAL", "AUTH", "CUPEER_JOB"];
 
+crate::texts!(static BEGINNINGS = VARIABLES);
+crate::texts!(static PARTS = SECRETS);
+
 /// Whether the value of a variable is nobody's business: it is not recorded, and not packed.
 pub fn is_secret(name: &[u8]) -> bool {
     let has =
-        |part: &&str| name.windows(part.len()).any(|window| window.eq_ignore_ascii_case(part.as_bytes()));
-    SECRETS.iter().any(has)
+        |part: &str| name.windows(part.len()).any(|window| window.eq_ignore_ascii_case(part.as_bytes()));
+    PARTS.all().any(has)
 }
 
 /// Whether a variable is recorded.
 pub fn is_recorded(name: &[u8]) -> bool {
-    VARIABLES.iter().any(|prefix| name.starts_with(prefix.as_bytes())) && !is_secret(name)
+    BEGINNINGS.all().any(|prefix| name.starts_with(prefix.as_bytes())) && !is_secret(name)
 }
 
 /// One entry.

@@ -511,24 +511,24 @@ pub mod finding {
             "copying",
         ];
 
-        /// The words for people, in the same order. The place of the call follows them.
-        const PAST: [&str; 11] = [
-            "exported",
-            "opened",
-            "closed",
-            "freed",
-            "allocated",
-            "access enabled",
-            "context ended",
-            "mapped",
-            "released",
-            "unmapped",
-            "copied from the host",
-        ];
+        crate::texts!(static NAMES = &WORDS);
+
+        crate::texts!(
+            /// The words for people, in the same order. The place of the call follows them.
+            static PAST = &[
+                "exported", "opened", "closed", "freed", "allocated", "access enabled", "context ended", "mapped",
+                "released", "unmapped", "copied from the host",
+            ]
+        );
+
+        /// The word for one of them.
+        pub fn word(role: u32) -> Option<&'static str> {
+            NAMES.all().nth((role as usize).wrapping_sub(1))
+        }
 
         /// The word for people, such as `opened`, for one of [`WORDS`].
         pub fn past(word: &str) -> &str {
-            WORDS.iter().position(|known| *known == word).map_or(word, |i| PAST[i])
+            NAMES.position(word.as_bytes()).map_or(word, |index| PAST.get(index))
         }
     }
 

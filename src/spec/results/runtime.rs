@@ -8,13 +8,19 @@ macro_rules! runtimes {
     ($($name:ident: $result:ident,)* { $($number:literal $only:ident $string:literal $meaning:literal)* } $($more:ident: $same:ident,)*) => {
         /// The codes in ascending order.
         pub static RESULTS: &[ResultSpec] = &[
-            $(same(concat!(stringify!($name), "\0"), Result::$result),)*
-            $(ResultSpec {
-                library: Library::Cudart, number: $number, name: concat!(stringify!($only), "\0"), string: $string,
-                meaning: $meaning,
-            },)*
-            $(same(concat!(stringify!($more), "\0"), Result::$same),)*
+            $(of(Result::$result as i32),)*
+            $(of($number),)*
+            $(of(Result::$same as i32),)*
         ];
+
+        crate::texts!(
+            /// The name, the string, and the meaning of each; the last two are empty where they are the driver's.
+            pub(super) static TEXTS = &[
+                $(concat!(stringify!($name), "\0"), "", "",)*
+                $(concat!(stringify!($only), "\0"), $string, $meaning,)*
+                $(concat!(stringify!($more), "\0"), "", "",)*
+            ]
+        );
     };
 }
 runtimes! {
@@ -53,20 +59,8 @@ runtimes! {
     cudaErrorUnknown: UNKNOWN,
 }
 
-/// A code that is the driver's under another name.
-const fn same(name: &'static str, result: Result) -> ResultSpec {
-    let mut index = 0;
-    while super::RESULTS[index].number != result as i32 {
-        index += 1;
-    }
-    let driver = &super::RESULTS[index];
-    ResultSpec {
-        library: Library::Cudart,
-        number: driver.number,
-        name,
-        string: driver.string,
-        meaning: driver.meaning,
-    }
+const fn of(number: i32) -> ResultSpec {
+    ResultSpec { library: Library::Cudart, number }
 }
 
 #[cfg(test)]

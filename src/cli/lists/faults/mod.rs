@@ -19,14 +19,14 @@ pub fn list(width: usize) -> String {
     for kind in KeyKind::ALL {
         let mut table = Table::new(&[&kind.words().to_uppercase(), ""], 2, 40);
         for key in of_kind(kind) {
-            table.row([key.form(), format!("{} Example: {}", key.doc, key.example())]);
+            table.row([key.form(), format!("{} Example: {}", key.doc(), key.example())]);
         }
         text += &format!("\n{}", table.render(width));
     }
     let mut table = Table::new(&["FUNCTION", "UNDONE BY", "OUTPUTS"], 3, 20).or_below();
     for function in concerned() {
-        let undone = function.undone_by().map_or("-", |(inverse, _)| inverse.spec().name);
-        table.row([function.name.into(), undone.into(), outputs_of(function)]);
+        let undone = function.undone_by().map_or("-", |(inverse, _)| inverse.spec().name());
+        table.row([function.name().into(), undone.into(), outputs_of(function)]);
     }
     text + "\n" + &table.render(width)
 }
@@ -41,34 +41,34 @@ pub fn json() -> Value {
 
 fn key_json(key: &KeySpec) -> Value {
     json!({
-        "key": key.name,
+        "key": key.name(),
         "kind": key.kind.words(),
         "form": key.form(),
-        "meaning": key.doc,
+        "meaning": key.doc(),
         "example": key.example(),
-        "rule": key.rule,
+        "rule": key.rule(),
     })
 }
 
 fn function_json(function: &FnSpec) -> Value {
     let args: Vec<&str> =
-        function.args.iter().filter(|arg| is_comparable(arg)).map(|arg| arg.name()).collect();
+        function.args().iter().filter(|arg| is_comparable(arg)).map(|arg| arg.name()).collect();
     let outputs = outputs(function).map(
         |arg| json!({"output": arg.name(), "values": output_values(arg).split(", ").collect::<Vec<_>>()}),
     );
     json!({
-        "function": function.name,
+        "function": function.name(),
         "arguments": args,
         "outputs": outputs.collect::<Value>(),
-        "undone_by": function.undone_by().map(|(inverse, _)| inverse.spec().name),
+        "undone_by": function.undone_by().map(|(inverse, _)| inverse.spec().name()),
     })
 }
 
 pub fn explain(key: &KeySpec, width: usize) -> String {
     let mut facts = Table::new(&["", ""], 2, 30).or_below();
     facts.row(["it says".into(), key.kind.words().into()]);
-    facts.row(["for example".into(), key.rule.into()]);
-    let doc = wrap(key.doc, width).join("\n");
+    facts.row(["for example".into(), key.rule().into()]);
+    let doc = wrap(key.doc(), width).join("\n");
     format!("{}, a key of fault plans\n\n{doc}\n\n{}", key.form(), facts.render(width).trim_start())
 }
 
@@ -83,7 +83,7 @@ fn concerned() -> impl Iterator<Item = &'static FnSpec> {
 
 /// The outputs that `out=` can change.
 fn outputs(function: &FnSpec) -> impl Iterator<Item = &'static ArgSpec> {
-    function.args.iter().filter(|arg| !output_values(arg).is_empty())
+    function.args().iter().filter(|arg| !output_values(arg).is_empty())
 }
 
 /// The outputs in words: `pdptr`, `pHandle (zero, flip/BYTE, other)`. What takes numbers is not said.
@@ -105,8 +105,8 @@ mod tests {
         let flat = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
         for key in keys() {
             let text = explain(key, 80);
-            assert!(text.lines().all(|line| line.len() <= 80 || line.contains(key.rule)), "{text}");
-            for part in [&key.form(), key.doc, key.kind.words(), key.rule] {
+            assert!(text.lines().all(|line| line.len() <= 80 || line.contains(key.rule())), "{text}");
+            for part in [&key.form(), key.doc(), key.kind.words(), key.rule()] {
                 assert!(flat(&text).contains(&flat(part)), "{part} is missing in\n{text}");
             }
         }
@@ -121,7 +121,7 @@ mod tests {
 
     #[test]
     fn all_that_can_be_undone_is_listed() {
-        let listed = |id: FnId| concerned().any(|function| function.name == id.spec().name);
+        let listed = |id: FnId| concerned().any(|function| function.name() == id.spec().name());
         assert!(listed(FnId::cuCtxEnablePeerAccess) && listed(FnId::cuIpcGetMemHandle));
         assert!(!listed(FnId::cuCtxDisablePeerAccess));
     }

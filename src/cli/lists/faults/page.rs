@@ -29,7 +29,7 @@ fn keys() -> String {
         let title = words[..1].to_uppercase() + &words[1..];
         text += &format!("\n### {title}\n\n| key | meaning | example |\n| --- | --- | --- |\n");
         for key in of_kind(kind) {
-            let cells = [&format!("`{}`", key.form()), key.doc, &format!("`{}`", key.rule)].map(escaped);
+            let cells = [&format!("`{}`", key.form()), key.doc(), &format!("`{}`", key.rule())].map(escaped);
             text += &format!("| {} |\n", cells.join(" | "));
         }
     }
@@ -45,14 +45,14 @@ fn functions() -> String {
     );
     for function in alterable() {
         let code = |name: &str| format!("`{name}`");
-        let args = function.args.iter().filter(|arg| is_comparable(arg)).map(|arg| code(arg.name()));
+        let args = function.args().iter().filter(|arg| is_comparable(arg)).map(|arg| code(arg.name()));
         let outputs = outputs(function).map(|arg| format!("`{}`: {}", arg.name(), output_values(arg)));
-        let undone = function.undone_by().map_or(String::new(), |(inverse, _)| code(inverse.spec().name));
+        let undone = function.undone_by().map_or(String::new(), |(inverse, _)| code(inverse.spec().name()));
         text += &row(function, &args.collect::<Vec<_>>(), &outputs.collect::<Vec<_>>(), &undone);
     }
     text
 }
 
 fn row(function: &FnSpec, args: &[String], outputs: &[String], undone: &str) -> String {
-    format!("| `{}` | {} | {} | {undone} |\n", function.name, args.join(", "), outputs.join("; "))
+    format!("| `{}` | {} | {} | {undone} |\n", function.name(), args.join(", "), outputs.join("; "))
 }

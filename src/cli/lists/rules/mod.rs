@@ -14,8 +14,8 @@ mod why;
 pub use why::{causes_without_rule, documented, seen_from, why};
 
 use cupeer_report::table::{Table, wrap};
-use cupeer_rules::probes::{FollowUp, PROBES, Probe};
-use cupeer_rules::{Basis, CACHES, Cache, OF_OPENERS, RULES, RuleSpec, Scope, Severity, Status};
+use cupeer_rules::probes::{FollowUp, Probe};
+use cupeer_rules::{Basis, Cache, OF_OPENERS, RULES, RuleSpec, Scope, Severity, Status};
 use cupeer_spec::function::FnSpec;
 use serde_json::{Value, json};
 
@@ -23,7 +23,7 @@ pub fn table() -> Table {
     let mut table = Table::new(&["NAME", "SEVERITY", "SCOPE", "SAYS"], 4, 20).or_below();
     for rule in RULES {
         let scope = rule.scope.words().into();
-        table.row([rule.name.into(), rule.severity.word().into(), scope, says(rule)]);
+        table.row([rule.name().into(), rule.severity.word().into(), scope, says(rule)]);
     }
     table
 }
@@ -31,8 +31,10 @@ pub fn table() -> Table {
 /// The rules of one function; empty where it has none.
 pub fn of_function(function: &FnSpec) -> Table {
     let mut table = Table::new(&["RULE", "SEVERITY", "SAYS"], 3, 20).or_below();
-    for rule in RULES.iter().filter(|rule| rule.functions.iter().any(|id| id.spec().name == function.name)) {
-        table.row([rule.name.into(), rule.severity.word().into(), says(rule)]);
+    for rule in
+        RULES.iter().filter(|rule| rule.functions().iter().any(|id| id.spec().name() == function.name()))
+    {
+        table.row([rule.name().into(), rule.severity.word().into(), says(rule)]);
     }
     table
 }
@@ -40,24 +42,24 @@ pub fn of_function(function: &FnSpec) -> Table {
 /// The probes of one function, whose failures are expected; empty where it has none.
 pub fn probes_of(function: &FnSpec) -> Table {
     let mut table = Table::new(&["EXPECTED RESULT", "WHO ASKS WHAT"], 2, 30).or_below();
-    let is_its = |probe: &&Probe| probe.functions.iter().any(|id| id.spec().name == function.name);
-    for probe in PROBES.iter().filter(is_its) {
-        table.row([results_of(probe), format!("{}: {}", callers_of(probe), probe.why)]);
+    let is_its = |probe: &Probe| probe.functions().iter().any(|id| id.spec().name() == function.name());
+    for probe in Probe::all().filter(is_its) {
+        table.row([results_of(probe), format!("{}: {}", callers_of(probe), probe.why())]);
     }
     table
 }
 
-fn results_of(probe: &Probe) -> String {
-    probe.results.iter().map(|result| result.spec().short()).collect::<Vec<_>>().join(", ")
+fn results_of(probe: Probe) -> String {
+    probe.results().iter().map(|result| result.spec().short()).collect::<Vec<_>>().join(", ")
 }
 
 /// Who may make such a call, and what has to follow it.
-fn callers_of(probe: &Probe) -> String {
-    let who = match probe.callers {
-        [] => "anybody".to_owned(),
-        some => some.iter().map(|name| format!("{name}*")).collect::<Vec<_>>().join(", "),
+fn callers_of(probe: Probe) -> String {
+    let who = match probe.callers().map(|name| format!("{name}*")).collect::<Vec<_>>() {
+        nobody if nobody.is_empty() => "anybody".to_owned(),
+        some => some.join(", "),
     };
-    match probe.follow_up {
+    match probe.follow_up() {
         None => who,
         Some(FollowUp::OtherHandleType) => {
             format!("{who}, if the thread then creates memory with another handle type")
@@ -67,12 +69,12 @@ fn callers_of(probe: &Probe) -> String {
 }
 
 /// The caches that a rule may be broken for by design.
-fn caches_of(rule: &RuleSpec) -> impl Iterator<Item = &'static Cache> {
-    CACHES.iter().filter(|_| OF_OPENERS.contains(&rule.id))
+fn caches_of(rule: &RuleSpec) -> impl Iterator<Item = Cache> {
+    Cache::all().filter(|_| OF_OPENERS.contains(&rule.id))
 }
 
 fn says(rule: &RuleSpec) -> String {
-    match rule.status {
+    match rule.status() {
         Status::Checked => rule.page().says.to_owned(),
         Status::Unchecked(reason) => format!("{} Not checked: {reason}.", rule.page().says),
     }
@@ -85,25 +87,25 @@ pub fn json() -> Value {
 fn rule_json(rule: &RuleSpec) -> Value {
     let some = |text: &'static str| (!text.is_empty()).then_some(text);
     json!({
-        "rule": rule.name,
+        "rule": rule.name(),
         "says": rule.page().says,
         "functions": functions(rule),
-        "results": rule.results.iter().map(|result| result.spec().name()).collect::<Vec<_>>(),
+        "results": rule.results().iter().map(|result| result.spec().name()).collect::<Vec<_>>(),
         "severity": rule.severity.word(),
         "scope": rule.scope.words(),
-        "source": rule.basis.source(),
-        "sentence": rule.basis.sentence(),
+        "source": rule.basis().source(),
+        "sentence": rule.basis().sentence(),
         "costs": rule.page().costs,
-        "cause": some(rule.cause),
-        "ruled_out": some(rule.ruled_out),
-        "hint": some(rule.hint),
-        "usual": rule.usual.iter().map(|u| json!({"library": u.library, "why": u.why})).collect::<Vec<_>>(),
+        "cause": some(rule.cause()),
+        "ruled_out": some(rule.page().ruled_out),
+        "hint": some(rule.hint()),
+        "usual": rule.usual().map(|u| json!({"library": u.library, "why": u.why})).collect::<Vec<_>>(),
         "caches": caches_of(rule)
-            .map(|cache| json!({"libraries": cache.libraries, "why": cache.why, "hint": cache.hint}))
+            .map(|cache| json!({"libraries": cache.libraries().collect::<Vec<_>>(), "why": cache.why(), "hint": cache.hint()}))
             .collect::<Vec<_>>(),
         "seen": seen(rule).collect::<Vec<_>>(),
         "checked": rule.is_checked(),
-        "unchecked_because": match rule.status {
+        "unchecked_because": match rule.status() {
             Status::Checked => None,
             Status::Unchecked(reason) => Some(reason),
         },
@@ -116,7 +118,7 @@ pub fn explain(rule: &RuleSpec, width: usize) -> String {
         facts.row([name.into(), if meaning.is_empty() { text } else { format!("{text} ({meaning})") }]);
     }
     let says = wrap(rule.page().says, width).join("\n");
-    format!("{}\n\n{says}\n\n{}", rule.name, facts.render(width).trim_start())
+    format!("{}\n\n{says}\n\n{}", rule.name(), facts.render(width).trim_start())
 }
 
 /// A fact about a rule.
@@ -130,26 +132,26 @@ struct Fact {
 
 /// Returns the facts about a rule in the order in which they are shown. A fact that is not known is left out.
 fn facts_of(rule: &RuleSpec) -> Vec<Fact> {
-    let results = rule.results.iter().map(|result| result.spec());
+    let results = rule.results().iter().map(|result| result.spec());
     let results: Vec<String> = results.map(|spec| format!("{} ({})", spec.name(), spec.number)).collect();
     let usual: Vec<String> =
-        rule.usual.iter().map(|u| format!("a note in calls of {}*: {}", u.library, u.why)).collect();
+        rule.usual().map(|u| format!("a note in calls of {}*: {}", u.library, u.why)).collect();
     let fact = |name, text: String| Fact { name, text, meaning: "" };
     let facts = [
-        fact("Fix", rule.hint.into()),
-        fact("Source", basis(&rule.basis)),
+        fact("Fix", rule.hint().into()),
+        fact("Source", basis(&rule.basis())),
         fact("Effect", rule.page().costs.into()),
         Fact { name: "Severity", text: rule.severity.word().into(), meaning: severity(rule.severity) },
         Fact { name: "Scope", text: rule.scope.words().into(), meaning: scope(rule.scope) },
         fact("Functions", functions(rule).join(", ")),
         fact("Results", results.join(", ")),
-        fact("Cause", rule.cause.into()),
-        fact("Ruled out if", rule.ruled_out.into()),
+        fact("Cause", rule.cause().into()),
+        fact("Ruled out if", rule.page().ruled_out.into()),
         fact("Exceptions", usual.join("; ")),
         fact("Seen in", seen(rule).collect::<Vec<_>>().join(", ")),
         fact(
             "Not checked",
-            match rule.status {
+            match rule.status() {
                 Status::Checked => String::new(),
                 Status::Unchecked(reason) => format!("{reason}."),
             },
@@ -159,7 +161,7 @@ fn facts_of(rule: &RuleSpec) -> Vec<Fact> {
 }
 
 fn functions(rule: &RuleSpec) -> Vec<&'static str> {
-    rule.functions.iter().map(|id| id.spec().name).collect()
+    rule.functions().iter().map(|id| id.spec().name()).collect()
 }
 
 fn seen(rule: &RuleSpec) -> impl Iterator<Item = &'static str> {
@@ -207,10 +209,10 @@ mod tests {
             let flat = words(&text);
             for part in [
                 rule.page().says,
-                rule.basis.sentence(),
+                rule.basis().sentence(),
                 rule.page().costs,
-                rule.hint,
-                rule.cause,
+                rule.hint(),
+                rule.cause(),
                 rule.page().seen,
             ] {
                 assert!(flat.contains(&words(part)), "{part} is missing in\n{text}");

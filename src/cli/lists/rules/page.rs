@@ -64,12 +64,12 @@ fn page(family: &'static Family) -> String {
 }
 
 fn section(rule: &RuleSpec) -> String {
-    let mut text = format!("\n## {}\n\n{}\n\n", rule.name, escaped(rule.page().says));
+    let mut text = format!("\n## {}\n\n{}\n\n", rule.name(), escaped(rule.page().says));
     for Fact { name, text: fact, .. } in facts_of(rule) {
         let fact = if name == "Seen in" { linked(&fact) } else { escaped(&fact) };
         text += &format!("- **{name}**: {fact}\n");
     }
-    match scenes::difference(rule.name) {
+    match scenes::difference(rule.name()) {
         Some(lines) => text + &format!("\n```diff\n{lines}\n```\n"),
         None => text,
     }
@@ -100,7 +100,7 @@ fn causes() -> String {
 }
 
 fn link(rule: &RuleSpec, folder: &str) -> String {
-    format!("[{0}]({folder}{1}.md#{0})", rule.name, rule.family().name)
+    format!("[{0}]({folder}{1}.md#{0})", rule.name(), rule.family().name)
 }
 
 #[test]
@@ -115,8 +115,8 @@ fn page_of_each_family_of_rules_is_current() {
         let there = fs::read_to_string(&path).unwrap_or_default();
         assert!(there == made, "{} is stale: run scripts/docs", path.display());
     }
-    let lacks_code = |rule: &&RuleSpec| rule.is_checked() && scenes::difference(rule.name).is_none();
-    assert_eq!(RULES.iter().filter(lacks_code).map(|rule| rule.name).collect::<Vec<_>>(), [""; 0]);
+    let lacks_code = |rule: &&RuleSpec| rule.is_checked() && scenes::difference(rule.name()).is_none();
+    assert_eq!(RULES.iter().filter(lacks_code).map(|rule| rule.name()).collect::<Vec<_>>(), [""; 0]);
     let names = fs::read_dir(folder.join("rules")).unwrap().count();
     assert_eq!(names, pages().len() - 1, "there are pages of no family");
 }

@@ -184,7 +184,7 @@ fn both_sides_of_a_scene_are_told_apart() {
 #[test]
 fn every_checked_rule_with_a_scene_shows_what_is_wrong() {
     let shown = cupeer_rules::RULES.iter().filter(|rule| {
-        let lines = difference(rule.name).unwrap_or_default();
+        let lines = difference(rule.name()).unwrap_or_default();
         lines.lines().any(|line| line.starts_with(['-', '+']))
     });
     assert!(shown.count() > 60);

@@ -65,7 +65,7 @@ pub fn url(seen: &str) -> Option<String> {
 fn all_that_was_seen_of_a_rule_has_an_address() {
     for rule in cupeer_rules::RULES {
         for seen in super::seen(rule) {
-            assert!(url(seen).is_some(), "{}: {seen}", rule.name);
+            assert!(url(seen).is_some(), "{}: {seen}", rule.name());
         }
     }
     assert_eq!(url("vllm:a/b.py").unwrap(), "https://github.com/vllm-project/vllm/blob/main/a/b.py");

@@ -21,16 +21,16 @@ pub fn why(result: &ResultSpec) -> Vec<Why> {
         if causes.is_empty() {
             continue;
         }
-        let is_documented = function.results.contains(&result.number);
+        let is_documented = function.results().contains(&result.number);
         let same = |known: &&mut Why| {
             let names = |causes: &[(Option<&RuleSpec>, &'static str)]| {
-                causes.iter().map(|(rule, text)| (rule.map(|rule| rule.name), *text)).collect::<Vec<_>>()
+                causes.iter().map(|(rule, text)| (rule.map(|rule| rule.name()), *text)).collect::<Vec<_>>()
             };
             known.is_documented == is_documented && names(&known.causes) == names(&causes)
         };
         match all.iter_mut().find(same) {
-            Some(known) => known.functions.push(function.name),
-            None => all.push(Why { functions: vec![function.name], is_documented, causes }),
+            Some(known) => known.functions.push(function.name()),
+            None => all.push(Why { functions: vec![function.name()], is_documented, causes }),
         }
     }
     all
@@ -41,14 +41,14 @@ fn causes_of(function: FnId, result: i32) -> Vec<(Option<&'static RuleSpec>, &'s
         return Vec::new();
     }
     let broken = RULES.iter().filter(|rule| rule.explains(function, result));
-    let broken = broken.map(|rule| (Some(rule), rule.cause));
+    let broken = broken.map(|rule| (Some(rule), rule.cause()));
     broken.chain(causes(function, result).map(|cause| (None, cause.text))).collect()
 }
 
 /// What else than a broken rule makes a function fail, by its results.
 pub fn causes_without_rule(function: &FnSpec) -> Table {
     let mut table = Table::new(&["RESULT", "CAUSE THAT NO RULE DECIDES"], 2, 30).or_below();
-    for id in FnId::all().filter(|id| id.spec().name == function.name) {
+    for id in FnId::all().filter(|id| id.spec().name() == function.name()) {
         for result in RESULTS.iter().filter(|result| result.library == function.library) {
             for cause in causes(id, result.number) {
                 table.row([result.short().into(), cause.text.into()]);
@@ -61,15 +61,16 @@ pub fn causes_without_rule(function: &FnSpec) -> Table {
 /// Whether it is known that a function returns a result. A rule of several functions has the results of all of them:
 /// by itself it tells only where its results are none that the documentation lists.
 fn is_returned(function: FnId, result: i32) -> bool {
-    let listed = |known: &Result| function.spec().results.contains(&(*known as i32));
+    let listed = |known: &Result| function.spec().results().contains(&(*known as i32));
     let is_listed = function.spec().failures().any(|known| known == result);
-    let tells = |rule: &RuleSpec| rule.explains(function, result) && !rule.results.iter().any(listed);
+    let tells = |rule: &RuleSpec| rule.explains(function, result) && !rule.results().iter().any(listed);
     is_listed || causes(function, result).next().is_some() || RULES.iter().any(tells)
 }
 
 pub fn documented(result: &ResultSpec) -> impl Iterator<Item = &'static FnSpec> {
-    let lists =
-        |function: &&FnSpec| function.library == result.library && function.results.contains(&result.number);
+    let lists = |function: &&FnSpec| {
+        function.library == result.library && function.results().contains(&result.number)
+    };
     FUNCTIONS.iter().filter(lists)
 }
 
@@ -96,7 +97,7 @@ impl Why {
     pub fn render(&self, width: usize) -> String {
         let mut table = Table::new(&["RULE", "CAUSE"], 2, 20).or_below();
         for (rule, text) in &self.causes {
-            table.row([rule.map_or("-", |rule| rule.name).into(), (*text).into()]);
+            table.row([rule.map_or("-", |rule| rule.name()).into(), (*text).into()]);
         }
         format!("{}\n{}", wrap(&self.subject(), width).join("\n"), table.render(width))
     }
@@ -112,7 +113,8 @@ mod tests {
         let all = why(parse("INVALID_VALUE").unwrap());
         let open = all.iter().find(|why| why.functions.contains(&"cuIpcOpenMemHandle_v2")).unwrap();
         assert!(open.functions.contains(&"cuIpcOpenMemHandle"), "{}", open.subject());
-        let rules: Vec<&str> = open.causes.iter().filter_map(|(rule, _)| Some(rule.as_ref()?.name)).collect();
+        let rules: Vec<&str> =
+            open.causes.iter().filter_map(|(rule, _)| Some(rule.as_ref()?.name())).collect();
         assert!(rules.contains(&"ipc-flags") && rules.len() < open.causes.len(), "{rules:?}");
     }
 

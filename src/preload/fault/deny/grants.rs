@@ -64,7 +64,7 @@ fn denied_in(from: &Identity, start: u64, size: u64) -> Option<Option<usize>> {
 pub fn before(call: &Forward, grant: Grant) -> Option<Denied> {
     let (pairs, function) = (pairs()?, call.id.spec());
     let (by, array) = (call.words[grant.by], call.words[grant.to]);
-    let count = function.args[grant.to].count().map_or(1, |count| call.words[count]);
+    let count = function.args()[grant.to].count().map_or(1, |count| call.words[count]);
     let size = grant.size.map(|size| call.words[size]);
     let may_only_read = size.is_some();
     let mut denied = None;

@@ -100,7 +100,7 @@ pub fn after(call: &Forward) -> Option<usize> {
     if function.library == Library::Nvml {
         return nvml::after(call);
     }
-    for effect in function.effects {
+    for effect in function.effects() {
         match *effect {
             Effect::Asks(Question { subject, .. }) if subject.is_own() => {}
             Effect::Asks(question) => return answer(call, question),
@@ -158,14 +158,16 @@ fn answer(call: &Forward, question: Question) -> Option<usize> {
     let word = |argument: usize| call.words[argument];
     let which = match (question.peer, question.choice) {
         // What a newer driver can be asked may mean anything.
-        (Some(_), Some((choice, _))) if !(function.args[choice].of().is_named)(word(choice)) => return None,
+        (Some(_), Some((choice, _))) if !(function.args()[choice].of().is_named)(word(choice)) => {
+            return None;
+        }
         (Some(peer), _) => pair(word(question.device), word(peer))?,
         (None, Some((choice, reach))) if word(choice) as i32 == reach => {
             pairs()?.touches(&devices::of_ordinal(word(question.device) as i32))?
         }
         (None, _) => return None,
     };
-    let answer = &function.args[question.answer];
+    let answer = &function.args()[question.answer];
     let count = answer.count().map_or(1, word);
     let place = word(question.answer) as *mut u8;
     if place.is_null() {
@@ -187,7 +189,7 @@ fn pair(from: u64, to: u64) -> Option<usize> {
 fn enable(call: &Forward, access: Named) -> Option<Denied> {
     let (peer, context) = (call.words[access.by], questions::context());
     // All other arguments are reserved.
-    let is_odd = (0..call.id.spec().args.len()).any(|index| index != access.by && call.words[index] != 0);
+    let is_odd = (0..call.id.spec().args().len()).any(|index| index != access.by && call.words[index] != 0);
     if peer == 0 || is_odd || context == 0 || context == peer {
         return None;
     }

@@ -19,7 +19,7 @@ pub fn join(call: &Forward, joined: Joined) -> Option<Denied> {
 /// A multicast object is made; for which devices is not said yet. What cannot be read, the driver shall refuse itself.
 pub fn gather(call: &Forward) -> Option<Denied> {
     let readable = |word: &u64| is_readable(*word as *const u8, 1);
-    if !call.words[..call.id.spec().args.len()].iter().all(readable) {
+    if !call.words[..call.id.spec().args().len()].iter().all(readable) {
         return None;
     }
     let pairs = pairs()?;

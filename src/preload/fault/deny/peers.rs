@@ -26,7 +26,7 @@ struct Peer {
 const CLAIMED: u64 = u64::MAX;
 
 static PEERS: [Peer; 256] =
-    [const { Peer { context: AtomicU64::new(0), device: AtomicI32::new(-1), peer: AtomicU64::new(0) } }; 256];
+    [const { Peer { context: AtomicU64::new(0), device: AtomicI32::new(0), peer: AtomicU64::new(0) } }; 256];
 
 /// A number for a device, which is never 0; 0 where it is unknown.
 fn key(device: &Identity) -> u64 {

@@ -51,7 +51,7 @@ impl Fault<'_> {
         for index in 0..MOST {
             let Some(fired) = self.acting_at(index) else { continue };
             let (action, name) = (&fired.rule.rule.action, &fired.rule.rule.name);
-            let function = self.call.id.spec().name;
+            let function = self.call.id.spec().name();
             if let Some(label) = &action.hang {
                 log::acts(format_args!("{name}: {function} hangs until '{label}' is released"));
                 hang(fired.rule, label, cancelling);

@@ -7,7 +7,7 @@ use cupeer_spec::names::matches;
 /// The argument that a condition looks at, where it needs nothing else.
 pub fn argument_of(function: &FnSpec, condition: &Condition) -> Option<usize> {
     let is_device = |index: usize| {
-        let devices = || function.args.iter().enumerate().filter(|(_, arg)| arg.type_word() == "CUdevice");
+        let devices = || function.args().iter().enumerate().filter(|(_, arg)| arg.type_word() == "CUdevice");
         devices().nth(index).map(|(index, _)| index)
     };
     match (&condition.key, &condition.values) {

@@ -49,7 +49,7 @@ pub fn fires<'a>(plan: &'a LoadedPlan, rule: &LoadedRule, whose: &Whose) -> Opti
     };
     let count = scope.count.fetch_add(1, Relaxed) + 1;
     let Rule { when, probability, times, .. } = rule.rule;
-    let thrown = || rule.rule.thrown(whose.rank, whose.id.spec().name, count, purpose::FIRE);
+    let thrown = || rule.rule.thrown(whose.rank, whose.id.spec().name(), count, purpose::FIRE);
     let is_chosen = when.has(count) && (*probability >= 1.0 || happens(*probability, thrown()));
     let once_more = |fired: u64| (fired < times.unwrap_or(u64::MAX)).then_some(fired.saturating_add(1));
     if !is_chosen || scope.fired.fetch_update(Relaxed, Relaxed, once_more).is_err() {

@@ -134,7 +134,7 @@ impl<'a> Fault<'a> {
     }
 
     pub(super) fn thrown(&self, fired: &Fired, purpose: u64) -> u64 {
-        fired.rule.rule.thrown(self.rank, self.call.id.spec().name, fired.firing.count, purpose)
+        fired.rule.rule.thrown(self.rank, self.call.id.spec().name(), fired.firing.count, purpose)
     }
 
     /// The number of a rule's result.

@@ -62,7 +62,7 @@ pub fn is_excused(id: FnId, args: &[u8; MOST_ARGS]) -> bool {
         return true;
     }
     let mut at = 0;
-    function.args.iter().any(|arg| {
+    function.args().iter().any(|arg| {
         let bytes = args.get(at..at + arg.stored().min(8));
         at += arg.stored();
         let Some(number) = bytes.and_then(|bytes| bytes.try_into().ok()).map(u64::from_le_bytes) else {

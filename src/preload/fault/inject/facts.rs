@@ -118,7 +118,7 @@ impl<'a> Facts<'a> {
 
     /// An argument of a type, and its value.
     fn argument(&self, is_it: impl Fn(&ArgSpec) -> bool) -> Option<u64> {
-        let args = self.call.id.spec().args;
+        let args = self.call.id.spec().args();
         args.iter().position(is_it).and_then(|index| self.call.words.get(index).copied())
     }
 
@@ -134,7 +134,7 @@ impl<'a> Facts<'a> {
     /// Whether a condition holds for the devices in a structure among the arguments; `None` where the function takes none.
     fn names_device(&self, condition: &Condition) -> Option<bool> {
         let function = self.call.id.spec();
-        let mut args = function.args.iter().zip(self.call.words);
+        let mut args = function.args().iter().zip(self.call.words);
         let (arg, word, offset) = args.find_map(|(arg, word)| Some((arg, *word, location_in(arg)?)))?;
         let count = arg.count().map_or(1, |count| self.call.words[count]);
         let device = |index: u64| {

@@ -50,7 +50,7 @@ fn read(kept: &[AtomicU64; 8]) -> [u8; 64] {
 
 /// Remembers the handles that a call was given (`In`), or has made (`Out`).
 pub fn remember(call: &Forward, direction: Direction) {
-    let args = call.id.spec().args.iter().zip(call.words);
+    let args = call.id.spec().args().iter().zip(call.words);
     for (arg, word) in args.filter(|(arg, word)| arg.is_handle() && arg.direction == direction && **word != 0)
     {
         // SAFETY: a handle by value, or one that the driver has just written: 64 bytes lie there.

@@ -67,7 +67,7 @@ impl Armed {
         let keeps = plans.iter().any(|plan| plan.keeps_handles);
         let index = |i| {
             let id = FnId::at(i);
-            let has_handle = id.spec().args.iter().any(|arg| arg.is_handle());
+            let has_handle = id.spec().args().iter().any(|arg| arg.is_handle());
             let members = plans.iter().flat_map(|plan| plan.rules.iter().map(|rule| Member { plan, rule }));
             let rules: Vec<Member> =
                 members.filter(|member| member.rule.rule.functions.contains(i)).collect();
@@ -128,7 +128,7 @@ impl Index {
     fn new(id: FnId, rules: Vec<Member>, is_always: bool) -> Index {
         let blocks = rules.len().div_ceil(64);
         let function = id.spec();
-        let segments = (0..function.args.len().min(MOST_ARGUMENTS))
+        let segments = (0..function.args().len().min(MOST_ARGUMENTS))
             .filter_map(|argument| Segments::of(function, argument, &rules, blocks))
             .collect();
         let base = (0..blocks).map(|_| AtomicU64::new(u64::MAX)).collect();

@@ -87,7 +87,7 @@ impl Fault<'_> {
     pub(super) fn undo(&self) -> bool {
         let function = self.call.id.spec();
         let Some((inverse, given)) = function.undone_by() else { return false };
-        let arg = &function.args[given.by];
+        let arg = &function.args()[given.by];
         let word = |index: usize| self.call.words.get(index).copied().unwrap_or(0);
         let (size, word) = (given.size.map(word), word(given.by));
         let value = if matches!(arg.direction, Direction::In) {
@@ -108,7 +108,7 @@ impl Fault<'_> {
 
 /// Where the outputs of a call go, and how many bytes of each are looked at.
 fn outputs(call: &Forward) -> impl Iterator<Item = (usize, usize)> {
-    let args = call.id.spec().args.iter().zip(call.words);
+    let args = call.id.spec().args().iter().zip(call.words);
     let outputs = args.filter(|(arg, _)| matches!(arg.direction, Direction::Out));
     outputs.map(|(arg, word)| (*word as usize, arg.size().min(8)))
 }

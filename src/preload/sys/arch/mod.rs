@@ -125,32 +125,36 @@ const AT_ANY_INSTRUCTION: c_int = 1;
 
 /// Finds [`CANCEL_TYPE`], by what the C library changes when it is told so. Called by our constructor.
 pub fn find_cancel_type() {
-    /// No C library describes a thread in less.
-    const END: usize = 1024;
-    const FROM: usize = 64;
+    /// No C library describes a thread in fewer words.
+    const END: usize = 128;
+    const FROM: usize = 8;
     let own = thread_description();
-    // SAFETY: these bytes are the C library's, of this thread, and readable.
-    let bytes =
-        || core::array::from_fn::<u8, END, _>(|i| unsafe { (own as *const u8).add(i).read_volatile() });
+    // SAFETY: these words are the C library's, of this thread, aligned, and readable.
+    let words =
+        || core::array::from_fn::<u64, END, _>(|i| unsafe { (own as *const u64).add(i).read_volatile() });
     let mut before = 0;
     // SAFETY: `before` is writable. Nobody cancels the thread that runs the constructors.
     let (deferred, at_any, again) = unsafe {
         pthread_setcanceltype(DEFERRED, &mut before);
-        let deferred = bytes();
+        let deferred = words();
         pthread_setcanceltype(AT_ANY_INSTRUCTION, ptr::null_mut());
-        let at_any = bytes();
+        let at_any = words();
         pthread_setcanceltype(DEFERRED, ptr::null_mut());
-        let again = bytes();
+        let again = words();
         pthread_setcanceltype(before, ptr::null_mut());
         (deferred, at_any, again)
     };
     let mut changed = (FROM..END).filter(|i| deferred[*i] != at_any[*i]);
     if let (Some(place), None) = (changed.next(), changed.next())
         && deferred == again
-        && deferred[place] & 3 == 0
-        && at_any[place] & 3 != 0
     {
-        CANCEL_TYPE.store(own.wrapping_add(place).wrapping_sub(thread_pointer()), Relaxed);
+        // The one byte that has changed.
+        let byte = (deferred[place] ^ at_any[place]).trailing_zeros() / 8;
+        let [deferred, at_any] = [deferred, at_any].map(|words| words[place] >> (8 * byte));
+        if deferred & 3 == 0 && at_any & 3 != 0 && deferred >> 8 == at_any >> 8 {
+            let place = own.wrapping_add(8 * place + byte as usize);
+            CANCEL_TYPE.store(place.wrapping_sub(thread_pointer()), Relaxed);
+        }
     }
 }
 

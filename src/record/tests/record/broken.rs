@@ -19,7 +19,7 @@ fn read_all(bytes: Vec<u8>) -> Result<(), TestCaseError> {
         count += 1;
         prop_assert!(count <= slots, "more events than slots");
         if let cupeer_record::Event::Call(call) = &event {
-            let args = call.function.map_or(0, |function| function.spec().args.len());
+            let args = call.function.map_or(0, |function| function.spec().args().len());
             (0..args + 1).for_each(|index| drop(call.argument(index).map(<[u8]>::to_vec)));
             let _ = (process.function_name(call.number), process.library_at(call.caller, call.start));
             let objects = call.details.findings.iter().flat_map(|finding| &finding.objects);

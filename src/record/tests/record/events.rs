@@ -244,7 +244,7 @@ fn functions_are_known_by_their_names_and_sizes() {
         .unwrap()
         .map(|event| match event {
             Event::Call(call) => {
-                (call.function.map(|id| id.spec().name), process.function_name(call.number).to_string())
+                (call.function.map(|id| id.spec().name()), process.function_name(call.number).to_string())
             }
             _ => unreachable!(),
         })

@@ -62,7 +62,7 @@ pub fn finding<O>(found: &Violation<O>) -> Finding {
         confidence: found.confidence,
         severity: rule.severity,
         argument: found.argument.map(|argument| argument as u8),
-        rule: rule.name.into(),
+        rule: rule.name().into(),
         message: found.reason.to_string(),
         hint: found.reason.hint().into(),
         objects: Vec::new(),

@@ -152,7 +152,7 @@ impl Findings {
             let Asked { is_forked, driver_knows_more, .. } = self.asked[made.index];
             let Some(sight) = sight else { return false };
             let is_found = calls::look(made, sight, is_forked, driver_knows_more, &mut |found| {
-                let rule = found.reason.rule().spec().name;
+                let rule = found.reason.rule().spec().name();
                 self.add(
                     made,
                     rule,
@@ -218,7 +218,7 @@ impl Findings {
     }
 
     pub fn has(&self, rule: Rule, process: usize) -> bool {
-        let Some(number) = self.names.known(rule.spec().name) else { return false };
+        let Some(number) = self.names.known(rule.spec().name()) else { return false };
         self.kept.keys().any(|key| (key.rule, key.process) == (number, process))
     }
 
@@ -275,7 +275,7 @@ impl Asked {
 
     /// How bad a rule is in a call of a library, where a cache alone has it open that it is about; `None` where it is not
     /// asked for.
-    pub fn severity(&self, rule: &RuleSpec, library: &str, cache: Option<&Cache>) -> Option<Severity> {
+    pub fn severity(&self, rule: &RuleSpec, library: &str, cache: Option<Cache>) -> Option<Severity> {
         let library = library.as_bytes();
         let is_asked = self.only.as_ref().is_none_or(|only| only.contains(rule.id, library))
             && !self.ignore.contains(rule.id, library);

@@ -84,7 +84,7 @@ fn of_failed<'a>(
         None => format!("process {}", context.job.processes[one.process].header.pid),
     }));
     let code = results::name(Some(first.function), first.result);
-    let (waiting_ranks, function) = (waiting.len() as u64, first.function.spec().name);
+    let (waiting_ranks, function) = (waiting.len() as u64, first.function.spec().name());
     let reason =
         Reason::RanksWaitForFailed { waiting: waiting_ranks, senders: &senders, function, code: &code };
     let thing = objects.failing(first.process, first.site, first.at, places);
@@ -157,7 +157,7 @@ fn draft<'a>(sentence: Sentence, waiting: &[Waiting]) -> Option<Draft<'a>> {
 /// The processes of a host whose last export of a descriptor failed.
 fn failed<'c>(context: &'c Context, boot: &[u8; 16]) -> impl Iterator<Item = Failed> + use<'c> {
     let mut last: BTreeMap<usize, Failed> = BTreeMap::new();
-    for function in Rule::RanksWaitForDescriptor.spec().functions {
+    for function in Rule::RanksWaitForDescriptor.spec().functions() {
         for (process, result, group) in context.all.failures.of(*function as Number) {
             let sent = context.all.tallies[process].descriptors.last.map_or(0, |sent| sent.made.at);
             let is_here = context.job.processes[process].header.boot_id == *boot;

@@ -42,7 +42,7 @@ pub struct Draft<'a> {
     pub driver_message: Option<&'a [u8]>,
     pub objects: Vec<Object>,
     /// The cache that alone has it open.
-    pub cache: Option<&'static Cache>,
+    pub cache: Option<Cache>,
     /// How bad it is, where its process has said that.
     pub said: Option<Severity>,
 }
@@ -67,10 +67,10 @@ impl Draft<'_> {
     }
 
     /// The same of what a cache alone has open, if any: why that is by design, and its setting.
-    pub fn with_cache(mut self, cache: Option<&'static Cache>) -> Self {
+    pub fn with_cache(mut self, cache: Option<Cache>) -> Self {
         if let Some(cache) = cache {
-            self.sentence.message += &format!("; {}", cache.why);
-            self.sentence.hint = cache.hint.into();
+            self.sentence.message += &format!("; {}", cache.why());
+            self.sentence.hint = cache.hint().into();
         }
         Draft { cache, ..self }
     }
@@ -89,7 +89,7 @@ pub struct Sentence {
 impl Sentence {
     pub fn of(reason: &Reason, confidence: Confidence) -> Self {
         let (message, hint) = (reason.to_string(), reason.hint().into());
-        Sentence { rule: reason.rule().spec().name.into(), message, hint, confidence, argument: None }
+        Sentence { rule: reason.rule().spec().name().into(), message, hint, confidence, argument: None }
     }
 }
 
@@ -103,7 +103,7 @@ type Kind = (
     Option<i32>,
     Vec<usize>,
     Stack,
-    *const Cache,
+    Option<Cache>,
     Option<Severity>,
 );
 
@@ -156,7 +156,7 @@ fn kind(draft: &Draft) -> Kind {
         draft.result,
         draft.processes.clone(),
         draft.site.stack,
-        draft.cache.map_or(std::ptr::null(), std::ptr::from_ref),
+        draft.cache,
         draft.said,
     )
 }

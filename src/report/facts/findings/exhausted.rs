@@ -64,7 +64,7 @@ fn memory<'a>(
     objects: &Objects,
     places: &mut Places,
 ) -> Option<Draft<'a>> {
-    if !Rule::MemoryKept.spec().functions.contains(&scarce.function) {
+    if !Rule::MemoryKept.spec().functions().contains(&scarce.function) {
         return None;
     }
     let all = context.all;
@@ -190,7 +190,7 @@ fn is_there(location: Location, scarce: &Scarce) -> bool {
 }
 
 fn addresses<'a>(process: usize, scarce: &Scarce) -> Option<Draft<'a>> {
-    if !Rule::AddressesExhausted.spec().functions.contains(&scarce.function) {
+    if !Rule::AddressesExhausted.spec().functions().contains(&scarce.function) {
         return None;
     }
     let (wanted, reserved) = (scarce.wanted?, scarce.reserved);

@@ -64,11 +64,11 @@ struct EndedOpen<'a> {
     /// Who had it open: those that are no cache first, and then the first one.
     open: Vec<(&'a Import, &'a Time)>,
     /// The cache that alone had.
-    cache: Option<&'static Cache>,
+    cache: Option<Cache>,
 }
 
 /// Who had something open, and the cache that alone had.
-type OpenAt<'a> = (Vec<(&'a Import, &'a Time)>, Option<&'static Cache>);
+type OpenAt<'a> = (Vec<(&'a Import, &'a Time)>, Option<Cache>);
 
 /// What a context took with it: by process, and when that began.
 type Contexts<'a> = BTreeMap<(u32, u64), Vec<EndedOpen<'a>>>;
@@ -124,7 +124,7 @@ impl<'a> Handles<'a, '_, '_, '_> {
         (open, cache)
     }
 
-    fn cache_of(&mut self, time: &Time) -> Option<&'static Cache> {
+    fn cache_of(&mut self, time: &Time) -> Option<Cache> {
         unclosed::cache_of(self.context, self.places, time)
     }
 
@@ -330,7 +330,7 @@ type Decided<'a> = (Sentence, Vec<Thing<'a>>);
 fn decided<'a>(world: &Afterwards<'a, '_>, function: FnId, result: i32) -> Vec<Decided<'a>> {
     let mut all = Vec::new();
     world.look(function, result, &mut |found| {
-        let argument = found.argument.map(|index| function.spec().args[index].name());
+        let argument = found.argument.map(|index| function.spec().args()[index].name());
         let sentence = Sentence { argument, ..Sentence::of(&found.reason, found.confidence) };
         all.push((sentence, found.objects.iter().map(|(_, thing)| *thing).collect()));
     });

@@ -249,7 +249,7 @@ impl<'a> Objects<'a> {
 
 /// The word for a role.
 pub fn word(role: u32) -> &'static str {
-    role::WORDS.get((role as usize).wrapping_sub(1)).copied().unwrap_or("unknown")
+    role::word(role).unwrap_or("unknown")
 }
 
 /// A process, as sentences have it.

@@ -22,7 +22,7 @@ const CHANGED: &str = "; a fault plan changed calls there";
 /// How calls of a function failed, by process: each with the first of its failures. Where the record is all there is, only those
 /// of functions that always fail in some ranks, and never in most.
 pub fn failing<'a>(context: &Context<'a>) -> Vec<Draft<'a>> {
-    Rule::RanksDiffer.spec().functions.iter().flat_map(|function| failing_of(context, *function)).collect()
+    Rule::RanksDiffer.spec().functions().iter().flat_map(|function| failing_of(context, *function)).collect()
 }
 
 fn failing_of<'a>(context: &Context<'a>, function: FnId) -> Vec<Draft<'a>> {
@@ -34,7 +34,7 @@ fn failing_of<'a>(context: &Context<'a>, function: FnId) -> Vec<Draft<'a>> {
         let draft = by_process.entry(process).or_insert_with(|| {
             // What it says is known when all ranks are.
             let reason = Reason::RanksDiffer {
-                function: function.spec().name,
+                function: function.spec().name(),
                 code: name_of(result),
                 failing: 0,
                 others: 0,
@@ -103,7 +103,7 @@ pub fn differing<'c>(
         let first = rows.next()?;
         let mut row = rows.fold(first, Row::and);
         let reason = Reason::RanksDiffer {
-            function: FnId::all().find(|id| id.spec().name == &*function)?.spec().name,
+            function: FnId::all().find(|id| id.spec().name() == &*function)?.spec().name(),
             code: code_of(row.finding.result.as_deref()?),
             failing: failing.len() as u64,
             others: others as u64,

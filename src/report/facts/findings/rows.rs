@@ -64,7 +64,7 @@ impl<'a> Context<'a> {
 
     fn kept(&self, key: &Key, kept: &'a FindingGroup, objects: &Objects, places: &mut Places) -> Draft<'a> {
         let finding = &kept.finding;
-        let args = Functions::id(key.function).map_or(&[][..], |function| function.spec().args);
+        let args = Functions::id(key.function).map_or(&[][..], |function| function.spec().args());
         let recorded = finding.objects.iter();
         let mut about: Vec<Object> =
             recorded.map(|object| objects.recorded(object, key.process, places)).collect();

@@ -91,7 +91,7 @@ fn complete(rows: &mut [Row]) {
     for row in rows.iter_mut().filter(|row| row.finding.message.is_empty()) {
         row.finding.message = said.get(&key(row)).cloned().unwrap_or_default();
         if let Some(rule) = Rule::of(&row.finding.rule).filter(|_| row.finding.hint.is_empty()) {
-            row.finding.hint = rule.spec().hint.into();
+            row.finding.hint = rule.spec().hint().into();
         }
     }
 }

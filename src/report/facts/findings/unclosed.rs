@@ -209,7 +209,7 @@ fn is_kept(fate: &Fate, at: u64) -> bool {
 }
 
 /// The cache for which something was opened; `None` where a library that has none has opened it, too.
-pub fn cache_of(context: &Context, places: &mut Places, time: &Time) -> Option<&'static Cache> {
+pub fn cache_of(context: &Context, places: &mut Places, time: &Time) -> Option<Cache> {
     let sites = [&time.site].into_iter().chain(time.again.iter().map(|again| &again.site));
     let mut caches = sites.map(|site| {
         let (place, _) = places.stack(&context.all.stacks, site.stack);

@@ -119,7 +119,7 @@ impl Follower {
                 if let Some(ending) = Ending::of(function, call) {
                     self.end_all(ledger, done, &ending);
                 } else {
-                    for effect in spec.effects {
+                    for effect in spec.effects() {
                         if let Effect::Ends(End { object, by, .. }) = *effect
                             && let Some(address) = call.number(by)
                         {

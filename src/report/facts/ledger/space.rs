@@ -94,7 +94,7 @@ impl OwnSpace {
     /// Notes a call about virtual memory, which was made at a time, in a place.
     pub fn note(&mut self, judged: &books::Call, at: u64, site: impl FnOnce() -> Site) {
         let function = judged.function;
-        for effect in function.spec().effects.iter().filter(|_| judged.result == 0) {
+        for effect in function.spec().effects().iter().filter(|_| judged.result == 0) {
             match *effect {
                 Effect::Makes(Made { object: Object::Mapping, by, .. }) => {
                     self.sites.insert(judged.at(by), Mapped { function, site: site(), at, devices: 0 });

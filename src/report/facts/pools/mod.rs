@@ -82,12 +82,12 @@ impl Held {
             return;
         }
         let number = |argument| call.number(argument);
-        for effect in function.spec().effects {
+        for effect in function.spec().effects() {
             match *effect {
                 Effect::Makes(Made { object: Object::Pool, by, .. })
                 | Effect::Asks(Question { subject: Subject::Pool, answer: by, .. })
                     // Of the answers about pools, only some are a pool.
-                    if function.spec().args[by].is_pool() =>
+                    if function.spec().args()[by].is_pool() =>
                 {
                     let pool = number(by).and_then(|handle| own.pool(handle));
                     if let Some(pool) = pool {

@@ -97,7 +97,7 @@ fn taking(
     let number = |argument| call.number(argument);
     let fingerprint = |argument| values::handle(call, argument).map(|(fingerprint, _)| fingerprint);
     let device = |argument| uuid(number(argument).map(|ordinal| ordinal as i32));
-    spec.effects.iter().find_map(|effect| match *effect {
+    spec.effects().iter().find_map(|effect| match *effect {
         Effect::Opens(Shared { object: Object::Allocation, by, handle, .. }) => {
             let source = Source::Imported(fingerprint(handle).unwrap_or(0));
             let import = Allocation::new(number(by)?, source, None, at);
@@ -109,7 +109,7 @@ fn taking(
         }
         Effect::Retains(effect::Named { object: Object::Allocation, by }) => {
             // The address at which it is asked is what the driver is given.
-            let address = spec.args.iter().position(|argument| argument.direction == Direction::In);
+            let address = spec.args().iter().position(|argument| argument.direction == Direction::In);
             let (handle, address) = (number(by)?, address.and_then(number));
             later(move |space| space.retains(handle, address))
         }

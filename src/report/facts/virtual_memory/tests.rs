@@ -15,7 +15,7 @@ fn see(space: &mut Space, call: &Call) {
 fn call(function: FnId, (start, end): (u64, u64), arguments: &[(&str, u64)]) -> Call {
     let mut call = writer::call(function, start, end);
     for (name, value) in arguments {
-        let argument = function.spec().args.iter().find(|argument| argument.name() == *name).unwrap();
+        let argument = function.spec().args().iter().find(|argument| argument.name() == *name).unwrap();
         writer::set(&mut call, name, &value.to_le_bytes()[..argument.stored()]);
     }
     call

@@ -100,11 +100,11 @@ fn outputs(functions: &[&'static FnSpec], name: Span) -> Result<Vec<&'static Arg
     if name.text.is_empty() {
         return Err(name.error("the name of an output is missing here: out=ARGUMENT=VALUE"));
     }
-    let all = || functions.iter().flat_map(|function| function.args).filter(is_out).map(|arg| arg.name());
+    let all = || functions.iter().flat_map(|function| function.args()).filter(is_out).map(|arg| arg.name());
     let input = functions.iter().find(|function| function.argument(name.text).is_some());
     let what = match input {
         Some(function) => {
-            format!("{} of {} is not an output: the function reads it", name.shown(), function.name)
+            format!("{} of {} is not an output: the function reads it", name.shown(), function.name())
         }
         None => format!("no selected function has an output {}", name.shown()),
     };

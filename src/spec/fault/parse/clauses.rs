@@ -101,35 +101,35 @@ fn clause<'a>(draft: &mut Draft<'a>, clause: Span<'a>) -> Result<String> {
         Some((key, value)) => (key, Some(value)),
         None => (clause, None),
     };
-    let spec = KEYS.iter().find(|spec| spec.name == key.text).unwrap_or(&ARGUMENT);
+    let spec = KEYS.iter().find(|spec| spec.name() == key.text).unwrap_or(ARGUMENT);
     if spec.acts {
-        draft.actions.push((spec.name, clause));
+        draft.actions.push((spec.name(), clause));
     }
-    match (&spec.reads, value) {
+    match (spec.reads(), value) {
         (Reads::Argument, value) => return argument(draft, key, value),
         (Reads::Flag(read), None) => read(draft),
         (Reads::Optional(read), value) => read(draft, value)?,
         (Reads::Value(read), Some(value)) => read(draft, value)?,
-        (Reads::Compared(key, read), Some(value)) => conditions::add(draft, key.clone(), read(value)?)?,
+        (Reads::Compared(key, read), Some(value)) => conditions::add(draft, key, read(value)?)?,
         (Reads::Flag(_), Some(value)) => {
-            return Err(value.error(format!("'{}' takes no value", spec.name)));
+            return Err(value.error(format!("'{}' takes no value", spec.name())));
         }
         (Reads::Value(_) | Reads::Compared(..), None) => {
-            let message = format!("'{}' needs a value, such as {}", spec.name, spec.example());
+            let message = format!("'{}' needs a value, such as {}", spec.name(), spec.example());
             return Err(clause.end().error(message));
         }
     }
-    Ok(spec.name.into())
+    Ok(spec.name().into())
 }
 
 /// A clause whose key is none of ours.
 fn argument(draft: &mut Draft, key: Span, value: Option<Span>) -> Result<String> {
-    let own = |name: &str| KEYS.iter().find(|spec| spec.name.eq_ignore_ascii_case(name));
+    let own = |name: &str| KEYS.iter().find(|spec| spec.name().eq_ignore_ascii_case(name));
     if key.text.is_empty() {
         return Err(key.error("a key is missing before the '=', such as dev=0 or error=MAP_FAILED"));
     }
     if let Some(spec) = own(key.text) {
-        return Err(key.error(format!("{} is not a key; write '{}'", key.shown(), spec.name)));
+        return Err(key.error(format!("{} is not a key; write '{}'", key.shown(), spec.name())));
     }
     if draft.functions.iter().any(|function| function.argument(key.text).is_some()) {
         let Some(value) = value else {
@@ -139,19 +139,19 @@ fn argument(draft: &mut Draft, key: Span, value: Option<Span>) -> Result<String>
         return conditions::argument(draft, key, value);
     }
     let functions = || draft.functions.iter();
-    let arguments = functions().flat_map(|function| function.args).map(|arg| arg.name());
-    if let Some(meant) = nearest(key.text, KEYS.iter().map(|spec| spec.name).chain(arguments)) {
+    let arguments = functions().flat_map(|function| function.args()).map(|arg| arg.name());
+    if let Some(meant) = nearest(key.text, KEYS.iter().map(|spec| spec.name()).chain(arguments)) {
         return Err(key.error(format!("there is no key {}; did you mean '{meant}'?", key.shown())));
     }
     if let Some(other) = alterable().find(|function| function.argument(key.text).is_some()) {
         return Err(key.error(format!(
             "{} is an argument of {}, which this fault does not select; {}",
             key.shown(),
-            other.name,
+            other.name(),
             conditions::arguments_of(draft.functions[0])
         )));
     }
-    let names: Vec<&str> = KEYS.iter().map(|spec| spec.name).collect();
+    let names: Vec<&str> = KEYS.iter().map(|spec| spec.name()).collect();
     Err(key.error(format!(
         "there is no key {}; the keys are {} and the functions' arguments: {}",
         key.shown(),

@@ -45,7 +45,7 @@ pub fn size(draft: &mut Draft, value: Span) -> Result<()> {
         let is_address =
             |arg: &ArgSpec| arg.type_word() == "CUdeviceptr" && matches!(arg.direction, Direction::In);
         let opens_memory = function.is_in(Group::IpcMem) && function.is_in(Group::Open);
-        function.args.iter().any(is_address) || opens_memory || function.sized_by().is_some()
+        function.args().iter().any(is_address) || opens_memory || function.sized_by().is_some()
     })?;
     add(draft, Key::Size, ranges(value, &values::size)?)
 }
@@ -53,7 +53,7 @@ pub fn size(draft: &mut Draft, value: Span) -> Result<()> {
 /// `handle=FINGERPRINT`
 pub fn handle(draft: &mut Draft, value: Span) -> Result<()> {
     let takes = |function: &FnSpec| {
-        function.args.iter().any(|arg| arg.is_handle() && matches!(arg.direction, Direction::In))
+        function.args().iter().any(|arg| arg.is_handle() && matches!(arg.direction, Direction::In))
     };
     let named =
         |function: &&'static FnSpec| Some(function.argument("handle")?.1).filter(|arg| is_comparable(arg));
@@ -190,7 +190,7 @@ fn not_comparable(function: &FnSpec, arg: &ArgSpec) -> String {
         Direction::In => "is an array, which is not compared",
         _ => "is an output, which is unknown before the call",
     };
-    format!("'{}' of {} {why}; {}", arg.name(), function.name, arguments_of(function))
+    format!("'{}' of {} {why}; {}", arg.name(), function.name(), arguments_of(function))
 }
 
 /// One value of an argument, which may be of several types in several functions.
@@ -264,11 +264,11 @@ pub fn is_comparable(arg: &ArgSpec) -> bool {
 /// Which arguments of a function can be compared.
 pub fn arguments_of(function: &FnSpec) -> String {
     let names: Vec<&str> =
-        function.args.iter().filter(|arg| is_comparable(arg)).map(|arg| arg.name()).collect();
+        function.args().iter().filter(|arg| is_comparable(arg)).map(|arg| arg.name()).collect();
     if names.is_empty() {
-        return format!("{} has none that can be compared", function.name);
+        return format!("{} has none that can be compared", function.name());
     }
-    format!("{} has {}", function.name, names.join(", "))
+    format!("{} has {}", function.name(), names.join(", "))
 }
 
 /// Refuses a key that no function of the rule can have.
@@ -279,13 +279,13 @@ fn some_can(draft: &Draft, value: Span, key: &str, what: &str, can: impl Fn(&FnS
     /// So many are named, unless there are only a few more.
     const NAMED: usize = 8;
     let all: Vec<&str> =
-        FUNCTIONS.iter().filter(|function| can(function)).map(|function| function.name).collect();
+        FUNCTIONS.iter().filter(|function| can(function)).map(|function| function.name()).collect();
     let such = match all.split_at_checked(NAMED) {
         Some((named, others)) if others.len() > 2 => {
             format!("{}, and {} others", named.join(", "), others.len())
         }
         _ => either(all),
     };
-    let first = draft.functions[0].name;
+    let first = draft.functions[0].name();
     Err(value.error(format!("'{key}' does not apply to {first}: no call of it {what}; it applies to {such}")))
 }

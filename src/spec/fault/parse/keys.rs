@@ -9,6 +9,7 @@ use super::span::Span;
 use super::values::{number, patterns, ranges, share};
 use super::{PlanError, conditions, counts, name, signals};
 use crate::fault::{Key, Values};
+use crate::texts;
 
 type Result<T> = core::result::Result<T, PlanError>;
 
@@ -52,53 +53,90 @@ pub(super) enum Reads {
 }
 
 /// A key.
+#[derive(Clone, Copy)]
 pub struct KeySpec {
-    /// What stands before the `=`.
-    pub name: &'static str,
+    index: u8,
     /// What it is about.
     pub kind: KeyKind,
-    /// The form of what stands behind the `=`; empty where nothing does, in brackets where it can be left out.
-    pub value: &'static str,
-    /// One sentence: what it means.
-    pub doc: &'static str,
-    /// A whole rule that has it.
-    pub rule: &'static str,
     /// Whether it makes something happen by itself.
     pub acts: bool,
-    /// How its value is read.
-    pub(super) reads: Reads,
 }
 
+/// A key as it is declared here.
+struct Declared {
+    name: &'static str,
+    kind: KeyKind,
+    value: &'static str,
+    doc: &'static str,
+    rule: &'static str,
+    acts: bool,
+}
+
+texts!(static NAMES = DECLARED.name);
+texts!(static VALUES = DECLARED.value);
+texts!(static DOCS = DECLARED.doc);
+texts!(static RULES = DECLARED.rule);
+
 impl KeySpec {
+    /// What stands before the `=`.
+    pub fn name(&self) -> &'static str {
+        NAMES.get(self.index.into())
+    }
+
+    /// The form of what stands behind the `=`; empty where nothing does, in brackets where it can be left out.
+    pub fn value(&self) -> &'static str {
+        VALUES.get(self.index.into())
+    }
+
+    /// One sentence: what it means.
+    pub fn doc(&self) -> &'static str {
+        DOCS.get(self.index.into())
+    }
+
+    /// A whole rule that has it.
+    pub fn rule(&self) -> &'static str {
+        RULES.get(self.index.into())
+    }
+
     /// A clause that would be right: that of its rule.
     pub fn example(&self) -> &'static str {
-        let mut clauses = self.rule.split(':').skip(1);
-        let is_argument = matches!(self.reads, Reads::Argument);
-        clauses.find(|clause| is_argument || clause.split('=').next() == Some(self.name)).unwrap_or(self.name)
+        let mut clauses = self.rule().split(':').skip(1);
+        let is_argument = matches!(self.reads(), Reads::Argument);
+        clauses
+            .find(|clause| is_argument || clause.split('=').next() == Some(self.name()))
+            .unwrap_or(self.name())
     }
 
     /// The form of the clause: `dev=NUMBERS`, `hang[=LABEL]`, `force`.
     pub fn form(&self) -> String {
-        match self.value.strip_prefix('[') {
-            Some(optional) => format!("{}[={optional}", self.name),
-            None if self.value.is_empty() => self.name.into(),
-            None => format!("{}={}", self.name, self.value),
+        match self.value().strip_prefix('[') {
+            Some(optional) => format!("{}[={optional}", self.name()),
+            None if self.value().is_empty() => self.name().into(),
+            None => format!("{}={}", self.name(), self.value()),
         }
     }
 }
 
 macro_rules! keys {
     ($($kind:ident $acts:literal { $($name:literal $value:literal $reads:expr, $doc:literal, $rule:literal;)* })*) => {
-        /// All keys that are no names of arguments.
-        pub static KEYS: &[KeySpec] = &[$($(KeySpec {
+        const DECLARED: &[Declared] = &[$($(Declared {
             name: $name,
             kind: KeyKind::$kind,
             value: $value,
             doc: $doc,
             rule: $rule,
             acts: $acts,
-            reads: $reads,
         },)*)*];
+
+        impl KeySpec {
+            /// How its value is read.
+            pub(super) fn reads(&self) -> Reads {
+                match self.name() {
+                    $($($name => $reads,)*)*
+                    _ => Reads::Argument,
+                }
+            }
+        }
     };
 }
 use Reads::{Compared, Flag, Optional, Value};
@@ -218,22 +256,31 @@ keys! {
             "Names the fault in the log, the recording, and the report, in place of its number.",
             "cuIpcOpenMemHandle*:name=first-open:when=1:error=MAP_FAILED";
     }
+    Calls false {
+        "ARGUMENT" "NUMBERS|NAMES|GLOBS" Reads::Argument,
+            "Any argument, by its name in the header, in upper or lower case: a number, its name in the header with or without the common prefix, or globs for a text.",
+            "cuDeviceGetP2PAttribute:attrib=ACCESS_SUPPORTED:out=value=0";
+    }
 }
 
-/// The key that stands for all names of arguments.
-pub static ARGUMENT: KeySpec = KeySpec {
-    name: "ARGUMENT",
-    kind: KeyKind::Calls,
-    value: "NUMBERS|NAMES|GLOBS",
-    doc: "Any argument, by its name in the header, in upper or lower case: a number, its name in the header with or without the common prefix, or globs for a text.",
-    rule: "cuDeviceGetP2PAttribute:attrib=ACCESS_SUPPORTED:out=value=0",
-    acts: false,
-    reads: Reads::Argument,
+static ALL: [KeySpec; DECLARED.len()] = {
+    let mut all = [KeySpec { index: 0, kind: KeyKind::Calls, acts: false }; DECLARED.len()];
+    let mut index = 0;
+    while index < all.len() {
+        let Declared { kind, acts, .. } = DECLARED[index];
+        all[index] = KeySpec { index: index as u8, kind, acts };
+        index += 1;
+    }
+    all
 };
+
+/// The key that stands for all names of arguments.
+pub static ARGUMENT: &KeySpec = &ALL[ALL.len() - 1];
+
+/// All other keys.
+pub static KEYS: &[KeySpec] = ALL.split_at(ALL.len() - 1).0;
 
 /// All keys, those of one kind behind each other.
 pub fn keys() -> impl Iterator<Item = &'static KeySpec> {
-    KeyKind::ALL
-        .into_iter()
-        .flat_map(|kind| KEYS.iter().chain([&ARGUMENT]).filter(move |key| key.kind == kind))
+    KeyKind::ALL.into_iter().flat_map(|kind| ALL.iter().filter(move |key| key.kind == kind))
 }

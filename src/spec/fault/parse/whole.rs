@@ -14,7 +14,8 @@ type Result<T> = core::result::Result<T, PlanError>;
 pub fn check(draft: &mut Draft, text: Span) -> Result<()> {
     if draft.actions.is_empty() {
         let acts = keys().filter(|key| key.acts);
-        let words = acts.map(|key| key.name.to_owned() + if key.value.starts_with('[') { "" } else { "=" });
+        let words =
+            acts.map(|key| key.name().to_owned() + if key.value().starts_with('[') { "" } else { "=" });
         let message = format!("the fault selects calls, but has no effect on them; add {}", either(words));
         return Err(text.end().error(message));
     }
@@ -64,7 +65,7 @@ fn result(draft: &Draft, value: Span) -> Result<Error> {
     if value.text == "any" {
         return match draft.functions.iter().find(|function| !fails(function)) {
             Some(function) => {
-                Err(value.error(format!("{} has no known failure; name one, and add force", function.name)))
+                Err(value.error(format!("{} has no known failure; name one, and add force", function.name())))
             }
             None => Ok(Error::Any),
         };
@@ -86,7 +87,7 @@ fn result(draft: &Draft, value: Span) -> Result<Error> {
         };
         let what = match function.result_name(code) {
             Some(name) => {
-                format!("{name} is neither documented for {} nor seen from a real driver", function.name)
+                format!("{name} is neither documented for {} nor seen from a real driver", function.name())
             }
             None => format!("{code} is not a known result"),
         };
@@ -97,7 +98,7 @@ fn result(draft: &Draft, value: Span) -> Result<Error> {
         let documented = names(false);
         return Err(value.error(format!(
             "{what}; {} fails with {documented}{seen}; choose one of these, or add force",
-            function.name
+            function.name()
         )));
     }
     Ok(Error::Code(code))
@@ -130,8 +131,8 @@ fn code(draft: &Draft, value: Span) -> Result<i32> {
                 return Err(value.error(format!(
                     "{} is {other} for {} and {code} for {}; write a fault for each library",
                     value.shown(),
-                    first.name,
-                    function.name
+                    first.name(),
+                    function.name()
                 )));
             }
             _ => found = Some((code, function)),
@@ -145,7 +146,7 @@ fn releases(draft: &Draft, value: Span) -> Result<()> {
     match draft.functions.iter().find(|function| function.gives_back()) {
         Some(function) if !draft.force => Err(value.error(format!(
             "error= would fail {name}, which is a release function: nothing would be released, and few programs check the result; add force, or leave it out with ^{name}",
-            name = function.name
+            name = function.name()
         ))),
         _ => Ok(()),
     }
@@ -156,8 +157,8 @@ fn undone(draft: &Draft, stage: Span) -> Result<()> {
         return Ok(());
     };
     let can =
-        FUNCTIONS.iter().filter(|function| function.undone_by().is_some()).map(|function| function.name);
-    Err(stage.error(format!("nothing undoes {}; stage=undo is for {}", function.name, either(can))))
+        FUNCTIONS.iter().filter(|function| function.undone_by().is_some()).map(|function| function.name());
+    Err(stage.error(format!("nothing undoes {}; stage=undo is for {}", function.name(), either(can))))
 }
 
 /// A time in which no call is.

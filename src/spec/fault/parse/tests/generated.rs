@@ -9,7 +9,7 @@ use proptest::sample::{select, subsequence};
 /// The text of a rule, made of what was read and nothing else.
 pub fn canonical(rule: &Rule, force: bool) -> String {
     let selected = FUNCTIONS.iter().enumerate().filter(|(index, _)| rule.functions.contains(*index));
-    let mut text = selected.map(|(_, function)| function.name).collect::<Vec<_>>().join(",");
+    let mut text = selected.map(|(_, function)| function.name()).collect::<Vec<_>>().join(",");
     for condition in &rule.conditions {
         text += &format!(":{}", clause(condition));
     }
@@ -262,15 +262,15 @@ fn rules_of_the_table() -> impl Strategy<Value = String> {
     let all: Vec<&'static FnSpec> = alterable().collect();
     let numbers = || proptest::collection::vec(any::<u32>(), 8);
     (select(all), any::<u8>(), numbers(), 0..4).prop_map(|(function, chosen, numbers, action)| {
-        let mut text = function.name.to_owned();
-        for (index, (arg, number)) in function.args.iter().zip(&numbers).enumerate() {
+        let mut text = function.name().to_owned();
+        for (index, (arg, number)) in function.args().iter().zip(&numbers).enumerate() {
             if chosen >> index & 1 != 0 && is_comparable(arg) && arg.direction == Direction::In {
                 let most = u32::MAX >> (32 - 8 * arg.size().min(4));
                 text += &format!(":{}={:#x}", arg.name(), number & most);
             }
         }
         let out =
-            function.args.iter().zip(&numbers).find(|(arg, _)| output_values(arg).starts_with("a number"));
+            function.args().iter().zip(&numbers).find(|(arg, _)| output_values(arg).starts_with("a number"));
         text + &match (action, out) {
             (0, Some((arg, number))) => format!(":out={}={number}", arg.name()),
             (1, _) if function.undone_by().is_some() => ":stage=undo:error=any:force".to_owned(),

@@ -98,11 +98,12 @@ fn arguments_are_named_as_in_the_header_in_any_case() {
 #[test]
 fn every_argument_that_can_be_compared_is_a_key_and_no_other() {
     for function in alterable() {
-        for arg in function.args {
+        for arg in function.args() {
             let value = if arg.type_word() == "c_char" { "x" } else { "1" };
-            let text = format!("{}:{}={value}:delay=1ms", function.name, arg.name());
-            let own =
-                KEYS.iter().any(|key| key.name == arg.name() && (key.name != "handle" || arg.is_handle()));
+            let text = format!("{}:{}={value}:delay=1ms", function.name(), arg.name());
+            let own = KEYS
+                .iter()
+                .any(|key| key.name() == arg.name() && (key.name() != "handle" || arg.is_handle()));
             let is_in =
                 matches!(arg.direction, crate::function::Direction::In | crate::function::Direction::String);
             let is_structure = arg.of().name.starts_with('*')
@@ -193,9 +194,10 @@ fn results_are_documented_or_seen_or_forced() {
             || function.is_in(crate::function::Group::Lifetime);
         for code in (1..1000).filter(|code| function.result_name(*code).is_some()) {
             let known = function.failures().any(|known| known == code);
-            let parsed = |force: &str| Plan::parse("plan", &format!("{}:error={code}{force}", function.name));
-            assert_eq!(parsed("").is_ok(), known && !releases, "{} {code}", function.name);
-            assert!(parsed(":force").is_ok(), "{} {code}", function.name);
+            let parsed =
+                |force: &str| Plan::parse("plan", &format!("{}:error={code}{force}", function.name()));
+            assert_eq!(parsed("").is_ok(), known && !releases, "{} {code}", function.name());
+            assert!(parsed(":force").is_ok(), "{} {code}", function.name());
         }
     }
 }
@@ -208,7 +210,7 @@ fn stages() {
         [Stage::Instead, Stage::After, Stage::Undo]
     );
     for id in FnId::all().filter(|id| id.spec().is_alterable()) {
-        let text = format!("{}:error=any:force:stage=undo", id.spec().name);
+        let text = format!("{}:error=any:force:stage=undo", id.spec().name());
         assert_eq!(Plan::parse("plan", &text).is_ok(), id.spec().undone_by().is_some(), "{text}");
     }
 }
