@@ -1,5 +1,8 @@
 //! The constructor and the destructor of the library. The constructor does almost nothing; the destructor looks for
 //! calls that bypassed cupeer.
+//!
+//! Most processes that have the library use no GPU, and pay for each page that is touched here. So functions and variables
+//! of a start lie side by side: in `.text.startup`, and in `.data.start`, on pages that the loader has written to anyway.
 
 use super::{exec, exit, exports, wait};
 use crate::check;

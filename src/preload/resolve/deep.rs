@@ -59,7 +59,7 @@ fn mend(handle: *mut c_void) {
     object.each_slot(|slot| {
         // SAFETY: the place is one that the loader filled.
         let bound = unsafe { *slot.place };
-        if slot.name == c"dlsym" && !slot.is_copy && (bound == libcs || object.holds(bound)) {
+        if slot.name() == c"dlsym" && !slot.is_copy && (bound == libcs || object.holds(bound)) {
             escapes::write(&object, slot.place, everybodys);
         }
     });

@@ -144,7 +144,12 @@ pub fn look_for_data_symbols() {
     let loads = elf::changes().0;
     if LOOKED.swap(loads, Relaxed) != loads {
         let mut found = FoundObjects::default();
-        each_with_data_symbols(|object| found.add(object, Way::DataSymbol));
+        elf::each(|object| {
+            if mend(object) {
+                found.add(object, Way::DataSymbol);
+            }
+            false
+        });
         found.name_all();
     }
 }
@@ -152,24 +157,31 @@ pub fn look_for_data_symbols() {
 /// The same for all objects that are there, in silence: for our constructor, which runs in processes that
 /// never meet a driver.
 pub fn mend_data_symbols() {
-    each_with_data_symbols(|_| ());
-    // A program that refers to such a variable has a copy of it, which the loader made of our code.
-    elf::each(|program| {
-        program.each_slot(|slot| {
-            // Few references are copies, so names are compared last.
-            let Some(index) = slot.is_copy.then(|| entries::exported_as(slot.name)).flatten() else { return };
-            if let Some(own) = program.symbol(slot.name).filter(|symbol| symbol.size <= 64)
-                && let Some(origin) = data_behind_us(entries::name(index))
-            {
-                // SAFETY: both are variables of that size at least, which nobody uses yet.
-                unsafe {
-                    let size = own.size.min(origin.size);
-                    ptr::write_bytes(slot.place.cast::<u8>(), 0, own.size);
-                    ptr::copy_nonoverlapping(origin.address as *const u8, slot.place.cast(), size);
-                }
+    let mut is_program = true;
+    elf::each(|object| {
+        mend(object);
+        if core::mem::take(&mut is_program) {
+            mend_copies(object);
+        }
+        false
+    });
+}
+
+/// A program that refers to such a variable has a copy of it, which the loader made of our code.
+fn mend_copies(program: &Object) {
+    program.each_slot(|slot| {
+        // Few references are copies, so names are compared last.
+        let Some(index) = slot.is_copy.then(|| entries::exported_as(slot.name())).flatten() else { return };
+        if let Some(own) = program.symbol(slot.name()).filter(|symbol| symbol.size <= 64)
+            && let Some(origin) = data_behind_us(entries::name(index))
+        {
+            // SAFETY: both are variables of that size at least, which nobody uses yet.
+            unsafe {
+                let size = own.size.min(origin.size);
+                ptr::write_bytes(slot.place.cast::<u8>(), 0, own.size);
+                ptr::copy_nonoverlapping(origin.address as *const u8, slot.place.cast(), size);
             }
-        });
-        true
+        }
     });
 }
 
@@ -182,26 +194,24 @@ fn data_behind_us(name: &CStr) -> Option<Symbol> {
     })
 }
 
-/// Mends each object that defines data under one of our names, and calls `found` with it.
-fn each_with_data_symbols(mut found: impl FnMut(&Object)) {
-    elf::each(|object| {
-        if elf::is_ours(object) || driver::library_of(object).is_some() {
-            return false;
+/// Mends an object that defines data under one of our names. Says whether it does.
+#[unsafe(link_section = ".text.startup")]
+fn mend(object: &Object) -> bool {
+    let data = |index| entries::symbol_in(object, index).filter(|symbol| symbol.is_data);
+    let mut likely = entries::may_be_in(object).filter(|index| entries::is_exported(*index)).peekable();
+    let is_exempt = || elf::is_ours(object) || driver::library_of(object).is_some();
+    if likely.peek().is_none() || is_exempt() || !likely.any(|index| data(index).is_some()) {
+        return false;
+    }
+    object.each_slot(|slot| {
+        let Some(index) = entries::exported_as(slot.name()).filter(|_| !slot.is_copy) else { return };
+        let Some(own) = data(index) else { return };
+        // SAFETY: the place is one that the loader filled.
+        if unsafe { *slot.place } == entries::export(index) {
+            write(object, slot.place, own.address);
         }
-        let data = |index| entries::symbol_in(object, index).filter(|symbol| symbol.is_data);
-        if entries::may_be_in(object).any(|index| entries::is_exported(index) && data(index).is_some()) {
-            object.each_slot(|slot| {
-                let Some(index) = entries::exported_as(slot.name).filter(|_| !slot.is_copy) else { return };
-                let Some(own) = data(index) else { return };
-                // SAFETY: the place is one that the loader filled.
-                if unsafe { *slot.place } == entries::export(index) {
-                    write(object, slot.place, own.address);
-                }
-            });
-            found(object);
-        }
-        false
     });
+    true
 }
 
 /// Writes to a place in which the loader keeps an address.
@@ -241,7 +251,7 @@ fn look_through_other_namespaces() -> Option<Object> {
         }
         let is_wanted = |index: usize| traced::is_missed(FUNCTIONS[index].library);
         let mut refers = false;
-        object.each_slot(|slot| refers |= entries::exported_as(slot.name).is_some_and(is_wanted));
+        object.each_slot(|slot| refers |= entries::exported_as(slot.name()).is_some_and(is_wanted));
         if refers {
             name(object, Way::Dlmopen);
             named = true;
@@ -310,11 +320,11 @@ fn look_through_our_namespace(found: &mut FoundObjects, was_followed: bool) {
         object.each_slot(|slot| {
             // SAFETY: the place is one that the loader filled.
             let bound = unsafe { *slot.place };
-            let way = match entries::exported_as(slot.name).filter(|_| !slot.is_copy) {
+            let way = match entries::exported_as(slot.name()).filter(|_| !slot.is_copy) {
                 Some(_) => elf::containing(bound)
                     .filter(is_missed)
                     .map(|driver| if elf::is_before_us(&driver) { Way::DriverFirst } else { Way::DeepBind }),
-                None => (slot.name == c"dlsym" && bound == libcs_dlsym).then_some(Way::DeepBind),
+                None => (slot.name() == c"dlsym" && bound == libcs_dlsym).then_some(Way::DeepBind),
             };
             past = past.or(way);
         });

@@ -126,10 +126,10 @@ fn needs_runtime(object: &Object) -> bool {
 fn take_up(object: &Object, definers: &[u8; FUNCTION_COUNT]) {
     object.each_slot(|slot| {
         // Most places are for other names.
-        if slot.is_copy || !slot.name.to_bytes().starts_with(b"cuda") {
+        if slot.is_copy || !slot.name().to_bytes().starts_with(b"cuda") {
             return;
         }
-        let Some(id) = functions().find(|id| entries::name(*id as usize) == slot.name) else { return };
+        let Some(id) = functions().find(|id| entries::name(*id as usize) == slot.name()) else { return };
         let (index, real) = (id as usize, driver::real(id));
         // SAFETY: the place is one that the loader filled.
         let bound = unsafe { *slot.place };

@@ -379,7 +379,7 @@ mod tests {
             object.each_slot(|slot| {
                 // SAFETY: the loader filled the place.
                 let bound = unsafe { *slot.place };
-                seen |= slot.name == c"dl_iterate_phdr" && containing(bound).is_some();
+                seen |= slot.name() == c"dl_iterate_phdr" && containing(bound).is_some();
             });
             seen
         });

@@ -68,11 +68,19 @@ pub struct Symbol {
 
 /// A place where an object keeps the address of a name.
 pub struct Slot {
-    pub name: &'static CStr,
+    name: *const c_char,
     /// Where the address is kept; or, for a copy, the bytes.
     pub place: *mut usize,
     /// Whether this is not an address but a copy of another object's data.
     pub is_copy: bool,
+}
+
+impl Slot {
+    /// The name.
+    pub fn name(&self) -> &'static CStr {
+        // SAFETY: in the string table of a loaded object, whose texts end in NUL.
+        unsafe { CStr::from_ptr(self.name) }
+    }
 }
 
 impl Object {
@@ -315,7 +323,7 @@ impl Object {
     fn symbol_by_gnu_hash<'a>(
         &self,
         table: usize,
-        name: &dyn Fn() -> &'a CStr,
+        name: &impl Fn() -> &'a CStr,
         wanted: u32,
     ) -> Option<Symbol> {
         // SAFETY: see `may_have`. Behind the filter are the buckets, then one hash for each symbol from `first` on, of which
@@ -410,8 +418,9 @@ impl Object {
                 else {
                     continue;
                 };
-                // SAFETY: the index is of the object's own symbol table, the name of its string table.
-                let name = unsafe { self.string(self.entry(symbol).st_name as usize) };
+                // SAFETY: the index is of the object's own symbol table.
+                let name = unsafe { self.entry(symbol) }.st_name as usize;
+                let name = (self.dynamic.strtab + name) as *const c_char;
                 let place = self.base.wrapping_add(relocation.r_offset as usize) as *mut usize;
                 found(Slot { name, place, is_copy: kept == Relocation::Copy });
             }

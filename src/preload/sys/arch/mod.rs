@@ -124,6 +124,8 @@ pub const DEFERRED: c_int = 0;
 const AT_ANY_INSTRUCTION: c_int = 1;
 
 /// Finds [`CANCEL_TYPE`], by what the C library changes when it is told so. Called by our constructor.
+#[inline(never)]
+#[unsafe(link_section = ".text.startup")]
 pub fn find_cancel_type() {
     /// No C library describes a thread in fewer words.
     const END: usize = 128;
