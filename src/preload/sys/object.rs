@@ -248,6 +248,7 @@ impl Object {
     }
 
     /// The name by which other objects ask for it.
+    #[unsafe(link_section = ".text.startup")]
     pub fn soname(&self) -> Option<&'static CStr> {
         let offset = self.dynamic.soname?;
         // SAFETY: an offset into the string table of a loaded object.
