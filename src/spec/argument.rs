@@ -4,6 +4,7 @@
 //! and its type are numbers.
 
 use crate::effect::is_equal;
+use crate::texts::Lists;
 use crate::value::{Argument, Format, Text, Value};
 use core::fmt::{self, Write};
 
@@ -275,7 +276,8 @@ macro_rules! derive_arguments {
 crate::intercepted_functions!(derive_arguments);
 
 /// The arguments of all functions, in the order of the table.
-static ARGUMENTS: [ArgSpec; before(DECLARED.len())] = packed();
+static ARGUMENTS: Lists<ArgSpec, { DECLARED.len() }, { before(DECLARED.len()) }> =
+    Lists::packed(packed(), counts());
 
 /// The types that arguments have, each once.
 static TYPES: [ArgType; types().1] = {
@@ -299,19 +301,20 @@ const STREAM: u8 = {
 };
 
 /// The arguments of a function of the table.
+#[inline(always)]
 pub(crate) const fn all_of(function: usize) -> &'static [ArgSpec] {
-    ARGUMENTS.split_at(STARTS[function + 1] as usize).0.split_at(STARTS[function] as usize).1
+    ARGUMENTS.get(function)
 }
 
-/// Where those of each function begin, and those of the last one end.
-static STARTS: [u16; DECLARED.len() + 1] = {
-    let (mut starts, mut function) = ([0; DECLARED.len() + 1], 0);
+/// How many arguments each function has.
+const fn counts() -> [usize; DECLARED.len()] {
+    let (mut counts, mut function) = ([0; DECLARED.len()], 0);
     while function < DECLARED.len() {
-        starts[function + 1] = starts[function] + DECLARED[function].len() as u16;
+        counts[function] = DECLARED[function].len();
         function += 1;
     }
-    starts
-};
+    counts
+}
 
 /// How many arguments the functions before one have.
 const fn before(function: usize) -> usize {

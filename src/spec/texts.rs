@@ -5,8 +5,8 @@
 
 /// Lists, one behind the other.
 pub struct Lists<T, const COUNT: usize, const ITEMS: usize> {
-    /// Where each ends.
-    ends: [u16; COUNT],
+    /// Where each begins, and ends.
+    bounds: [(u16, u16); COUNT],
     items: [T; ITEMS],
 }
 
@@ -84,7 +84,7 @@ impl<T: Copy, const COUNT: usize, const ITEMS: usize> Lists<T, COUNT, ITEMS> {
         while lists[full].is_empty() {
             full += 1;
         }
-        let mut all = Self { ends: [0; COUNT], items: [lists[full][0]; ITEMS] };
+        let mut all = Self { bounds: [(0, 0); COUNT], items: [lists[full][0]; ITEMS] };
         let mut index = 0;
         while index < COUNT {
             all.put(index, lists[index]);
@@ -93,15 +93,28 @@ impl<T: Copy, const COUNT: usize, const ITEMS: usize> Lists<T, COUNT, ITEMS> {
         all
     }
 
+    /// Makes the table of the items of some lists, by how many each has.
+    pub const fn packed(items: [T; ITEMS], counts: [usize; COUNT]) -> Self {
+        let (mut bounds, mut start, mut index) = ([(0, 0); COUNT], 0, 0);
+        while index < COUNT {
+            let end = start + counts[index];
+            assert!(end <= ITEMS && end <= u16::MAX as usize, "a table has more than there is room for");
+            bounds[index] = (start as u16, end as u16);
+            (start, index) = (end, index + 1);
+        }
+        Self { bounds, items }
+    }
+
     /// Puts a list behind those before it.
     const fn put(&mut self, index: usize, list: &[T]) {
-        let (start, mut item) = (start(&self.ends, index), 0);
+        let start = if index == 0 { 0 } else { self.bounds[index - 1].1 as usize };
+        let mut item = 0;
         while item < list.len() {
             self.items[start + item] = list[item];
             item += 1;
         }
         assert!(start + item <= u16::MAX as usize, "a table has more than there is room for");
-        self.ends[index] = (start + item) as u16;
+        self.bounds[index] = (start as u16, (start + item) as u16);
     }
 
     /// The list of an index.
@@ -109,15 +122,20 @@ impl<T: Copy, const COUNT: usize, const ITEMS: usize> Lists<T, COUNT, ITEMS> {
     /// # Panics
     ///
     /// Where there is no such index.
+    #[inline(always)]
     pub const fn get(&self, index: usize) -> &[T] {
-        part(&self.ends, &self.items, index)
+        let (start, end) = self.bounds[index];
+        // SAFETY: Only `of` and `packed` make a table, and each list is where they say, behind the one before.
+        unsafe {
+            core::slice::from_raw_parts(self.items.as_ptr().add(start as usize), (end - start) as usize)
+        }
     }
 }
 
 impl<const COUNT: usize, const BYTES: usize> Texts<COUNT, BYTES> {
     /// Makes the table of some texts.
     pub const fn of(texts: &[&str]) -> Self {
-        let mut all = Lists { ends: [0; COUNT], items: [0; BYTES] };
+        let mut all = Lists { bounds: [(0, 0); COUNT], items: [0; BYTES] };
         let mut index = 0;
         while index < COUNT {
             all.put(index, texts[index].as_bytes());
@@ -131,6 +149,7 @@ impl<const COUNT: usize, const BYTES: usize> Texts<COUNT, BYTES> {
     /// # Panics
     ///
     /// Where there is no such index.
+    #[inline(always)]
     pub const fn get(&self, index: usize) -> &str {
         // SAFETY: Only `of` makes a table, and each of its lists has the bytes of one whole text.
         unsafe { core::str::from_utf8_unchecked(self.0.get(index)) }
@@ -145,16 +164,6 @@ impl<const COUNT: usize, const BYTES: usize> Texts<COUNT, BYTES> {
     pub fn all(&self) -> impl DoubleEndedIterator<Item = &str> + ExactSizeIterator + Clone {
         (0..COUNT).map(|index| self.get(index))
     }
-}
-
-const fn start(ends: &[u16], index: usize) -> usize {
-    if index == 0 { 0 } else { ends[index - 1] as usize }
-}
-
-/// It is by itself, so that it is once for all tables of a type.
-const fn part<'a, T>(ends: &[u16], items: &'a [T], index: usize) -> &'a [T] {
-    let start = start(ends, index);
-    items.split_at(ends[index] as usize).0.split_at(start).1
 }
 
 #[cfg(test)]
