@@ -88,7 +88,7 @@ pub struct Usual {
     pub why: &'static str,
 }
 
-/// One rule. It is without pointers, as [`cupeer_spec::texts`] are: what has some is in tables of its own, by the rule.
+/// One rule. It is without pointers, as [`mod@cupeer_spec::texts`] are: what has some is in tables of its own, by the rule.
 #[derive(Clone, Copy, Debug)]
 pub struct RuleSpec {
     /// The rule as a constant.

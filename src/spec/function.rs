@@ -53,7 +53,7 @@ pub struct Given {
 /// So many arguments a function has at most.
 pub const MOST_ARGUMENTS: usize = 11;
 
-/// One entry of the table. Its texts and lists stand elsewhere, by its number: see [`crate::texts`].
+/// One entry of the table. Its texts and lists stand elsewhere, by its number: see [`mod@crate::texts`].
 #[derive(Clone, Copy, Debug)]
 pub struct FnSpec {
     /// Its number.
