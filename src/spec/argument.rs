@@ -4,7 +4,7 @@
 //! and its type are numbers.
 
 use crate::effect::is_equal;
-use crate::texts::Lists;
+use crate::texts::{Lists, items_of};
 use crate::value::{Argument, Format, Text, Value};
 use core::fmt::{self, Write};
 
@@ -276,8 +276,8 @@ macro_rules! derive_arguments {
 crate::intercepted_functions!(derive_arguments);
 
 /// The arguments of all functions, in the order of the table.
-static ARGUMENTS: Lists<ArgSpec, { DECLARED.len() }, { before(DECLARED.len()) }> =
-    Lists::packed(packed(), counts());
+static ARGUMENTS: Lists<ArgSpec, { DECLARED.len() }, { items_of(DECLARED) }> =
+    Lists::packed(packed(), DECLARED);
 
 /// The types that arguments have, each once.
 static TYPES: [ArgType; types().1] = {
@@ -304,26 +304,6 @@ const STREAM: u8 = {
 #[inline(always)]
 pub(crate) const fn all_of(function: usize) -> &'static [ArgSpec] {
     ARGUMENTS.get(function)
-}
-
-/// How many arguments each function has.
-const fn counts() -> [usize; DECLARED.len()] {
-    let (mut counts, mut function) = ([0; DECLARED.len()], 0);
-    while function < DECLARED.len() {
-        counts[function] = DECLARED[function].len();
-        function += 1;
-    }
-    counts
-}
-
-/// How many arguments the functions before one have.
-const fn before(function: usize) -> usize {
-    let (mut count, mut index) = (0, 0);
-    while index < function {
-        count += DECLARED[index].len();
-        index += 1;
-    }
-    count
 }
 
 /// An argument of each type, and how many types there are.

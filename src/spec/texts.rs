@@ -10,7 +10,7 @@ pub struct Lists<T, const COUNT: usize, const ITEMS: usize> {
     items: [T; ITEMS],
 }
 
-/// Texts, one behind the other.
+/// Texts, one behind the other. One of them at least is not empty.
 pub struct Texts<const COUNT: usize, const BYTES: usize>(Lists<u8, COUNT, BYTES>);
 
 /// Declares a table of lists, of a constant: `lists!(static FAILURES: i32 = ALL);`, or of a field of the structures that a
@@ -84,37 +84,29 @@ impl<T: Copy, const COUNT: usize, const ITEMS: usize> Lists<T, COUNT, ITEMS> {
         while lists[full].is_empty() {
             full += 1;
         }
-        let mut all = Self { bounds: [(0, 0); COUNT], items: [lists[full][0]; ITEMS] };
-        let mut index = 0;
+        let mut items = [lists[full][0]; ITEMS];
+        let (mut at, mut index) = (0, 0);
         while index < COUNT {
-            all.put(index, lists[index]);
+            let mut item = 0;
+            while item < lists[index].len() {
+                items[at] = lists[index][item];
+                (at, item) = (at + 1, item + 1);
+            }
             index += 1;
         }
-        all
+        Self::packed(items, lists)
     }
 
-    /// Makes the table of the items of some lists, by how many each has.
-    pub const fn packed(items: [T; ITEMS], counts: [usize; COUNT]) -> Self {
+    /// Makes the table of items that stand for those of some lists, in their order.
+    pub const fn packed<U>(items: [T; ITEMS], lists: &[&[U]]) -> Self {
         let (mut bounds, mut start, mut index) = ([(0, 0); COUNT], 0, 0);
         while index < COUNT {
-            let end = start + counts[index];
+            let end = start + lists[index].len();
             assert!(end <= ITEMS && end <= u16::MAX as usize, "a table has more than there is room for");
             bounds[index] = (start as u16, end as u16);
             (start, index) = (end, index + 1);
         }
         Self { bounds, items }
-    }
-
-    /// Puts a list behind those before it.
-    const fn put(&mut self, index: usize, list: &[T]) {
-        let start = if index == 0 { 0 } else { self.bounds[index - 1].1 as usize };
-        let mut item = 0;
-        while item < list.len() {
-            self.items[start + item] = list[item];
-            item += 1;
-        }
-        assert!(start + item <= u16::MAX as usize, "a table has more than there is room for");
-        self.bounds[index] = (start as u16, (start + item) as u16);
     }
 
     /// The list of an index.
@@ -125,7 +117,7 @@ impl<T: Copy, const COUNT: usize, const ITEMS: usize> Lists<T, COUNT, ITEMS> {
     #[inline(always)]
     pub const fn get(&self, index: usize) -> &[T] {
         let (start, end) = self.bounds[index];
-        // SAFETY: Only `of` and `packed` make a table, and each list is where they say, behind the one before.
+        // SAFETY: Only `packed` makes a table, and each list is where it says, behind the one before.
         unsafe {
             core::slice::from_raw_parts(self.items.as_ptr().add(start as usize), (end - start) as usize)
         }
@@ -135,13 +127,12 @@ impl<T: Copy, const COUNT: usize, const ITEMS: usize> Lists<T, COUNT, ITEMS> {
 impl<const COUNT: usize, const BYTES: usize> Texts<COUNT, BYTES> {
     /// Makes the table of some texts.
     pub const fn of(texts: &[&str]) -> Self {
-        let mut all = Lists { bounds: [(0, 0); COUNT], items: [0; BYTES] };
-        let mut index = 0;
+        let (mut lists, mut index): ([&[u8]; COUNT], usize) = ([&[]; COUNT], 0);
         while index < COUNT {
-            all.put(index, texts[index].as_bytes());
+            lists[index] = texts[index].as_bytes();
             index += 1;
         }
-        Self(all)
+        Self(Lists::of(&lists))
     }
 
     /// The text of an index.

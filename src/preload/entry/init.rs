@@ -32,7 +32,7 @@ fn at_load() {
     escapes::tell(recorder::escaped);
     escapes::mend_data_symbols();
     exports::provide();
-    if deep::begin() {
+    if deep::begin() || inject::is_armed() {
         runtime::look();
     }
     exit::begin();

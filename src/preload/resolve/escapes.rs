@@ -157,14 +157,16 @@ pub fn look_for_data_symbols() {
 /// The same for all objects that are there, in silence: for our constructor, which runs in processes that
 /// never meet a driver.
 pub fn mend_data_symbols() {
-    let mut is_program = true;
+    let mut program = None;
     elf::each(|object| {
         mend(object);
-        if core::mem::take(&mut is_program) {
-            mend_copies(object);
-        }
+        program.get_or_insert(*object);
         false
     });
+    // What it copies is mended.
+    if let Some(program) = program {
+        mend_copies(&program);
+    }
 }
 
 /// A program that refers to such a variable has a copy of it, which the loader made of our code.

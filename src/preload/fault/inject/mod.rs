@@ -37,6 +37,11 @@ use crate::sys::every_call::{EVERY_CALL, UNREAD};
 use core::sync::atomic::Ordering::Acquire;
 use cupeer_spec::function::FnId;
 
+/// Whether a plan is armed, or it is not known yet.
+pub fn is_armed() -> bool {
+    !EVERY_CALL.armed.load(Acquire).is_null()
+}
+
 /// Whether a rule, or a denied pair, may concern a call of a function with these arguments.
 #[inline(always)]
 pub fn may_concern(id: FnId, words: &dyn Fn(&mut ArgumentWords)) -> bool {
