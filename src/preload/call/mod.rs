@@ -25,7 +25,7 @@ use crate::sys::arch::{ASYNCHRONOUS, Thread, forward_asynchronously, stack_heigh
 use crate::sys::caller::Caller;
 use crate::sys::clock;
 use crate::sys::elf;
-use crate::sys::every_call;
+use crate::sys::forks;
 use crate::sys::guard::{guarded, guarded_waiting};
 use crate::sys::object::Object;
 use after::{Answered, tell};
@@ -228,7 +228,7 @@ unsafe fn take_steps<F: Function, const EXPORT: bool>(noted: Noted, arguments: &
     }
     let result = run();
     if const { FUNCTIONS[F::ID as usize].is_in(Group::Init) } && result == 0 {
-        every_call::initialized();
+        forks::initialized();
     }
     result
 }

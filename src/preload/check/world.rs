@@ -16,7 +16,7 @@ use crate::sys::caller::Caller;
 use crate::sys::clock;
 use crate::sys::life;
 use crate::sys::line::Short;
-use crate::sys::{elf, environment, files, neighbour};
+use crate::sys::{descriptors, environment, forks, neighbour};
 use core::cell::Cell;
 use core::fmt::{self, Write};
 use cupeer_books::{Pool, SpaceView};
@@ -140,7 +140,7 @@ impl World for Call<'_> {
         questions::was_initialized_before_fork()
     }
     fn is_forked(&self) -> (bool, bool) {
-        (elf::is_forked(), true)
+        (forks::is_forked(), true)
     }
     fn current(&self) -> Option<(i32, u64)> {
         Some(questions::current())
@@ -368,7 +368,7 @@ impl World for Call<'_> {
         found.map(|entry| (process_of(&entry), entry))
     }
     fn reached_limit(&self) -> Option<Option<u64>> {
-        Some(files::reached_limit())
+        Some(descriptors::reached_limit())
     }
     fn ptrace(&self) -> Option<Ptrace> {
         space::ptrace()

@@ -5,9 +5,9 @@
 use super::contexts;
 use crate::resolve::driver;
 use crate::sys::aside::aside;
-use crate::sys::elf::{forked_from, is_forked};
-use crate::sys::every_call::{DESCRIBED_BY, EVERY_CALL, epoch, initialized_before_fork};
+use crate::sys::every_call::{DESCRIBED_BY, EVERY_CALL, epoch};
 use crate::sys::files::each_name;
+use crate::sys::forks::{forked_from, initialized_before_fork, is_forked};
 use crate::sys::line::Short;
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::mem::MaybeUninit;

@@ -8,8 +8,8 @@ use crate::log::status;
 use crate::recorder;
 use crate::resolve::dlsym;
 use crate::settings;
-use crate::sys::elf;
 use crate::sys::every_call::has_record;
+use crate::sys::forks;
 use crate::sys::guard::guarded;
 use core::ffi::{c_int, c_void};
 use core::ptr;
@@ -51,7 +51,7 @@ fn tell_forked(code: c_int) {
     let code = code as u8;
     // Without a recording, nobody knows whether it made a call.
     let is_recorded = settings::get().record.is_some();
-    if code != 0 && is_recorded && !NOT_EXECUTED.contains(&code) && elf::is_forked() && !has_record() {
+    if code != 0 && is_recorded && !NOT_EXECUTED.contains(&code) && forks::is_forked() && !has_record() {
         guarded(|| {
             if questions::was_initialized_before_fork().is_some() {
                 status::forked();

@@ -11,7 +11,7 @@ use crate::log::status;
 use crate::resolve::{deep, dlclose, dlerror, dlsym, dlvsym, driver, escapes, runtime};
 use crate::sys::elf;
 use crate::sys::guard::guarded;
-use crate::sys::{arch, files, stack};
+use crate::sys::{arch, descriptors, forks, stack};
 use crate::{log, recorder, settings};
 
 /// Takes a look round while nobody else runs, with a few system calls at most. Calls that come earlier find what they
@@ -25,7 +25,7 @@ fn at_load() {
     dlclose::find();
     elf::find_search(dlvsym::of_version(c"_dl_find_object", c"GLIBC_2.35"));
     stack::find(dlvsym::of_version(c"__libc_stack_end", arch::FIRST_VERSION));
-    elf::watch_forks();
+    forks::watch_forks();
     elf::count_start();
     inject::load();
     log::is_on();
@@ -41,7 +41,7 @@ fn at_load() {
     status::loaded();
     let settings = settings::get();
     if settings.record.is_some() || settings.log.is_some() {
-        files::make_room();
+        descriptors::make_room();
     }
 }
 

@@ -3,7 +3,8 @@
 use crate::settings::{self, key};
 use crate::sys::allocate::allocate;
 use crate::sys::clock;
-use crate::sys::files::{self, PATH_MAX, errno};
+use crate::sys::errno::errno;
+use crate::sys::files::{self, PATH_MAX};
 use crate::sys::line::{Line, Short};
 use crate::sys::opened::{FileInfo, Opened};
 use crate::sys::process;

@@ -4,6 +4,7 @@
 use crate::settings;
 use crate::sys::files;
 use crate::sys::line::{LONGEST, Line, Tame};
+use crate::sys::opened;
 use core::ffi::c_int;
 use core::fmt::{self, Write};
 use core::ptr;
@@ -94,7 +95,7 @@ impl fmt::Display for Reason {
 #[inline(never)]
 pub fn paragraph(text: &[u8]) {
     let stderr = settings::get().stderr;
-    if stderr.is_some() && files::identity(libc::STDERR_FILENO) == stderr {
+    if stderr.is_some() && opened::identity(libc::STDERR_FILENO) == stderr {
         let _ = files::write(libc::STDERR_FILENO, text);
     }
 }

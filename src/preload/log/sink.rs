@@ -7,7 +7,10 @@
 
 use super::{message, status};
 use crate::settings;
-use crate::sys::files::{self, PATH_MAX, errno, expand, identity};
+use crate::sys::descriptors::duplicate_high;
+use crate::sys::errno::errno;
+use crate::sys::files::{self, PATH_MAX, expand};
+use crate::sys::opened::identity;
 use crate::sys::{arena, opened};
 use core::ffi::c_int;
 use core::ptr;
@@ -110,7 +113,7 @@ fn open(pid: u32) -> Result<Option<Sink>, c_int> {
         None if identity(libc::STDERR_FILENO) == settings::get().stderr => (libc::STDERR_FILENO, 0),
         None => return Ok(None),
     };
-    let file = files::duplicate_high(low);
+    let file = duplicate_high(low);
     let error = errno();
     if log_file.is_some() {
         // SAFETY: opened above.

@@ -10,9 +10,10 @@ use crate::settings::{self, key};
 use crate::sys::allocate::{allocate, write_all_at};
 use crate::sys::aside::aside;
 use crate::sys::clock as system_clock;
-use crate::sys::files::{self, identity};
+use crate::sys::errno::errno;
+use crate::sys::files;
 use crate::sys::line::Short;
-use crate::sys::opened::{self, FileInfo, Opened};
+use crate::sys::opened::{self, FileInfo, Opened, identity};
 use crate::sys::pages;
 use crate::sys::process::{boot_id, owner};
 use core::ffi::c_int;
@@ -226,7 +227,7 @@ impl File {
             let at = libc::AT_FDCWD;
             libc::linkat(at, from.as_ptr(), at, to.as_ptr(), libc::AT_SYMLINK_FOLLOW)
         };
-        let error = files::errno();
+        let error = errno();
         // Where another thread was faster, it is there as well.
         let is_there =
             || FileInfo::at(to, 0).is_some_and(|about| about.identity == (self.device, self.inode));

@@ -174,7 +174,7 @@ pub fn join(thread: *mut Thread, passed: &Passed) -> Join {
     let keys = passed.keys();
     // SAFETY: only this thread and its signal handlers use the block; what its signal handlers replace meanwhile, `turn` tells.
     let (repeats, turn) = unsafe {
-        let repeats = (*thread).repeats;
+        let repeats = (*thread).repeats.cast::<repeats::Repeats>();
         if repeats.is_null() {
             return Join::Not;
         }

@@ -163,7 +163,7 @@ fn renew(slots: usize) -> Option<Taken> {
         if (*thread).epoch != file.epoch {
             return None;
         }
-        if window(thread).filler() != 0 && signals::has_jumped_over(window(thread).filler()) {
+        if window(thread).filler() != 0 && aside::has_jumped_over(window(thread).filler()) {
             filled(thread, 0);
         }
         let must_rest = (*thread).window.is_null() && file.is_resting();
@@ -314,7 +314,7 @@ fn is_gone(file: &File, tid: u32) -> bool {
     // The process of the record, and not a child of vfork, which shares its memory.
     // SAFETY: the header is mapped for good; signal 0 is sent to nobody.
     let found = unsafe { libc::syscall(libc::SYS_tgkill, (*file.header).pid, tid, 0) };
-    found != 0 && crate::sys::files::errno() == libc::ESRCH
+    found != 0 && crate::sys::errno::errno() == libc::ESRCH
 }
 
 /// Who this thread is as an owner. A child of vfork works in the place of a thread whose number it cannot know:

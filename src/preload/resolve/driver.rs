@@ -10,6 +10,7 @@ use super::{dlerror, dlsym, entries, escapes, linked, runtime, traced};
 use crate::log::{message, status};
 use crate::settings;
 use crate::sys::elf;
+use crate::sys::forks;
 use crate::sys::object::Object;
 use core::ffi::{CStr, c_void};
 use core::sync::atomic::{
@@ -158,7 +159,7 @@ pub fn open_again(object: &Object) -> *mut c_void {
 /// The same by its path.
 pub fn open_loaded(path: &CStr) -> *mut c_void {
     // SAFETY: the path ends in NUL; RTLD_NOLOAD loads nothing.
-    elf::while_nobody_forks(|| unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) })
+    forks::while_nobody_forks(|| unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) })
 }
 
 /// A function of a library, in the table or not: `Some(0)` where it lacks it, `None` while it is not loaded.

@@ -11,6 +11,7 @@ use crate::log::{self, status};
 use crate::sys::arch::page_size;
 use crate::sys::caller::path;
 use crate::sys::elf;
+use crate::sys::forks;
 use crate::sys::object::{Object, Symbol};
 use core::ffi::{CStr, c_void};
 use core::ptr;
@@ -289,7 +290,7 @@ pub fn look_through_all(is_empty: bool) {
     if log::is_on() {
         patched::log_all();
     }
-    let silent = driver::followed_driver().or(elsewhere).filter(|_| is_silent && !elf::is_forked());
+    let silent = driver::followed_driver().or(elsewhere).filter(|_| is_silent && !forks::is_forked());
     if let Some(driver) = silent {
         if elf::is_of_start(&driver) && NAMED[0].hash.load(Relaxed) == 0 {
             status::escaped(Way::Unseen);

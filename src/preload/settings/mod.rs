@@ -11,7 +11,7 @@ pub mod key;
 use crate::sys::clock;
 use crate::sys::elf;
 use crate::sys::every_call::EVERY_CALL;
-use crate::sys::{files, memory};
+use crate::sys::{memory, opened};
 use core::ffi::{CStr, c_char};
 use core::fmt::Display;
 use core::ptr;
@@ -235,7 +235,7 @@ impl Settings {
         let default = || FunctionSet::parse(FunctionSet::DEFAULT).unwrap_or(FunctionSet::all(true));
         Settings {
             log,
-            stderr: if speaks { files::identity(libc::STDERR_FILENO) } else { None },
+            stderr: if speaks { opened::identity(libc::STDERR_FILENO) } else { None },
             log_file: value(env::LOG_FILE).map(CStr::to_owned),
             failed,
             job: job.unwrap_or_default(),

@@ -1,6 +1,7 @@
 //! Allocates space in files before it is written through a mapping, so that the write cannot fail.
 
-use super::files::{self, errno};
+use super::errno::errno;
+use super::files;
 use core::ffi::{c_int, c_void};
 
 /// Allocates bytes of a file, so that writing to them through a mapping cannot fail.

@@ -72,6 +72,13 @@ pub fn height() -> usize {
     if start != 0 { before } else { height }
 }
 
+/// Whether what was begun at a height of the stack was left by a jump, as who stands deeper than its own begin would be
+/// can tell: what a signal handler has interrupted stands above it, or the handler has a stack of its own.
+pub fn has_jumped_over(height: usize) -> bool {
+    let own = self::height();
+    own >= height && !signals::is_on_signal_stack(own)
+}
+
 /// What the thread's block says of the stack that a height is on, where that is another than the program's.
 #[inline]
 fn others(height: usize) -> (usize, usize) {

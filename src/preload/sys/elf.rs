@@ -4,15 +4,14 @@
 //! Reading the lists directly, without `dladdr` or `dlsym`, leaves `dlerror` unchanged. `object` reads a single
 //! object. Nothing here decides anything.
 
-use super::arch::thread;
-use super::aside;
 use super::every_call::EVERY_CALL;
-use super::object::Object;
-use core::ffi::{CStr, c_char, c_int, c_void};
+use super::forks::while_nobody_forks;
+use super::object::{LinkMap, Object};
+use core::ffi::{CStr, c_int, c_void};
 use core::iter::successors;
 use core::sync::atomic::{
-    AtomicBool, AtomicU32, AtomicU64, AtomicUsize,
-    Ordering::{Acquire, Relaxed, Release, SeqCst},
+    AtomicU64, AtomicUsize,
+    Ordering::{Acquire, Relaxed, Release},
 };
 use libc::dl_phdr_info;
 
@@ -71,88 +70,6 @@ pub fn closed() {
     if UNLOADED.swap(unloaded, Relaxed) != unloaded {
         EVERY_CALL.libraries.fetch_add(1, Release);
     }
-}
-
-/// How many threads are going through the objects.
-#[unsafe(link_section = ".data.start")]
-static ITERATING: AtomicUsize = AtomicUsize::new(0);
-
-#[unsafe(link_section = ".data.start")]
-static FORKING: AtomicBool = AtomicBool::new(false);
-
-/// So often a fork and those who go through the objects wait for each other: it may be a fork in a constructor,
-/// whose thread holds what the others wait for.
-const PATIENCE: u32 = 10_000;
-
-/// Uses the loader while no thread forks: a child would inherit the loader's lock, which glibc does not
-/// take away from the thread that held it.
-pub fn while_nobody_forks<T>(work: impl FnOnce() -> T) -> T {
-    let thread = thread();
-    // SAFETY: only this thread and its signal handlers use the block.
-    if unsafe { core::mem::replace(&mut (*thread).iterating, 1) } == 1 {
-        return work();
-    }
-    ITERATING.fetch_add(1, SeqCst);
-    for _ in 0..PATIENCE {
-        if !FORKING.load(SeqCst) {
-            break;
-        }
-        ITERATING.fetch_sub(1, SeqCst);
-        // SAFETY: sched_yield has no preconditions.
-        unsafe { libc::sched_yield() };
-        ITERATING.fetch_add(1, SeqCst);
-    }
-    let done = work();
-    ITERATING.fetch_sub(1, SeqCst);
-    // SAFETY: only this thread and its signal handlers use the block, and a handler that goes through objects has come back.
-    unsafe { (*thread).iterating = 0 };
-    done
-}
-
-/// Whether this process was forked, and has executed no program since.
-#[unsafe(link_section = ".data.start")]
-static FORKED: AtomicBool = AtomicBool::new(false);
-
-pub fn is_forked() -> bool {
-    FORKED.load(SeqCst)
-}
-
-/// The process that forks, and the one that this was forked from; 0 where that was forked itself, so that what is inherited
-/// may be older.
-static FORKS: AtomicU32 = AtomicU32::new(0);
-static PARENT: AtomicU32 = AtomicU32::new(0);
-
-/// The process that this one was forked from, where all that it has inherited was that one's own.
-pub fn forked_from() -> Option<u32> {
-    Some(PARENT.load(SeqCst)).filter(|pid| *pid != 0)
-}
-
-/// Makes forks wait for those who go through the objects. Called by our constructor.
-pub fn watch_forks() {
-    unsafe extern "C" fn before() {
-        FORKING.store(true, SeqCst);
-        // SAFETY: getpid has no preconditions.
-        FORKS.store(unsafe { libc::getpid() } as u32, SeqCst);
-        for _ in 0..PATIENCE {
-            if ITERATING.load(SeqCst) == 0 {
-                return;
-            }
-            // SAFETY: sched_yield has no preconditions.
-            unsafe { libc::sched_yield() };
-        }
-    }
-    unsafe extern "C" fn after() {
-        FORKING.store(false, SeqCst);
-    }
-    unsafe extern "C" fn in_child() {
-        let parent = if FORKED.swap(true, SeqCst) { 0 } else { FORKS.load(SeqCst) };
-        PARENT.store(parent, SeqCst);
-        aside::is_alone();
-        ITERATING.store(0, SeqCst);
-        FORKING.store(false, SeqCst);
-    }
-    // SAFETY: the functions stay as long as the library, which is never unloaded.
-    unsafe { libc::pthread_atfork(Some(before), Some(after), Some(in_child)) };
 }
 
 /// An address in our own library.
@@ -318,16 +235,6 @@ pub fn is_of_program(address: usize) -> bool {
 /// Whether two addresses lie in one object.
 pub fn is_same_object(a: usize, b: usize) -> bool {
     containing(a).zip(containing(b)).is_some_and(|(a, b)| a.base == b.base)
-}
-
-/// The start of glibc's `struct link_map`, which is public.
-#[repr(C)]
-pub struct LinkMap {
-    /// What is added to the object's addresses.
-    pub base: usize,
-    pub name: *const c_char,
-    pub dynamic: usize,
-    next: *const LinkMap,
 }
 
 /// `struct r_debug_extended` of glibc 2.35 and later.

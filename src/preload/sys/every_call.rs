@@ -3,7 +3,6 @@
 //! Next to data that is written often, all other threads would fetch it again. Each additional cache line that a call
 //! touches is evicted by the memory of the record.
 
-use super::elf::forked_from;
 use core::ffi::c_void;
 use core::ptr;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -59,29 +58,6 @@ pub fn has_record() -> bool {
 
 /// The process that described its devices, by its pid; 0 where none has.
 pub static DESCRIBED_BY: AtomicU32 = AtomicU32::new(0);
-
-/// The process whose call of cuInit succeeded, by its pid; 0 where none has been seen.
-static INITIALIZED_BY: AtomicU32 = AtomicU32::new(0);
-
-/// Notes that this process has initialized the driver.
-pub fn initialized() {
-    // SAFETY: getpid has no preconditions.
-    INITIALIZED_BY.store(unsafe { libc::getpid() } as u32, Relaxed);
-}
-
-/// The process that had initialised the driver before the one with this record was forked from it. What a process has
-/// noted and described, its children have in their memory.
-pub fn initialized_before_fork(epoch: u64) -> Option<u32> {
-    let described = EVERY_CALL.described.load(Relaxed);
-    if described != 0 && described != epoch {
-        return Some(DESCRIBED_BY.load(Relaxed));
-    }
-    let by = INITIALIZED_BY.load(Relaxed);
-    // SAFETY: getpid has no preconditions.
-    let is_inherited = by != 0 && by != unsafe { libc::getpid() } as u32;
-    // An older process is not the parent.
-    is_inherited.then(|| if forked_from() == Some(by) { by } else { 0 })
-}
 
 /// See [`EveryCall::libraries`].
 #[inline(always)]

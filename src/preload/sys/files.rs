@@ -1,21 +1,15 @@
-//! Files, as a guest may use them: without signals, with high descriptor numbers, and only by system calls.
+//! Files, as a guest may use them: without signals, and only by system calls.
 //!
 //! It contains what both the log and the record need.
 
+use super::errno::errno;
 use super::line::{Line, Short};
-use super::opened::{FileInfo, Opened};
+use super::opened::Opened;
 use super::signals::{bit, change_mask};
 use core::ffi::{CStr, c_int};
 use core::fmt::{self, Write};
 use core::ptr;
-use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use cupeer_spec::placeholders::{Piece, pieces};
-
-/// Descriptors of ours are at least this high: programs close and reuse the low numbers.
-pub const HIGH: c_int = 900;
-
-/// How many numbers in a row their copies get in turn.
-const COPIES: c_int = 64;
 
 /// Calls `found` with the names in a directory, until it returns true; those that are no UTF-8 are left out.
 pub fn each_name(directory: &CStr, mut found: impl FnMut(&str) -> bool) {
@@ -38,58 +32,6 @@ pub fn each_name(directory: &CStr, mut found: impl FnMut(&str) -> bool) {
     }
     // SAFETY: opened above.
     unsafe { libc::closedir(directory) };
-}
-
-/// A copy of a descriptor, far up where the limit allows it; negative where there is none. Each time under another number:
-/// who sees its file there before and after something that was done with it knows that it was there meanwhile.
-pub fn duplicate_high(low: c_int) -> c_int {
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    let lowest = HIGH + (NEXT.fetch_add(1, Relaxed) % COPIES as u32) as c_int;
-    // SAFETY: copies a descriptor to a free number.
-    let file = unsafe { libc::fcntl(low, libc::F_DUPFD_CLOEXEC, lowest) };
-    if file >= 0 {
-        return file;
-    }
-    // The limit may be low: the first free number then.
-    // SAFETY: copies a descriptor to a free number.
-    unsafe { libc::fcntl(low, libc::F_DUPFD_CLOEXEC, 3) }
-}
-
-/// Returns the limit of open files, if this process has reached it and cannot open another one.
-pub fn reached_limit() -> Option<u64> {
-    // By its number, because the functions of libc are points at which threads are canceled.
-    // SAFETY: the path ends in NUL, and opening a directory as a path has no effect on it.
-    let opened = unsafe {
-        libc::syscall(libc::SYS_openat, libc::AT_FDCWD, c"/".as_ptr(), libc::O_PATH | libc::O_CLOEXEC, 0)
-    };
-    if opened >= 0 {
-        // SAFETY: opened above, and known to no other code.
-        unsafe { libc::syscall(libc::SYS_close, opened) };
-        return None;
-    }
-    if errno() != libc::EMFILE {
-        return None;
-    }
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: `limit` is a structure of the kind that the call fills.
-    let is_known = unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) } == 0;
-    is_known.then_some(limit.rlim_cur)
-}
-
-/// Makes room among the descriptors for those of ours. A process with several threads would wait for it in the kernel, on a busy
-/// machine for seconds: to enlarge the table of descriptors takes a grace period of RCU then.
-pub fn make_room() {
-    // SAFETY: the path ends in NUL; each descriptor is closed once, and nobody else knows its number.
-    unsafe {
-        let low = libc::open(c"/".as_ptr(), libc::O_PATH | libc::O_CLOEXEC);
-        let high = libc::fcntl(low, libc::F_DUPFD_CLOEXEC, HIGH + COPIES);
-        [low, high].into_iter().filter(|file| *file >= 0).for_each(|file| _ = libc::close(file));
-    }
-}
-
-/// What file a descriptor is: device and inode.
-pub fn identity(file: c_int) -> Option<(u64, u64)> {
-    FileInfo::of(file).map(|about| about.identity)
 }
 
 /// The longest path that the system takes, with its NUL.
@@ -139,12 +81,6 @@ pub fn link<'a>(path: fmt::Arguments, place: &'a mut [u8]) -> &'a [u8] {
     // SAFETY: the path ends in NUL, and the place has that many bytes.
     let length = unsafe { libc::readlink(path, place.as_mut_ptr().cast(), place.len()) };
     &place[..length.max(0) as usize]
-}
-
-/// What the last failing call of libc's said.
-pub fn errno() -> c_int {
-    // SAFETY: __errno_location gives this thread's errno.
-    unsafe { *libc::__errno_location() }
 }
 
 /// Does something with files during which SIGPIPE and SIGXFSZ, which a closed pipe and a size limit raise in the

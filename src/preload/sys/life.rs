@@ -3,6 +3,7 @@
 //! A process counts as gone as soon as the kernel has begun to end all of its threads: its peers may notice that by
 //! the end of a pipe, before it is a zombie.
 
+use super::errno::errno;
 use super::files::{self, each_name};
 use super::line::Short;
 use core::fmt;
@@ -105,7 +106,7 @@ pub fn is_another_program(entry: &Entry) -> bool {
 /// Whether there is a process of this pid, whoever's it is.
 pub fn exists(pid: u32) -> bool {
     // SAFETY: signal 0 is none; the kernel only looks.
-    pid != 0 && unsafe { libc::kill(pid as i32, 0) == 0 || files::errno() == libc::EPERM }
+    pid != 0 && unsafe { libc::kill(pid as i32, 0) == 0 || errno() == libc::EPERM }
 }
 
 #[cfg(test)]

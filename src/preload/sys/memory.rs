@@ -56,7 +56,7 @@ pub fn within<T>(bytes: usize, work: impl FnOnce() -> (T, bool)) -> Option<T> {
     let outer = unsafe {
         let next = start as usize + size_of::<Region>().next_multiple_of(SMALLEST);
         region.write(Region { next, end: start as usize + size, free: [ptr::null_mut(); SIZES] });
-        core::mem::replace(&mut (*thread).region, region)
+        core::mem::replace(&mut (*thread).region, region.cast())
     };
     let made = catch_unwind(AssertUnwindSafe(work)).ok();
     // SAFETY: the region is this thread's, and mapped until here. What was not taken, or is not kept, nobody points to.
@@ -79,6 +79,12 @@ static FIRST_MEMORY: First = First(UnsafeCell::new([0; FIRST]));
 
 fn is_first(start: *mut u8) -> bool {
     start == FIRST_MEMORY.0.get().cast()
+}
+
+/// The region that this thread is in; null where it is in none.
+fn own() -> *mut Region {
+    // SAFETY: only this thread and its signal handlers use the block.
+    unsafe { (*thread()).region.cast() }
 }
 
 /// Memory for a region: what the process has from the start, once, or new.
@@ -160,19 +166,15 @@ fn outside(layout: Layout) -> *mut u8 {
 // SAFETY: each piece is taken once, is as large and as aligned as asked, and used again after it was given back alone.
 unsafe impl GlobalAlloc for Collections {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: the block is this thread's, and a region in it too.
-        unsafe {
-            match (*thread()).region.as_mut() {
-                Some(region) => region.take(layout),
-                None => outside(layout),
-            }
-        }
+        // SAFETY: the region is this thread's.
+        unsafe { own().as_mut().map_or_else(|| outside(layout), |region| region.take(layout)) }
     }
 
     unsafe fn dealloc(&self, piece: *mut u8, layout: Layout) {
-        // SAFETY: the block is this thread's, and a region in it too. What is not of this thread's region stays as it is.
+        // SAFETY: the region is this thread's, and the caller took the piece with this layout. What is not of this thread's
+        // region stays as it is.
         unsafe {
-            if let Some(region) = (*thread()).region.as_mut().filter(|region| region.has(piece)) {
+            if let Some(region) = own().as_mut().filter(|region| region.has(piece)) {
                 region.give_back(piece, layout);
             } else {
                 #[cfg(test)]
@@ -188,7 +190,7 @@ unsafe impl GlobalAlloc for Collections {
             if rounded(new) == rounded(layout) {
                 return piece;
             }
-            if let Some(region) = (*thread()).region.as_mut()
+            if let Some(region) = own().as_mut()
                 && piece as usize + rounded(layout) == region.next
                 && region.end - piece as usize >= rounded(new)
             {
@@ -208,8 +210,8 @@ unsafe impl GlobalAlloc for Collections {
 /// How much of its region this thread has taken.
 #[cfg(test)]
 pub fn taken() -> usize {
-    // SAFETY: the block is this thread's, and a region in it too.
-    unsafe { (*thread()).region.as_ref() }
+    // SAFETY: the region is this thread's.
+    unsafe { own().as_ref() }
         .map_or(0, |region| region.next - ptr::from_ref(region) as usize - size_of::<Region>())
 }
 

@@ -4,7 +4,6 @@
 //! `elf` lists the objects.
 
 use super::arch::{self, Relocation};
-use super::elf::LinkMap;
 use core::ffi::{CStr, c_char};
 use core::ops::Range;
 use libc::{
@@ -81,6 +80,16 @@ impl Slot {
         // SAFETY: in the string table of a loaded object, whose texts end in NUL.
         unsafe { CStr::from_ptr(self.name) }
     }
+}
+
+/// The start of glibc's `struct link_map`, which is public.
+#[repr(C)]
+pub struct LinkMap {
+    /// What is added to the object's addresses.
+    pub base: usize,
+    pub name: *const c_char,
+    pub dynamic: usize,
+    pub next: *const LinkMap,
 }
 
 impl Object {

@@ -4,8 +4,8 @@
 //! It follows no link of another user, never waits for the other end of a pipe, and maps only the file that was
 //! opened, with the bytes that it has.
 
-use super::files::{self, errno};
-use super::pages;
+use super::errno::errno;
+use super::{descriptors, pages};
 use core::ffi::{CStr, c_int};
 use core::mem::MaybeUninit;
 use core::ptr;
@@ -50,6 +50,11 @@ impl FileInfo {
     fn is_plain(&self) -> bool {
         self.found.mode & libc::S_IFMT == libc::S_IFREG
     }
+}
+
+/// What file a descriptor is: device and inode.
+pub fn identity(file: c_int) -> Option<(u64, u64)> {
+    FileInfo::of(file).map(|about| about.identity)
 }
 
 /// A plain file that we have opened, far up among the descriptors; closed with the value.
@@ -112,7 +117,7 @@ impl Opened {
             if !about.is_plain() {
                 return Err(libc::EINVAL);
             }
-            let high = files::duplicate_high(low);
+            let high = descriptors::duplicate_high(low);
             if high < 0 {
                 // As low as it is, it does; but what the program writes to a standard stream that it has closed must not come
                 // here.
@@ -137,7 +142,7 @@ impl Opened {
 
     /// Whether it is still under our descriptor.
     fn is_unchanged(&self) -> bool {
-        files::identity(self.descriptor) == Some(self.about.identity)
+        identity(self.descriptor) == Some(self.about.identity)
     }
 
     /// The descriptor, for good.

@@ -3,7 +3,7 @@
 //! It uses the system call itself, because ThreadSanitizer takes libc's mmap for a write to the memory. All six
 //! arguments are passed as whole words.
 
-use super::files::errno;
+use super::errno::errno;
 use core::ffi::{c_int, c_long, c_void};
 use core::ptr;
 

@@ -4,7 +4,7 @@
 //! each of these functions jumps to the one of libgcc_s, so that the unwinder sees its real caller.
 
 use super::arch::unwinder_function;
-use super::elf;
+use super::{elf, forks};
 use core::ffi::CStr;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
@@ -40,7 +40,7 @@ static FOUND: [AtomicUsize; NAMES.len()] = [const { AtomicUsize::new(0) }; NAMES
 extern "C" fn find(number: usize) -> usize {
     let flags = libc::RTLD_LAZY | libc::RTLD_NODELETE;
     // SAFETY: the name ends in NUL. The constructors of libgcc_s are those that a library linked to it would run.
-    let handle = elf::while_nobody_forks(|| unsafe { libc::dlopen(c"libgcc_s.so.1".as_ptr(), flags) });
+    let handle = forks::while_nobody_forks(|| unsafe { libc::dlopen(c"libgcc_s.so.1".as_ptr(), flags) });
     // SAFETY: `dlopen` gave the handle, which is not null, and the library stays loaded.
     let object = (!handle.is_null()).then(|| unsafe { elf::object_of_handle(handle) });
     let name = NAMES.get(number).and_then(|name| CStr::from_bytes_with_nul(name.as_bytes()).ok());

@@ -1,6 +1,6 @@
 //! Reads memory of the program that may not exist, without the risk of a fault.
 
-use super::files::errno;
+use super::errno::errno;
 use super::valgrind;
 use core::ffi::{c_char, c_int, c_void};
 use core::mem::MaybeUninit;

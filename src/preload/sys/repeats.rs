@@ -6,7 +6,7 @@
 //! one, and entries are replaced only while signals are blocked.
 
 use super::arch::Thread;
-use super::files::errno;
+use super::errno::errno;
 use super::{pages, signals};
 use core::ptr;
 use core::sync::atomic::{
@@ -79,9 +79,9 @@ pub fn of(thread: *mut Thread) -> Option<&'static mut Repeats> {
     // SAFETY: only this thread and its signal handlers use the block, and what it points to is this thread's, and never unmapped.
     unsafe {
         if (*thread).repeats.is_null() {
-            (*thread).repeats = signals::held_back(take)?;
+            (*thread).repeats = signals::held_back(take)?.cast();
         }
-        Some(&mut *(*thread).repeats)
+        Some(&mut *(*thread).repeats.cast())
     }
 }
 

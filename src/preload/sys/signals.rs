@@ -1,7 +1,6 @@
 //! Blocks signals around work that no signal handler of the program may interrupt: a call from a handler would find it
 //! half done, and a handler that jumps would leave it half done.
 
-use super::aside;
 use core::ffi::c_int;
 use core::ptr;
 
@@ -41,13 +40,6 @@ pub fn change_mask(how: c_int, mask: u64) -> u64 {
 pub fn held_back<T>(work: impl FnOnce() -> T) -> T {
     let _before = HeldBack(change_mask(libc::SIG_BLOCK, HELD));
     work()
-}
-
-/// Whether what was begun at a height of the stack was left by a jump, as who stands deeper than its own begin would be
-/// can tell: what a signal handler has interrupted stands above it, or the handler has a stack of its own.
-pub fn has_jumped_over(height: usize) -> bool {
-    let own = aside::height();
-    own >= height && !is_on_signal_stack(own)
 }
 
 /// Whether a height may be on the stack that this thread's signal handlers have for themselves.

@@ -160,3 +160,61 @@ pub unsafe extern "C" fn resolve_linked() {
         set_type = sym pthread_setcanceltype,
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::sys::unwind::tests::{SEEN, SIGNALS, WRONG, handle, look_from_handler};
+    use core::ffi::{c_int, c_void};
+    use core::hint::black_box;
+    use std::sync::atomic::{
+        AtomicBool,
+        Ordering::{Relaxed, SeqCst},
+    };
+
+    /// Whether the processor shall trap behind the next instruction, too.
+    static TRAPPING: AtomicBool = AtomicBool::new(false);
+    const TRAP_FLAG: i64 = 0x100;
+
+    extern "C" fn step(_: c_int, _: *mut c_void, context: *mut libc::ucontext_t) {
+        if !TRAPPING.load(Relaxed) {
+            // SAFETY: the kernel's context of what was interrupted.
+            unsafe { (*context).uc_mcontext.gregs[libc::REG_EFL as usize] &= !TRAP_FLAG };
+        }
+        look_from_handler();
+    }
+
+    /// Each single instruction of some code of Rust's, of libc's and of the loader's is a place from which the frames are found,
+    /// in prologues, epilogues and the procedure linkage table. Here, because it needs the processor's trap flag.
+    #[test]
+    fn frames_are_found_from_every_instruction() {
+        let _alone = SIGNALS.lock();
+        handle(libc::SIGTRAP, step, 0);
+        let seen = SEEN.load(SeqCst);
+        let mut text = [0u8; 64];
+        let mut numbers = [3u32, 1, 2, 9, 7];
+        extern "C" fn compare(a: *const c_void, b: *const c_void) -> c_int {
+            // SAFETY: two of the numbers below.
+            unsafe { (*a.cast::<u32>()).cmp(&*b.cast()) as c_int }
+        }
+        TRAPPING.store(true, Relaxed);
+        // SAFETY: the flag makes the processor trap behind each instruction until the handler clears it; the text has room.
+        unsafe {
+            core::arch::asm!("pushfq", "or qword ptr [rsp], {flag}", "popfq", flag = const TRAP_FLAG);
+            libc::snprintf(
+                text.as_mut_ptr().cast(),
+                text.len(),
+                c"%d %s %g".as_ptr(),
+                17,
+                c"text".as_ptr(),
+                2.5,
+            );
+            libc::qsort(numbers.as_mut_ptr().cast(), numbers.len(), 4, Some(compare));
+            black_box(format!("{numbers:?}"));
+            black_box(libc::dlsym(libc::RTLD_DEFAULT, c"getpid".as_ptr()));
+            TRAPPING.store(false, Relaxed);
+        }
+        assert_eq!(numbers, [1, 2, 3, 7, 9]);
+        let (seen, wrong) = (SEEN.load(SeqCst) - seen, WRONG.load(SeqCst));
+        assert!(seen > 2000 && wrong == 0, "{wrong} of {seen}");
+    }
+}

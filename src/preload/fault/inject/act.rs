@@ -7,7 +7,7 @@ use crate::fault::deny;
 use crate::log;
 use crate::sys::aside::with_room;
 use crate::sys::clock;
-use crate::sys::files::errno;
+use crate::sys::errno::errno;
 use crate::sys::guard::{Cancelling, with_cancellation_restored};
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use cupeer_spec::fault::{Delay, Stage, purpose};

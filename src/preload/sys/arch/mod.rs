@@ -14,9 +14,6 @@ use core::ptr;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use cupeer_spec::record::BlockHeader;
 
-use super::memory::Region;
-use super::repeats::Repeats;
-
 pub use own::{
     BEHIND_DESCRIPTION, COUNTER, FIRST_VERSION, INTACT, LARGEST_PAGE, MARK, SAVED_NUMBERS, Saved, add,
     asynchronous, by_resolver, forward_asynchronously, jump_target, kept_by, on_stack, page_size,
@@ -70,8 +67,8 @@ pub struct Thread {
     pub number: u64,
     /// The window that it had to leave so at last, and 1 added where that is over; 0 where there was none.
     pub kept: usize,
-    /// Where its collections lie while it makes some: see `memory`.
-    pub region: *mut Region,
+    /// The `memory::Region` where its collections lie while it makes some.
+    pub region: *mut c_void,
     /// Whether the thread is going through the objects of the process: see `elf`.
     pub iterating: usize,
     /// What a thread that can be cancelled at any instruction forwards to next: see [`asynchronous`].
@@ -82,8 +79,8 @@ pub struct Thread {
     pub aside: (usize, usize),
     /// The last context that was seen current, and the record in which it was: see `driver::questions`.
     pub context: (u64, u64),
-    /// What it does again and again: see `recorder::repeats`.
-    pub repeats: *mut Repeats,
+    /// What it does again and again, a `repeats::Repeats`: see `recorder::repeats`.
+    pub repeats: *mut c_void,
     /// What `dlerror` shall say in place of our marker: see `resolve::dlerror`.
     pub dlerror: [c_char; 800],
 }

@@ -1,0 +1,58 @@
+//! The numbers of our descriptors: far up, where programs do not close or reuse them.
+
+use super::errno::errno;
+use core::ffi::c_int;
+use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+/// Descriptors of ours are at least this high: programs close and reuse the low numbers.
+pub const HIGH: c_int = 900;
+
+/// How many numbers in a row their copies get in turn.
+const COPIES: c_int = 64;
+
+/// A copy of a descriptor, far up where the limit allows it; negative where there is none. Each time under another number:
+/// who sees its file there before and after something that was done with it knows that it was there meanwhile.
+pub fn duplicate_high(low: c_int) -> c_int {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let lowest = HIGH + (NEXT.fetch_add(1, Relaxed) % COPIES as u32) as c_int;
+    // SAFETY: copies a descriptor to a free number.
+    let file = unsafe { libc::fcntl(low, libc::F_DUPFD_CLOEXEC, lowest) };
+    if file >= 0 {
+        return file;
+    }
+    // The limit may be low: the first free number then.
+    // SAFETY: copies a descriptor to a free number.
+    unsafe { libc::fcntl(low, libc::F_DUPFD_CLOEXEC, 3) }
+}
+
+/// Returns the limit of open files, if this process has reached it and cannot open another one.
+pub fn reached_limit() -> Option<u64> {
+    // By its number, because the functions of libc are points at which threads are canceled.
+    // SAFETY: the path ends in NUL, and opening a directory as a path has no effect on it.
+    let opened = unsafe {
+        libc::syscall(libc::SYS_openat, libc::AT_FDCWD, c"/".as_ptr(), libc::O_PATH | libc::O_CLOEXEC, 0)
+    };
+    if opened >= 0 {
+        // SAFETY: opened above, and known to no other code.
+        unsafe { libc::syscall(libc::SYS_close, opened) };
+        return None;
+    }
+    if errno() != libc::EMFILE {
+        return None;
+    }
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: `limit` is a structure of the kind that the call fills.
+    let is_known = unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) } == 0;
+    is_known.then_some(limit.rlim_cur)
+}
+
+/// Makes room among the descriptors for those of ours. A process with several threads would wait for it in the kernel, on a busy
+/// machine for seconds: to enlarge the table of descriptors takes a grace period of RCU then.
+pub fn make_room() {
+    // SAFETY: the path ends in NUL; each descriptor is closed once, and nobody else knows its number.
+    unsafe {
+        let low = libc::open(c"/".as_ptr(), libc::O_PATH | libc::O_CLOEXEC);
+        let high = libc::fcntl(low, libc::F_DUPFD_CLOEXEC, HIGH + COPIES);
+        [low, high].into_iter().filter(|file| *file >= 0).for_each(|file| _ = libc::close(file));
+    }
+}

@@ -1,0 +1,9 @@
+//! Why the last call of libc's failed.
+
+use core::ffi::c_int;
+
+/// What the last failing call of libc's said.
+pub fn errno() -> c_int {
+    // SAFETY: __errno_location gives this thread's errno.
+    unsafe { *libc::__errno_location() }
+}
