@@ -7,14 +7,14 @@ use crate::driver::log::DriverLog;
 use crate::fault::forward::ArgumentWords;
 use crate::job::gone;
 use crate::recorder::Recorded;
-use crate::resolve::traced::{self, Needs};
+use crate::resolve::needs::{self, Needs};
 use crate::sys::guard::guarded;
 use cupeer_spec::function::FnId;
 
 /// Runs these steps after a success.
 #[inline(never)]
 pub fn follow(id: FnId, entered: &Entered, arguments: &dyn Arguments, words: &ArgumentWords) {
-    if !traced::has_done(Needs::Shared) {
+    if !needs::has_done(Needs::Shared) {
         return;
     }
     let mut is_found = false;

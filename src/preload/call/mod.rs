@@ -18,7 +18,7 @@ use crate::job::gone;
 use crate::job::ledger::{self, BeforeCall, CallOrigin};
 use crate::log::{self, Call, FaultSummary};
 use crate::recorder::{self, Recorded, Store};
-use crate::resolve::traced::{self, Needs};
+use crate::resolve::needs::{self, Needs};
 use crate::resolve::{driver, entries, handed_out, linked, patched};
 use crate::settings::{self, Settings};
 use crate::sys::arch::{ASYNCHRONOUS, Thread, forward_asynchronously, stack_height, thread};
@@ -223,7 +223,7 @@ unsafe fn take_steps<F: Function, const EXPORT: bool>(noted: Noted, arguments: &
         }
         return result;
     }
-    if let Some(copied) = through_host::large_copy(arguments).filter(|_| traced::has_done(Needs::Shared)) {
+    if let Some(copied) = through_host::large_copy(arguments).filter(|_| needs::has_done(Needs::Shared)) {
         return through_host::run(F::ID, entered, arguments, copied, &mut run);
     }
     let result = run();

@@ -6,7 +6,7 @@ use super::{
 use crate::driver::places;
 use crate::job::gone;
 use crate::recorder::Recorded;
-use crate::resolve::traced::{self, Needs};
+use crate::resolve::needs::{self, Needs};
 use crate::resolve::{driver, linked};
 use crate::settings;
 use crate::sys::arch::thread;
@@ -47,7 +47,7 @@ pub unsafe fn straight_on<F: Function, const EXPORT: bool>(noted: Noted, argumen
 /// The driver's function that such a call goes on to. `None` if it takes its steps.
 #[inline(always)]
 fn next<F: Function, const EXPORT: bool>(noted: Noted, arguments: &F) -> Option<usize> {
-    if noted.entered != F::ID as u32 + 1 || !traced::is_only_awake(F::ID) || may_matter(arguments) {
+    if noted.entered != F::ID as u32 + 1 || !needs::is_only_awake(F::ID) || may_matter(arguments) {
         return None;
     }
     // What a large one copies is looked into.
@@ -70,8 +70,8 @@ fn may_matter<F: Function>(arguments: &F) -> bool {
             [copied.to, copied.from, copied.size].map(|argument| arguments.word(argument));
         return gone::may_be_used(to, bytes)
             || gone::may_be_used(from, bytes)
-            || traced::has_done(Needs::Reach)
-                && !(traced::has_done(Needs::Shared) && places::are_on_one_device(from, to));
+            || needs::has_done(Needs::Reach)
+                && !(needs::has_done(Needs::Shared) && places::are_on_one_device(from, to));
     }
     const { FUNCTIONS[F::ID as usize].launches() }.is_none_or(|Launched { function, parameters, extra }| {
         let extra = extra.map_or(0, |extra| arguments.word(extra));

@@ -4,7 +4,7 @@
 //! do so in ways that nobody sees. Readers take no lock and write nothing.
 
 use super::questions::{DEVICE_MEMORY, attributes, number};
-use crate::resolve::traced::{self, Needs};
+use crate::resolve::needs::{self, Needs};
 use crate::sys::clock;
 use crate::sys::guard::guarded;
 use core::sync::atomic::{
@@ -139,7 +139,7 @@ pub fn device_of_memory(address: u64, opened: impl Fn(u64) -> Option<i32>) -> Op
         answer
     };
     // Before a process shares memory, its frees go past us.
-    if traced::has_done(Needs::Shared) { device(address, ask) } else { ask()?.device }
+    if needs::has_done(Needs::Shared) { device(address, ask) } else { ask()?.device }
 }
 
 /// What of a range lies in the granule of an address. Of virtual memory, the driver tells the range that was reserved, in which several

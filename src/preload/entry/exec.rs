@@ -7,14 +7,14 @@ use crate::sys::arch::noting_entry;
 use crate::sys::guard::guarded;
 use crate::sys::line::Short;
 use crate::sys::program_memory::copy_text;
-use crate::{recorder, resolve::dlsym};
+use crate::{recorder, resolve::loader};
 use core::ffi::{CStr, c_char, c_int};
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 /// Finds the next definitions, because nothing may be looked up in a child of vfork.
 pub fn begin() {
     for (name, place) in NAMES.iter().zip(&NEXT) {
-        place.store(dlsym::real(libc::RTLD_NEXT, name), Relaxed);
+        place.store(loader::look_up(libc::RTLD_NEXT, name), Relaxed);
     }
 }
 

@@ -6,7 +6,7 @@ use crate::check;
 use crate::driver::questions;
 use crate::log::status;
 use crate::recorder;
-use crate::resolve::dlsym;
+use crate::resolve::loader;
 use crate::settings;
 use crate::sys::every_call::has_record;
 use crate::sys::forks;
@@ -32,8 +32,8 @@ static CAPITAL: AtomicUsize = AtomicUsize::new(0);
 /// and those of all libraries run before it is our turn, because we take our place before the program begins: who crashes in
 /// one has not returned. Only what stdio has yet to write comes after us.
 pub fn begin() {
-    UNDERSCORE.store(dlsym::real(libc::RTLD_NEXT, c"_exit"), Relaxed);
-    CAPITAL.store(dlsym::real(libc::RTLD_NEXT, c"_Exit"), Relaxed);
+    UNDERSCORE.store(loader::look_up(libc::RTLD_NEXT, c"_exit"), Relaxed);
+    CAPITAL.store(loader::look_up(libc::RTLD_NEXT, c"_Exit"), Relaxed);
     if settings::get().record.is_some() {
         // SAFETY: both functions are ours, and this library is never unloaded.
         unsafe {

@@ -8,7 +8,7 @@ use super::{exec, exit, exports, wait};
 use crate::check;
 use crate::fault::inject;
 use crate::log::status;
-use crate::resolve::{deep, dlclose, dlerror, dlsym, dlvsym, driver, escapes, runtime};
+use crate::resolve::{data_symbols, deep, dlclose, dlerror, driver, escapes, loader, named, runtime};
 use crate::sys::elf;
 use crate::sys::guard::guarded;
 use crate::sys::{arch, descriptors, forks, stack};
@@ -20,17 +20,17 @@ use crate::{log, recorder, settings};
 #[unsafe(link_section = ".text.startup")]
 fn at_load() {
     arch::find_cancel_type();
-    dlsym::find_real();
+    loader::dlsym();
     dlerror::find();
     dlclose::find();
-    elf::find_search(dlvsym::of_version(c"_dl_find_object", c"GLIBC_2.35"));
-    stack::find(dlvsym::of_version(c"__libc_stack_end", arch::FIRST_VERSION));
+    elf::find_search(loader::next_of_version(c"_dl_find_object", c"GLIBC_2.35"));
+    stack::find(loader::next_of_version(c"__libc_stack_end", arch::FIRST_VERSION));
     forks::watch_forks();
     elf::count_start();
     inject::load();
     log::is_on();
-    escapes::tell(recorder::escaped);
-    escapes::mend_data_symbols();
+    named::tell(recorder::escaped);
+    data_symbols::mend_all();
     exports::provide();
     if deep::begin() || inject::is_armed() {
         runtime::look();

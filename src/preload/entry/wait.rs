@@ -2,7 +2,7 @@
 //! waits for it learns the signal.
 
 use crate::job::ended_child;
-use crate::resolve::dlsym;
+use crate::resolve::loader;
 use crate::settings;
 use crate::sys::guard::guarded;
 use core::ffi::{c_int, c_void};
@@ -30,7 +30,7 @@ pub fn begin() {
         (c"wait4", &WAIT4),
         (c"waitid", &WAITID),
     ] {
-        place.store(dlsym::real(libc::RTLD_NEXT, name), Relaxed);
+        place.store(loader::look_up(libc::RTLD_NEXT, name), Relaxed);
     }
 }
 

@@ -10,7 +10,8 @@
 use super::live;
 use crate::driver::parameters::each_parameter;
 use crate::driver::{graphs, kernels, questions};
-use crate::resolve::traced::{self, Needs};
+use crate::resolve::needs::Needs;
+use crate::resolve::traced;
 use crate::sys::book::Book;
 use crate::sys::guard::guarded;
 use crate::sys::program_memory;

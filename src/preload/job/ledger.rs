@@ -11,7 +11,8 @@ use super::reclaim;
 use crate::driver::contexts;
 use crate::driver::facts::DriverFacts;
 use crate::driver::questions::{self, number, word};
-use crate::resolve::traced::{self, Needs};
+use crate::resolve::needs::{self, Needs};
+use crate::resolve::traced;
 use crate::settings;
 use crate::sys::caller::{Caller, each_frame};
 use crate::sys::clock;
@@ -93,11 +94,11 @@ fn is_checked() -> bool {
 /// free and copy.
 #[inline(always)]
 pub fn is_idle(id: FnId) -> bool {
-    match traced::needs(id) {
+    match needs::needs(id) {
         Needs::Nothing => false,
-        Needs::Reach => !traced::has_done(Needs::Reach) && !gone::has_any(),
+        Needs::Reach => !needs::has_done(Needs::Reach) && !gone::has_any(),
         Needs::Gone => !gone::has_any(),
-        Needs::Event => !traced::has_done(Needs::Event),
+        Needs::Event => !needs::has_done(Needs::Event),
         Needs::Shared => shares_nothing(),
         Needs::Fork => initialized_before_fork(epoch()).is_none(),
     }

@@ -4,7 +4,7 @@ use super::arguments::{Arguments, Handle, Store};
 use crate::driver::{batches, kernels, parameters, places, questions};
 use crate::job::{gone, ledger};
 use crate::resolve::driver;
-use crate::resolve::traced::{self, Needs};
+use crate::resolve::needs::{self, Needs};
 use crate::sys::guard::guarded;
 use core::cell::Cell;
 use cupeer_books::Call;
@@ -83,5 +83,5 @@ pub fn matter(id: FnId, store: &dyn Store, handle: &Cell<Option<Handle>>) -> Mat
 
 /// Whether a copy can go from one device to another.
 fn has_reach(id: FnId) -> bool {
-    traced::needs(id) == Needs::Nothing || traced::has_done(Needs::Reach)
+    needs::needs(id) == Needs::Nothing || needs::has_done(Needs::Reach)
 }

@@ -4,7 +4,7 @@
 //! The search runs when a program looks up a symbol in a library, which it must do before it can use the library.
 //! Calls by name from such a library are only reported: see `escapes`.
 
-use super::{dlsym, escapes, runtime};
+use super::{loader, runtime};
 use crate::settings;
 use crate::sys::elf;
 use crate::sys::guard::guarded;
@@ -52,7 +52,7 @@ fn mend(handle: *mut c_void) {
         return;
     }
     let Some(object) = elf::at_base(base).filter(|object| !elf::is_of_start(object)) else { return };
-    let (libcs, everybodys) = (dlsym::find_real(), dlsym::real(libc::RTLD_DEFAULT, c"dlsym"));
+    let (libcs, everybodys) = (loader::dlsym(), loader::look_up(libc::RTLD_DEFAULT, c"dlsym"));
     if everybodys == 0 || object.symbol(c"dlsym").is_some() {
         return;
     }
@@ -60,7 +60,7 @@ fn mend(handle: *mut c_void) {
         // SAFETY: the place is one that the loader filled.
         let bound = unsafe { *slot.place };
         if slot.name() == c"dlsym" && !slot.is_copy && (bound == libcs || object.holds(bound)) {
-            escapes::write(&object, slot.place, everybodys);
+            object.write(slot.place, everybodys);
         }
     });
 }

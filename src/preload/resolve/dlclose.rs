@@ -1,6 +1,6 @@
 //! `dlclose`: calls libc's own, then removes every route to a library that was unloaded.
 
-use super::{dlsym, driver, linked, loader};
+use super::{driver, linked, loader};
 use crate::sys::elf;
 use crate::sys::guard::guarded;
 use core::ffi::{c_int, c_void};
@@ -28,7 +28,7 @@ pub unsafe extern "C-unwind" fn dlclose(handle: *mut c_void) -> c_int {
 /// Finds the next dlclose, once. The finding itself clears the loader's last message.
 #[unsafe(link_section = ".text.startup")]
 pub fn find() -> usize {
-    loader::once(&NEXT, || dlsym::real(libc::RTLD_NEXT, c"dlclose"))
+    loader::once(&NEXT, || loader::look_up(libc::RTLD_NEXT, c"dlclose"))
 }
 
 /// The next dlclose itself: of the program's library, or for a use of our own by which nothing is unloaded.

@@ -4,7 +4,7 @@
 //! fail although our export was found, the message would name us. In both cases we leave a marker as the loader's
 //! message, and return the right text when the program asks and the marker is still the last message.
 
-use super::{dlsym, loader};
+use super::loader;
 use crate::log::message::Text;
 use crate::sys::arch::{Decision, deciding_entry, thread};
 use core::ffi::{CStr, c_char, c_void};
@@ -108,7 +108,7 @@ pub fn pretend(pieces: &[&[u8]]) {
 
 fn pretend_text(text: &[c_char; LONGEST]) {
     find();
-    dlsym::real(libc::RTLD_NEXT, MARKER);
+    loader::look_up(libc::RTLD_NEXT, MARKER);
     // SAFETY: only this thread and its signal handlers use the block.
     unsafe { (*thread()).dlerror = *text };
 }

@@ -6,7 +6,8 @@
 //! for reasons unrelated to CUDA. A process may have several runtimes, each with its own users: a second one is left
 //! alone without a report.
 
-use super::{dlerror, dlsym, entries, escapes, linked, runtime, traced};
+use super::libraries::{LIBRARIES, is_driver, is_missed, library_of};
+use super::{data_symbols, dlerror, entries, loader, needs, scope};
 use crate::log::{message, status};
 use crate::settings;
 use crate::sys::elf;
@@ -32,9 +33,6 @@ struct Followed {
 const OF_START: u8 = 1;
 const BY_US: u8 = 2;
 
-/// The libraries that have functions in the table.
-const LIBRARIES: [Library; 3] = [Library::Cuda, Library::Nvml, Library::Cudart];
-
 static FOLLOWED: [Followed; LIBRARIES.len()] =
     [const { Followed { base: AtomicUsize::new(0), held: AtomicU8::new(0), ready: AtomicBool::new(false) } };
         LIBRARIES.len()];
@@ -59,17 +57,6 @@ pub fn real(id: FnId) -> usize {
     REAL[id as usize].load(Relaxed)
 }
 
-/// Which library an object is: it has its soname.
-pub fn library_of(object: &Object) -> Option<Library> {
-    let soname = object.soname()?.to_bytes();
-    LIBRARIES.into_iter().find(|library| library.is_called(soname))
-}
-
-/// Whether an object is a CUDA driver.
-pub fn is_driver(object: &Object) -> bool {
-    library_of(object) == Some(Library::Cuda)
-}
-
 /// Makes an object the driver, or NVML, where there is none yet. Says whether it is that now.
 pub fn register(object: &Object) -> bool {
     let Some(library) = library_of(object) else { return false };
@@ -85,13 +72,13 @@ pub fn register(object: &Object) -> bool {
         let index = id as usize;
         let Some(symbol) = entries::symbol_in(object, index) else { continue };
         // Where nobody looks at it, a function of the runtime is its own.
-        if !entries::is_exported(index) && !runtime::is_wanted(id) {
+        if !entries::is_exported(index) && !needs::is_wanted(id) {
             continue;
         }
         REAL[index].store(symbol.address, Relaxed);
         trace(id);
         let is_linked =
-            entries::is_exported(index) && linked::at_start(entries::name(index)) == Some(symbol.address);
+            entries::is_exported(index) && scope::at_start(entries::name(index)) == Some(symbol.address);
         let handed_out = if is_linked { entries::export(index) } else { entries::looked_up(index) };
         HANDED_OUT[index].store(handed_out, Relaxed);
     }
@@ -99,7 +86,7 @@ pub fn register(object: &Object) -> bool {
     if is_cuda {
         status::reached();
     }
-    escapes::look_for_data_symbols();
+    data_symbols::look();
     true
 }
 
@@ -108,7 +95,7 @@ pub fn trace(id: FnId) {
     let index = id as usize;
     let real = real(id);
     if real != 0 {
-        aim(&TARGETS[index], || traced::is_traced(id), entries::traced_looked_up(id), real);
+        aim(&TARGETS[index], || needs::is_traced(id), entries::traced_looked_up(id), real);
     }
 }
 
@@ -189,9 +176,9 @@ pub fn is_any_followed(library: Library) -> bool {
 /// Whether any driver, or other library of which calls shall not go past us, is loaded, in any namespace, seen or not
 /// seen by us.
 pub fn is_anywhere() -> bool {
-    let mut found = is_any_followed(Library::Cuda)
-        || elf::find(|object| escapes::is_missed(object).then_some(())).is_some();
-    elf::each_in_other_namespaces(|object| found |= escapes::is_missed(object));
+    let mut found =
+        is_any_followed(Library::Cuda) || elf::find(|object| is_missed(object).then_some(())).is_some();
+    elf::each_in_other_namespaces(|object| found |= is_missed(object));
     found
 }
 
@@ -212,7 +199,7 @@ pub fn load_named() -> bool {
         message::once(format_args!("cannot load the driver of CUPEER_DRIVER: {reason}"));
         return false;
     }
-    let init = dlsym::real(handle, c"cuInit");
+    let init = loader::look_up(handle, c"cuInit");
     match elf::containing(init) {
         Some(object) if init != 0 && is_driver(&object) => register(&object),
         _ => {

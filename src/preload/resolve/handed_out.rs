@@ -1,7 +1,7 @@
 //! Replaces the function pointers that `cuGetProcAddress` returns, if their addresses are those of functions of the
 //! table. Its result, its status, and its refusals stay the driver's.
 
-use super::{driver, linked};
+use super::{driver, scope};
 use cupeer_spec::abi::FunctionPointer;
 use cupeer_spec::function::Library;
 
@@ -15,7 +15,7 @@ pub unsafe fn substitute(pointer: *mut FunctionPointer) {
     let Some(given) = (unsafe { pointer.as_mut() }).filter(|given| !given.0.is_null()) else { return };
     let address = given.0 as usize;
     // A tool that is preloaded behind us may have given its own.
-    if let Some(ours) = driver::handed_out(Library::Cuda, address).or_else(|| linked::in_place_of(address)) {
+    if let Some(ours) = driver::handed_out(Library::Cuda, address).or_else(|| scope::in_place_of(address)) {
         given.0 = ours as *mut _;
     }
 }

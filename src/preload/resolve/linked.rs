@@ -7,7 +7,10 @@
 //! Calls of NVML use the same order, except that the environment names none, and fail with
 //! NVML_ERROR_LIBRARY_NOT_FOUND.
 
-use super::{dlerror, dlsym, driver, entries, traced};
+use super::libraries::library_of;
+use super::needs::is_traced;
+use super::scope::{anywhere, at_start, in_scope_of, is_defined_elsewhere};
+use super::{dlerror, driver, entries, loader};
 use crate::sys::arena;
 use crate::sys::elf;
 use crate::sys::guard::guarded;
@@ -184,13 +187,13 @@ fn find(id: FnId, caller: usize) -> (usize, usize) {
         return (missing(id), missing(id));
     };
     let definer = elf::containing(real);
-    let is_real = definer.as_ref().and_then(driver::library_of) == Some(id.spec().library);
+    let is_real = definer.as_ref().and_then(library_of) == Some(id.spec().library);
     if let Some(definer) = definer.as_ref().filter(|_| is_real) {
         driver::register(definer);
     }
     // A library's own function of the name may be something else altogether.
     let is_own = !is_real && elf::is_same_object(caller, real);
-    let target = if traced::is_traced(id) && !is_own { entries::traced_export(id) } else { real };
+    let target = if is_traced(id) && !is_own { entries::traced_export(id) } else { real };
     let (low, length) = match object.and_then(|object| object.part(caller)) {
         _ if for_all => (0, usize::MAX),
         Some(part) => (part.start, part.len()),
@@ -226,7 +229,7 @@ pub fn trace(id: FnId) {
 fn aim(id: FnId, binding: &Binding) {
     if !binding.is_own {
         let (target, real) = (&binding.route.target, binding.route.real);
-        route::aim(target, || traced::is_traced(id), entries::traced_export(id), real);
+        route::aim(target, || is_traced(id), entries::traced_export(id), real);
     }
 }
 
@@ -269,62 +272,10 @@ fn next(id: FnId, object: Option<&Object>) -> Option<(usize, bool)> {
     in_scope.or_else(loaded).or_else(|| anywhere(name)).map(|real| (real, false))
 }
 
-/// The next definition behind ours among the objects of the start, in their order.
-pub fn at_start(name: &CStr) -> Option<usize> {
-    let mut is_behind_us = false;
-    elf::find_of_start(|object| {
-        let is_ours = elf::is_ours(object);
-        is_behind_us |= is_ours;
-        if is_behind_us && !is_ours { object.function(name) } else { None }
-    })
-}
-
 /// Whether a linked call has come to us that was not a library's own, beside that of cuInit, which is seldom recorded.
 pub fn was_called() -> bool {
     let mut watched = FnId::all().filter(|id| !id.spec().is_in(Group::Init));
     watched.any(|id| bindings(id).any(|binding| !binding.is_own))
-}
-
-/// Our export of which linked calls go on to a function of another library that came with the program, where there is one.
-pub fn in_place_of(found: usize) -> Option<usize> {
-    let object = elf::containing(found).filter(|object| driver::library_of(object).is_none())?;
-    let is_it = |name| object.symbol(name).is_some_and(|symbol| symbol.address == found);
-    let index = (0..FUNCTION_COUNT)
-        .find(|index| is_it(entries::name(*index)) && at_start(entries::name(*index)) == Some(found));
-    index.map(entries::export)
-}
-
-/// What an object or its dependencies define, breadth first, as the loader searches them.
-pub fn in_scope_of(object: &Object, name: &CStr) -> Option<usize> {
-    // The bases of the objects: the stack may be small.
-    let mut scope = [0; 128];
-    let (mut looked, mut count) = (0, 1);
-    scope[0] = object.base;
-    while looked < count {
-        let current = elf::at_base(scope[looked])?;
-        looked += 1;
-        if let found @ Some(_) = current.function(name) {
-            return found;
-        }
-        current.each_needed(|needed| {
-            elf::each(|other| {
-                let is_it = other.is_called(needed);
-                let known = scope[..count].contains(&other.base) || elf::is_ours(other);
-                if is_it && !known && count < scope.len() {
-                    scope[count] = other.base;
-                    count += 1;
-                }
-                is_it
-            });
-        });
-    }
-    None
-}
-
-/// Whether another object than the one that was found defines a name, so that the order of search matters.
-fn is_defined_elsewhere(name: &CStr, own: Option<usize>) -> bool {
-    let other = |object: &Object| object.function(name).filter(|found| Some(*found) != own);
-    elf::find(|object| other(object).filter(|_| !elf::is_ours(object))).is_some()
 }
 
 /// What the loader finds behind us in the global scope, or else what the caller's own scope has. The definer
@@ -333,7 +284,7 @@ fn is_defined_elsewhere(name: &CStr, own: Option<usize>) -> bool {
 #[inline(never)]
 fn by_the_loader(name: &CStr, own: Option<usize>) -> Option<usize> {
     dlerror::preserving(|| {
-        let next = dlsym::real(libc::RTLD_NEXT, name);
+        let next = loader::look_up(libc::RTLD_NEXT, name);
         let definer = elf::containing(next).filter(|definer| !elf::is_ours(definer));
         if let Some(definer) = definer {
             driver::hold(&definer);
@@ -341,10 +292,4 @@ fn by_the_loader(name: &CStr, own: Option<usize>) -> Option<usize> {
         }
         own
     })
-}
-
-/// The first object that defines a name: a compiler may have made the caller's call its last, so that the
-/// return address lies in somebody else.
-fn anywhere(name: &CStr) -> Option<usize> {
-    elf::find(|object| object.function(name).filter(|_| !elf::is_ours(object)))
 }

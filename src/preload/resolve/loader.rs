@@ -30,6 +30,37 @@ pub fn own(name: &CStr, kept: &AtomicUsize) -> usize {
     })
 }
 
+/// Finds libc's own dlsym, once.
+#[unsafe(link_section = ".text.startup")]
+pub fn dlsym() -> usize {
+    #[unsafe(link_section = ".data.start")]
+    static OWN: AtomicUsize = AtomicUsize::new(0);
+    own(c"dlsym", &OWN)
+}
+
+/// Finds the next dlsym, once: libc's, or that of another tool which is preloaded behind us.
+pub fn next_dlsym() -> usize {
+    #[unsafe(link_section = ".data.start")]
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    once(&NEXT, || look_up_with(dlsym(), libc::RTLD_NEXT, c"dlsym"))
+}
+
+/// Looks a name up with libc's own dlsym, with ourselves as the caller.
+pub fn look_up(handle: *mut c_void, name: &CStr) -> usize {
+    look_up_with(dlsym(), handle, name)
+}
+
+/// Looks a name up with the dlsym at an address, with ourselves as the caller.
+#[unsafe(link_section = ".text.startup")]
+pub fn look_up_with(dlsym: usize, handle: *mut c_void, name: &CStr) -> usize {
+    if dlsym == 0 {
+        return 0;
+    }
+    type Dlsym = unsafe extern "C" fn(*mut c_void, *const c_char) -> usize;
+    // SAFETY: the address of a dlsym, which has this type. The name ends in NUL, and the handle is one that the loader gave.
+    unsafe { core::mem::transmute::<usize, Dlsym>(dlsym)(handle, name.as_ptr()) }
+}
+
 pub fn dlvsym() -> usize {
     #[unsafe(link_section = ".data.start")]
     static OWN: AtomicUsize = AtomicUsize::new(0);
@@ -49,4 +80,10 @@ pub unsafe fn of_version(handle: *mut c_void, name: *const c_char, version: *con
     type Dlvsym = unsafe extern "C" fn(*mut c_void, *const c_char, *const c_char) -> usize;
     // SAFETY: the address of a dlvsym, which has this type; all else as promised.
     unsafe { core::mem::transmute::<usize, Dlvsym>(dlvsym)(handle, name, version) }
+}
+
+/// Finds a function of a version behind us.
+pub fn next_of_version(name: &CStr, version: &CStr) -> usize {
+    // SAFETY: both texts end in NUL.
+    unsafe { of_version(libc::RTLD_NEXT, name.as_ptr(), version.as_ptr()) }
 }

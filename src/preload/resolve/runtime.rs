@@ -10,7 +10,9 @@
 //! The search runs in our constructor, and when a program looks up a symbol in a library that it opened. Only
 //! libraries that list a runtime among their dependencies are searched, once.
 
-use super::{dlerror, dlsym, driver, entries, escapes, traced};
+use super::libraries::library_of;
+use super::needs::is_wanted;
+use super::{dlerror, driver, entries, loader};
 use crate::sys::elf;
 use crate::sys::object::Object;
 use core::ffi::CStr;
@@ -43,11 +45,6 @@ fn is_new(mark: u64) -> bool {
     false
 }
 
-/// Whether calls of a function of the runtime shall come to us, and our constructor has told where.
-pub fn is_wanted(id: FnId) -> bool {
-    entries::export(id as usize) != 0 && traced::is_traced(id)
-}
-
 /// The functions of the runtime whose calls shall come to us.
 fn functions() -> impl Iterator<Item = FnId> {
     FnId::all().filter(|id| id.spec().library == Library::Cudart && is_wanted(*id))
@@ -77,7 +74,7 @@ pub fn look() {
         false
     });
     // Another thread may be opening one of them. A look-up waits until the loader has done that.
-    dlsym::real(libc::RTLD_DEFAULT, c"dlsym");
+    loader::look_up(libc::RTLD_DEFAULT, c"dlsym");
     elf::each(|object| {
         if found[..count].contains(&mark(object)) {
             take_up(object, &definers);
@@ -95,7 +92,7 @@ fn follow() -> bool {
     let mut path = [0; LONGEST];
     let found = elf::find(|object| {
         let name = object.path().to_bytes_with_nul();
-        if driver::library_of(object) != Some(Library::Cudart) || name.len() > LONGEST {
+        if library_of(object) != Some(Library::Cudart) || name.len() > LONGEST {
             return None;
         }
         path[..name.len()].copy_from_slice(name);
@@ -135,7 +132,7 @@ fn take_up(object: &Object, definers: &[u8; FUNCTION_COUNT]) {
         let bound = unsafe { *slot.place };
         let is_unbound = object.holds(bound) && definers[index] == 1;
         if real != 0 && (bound == real || is_unbound) {
-            escapes::write(object, slot.place, entries::looked_up(index));
+            object.write(slot.place, entries::looked_up(index));
         }
     });
 }

@@ -1,135 +1,18 @@
-//! Decides which functions' calls run through `call`: those that the settings name, and those that armed fault plans
-//! test. Functions that are recorded only after the process shares memory bypass `call` until it does.
+//! Sends calls of functions through `call`, and past it again: when the process does what they need (`needs`), and when
+//! plans of faults are armed.
 
+use super::needs::{DONE, Needs, ONLY_AWAKE, PLANS, has_done};
 use super::{driver, linked};
 use crate::settings;
-use core::sync::atomic::{
-    AtomicBool, AtomicU32,
-    Ordering::{Relaxed, SeqCst},
-    fence,
-};
-use cupeer_spec::effect::{Effect, Sides};
-use cupeer_spec::function::{FUNCTION_COUNT, FUNCTIONS, FnId, Library};
+use core::sync::atomic::{AtomicU32, Ordering::SeqCst, fence};
+use cupeer_spec::function::FnId;
 use cupeer_spec::selector::FunctionSet;
-
-/// What a process must have done before a call of a function can matter that is recorded only then.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Needs {
-    /// Nothing.
-    Nothing,
-    /// Got access to memory of another device or process: a copy goes from one device to another.
-    Reach,
-    /// Shared something: what is freed was shared.
-    Shared,
-    /// Been forked after the driver was initialized, which then does not work. Its calls are looked at to know of both.
-    Fork,
-    /// Closed, unmapped, or freed memory that was shared: what is used may be gone.
-    Gone,
-    /// Opened an event of another process.
-    Event,
-}
-
-/// In the order of the table.
-static NEEDS: [Needs; FUNCTION_COUNT] = {
-    let mut needs = [Needs::Nothing; FUNCTION_COUNT];
-    let mut i = 0;
-    while i < FUNCTION_COUNT {
-        let function = &FUNCTIONS[i];
-        let mut j = 0;
-        while j < function.effects().len() {
-            match function.effects()[j] {
-                Effect::Copies(copied) if !matches!(copied.sides, Sides::Peers) => needs[i] = Needs::Reach,
-                Effect::Ends(end) if function.ends_often() && !end.object.is_context() => {
-                    needs[i] = Needs::Shared
-                }
-                Effect::Begins => needs[i] = Needs::Fork,
-                Effect::Records(_) => needs[i] = Needs::Event,
-                Effect::Uses(_) | Effect::UsesEach(_) | Effect::Launches(_) | Effect::Replays(_) => {
-                    needs[i] = Needs::Gone
-                }
-                Effect::Instantiates(..) | Effect::Alters(_) | Effect::Discards(_) => {
-                    needs[i] = Needs::Shared
-                }
-                _ => {}
-            }
-            j += 1;
-        }
-        i += 1;
-    }
-    needs
-};
-
-/// What of that it has done, by its number.
-static DONE: [AtomicBool; 6] = [
-    AtomicBool::new(true),
-    AtomicBool::new(false),
-    AtomicBool::new(false),
-    AtomicBool::new(true),
-    AtomicBool::new(false),
-    AtomicBool::new(false),
-];
-
-/// See [`Needs`].
-#[inline(always)]
-pub fn needs(id: FnId) -> Needs {
-    NEEDS[id as usize]
-}
-
-/// Whether the process has done what calls of a function need that they can matter. Before that they go straight to the
-/// driver.
-#[inline(always)]
-pub fn is_awake(id: FnId) -> bool {
-    let needs = needs(id);
-    // Copies between devices use memory as well, and those between a device and the host may take the place of one.
-    has_done(needs)
-        || needs == Needs::Reach && has_done(Needs::Gone)
-        || needs == Needs::Gone && has_done(Needs::Shared) && id.spec().host_copy().is_some()
-}
-
-/// The functions whose calls run through `call` only because the process has done what they need.
-static ONLY_AWAKE: [AtomicBool; FUNCTION_COUNT] = [const { AtomicBool::new(false) }; FUNCTION_COUNT];
-
-/// Whether nothing but that makes calls of a function matter: no log, fault plan, or denied pair.
-#[inline(always)]
-pub fn is_only_awake(id: FnId) -> bool {
-    ONLY_AWAKE[id as usize].load(Relaxed)
-}
-
-/// Whether the process has done something that calls of some functions need.
-#[inline(always)]
-pub fn has_done(done: Needs) -> bool {
-    DONE[done as usize].load(Relaxed)
-}
 
 /// Notes that the process has done something that calls of some functions need.
 pub fn wake(done: Needs) {
     if !has_done(done) {
         DONE[done as usize].store(true, SeqCst);
         route_anew();
-    }
-}
-
-/// How many of these plans look at each function.
-static PLANS: [AtomicU32; FUNCTION_COUNT] = [const { AtomicU32::new(0) }; FUNCTION_COUNT];
-
-/// Whether calls of a function run through `call`.
-pub fn is_traced(id: FnId) -> bool {
-    let settings = settings::get();
-    // The kinds of handles are learned before there is anything to look for.
-    let is_noted = settings.check.is_some()
-        && (id.spec().changes_kernels() || id.spec().changes_graphs() && is_awake(id));
-    let is_context = settings.record.is_some() && id.spec().creates_context().is_some();
-    settings.is_traced(id, is_awake(id)) || is_noted || is_context || PLANS[id as usize].load(SeqCst) > 0
-}
-
-/// Whether calls that go past us are missed: of the driver always, of NVML where any of its functions is traced. Of the
-/// runtime never: the driver's calls behind it are seen.
-pub fn is_missed(library: Library) -> bool {
-    let is_wanted = || FnId::all().any(|id| id.spec().library == library && is_traced(id));
-    match library {
-        Library::Cuda => true,
-        Library::Nvml => is_wanted(),
-        Library::Cudart => false,
     }
 }
 

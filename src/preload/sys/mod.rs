@@ -1,6 +1,15 @@
 //! The process and its system, as a guest may use them: memory, files, stacks, signals, and loaded objects.
 //!
-//! Nothing here knows CUDA or imports another module of the crate.
+//! Nothing here knows CUDA or imports another module of the crate. The modules, from the lowest layer up; `tests/rooms.rs`
+//! checks this:
+//!
+//! - `arch`, `clock`, `errno`, `every_call`, `line`, `signals`: the processor, and what needs nothing else.
+//! - `pages`, `valgrind`, `stack`, `arena`, `program_memory`, `aside`: memory and stacks.
+//! - `memory`, `repeats`, `guard`: what work of ours may take and leave behind.
+//! - `descriptors`, `opened`, `files`, `allocate`, `shareable`: files.
+//! - `environment`, `process`, `life`, `neighbour`: this process and others.
+//! - `forks`, `object`, `elf`, `lock`, `panics`: forks and loaded objects.
+//! - `unwind`, `python`, `caller`, `book`, `handles`: who calls, and what is known of handles.
 
 pub mod allocate;
 pub mod arch;

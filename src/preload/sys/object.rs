@@ -3,8 +3,8 @@
 //!
 //! `elf` lists the objects.
 
-use super::arch::{self, Relocation};
-use core::ffi::{CStr, c_char};
+use super::arch::{self, Relocation, page_size};
+use core::ffi::{CStr, c_char, c_void};
 use core::ops::Range;
 use libc::{
     Elf64_Ehdr, Elf64_Phdr, Elf64_Rela, Elf64_Sym, PT_DYNAMIC, PT_GNU_EH_FRAME, PT_GNU_RELRO, PT_LOAD,
@@ -168,6 +168,24 @@ impl Object {
     /// What tells it from other objects, also from one that comes to lie in its place.
     pub fn identity(&self) -> (usize, u64) {
         (self.base, self.path_hash())
+    }
+
+    /// Writes to a place in which the loader keeps an address for this object.
+    pub fn write(&self, place: *mut usize, value: usize) {
+        let size = page_size();
+        let page = (place as usize & !(size - 1)) as *mut c_void;
+        let read_only = self.is_read_only(place);
+        // SAFETY: the page belongs to an object's table of addresses, and is made read-only again where the
+        // loader had made it so.
+        unsafe {
+            if read_only && libc::mprotect(page, size, libc::PROT_READ | libc::PROT_WRITE) != 0 {
+                return;
+            }
+            place.write(value);
+            if read_only {
+                libc::mprotect(page, size, libc::PROT_READ);
+            }
+        }
     }
 
     /// Whether the loader has made a place of it read-only.

@@ -1,0 +1,93 @@
+//! Repairs references to variables of our names: tables of function pointers, as cuew has.
+//!
+//! The loader binds a library with such a variable to our export instead. Its references are restored, because it would
+//! otherwise write into our code.
+
+use super::entries;
+use super::libraries::library_of;
+use super::named::FoundObjects;
+use crate::sys::elf;
+use crate::sys::object::{Object, Symbol};
+use core::ffi::CStr;
+use core::ptr;
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use cupeer_spec::way::Way;
+
+/// Puts the references of variables of our names back to them, in objects that came since the last look,
+/// and names those objects.
+pub fn look() {
+    static LOOKED: AtomicU64 = AtomicU64::new(0);
+    let loads = elf::changes().0;
+    if LOOKED.swap(loads, Relaxed) != loads {
+        let mut found = FoundObjects::default();
+        elf::each(|object| {
+            if mend(object) {
+                found.add(object, Way::DataSymbol);
+            }
+            false
+        });
+        found.name_all();
+    }
+}
+
+/// The same for all objects that are there, in silence: for our constructor, which runs in processes that
+/// never meet a driver.
+pub fn mend_all() {
+    let mut program = None;
+    elf::each(|object| {
+        mend(object);
+        program.get_or_insert(*object);
+        false
+    });
+    // What it copies is mended.
+    if let Some(program) = program {
+        mend_copies(&program);
+    }
+}
+
+/// A program that refers to such a variable has a copy of it, which the loader made of our code.
+fn mend_copies(program: &Object) {
+    program.each_slot(|slot| {
+        // Few references are copies, so names are compared last.
+        let Some(index) = slot.is_copy.then(|| entries::exported_as(slot.name())).flatten() else { return };
+        if let Some(own) = program.symbol(slot.name()).filter(|symbol| symbol.size <= 64)
+            && let Some(origin) = data_behind_us(entries::name(index))
+        {
+            // SAFETY: both are variables of that size at least, which nobody uses yet.
+            unsafe {
+                let size = own.size.min(origin.size);
+                ptr::write_bytes(slot.place.cast::<u8>(), 0, own.size);
+                ptr::copy_nonoverlapping(origin.address as *const u8, slot.place.cast(), size);
+            }
+        }
+    });
+}
+
+/// The first variable of a name behind the program itself.
+fn data_behind_us(name: &CStr) -> Option<Symbol> {
+    let mut is_behind = false;
+    elf::find(|object| {
+        is_behind |= elf::is_ours(object);
+        object.symbol(name).filter(|symbol| is_behind && symbol.is_data)
+    })
+}
+
+/// Mends an object that defines data under one of our names. Says whether it does.
+#[unsafe(link_section = ".text.startup")]
+fn mend(object: &Object) -> bool {
+    let data = |index| entries::symbol_in(object, index).filter(|symbol| symbol.is_data);
+    let mut likely = entries::may_be_in(object).filter(|index| entries::is_exported(*index)).peekable();
+    let is_exempt = || elf::is_ours(object) || library_of(object).is_some();
+    if likely.peek().is_none() || is_exempt() || !likely.any(|index| data(index).is_some()) {
+        return false;
+    }
+    object.each_slot(|slot| {
+        let Some(index) = entries::exported_as(slot.name()).filter(|_| !slot.is_copy) else { return };
+        let Some(own) = data(index) else { return };
+        // SAFETY: the place is one that the loader filled.
+        if unsafe { *slot.place } == entries::export(index) {
+            object.write(slot.place, own.address);
+        }
+    });
+    true
+}
