@@ -10,6 +10,56 @@ use crate::group::{Group, Library};
 use crate::results::{Result, ResultSpec};
 use core::ops::Range;
 
+/// Declares what answers with the first effect of a kind.
+macro_rules! first_effects {
+    ($($(#[doc = $doc:literal])+ $name:ident: $kind:ident -> $has:ty;)*) => {
+        impl FnSpec {$(
+            $(#[doc = $doc])+
+            pub fn $name(&self) -> Option<$has> {
+                self.effect(|effect| if let Effect::$kind(found, ..) = effect { Some(found) } else { None })
+            }
+        )*}
+    };
+}
+first_effects! {
+    /// What a success makes a handle of.
+    exports: Exports -> Shared;
+    /// What a success opens by a handle.
+    opens: Opens -> Shared;
+    /// What was opened, and a success gives up.
+    closes: Closes -> Named;
+    /// The access that a success switches on.
+    enables: Enables -> Named;
+    /// The access that a success switches off.
+    disables: Disables -> Named;
+    /// What of the process's own a success ends.
+    ends: Ends -> End;
+    /// What of the process's own a success makes.
+    makes: Makes -> Made;
+    /// The access that a success sets.
+    grants: Grants -> Grant;
+    /// The multicast object that a success makes.
+    gathers: Gathers -> Gathered;
+    /// The device that a success adds to a multicast object.
+    joins: Joins -> Joined;
+    /// The memory that a success binds to a multicast object.
+    binds: Binds -> Bound;
+    /// The memory that a success unbinds from a multicast object.
+    unbinds: Unbinds -> Unbound;
+    /// What is copied.
+    copies: Copies -> Copied;
+    /// What a success takes one reference more to.
+    retains: Retains -> Named;
+    /// The copies that a call does at once.
+    batch: UsesEach -> Batch;
+    /// The argument that names the event which a call records in a stream.
+    records: Records -> usize;
+    /// The argument that names the graph that a call launches.
+    replays: Replays -> usize;
+    /// The output that holds a function pointer after a success.
+    hands_out: LooksUp -> usize;
+}
+
 impl FnSpec {
     /// One sentence: what it does.
     pub fn doc(&self) -> &'static str {
@@ -31,26 +81,6 @@ impl FnSpec {
         Group::names().map(|(group, _)| group).filter(|group| self.is_in(*group))
     }
 
-    /// What a success makes a handle of.
-    pub fn exports(&self) -> Option<Shared> {
-        self.effect(|effect| if let Effect::Exports(shared) = effect { Some(shared) } else { None })
-    }
-
-    /// What a success opens by a handle.
-    pub fn opens(&self) -> Option<Shared> {
-        self.effect(|effect| if let Effect::Opens(shared) = effect { Some(shared) } else { None })
-    }
-
-    /// What was opened, and a success gives up.
-    pub fn closes(&self) -> Option<Named> {
-        self.effect(|effect| if let Effect::Closes(named) = effect { Some(named) } else { None })
-    }
-
-    /// The access that a success switches on.
-    pub fn enables(&self) -> Option<Named> {
-        self.effect(|effect| if let Effect::Enables(named, _) = effect { Some(named) } else { None })
-    }
-
     /// The argument that must have one value, where what is opened or switched on needs that.
     pub fn demands(&self) -> Option<Demand> {
         self.effect(|effect| match effect {
@@ -59,39 +89,9 @@ impl FnSpec {
         })
     }
 
-    /// The access that a success switches off.
-    pub fn disables(&self) -> Option<Named> {
-        self.effect(|effect| if let Effect::Disables(named) = effect { Some(named) } else { None })
-    }
-
-    /// What of the process's own a success ends.
-    pub fn ends(&self) -> Option<End> {
-        self.effect(|effect| if let Effect::Ends(end) = effect { Some(end) } else { None })
-    }
-
     /// The context, or primary context, that a success ends.
     pub fn ends_context(&self) -> Option<End> {
         self.ends().filter(|end| end.object.is_context())
-    }
-
-    /// What of the process's own a success makes.
-    pub fn makes(&self) -> Option<Made> {
-        self.effect(|effect| if let Effect::Makes(made) = effect { Some(made) } else { None })
-    }
-
-    /// The access that a success sets.
-    pub fn grants(&self) -> Option<Grant> {
-        self.effect(|effect| if let Effect::Grants(grant) = effect { Some(grant) } else { None })
-    }
-
-    /// The multicast object that a success makes.
-    pub fn gathers(&self) -> Option<Gathered> {
-        self.effect(|effect| if let Effect::Gathers(team) = effect { Some(team) } else { None })
-    }
-
-    /// The device that a success adds to a multicast object.
-    pub fn joins(&self) -> Option<Joined> {
-        self.effect(|effect| if let Effect::Joins(joined) = effect { Some(joined) } else { None })
     }
 
     /// The argument with the properties of an allocation, or of a pool: of one to be made, or of any that is asked about.
@@ -134,21 +134,6 @@ impl FnSpec {
             index += 1;
         }
         None
-    }
-
-    /// The memory that a success binds to a multicast object.
-    pub fn binds(&self) -> Option<Bound> {
-        self.effect(|effect| if let Effect::Binds(bound) = effect { Some(bound) } else { None })
-    }
-
-    /// The memory that a success unbinds from a multicast object.
-    pub fn unbinds(&self) -> Option<Unbound> {
-        self.effect(|effect| if let Effect::Unbinds(unbound) = effect { Some(unbound) } else { None })
-    }
-
-    /// What is copied.
-    pub fn copies(&self) -> Option<Copied> {
-        self.effect(|effect| if let Effect::Copies(copied) = effect { Some(copied) } else { None })
     }
 
     /// Whether a call reads or writes device memory, and does nothing else.
@@ -239,11 +224,6 @@ impl FnSpec {
         launches || self.uses_one_range().is_some() || self.copies_one_range().is_some()
     }
 
-    /// What a success takes one reference more to.
-    pub fn retains(&self) -> Option<Named> {
-        self.effect(|effect| if let Effect::Retains(named) = effect { Some(named) } else { None })
-    }
-
     /// Whether a call makes, changes, or launches a graph, and does this with nodes of graphs that use memory.
     pub(super) const fn uses_nodes(&self) -> bool {
         matches!(self.effects(), [Effect::Replays(_) | Effect::Instantiates(..) | Effect::Alters(_)])
@@ -257,11 +237,6 @@ impl FnSpec {
         self.is_in(Group::Launch) || self.uses_nodes()
     }
 
-    /// The copies that a call does at once.
-    pub fn batch(&self) -> Option<Batch> {
-        self.effect(|effect| if let Effect::UsesEach(batch) = effect { Some(batch) } else { None })
-    }
-
     /// The kernel that a call launches.
     pub const fn launches(&self) -> Option<Launched> {
         let mut index = 0;
@@ -272,16 +247,6 @@ impl FnSpec {
             index += 1;
         }
         None
-    }
-
-    /// The argument that names the event which a call records in a stream.
-    pub fn records(&self) -> Option<usize> {
-        self.effect(|effect| if let Effect::Records(event) = effect { Some(event) } else { None })
-    }
-
-    /// The argument that names the graph that a call launches.
-    pub fn replays(&self) -> Option<usize> {
-        self.effect(|effect| if let Effect::Replays(exec) = effect { Some(exec) } else { None })
     }
 
     /// The argument that names the graph whose nodes a call launches, makes, or changes.
@@ -372,11 +337,6 @@ impl FnSpec {
             Effect::Asks(question) if !question.subject.is_own() => Some(question),
             _ => None,
         })
-    }
-
-    /// The output that holds a function pointer after a success.
-    pub fn hands_out(&self) -> Option<usize> {
-        self.effect(|effect| if let Effect::LooksUp(found) = effect { Some(found) } else { None })
     }
 
     fn effect<T>(&self, chosen: impl Fn(Effect) -> Option<T>) -> Option<T> {
