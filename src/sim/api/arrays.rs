@@ -1,9 +1,10 @@
 //! Arrays, and copies of one row to and from them.
 
 use super::boundary::{get, make};
-use super::copies::{End, device, flat, host};
+use super::copies::{device, flat, host};
 use crate::abi::{CUDA_ARRAY_DESCRIPTOR, CUDA_ARRAY3D_DESCRIPTOR};
 use crate::engine::answer::Answer;
+use crate::engine::graphs::End;
 use crate::engine::process::Driver;
 use crate::engine::{queue, stack};
 use core::ffi::c_void;

@@ -3,7 +3,7 @@
 use super::boundary::{In, Out};
 use crate::engine::answer::{Answer, Failure, fail, refuse};
 use crate::engine::copies::{Role, Shape, Side, Transfer};
-use crate::engine::graphs::{Lookup, Node, Parameters};
+use crate::engine::graphs::{End, Node, Parameters};
 use crate::engine::process::{self, Driver};
 use crate::engine::queue;
 use crate::engine::streams::LEGACY;
@@ -11,7 +11,6 @@ use crate::engine::wires;
 use core::ffi::c_void;
 use cupeer_spec::abi::*;
 use cupeer_spec::results::Result as Code;
-use std::sync::Arc;
 
 /// `CU_MEMORYTYPE_*`.
 const HOST: i32 = 1;
@@ -47,15 +46,6 @@ impl<T> Number for Out<T> {
     fn number(self) -> u64 {
         self.address()
     }
-}
-
-/// One end of a copy of one row.
-#[derive(Clone, Copy)]
-pub(super) enum End {
-    At(u64, Role),
-    /// Memory as a context sees it.
-    In(u64, u64),
-    Array(u64, u64),
 }
 
 pub(super) fn device(address: impl Number) -> End {
@@ -115,11 +105,7 @@ impl From<End> for Side3D<u64> {
 
 /// Copies one row, in the order of a stream; `None` is for the forms without one.
 pub(super) fn flat(to: End, from: End, length: impl Number, stream: Option<u64>) -> Answer {
-    let length = length.number();
-    let node = CUDA_MEMCPY3D { src: from.into(), dst: to.into(), WidthInBytes: length, Height: 1, Depth: 1 };
-    transfer(stream, Parameters::Copy(node), move |driver| {
-        driver.copy(to.side(driver, length)?, from.side(driver, length)?, Shape::flat(length))
-    })
+    transfer(stream, Parameters::Row(to, from, length.number()))
 }
 
 /// Writes the index of a copy where the program wants it.
@@ -178,16 +164,12 @@ fn batch_of_slices(copies: u64, count: usize, failed: Option<u64>, flags: u64, s
 
 /// Looks bytes up, and moves or sets them in the order of a stream; without one, in that of the default stream,
 /// and before the call returns.
-pub(super) fn transfer(
-    stream: Option<u64>,
-    node: Parameters,
-    lookup: impl Fn(&Driver) -> Answer<Transfer> + Send + Sync + 'static,
-) -> Answer {
+pub(super) fn transfer(stream: Option<u64>, what: Parameters) -> Answer {
     let mut driver = process::enter()?;
     driver.current()?;
     let of = driver.stream(stream.unwrap_or(LEGACY))?;
-    let transfer = lookup(&driver)?;
-    if stream.is_some() && driver.graphs.take(&of, || Node::Transfer(node, Arc::new(lookup)))? {
+    let transfer = lookup(&driver, what)?;
+    if stream.is_some() && driver.graphs.take(&of, || Node::Transfer(what))? {
         return Ok(());
     }
     if transfer.stalls() {
@@ -387,16 +369,24 @@ fn between(to: Corner, from: Corner, shape: Shape, stream: Option<u64>) -> Answe
     let Shape { width, height, depth } = shape;
     let node =
         CUDA_MEMCPY3D { src: from.into(), dst: to.into(), WidthInBytes: width, Height: height, Depth: depth };
-    let lookup = lookup(node);
-    transfer(stream, Parameters::Copy(node), move |driver| lookup(driver))
+    transfer(stream, Parameters::Copy(node))
 }
 
-/// Looks up what the node of a graph copies.
-pub(super) fn lookup(copy: CUDA_MEMCPY3D_v2) -> Lookup {
-    let (to, from, shape) = copy.read();
-    Arc::new(move |driver| {
-        driver.copy(to.side(driver, &shape, "destination")?, from.side(driver, &shape, "source")?, shape)
-    })
+/// Looks up what is to be copied or set.
+pub(super) fn lookup(driver: &Driver, what: Parameters) -> Answer<Transfer> {
+    match what {
+        Parameters::Row(to, from, length) => {
+            driver.copy(to.side(driver, length)?, from.side(driver, length)?, Shape::flat(length))
+        }
+        Parameters::Copy(copy) => {
+            let (to, from, shape) = copy.read();
+            driver.copy(to.side(driver, &shape, "destination")?, from.side(driver, &shape, "source")?, shape)
+        }
+        Parameters::Fill(CUDA_MEMSET_NODE_PARAMS { dst, pitch, value, elementSize, width, height }) => {
+            let [pitch, width, height] = [pitch, width, height].map(|number| number as u64);
+            driver.fill(dst.0, pitch, elementSize.into(), value, width, height)
+        }
+    }
 }
 
 /// The two contexts of a copy between peers have to exist; null is the current one.

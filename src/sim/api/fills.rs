@@ -2,9 +2,8 @@
 
 use super::copies::{Number, transfer};
 use crate::engine::answer::Answer;
-use crate::engine::graphs::{Lookup, Parameters};
+use crate::engine::graphs::Parameters;
 use cupeer_spec::abi::*;
-use std::sync::Arc;
 
 /// Sets rows, whose width and height count elements.
 fn fill(
@@ -22,15 +21,7 @@ fn fill(
         width: width as usize,
         height: height as usize,
     };
-    let lookup = lookup(node);
-    transfer(stream, Parameters::Fill(node), move |driver| lookup(driver))
-}
-
-/// Looks up what the node of a graph sets.
-pub(super) fn lookup(it: CUDA_MEMSET_NODE_PARAMS) -> Lookup {
-    let CUDA_MEMSET_NODE_PARAMS { dst, pitch, value, elementSize, width, height } = it;
-    let [pitch, width, height] = [pitch, width, height].map(|number| number as u64);
-    Arc::new(move |driver| driver.fill(dst.0, pitch, elementSize.into(), value, width, height))
+    transfer(stream, Parameters::Fill(node))
 }
 
 /// Writes the entries for one size of element.

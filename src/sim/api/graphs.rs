@@ -1,8 +1,7 @@
 //! Capturing streams, and graphs: what is in them, and launching them.
 
 use super::boundary::{Argument, In, Out, get};
-use super::copies::{self, transfer};
-use super::fills;
+use super::copies::{lookup, transfer};
 use super::modules::{kernel_of, replay};
 use crate::abi::CUDA_GRAPH_INSTANTIATE_PARAMS;
 use crate::engine::answer::{Answer, fail};
@@ -37,20 +36,20 @@ fn add(
 /// A copy whose memory is there, or will be when the graph runs.
 fn copy_node(driver: &Driver, parameters: In<CUDA_MEMCPY3D_v2>) -> Answer<Node> {
     let copy = parameters.required()?;
-    let lookup = copies::lookup(copy);
+    let what = Parameters::Copy(copy);
     if ![copy.src.Device, copy.dst.Device].iter().any(|address| driver.graphs.allocates(*address)) {
-        lookup(driver)?;
+        lookup(driver, what)?;
     }
-    Ok(Node::Transfer(Parameters::Copy(copy), lookup))
+    Ok(Node::Transfer(what))
 }
 
 fn fill_node(driver: &Driver, parameters: In<CUDA_MEMSET_NODE_PARAMS>) -> Answer<Node> {
     let fill = parameters.required()?;
-    let lookup = fills::lookup(fill);
+    let what = Parameters::Fill(fill);
     if !driver.graphs.allocates(fill.dst.0) {
-        lookup(driver)?;
+        lookup(driver, what)?;
     }
-    Ok(Node::Transfer(Parameters::Fill(fill), lookup))
+    Ok(Node::Transfer(what))
 }
 
 /// A launch by the words of `CUDA_KERNEL_NODE_PARAMS`, as far as CUDA 10 has them.
@@ -133,14 +132,21 @@ entry! {
 
     fn cuGraphMemcpyNodeGetParams(hNode: CUgraphNode, nodeParams: *mut CUDA_MEMCPY3D_v2) {
         get(nodeParams, |driver| match driver.graphs.node(hNode)? {
-            Node::Transfer(Parameters::Copy(copy), _) => Ok(*copy),
+            Node::Transfer(Parameters::Copy(copy)) => Ok(*copy),
+            Node::Transfer(Parameters::Row(to, from, length)) => Ok(CUDA_MEMCPY3D {
+                src: (*from).into(),
+                dst: (*to).into(),
+                WidthInBytes: *length,
+                Height: 1,
+                Depth: 1,
+            }),
             _ => fail(Code::INVALID_VALUE),
         })
     }
 
     fn cuGraphMemsetNodeGetParams(hNode: CUgraphNode, nodeParams: *mut CUDA_MEMSET_NODE_PARAMS) {
         get(nodeParams, |driver| match driver.graphs.node(hNode)? {
-            Node::Transfer(Parameters::Fill(fill), _) => Ok(*fill),
+            Node::Transfer(Parameters::Fill(fill)) => Ok(*fill),
             _ => fail(Code::INVALID_VALUE),
         })
     }
@@ -368,18 +374,16 @@ entry! {
         };
         for node in nodes {
             match node {
-                Node::Transfer(parameters, lookup) => {
-                    match transfer(Some(hStream), parameters, move |driver| lookup(driver)) {
-                        // It was there when the graph was made. The device finds out that it is gone.
-                        Err(failure) if failure.code == Code::INVALID_VALUE => {
-                            let mut driver = process::enter()?;
-                            let stream = driver.stream(hStream)?;
-                            driver.fail_context(stream.context, Code::ILLEGAL_ADDRESS);
-                            return Ok(());
-                        }
-                        done => done?,
+                Node::Transfer(what) => match transfer(Some(hStream), what) {
+                    // It was there when the graph was made. The device finds out that it is gone.
+                    Err(failure) if failure.code == Code::INVALID_VALUE => {
+                        let mut driver = process::enter()?;
+                        let stream = driver.stream(hStream)?;
+                        driver.fail_context(stream.context, Code::ILLEGAL_ADDRESS);
+                        return Ok(());
                     }
-                }
+                    done => done?,
+                },
                 Node::Kernel(kernel) => {
                     let mut driver = process::enter()?;
                     let stream = driver.stream(hStream)?;

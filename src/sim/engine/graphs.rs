@@ -3,7 +3,7 @@
 //! not launched.
 
 use super::answer::{Answer, fail};
-use super::copies::Transfer;
+use super::copies::Role;
 use super::process::Driver;
 use super::queue::Call;
 use super::streams::{LEGACY, Stream};
@@ -20,12 +20,20 @@ const FLAGS: u64 = 0xf;
 /// CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH and CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH.
 const FREED_OR_ON_DEVICE: u64 = 5;
 
-/// Looks up what is to be moved or set: again at each launch, because memory may be gone by then.
-pub(crate) type Lookup = Arc<dyn Fn(&Driver) -> Answer<Transfer> + Send + Sync>;
+/// One end of a copy of one row.
+#[derive(Clone, Copy)]
+pub(crate) enum End {
+    At(u64, Role),
+    /// Memory as a context sees it.
+    In(u64, u64),
+    Array(u64, u64),
+}
 
-/// What a node copies or sets, as the program says it.
+/// What a node copies or sets, as the program says it: it is looked up again at each launch, because memory may be gone by then.
 #[derive(Clone, Copy)]
 pub(crate) enum Parameters {
+    /// Bytes in one row: to where, from where, and how many.
+    Row(End, End, u64),
     Copy(CUDA_MEMCPY3D_v2),
     Fill(CUDA_MEMSET_NODE_PARAMS),
 }
@@ -61,7 +69,7 @@ impl Kernel {
 /// One thing that a graph does.
 #[derive(Clone)]
 pub(crate) enum Node {
-    Transfer(Parameters, Lookup),
+    Transfer(Parameters),
     Kernel(Kernel),
     Call(Call),
     /// A graph of its own.
@@ -74,8 +82,8 @@ impl Node {
     /// What cuda.h calls it.
     pub(crate) fn kind(&self) -> CUgraphNodeType {
         match self {
-            Node::Transfer(Parameters::Copy(_), _) => CUgraphNodeType::MEMCPY,
-            Node::Transfer(Parameters::Fill(_), _) => CUgraphNodeType::MEMSET,
+            Node::Transfer(Parameters::Row(..) | Parameters::Copy(_)) => CUgraphNodeType::MEMCPY,
+            Node::Transfer(Parameters::Fill(_)) => CUgraphNodeType::MEMSET,
             Node::Kernel(_) => CUgraphNodeType::KERNEL,
             Node::Call(_) => CUgraphNodeType::HOST,
             Node::Graph(_) => CUgraphNodeType::GRAPH,
