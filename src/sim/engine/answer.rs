@@ -35,3 +35,25 @@ pub(crate) fn no_context<T>() -> Answer<T> {
 pub(crate) fn refuse<T>(code: Code, message: impl Into<Cow<'static, str>>) -> Answer<T> {
     Err(Failure { code, messages: vec![message.into()] })
 }
+
+/// An attribute of a pointer or a pool, with the width that it has in C.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Value {
+    /// `int`, `unsigned int`, an enumeration, or a truth, which the driver writes as an `int`.
+    Word(u32),
+    /// A pointer, a handle, a size or a 64-bit number.
+    Wide(u64),
+    /// The two 64-bit tokens of CU_POINTER_ATTRIBUTE_P2P_TOKENS.
+    Tokens(u64, u64),
+}
+
+impl Value {
+    /// As it lies in memory.
+    pub(crate) fn bytes(self) -> Vec<u8> {
+        match self {
+            Value::Word(value) => value.to_ne_bytes().into(),
+            Value::Wide(value) => value.to_ne_bytes().into(),
+            Value::Tokens(a, b) => [a.to_ne_bytes(), b.to_ne_bytes()].concat(),
+        }
+    }
+}

@@ -1,289 +1,19 @@
-//! Moving and setting bytes.
+//! Looking up what is to be copied and set.
 //!
 //! The driver's lock is held while addresses are looked up, and given back before bytes move: what is
 //! looked up keeps its memory alive. That nobody frees memory under a copy is the program's business, as on
 //! a GPU; a copy that loses this race moves bytes of memory that is gone, and breaks nothing.
 
 use super::answer::{Answer, fail, refuse};
-use super::backing::Backing;
-use super::limits;
 use super::memory::{Allocation, Kind};
+use super::places::{Place, Words, inaccessible};
 use super::process::Driver;
 use super::store::Stored;
-use super::vmm::{Pieces, Rights, inaccessible};
-use super::wires::{self, Wire};
+use super::transfers::{Role, Shape, Side, Source, Transfer};
+use super::vmm::Rights;
+use super::wires::Wire;
 use cupeer_spec::results::Result as Code;
-use cupeer_topology::Carrier;
-use std::sync::Arc;
-
-/// How many bytes move at once where they cannot move directly.
-const CHUNK: usize = 1 << 20;
-
-/// What an address must be.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Role {
-    /// Known to the driver.
-    Device,
-    /// Known to the driver, or any memory of the process.
-    Any,
-    /// In this array, whose shape has been checked: a distance from its start.
-    Array(u64),
-}
-
-/// One side of a transfer of rows.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Side {
-    /// Where the first row starts.
-    pub address: u64,
-    pub role: Role,
-    /// From one row to the next.
-    pub pitch: u64,
-    /// From one slice to the next.
-    pub slice: u64,
-    /// The context that has to have access to it; 0 is the current one.
-    pub context: u64,
-}
-
-impl Side {
-    /// Bytes in one row.
-    pub(crate) fn flat(address: u64, role: Role) -> Side {
-        Side { address, role, pitch: 0, slice: 0, context: 0 }
-    }
-
-    /// The same for a context.
-    pub(crate) fn of(self, context: u64) -> Side {
-        Side { context, ..self }
-    }
-}
-
-/// How many bytes, rows and slices move.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Shape {
-    pub width: u64,
-    pub height: u64,
-    pub depth: u64,
-}
-
-impl Shape {
-    /// One row.
-    pub(crate) fn flat(width: u64) -> Shape {
-        Shape { width, height: 1, depth: 1 }
-    }
-
-    fn is_empty(&self) -> bool {
-        self.width == 0 || self.height == 0 || self.depth == 0
-    }
-
-    /// From the first byte to the last one, on a side.
-    fn extent(&self, side: &Side) -> Option<u64> {
-        let slices = (self.depth - 1).checked_mul(side.slice)?;
-        let rows = (self.height - 1).checked_mul(side.pitch)?;
-        slices.checked_add(rows)?.checked_add(self.width)
-    }
-}
-
-/// Where bytes lie.
-#[derive(Clone, Debug)]
-pub(crate) enum Place {
-    Host(u64),
-    File(Arc<Backing>, u64),
-    /// A distance from the start of several pieces.
-    Pieces(Arc<Pieces>, u64),
-    /// The same in several places at once, which are only written.
-    Copies(Arc<Vec<Pieces>>, u64),
-}
-
-impl Place {
-    fn check(&self) -> Answer {
-        match self {
-            Place::File(file, _) => file.check(),
-            Place::Pieces(pieces, _) => pieces.check(),
-            Place::Copies(copies, _) => copies.iter().try_for_each(Pieces::check),
-            Place::Host(_) => Ok(()),
-        }
-    }
-
-    pub(crate) fn at(&self, distance: u64) -> Place {
-        match self {
-            Place::Host(address) => Place::Host(address + distance),
-            Place::File(file, offset) => Place::File(file.clone(), offset + distance),
-            Place::Pieces(pieces, start) => Place::Pieces(pieces.clone(), start + distance),
-            Place::Copies(copies, start) => Place::Copies(copies.clone(), start + distance),
-        }
-    }
-
-    /// What tells it from other places.
-    pub(crate) fn identity(&self) -> String {
-        match self {
-            Place::Host(address) => format!("{address:#x}"),
-            Place::File(file, offset) => format!("{} {offset:#x}", file.number()),
-            Place::Pieces(pieces, start) => format!("{:p} {start:#x}", Arc::as_ptr(pieces)),
-            Place::Copies(copies, start) => format!("{:p} {start:#x}", Arc::as_ptr(copies)),
-        }
-    }
-
-    pub(crate) fn read(&self, bytes: &mut [u8]) -> Answer {
-        match self {
-            Place::Host(address) => read_host(*address, bytes),
-            Place::File(file, offset) => file.fill(*offset, bytes),
-            Place::Pieces(pieces, start) => pieces
-                .each(*start, bytes.len() as u64, |file, offset, part| file.fill(offset, &mut bytes[part])),
-            Place::Copies(..) => fail(Code::INVALID_VALUE),
-        }
-    }
-
-    pub(crate) fn write(&self, bytes: &[u8]) -> Answer {
-        match self {
-            Place::Host(address) => write_host(*address, bytes),
-            Place::File(file, offset) => file.write(*offset, bytes.as_ptr() as u64, bytes.len() as u64),
-            Place::Pieces(pieces, start) => write_pieces(pieces, *start, bytes),
-            Place::Copies(copies, start) => {
-                copies.iter().try_for_each(|pieces| write_pieces(pieces, *start, bytes))
-            }
-        }
-    }
-
-    /// Lets what lies there read as zeros, where that can be done without writing them.
-    fn punch(&self, length: u64) -> bool {
-        match self {
-            Place::Host(_) | Place::Copies(..) => false,
-            Place::File(file, offset) => file.punch(*offset, length),
-            Place::Pieces(pieces, start) => {
-                let mut done = true;
-                let each = pieces.each(*start, length, |file, offset, part| {
-                    done &= file.punch(offset, part.len() as u64);
-                    Ok(())
-                });
-                each.is_ok() && done
-            }
-        }
-    }
-}
-
-fn write_pieces(pieces: &Pieces, start: u64, bytes: &[u8]) -> Answer {
-    pieces.each(start, bytes.len() as u64, |file, offset, part| {
-        let part = &bytes[part];
-        file.write(offset, part.as_ptr() as u64, part.len() as u64)
-    })
-}
-
-/// What is written.
-#[derive(Debug)]
-enum Source {
-    Memory(Place, Side),
-    /// An element of 1, 2 or 4 bytes, repeated to 4.
-    Pattern([u8; 4]),
-}
-
-/// A copy or a memset whose addresses have been looked up.
-#[derive(Debug)]
-pub(crate) struct Transfer {
-    to: (Place, Side),
-    from: Source,
-    shape: Shape,
-    /// Over what it writes and reads, where not all arrives.
-    wires: (Option<Wire>, Option<Wire>),
-}
-
-impl Transfer {
-    /// Whether it never ends.
-    pub(crate) fn stalls(&self) -> bool {
-        let stalls = |wire: &Option<Wire>| wire.is_some_and(|wire| wire.stalls());
-        !self.shape.is_empty() && (stalls(&self.wires.0) || stalls(&self.wires.1))
-    }
-
-    /// Does it. The driver's lock must not be held.
-    pub(crate) fn run(self) -> Answer {
-        if self.shape.is_empty() {
-            return Ok(());
-        }
-        self.to.0.check()?;
-        if let Source::Memory(place, _) = &self.from {
-            place.check()?;
-        }
-        for z in 0..self.shape.depth {
-            for y in 0..self.shape.height {
-                let row = |place: &Place, side: &Side| place.at(z * side.slice + y * side.pitch);
-                let to = row(&self.to.0, &self.to.1);
-                match &self.from {
-                    Source::Memory(place, side) if self.wires != (None, None) => {
-                        self.send_row(&to, &row(place, side))?;
-                    }
-                    Source::Memory(place, side) => move_row(&to, &row(place, side), self.shape.width)?,
-                    Source::Pattern(pattern) => fill_row(&to, *pattern, &self.shape)?,
-                }
-            }
-        }
-        Ok(())
-    }
-}
-
-impl Transfer {
-    /// Moves a row over links of which one does not deliver.
-    fn send_row(&self, to: &Place, from: &Place) -> Answer {
-        let mut buffer = vec![0; CHUNK.min(self.shape.width as usize)];
-        in_chunks(self.shape.width, |done, length| {
-            let bytes = &mut buffer[..length];
-            let (to, from) = (to.at(done), from.at(done));
-            wires::read(self.wires.1, &from, bytes)?;
-            wires::write(self.wires.0, &to, bytes)
-        })
-    }
-}
-
-fn move_row(to: &Place, from: &Place, width: u64) -> Answer {
-    match (to, from) {
-        (Place::File(file, offset), Place::Host(address)) => return file.write(*offset, *address, width),
-        (Place::Host(address), Place::File(file, offset)) => {
-            // SAFETY: that the caller of the driver means these bytes to be written is his promise.
-            return unsafe { file.read(*offset, *address, width) };
-        }
-        _ => {}
-    }
-    let mut buffer = vec![0; CHUNK.min(width as usize)];
-    in_chunks(width, |done, length| {
-        let bytes = &mut buffer[..length];
-        from.at(done).read(bytes)?;
-        to.at(done).write(bytes)
-    })
-}
-
-fn fill_row(to: &Place, pattern: [u8; 4], shape: &Shape) -> Answer {
-    // Pages of zeros need not exist.
-    if pattern == [0; 4] && shape.height == 1 && shape.width >= CHUNK as u64 && to.punch(shape.width) {
-        return Ok(());
-    }
-    // A chunk is a multiple of every element.
-    let buffer = pattern.repeat(CHUNK.min(shape.width as usize).div_ceil(4));
-    in_chunks(shape.width, |done, length| to.at(done).write(&buffer[..length]))
-}
-
-/// Goes through a row: how much is done, and how long the next chunk is.
-fn in_chunks(width: u64, mut step: impl FnMut(u64, usize) -> Answer) -> Answer {
-    for done in (0..width).step_by(CHUNK) {
-        if width >= limits::LARGE && done % limits::LARGE == 0 {
-            limits::check_room()?;
-        }
-        step(done, (width - done).min(CHUNK as u64) as usize)?;
-    }
-    Ok(())
-}
-
-/// What the driver says about a range that is wrong.
-pub(crate) struct Words {
-    unknown: &'static str,
-    too_long: &'static str,
-    /// The same of a pool's memory.
-    too_long_in_pool: &'static str,
-    /// Of a range that begins in a mapping and goes on where nothing is mapped.
-    pub torn: &'static str,
-    /// Of one that goes on in a mapping to which the context has no access.
-    pub crossed: &'static str,
-    /// Of one that begins there, where the driver does not name the address.
-    pub inaccessible: Option<&'static str>,
-    /// Of a mapping that is written and must not be; `None` where it is read.
-    pub read_only: Option<&'static str>,
-}
+use cupeer_topology::{Carrier, Data};
 
 const SOURCE: Words = Words {
     unknown: "Allocation not found",
@@ -312,6 +42,24 @@ const NOT_FILLED: &str =
     "invalid memset range - no allocation found and cudaDevAttrPageableMemoryAccess is false";
 
 impl Driver {
+    /// The index in the machine of the device where an allocation lies; host memory lies on none.
+    fn home_of(&self, allocation: &Allocation) -> Option<usize> {
+        match &allocation.kind {
+            Kind::Import { home, .. } => Some(*home),
+            Kind::Mapped(mapping) => mapping.home(),
+            Kind::Device { .. } | Kind::Pool { .. } => Some(self.visible[allocation.device]),
+            Kind::Host { .. } | Kind::Registered { .. } | Kind::Managed(_) => None,
+        }
+    }
+
+    /// The wire from a device, by its ordinal, to the memory at an address: `None` where all arrives.
+    pub(crate) fn wire(&self, device: usize, address: u64, carrier: Carrier) -> Option<Wire> {
+        let (_, allocation) = self.memory.containing(address)?;
+        let (from, to) = (self.visible[device], self.home_of(allocation)?);
+        let data = self.machine.link(from, to)?.data_of(carrier);
+        (data != Data::Good).then_some(Wire { from, to, data })
+    }
+
     /// Whether a transfer is done when its call returns, whatever stream it is in: host memory that the driver
     /// does not know is read and written by it, not by a device.
     pub(crate) fn is_synchronous(&self, transfer: &Transfer) -> bool {
@@ -443,57 +191,11 @@ impl Driver {
     }
 }
 
-/// Reads memory of this process that may not exist.
-fn read_host(address: u64, bytes: &mut [u8]) -> Answer {
-    let (local, length) = (bytes.as_mut_ptr() as u64, bytes.len() as u64);
-    // SAFETY: the local side is a slice of ours; the kernel checks the other.
-    let done = across(local, address, length, |ours, other| unsafe {
-        libc::process_vm_readv(libc::getpid(), ours, 1, other, 1, 0)
-    })?;
-    if done { Ok(()) } else { through_file(address, local, length) }
-}
-
-/// Writes memory of this process that may not exist.
-fn write_host(address: u64, bytes: &[u8]) -> Answer {
-    let (local, length) = (bytes.as_ptr() as u64, bytes.len() as u64);
-    // SAFETY: the local side is a slice of ours, which is only read; the kernel checks the other.
-    let done = across(local, address, length, |ours, other| unsafe {
-        libc::process_vm_writev(libc::getpid(), ours, 1, other, 1, 0)
-    })?;
-    if done { Ok(()) } else { through_file(local, address, length) }
-}
-
-/// Moves bytes by a call that takes both sides; `false` where a sandbox forbids it.
-fn across(
-    local: u64,
-    other: u64,
-    length: u64,
-    call: impl Fn(*const libc::iovec, *const libc::iovec) -> isize,
-) -> Answer<bool> {
-    let vector = |address: u64| libc::iovec { iov_base: address as *mut _, iov_len: length as usize };
-    match call(&vector(local), &vector(other)) {
-        done if done == length as isize => Ok(true),
-        done if done < 0 && is_forbidden() => Ok(false),
-        _ => fail(Code::INVALID_VALUE),
-    }
-}
-
-/// Moves bytes by way of a file, which no sandbox forbids.
-fn through_file(from: u64, to: u64, length: u64) -> Answer {
-    let file = Backing::create(c"cupeer-sim copy", length).ok_or(Code::OUT_OF_MEMORY)?;
-    file.write(0, from, length)?;
-    // SAFETY: that the caller of the driver means these bytes to be written is his promise.
-    unsafe { file.read(0, to, length) }
-}
-
-/// Whether a sandbox forbids the calls above.
-fn is_forbidden() -> bool {
-    matches!(std::io::Error::last_os_error().raw_os_error(), Some(libc::EPERM | libc::ENOSYS))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::stack;
+    use cupeer_topology::Topology;
 
     fn side(address: u64, pitch: u64, slice: u64) -> Side {
         Side { address, role: Role::Any, pitch, slice, context: 0 }
@@ -578,5 +280,55 @@ mod tests {
         assert_eq!(driver.fill(a + 1, 0, 2, 0, 1, 1).unwrap_err().code, Code::INVALID_VALUE);
         assert_eq!(driver.fill(a, 2, 4, 0, 1, 2).unwrap_err().code, Code::INVALID_VALUE);
         assert_eq!(driver.fill(a, 0, 1, 0, 65, 1).unwrap_err().code, Code::INVALID_VALUE);
+    }
+    /// Copies each of some bytes from a device to another one: what the other one has after each.
+    fn arrived(link: &str, bytes: &[u8]) -> Vec<u8> {
+        let text = format!("count = 2\n[[link]]\nfrom = 0\nto = 1\n{link}\n");
+        let machine = Topology::parse_file("x", text.as_bytes()).unwrap();
+        let mut driver = Driver::new(machine, vec![0, 1]);
+        let there = driver.create_context(1, 0).unwrap();
+        let owned = driver.allocate(16, false).unwrap();
+        let here = driver.create_context(0, 0).unwrap();
+        let local = driver.allocate(16, false).unwrap();
+        let copy = |driver: &Driver, to: u64, from: u64| {
+            let side = |address| Side::flat(address, Role::Any);
+            driver.copy(side(to), side(from), Shape::flat(1)).unwrap()
+        };
+        let mut seen = Vec::new();
+        for byte in bytes {
+            copy(&driver, local, &raw const *byte as u64).run().unwrap();
+            copy(&driver, owned, local).run().unwrap();
+            stack::set(there);
+            let mut back = 0u8;
+            copy(&driver, &raw mut back as u64, owned).run().unwrap();
+            stack::set(here);
+            seen.push(back);
+        }
+        seen
+    }
+
+    #[test]
+    fn what_is_lost_never_comes_and_what_is_stale_comes_one_write_late() {
+        assert_eq!(arrived("data = 'good'", &[1, 2, 3]), [1, 2, 3]);
+        assert_eq!(arrived("data = 'lost'", &[1, 2, 3]), [0, 0, 0]);
+        assert_eq!(arrived("data = 'stale'", &[1, 2, 3]), [0, 1, 2]);
+        assert_eq!(arrived("data = 'lost'\ndata_by = 'kernels'", &[1, 2]), [1, 2]);
+        assert_eq!(arrived("data = 'stale'\ndata_by = 'copies'", &[1, 2]), [0, 1]);
+    }
+
+    #[test]
+    fn what_would_never_end_is_known_before() {
+        let text = b"count = 2\n[[link]]\nfrom = 0\nto = 1\ndata = 'stall'\n";
+        let mut driver = Driver::new(Topology::parse_file("x", text).unwrap(), vec![0, 1]);
+        driver.create_context(1, 0).unwrap();
+        let owned = driver.allocate(16, false).unwrap();
+        let byte = 1u8;
+        let write = |driver: &Driver| {
+            let (to, from) = (Side::flat(owned, Role::Any), Side::flat(&raw const byte as u64, Role::Any));
+            driver.copy(to, from, Shape::flat(1)).unwrap().stalls()
+        };
+        assert!(!write(&driver), "its own device");
+        driver.create_context(0, 0).unwrap();
+        assert!(write(&driver));
     }
 }

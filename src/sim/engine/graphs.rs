@@ -3,10 +3,10 @@
 //! not launched.
 
 use super::answer::{Answer, fail};
-use super::copies::Role;
 use super::process::Driver;
 use super::queue::Call;
 use super::streams::{LEGACY, Stream};
+use super::transfers::Role;
 use cupeer_spec::abi::{CUDA_MEMCPY3D_v2, CUDA_MEMSET_NODE_PARAMS, CUgraphNodeType};
 use cupeer_spec::results::Result as Code;
 use std::collections::{HashMap, HashSet};

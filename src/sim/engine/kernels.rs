@@ -5,7 +5,7 @@
 //! its stream waits for it in the queue.
 
 use super::answer::{Answer, fail};
-use super::copies::Place;
+use super::places::Place;
 use super::process::Driver;
 use super::streams::Stream;
 use super::wires::{self, Wire};

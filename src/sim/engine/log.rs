@@ -5,6 +5,7 @@
 //! anybody.
 
 use super::answer::{Answer, Failure, fail};
+use super::forks::is_forked_child;
 use cupeer_spec::results::Result as Code;
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString, c_int};
@@ -101,7 +102,7 @@ pub(crate) fn write(message: &str) {
 }
 
 fn retry() -> Result<MutexGuard<'static, Log>, ()> {
-    if super::process::is_forked_child() { Err(()) } else { Ok(lock()) }
+    if is_forked_child() { Err(()) } else { Ok(lock()) }
 }
 
 /// `[time][thread][source][level]`.
@@ -139,7 +140,12 @@ fn to_file(line: &str) {
     };
 }
 
-pub(crate) fn standard(number: c_int, text: &str) -> std::io::Result<()> {
+/// Says something on standard error.
+pub(crate) fn complain(error: &str) {
+    let _ = standard(libc::STDERR_FILENO, &format!("cupeer: simulated driver: {error}\n"));
+}
+
+fn standard(number: c_int, text: &str) -> std::io::Result<()> {
     // SAFETY: the descriptor is only written to, and not closed with the value, whatever is under it.
     let mut file = ManuallyDrop::new(unsafe { File::from_raw_fd(number) });
     file.write_all(text.as_bytes())

@@ -3,6 +3,7 @@
 
 use super::answer::{Answer, fail};
 use super::images::Image;
+use super::log;
 use super::process::Driver;
 use cupeer_spec::effect::Launchable;
 use cupeer_spec::p2p::Kernel;
@@ -113,7 +114,7 @@ impl Modules {
         };
         self.functions.get(&handle).filter(of).unwrap_or_else(|| {
             let kind = format!("{kind:?}").to_lowercase();
-            super::process::complain(&format!("{handle:#x} is not a CU{kind}"));
+            log::complain(&format!("{handle:#x} is not a CU{kind}"));
             std::process::abort()
         })
     }
@@ -296,7 +297,7 @@ impl Driver {
             return fail(Code::INVALID_VALUE);
         }
         if own.is_none() && !std::mem::replace(&mut self.modules.has_said, true) {
-            super::process::complain("kernels = \"skip\": kernels launch here and do nothing");
+            log::complain("kernels = \"skip\": kernels launch here and do nothing");
         }
         Ok(own)
     }

@@ -6,6 +6,7 @@ use super::backing::Backing;
 use super::contexts::Contexts;
 use super::events::Events;
 use super::exports::Exports;
+use super::forks::{self, is_forked_child};
 use super::graphs::Graphs;
 use super::imports::Imports;
 use super::log;
@@ -20,7 +21,7 @@ use super::vmm::Vmm;
 use cupeer_spec::env;
 use cupeer_spec::results::Result as Code;
 use cupeer_topology::{Device, Link, Topology};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// Everything that a process has of the driver.
@@ -105,10 +106,6 @@ impl Driver {
 }
 
 static DRIVER: OnceLock<Mutex<Driver>> = OnceLock::new();
-/// A word that holds 1 in the process that called `cuInit`, and 0 in its children: the kernel wipes it.
-static MARK: OnceLock<Option<&'static AtomicU32>> = OnceLock::new();
-/// The process that called `cuInit`, where the kernel does not know such words.
-static PROCESS: AtomicU32 = AtomicU32::new(0);
 /// What stays open from `cuInit` on, as the device nodes of a real driver do: children of fork have it, and who looks for
 /// what their parent has done finds it there.
 static NODE: OnceLock<Option<Backing>> = OnceLock::new();
@@ -138,57 +135,21 @@ pub(crate) fn initialize() -> Answer {
         None => Err(format!("{} is not UTF-8 text", env::SIM)),
     };
     let machine = machine.or_else(|error| {
-        complain(&error);
+        log::complain(&error);
         fail(Code::NO_DEVICE)
     })?;
     let variable = std::env::var_os("CUDA_VISIBLE_DEVICES");
     let devices = visible(&machine, variable.as_ref().map(|v| v.to_str().unwrap_or("?")))?;
     // Asked before there can be a child of fork that would wait for another thread's answer.
     log::file();
-    MARK.get_or_init(mark);
     NODE.get_or_init(|| Backing::create(c"nvidia-sim", 0));
-    PROCESS.store(std::process::id(), Ordering::Relaxed);
+    forks::remember();
     DRIVER.get_or_init(|| {
         // SAFETY: the function takes nothing and only stores a word. Where there is no room for it, nothing is lost.
         unsafe { libc::atexit(shut_down) };
         Mutex::new(Driver::new(machine, devices))
     });
     Ok(())
-}
-
-/// Says something on standard error.
-pub(crate) fn complain(error: &str) {
-    let _ = log::standard(libc::STDERR_FILENO, &format!("cupeer: simulated driver: {error}\n"));
-}
-
-fn mark() -> Option<&'static AtomicU32> {
-    // SAFETY: a new anonymous page of our own, which stays mapped for ever; the word in it is aligned, and
-    // any bytes are a value of it.
-    unsafe {
-        let page = libc::mmap(
-            core::ptr::null_mut(),
-            4096,
-            libc::PROT_READ | libc::PROT_WRITE,
-            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
-            -1,
-            0,
-        );
-        if page == libc::MAP_FAILED || libc::madvise(page, 4096, libc::MADV_WIPEONFORK) != 0 {
-            return None;
-        }
-        let word = &*page.cast::<AtomicU32>();
-        word.store(1, Ordering::Relaxed);
-        Some(word)
-    }
-}
-
-/// Whether `cuInit` was called by the process of which this one is a child, by fork and without exec.
-pub(crate) fn is_forked_child() -> bool {
-    match MARK.get() {
-        None => false,
-        Some(Some(word)) => word.load(Ordering::Relaxed) == 0,
-        Some(None) => PROCESS.load(Ordering::Relaxed) != std::process::id(),
-    }
 }
 
 /// The driver, locked; fails before `cuInit`, when the process has shut it down, in a child of fork, and in a function that

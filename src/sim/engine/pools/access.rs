@@ -94,8 +94,8 @@ impl Driver {
 mod tests {
     use super::super::tests::{allocation, shareable};
     use super::*;
-    use crate::engine::copies::{Role, Shape, Side};
     use crate::engine::stack;
+    use crate::engine::transfers::{Role, Shape, Side};
     use cupeer_spec::abi::CUmemLocationType;
     use cupeer_topology::Topology;
 

@@ -1,7 +1,6 @@
 //! What a pool says of itself, and what may be said to it.
 
-use super::super::answer::{Answer, fail};
-use super::super::pointers::Value;
+use super::super::answer::{Answer, Value, fail};
 use super::Pools;
 use cupeer_spec::results::Result as Code;
 

@@ -24,7 +24,6 @@ pub(crate) use blocks::Block;
 pub(crate) use handles::{DEVICE, DEVICE_TYPES, FABRIC, HOST, HOST_NUMA, PINNED};
 pub(crate) use mappings::{Mapping, Rights, may_access};
 pub(crate) use multicast::{Memory, Part};
-pub(crate) use places::{Pieces, inaccessible};
 pub(crate) use sharing::{DESCRIPTOR, NO_HANDLE, WINDOWS, WINDOWS_KMT};
 
 /// What a process has of it, but for what is mapped.

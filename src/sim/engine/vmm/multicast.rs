@@ -4,12 +4,11 @@
 //! make multicast objects there can disturb machines that others use.
 
 use super::super::answer::{Answer, fail, refuse};
-use super::super::copies::{Place, Words};
+use super::super::places::{Piece, Pieces, Place, Words};
 use super::super::process::Driver;
 use super::super::tickets::GRANULARITY;
 use super::handles::{Behind, Bound, DEVICE_TYPES, FABRIC, Handle, unknown};
 use super::mappings::{Mapping, Rights, may_access};
-use super::places::{Piece, Pieces};
 use super::teams::{Binding, Shape, Team};
 use cupeer_spec::abi::{CUmemAllocationFlags, CUmulticastObjectProp};
 use cupeer_spec::results::Result as Code;
@@ -207,7 +206,7 @@ fn pieces<'a>(bound: impl Iterator<Item = &'a Binding>, at: u64, extent: u64) ->
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::copies::{Role, Shape, Side};
+    use super::super::super::transfers::{Role, Shape, Side};
     use super::super::tests::{GRANULE, allocation, driver, grant, on};
     use super::*;
     use cupeer_topology::Topology;

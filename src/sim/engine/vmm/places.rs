@@ -1,59 +1,13 @@
 //! Bytes behind mappings, which may go on from one into the next.
 
-use super::super::answer::{Answer, Failure, refuse};
-use super::super::backing::Backing;
-use super::super::copies::{Place, Words};
+use super::super::answer::{Answer, refuse};
 use super::super::memory::{Allocation, Kind};
+use super::super::places::{Piece, Pieces, Place, Words, inaccessible};
 use super::super::process::Driver;
 use super::handles::Behind;
 use super::mappings::{Rights, may_access};
 use cupeer_spec::results::Result as Code;
 use std::sync::Arc;
-
-/// A part of a range.
-#[derive(Debug)]
-pub(super) struct Piece {
-    /// How far from the start of the range it begins.
-    pub from: u64,
-    pub length: u64,
-    pub backing: Arc<Backing>,
-    pub offset: u64,
-}
-
-/// A range that lies in several mappings, one after the other.
-#[derive(Debug)]
-pub(crate) struct Pieces(pub(super) Vec<Piece>);
-
-impl Pieces {
-    /// Fails where the program has closed a descriptor of ours.
-    pub(crate) fn check(&self) -> Answer {
-        self.0.iter().try_for_each(|piece| piece.backing.check())
-    }
-
-    /// Calls a function for each part of a range: with the file, the offset there, and which bytes they are.
-    pub(crate) fn each(
-        &self,
-        at: u64,
-        length: u64,
-        mut body: impl FnMut(&Backing, u64, std::ops::Range<usize>) -> Answer,
-    ) -> Answer {
-        for piece in &self.0 {
-            let (from, to) = (at.max(piece.from), (at + length).min(piece.from + piece.length));
-            if from < to {
-                let bytes = (from - at) as usize..(to - at) as usize;
-                body(&piece.backing, piece.offset + (from - piece.from), bytes)?;
-            }
-        }
-        Ok(())
-    }
-}
-
-/// What the driver says where a context has no access to an address.
-pub(crate) fn inaccessible(address: u64, context: u64, words: &Words) -> Failure {
-    let text = || format!("Unable to access operand({address:#x}) in the specified context (id {context})");
-    let said = words.inaccessible.map_or_else(text, str::to_owned);
-    Failure { code: Code::INVALID_VALUE, messages: vec![said.into()] }
-}
 
 impl Driver {
     /// Where a range lies that begins in a mapping. All of it has to be mapped, and accessible to the
@@ -98,15 +52,9 @@ impl Driver {
     }
 }
 
-impl From<Piece> for Place {
-    fn from(piece: Piece) -> Place {
-        Place::File(piece.backing, piece.offset)
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::super::super::copies::{Role, Shape, Side};
+    use super::super::super::transfers::{Role, Shape, Side};
     use super::super::tests::{GRANULE, allocation, driver, grant};
     use super::*;
     use cupeer_spec::abi::CUdeviceptr;

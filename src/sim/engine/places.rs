@@ -1,0 +1,206 @@
+//! Where bytes lie, and reading and writing them there.
+
+use super::answer::{Answer, Failure, fail};
+use super::backing::Backing;
+use cupeer_spec::results::Result as Code;
+use std::sync::Arc;
+
+/// A part of a range.
+#[derive(Debug)]
+pub(crate) struct Piece {
+    /// How far from the start of the range it begins.
+    pub from: u64,
+    pub length: u64,
+    pub backing: Arc<Backing>,
+    pub offset: u64,
+}
+
+/// A range that lies in several mappings, one after the other.
+#[derive(Debug)]
+pub(crate) struct Pieces(pub Vec<Piece>);
+
+impl Pieces {
+    /// Fails where the program has closed a descriptor of ours.
+    pub(crate) fn check(&self) -> Answer {
+        self.0.iter().try_for_each(|piece| piece.backing.check())
+    }
+
+    /// Calls a function for each part of a range: with the file, the offset there, and which bytes they are.
+    pub(crate) fn each(
+        &self,
+        at: u64,
+        length: u64,
+        mut body: impl FnMut(&Backing, u64, std::ops::Range<usize>) -> Answer,
+    ) -> Answer {
+        for piece in &self.0 {
+            let (from, to) = (at.max(piece.from), (at + length).min(piece.from + piece.length));
+            if from < to {
+                let bytes = (from - at) as usize..(to - at) as usize;
+                body(&piece.backing, piece.offset + (from - piece.from), bytes)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Where bytes lie.
+#[derive(Clone, Debug)]
+pub(crate) enum Place {
+    Host(u64),
+    File(Arc<Backing>, u64),
+    /// A distance from the start of several pieces.
+    Pieces(Arc<Pieces>, u64),
+    /// The same in several places at once, which are only written.
+    Copies(Arc<Vec<Pieces>>, u64),
+}
+
+impl Place {
+    pub(crate) fn check(&self) -> Answer {
+        match self {
+            Place::File(file, _) => file.check(),
+            Place::Pieces(pieces, _) => pieces.check(),
+            Place::Copies(copies, _) => copies.iter().try_for_each(Pieces::check),
+            Place::Host(_) => Ok(()),
+        }
+    }
+
+    pub(crate) fn at(&self, distance: u64) -> Place {
+        match self {
+            Place::Host(address) => Place::Host(address + distance),
+            Place::File(file, offset) => Place::File(file.clone(), offset + distance),
+            Place::Pieces(pieces, start) => Place::Pieces(pieces.clone(), start + distance),
+            Place::Copies(copies, start) => Place::Copies(copies.clone(), start + distance),
+        }
+    }
+
+    /// What tells it from other places.
+    pub(crate) fn identity(&self) -> String {
+        match self {
+            Place::Host(address) => format!("{address:#x}"),
+            Place::File(file, offset) => format!("{} {offset:#x}", file.number()),
+            Place::Pieces(pieces, start) => format!("{:p} {start:#x}", Arc::as_ptr(pieces)),
+            Place::Copies(copies, start) => format!("{:p} {start:#x}", Arc::as_ptr(copies)),
+        }
+    }
+
+    pub(crate) fn read(&self, bytes: &mut [u8]) -> Answer {
+        match self {
+            Place::Host(address) => read_host(*address, bytes),
+            Place::File(file, offset) => file.fill(*offset, bytes),
+            Place::Pieces(pieces, start) => pieces
+                .each(*start, bytes.len() as u64, |file, offset, part| file.fill(offset, &mut bytes[part])),
+            Place::Copies(..) => fail(Code::INVALID_VALUE),
+        }
+    }
+
+    pub(crate) fn write(&self, bytes: &[u8]) -> Answer {
+        match self {
+            Place::Host(address) => write_host(*address, bytes),
+            Place::File(file, offset) => file.write(*offset, bytes.as_ptr() as u64, bytes.len() as u64),
+            Place::Pieces(pieces, start) => write_pieces(pieces, *start, bytes),
+            Place::Copies(copies, start) => {
+                copies.iter().try_for_each(|pieces| write_pieces(pieces, *start, bytes))
+            }
+        }
+    }
+
+    /// Lets what lies there read as zeros, where that can be done without writing them.
+    pub(crate) fn punch(&self, length: u64) -> bool {
+        match self {
+            Place::Host(_) | Place::Copies(..) => false,
+            Place::File(file, offset) => file.punch(*offset, length),
+            Place::Pieces(pieces, start) => {
+                let mut done = true;
+                let each = pieces.each(*start, length, |file, offset, part| {
+                    done &= file.punch(offset, part.len() as u64);
+                    Ok(())
+                });
+                each.is_ok() && done
+            }
+        }
+    }
+}
+
+fn write_pieces(pieces: &Pieces, start: u64, bytes: &[u8]) -> Answer {
+    pieces.each(start, bytes.len() as u64, |file, offset, part| {
+        let part = &bytes[part];
+        file.write(offset, part.as_ptr() as u64, part.len() as u64)
+    })
+}
+
+impl From<Piece> for Place {
+    fn from(piece: Piece) -> Place {
+        Place::File(piece.backing, piece.offset)
+    }
+}
+
+/// What the driver says about a range that is wrong.
+pub(crate) struct Words {
+    pub unknown: &'static str,
+    pub too_long: &'static str,
+    /// The same of a pool's memory.
+    pub too_long_in_pool: &'static str,
+    /// Of a range that begins in a mapping and goes on where nothing is mapped.
+    pub torn: &'static str,
+    /// Of one that goes on in a mapping to which the context has no access.
+    pub crossed: &'static str,
+    /// Of one that begins there, where the driver does not name the address.
+    pub inaccessible: Option<&'static str>,
+    /// Of a mapping that is written and must not be; `None` where it is read.
+    pub read_only: Option<&'static str>,
+}
+
+/// What the driver says where a context has no access to an address.
+pub(crate) fn inaccessible(address: u64, context: u64, words: &Words) -> Failure {
+    let text = || format!("Unable to access operand({address:#x}) in the specified context (id {context})");
+    let said = words.inaccessible.map_or_else(text, str::to_owned);
+    Failure { code: Code::INVALID_VALUE, messages: vec![said.into()] }
+}
+
+/// Reads memory of this process that may not exist.
+fn read_host(address: u64, bytes: &mut [u8]) -> Answer {
+    let (local, length) = (bytes.as_mut_ptr() as u64, bytes.len() as u64);
+    // SAFETY: the local side is a slice of ours; the kernel checks the other.
+    let done = across(local, address, length, |ours, other| unsafe {
+        libc::process_vm_readv(libc::getpid(), ours, 1, other, 1, 0)
+    })?;
+    if done { Ok(()) } else { through_file(address, local, length) }
+}
+
+/// Writes memory of this process that may not exist.
+fn write_host(address: u64, bytes: &[u8]) -> Answer {
+    let (local, length) = (bytes.as_ptr() as u64, bytes.len() as u64);
+    // SAFETY: the local side is a slice of ours, which is only read; the kernel checks the other.
+    let done = across(local, address, length, |ours, other| unsafe {
+        libc::process_vm_writev(libc::getpid(), ours, 1, other, 1, 0)
+    })?;
+    if done { Ok(()) } else { through_file(local, address, length) }
+}
+
+/// Moves bytes by a call that takes both sides; `false` where a sandbox forbids it.
+fn across(
+    local: u64,
+    other: u64,
+    length: u64,
+    call: impl Fn(*const libc::iovec, *const libc::iovec) -> isize,
+) -> Answer<bool> {
+    let vector = |address: u64| libc::iovec { iov_base: address as *mut _, iov_len: length as usize };
+    match call(&vector(local), &vector(other)) {
+        done if done == length as isize => Ok(true),
+        done if done < 0 && is_forbidden() => Ok(false),
+        _ => fail(Code::INVALID_VALUE),
+    }
+}
+
+/// Moves bytes by way of a file, which no sandbox forbids.
+fn through_file(from: u64, to: u64, length: u64) -> Answer {
+    let file = Backing::create(c"cupeer-sim copy", length).ok_or(Code::OUT_OF_MEMORY)?;
+    file.write(0, from, length)?;
+    // SAFETY: that the caller of the driver means these bytes to be written is his promise.
+    unsafe { file.read(0, to, length) }
+}
+
+/// Whether a sandbox forbids the calls above.
+fn is_forbidden() -> bool {
+    matches!(std::io::Error::last_os_error().raw_os_error(), Some(libc::EPERM | libc::ENOSYS))
+}

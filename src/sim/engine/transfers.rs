@@ -1,0 +1,174 @@
+//! Copies and memsets that have been looked up: moving and setting their bytes.
+
+use super::answer::Answer;
+use super::limits;
+use super::places::Place;
+use super::wires::{self, Wire};
+
+/// How many bytes move at once where they cannot move directly.
+const CHUNK: usize = 1 << 20;
+
+/// What an address must be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Role {
+    /// Known to the driver.
+    Device,
+    /// Known to the driver, or any memory of the process.
+    Any,
+    /// In this array, whose shape has been checked: a distance from its start.
+    Array(u64),
+}
+
+/// One side of a transfer of rows.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Side {
+    /// Where the first row starts.
+    pub address: u64,
+    pub role: Role,
+    /// From one row to the next.
+    pub pitch: u64,
+    /// From one slice to the next.
+    pub slice: u64,
+    /// The context that has to have access to it; 0 is the current one.
+    pub context: u64,
+}
+
+impl Side {
+    /// Bytes in one row.
+    pub(crate) fn flat(address: u64, role: Role) -> Side {
+        Side { address, role, pitch: 0, slice: 0, context: 0 }
+    }
+
+    /// The same for a context.
+    pub(crate) fn of(self, context: u64) -> Side {
+        Side { context, ..self }
+    }
+}
+
+/// How many bytes, rows and slices move.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Shape {
+    pub width: u64,
+    pub height: u64,
+    pub depth: u64,
+}
+
+impl Shape {
+    /// One row.
+    pub(crate) fn flat(width: u64) -> Shape {
+        Shape { width, height: 1, depth: 1 }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.width == 0 || self.height == 0 || self.depth == 0
+    }
+
+    /// From the first byte to the last one, on a side.
+    pub(crate) fn extent(&self, side: &Side) -> Option<u64> {
+        let slices = (self.depth - 1).checked_mul(side.slice)?;
+        let rows = (self.height - 1).checked_mul(side.pitch)?;
+        slices.checked_add(rows)?.checked_add(self.width)
+    }
+}
+
+/// What is written.
+#[derive(Debug)]
+pub(crate) enum Source {
+    Memory(Place, Side),
+    /// An element of 1, 2 or 4 bytes, repeated to 4.
+    Pattern([u8; 4]),
+}
+
+/// A copy or a memset whose addresses have been looked up.
+#[derive(Debug)]
+pub(crate) struct Transfer {
+    pub to: (Place, Side),
+    pub from: Source,
+    pub shape: Shape,
+    /// Over what it writes and reads, where not all arrives.
+    pub wires: (Option<Wire>, Option<Wire>),
+}
+
+impl Transfer {
+    /// Whether it never ends.
+    pub(crate) fn stalls(&self) -> bool {
+        let stalls = |wire: &Option<Wire>| wire.is_some_and(|wire| wire.stalls());
+        !self.shape.is_empty() && (stalls(&self.wires.0) || stalls(&self.wires.1))
+    }
+
+    /// Does it. The driver's lock must not be held.
+    pub(crate) fn run(self) -> Answer {
+        if self.shape.is_empty() {
+            return Ok(());
+        }
+        self.to.0.check()?;
+        if let Source::Memory(place, _) = &self.from {
+            place.check()?;
+        }
+        for z in 0..self.shape.depth {
+            for y in 0..self.shape.height {
+                let row = |place: &Place, side: &Side| place.at(z * side.slice + y * side.pitch);
+                let to = row(&self.to.0, &self.to.1);
+                match &self.from {
+                    Source::Memory(place, side) if self.wires != (None, None) => {
+                        self.send_row(&to, &row(place, side))?;
+                    }
+                    Source::Memory(place, side) => move_row(&to, &row(place, side), self.shape.width)?,
+                    Source::Pattern(pattern) => fill_row(&to, *pattern, &self.shape)?,
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Transfer {
+    /// Moves a row over links of which one does not deliver.
+    fn send_row(&self, to: &Place, from: &Place) -> Answer {
+        let mut buffer = vec![0; CHUNK.min(self.shape.width as usize)];
+        in_chunks(self.shape.width, |done, length| {
+            let bytes = &mut buffer[..length];
+            let (to, from) = (to.at(done), from.at(done));
+            wires::read(self.wires.1, &from, bytes)?;
+            wires::write(self.wires.0, &to, bytes)
+        })
+    }
+}
+
+fn move_row(to: &Place, from: &Place, width: u64) -> Answer {
+    match (to, from) {
+        (Place::File(file, offset), Place::Host(address)) => return file.write(*offset, *address, width),
+        (Place::Host(address), Place::File(file, offset)) => {
+            // SAFETY: that the caller of the driver means these bytes to be written is his promise.
+            return unsafe { file.read(*offset, *address, width) };
+        }
+        _ => {}
+    }
+    let mut buffer = vec![0; CHUNK.min(width as usize)];
+    in_chunks(width, |done, length| {
+        let bytes = &mut buffer[..length];
+        from.at(done).read(bytes)?;
+        to.at(done).write(bytes)
+    })
+}
+
+fn fill_row(to: &Place, pattern: [u8; 4], shape: &Shape) -> Answer {
+    // Pages of zeros need not exist.
+    if pattern == [0; 4] && shape.height == 1 && shape.width >= CHUNK as u64 && to.punch(shape.width) {
+        return Ok(());
+    }
+    // A chunk is a multiple of every element.
+    let buffer = pattern.repeat(CHUNK.min(shape.width as usize).div_ceil(4));
+    in_chunks(shape.width, |done, length| to.at(done).write(&buffer[..length]))
+}
+
+/// Goes through a row: how much is done, and how long the next chunk is.
+fn in_chunks(width: u64, mut step: impl FnMut(u64, usize) -> Answer) -> Answer {
+    for done in (0..width).step_by(CHUNK) {
+        if width >= limits::LARGE && done % limits::LARGE == 0 {
+            limits::check_room()?;
+        }
+        step(done, (width - done).min(CHUNK as u64) as usize)?;
+    }
+    Ok(())
+}
