@@ -2,8 +2,8 @@
 
 use crate::abi::{CUhostFn, CUstreamCallback};
 use crate::engine::answer::fail;
+use crate::engine::driver::queue::Call;
 use crate::engine::process;
-use crate::engine::queue::Call;
 use core::ffi::c_void;
 use cupeer_spec::abi::*;
 use cupeer_spec::results::Result as Code;

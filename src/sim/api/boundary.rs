@@ -1,8 +1,9 @@
 //! The edge to C: what its arguments become, and what becomes of an answer.
 
 use crate::engine::answer::{Answer, Failure};
+use crate::engine::driver::Driver;
 use crate::engine::log;
-use crate::engine::process::{self, Driver};
+use crate::engine::process;
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::ptr;
 use cupeer_spec::abi::*;

@@ -3,9 +3,11 @@
 use super::boundary::{Out, get};
 use crate::abi::{CUctxCreateParams, CUexecAffinityParam};
 use crate::engine::answer::{Answer, fail, no_context};
-use crate::engine::contexts::{Context, check_flags};
-use crate::engine::process::{self, Driver};
-use crate::engine::{queue, stack, streams};
+use crate::engine::driver::Driver;
+use crate::engine::driver::contexts::{Context, check_flags};
+use crate::engine::driver::streams;
+use crate::engine::process;
+use crate::engine::{queue, stack};
 use cupeer_spec::abi::*;
 use cupeer_spec::results::Result as Code;
 use std::sync::MutexGuard;

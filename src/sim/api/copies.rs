@@ -2,10 +2,11 @@
 
 use super::boundary::{In, Out};
 use crate::engine::answer::{Answer, Failure, fail, refuse};
-use crate::engine::graphs::{End, Node, Parameters};
-use crate::engine::process::{self, Driver};
+use crate::engine::driver::Driver;
+use crate::engine::driver::graphs::{End, Node, Parameters};
+use crate::engine::driver::streams::LEGACY;
+use crate::engine::process;
 use crate::engine::queue;
-use crate::engine::streams::LEGACY;
 use crate::engine::transfers::{Role, Shape, Side, Transfer};
 use crate::engine::wires;
 use core::ffi::c_void;

@@ -3,7 +3,8 @@
 use super::boundary::{Out, get};
 use crate::abi::{CUdevprop, CUuuid};
 use crate::engine::answer::{Answer, fail};
-use crate::engine::process::{self, Driver};
+use crate::engine::driver::Driver;
+use crate::engine::process;
 use core::ffi::c_char;
 use cupeer_spec::abi::{CUdevice, CUdevice_attribute};
 use cupeer_spec::results::Result as Code;

@@ -3,11 +3,12 @@
 use super::boundary::{Form, In, Out};
 use crate::abi::CUlaunchConfig;
 use crate::engine::answer::{Answer, fail};
-use crate::engine::graphs::{Kernel, Node};
+use crate::engine::driver::Driver;
+use crate::engine::driver::graphs::{Kernel, Node};
+use crate::engine::driver::modules::{Link, Owner};
+use crate::engine::driver::streams::Stream;
 use crate::engine::images::{self, Image};
-use crate::engine::modules::{Link, Owner};
-use crate::engine::process::{self, Driver};
-use crate::engine::streams::Stream;
+use crate::engine::process;
 use core::ffi::{CStr, c_char, c_void};
 use cupeer_spec::abi::*;
 use cupeer_spec::effect::Launchable;

@@ -1,7 +1,8 @@
 //! Multicast objects.
 
 use crate::engine::answer::{Answer, fail};
-use crate::engine::process::{self, Driver};
+use crate::engine::driver::Driver;
+use crate::engine::process;
 use crate::engine::vmm::{Memory, Part};
 use cupeer_spec::abi::*;
 use cupeer_spec::results::Result as Code;

@@ -2,9 +2,10 @@
 
 use super::boundary::get;
 use crate::engine::answer::{Answer, fail, refuse};
+use crate::engine::driver::Driver;
+use crate::engine::driver::vmm::DEVICE;
 use crate::engine::log;
-use crate::engine::process::{self, Driver};
-use crate::engine::vmm::DEVICE;
+use crate::engine::process;
 use core::ffi::c_void;
 use cupeer_spec::abi::*;
 use cupeer_spec::results::Result as Code;

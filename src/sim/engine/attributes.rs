@@ -1,7 +1,7 @@
 //! Device attributes: an H200's, but for what the simulated driver does not do.
 
 use super::answer::{Answer, refuse};
-use super::process::Driver;
+use super::driver::Driver;
 use cupeer_spec::results::Result as Code;
 
 impl Driver {

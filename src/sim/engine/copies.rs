@@ -5,12 +5,12 @@
 //! a GPU; a copy that loses this race moves bytes of memory that is gone, and breaks nothing.
 
 use super::answer::{Answer, fail, refuse};
-use super::memory::{Allocation, Kind};
+use super::driver::Driver;
+use super::driver::memory::{Allocation, Kind};
+use super::driver::stores::Stored;
+use super::driver::vmm::Rights;
 use super::places::{Place, Words, inaccessible};
-use super::process::Driver;
-use super::store::Stored;
 use super::transfers::{Role, Shape, Side, Source, Transfer};
-use super::vmm::Rights;
 use super::wires::Wire;
 use cupeer_spec::results::Result as Code;
 use cupeer_topology::{Carrier, Data};

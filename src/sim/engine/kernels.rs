@@ -5,9 +5,9 @@
 //! its stream waits for it in the queue.
 
 use super::answer::{Answer, fail};
+use super::driver::Driver;
+use super::driver::streams::Stream;
 use super::places::Place;
-use super::process::Driver;
-use super::streams::Stream;
 use super::wires::{self, Wire};
 use cupeer_spec::p2p::{Kernel, RESULTS, SUMS, word};
 use cupeer_spec::results::Result as Code;

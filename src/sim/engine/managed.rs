@@ -1,74 +1,11 @@
-//! Advice about managed memory: it changes nothing here, as it may, but can be asked for.
+//! Taking advice about managed memory, and telling it.
 
 use super::answer::{Answer, fail, refuse};
-use super::memory::{Allocation, Kind};
-use super::process::Driver;
+use super::driver::Driver;
+use super::driver::advice::{Advice, DEVICE, HOSTS, device_of};
+use super::driver::memory::{Allocation, Kind};
 use cupeer_spec::abi::{CUmemLocation, CUmemLocationType};
 use cupeer_spec::results::Result as Code;
-
-/// `CU_MEM_RANGE_ATTRIBUTE_*`.
-const READ_MOSTLY: i32 = 1;
-const PREFERRED_LOCATION: i32 = 2;
-const ACCESSED_BY: i32 = 3;
-const LAST_PREFETCH_LOCATION: i32 = 4;
-const PREFERRED_LOCATION_TYPE: i32 = 5;
-const PREFERRED_LOCATION_ID: i32 = 6;
-const LAST_PREFETCH_LOCATION_TYPE: i32 = 7;
-const LAST_PREFETCH_LOCATION_ID: i32 = 8;
-/// CU_DEVICE_CPU and CU_DEVICE_INVALID.
-const CPU: i32 = -1;
-const NOWHERE: i32 = -2;
-
-/// CU_MEM_LOCATION_TYPE_DEVICE and CU_MEM_LOCATION_TYPE_HOST.
-const DEVICE: CUmemLocationType = CUmemLocationType(CUmemLocation::DEVICE);
-const HOST: CUmemLocationType = CUmemLocationType(2);
-/// From CU_MEM_LOCATION_TYPE_HOST to CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT.
-const HOSTS: std::ops::RangeInclusive<i32> = 2..=4;
-
-/// The place of a device's ordinal, or of -1 for the host.
-pub(crate) fn place_of(device: i32) -> CUmemLocation {
-    match device {
-        CPU => CUmemLocation { kind: HOST, id: 0 },
-        id => CUmemLocation { kind: DEVICE, id },
-    }
-}
-
-/// Back again.
-fn device_of(place: CUmemLocation) -> i32 {
-    if place.kind == DEVICE { place.id } else { CPU }
-}
-
-/// What was advised about an allocation.
-#[derive(Clone, Default, Debug)]
-pub(crate) struct Advice {
-    read_mostly: bool,
-    preferred: Option<CUmemLocation>,
-    accessed_by: Vec<i32>,
-    prefetched: Option<CUmemLocation>,
-}
-
-impl Advice {
-    fn attribute(&self, attribute: i32, room: usize) -> Answer<Vec<i32>> {
-        let kind = |place: Option<CUmemLocation>| place.map_or(0, |place| place.kind.0);
-        let id = |place: Option<CUmemLocation>| place.map_or(0, |place| place.id);
-        let device = |place: Option<CUmemLocation>| place.map_or(NOWHERE, device_of);
-        let one = match attribute {
-            READ_MOSTLY => self.read_mostly.into(),
-            PREFERRED_LOCATION => device(self.preferred),
-            LAST_PREFETCH_LOCATION => device(self.prefetched),
-            PREFERRED_LOCATION_TYPE => kind(self.preferred),
-            PREFERRED_LOCATION_ID => id(self.preferred),
-            LAST_PREFETCH_LOCATION_TYPE => kind(self.prefetched),
-            LAST_PREFETCH_LOCATION_ID => id(self.prefetched),
-            ACCESSED_BY if room > 0 => {
-                let nobody = std::iter::repeat(&NOWHERE);
-                return Ok(self.accessed_by.iter().chain(nobody).take(room).copied().collect());
-            }
-            _ => return fail(Code::INVALID_VALUE),
-        };
-        if room == 1 { Ok(vec![one]) } else { fail(Code::INVALID_VALUE) }
-    }
-}
 
 impl Driver {
     fn check_location(&self, place: CUmemLocation) -> Answer {

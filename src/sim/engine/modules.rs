@@ -2,151 +2,15 @@
 //! functions launch and do nothing. The text of `cupeer doctor --p2p` loads anywhere, and its kernels do what they say.
 
 use super::answer::{Answer, fail};
+use super::driver::Driver;
+use super::driver::modules::{Function, Module, Owner};
 use super::images::Image;
 use super::log;
-use super::process::Driver;
 use cupeer_spec::effect::Launchable;
 use cupeer_spec::p2p::Kernel;
 use cupeer_spec::results::Result as Code;
 use std::collections::HashMap;
-use std::ffi::CString;
 use std::sync::Arc;
-
-/// Whose a module is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Owner {
-    /// A context's: `cuModuleLoad`.
-    Context(u64),
-    /// Nobody's: `cuLibraryLoad`.
-    Library,
-    /// A library's, for a context.
-    Part { library: u64, context: u64 },
-}
-
-/// A module, or a library.
-#[derive(Debug)]
-struct Module {
-    owner: Owner,
-    image: Arc<Image>,
-    functions: HashMap<String, u64>,
-    /// The variables that were asked for, with the context in which they lie.
-    globals: HashMap<(String, u64), (u64, u64)>,
-}
-
-/// A function, or a kernel.
-#[derive(Debug)]
-pub(crate) struct Function {
-    pub module: u64,
-    pub name: CString,
-    /// Which of `super::kernels` it is.
-    pub own: Option<Kernel>,
-    attributes: [i32; 16],
-}
-
-/// `CU_FUNC_ATTRIBUTE_*` that can be set, each with the values that it takes.
-const SETTABLE: [(i32, std::ops::RangeInclusive<i32>); 8] = [
-    (8, 0..=232_448),
-    (9, -1..=100),
-    (10, 0..=1),
-    (11, 0..=8),
-    (12, 0..=8),
-    (13, 0..=8),
-    (14, 0..=1),
-    (15, 0..=2),
-];
-
-impl Function {
-    fn new(module: u64, name: &str, capability: i32) -> Answer<Function> {
-        let mut attributes = [0; 16];
-        for (attribute, value) in [(0, 1024), (4, 16), (5, capability), (6, capability), (8, 49152), (9, -1)]
-        {
-            attributes[attribute] = value;
-        }
-        let name = CString::new(name).map_err(|_| Code::NOT_FOUND)?;
-        Ok(Function { module, name, own: None, attributes })
-    }
-
-    /// `cuFuncGetAttribute`.
-    pub(crate) fn attribute(&self, attribute: i32) -> Answer<i32> {
-        let value = usize::try_from(attribute).ok().and_then(|index| self.attributes.get(index));
-        value.copied().ok_or_else(|| Code::INVALID_VALUE.into())
-    }
-}
-
-/// What a linker was given.
-#[derive(Debug, Default)]
-pub(crate) struct Link {
-    pub inputs: Vec<Vec<u8>>,
-    pub output: Vec<u8>,
-}
-
-/// All modules of a process.
-#[derive(Default, Debug)]
-pub(crate) struct Modules {
-    map: HashMap<u64, Module>,
-    functions: HashMap<u64, Function>,
-    pub links: HashMap<u64, Link>,
-    has_said: bool,
-}
-
-impl Modules {
-    fn get(&self, handle: u64) -> Answer<&Module> {
-        self.map.get(&handle).ok_or_else(|| Code::INVALID_HANDLE.into())
-    }
-
-    /// The image of a module or library.
-    pub(crate) fn image(&self, handle: u64) -> Answer<&Image> {
-        Ok(&self.get(handle)?.image)
-    }
-
-    /// The function behind a handle.
-    pub(crate) fn function(&self, handle: u64) -> Answer<&Function> {
-        self.functions.get(&handle).ok_or_else(|| Code::INVALID_HANDLE.into())
-    }
-
-    /// What is behind a handle, for a function that takes one kind of them. Nobody knows what a driver does if it gets the other
-    /// kind, or a handle of nothing: it may follow what it takes for a pointer. So the program ends here.
-    pub(crate) fn of_kind(&self, handle: u64, kind: Launchable) -> &Function {
-        let of = |function: &&Function| {
-            let is_kernel =
-                self.map.get(&function.module).is_some_and(|module| module.owner == Owner::Library);
-            is_kernel == (kind == Launchable::Kernel)
-        };
-        self.functions.get(&handle).filter(of).unwrap_or_else(|| {
-            let kind = format!("{kind:?}").to_lowercase();
-            log::complain(&format!("{handle:#x} is not a CU{kind}"));
-            std::process::abort()
-        })
-    }
-
-    /// `cuFuncSetAttribute`.
-    pub(crate) fn set_attribute(&mut self, handle: u64, attribute: i32, value: i32) -> Answer {
-        let function = self.functions.get_mut(&handle).ok_or(Code::INVALID_HANDLE)?;
-        if !SETTABLE.iter().any(|(known, values)| *known == attribute && values.contains(&value)) {
-            return fail(Code::INVALID_VALUE);
-        }
-        function.attributes[attribute as usize] = value;
-        Ok(())
-    }
-
-    /// Ends modules, with their functions.
-    fn remove(&mut self, ends: impl Fn(u64, Owner) -> bool) {
-        self.map.retain(|handle, module| !ends(*handle, module.owner));
-        let (map, functions) = (&self.map, &mut self.functions);
-        functions.retain(|_, function| map.contains_key(&function.module));
-    }
-
-    /// Ends what belongs to a context.
-    pub(crate) fn remove_of(&mut self, context: u64) {
-        self.remove(|_, owner| match owner {
-            Owner::Context(of) | Owner::Part { context: of, .. } => of == context,
-            Owner::Library => false,
-        });
-        for module in self.map.values_mut() {
-            module.globals.retain(|(_, of), _| *of != context);
-        }
-    }
-}
 
 /// Where a parameter is behind those before it. Each is aligned as its type is, at most to 8 bytes here.
 fn offset_of(sizes: &[u64], index: usize) -> usize {

@@ -1,7 +1,7 @@
 //! Peer access between devices and contexts.
 
 use super::answer::{Answer, fail, refuse};
-use super::process::Driver;
+use super::driver::Driver;
 use cupeer_spec::abi::CUatomicOperation;
 use cupeer_spec::results::Result as Code;
 use std::collections::BTreeSet;

@@ -8,116 +8,15 @@
 //! The thread starts with the first function. A child of fork has neither it nor a driver, and waits for nothing.
 
 use super::answer::{Answer, fail};
-use super::graphs::Node;
-use super::process::{self, Driver};
+use super::driver::Driver;
+use super::driver::graphs::Node;
+use super::driver::queue::{CAME, Call, DONE, IN_CALL, Tail, Task, lane};
+use super::driver::streams::{LEGACY, Stream};
+use super::process;
 use super::stack;
-use super::streams::{LEGACY, PER_THREAD, Stream};
 use core::ffi::c_void;
 use cupeer_spec::results::Result as Code;
-use std::cell::Cell;
-use std::collections::{HashMap, VecDeque};
-use std::sync::{Condvar, MutexGuard, PoisonError};
-
-/// A function of the program, with what it gets. It may throw: a thread that ends itself unwinds.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Call {
-    /// Of `cuLaunchHostFunc`.
-    Host(unsafe extern "C-unwind" fn(*mut c_void), u64),
-    /// Of `cuStreamAddCallback`, with the stream's handle.
-    Stream(unsafe extern "C-unwind" fn(*mut c_void, i32, *mut c_void), u64, u64),
-}
-
-impl Call {
-    fn run(self) {
-        // SAFETY: who handed the function to the driver promised that it takes this pointer, on any thread.
-        unsafe {
-            match self {
-                Call::Host(function, data) => function(data as *mut c_void),
-                Call::Stream(function, stream, data) => {
-                    function(stream as *mut c_void, Code::SUCCESS as i32, data as *mut c_void);
-                }
-            }
-        }
-    }
-}
-
-enum Task {
-    Call(Call),
-    Ours(Box<dyn FnOnce() + Send>),
-}
-
-/// Work in one order: a stream, which for the default ones is one of each context.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-struct Lane {
-    context: u64,
-    stream: u64,
-    /// The thread, for CU_STREAM_PER_THREAD.
-    thread: i32,
-}
-
-/// The last number that a lane has to wait for.
-#[derive(Clone, Copy, Debug)]
-struct Tail {
-    number: u64,
-    /// Whether it is one with the default stream of its context.
-    blocking: bool,
-}
-
-/// What waits.
-#[derive(Default)]
-pub(crate) struct Queue {
-    tasks: VecDeque<Task>,
-    tails: HashMap<Lane, Tail>,
-    /// The number of the last task that came in, and of the last one that is done.
-    last: u64,
-    done: u64,
-    has_thread: bool,
-}
-
-/// Something came in; something is done.
-static CAME: Condvar = Condvar::new();
-static DONE: Condvar = Condvar::new();
-
-thread_local! {
-    static IN_CALL: Cell<bool> = const { Cell::new(false) };
-}
-
-/// Whether the calling thread runs a function of the program for the driver: it may not call it.
-pub(crate) fn in_call() -> bool {
-    IN_CALL.get()
-}
-
-impl Queue {
-    fn push(&mut self, task: Task) -> u64 {
-        self.last += 1;
-        self.tasks.push_back(task);
-        CAME.notify_one();
-        self.last
-    }
-
-    /// The number of the next task.
-    pub(crate) fn upcoming(&self) -> u64 {
-        self.last + 1
-    }
-
-    /// Whether the task of this number is still to be done.
-    pub(crate) fn is_pending(&self, number: u64) -> bool {
-        number > self.done
-    }
-
-    /// What must be done before everything in these lanes is.
-    fn pending(&self, of: impl Fn(&Lane, &Tail) -> bool) -> Option<u64> {
-        let tails = self.tails.iter().filter(|(lane, tail)| of(lane, tail)).map(|(_, tail)| tail.number);
-        tails.max().filter(|number| self.is_pending(*number))
-    }
-}
-
-fn lane(stream: &Stream) -> Lane {
-    // SAFETY: gettid has no preconditions. glibc has a function for it since 2.30.
-    let tid = || unsafe { libc::syscall(libc::SYS_gettid) } as libc::pid_t;
-    let thread = if stream.id == PER_THREAD { tid() } else { 0 };
-    Lane { context: stream.context, stream: stream.id, thread }
-}
+use std::sync::{MutexGuard, PoisonError};
 
 impl Driver {
     /// The number of the task that a stream has to wait for: `None` where it is complete.

@@ -1,88 +1,14 @@
-//! The memory of devices: of each a file, as far as this process uses it, and which parts of it are taken. An address
-//! leads here by way of an allocation (`super::memory`), an array by itself.
+//! Taking memory of devices, and giving it back: once nobody has it open.
 
 use super::answer::Answer;
 use super::backing::Backing;
 use super::channel::MEMORY_NAME;
+use super::driver::Driver;
+use super::driver::stores::{Ghost, Name, Store, Stored, padded};
 use super::holes::Holes;
-use super::process::Driver;
 use super::space::{GRANULE, LARGE};
 use cupeer_spec::results::Result as Code;
 use std::sync::Arc;
-
-/// Where bytes of a device's memory are: of this process's, or of one that exported them.
-#[derive(Clone, Debug)]
-pub(crate) struct Stored {
-    pub backing: Arc<Backing>,
-    pub offset: u64,
-}
-
-#[derive(Debug)]
-struct Store {
-    backing: Arc<Backing>,
-    holes: Holes,
-}
-
-/// Device memory that is freed here and open elsewhere.
-#[derive(Debug)]
-pub(super) struct Ghost {
-    pub device: usize,
-    pub offset: u64,
-    pub size: u64,
-    /// By what others can still open it. Who has it from a descriptor holds its first byte.
-    pub name: Option<Name>,
-}
-
-/// An entry of a table by which others find what is exported.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Name {
-    /// Of an export by handle.
-    Handle(u16),
-    /// Of a pointer into a pool.
-    Pointer { pool: usize, slot: u16 },
-}
-
-/// The memory of all devices that this process sees.
-#[derive(Debug)]
-pub(crate) struct Stores {
-    files: Vec<Option<Store>>,
-    /// Bytes in use, by device.
-    used: Vec<u64>,
-    ghosts: Vec<Ghost>,
-}
-
-impl Stores {
-    pub(crate) fn new(devices: usize) -> Stores {
-        Stores { files: (0..devices).map(|_| None).collect(), used: vec![0; devices], ghosts: Vec::new() }
-    }
-
-    /// Whether another open file holds a byte of a device's memory.
-    fn is_held(&self, device: usize, offset: u64) -> bool {
-        self.files[device].as_ref().is_some_and(|store| store.backing.is_held(offset))
-    }
-
-    /// Keeps what others have open until they close it.
-    pub(super) fn keep(&mut self, ghost: Ghost) {
-        self.ghosts.push(ghost);
-    }
-
-    /// Calls a function for the entries that a pool's table has of what is freed: the table goes.
-    pub(super) fn forget_pointers(&mut self, gone: usize, mut withdraw: impl FnMut(u16)) {
-        for ghost in &mut self.ghosts {
-            if let Some(Name::Pointer { pool, slot }) = ghost.name
-                && pool == gone
-            {
-                withdraw(slot);
-                ghost.name = None;
-            }
-        }
-    }
-}
-
-/// How much of a device's memory an allocation takes.
-pub(super) fn padded(size: u64) -> Option<u64> {
-    size.checked_next_multiple_of(if size < LARGE { GRANULE } else { 4096 })
-}
 
 impl Driver {
     /// The bytes that are free on a device, and those that it has.

@@ -2,60 +2,16 @@
 //! follows a function of the program (`super::queue`).
 
 use super::answer::{Answer, fail};
-use super::process::Driver;
+use super::driver::Driver;
+use super::driver::streams::{Attribute, LEGACY, NON_BLOCKING, PER_THREAD, PRIORITIES, Stream};
 use cupeer_spec::results::Result as Code;
-use std::collections::HashMap;
 
-/// The lowest and the highest priority; lower numbers go first.
-pub(crate) const PRIORITIES: (i32, i32) = (0, -5);
-/// CU_STREAM_LEGACY and CU_STREAM_PER_THREAD.
-pub(crate) const LEGACY: u64 = 1;
-pub(crate) const PER_THREAD: u64 = 2;
-/// CU_STREAM_NON_BLOCKING.
-const NON_BLOCKING: u32 = 1;
 /// The number of the first stream that a program creates: the default ones come before it.
 const FIRST_ID: u64 = 16;
-
-/// A stream.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Stream {
-    pub context: u64,
-    pub flags: u32,
-    pub priority: i32,
-    /// Unique in the process.
-    pub id: u64,
-}
-
-/// What a program says about a stream, as it lies in C: it changes nothing here.
-pub(crate) type Attribute = [u8; 64];
 /// CU_STREAM_ATTRIBUTE_PRIORITY, which streams of a program are created with.
 const PRIORITY: i32 = 8;
 /// The other attributes: access policy window, synchronization policy, memory synchronization domain and its map.
 const ATTRIBUTES: [i32; 4] = [1, 3, 9, 10];
-
-impl Stream {
-    /// Whether it is one with the default stream: it was not created with CU_STREAM_NON_BLOCKING.
-    pub(crate) fn is_blocking(&self) -> bool {
-        self.flags & NON_BLOCKING == 0
-    }
-}
-
-/// The streams that the program created.
-#[derive(Default, Debug)]
-pub(crate) struct Streams {
-    map: HashMap<u64, Stream>,
-    /// By context and number of the stream, and attribute.
-    attributes: HashMap<(u64, u64, i32), Attribute>,
-    created: u64,
-}
-
-impl Streams {
-    /// Ends the streams of a context.
-    pub(crate) fn remove_of(&mut self, context: u64) {
-        self.map.retain(|_, stream| stream.context != context);
-        self.attributes.retain(|(of, ..), _| *of != context);
-    }
-}
 
 impl Driver {
     /// `cuStreamCreateWithPriority`: CU_STREAM_DEFAULT or CU_STREAM_NON_BLOCKING.

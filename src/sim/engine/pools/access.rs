@@ -1,9 +1,9 @@
 //! What devices may do with a pool: read and write, or nothing.
 
 use super::super::answer::{Answer, fail, refuse};
-use super::super::process::Driver;
-use super::super::vmm::{ALL_HOSTS, DEVICE, Rights};
-use super::{Origin, Pools};
+use super::super::driver::Driver;
+use super::super::driver::pools::{Origin, Pools};
+use super::super::driver::vmm::{ALL_HOSTS, DEVICE, Rights};
 use cupeer_spec::abi::{CUmemAccess_flags, CUmemAccessDesc, CUmemLocation};
 use cupeer_spec::results::Result as Code;
 

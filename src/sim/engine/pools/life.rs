@@ -1,9 +1,9 @@
 //! How pools are made, and how they go.
 
 use super::super::answer::{Answer, fail, refuse};
-use super::super::process::Driver;
-use super::super::vmm::{DEVICE, DEVICE_TYPES, HOST, HOST_NUMA, PINNED};
-use super::{Origin, Pool};
+use super::super::driver::Driver;
+use super::super::driver::pools::{Origin, Pool};
+use super::super::driver::vmm::{DEVICE, DEVICE_TYPES, HOST, HOST_NUMA, PINNED};
 use cupeer_spec::abi::CUmemLocation;
 use cupeer_spec::results::Result as Code;
 
@@ -98,7 +98,7 @@ impl Driver {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::vmm::FABRIC;
+    use crate::engine::driver::vmm::FABRIC;
     use cupeer_spec::abi::CUmemLocationType;
 
     #[test]

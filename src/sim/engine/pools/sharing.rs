@@ -1,11 +1,11 @@
 //! Pools that leave the process, and that come in.
 
 use super::super::answer::{Answer, fail, refuse};
-use super::super::process::Driver;
+use super::super::driver::Driver;
+use super::super::driver::pools::{Origin, Pool};
+use super::super::driver::table::Table;
+use super::super::driver::vmm::{DESCRIPTOR, FABRIC, WINDOWS, WINDOWS_KMT};
 use super::super::tickets::{self, GRANULARITY, Thing};
-use super::super::vmm::{DESCRIPTOR, FABRIC, WINDOWS, WINDOWS_KMT};
-use super::table::Table;
-use super::{Origin, Pool};
 use cupeer_spec::results::Result as Code;
 
 /// What the driver says of a type of handles that there is not.

@@ -1,17 +1,16 @@
 //! What devices may do with what is mapped.
 
 use super::super::answer::{Answer, fail, refuse};
-use super::super::memory::Kind;
-use super::super::process::Driver;
+use super::super::driver::Driver;
+use super::super::driver::memory::Kind;
+use super::super::driver::vmm::{ALL_HOSTS, Behind, DEVICE, Rights, may_access};
 use super::super::tickets::GRANULARITY;
-use super::handles::{Behind, DEVICE};
-use super::mappings::{Rights, check_start, may_access};
+use super::mappings::check_start;
 use cupeer_spec::abi::{CUmemAccessDesc, CUmemLocation};
 use cupeer_spec::results::Result as Code;
 
-/// CU_MEM_LOCATION_TYPE_HOST to CU_MEM_LOCATION_TYPE_HOST_NUMA, and to CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT.
+/// CU_MEM_LOCATION_TYPE_HOST to CU_MEM_LOCATION_TYPE_HOST_NUMA.
 const HOSTS: std::ops::RangeInclusive<i32> = 2..=3;
-pub(crate) const ALL_HOSTS: std::ops::RangeInclusive<i32> = 2..=4;
 
 impl Driver {
     /// `cuMemSetAccess`, after its null check. Nothing changes where one of the wishes is wrong.

@@ -4,11 +4,10 @@
 //! after its last release until nothing is mapped with it.
 
 use super::super::answer::{Answer, Failure, fail, refuse};
-use super::super::process::Driver;
+use super::super::driver::Driver;
+use super::super::driver::vmm::{ALL_WINDOWS, Behind, DEVICE, FABRIC, HOST, HOST_NUMA, Handle, PINNED};
+use super::super::teams::Team;
 use super::super::tickets::{GRANULARITY, Thing};
-use super::Vmm;
-use super::blocks::Block;
-use super::teams::{Binding, Team};
 use cupeer_spec::abi::{
     CUmemAllocationFlags, CUmemAllocationHandleType, CUmemAllocationProp, CUmemAllocationType, CUmemLocation,
     CUmemLocationType,
@@ -16,83 +15,10 @@ use cupeer_spec::abi::{
 use cupeer_spec::results::Result as Code;
 use std::sync::Arc;
 
-/// `CU_MEM_LOCATION_TYPE_*`.
-pub(crate) const DEVICE: i32 = CUmemLocation::DEVICE;
-pub(crate) const HOST: i32 = 2;
-pub(crate) const HOST_NUMA: i32 = 3;
-/// CU_MEM_ALLOCATION_TYPE_PINNED.
-pub(crate) const PINNED: i32 = 1;
-/// `CU_MEM_HANDLE_TYPE_*`: those of Windows, and FABRIC.
-pub(crate) const ALL_WINDOWS: i32 = 2 | 4;
-pub(crate) const FABRIC: i32 = 8;
-/// Those of Linux.
-pub(crate) const DEVICE_TYPES: i32 = 1 | FABRIC;
 /// CU_MEM_ALLOCATION_COMP_GENERIC.
 const COMPRESSED: u8 = 1;
 /// CU_DEVICE_INVALID.
 const NOWHERE: i32 = -2;
-
-/// What a handle or a mapping stands for.
-#[derive(Clone, Debug)]
-pub(super) enum Behind {
-    Memory(Block),
-    /// A multicast object.
-    Team(Arc<Team>),
-}
-
-/// Memory that this process has bound to a multicast object.
-#[derive(Debug)]
-pub(super) struct Bound {
-    /// Its place among the object's bindings.
-    pub index: u64,
-    pub binding: Binding,
-    pub block: Block,
-}
-
-/// An allocation as the program knows it.
-#[derive(Debug)]
-pub(super) struct Handle {
-    pub behind: Behind,
-    /// As what it may leave the process: nothing for an import.
-    pub types: i32,
-    pub is_imported: bool,
-    flags: CUmemAllocationFlags,
-    references: u32,
-    /// How many mappings were made with it.
-    pub mappings: u32,
-    /// What this process has bound to it, where it is a multicast object.
-    pub bound: Vec<Bound>,
-}
-
-impl Handle {
-    /// A handle that has to be released once.
-    pub(super) fn new(behind: Behind, types: i32, flags: CUmemAllocationFlags) -> Handle {
-        Handle { behind, types, is_imported: false, flags, references: 1, mappings: 0, bound: Vec::new() }
-    }
-
-    /// The same for an allocation of another process.
-    pub(super) fn imported(behind: Behind) -> Handle {
-        Handle { is_imported: true, ..Handle::new(behind, 0, CUmemAllocationFlags::default()) }
-    }
-
-    /// Whether it keeps memory.
-    pub(super) fn keeps(&self, block: &Block) -> bool {
-        matches!(&self.behind, Behind::Memory(own) if own.is(block))
-            || self.bound.iter().any(|bound| bound.block.is(block))
-    }
-}
-
-impl Vmm {
-    /// How many releases are outstanding.
-    pub(crate) fn allocations(&self) -> usize {
-        self.handles.values().map(|handle| handle.references as usize).sum()
-    }
-
-    /// How many mappings there are.
-    pub(crate) fn mappings(&self) -> usize {
-        self.handles.values().map(|handle| handle.mappings as usize).sum()
-    }
-}
 
 /// What the driver says of something that was never a handle.
 pub(super) fn unknown() -> Failure {

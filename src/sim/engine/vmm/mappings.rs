@@ -1,55 +1,12 @@
 //! Mappings: an allocation at addresses that are reserved.
 
 use super::super::answer::{Answer, refuse};
-use super::super::memory::{Allocation, Kind};
-use super::super::process::Driver;
-use super::super::store::Stored;
+use super::super::driver::Driver;
+use super::super::driver::memory::{Allocation, Kind};
+use super::super::driver::stores::Stored;
+use super::super::driver::vmm::{Behind, Mapping};
 use super::super::tickets::GRANULARITY;
-use super::handles::Behind;
-use cupeer_spec::abi::CUmemAccess_flags;
 use cupeer_spec::results::Result as Code;
-
-/// What is mapped somewhere.
-#[derive(Clone, Debug)]
-pub(crate) struct Mapping {
-    /// The handle that it was mapped with.
-    pub handle: u64,
-    pub(super) behind: Behind,
-    /// What devices may do, by their ordinals; the others may do nothing.
-    pub(super) rights: Vec<(usize, Rights)>,
-}
-
-impl Mapping {
-    /// The index in the machine of the device where it lies: a multicast object lies on several.
-    pub(crate) fn home(&self) -> Option<usize> {
-        match &self.behind {
-            Behind::Memory(block) => Some(block.ticket.device),
-            Behind::Team(_) => None,
-        }
-    }
-}
-
-/// What a device may do.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) enum Rights {
-    Nothing = 0,
-    Read = 1,
-    ReadWrite = 3,
-}
-
-impl Rights {
-    pub(crate) fn of(flags: CUmemAccess_flags) -> Option<Rights> {
-        [Rights::Nothing, Rights::Read, Rights::ReadWrite]
-            .into_iter()
-            .find(|rights| *rights as i32 == flags.0)
-    }
-}
-
-/// What a device may do with what is mapped.
-pub(crate) fn may_access(mapping: &Mapping, device: usize) -> Rights {
-    let granted = mapping.rights.iter().find(|(known, _)| *known == device);
-    granted.map_or(Rights::Nothing, |(_, rights)| *rights)
-}
 
 impl Driver {
     /// `cuMemMap`: always the whole allocation, as recorded.

@@ -1,44 +1,23 @@
 //! Virtual memory management: allocations that have handles, addresses that are reserved, and what is mapped
 //! there for whom.
 //!
-//! Nothing of it belongs to a context. What is mapped is an allocation of [`super::memory`] like any other,
+//! Nothing of it belongs to a context. What is mapped is an allocation of [`super::driver::memory`] like any other,
 //! so that copies, pointer attributes and address ranges find it there.
 
 mod access;
-mod blocks;
 mod handles;
 mod mappings;
 mod multicast;
 mod places;
 mod reservations;
 mod sharing;
-mod teams;
 
-use super::backing::Backing;
-use handles::Handle;
-use std::collections::BTreeMap;
-use std::sync::Arc;
-
-pub(crate) use access::ALL_HOSTS;
-pub(crate) use blocks::Block;
-pub(crate) use handles::{DEVICE, DEVICE_TYPES, FABRIC, HOST, HOST_NUMA, PINNED};
-pub(crate) use mappings::{Mapping, Rights, may_access};
 pub(crate) use multicast::{Memory, Part};
-pub(crate) use sharing::{DESCRIPTOR, NO_HANDLE, WINDOWS, WINDOWS_KMT};
-
-/// What a process has of it, but for what is mapped.
-#[derive(Default, Debug)]
-pub(crate) struct Vmm {
-    handles: BTreeMap<u64, Handle>,
-    /// The sizes of the reservations, by their start.
-    reservations: BTreeMap<u64, u64>,
-    /// The memory of other processes' devices of which something is imported.
-    foreign: Vec<Arc<Backing>>,
-}
+pub(crate) use sharing::NO_HANDLE;
 
 #[cfg(test)]
 mod tests {
-    use super::super::process::Driver;
+    use super::super::driver::Driver;
     use cupeer_spec::abi::*;
     use cupeer_topology::Topology;
 

@@ -4,12 +4,12 @@
 //! make multicast objects there can disturb machines that others use.
 
 use super::super::answer::{Answer, fail, refuse};
+use super::super::driver::Driver;
+use super::super::driver::vmm::{Behind, Bound, DEVICE_TYPES, FABRIC, Handle, Mapping, Rights, may_access};
 use super::super::places::{Piece, Pieces, Place, Words};
-use super::super::process::Driver;
+use super::super::teams::{Binding, Shape, Team};
 use super::super::tickets::GRANULARITY;
-use super::handles::{Behind, Bound, DEVICE_TYPES, FABRIC, Handle, unknown};
-use super::mappings::{Mapping, Rights, may_access};
-use super::teams::{Binding, Shape, Team};
+use super::handles::unknown;
 use cupeer_spec::abi::{CUmemAllocationFlags, CUmulticastObjectProp};
 use cupeer_spec::results::Result as Code;
 use std::sync::Arc;

@@ -1,11 +1,10 @@
 //! Bytes behind mappings, which may go on from one into the next.
 
 use super::super::answer::{Answer, refuse};
-use super::super::memory::{Allocation, Kind};
+use super::super::driver::Driver;
+use super::super::driver::memory::{Allocation, Kind};
+use super::super::driver::vmm::{Behind, Rights, may_access};
 use super::super::places::{Piece, Pieces, Place, Words, inaccessible};
-use super::super::process::Driver;
-use super::handles::Behind;
-use super::mappings::{Rights, may_access};
 use cupeer_spec::results::Result as Code;
 use std::sync::Arc;
 

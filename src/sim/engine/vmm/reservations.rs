@@ -3,7 +3,7 @@
 //! They are pages that may not be touched, as all addresses of device memory are.
 
 use super::super::answer::{Answer, fail, refuse};
-use super::super::process::Driver;
+use super::super::driver::Driver;
 use super::super::tickets::GRANULARITY;
 use cupeer_spec::results::Result as Code;
 

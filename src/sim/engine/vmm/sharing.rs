@@ -1,16 +1,12 @@
 //! Allocations that leave the process, and that come in.
 
 use super::super::answer::{Answer, Failure, fail, refuse};
-use super::super::process::Driver;
+use super::super::driver::Driver;
+use super::super::driver::vmm::{Behind, DESCRIPTOR, FABRIC, Handle, WINDOWS, WINDOWS_KMT};
+use super::super::teams::Team;
 use super::super::tickets::{self, Thing};
-use super::handles::{Behind, FABRIC, Handle};
-use super::teams::Team;
 use cupeer_spec::results::Result as Code;
 
-/// `CU_MEM_HANDLE_TYPE_*`.
-pub(crate) const DESCRIPTOR: i32 = 1;
-pub(crate) const WINDOWS: i32 = 2;
-pub(crate) const WINDOWS_KMT: i32 = 4;
 /// What the driver says where it was given no shareable handle.
 pub(crate) const NO_HANDLE: &str = "Parameter shareableHandle cannot be NULL";
 

@@ -4,34 +4,13 @@
 //! for which there are descriptors, or which other processes have imported, stays where it is until they are
 //! gone.
 
-use super::super::answer::Answer;
-use super::super::backing::Backing;
-use super::super::process::Driver;
-use super::super::store::Stored;
-use super::super::tickets::{GRANULARITY, Thing, Ticket};
+use super::answer::Answer;
+use super::backing::Backing;
+use super::driver::Driver;
+use super::driver::stores::{Block, Stored};
+use super::tickets::{GRANULARITY, Thing, Ticket};
 use cupeer_spec::results::Result as Code;
 use std::sync::Arc;
-
-/// A part of a device's memory.
-#[derive(Clone, Debug)]
-pub(crate) struct Block {
-    pub backing: Arc<Backing>,
-    /// Which part, of which device.
-    pub ticket: Ticket,
-    /// The ordinal of the device whose memory it is, if this process created it.
-    own: Option<usize>,
-}
-
-impl Block {
-    /// Whether it is this process's own memory.
-    pub(crate) fn is_own(&self) -> bool {
-        self.own.is_some()
-    }
-
-    pub(crate) fn is(&self, other: &Block) -> bool {
-        Arc::ptr_eq(&self.backing, &other.backing) && self.ticket == other.ticket
-    }
-}
 
 impl Driver {
     /// New memory, zeroed.

@@ -1,97 +1,12 @@
-//! What this process has opened of others.
+//! Memory and events by handles of legacy IPC: what other processes may open, and what this one opens of theirs.
 
 use super::answer::{Answer, Failure, fail, refuse};
-use super::backing::Backing;
-use super::channel::{Channel, MEMORY_NAME, Slot, State};
+use super::channel::{Slot, State};
+use super::driver::Driver;
+use super::driver::memory::{Allocation, Kind as MemoryKind};
+use super::driver::stores::Stored;
 use super::handle::{self, Kind, Locator};
-use super::memory::{Allocation, Kind as MemoryKind};
-use super::namespaces;
-use super::process::Driver;
-use super::store::Stored;
 use cupeer_spec::results::Result as Code;
-use std::sync::Arc;
-
-/// A process of which something is open.
-#[derive(Debug)]
-struct Exporter {
-    /// By which number it is found in /proc.
-    number: u32,
-    channel: Channel,
-    /// Its devices' memory, as far as it is needed.
-    memory: Vec<Arc<Backing>>,
-    /// The slots that are held, and how often.
-    held: Vec<(u16, u32)>,
-}
-
-/// All processes of which something is open.
-#[derive(Default, Debug)]
-pub(crate) struct Imports(Vec<Exporter>);
-
-impl Imports {
-    /// The exporter of a handle: one that is known, or a new one.
-    fn find(&mut self, locator: &Locator) -> Option<usize> {
-        let nonce = (locator.token >> 16) as u16;
-        let open = |number| Some((number, Channel::open(number, locator.channel, nonce)?));
-        let (number, channel) =
-            open(locator.pid).or_else(|| namespaces::numbers(locator.pid).find_map(open))?;
-        if let Some(at) = self.0.iter().position(|e| e.channel.inode() == channel.inode()) {
-            return Some(at);
-        }
-        self.0.push(Exporter { number, channel, memory: Vec::new(), held: Vec::new() });
-        Some(self.0.len() - 1)
-    }
-
-    /// How many openings are held.
-    pub(crate) fn held(&self) -> usize {
-        self.0.iter().flat_map(|exporter| &exporter.held).map(|(_, count)| *count as usize).sum()
-    }
-
-    /// Gives up one hold on a slot, and the exporter with its last one.
-    pub(crate) fn let_go(&mut self, channel: u64, slot: u16) {
-        let Some(at) = self.0.iter().position(|e| e.channel.inode() == channel) else { return };
-        let exporter = &mut self.0[at];
-        if let Some(i) = exporter.held.iter().position(|(held, _)| *held == slot) {
-            exporter.held[i].1 -= 1;
-            if exporter.held[i].1 == 0 {
-                exporter.held.remove(i);
-                exporter.channel.let_go(slot);
-            }
-        }
-        self.drop_unused();
-    }
-
-    fn drop_unused(&mut self) {
-        self.0.retain(|exporter| !exporter.held.is_empty());
-        for exporter in &mut self.0 {
-            exporter.memory.retain(|memory| Arc::strong_count(memory) > 1);
-        }
-    }
-}
-
-impl Exporter {
-    /// Holds a slot and reads it.
-    fn hold(&mut self, slot: u16) -> Answer<Slot> {
-        match self.held.iter_mut().find(|(held, _)| *held == slot) {
-            Some((_, count)) => *count += 1,
-            None if self.channel.hold(slot) => self.held.push((slot, 1)),
-            None => return fail(Code::OPERATING_SYSTEM),
-        }
-        self.channel.read(slot)
-    }
-
-    /// The memory behind a slot.
-    fn memory(&mut self, slot: &Slot) -> Option<Arc<Backing>> {
-        if let Some(known) = self.memory.iter().find(|memory| memory.inode() == slot.inode) {
-            return Some(known.clone());
-        }
-        let memory = Backing::open(self.number, slot.descriptor, MEMORY_NAME)?;
-        if memory.inode() != slot.inode {
-            return None;
-        }
-        self.memory.push(Arc::new(memory));
-        self.memory.last().cloned()
-    }
-}
 
 /// What the driver says where it cannot get at another process's memory.
 fn no_memory(code: Code) -> Failure {
@@ -99,6 +14,66 @@ fn no_memory(code: Code) -> Failure {
 }
 
 impl Driver {
+    /// `cuIpcGetMemHandle`, after its null checks.
+    pub(crate) fn export_memory(&mut self, address: u64) -> Answer<[u8; 64]> {
+        self.current()?;
+        let Some((base, allocation)) = self.memory.containing(address) else {
+            return refuse(Code::INVALID_VALUE, "User passed invalid device pointer");
+        };
+        let (MemoryKind::Device { export, .. }, Some(stored)) = (&allocation.kind, &allocation.stored) else {
+            let text = "Cannot get mem handle because allocation not created from malloc API function";
+            return refuse(Code::INVALID_VALUE, text);
+        };
+        let size = allocation.size;
+        let pci = self.device(allocation.device).pci;
+        let slot = match *export {
+            Some(slot) => slot,
+            None => {
+                let content = Slot {
+                    state: State::Memory,
+                    token: 0,
+                    descriptor: stored.backing.number() as u32,
+                    inode: stored.backing.inode(),
+                    offset: stored.offset,
+                    size,
+                    uuid: self.device(allocation.device).uuid,
+                };
+                let (slot, _) = self.exports.publish(content)?;
+                if let Some(allocation) = self.memory.get_mut(base)
+                    && let MemoryKind::Device { export, .. } = &mut allocation.kind
+                {
+                    *export = Some(slot);
+                }
+                slot
+            }
+        };
+        Ok(handle::write(Kind::Memory, self.exports.locator(slot)?, size, Some(pci)))
+    }
+
+    /// `cuIpcGetEventHandle`, after its null checks.
+    pub(crate) fn export_event(&mut self, handle: u64) -> Answer<[u8; 64]> {
+        let event = self.events.get(handle)?;
+        if !event.is_interprocess() || event.imported {
+            let text = "Only local (non-imported) events created as interprocess may be exported.";
+            return refuse(Code::INVALID_HANDLE, text);
+        }
+        // With another context current a real driver crashes, so that nobody can do so.
+        if self.current()? != event.context {
+            return fail(Code::INVALID_CONTEXT);
+        }
+        let slot = match event.export {
+            Some(slot) => slot,
+            None => {
+                let uuid = self.device(self.context(event.context)?.device).uuid;
+                let content =
+                    Slot { state: State::Event, token: 0, descriptor: 0, inode: 0, offset: 0, size: 0, uuid };
+                let (slot, _) = self.exports.publish(content)?;
+                self.events.get_mut(handle)?.export = Some(slot);
+                slot
+            }
+        };
+        Ok(handle::write(Kind::Event, self.exports.locator(slot)?, 0, None))
+    }
     /// `cuIpcOpenMemHandle`, after its pointers and flags.
     pub(crate) fn import_memory(&mut self, bytes: &[u8; 64]) -> Answer<u64> {
         let context = self.current()?;

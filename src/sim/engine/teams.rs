@@ -4,9 +4,9 @@
 //! It stands in a file without a name, like a device's memory, which whoever has the object has open. Of what is bound a byte of the file is
 //! held, so that the binding ends with the process that made it.
 
-use super::super::answer::Answer;
-use super::super::backing::Backing;
-use super::super::channel::MEMORY_NAME;
+use super::answer::Answer;
+use super::backing::Backing;
+use super::channel::MEMORY_NAME;
 use cupeer_spec::results::Result as Code;
 use std::ffi::CStr;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ const JOINED: u64 = 24;
 
 /// What it was created as.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Shape {
+pub(crate) struct Shape {
     /// How many devices are to join.
     pub devices: u64,
     pub size: u64,
@@ -32,7 +32,7 @@ pub(super) struct Shape {
 
 /// Memory that is bound.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Binding {
+pub(crate) struct Binding {
     /// The index of the device in the machine.
     pub device: u64,
     /// Where in the object.
@@ -48,12 +48,12 @@ pub(super) struct Binding {
 
 impl Binding {
     /// Whether a part of it lies in a range of the object.
-    pub(super) fn touches(&self, at: u64, size: u64) -> bool {
+    pub(crate) fn touches(&self, at: u64, size: u64) -> bool {
         self.at < at + size && at < self.at + self.size
     }
 
     /// The file of the memory; `None` where its process is gone.
-    pub(super) fn open(&self) -> Option<Backing> {
+    pub(crate) fn open(&self) -> Option<Backing> {
         let file = Backing::open(self.pid as u32, self.descriptor as u32, MEMORY_NAME)?;
         (file.inode() == self.inode).then_some(file)
     }
@@ -62,15 +62,15 @@ impl Binding {
 /// A multicast object.
 #[derive(Debug)]
 pub(crate) struct Team {
-    pub(super) file: Arc<Backing>,
+    pub file: Arc<Backing>,
     /// The same file again, by which what this process has bound is held.
     keeper: Backing,
-    pub(super) shape: Shape,
-    pub(super) is_imported: bool,
+    pub shape: Shape,
+    pub is_imported: bool,
 }
 
 impl Team {
-    pub(super) fn create(shape: Shape) -> Option<Arc<Team>> {
+    pub(crate) fn create(shape: Shape) -> Option<Arc<Team>> {
         let file = Backing::create(NAME, BINDINGS + MOST_BINDINGS * ENTRY)?;
         let words = [shape.devices, shape.size, shape.types, 0];
         file.write(0, words.as_ptr() as u64, size_of_val(&words) as u64).ok()?;
@@ -78,7 +78,7 @@ impl Team {
     }
 
     /// The object that a descriptor of the program means.
-    pub(super) fn import(descriptor: i32) -> Option<Arc<Team>> {
+    pub(crate) fn import(descriptor: i32) -> Option<Arc<Team>> {
         Team::of(Backing::open_own(descriptor, NAME)?, true)
     }
 
@@ -90,11 +90,11 @@ impl Team {
     }
 
     /// Makes a descriptor for the program, which closes it.
-    pub(super) fn issue(&self) -> Option<i32> {
+    pub(crate) fn issue(&self) -> Option<i32> {
         Some(self.file.reopen()?.give_away())
     }
 
-    pub(super) fn inode(&self) -> u64 {
+    pub(crate) fn inode(&self) -> u64 {
         self.file.inode()
     }
 
@@ -104,23 +104,23 @@ impl Team {
         Ok(joined)
     }
 
-    pub(super) fn has(&self, device: usize) -> Answer<bool> {
+    pub(crate) fn has(&self, device: usize) -> Answer<bool> {
         Ok(self.joined()? & 1 << device != 0)
     }
 
     /// Whether all devices have joined.
-    pub(super) fn is_whole(&self) -> Answer<bool> {
+    pub(crate) fn is_whole(&self) -> Answer<bool> {
         Ok(u64::from(self.joined()?.count_ones()) == self.shape.devices)
     }
 
     /// The devices of the team.
-    pub(super) fn devices(&self) -> Answer<impl Iterator<Item = u64> + use<>> {
+    pub(crate) fn devices(&self) -> Answer<impl Iterator<Item = u64> + use<>> {
         let joined = self.joined()?;
         Ok((0..64).filter(move |device| joined & 1 << device != 0))
     }
 
     /// Adds a device. There is no place for one that is there already, or beyond the number that was wanted.
-    pub(super) fn join(&self, device: usize) -> Answer {
+    pub(crate) fn join(&self, device: usize) -> Answer {
         self.file.exclusively(CHANGING, || {
             if self.is_whole()? || self.has(device)? {
                 return Err(Code::INVALID_VALUE.into());
@@ -131,7 +131,7 @@ impl Team {
     }
 
     /// All that is bound now, with the place of each.
-    pub(super) fn bindings(&self) -> impl Iterator<Item = (u64, Binding)> {
+    pub(crate) fn bindings(&self) -> impl Iterator<Item = (u64, Binding)> {
         (0..MOST_BINDINGS).filter_map(|index| Some((index, self.binding(index)?)))
     }
 
@@ -142,7 +142,7 @@ impl Team {
     }
 
     /// Binds memory where the device has none yet: its place.
-    pub(super) fn bind(&self, binding: Binding) -> Answer<u64> {
+    pub(crate) fn bind(&self, binding: Binding) -> Answer<u64> {
         self.file.exclusively(CHANGING, || {
             let overlaps =
                 |known: Binding| known.device == binding.device && known.touches(binding.at, binding.size);
@@ -159,7 +159,7 @@ impl Team {
     }
 
     /// Ends a binding of this process.
-    pub(super) fn unbind(&self, index: u64) {
+    pub(crate) fn unbind(&self, index: u64) {
         self.keeper.let_go(1 + index);
     }
 }

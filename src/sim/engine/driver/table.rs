@@ -7,7 +7,7 @@
 
 use super::super::answer::Answer;
 use super::super::tickets::GRANULARITY;
-use super::super::vmm::Block;
+use super::stores::Block;
 use cupeer_spec::results::Result as Code;
 
 /// What an entry is in the file.
@@ -19,7 +19,7 @@ const _: () = assert!(MOST as u64 * ENTRY <= GRANULARITY);
 
 /// An allocation of a pool that is exported.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Entry {
+pub(crate) struct Entry {
     /// What its export data has to carry: 0 where nothing is exported.
     pub token: u64,
     /// Where it lies in the file, and how long it is.
@@ -29,21 +29,21 @@ pub(super) struct Entry {
 
 /// A table: of an own pool, or of another process's.
 #[derive(Debug)]
-pub(super) struct Table {
+pub(crate) struct Table {
     pub block: Block,
     /// Entries that were used and are free again.
-    free: Vec<u16>,
+    pub(in crate::engine) free: Vec<u16>,
     /// The first entry that was never used.
-    fresh: u16,
+    pub(in crate::engine) fresh: u16,
 }
 
 impl Table {
-    pub(super) fn new(block: Block) -> Table {
+    pub(crate) fn new(block: Block) -> Table {
         Table { block, free: Vec::new(), fresh: 0 }
     }
 
     /// Adds an entry: its place.
-    pub(super) fn add(&mut self, entry: Entry) -> Answer<u16> {
+    pub(crate) fn add(&mut self, entry: Entry) -> Answer<u16> {
         let (slot, is_fresh) = match self.free.pop() {
             Some(slot) => (slot, 0),
             None if self.fresh < MOST => (self.fresh, 1),
@@ -55,7 +55,7 @@ impl Table {
     }
 
     /// Takes one out.
-    pub(super) fn take(&mut self, slot: u16) {
+    pub(crate) fn take(&mut self, slot: u16) {
         // Where that cannot be written, nobody can read it either: the program has closed the file.
         if self.write(slot, Entry { token: 0, offset: 0, size: 0 }).is_ok() {
             self.free.push(slot);
@@ -63,7 +63,7 @@ impl Table {
     }
 
     /// Reads an entry.
-    pub(super) fn read(&self, slot: u16) -> Answer<Entry> {
+    pub(crate) fn read(&self, slot: u16) -> Answer<Entry> {
         let (file, mut words) = (&self.block.backing, Words::default());
         file.check()?;
         file.fill_words(self.place(slot), &mut words)?;

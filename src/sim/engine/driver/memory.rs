@@ -1,0 +1,189 @@
+//! Allocations: device memory, host memory, managed memory, and what is open of other processes.
+
+use super::super::backing::Backing;
+use super::super::handle::Locator;
+use super::advice::Advice;
+use super::pools::Pools;
+use super::stores::Stored;
+use super::vmm::Mapping;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// The flags of `cuMemHostAlloc`, and of `cuMemHostRegister`, that concern us.
+pub(crate) const HOST_PORTABLE: u32 = 1;
+/// See [`HOST_PORTABLE`].
+pub(crate) const HOST_DEVICE_MAP: u32 = 2;
+
+/// What an allocation is made of.
+#[derive(Clone, Debug)]
+pub(crate) enum Kind {
+    /// Device memory of `cuMemAlloc`. `low` says that its address has 32 bits.
+    Device { low: bool, export: Option<u16> },
+    /// Device memory of a pool: of `cuMemAllocAsync`, or of another process.
+    Pool { pool: usize, shared: Shared },
+    /// Host memory of `cuMemHostAlloc`.
+    Host { flags: u32 },
+    /// Host memory of the program, registered by `cuMemHostRegister`.
+    Registered { flags: u32 },
+    /// Memory of `cuMemAllocManaged`.
+    Managed(Advice),
+    /// An allocation that has a handle, mapped at addresses that were reserved.
+    Mapped(Mapping),
+    /// Memory of another process.
+    Import {
+        locator: Locator,
+        channel: u64,
+        references: u32,
+        /// The index in the machine of the device where the memory lies.
+        home: usize,
+    },
+}
+
+/// How other processes come into an allocation of a pool.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Shared {
+    No,
+    /// They may open it: its place in the pool's table.
+    Exported {
+        slot: u16,
+    },
+    /// It is another's: what that one gave it as a name.
+    Imported {
+        token: u64,
+    },
+}
+
+/// An allocation.
+#[derive(Clone, Debug)]
+pub(crate) struct Allocation {
+    /// As many bytes as were asked for.
+    pub size: u64,
+    pub kind: Kind,
+    /// Where its bytes are, where host code cannot touch them.
+    pub stored: Option<Stored>,
+    /// The context to which it belongs.
+    pub context: u64,
+    /// The ordinal of that context's device.
+    pub device: usize,
+    /// A number that no other allocation of the process has.
+    pub id: u64,
+    /// CU_POINTER_ATTRIBUTE_SYNC_MEMOPS.
+    pub sync_memops: bool,
+}
+
+impl Allocation {
+    pub(crate) fn new(size: u64, kind: Kind, context: u64, device: usize) -> Allocation {
+        let sync_memops = !matches!(kind, Kind::Host { .. } | Kind::Registered { .. });
+        Allocation { size, kind, stored: None, context, device, id: 0, sync_memops }
+    }
+
+    /// The same, with bytes in a device's memory.
+    pub(crate) fn stored(self, stored: Stored) -> Allocation {
+        Allocation { stored: Some(stored), ..self }
+    }
+
+    /// Changes the number of references to an import: what it is then.
+    pub(crate) fn import_references(&mut self, by: i32) -> u32 {
+        match &mut self.kind {
+            Kind::Import { references, .. } => {
+                *references = references.saturating_add_signed(by);
+                *references
+            }
+            _ => 0,
+        }
+    }
+
+    /// Whether host code can touch it.
+    pub(crate) fn is_host(&self) -> bool {
+        self.stored.is_none()
+    }
+}
+
+/// All allocations of a process.
+#[derive(Debug)]
+pub(crate) struct Memory {
+    pub(in crate::engine) by_address: BTreeMap<u64, Allocation>,
+    /// Bytes of pinned and managed memory.
+    pub(in crate::engine) mapped: u64,
+    pub pools: Pools,
+    pub(in crate::engine) next_id: u64,
+}
+
+impl Memory {
+    pub(crate) fn new(devices: usize) -> Memory {
+        Memory { by_address: BTreeMap::new(), mapped: 0, pools: Pools::new(devices), next_id: 1 }
+    }
+
+    /// The allocation in which an address lies, with its base.
+    pub(crate) fn containing(&self, address: u64) -> Option<(u64, &Allocation)> {
+        let (base, allocation) = self.by_address.range(..=address).next_back()?;
+        (address - base < allocation.size).then_some((*base, allocation))
+    }
+
+    /// The same, to change it.
+    pub(crate) fn containing_mut(&mut self, address: u64) -> Option<(u64, &mut Allocation)> {
+        let (base, allocation) = self.by_address.range_mut(..=address).next_back()?;
+        (address - base < allocation.size).then_some((*base, allocation))
+    }
+
+    /// The allocation at a base.
+    pub(crate) fn get_mut(&mut self, base: u64) -> Option<&mut Allocation> {
+        self.by_address.get_mut(&base)
+    }
+
+    /// The allocations that have a part in a range, by their bases.
+    pub(crate) fn touching(&self, start: u64, size: u64) -> impl Iterator<Item = (u64, &Allocation)> {
+        let first = self.containing(start).map_or(start, |(base, _)| base);
+        let end = start.saturating_add(size).max(first);
+        self.by_address.range(first..end).map(|(base, allocation)| (*base, allocation))
+    }
+
+    /// Whether a range touches any allocation.
+    pub(crate) fn touches(&self, start: u64, size: u64) -> bool {
+        self.touching(start, size).next().is_some()
+    }
+
+    /// Adds an allocation.
+    pub(crate) fn insert(&mut self, base: u64, mut allocation: Allocation) {
+        allocation.id = self.next_id;
+        self.next_id += 1;
+        self.by_address.insert(base, allocation);
+    }
+
+    /// How many pointers are imported into pools.
+    pub(crate) fn pool_imports(&self) -> usize {
+        let is = |a: &&Allocation| matches!(a.kind, Kind::Pool { shared: Shared::Imported { .. }, .. });
+        self.by_address.values().filter(is).count()
+    }
+
+    /// Whether a pointer is imported that leads to a place in a file.
+    pub(crate) fn is_imported(&self, file: &Arc<Backing>, offset: u64) -> bool {
+        self.by_address.values().any(|a| {
+            let there = |s: &Stored| Arc::ptr_eq(&s.backing, file) && s.offset == offset;
+            matches!(a.kind, Kind::Pool { shared: Shared::Imported { .. }, .. })
+                && a.stored.as_ref().is_some_and(there)
+        })
+    }
+
+    /// Where something shared of a pool is.
+    pub(crate) fn shared_as(&self, pool: usize, as_what: Shared) -> Option<u64> {
+        let is = |a: &Allocation| matches!(a.kind, Kind::Pool { pool: of, shared } if (of, shared) == (pool, as_what));
+        self.by_address.iter().find(|(_, a)| is(a)).map(|(base, _)| *base)
+    }
+
+    /// What is open of an export on a device.
+    pub(crate) fn import_of(&mut self, wanted: &Locator, device: usize) -> Option<(u64, &mut Allocation)> {
+        let open = |a: &Allocation| {
+            a.device == device && matches!(&a.kind, Kind::Import { locator, .. } if locator == wanted)
+        };
+        self.by_address.iter_mut().find(|(_, a)| open(a)).map(|(base, a)| (*base, a))
+    }
+
+    /// The devices of the machine whose memory a device has open.
+    pub(crate) fn homes_of_imports(&self, device: usize) -> impl Iterator<Item = usize> {
+        self.by_address.values().filter(move |a| a.device == device).filter_map(|a| match a.kind {
+            Kind::Import { home, .. } => Some(home),
+            _ => None,
+        })
+    }
+}

@@ -1,0 +1,171 @@
+//! Memory pools: the default one of each device, those that a program makes, and those of other processes that it
+//! imports.
+
+use super::super::answer::{Answer, fail};
+use super::stores::Block;
+use super::table::Table;
+use cupeer_spec::results::Result as Code;
+
+/// Where the handles of default pools start: addresses in the first page, which nothing else can have.
+const DEFAULT: u64 = 0x100;
+
+/// Whose pool it is.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) enum Origin {
+    #[default]
+    Default,
+    Created,
+    Imported,
+}
+
+/// A pool.
+#[derive(Default, Debug)]
+pub(crate) struct Pool {
+    pub(in crate::engine) handle: u64,
+    /// What is allocated of it may still be there.
+    pub(in crate::engine) is_destroyed: bool,
+    pub(in crate::engine) origin: Origin,
+    /// How often it must be destroyed.
+    pub(in crate::engine) references: usize,
+    pub(in crate::engine) device: usize,
+    /// It is of a device that the process does not see: `device` is another one.
+    pub(in crate::engine) is_hidden: bool,
+    /// As what it may leave the process: bits of `CUmemAllocationHandleType`.
+    pub(in crate::engine) types: i32,
+    /// The most bytes that it gives out.
+    pub(in crate::engine) most: u64,
+    pub(in crate::engine) reuse: [u32; 3],
+    pub(in crate::engine) release_threshold: u64,
+    pub(in crate::engine) used: u64,
+    pub(in crate::engine) high: u64,
+    /// The ordinals of other devices that may reach it.
+    pub(in crate::engine) shared: Vec<usize>,
+    /// What is exported of it: from its first export on, and of an import.
+    pub(in crate::engine) table: Option<Table>,
+}
+
+impl Pool {
+    pub(crate) fn new(handle: u64, origin: Origin, device: usize) -> Pool {
+        Pool { handle, origin, references: 1, device, most: u64::MAX, reuse: [1; 3], ..Pool::default() }
+    }
+
+    /// Whether it is a device's own.
+    pub(crate) fn is_of(&self, device: usize) -> bool {
+        self.device == device && !self.is_hidden
+    }
+
+    /// Whether nothing of it is left.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.is_destroyed && self.used == 0
+    }
+}
+
+/// All pools of a process: the default ones first, in the order of their devices.
+#[derive(Debug)]
+pub(crate) struct Pools {
+    pub(in crate::engine) pools: Vec<Pool>,
+    /// The pool that each device allocates from.
+    pub(in crate::engine) current: Vec<usize>,
+}
+
+impl Pools {
+    pub(crate) fn new(devices: usize) -> Pools {
+        let default = |device| Pool::new(DEFAULT + 16 * device as u64, Origin::Default, device);
+        Pools { pools: (0..devices).map(default).collect(), current: (0..devices).collect() }
+    }
+
+    /// The pool behind a handle.
+    pub(crate) fn find(&self, handle: u64) -> Answer<usize> {
+        let pool = self.find_any(handle).filter(|pool| !self.pools[*pool].is_destroyed);
+        pool.ok_or_else(|| Code::INVALID_VALUE.into())
+    }
+
+    /// The same, though it be destroyed: as long as no other pool has its place.
+    pub(crate) fn find_any(&self, handle: u64) -> Option<usize> {
+        self.pools.iter().position(|pool| pool.handle == handle)
+    }
+
+    /// The handle of a pool: 0 once it is destroyed.
+    pub(crate) fn handle(&self, pool: usize) -> u64 {
+        if self.pools[pool].is_destroyed { 0 } else { self.pools[pool].handle }
+    }
+
+    /// The handle of the pool that a device allocates from.
+    pub(crate) fn current_handle(&self, device: usize) -> u64 {
+        self.handle(self.current(device))
+    }
+
+    /// The device whose memory it is.
+    pub(crate) fn device(&self, pool: usize) -> usize {
+        self.pools[pool].device
+    }
+
+    /// The types of handles that it was created for.
+    pub(crate) fn types(&self, pool: usize) -> i32 {
+        self.pools[pool].types
+    }
+
+    /// The pool that a device allocates from.
+    pub(crate) fn current(&self, device: usize) -> usize {
+        self.current[device]
+    }
+
+    /// `cuDeviceSetMemPool`: not with an import, of which nothing can be allocated.
+    pub(crate) fn set_current(&mut self, device: usize, pool: usize) -> Answer {
+        let wanted = &self.pools[pool];
+        if wanted.device != device || wanted.origin == Origin::Imported {
+            return fail(Code::INVALID_VALUE);
+        }
+        self.current[device] = pool;
+        Ok(())
+    }
+
+    /// Adds a pool, in the place of one of which nothing is left.
+    pub(crate) fn add(&mut self, pool: Pool) {
+        match self.pools.iter_mut().find(|known| known.is_gone()) {
+            Some(place) => *place = pool,
+            None => self.pools.push(pool),
+        }
+    }
+
+    /// How often pools must still be destroyed.
+    pub(crate) fn count(&self) -> usize {
+        let alive = self.pools.iter().filter(|pool| pool.origin != Origin::Default && !pool.is_destroyed);
+        alive.map(|pool| pool.references).sum()
+    }
+
+    /// Where the tables of pools are.
+    pub(crate) fn tables(&self) -> impl Iterator<Item = &Block> {
+        self.pools.iter().filter_map(|pool| Some(&pool.table.as_ref()?.block))
+    }
+
+    /// Whether pointers of this process's own pools are imported.
+    pub(crate) fn has_own_imports(&self) -> bool {
+        let is_own = |pool: &Pool| pool.table.as_ref().is_some_and(|table| table.block.is_own());
+        self.pools.iter().any(|pool| pool.origin == Origin::Imported && pool.used > 0 && is_own(pool))
+    }
+
+    /// Takes an entry out of the table of a pool.
+    pub(crate) fn withdraw(&mut self, pool: usize, slot: u16) {
+        if let Some(table) = &mut self.pools[pool].table {
+            table.take(slot);
+        }
+    }
+
+    /// Refuses what a pool does not give out.
+    pub(crate) fn check_room(&self, pool: usize, size: u64) -> Answer {
+        let pool = &self.pools[pool];
+        if pool.origin == Origin::Imported {
+            return fail(Code::INVALID_VALUE);
+        }
+        let fits = pool.used.checked_add(size).is_some_and(|used| used <= pool.most);
+        if fits { Ok(()) } else { fail(Code::OUT_OF_MEMORY) }
+    }
+
+    /// Counts what is allocated, or imported.
+    pub(crate) fn take(&mut self, pool: usize, size: u64) {
+        let pool = &mut self.pools[pool];
+        pool.used += size;
+        pool.high = pool.high.max(pool.used);
+    }
+}
