@@ -87,8 +87,8 @@ pub(crate) struct Primary {
 #[derive(Debug)]
 pub(crate) struct Contexts {
     pub(in crate::engine) map: HashMap<u64, Context>,
-    pub(in crate::engine) primaries: Vec<Primary>,
-    pub(in crate::engine) next_id: u64,
+    primaries: Vec<Primary>,
+    next_id: u64,
 }
 
 impl Contexts {

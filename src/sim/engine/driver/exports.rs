@@ -9,15 +9,15 @@ use std::collections::VecDeque;
 /// The exports of a process. Its channel exists from the first one on.
 #[derive(Default, Debug)]
 pub(crate) struct Exports {
-    pub(in crate::engine) channel: Option<Channel>,
-    pub(in crate::engine) nonce: u16,
-    pub(in crate::engine) serial: u16,
+    channel: Option<Channel>,
+    nonce: u16,
+    serial: u16,
     /// Slots that were used and are free again.
-    pub(in crate::engine) free: Vec<u16>,
+    free: Vec<u16>,
     /// The first slot that was never used.
-    pub(in crate::engine) fresh: u32,
+    fresh: u32,
     /// Slots of events that are destroyed. Their handles go on working, as recorded, until a slot is needed.
-    pub(in crate::engine) retired: VecDeque<u16>,
+    retired: VecDeque<u16>,
 }
 
 impl Exports {

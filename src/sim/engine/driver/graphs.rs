@@ -40,8 +40,8 @@ pub(crate) struct Kernel {
     pub grid: [u32; 3],
     pub block: [u32; 3],
     /// The words of each parameter, and where each is.
-    pub(in crate::engine) values: Arc<Vec<Box<[u64]>>>,
-    pub(in crate::engine) places: Arc<Vec<usize>>,
+    values: Arc<Vec<Box<[u64]>>>,
+    places: Arc<Vec<usize>>,
 }
 
 impl Kernel {
@@ -90,26 +90,26 @@ impl Node {
 /// A capture that is going on.
 pub(crate) struct Capture {
     /// The stream that ends it.
-    pub(in crate::engine) origin: (u64, u64),
-    pub(in crate::engine) status: i32,
-    pub(in crate::engine) nodes: Vec<Node>,
+    origin: (u64, u64),
+    status: i32,
+    nodes: Vec<Node>,
 }
 
 /// All captures and graphs of a process.
 #[derive(Default)]
 pub(crate) struct Graphs {
-    pub(in crate::engine) captures: HashMap<u64, Capture>,
+    captures: HashMap<u64, Capture>,
     /// What each stream that takes part captures, by its context and number; and where events were recorded.
-    pub(in crate::engine) streams: HashMap<(u64, u64), u64>,
-    pub(in crate::engine) events: HashMap<u64, u64>,
+    streams: HashMap<(u64, u64), u64>,
+    events: HashMap<u64, u64>,
     /// The nodes of each graph, in their order, and what each does.
     pub(in crate::engine) graphs: HashMap<u64, Vec<u64>>,
     pub(in crate::engine) nodes: HashMap<u64, Node>,
     /// Executable graphs: each node with the handle of the one that it was made of.
     pub(in crate::engine) executables: HashMap<u64, Vec<(u64, Node)>>,
     /// Which nodes of these are skipped.
-    pub(in crate::engine) disabled: HashSet<(u64, u64)>,
-    pub(in crate::engine) last: u64,
+    disabled: HashSet<(u64, u64)>,
+    last: u64,
 }
 
 fn key(stream: &Stream) -> (u64, u64) {

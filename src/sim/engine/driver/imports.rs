@@ -12,12 +12,12 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub(crate) struct Exporter {
     /// By which number it is found in /proc.
-    pub(in crate::engine) number: u32,
+    number: u32,
     pub(in crate::engine) channel: Channel,
     /// Its devices' memory, as far as it is needed.
-    pub(in crate::engine) memory: Vec<Arc<Backing>>,
+    memory: Vec<Arc<Backing>>,
     /// The slots that are held, and how often.
-    pub(in crate::engine) held: Vec<(u16, u32)>,
+    held: Vec<(u16, u32)>,
 }
 
 /// All processes of which something is open.

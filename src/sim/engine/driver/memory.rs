@@ -106,7 +106,7 @@ pub(crate) struct Memory {
     /// Bytes of pinned and managed memory.
     pub(in crate::engine) mapped: u64,
     pub pools: Pools,
-    pub(in crate::engine) next_id: u64,
+    next_id: u64,
 }
 
 impl Memory {

@@ -38,7 +38,7 @@ pub(crate) struct Function {
     pub name: CString,
     /// Which of `super::kernels` it is.
     pub own: Option<Kernel>,
-    pub(in crate::engine) attributes: [i32; 16],
+    attributes: [i32; 16],
 }
 
 /// `CU_FUNC_ATTRIBUTE_*` that can be set, each with the values that it takes.

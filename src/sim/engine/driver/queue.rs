@@ -41,7 +41,7 @@ pub(crate) struct Lane {
     pub(in crate::engine) context: u64,
     pub(in crate::engine) stream: u64,
     /// The thread, for CU_STREAM_PER_THREAD.
-    pub(in crate::engine) thread: i32,
+    thread: i32,
 }
 
 /// The last number that a lane has to wait for.

@@ -32,9 +32,9 @@ pub(crate) struct Entry {
 pub(crate) struct Table {
     pub block: Block,
     /// Entries that were used and are free again.
-    pub(in crate::engine) free: Vec<u16>,
+    free: Vec<u16>,
     /// The first entry that was never used.
-    pub(in crate::engine) fresh: u16,
+    fresh: u16,
 }
 
 impl Table {
