@@ -55,7 +55,7 @@ pub(crate) struct CUDA_ARRAY_DESCRIPTOR {
     pub NumChannels: u32,
 }
 
-pub(crate) use crate::engine::driver::arrays::Descriptor as CUDA_ARRAY3D_DESCRIPTOR;
+pub(crate) use crate::engine::driver::Descriptor as CUDA_ARRAY3D_DESCRIPTOR;
 
 /// `CUDA_GRAPH_INSTANTIATE_PARAMS`.
 #[derive(Clone, Copy)]

@@ -3,9 +3,7 @@
 use super::boundary::{Out, get};
 use crate::abi::{CUctxCreateParams, CUexecAffinityParam};
 use crate::engine::answer::{Answer, fail, no_context};
-use crate::engine::driver::Driver;
-use crate::engine::driver::contexts::{Context, check_flags};
-use crate::engine::driver::streams;
+use crate::engine::driver::{Context, Driver, PRIORITIES, check_flags};
 use crate::engine::process;
 use crate::engine::{queue, stack};
 use cupeer_spec::abi::*;
@@ -218,8 +216,8 @@ entry! {
 
     fn cuCtxGetStreamPriorityRange(leastPriority: *mut i32, greatestPriority: *mut i32) {
         process::enter()?.current()?;
-        leastPriority.put(streams::PRIORITIES.0);
-        greatestPriority.put(streams::PRIORITIES.1);
+        leastPriority.put(PRIORITIES.0);
+        greatestPriority.put(PRIORITIES.1);
         Ok(())
     }
 

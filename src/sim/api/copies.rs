@@ -2,9 +2,7 @@
 
 use super::boundary::{In, Out};
 use crate::engine::answer::{Answer, Failure, fail, refuse};
-use crate::engine::driver::Driver;
-use crate::engine::driver::graphs::{End, Node, Parameters};
-use crate::engine::driver::streams::LEGACY;
+use crate::engine::driver::{Driver, End, LEGACY, Node, Parameters};
 use crate::engine::process;
 use crate::engine::queue;
 use crate::engine::transfers::{Role, Shape, Side, Transfer};

@@ -2,7 +2,7 @@
 
 use super::copies::{Number, transfer};
 use crate::engine::answer::Answer;
-use crate::engine::driver::graphs::Parameters;
+use crate::engine::driver::Parameters;
 use cupeer_spec::abi::*;
 
 /// Sets rows, whose width and height count elements.

@@ -2,8 +2,7 @@
 
 use super::boundary::{Argument, Out, get, make};
 use crate::engine::answer::{Answer, fail, refuse};
-use crate::engine::driver::Driver;
-use crate::engine::driver::advice::place_of;
+use crate::engine::driver::{Driver, place_of};
 use crate::engine::process;
 use crate::engine::queue;
 use core::ffi::c_void;

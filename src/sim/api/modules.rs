@@ -3,10 +3,8 @@
 use super::boundary::{Form, In, Out};
 use crate::abi::CUlaunchConfig;
 use crate::engine::answer::{Answer, fail};
-use crate::engine::driver::Driver;
-use crate::engine::driver::graphs::{Kernel, Node};
-use crate::engine::driver::modules::{Link, Owner};
-use crate::engine::driver::streams::Stream;
+use crate::engine::driver::modules::Link;
+use crate::engine::driver::{Driver, Kernel, Node, Owner, Stream};
 use crate::engine::images::{self, Image};
 use crate::engine::process;
 use core::ffi::{CStr, c_char, c_void};

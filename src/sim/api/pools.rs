@@ -2,8 +2,7 @@
 
 use super::boundary::get;
 use crate::engine::answer::{Answer, fail, refuse};
-use crate::engine::driver::Driver;
-use crate::engine::driver::vmm::DEVICE;
+use crate::engine::driver::{DEVICE, Driver};
 use crate::engine::log;
 use crate::engine::process;
 use core::ffi::c_void;

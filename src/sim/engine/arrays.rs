@@ -1,9 +1,39 @@
 //! Making arrays, and ending them.
 
 use super::answer::{Answer, fail};
-use super::driver::Driver;
-use super::driver::arrays::{Array, Descriptor};
+use super::driver::{Array, Descriptor, Driver};
 use cupeer_spec::results::Result as Code;
+
+const LAYERED: u32 = 1;
+const CUBEMAP: u32 = 4;
+/// CUDA_ARRAY3D_SPARSE and CUDA_ARRAY3D_DEFERRED_MAPPING, which need virtual memory management.
+const MAPPED_LATER: u32 = 0xc0;
+const KNOWN: u32 = 0xff;
+
+impl Descriptor {
+    fn check(&self) -> Answer<u64> {
+        if self.flags & MAPPED_LATER != 0 {
+            return fail(Code::NOT_SUPPORTED);
+        }
+        let layered = self.flags & LAYERED != 0;
+        let faces = if layered { self.depth.is_multiple_of(6) && self.depth > 0 } else { self.depth == 6 };
+        let whole = self.width > 0
+            && self.flags & !KNOWN == 0
+            && (self.depth == 0 || self.height > 0 || layered)
+            && (!layered || self.depth > 0)
+            && (self.flags & CUBEMAP == 0 || faces && self.width == self.height);
+        let (row, rows, slices) = self.shape().filter(|_| whole).ok_or(Code::INVALID_VALUE)?;
+        let size = row.checked_mul(rows).and_then(|slice| slice.checked_mul(slices));
+        size.ok_or_else(|| Code::OUT_OF_MEMORY.into())
+    }
+
+    /// A level of a mipmap: each extent halved so often, but not the number of layers.
+    fn level(&self, level: u32) -> Descriptor {
+        let half = |extent: u64| if extent == 0 { 0 } else { (extent >> level).max(1) };
+        let depth = if self.flags & (LAYERED | CUBEMAP) != 0 { self.depth } else { half(self.depth) };
+        Descriptor { width: half(self.width), height: half(self.height), depth, ..*self }
+    }
+}
 
 impl Driver {
     /// `cuArray3DCreate`.
@@ -81,7 +111,6 @@ impl Driver {
 
 #[cfg(test)]
 mod tests {
-    use super::super::driver::arrays::{CUBEMAP, LAYERED};
     use super::*;
 
     fn descriptor(width: u64, height: u64, depth: u64, flags: u32) -> Descriptor {

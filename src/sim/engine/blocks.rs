@@ -6,8 +6,7 @@
 
 use super::answer::Answer;
 use super::backing::Backing;
-use super::driver::Driver;
-use super::driver::stores::{Block, Stored};
+use super::driver::{Block, Driver, Stored};
 use super::tickets::{GRANULARITY, Thing, Ticket};
 use cupeer_spec::results::Result as Code;
 use std::sync::Arc;

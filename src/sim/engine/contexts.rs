@@ -1,8 +1,7 @@
 //! Making contexts, and ending them with all that belongs to them.
 
 use super::answer::{Answer, fail};
-use super::driver::Driver;
-use super::driver::contexts::check_flags;
+use super::driver::{Driver, check_flags};
 use super::stack;
 use cupeer_spec::results::Result as Code;
 

@@ -5,10 +5,7 @@
 //! a GPU; a copy that loses this race moves bytes of memory that is gone, and breaks nothing.
 
 use super::answer::{Answer, fail, refuse};
-use super::driver::Driver;
-use super::driver::memory::{Allocation, Kind};
-use super::driver::stores::Stored;
-use super::driver::vmm::Rights;
+use super::driver::{Allocation, Driver, Kind, Rights, Stored};
 use super::places::{Place, Words, inaccessible};
 use super::transfers::{Role, Shape, Side, Source, Transfer};
 use super::wires::Wire;

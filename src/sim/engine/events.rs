@@ -1,8 +1,7 @@
 //! Making, recording and asking for events.
 
 use super::answer::{Answer, fail, refuse};
-use super::driver::Driver;
-use super::driver::events::{Event, INTERPROCESS, check_null};
+use super::driver::{Driver, Event, INTERPROCESS, check_null};
 use cupeer_spec::results::Result as Code;
 use std::time::Instant;
 

@@ -1,8 +1,7 @@
 //! Making graphs of nodes.
 
 use super::answer::{Answer, fail};
-use super::driver::Driver;
-use super::driver::graphs::Node;
+use super::driver::{Driver, Node};
 use cupeer_spec::results::Result as Code;
 
 /// All of `CU_GRAPH_INSTANTIATE_FLAG_*`.
@@ -66,7 +65,7 @@ impl Driver {
 
 #[cfg(test)]
 mod tests {
-    use super::super::driver::graphs::Kernel;
+    use super::super::driver::Kernel;
     use super::*;
     use cupeer_topology::Topology;
 

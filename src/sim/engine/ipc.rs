@@ -2,9 +2,7 @@
 
 use super::answer::{Answer, Failure, fail, refuse};
 use super::channel::{Slot, State};
-use super::driver::Driver;
-use super::driver::memory::{Allocation, Kind as MemoryKind};
-use super::driver::stores::Stored;
+use super::driver::{Allocation, Driver, Kind as MemoryKind, Stored};
 use super::handle::{self, Kind, Locator};
 use cupeer_spec::results::Result as Code;
 

@@ -5,8 +5,7 @@
 //! its stream waits for it in the queue.
 
 use super::answer::{Answer, fail};
-use super::driver::Driver;
-use super::driver::streams::Stream;
+use super::driver::{Driver, Stream};
 use super::places::Place;
 use super::wires::{self, Wire};
 use cupeer_spec::p2p::{Kernel, RESULTS, SUMS, word};

@@ -1,17 +1,15 @@
 //! Taking advice about managed memory, and telling it.
 
 use super::answer::{Answer, fail, refuse};
-use super::driver::Driver;
-use super::driver::advice::{Advice, DEVICE, HOSTS, device_of};
-use super::driver::memory::{Allocation, Kind};
-use cupeer_spec::abi::{CUmemLocation, CUmemLocationType};
+use super::driver::{ALL_HOSTS, Advice, Allocation, DEVICE, Driver, Kind, device_of};
+use cupeer_spec::abi::CUmemLocation;
 use cupeer_spec::results::Result as Code;
 
 impl Driver {
     fn check_location(&self, place: CUmemLocation) -> Answer {
-        match place.kind {
+        match place.kind.0 {
             DEVICE => self.ordinal(place.id).map(|_| ()),
-            CUmemLocationType(kind) if HOSTS.contains(&kind) => Ok(()),
+            kind if ALL_HOSTS.contains(&kind) => Ok(()),
             _ => fail(Code::INVALID_VALUE),
         }
     }

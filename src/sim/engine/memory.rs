@@ -2,11 +2,10 @@
 
 use super::answer::{Answer, fail, refuse};
 use super::channel::State;
-use super::driver::Driver;
-use super::driver::advice::Advice;
-use super::driver::memory::{Allocation, HOST_DEVICE_MAP, HOST_PORTABLE, Kind, Shared};
-use super::driver::stores::{Ghost, Name, padded};
-use super::driver::vmm::{Rights, may_access};
+use super::driver::{
+    Advice, Allocation, Driver, Ghost, HOST_DEVICE_MAP, HOST_PORTABLE, Kind, Name, Rights, Shared,
+    may_access, padded,
+};
 use super::limits;
 use super::stack;
 use cupeer_spec::results::Result as Code;

@@ -2,8 +2,7 @@
 //! functions launch and do nothing. The text of `cupeer doctor --p2p` loads anywhere, and its kernels do what they say.
 
 use super::answer::{Answer, fail};
-use super::driver::Driver;
-use super::driver::modules::{Function, Module, Owner};
+use super::driver::{Driver, Function, Module, Owner};
 use super::images::Image;
 use super::log;
 use cupeer_spec::effect::Launchable;

@@ -1,9 +1,7 @@
 //! Pointer attributes.
 
 use super::answer::{Answer, Value, fail};
-use super::driver::Driver;
-use super::driver::memory::{Allocation, Kind};
-use super::driver::vmm::{Rights, may_access};
+use super::driver::{Allocation, Driver, Kind, Rights, may_access};
 use cupeer_spec::results::Result as Code;
 
 /// What an attribute is where the pointer does not have it.

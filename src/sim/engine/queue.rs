@@ -8,10 +8,8 @@
 //! The thread starts with the first function. A child of fork has neither it nor a driver, and waits for nothing.
 
 use super::answer::{Answer, fail};
-use super::driver::Driver;
-use super::driver::graphs::Node;
 use super::driver::queue::{CAME, Call, DONE, IN_CALL, Tail, Task, lane};
-use super::driver::streams::{LEGACY, Stream};
+use super::driver::{Driver, LEGACY, Node, Stream};
 use super::process;
 use super::stack;
 use core::ffi::c_void;

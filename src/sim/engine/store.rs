@@ -3,8 +3,7 @@
 use super::answer::Answer;
 use super::backing::Backing;
 use super::channel::MEMORY_NAME;
-use super::driver::Driver;
-use super::driver::stores::{Ghost, Name, Store, Stored, padded};
+use super::driver::{Driver, Ghost, Name, Store, Stored, padded};
 use super::holes::Holes;
 use super::space::{GRANULE, LARGE};
 use cupeer_spec::results::Result as Code;

@@ -2,8 +2,7 @@
 //! follows a function of the program (`super::queue`).
 
 use super::answer::{Answer, fail};
-use super::driver::Driver;
-use super::driver::streams::{Attribute, LEGACY, NON_BLOCKING, PER_THREAD, PRIORITIES, Stream};
+use super::driver::{Attribute, Driver, LEGACY, NON_BLOCKING, PER_THREAD, PRIORITIES, Stream};
 use cupeer_spec::results::Result as Code;
 
 /// The number of the first stream that a program creates: the default ones come before it.

@@ -18,10 +18,8 @@ const CPU: i32 = -1;
 const NOWHERE: i32 = -2;
 
 /// CU_MEM_LOCATION_TYPE_DEVICE and CU_MEM_LOCATION_TYPE_HOST.
-pub(crate) const DEVICE: CUmemLocationType = CUmemLocationType(CUmemLocation::DEVICE);
+const DEVICE: CUmemLocationType = CUmemLocationType(CUmemLocation::DEVICE);
 const HOST: CUmemLocationType = CUmemLocationType(2);
-/// From CU_MEM_LOCATION_TYPE_HOST to CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT.
-pub(crate) const HOSTS: std::ops::RangeInclusive<i32> = 2..=4;
 
 /// The place of a device's ordinal, or of -1 for the host.
 pub(crate) fn place_of(device: i32) -> CUmemLocation {

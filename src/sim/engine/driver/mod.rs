@@ -1,38 +1,45 @@
 //! Everything that a process has of the driver: tables, each of which knows no other's content; and the context that is current.
 
-pub(crate) mod advice;
-pub(crate) mod arrays;
-pub(crate) mod contexts;
-pub(crate) mod events;
-pub(crate) mod exports;
-pub(crate) mod graphs;
-pub(crate) mod imports;
-pub(crate) mod memory;
+mod advice;
+mod arrays;
+mod contexts;
+mod events;
+mod exports;
+mod graphs;
+mod imports;
+mod memory;
 pub(crate) mod modules;
-pub(crate) mod pools;
+mod pools;
 pub(crate) mod queue;
-pub(crate) mod stores;
-pub(crate) mod streams;
-pub(crate) mod table;
-pub(crate) mod vmm;
+mod stores;
+mod streams;
+mod table;
+mod vmm;
 
 use super::answer::{Answer, fail, no_context, refuse};
 use super::space::Space;
 use super::stack;
-use arrays::Arrays;
-use contexts::{Context, Contexts};
 use cupeer_spec::results::Result as Code;
 use cupeer_topology::{Device, Link, Topology};
-use events::Events;
-use exports::Exports;
-use graphs::Graphs;
-use imports::Imports;
-use memory::Memory;
-use modules::Modules;
 use queue::Queue;
-use stores::Stores;
-use streams::Streams;
-use vmm::Vmm;
+
+pub(crate) use advice::{Advice, device_of, place_of};
+pub(crate) use arrays::{Array, Arrays, Descriptor};
+pub(crate) use contexts::{Context, Contexts, check_flags};
+pub(crate) use events::{Event, Events, INTERPROCESS, check_null};
+pub(crate) use exports::{Exports, random};
+pub(crate) use graphs::{End, Graphs, Kernel, Node, Parameters};
+pub(crate) use imports::Imports;
+pub(crate) use memory::{Allocation, HOST_DEVICE_MAP, HOST_PORTABLE, Kind, Memory, Shared};
+pub(crate) use modules::{Function, Module, Modules, Owner};
+pub(crate) use pools::{Origin, Pool, Pools};
+pub(crate) use stores::{Block, Ghost, Name, Store, Stored, Stores, padded};
+pub(crate) use streams::{Attribute, LEGACY, NON_BLOCKING, PER_THREAD, PRIORITIES, Stream, Streams};
+pub(crate) use table::{Entry, Table};
+pub(crate) use vmm::{
+    ALL_HOSTS, ALL_WINDOWS, Behind, Bound, DESCRIPTOR, DEVICE, DEVICE_TYPES, FABRIC, HOST, HOST_NUMA, Handle,
+    Mapping, PINNED, Rights, Vmm, WINDOWS, WINDOWS_KMT, may_access,
+};
 
 /// Everything that a process has of the driver.
 pub(crate) struct Driver {

@@ -1,9 +1,7 @@
 //! What devices may do with a pool: read and write, or nothing.
 
 use super::super::answer::{Answer, fail, refuse};
-use super::super::driver::Driver;
-use super::super::driver::pools::{Origin, Pools};
-use super::super::driver::vmm::{ALL_HOSTS, DEVICE, Rights};
+use super::super::driver::{ALL_HOSTS, DEVICE, Driver, Origin, Pools, Rights};
 use cupeer_spec::abi::{CUmemAccess_flags, CUmemAccessDesc, CUmemLocation};
 use cupeer_spec::results::Result as Code;
 

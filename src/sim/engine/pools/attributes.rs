@@ -1,7 +1,7 @@
 //! What a pool says of itself, and what may be said to it.
 
 use super::super::answer::{Answer, Value, fail};
-use super::super::driver::pools::Pools;
+use super::super::driver::Pools;
 use cupeer_spec::results::Result as Code;
 
 /// CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES to CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES.

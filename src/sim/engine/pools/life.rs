@@ -1,9 +1,7 @@
 //! How pools are made, and how they go.
 
 use super::super::answer::{Answer, fail, refuse};
-use super::super::driver::Driver;
-use super::super::driver::pools::{Origin, Pool};
-use super::super::driver::vmm::{DEVICE, DEVICE_TYPES, HOST, HOST_NUMA, PINNED};
+use super::super::driver::{DEVICE, DEVICE_TYPES, Driver, HOST, HOST_NUMA, Origin, PINNED, Pool};
 use cupeer_spec::abi::CUmemLocation;
 use cupeer_spec::results::Result as Code;
 
@@ -98,7 +96,7 @@ impl Driver {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::driver::vmm::FABRIC;
+    use crate::engine::driver::FABRIC;
     use cupeer_spec::abi::CUmemLocationType;
 
     #[test]

@@ -13,8 +13,7 @@ mod sharing;
 #[cfg(test)]
 mod tests {
     use super::super::answer::fail;
-    use super::super::driver::Driver;
-    use super::super::driver::vmm::{DEVICE, PINNED};
+    use super::super::driver::{DEVICE, Driver, PINNED};
     use cupeer_spec::abi::{CUmemLocation, CUmemLocationType};
     use cupeer_spec::results::Result as Code;
 

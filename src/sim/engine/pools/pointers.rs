@@ -5,12 +5,9 @@
 
 use super::super::answer::{Answer, fail, refuse};
 use super::super::backing::Backing;
-use super::super::driver::Driver;
-use super::super::driver::exports::random;
-use super::super::driver::memory::{Allocation, Kind, Shared};
-use super::super::driver::pools::Origin;
-use super::super::driver::stores::{Ghost, Name, Stored, padded};
-use super::super::driver::table::Entry;
+use super::super::driver::{
+    Allocation, Driver, Entry, Ghost, Kind, Name, Origin, Shared, Stored, padded, random,
+};
 use cupeer_spec::results::Result as Code;
 
 /// What the driver says of bytes that name nothing in a pool.

@@ -1,10 +1,7 @@
 //! Pools that leave the process, and that come in.
 
 use super::super::answer::{Answer, fail, refuse};
-use super::super::driver::Driver;
-use super::super::driver::pools::{Origin, Pool};
-use super::super::driver::table::Table;
-use super::super::driver::vmm::{DESCRIPTOR, FABRIC, WINDOWS, WINDOWS_KMT};
+use super::super::driver::{DESCRIPTOR, Driver, FABRIC, Origin, Pool, Table, WINDOWS, WINDOWS_KMT};
 use super::super::tickets::{self, GRANULARITY, Thing};
 use cupeer_spec::results::Result as Code;
 

@@ -1,9 +1,7 @@
 //! What devices may do with what is mapped.
 
 use super::super::answer::{Answer, fail, refuse};
-use super::super::driver::Driver;
-use super::super::driver::memory::Kind;
-use super::super::driver::vmm::{ALL_HOSTS, Behind, DEVICE, Rights, may_access};
+use super::super::driver::{ALL_HOSTS, Behind, DEVICE, Driver, Kind, Rights, may_access};
 use super::super::tickets::GRANULARITY;
 use super::mappings::check_start;
 use cupeer_spec::abi::{CUmemAccessDesc, CUmemLocation};

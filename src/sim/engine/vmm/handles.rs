@@ -4,8 +4,7 @@
 //! after its last release until nothing is mapped with it.
 
 use super::super::answer::{Answer, Failure, fail, refuse};
-use super::super::driver::Driver;
-use super::super::driver::vmm::{ALL_WINDOWS, Behind, DEVICE, FABRIC, HOST, HOST_NUMA, Handle, PINNED};
+use super::super::driver::{ALL_WINDOWS, Behind, DEVICE, Driver, FABRIC, HOST, HOST_NUMA, Handle, PINNED};
 use super::super::teams::Team;
 use super::super::tickets::{GRANULARITY, Thing};
 use cupeer_spec::abi::{

@@ -1,10 +1,7 @@
 //! Mappings: an allocation at addresses that are reserved.
 
 use super::super::answer::{Answer, refuse};
-use super::super::driver::Driver;
-use super::super::driver::memory::{Allocation, Kind};
-use super::super::driver::stores::Stored;
-use super::super::driver::vmm::{Behind, Mapping};
+use super::super::driver::{Allocation, Behind, Driver, Kind, Mapping, Stored};
 use super::super::tickets::GRANULARITY;
 use cupeer_spec::results::Result as Code;
 

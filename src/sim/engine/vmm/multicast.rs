@@ -4,8 +4,9 @@
 //! make multicast objects there can disturb machines that others use.
 
 use super::super::answer::{Answer, fail, refuse};
-use super::super::driver::Driver;
-use super::super::driver::vmm::{Behind, Bound, DEVICE_TYPES, FABRIC, Handle, Mapping, Rights, may_access};
+use super::super::driver::{
+    Behind, Bound, DEVICE_TYPES, Driver, FABRIC, Handle, Mapping, Rights, may_access,
+};
 use super::super::places::{Piece, Pieces, Place, Words};
 use super::super::teams::{Binding, Shape, Team};
 use super::super::tickets::GRANULARITY;

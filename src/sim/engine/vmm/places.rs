@@ -1,9 +1,7 @@
 //! Bytes behind mappings, which may go on from one into the next.
 
 use super::super::answer::{Answer, refuse};
-use super::super::driver::Driver;
-use super::super::driver::memory::{Allocation, Kind};
-use super::super::driver::vmm::{Behind, Rights, may_access};
+use super::super::driver::{Allocation, Behind, Driver, Kind, Rights, may_access};
 use super::super::places::{Piece, Pieces, Place, Words, inaccessible};
 use cupeer_spec::results::Result as Code;
 use std::sync::Arc;

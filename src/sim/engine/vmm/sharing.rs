@@ -1,8 +1,7 @@
 //! Allocations that leave the process, and that come in.
 
 use super::super::answer::{Answer, Failure, fail, refuse};
-use super::super::driver::Driver;
-use super::super::driver::vmm::{Behind, DESCRIPTOR, FABRIC, Handle, WINDOWS, WINDOWS_KMT};
+use super::super::driver::{Behind, DESCRIPTOR, Driver, FABRIC, Handle, WINDOWS, WINDOWS_KMT};
 use super::super::teams::Team;
 use super::super::tickets::{self, Thing};
 use cupeer_spec::results::Result as Code;
