@@ -5,6 +5,23 @@
 //!
 //! One lock guards all of it ([`process::enter`]). Bytes are moved, and functions of the caller are called,
 //! after it is given back.
+//!
+//! The modules, from the lowest layer up; `tests/rooms.rs` checks this:
+//!
+//! - `answer`: a value, or why there is none.
+//! - `limits`, `stack`, `holes`, `space`: the host, the calling thread, and addresses.
+//! - `names`, `lookup`, `visible`, `images`: what programs and the environment say.
+//! - `backing`, `channel`, `handle`, `namespaces`, `tickets`, `teams`: files that processes share, and finding them.
+//! - `forks`, `log`: whose process it is, and what is said.
+//! - `places`, `wires`, `transfers`: where bytes lie, and moving them.
+//! - `driver`: the tables of a process. All that follows, but for `process`, is functions of it.
+//! - `process`: the one driver of this process, and its lock.
+//! - `store`, `blocks`, `pools`, `memory`, `managed`, `arrays`: memory of devices and of the host.
+//! - `peers`, `vmm`, `pointers`, `copies`: who reaches which memory.
+//! - `streams`, `queue`, `events`, `graphs`: work, and its order.
+//! - `ipc`: what processes open of each other.
+//! - `modules`, `kernels`, `attributes`: what a device is and executes.
+//! - `contexts`: what ends takes all of that with it.
 
 pub(crate) mod answer;
 pub(crate) mod arrays;

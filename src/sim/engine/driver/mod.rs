@@ -1,4 +1,13 @@
-//! Everything that a process has of the driver: tables, each of which knows no other's content; and the context that is current.
+//! Everything that a process has of the driver, as tables, and which context is current.
+//!
+//! What belongs here: what a table knows by itself. What does not: what a function of the driver does with several of them.
+//!
+//! The modules, from the lowest layer up; `tests/rooms.rs` checks this:
+//!
+//! - `stores`, `table`, `pools`, `vmm`, `advice`, `memory`, `arrays`: memory.
+//! - `contexts`, `streams`, `queue`, `events`: contexts, and the order of their work.
+//! - `graphs`, `modules`: what is launched.
+//! - `exports`, `imports`: what processes have open of each other.
 
 mod advice;
 mod arrays;
@@ -104,6 +113,11 @@ impl Driver {
     /// The device of an ordinal.
     pub(crate) fn device(&self, ordinal: usize) -> &Device {
         &self.machine.devices()[self.visible[ordinal]]
+    }
+
+    /// The ordinal of a device of the machine; `None` where the process does not see it.
+    pub(crate) fn ordinal_of(&self, device: usize) -> Option<usize> {
+        self.visible.iter().position(|visible| *visible == device)
     }
 
     /// The link from one ordinal to another; `None` for a device with itself.

@@ -166,11 +166,6 @@ impl Driver {
             allocFlags: handle.flags,
         })
     }
-
-    /// The ordinal of a device of the machine; `None` where the process does not see it.
-    pub(crate) fn ordinal_of(&self, device: usize) -> Option<usize> {
-        self.visible.iter().position(|visible| *visible == device)
-    }
 }
 
 #[cfg(test)]
