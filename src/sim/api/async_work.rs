@@ -2,7 +2,7 @@
 
 use crate::abi::{CUhostFn, CUstreamCallback};
 use crate::engine::answer::fail;
-use crate::engine::driver::queue::Call;
+use crate::engine::driver::Call;
 use crate::engine::process;
 use core::ffi::c_void;
 use cupeer_spec::abi::*;

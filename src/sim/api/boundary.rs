@@ -1,9 +1,7 @@
 //! The edge to C: what its arguments become, and what becomes of an answer.
 
 use crate::engine::answer::{Answer, Failure};
-use crate::engine::driver::Driver;
-use crate::engine::log;
-use crate::engine::process;
+use crate::engine::{driver::Driver, log, process};
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::ptr;
 use cupeer_spec::abi::*;

@@ -3,8 +3,7 @@
 use super::boundary::{Out, get};
 use crate::abi::{CUdevprop, CUuuid};
 use crate::engine::answer::{Answer, fail};
-use crate::engine::driver::Driver;
-use crate::engine::process;
+use crate::engine::{driver::Driver, process};
 use core::ffi::c_char;
 use cupeer_spec::abi::{CUdevice, CUdevice_attribute};
 use cupeer_spec::results::Result as Code;

@@ -1,9 +1,8 @@
 //! Multicast objects.
 
 use crate::engine::answer::{Answer, fail};
-use crate::engine::driver::Driver;
-use crate::engine::process;
 use crate::engine::vmm::{Memory, Part};
+use crate::engine::{driver::Driver, process};
 use cupeer_spec::abi::*;
 use cupeer_spec::results::Result as Code;
 use std::sync::MutexGuard;

@@ -3,9 +3,8 @@
 use super::boundary::{Out, get, make};
 use crate::abi::CUstreamAttrValue;
 use crate::engine::answer::{Answer, fail};
-use crate::engine::driver::Driver;
-use crate::engine::process;
 use crate::engine::queue;
+use crate::engine::{driver::Driver, process};
 use core::ffi::c_void;
 use cupeer_spec::abi::*;
 use cupeer_spec::results::Result as Code;

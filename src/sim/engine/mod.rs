@@ -16,7 +16,7 @@
 //! - `places`, `wires`, `transfers`: where bytes lie, and moving them.
 //! - `driver`: the tables of a process. All that follows, but for `process`, is functions of it.
 //! - `process`: the one driver of this process, and its lock.
-//! - `store`, `blocks`, `pools`, `memory`, `managed`, `arrays`: memory of devices and of the host.
+//! - `store`, `pools`, `memory`, `managed`, `arrays`: memory of devices and of the host.
 //! - `peers`, `vmm`, `pointers`, `copies`: who reaches which memory.
 //! - `streams`, `queue`, `events`, `graphs`: work, and its order.
 //! - `ipc`: what processes open of each other.
@@ -27,7 +27,6 @@ pub(crate) mod answer;
 pub(crate) mod arrays;
 pub(crate) mod attributes;
 pub(crate) mod backing;
-mod blocks;
 pub(crate) mod channel;
 pub(crate) mod contexts;
 pub(crate) mod copies;

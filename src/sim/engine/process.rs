@@ -2,7 +2,7 @@
 
 use super::answer::{Answer, fail};
 use super::backing::Backing;
-use super::driver::{Driver, queue};
+use super::driver::{Driver, in_call};
 use super::forks::{self, is_forked_child};
 use super::log;
 use super::visible::visible;
@@ -62,7 +62,7 @@ pub(crate) fn initialize() -> Answer {
 /// The driver, locked; fails before `cuInit`, when the process has shut it down, in a child of fork, and in a function that
 /// the driver calls.
 pub(crate) fn enter() -> Answer<MutexGuard<'static, Driver>> {
-    if queue::in_call() {
+    if in_call() {
         return fail(Code::NOT_PERMITTED);
     }
     match DRIVER.get() {

@@ -8,8 +8,7 @@
 //! The thread starts with the first function. A child of fork has neither it nor a driver, and waits for nothing.
 
 use super::answer::{Answer, fail};
-use super::driver::queue::{CAME, Call, DONE, IN_CALL, Tail, Task, lane};
-use super::driver::{Driver, LEGACY, Node, Stream};
+use super::driver::{CAME, Call, DONE, Driver, IN_CALL, LEGACY, Node, Stream, Tail, Task, lane};
 use super::process;
 use super::stack;
 use core::ffi::c_void;

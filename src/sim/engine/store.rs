@@ -1,11 +1,16 @@
-//! Taking memory of devices, and giving it back: once nobody has it open.
+//! Taking memory of devices, and giving it back.
+//!
+//! What several handles and tables of shared pools mean in a process, a block, is there once, and given back with the last
+//! of them. Own memory for which there are descriptors, or which other processes have imported, stays where it is until
+//! they are gone.
 
 use super::answer::Answer;
 use super::backing::Backing;
 use super::channel::MEMORY_NAME;
-use super::driver::{Driver, Ghost, Name, Store, Stored, padded};
+use super::driver::{Block, Driver, Ghost, Name, Store, Stored, padded};
 use super::holes::Holes;
 use super::space::{GRANULE, LARGE};
+use super::tickets::{GRANULARITY, Thing, Ticket};
 use cupeer_spec::results::Result as Code;
 use std::sync::Arc;
 
@@ -25,7 +30,7 @@ impl Driver {
     }
 
     /// The same of just this size, at a multiple of something.
-    pub(super) fn take_aligned(&mut self, device: usize, size: u64, align: u64) -> Answer<Stored> {
+    fn take_aligned(&mut self, device: usize, size: u64, align: u64) -> Answer<Stored> {
         self.lay_ghosts();
         let total = self.device(device).memory;
         let store = match &mut self.stores.files[device] {
@@ -42,7 +47,7 @@ impl Driver {
     }
 
     /// The ordinal of the device whose memory a file is, where it is this process's own.
-    pub(super) fn own_memory(&self, file: &Backing) -> Option<(usize, Arc<Backing>)> {
+    fn own_memory(&self, file: &Backing) -> Option<(usize, Arc<Backing>)> {
         self.stores.files.iter().enumerate().find_map(|(device, store)| {
             let own = &store.as_ref()?.backing;
             (own.inode() == file.inode()).then(|| (device, own.clone()))
@@ -50,7 +55,7 @@ impl Driver {
     }
 
     /// Gives memory back whose first byte others may hold: once nobody does.
-    pub(super) fn retire(&mut self, device: usize, offset: u64, size: u64) {
+    fn retire(&mut self, device: usize, offset: u64, size: u64) {
         if self.stores.is_held(device, offset) {
             self.stores.keep(Ghost { device, offset, size, name: None });
         } else {
@@ -59,7 +64,7 @@ impl Driver {
     }
 
     /// Takes memory again that was given back and is held.
-    pub(super) fn revive(&mut self, device: usize, offset: u64) {
+    fn revive(&mut self, device: usize, offset: u64) {
         self.stores.ghosts.retain(|ghost| (ghost.device, ghost.offset) != (device, offset));
     }
 
@@ -108,6 +113,56 @@ impl Driver {
     fn has_own_import(&self, device: usize, offset: u64) -> bool {
         let Some(store) = &self.stores.files[device] else { return false };
         self.memory.pools.has_own_imports() && self.memory.is_imported(&store.backing, offset)
+    }
+
+    /// New memory, zeroed.
+    pub(crate) fn create_block(&mut self, thing: Thing, device: usize, size: u64) -> Answer<Block> {
+        let Stored { backing, offset } = self.take_aligned(device, size, GRANULARITY)?;
+        backing.punch(offset, size);
+        let ticket = Ticket { thing, device: self.visible[device], offset, size };
+        Ok(Block { backing, ticket, own: Some(device) })
+    }
+
+    /// The memory that a descriptor means, as its file.
+    pub(crate) fn import_block(&mut self, ticket: Ticket, file: Backing) -> Answer<Block> {
+        if let Some((device, backing)) = self.own_memory(&file) {
+            let block = Block { backing, ticket, own: Some(device) };
+            if !self.has_block(&block) {
+                self.revive(device, ticket.offset);
+            }
+            return Ok(block);
+        }
+        let known = self.vmm.foreign.iter().find(|known| known.inode() == file.inode()).cloned();
+        let backing = known.unwrap_or_else(|| {
+            self.vmm.foreign.push(Arc::new(file));
+            self.vmm.foreign[self.vmm.foreign.len() - 1].clone()
+        });
+        let block = Block { backing, ticket, own: None };
+        if !self.has_block(&block) && !block.backing.hold(ticket.offset) {
+            return Err(Code::OPERATING_SYSTEM.into());
+        }
+        Ok(block)
+    }
+
+    fn has_block(&self, block: &Block) -> bool {
+        self.vmm.handles.values().any(|handle| handle.keeps(block))
+            || self.memory.pools.tables().any(|table| table.is(block))
+    }
+
+    /// Gives memory back, once no handle and no pool means it.
+    pub(crate) fn drop_block(&mut self, block: Block) {
+        if self.has_block(&block) {
+            return;
+        }
+        let Ticket { offset, size, .. } = block.ticket;
+        match block.own {
+            Some(device) => self.retire(device, offset, size),
+            None => {
+                block.backing.let_go(offset);
+                drop(block);
+                self.vmm.foreign.retain(|backing| Arc::strong_count(backing) > 1);
+            }
+        }
     }
 }
 

@@ -5,21 +5,19 @@
 //! The modules, from the lowest layer up; `tests/rooms.rs` checks this:
 //!
 //! - `stores`, `table`, `pools`, `vmm`, `advice`, `memory`, `arrays`: memory.
-//! - `contexts`, `streams`, `queue`, `events`: contexts, and the order of their work.
+//! - `contexts`, `streams`, `events`: contexts, and the order of their work.
 //! - `graphs`, `modules`: what is launched.
-//! - `exports`, `imports`: what processes have open of each other.
+//! - `ipc`: what processes have open of each other.
 
 mod advice;
 mod arrays;
 mod contexts;
 mod events;
-mod exports;
 mod graphs;
-mod imports;
+mod ipc;
 mod memory;
 pub(crate) mod modules;
 mod pools;
-pub(crate) mod queue;
 mod stores;
 mod streams;
 mod table;
@@ -30,20 +28,21 @@ use super::space::Space;
 use super::stack;
 use cupeer_spec::results::Result as Code;
 use cupeer_topology::{Device, Link, Topology};
-use queue::Queue;
 
 pub(crate) use advice::{Advice, device_of, place_of};
 pub(crate) use arrays::{Array, Arrays, Descriptor};
 pub(crate) use contexts::{Context, Contexts, check_flags};
 pub(crate) use events::{Event, Events, INTERPROCESS, check_null};
-pub(crate) use exports::{Exports, random};
 pub(crate) use graphs::{End, Graphs, Kernel, Node, Parameters};
-pub(crate) use imports::Imports;
+pub(crate) use ipc::{Exports, Imports, random};
 pub(crate) use memory::{Allocation, HOST_DEVICE_MAP, HOST_PORTABLE, Kind, Memory, Shared};
 pub(crate) use modules::{Function, Module, Modules, Owner};
 pub(crate) use pools::{Origin, Pool, Pools};
 pub(crate) use stores::{Block, Ghost, Name, Store, Stored, Stores, padded};
-pub(crate) use streams::{Attribute, LEGACY, NON_BLOCKING, PER_THREAD, PRIORITIES, Stream, Streams};
+pub(crate) use streams::{
+    Attribute, CAME, Call, DONE, IN_CALL, LEGACY, NON_BLOCKING, PER_THREAD, PRIORITIES, Queue, Stream,
+    Streams, Tail, Task, in_call, lane,
+};
 pub(crate) use table::{Entry, Table};
 pub(crate) use vmm::{
     ALL_HOSTS, ALL_WINDOWS, Behind, Bound, DESCRIPTOR, DEVICE, DEVICE_TYPES, FABRIC, HOST, HOST_NUMA, Handle,

@@ -36,7 +36,7 @@ pub(crate) struct Module {
 pub(crate) struct Function {
     pub module: u64,
     pub name: CString,
-    /// Which of `super::kernels` it is.
+    /// Which of `super::super::kernels` it is.
     pub own: Option<Kernel>,
     attributes: [i32; 16],
 }

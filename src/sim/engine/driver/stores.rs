@@ -14,7 +14,7 @@ pub(crate) struct Stored {
     pub offset: u64,
 }
 
-/// A part of a device's memory.
+/// A part of a device's memory, this process's or another's: behind handles, or behind the table of a shared pool.
 #[derive(Clone, Debug)]
 pub(crate) struct Block {
     pub backing: Arc<Backing>,

@@ -1,0 +1,178 @@
+//! Legacy IPC: what this process exports to others, and what it has opened of theirs.
+
+use super::super::answer::{Answer, fail};
+use super::super::backing::Backing;
+use super::super::channel::{Channel, MEMORY_NAME, SLOTS, Slot, State};
+use super::super::handle::Locator;
+use super::super::namespaces;
+use cupeer_spec::results::Result as Code;
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// The exports of a process. Its channel exists from the first one on.
+#[derive(Default, Debug)]
+pub(crate) struct Exports {
+    channel: Option<Channel>,
+    nonce: u16,
+    serial: u16,
+    /// Slots that were used and are free again.
+    free: Vec<u16>,
+    /// The first slot that was never used.
+    fresh: u32,
+    /// Slots of events that are destroyed. Their handles go on working, as recorded, until a slot is needed.
+    retired: VecDeque<u16>,
+}
+
+impl Exports {
+    fn channel(&mut self) -> Answer<&Channel> {
+        if self.channel.is_none() {
+            self.nonce = nonce();
+            self.channel = Channel::create(self.nonce);
+        }
+        self.channel.as_ref().ok_or_else(|| Code::MAP_FAILED.into())
+    }
+
+    /// Publishes something: the slot and its token.
+    pub(crate) fn publish(&mut self, mut content: Slot) -> Answer<(u16, u32)> {
+        self.channel()?;
+        let slot = match self.free.pop() {
+            Some(slot) => slot,
+            None if self.fresh < SLOTS => {
+                self.fresh += 1;
+                (self.fresh - 1) as u16
+            }
+            None => self.retired.pop_front().ok_or(Code::OUT_OF_MEMORY)?,
+        };
+        self.serial = self.serial.wrapping_add(1);
+        content.token = u32::from(self.nonce) << 16 | u32::from(self.serial);
+        self.channel()?.write(slot, &content)?;
+        Ok((slot, content.token))
+    }
+
+    pub(crate) fn locator(&mut self, slot: u16) -> Answer<Locator> {
+        let channel = self.channel()?;
+        let descriptor = channel.descriptor().ok_or(Code::MAP_FAILED)?;
+        let token = channel.read(slot)?.token;
+        Ok(Locator { pid: std::process::id(), channel: descriptor, slot, token })
+    }
+
+    /// Withdraws an export, which gets this state; whether another process still uses it.
+    pub(crate) fn withdraw(&mut self, slot: u16, state: State) -> bool {
+        let Some(channel) = &self.channel else { return false };
+        let gone = match channel.read(slot) {
+            Ok(content) => channel.write(slot, &Slot { state, ..content }).is_ok(),
+            Err(_) => false,
+        };
+        !gone || self.is_held(slot)
+    }
+
+    /// Whether another process uses an export.
+    pub(crate) fn is_held(&self, slot: u16) -> bool {
+        self.channel.as_ref().is_some_and(|channel| channel.is_held(slot))
+    }
+
+    /// Leaves the slot of an event that is destroyed as it is, until it is needed.
+    pub(crate) fn retire(&mut self, slot: u16) {
+        self.retired.push_back(slot);
+    }
+
+    /// Makes the slot of a withdrawn export free for another.
+    pub(crate) fn recycle(&mut self, slot: u16) {
+        self.free.push(slot);
+    }
+}
+
+/// A number that tells this process from others that had its pid.
+fn nonce() -> u16 {
+    u16::from_le_bytes(random())
+}
+
+/// Random bytes. By the number of the call, because glibc has a function for it only since 2.25.
+pub(crate) fn random<const N: usize>() -> [u8; N] {
+    let mut bytes = [0; N];
+    // SAFETY: the call writes at most as many bytes as there are.
+    unsafe { libc::syscall(libc::SYS_getrandom, bytes.as_mut_ptr(), bytes.len(), 0) };
+    bytes
+}
+
+/// A process of which something is open.
+#[derive(Debug)]
+pub(crate) struct Exporter {
+    /// By which number it is found in /proc.
+    number: u32,
+    pub(in crate::engine) channel: Channel,
+    /// Its devices' memory, as far as it is needed.
+    memory: Vec<Arc<Backing>>,
+    /// The slots that are held, and how often.
+    held: Vec<(u16, u32)>,
+}
+
+/// All processes of which something is open.
+#[derive(Default, Debug)]
+pub(crate) struct Imports(pub(in crate::engine) Vec<Exporter>);
+
+impl Imports {
+    /// The exporter of a handle: one that is known, or a new one.
+    pub(crate) fn find(&mut self, locator: &Locator) -> Option<usize> {
+        let nonce = (locator.token >> 16) as u16;
+        let open = |number| Some((number, Channel::open(number, locator.channel, nonce)?));
+        let (number, channel) =
+            open(locator.pid).or_else(|| namespaces::numbers(locator.pid).find_map(open))?;
+        if let Some(at) = self.0.iter().position(|e| e.channel.inode() == channel.inode()) {
+            return Some(at);
+        }
+        self.0.push(Exporter { number, channel, memory: Vec::new(), held: Vec::new() });
+        Some(self.0.len() - 1)
+    }
+
+    /// How many openings are held.
+    pub(crate) fn held(&self) -> usize {
+        self.0.iter().flat_map(|exporter| &exporter.held).map(|(_, count)| *count as usize).sum()
+    }
+
+    /// Gives up one hold on a slot, and the exporter with its last one.
+    pub(crate) fn let_go(&mut self, channel: u64, slot: u16) {
+        let Some(at) = self.0.iter().position(|e| e.channel.inode() == channel) else { return };
+        let exporter = &mut self.0[at];
+        if let Some(i) = exporter.held.iter().position(|(held, _)| *held == slot) {
+            exporter.held[i].1 -= 1;
+            if exporter.held[i].1 == 0 {
+                exporter.held.remove(i);
+                exporter.channel.let_go(slot);
+            }
+        }
+        self.drop_unused();
+    }
+
+    pub(crate) fn drop_unused(&mut self) {
+        self.0.retain(|exporter| !exporter.held.is_empty());
+        for exporter in &mut self.0 {
+            exporter.memory.retain(|memory| Arc::strong_count(memory) > 1);
+        }
+    }
+}
+
+impl Exporter {
+    /// Holds a slot and reads it.
+    pub(crate) fn hold(&mut self, slot: u16) -> Answer<Slot> {
+        match self.held.iter_mut().find(|(held, _)| *held == slot) {
+            Some((_, count)) => *count += 1,
+            None if self.channel.hold(slot) => self.held.push((slot, 1)),
+            None => return fail(Code::OPERATING_SYSTEM),
+        }
+        self.channel.read(slot)
+    }
+
+    /// The memory behind a slot.
+    pub(crate) fn memory(&mut self, slot: &Slot) -> Option<Arc<Backing>> {
+        if let Some(known) = self.memory.iter().find(|memory| memory.inode() == slot.inode) {
+            return Some(known.clone());
+        }
+        let memory = Backing::open(self.number, slot.descriptor, MEMORY_NAME)?;
+        if memory.inode() != slot.inode {
+            return None;
+        }
+        self.memory.push(Arc::new(memory));
+        self.memory.last().cloned()
+    }
+}
