@@ -137,6 +137,7 @@ mod tests {
         assert_eq!(driver.release_primary(0), fail(Code::INVALID_CONTEXT));
         assert_eq!(driver.retain_primary(0), Ok(first));
     }
+
     impl Driver {
         /// One with two devices that reach each other, and with a context of the first one current.
         pub(crate) fn in_context() -> Driver {

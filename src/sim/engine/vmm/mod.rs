@@ -1,7 +1,7 @@
 //! Virtual memory management: allocations that have handles, addresses that are reserved, and what is mapped
 //! there for whom.
 //!
-//! Nothing of it belongs to a context. What is mapped is an allocation of [`super::driver::memory`] like any other,
+//! Nothing of it belongs to a context. What is mapped is an allocation of `super::driver` like any other,
 //! so that copies, pointer attributes and address ranges find it there.
 
 mod access;
