@@ -1,4 +1,4 @@
-//! Which function of the table a name is that a program looks up.
+//! Finds the function of the table that a program looks up by its name.
 
 use core::ffi::c_char;
 use cupeer_spec::function::{FUNCTION_COUNT, FUNCTIONS, FnSpec};

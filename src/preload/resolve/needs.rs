@@ -1,4 +1,4 @@
-//! Which functions' calls run through `call`: those that the settings name, those that armed fault plans test, and those
+//! Decides which functions' calls run through `call`: those that the settings name, those that armed fault plans test, and those
 //! that matter because of what the process has done. `traced` changes the last two.
 
 use super::entries;

@@ -1,4 +1,4 @@
-//! What the objects of the process define under a name, in the orders in which the loader searches them.
+//! Searches the objects of the process for a name, in the orders in which the loader does.
 
 use super::entries;
 use super::libraries::library_of;

@@ -1,4 +1,4 @@
-//! Why the last call of libc's failed.
+//! The reason why the last call of libc's failed.
 
 use core::ffi::c_int;
 
