@@ -1,10 +1,10 @@
 //! Any text of a reduced file is refused, or gives a report that can be shown, put together with another or not.
 #![no_main]
 
-use cupeer_report::part::JobPart;
+use cupeer_facts::part::JobPart;
 use cupeer_report::style::Style;
 use cupeer_report::suppress::Suppressions;
-use cupeer_report::text;
+use cupeer_views::text;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: (&[u8], &[u8])| {

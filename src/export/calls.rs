@@ -10,7 +10,9 @@ use crate::tables::{Call as Row, Calls, Mark, Marks};
 use anyhow::{Context, Result};
 use cupeer_record::{Call, Clock, Event, Outcome, Process};
 use cupeer_report::model::Fingerprint;
-use cupeer_report::{Stacks, handle, is_usual, why_expected};
+use cupeer_report::places::Stacks;
+use cupeer_report::results::is_usual;
+use cupeer_report::{expected, values};
 use cupeer_spec::function::{FnId, Library};
 use cupeer_spec::results::ResultSpec;
 use std::collections::HashMap;
@@ -193,7 +195,7 @@ impl Reading<'_> {
             injected: call.injected,
             injected_by,
             fingerprint: arguments
-                .and_then(|arguments| handle(call, arguments.handle?))
+                .and_then(|arguments| values::handle(call, arguments.handle?))
                 .map(|(fingerprint, _)| Fingerprint(fingerprint)),
             address: number(arguments.and_then(|arguments| arguments.address)),
             bytes: bytes.or_else(|| number(arguments.and_then(|arguments| arguments.size))),
@@ -202,7 +204,7 @@ impl Reading<'_> {
             stack,
             message: message.as_deref(),
             is_usual: matches!(call.outcome, Outcome::Returned(result) if result != 0
-                && (is_usual(call.function, result) || why_expected(self.process, call).is_some())),
+                && (is_usual(call.function, result) || expected::why(self.process, call).is_some())),
             calls: call.times() as i64,
             calls_until_ns: details.run.map(|run| moment(self.clock.realtime(run.end))),
         };

@@ -1,4 +1,5 @@
-//! The record of a job as tables in Parquet, for engines that read those: DuckDB, Spark, ClickHouse, polars, pandas.
+//! The record of a job as tables in Parquet, for engines that read those: DuckDB, Spark, ClickHouse, polars, pandas. And as a
+//! [`trace`], for ui.perfetto.dev.
 //!
 //! What belongs here: which tables there are ([`tables`]), how they are written ([`table`], [`cells`], [`chunk`]), and
 //! where their rows come from: calls and marks from the record's events ([`calls`]), all else from the report
@@ -24,6 +25,7 @@
 //! - `parts`: the work of the threads.
 //! - `places`, `rows`: all other rows.
 //! - `page`: the page about the tables.
+//! - `trace`: the record as a trace, which shares nothing with the tables.
 
 mod calls;
 mod cells;
@@ -37,6 +39,7 @@ mod places;
 mod rows;
 mod table;
 mod tables;
+pub mod trace;
 
 use anyhow::{Context, Result};
 use cupeer_record::Job;
@@ -73,7 +76,7 @@ pub fn export(job: &Job, symbols: &mut Symbols, options: &Options, directory: &P
         for _ in 1..options.threads.max(2) {
             let _ = std::thread::Builder::new().spawn_scoped(scope, || work.run());
         }
-        let report = cupeer_report::read(job, &Filter::all(job), Keep::default(), Some(symbols));
+        let report = cupeer_facts::read(job, &Filter::all(job), Keep::default(), Some(symbols));
         match &report {
             Ok(_) => work.run(),
             Err(_) => work.stop(),

@@ -14,8 +14,8 @@ use crate::tables::{
 };
 use anyhow::Result;
 use cupeer_record::{self as record, Job};
-use cupeer_report::Places;
 use cupeer_report::model::{self, ExitKind, Report};
+use cupeer_report::places::Places;
 use cupeer_report::symbols::Symbols;
 use cupeer_spec::record::meta;
 use serde::Serialize;

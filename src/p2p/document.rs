@@ -163,7 +163,7 @@ mod tests {
     #[test]
     fn page_of_the_schema_is_current() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/doctor-p2p.schema.json");
-        let made = format!("{:#}\n", cupeer_report::schema::of::<Document>().to_value());
+        let made = format!("{:#}\n", cupeer_views::schema::of::<Document>().to_value());
         if std::env::var_os("UPDATE_DOCS").is_some() {
             std::fs::write(path, &made).expect("the schema is writable");
         }

@@ -6,7 +6,7 @@ use super::verdict::{Verdict, Way};
 use super::{Findings, hints};
 use crate::fact::Fact;
 use cupeer_report::style::{Mark, Style};
-use cupeer_report::table::{Table, display_width};
+use cupeer_views::table::{Table, display_width};
 use std::fmt::Write;
 
 pub fn show(findings: &Findings, style: Style, width: usize) -> String {

@@ -325,8 +325,8 @@ fn document(record: &Path) -> Option<String> {
     let job = Job::open(record).ok()?;
     let filter = Filter::all(&job);
     let keep = cupeer_report::Keep { failures: 10, durations: true, callers: false };
-    let report = cupeer_report::read(&job, &filter, keep, None).ok()?;
-    Some(cupeer_report::html::document(&job, &filter, &report, "r").expect("a page"))
+    let report = cupeer_facts::read(&job, &filter, keep, None).ok()?;
+    Some(cupeer_views::html::document(&job, &filter, &report, "r").expect("a page"))
 }
 
 proptest! {

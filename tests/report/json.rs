@@ -42,7 +42,7 @@ fn close(schema: &mut Value) {
 #[test]
 fn page_of_the_schema_is_current() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/report.schema.json");
-    let made = format!("{:#}\n", cupeer_report::schema::schema().to_value());
+    let made = format!("{:#}\n", cupeer_views::schema::schema().to_value());
     if std::env::var_os("UPDATE_DOCS").is_some() {
         std::fs::write(path, &made).expect("the schema is writable");
     }

@@ -22,7 +22,7 @@ use crate::start::output;
 use crate::start::output::terminal_width;
 use anyhow::Result;
 use cupeer_report::style::{Mark, Style};
-use cupeer_report::table::Table;
+use cupeer_views::table::Table;
 use document::{Document, Function, Part};
 use std::process::ExitCode;
 use system::{Fact, Verdict};

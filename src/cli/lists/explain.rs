@@ -6,7 +6,6 @@ use crate::start::args::ExplainArgs;
 use crate::start::output;
 use crate::start::output::terminal_width;
 use anyhow::{Result, bail};
-use cupeer_report::table::{Table, wrap};
 use cupeer_rules::RULES;
 use cupeer_spec::fault;
 use cupeer_spec::function::{FUNCTIONS, Fidelity, FnSpec, Library};
@@ -14,6 +13,7 @@ use cupeer_spec::names::nearest;
 use cupeer_spec::others::{self, OtherFn};
 use cupeer_spec::results::{self, ResultSpec};
 use cupeer_spec::runtime;
+use cupeer_views::table::{Table, wrap};
 use std::collections::BTreeSet;
 use std::process::ExitCode;
 

@@ -6,13 +6,13 @@ use crate::start::markdown::escaped;
 use crate::start::output;
 use crate::start::output::terminal_width;
 use anyhow::{Result, bail};
-use cupeer_report::table::Table;
 use cupeer_spec::env::VARIABLES;
 use cupeer_spec::function::{ArgSpec, Direction, FUNCTIONS, FnSpec, Library};
 use cupeer_spec::others::{self, OtherFn};
 use cupeer_spec::results::ResultSpec;
 use cupeer_spec::runtime;
 use cupeer_topology::PRESETS;
+use cupeer_views::table::Table;
 use serde_json::{Value, json};
 use std::process::ExitCode;
 

@@ -1,6 +1,7 @@
 //! Annotations of GitHub Actions: where its runner reads what we print, findings and deaths stand beside the job.
 
-use cupeer_report::{annotations, model::Report};
+use cupeer_report::model::Report;
+use cupeer_views::annotations;
 use std::io::{self, Write};
 
 /// Whether a runner of GitHub Actions reads what we print.

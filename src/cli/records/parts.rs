@@ -7,8 +7,8 @@ use crate::records::opened::Opened;
 use crate::records::reduced::files_in;
 use crate::start::home;
 use anyhow::{Context, Result};
+use cupeer_facts::part::{JobPart, file};
 use cupeer_record::Job;
-use cupeer_report::part::{JobPart, file};
 use std::path::{Path, PathBuf};
 
 pub enum Given {
@@ -71,7 +71,7 @@ pub fn open(paths: &[PathBuf], most_failures: usize, all: bool) -> Result<Given>
 
 fn of_record(path: &Path, most_failures: usize) -> Result<JobPart> {
     let Opened { job, symbols, .. } = &mut Opened::open(path)?;
-    cupeer_report::reduce(job, most_failures, symbols)
+    cupeer_facts::reduce(job, most_failures, symbols)
 }
 
 /// Reduces records and reduced files to one.
@@ -80,7 +80,7 @@ pub fn reduced(paths: &[PathBuf], most_failures: usize, all: bool) -> Result<Job
         Given::Parts(joined) => Ok(*joined),
         Given::Record(mut opened) => {
             let Opened { job, symbols, .. } = &mut *opened;
-            let mut reduced = cupeer_report::reduce(job, most_failures, symbols)?;
+            let mut reduced = cupeer_facts::reduce(job, most_failures, symbols)?;
             if !all {
                 reduced.fold();
             }

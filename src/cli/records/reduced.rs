@@ -1,6 +1,6 @@
 //! The reduced files in directories.
 
-use cupeer_report::part::file;
+use cupeer_facts::part::file;
 use std::fs::{self, DirEntry};
 use std::path::{Path, PathBuf};
 

@@ -1,27 +1,27 @@
 //! `cupeer report`: what a record says.
 //!
-//! What belongs here: the command, from its options to one of the forms. What a record says is the crate
-//! `cupeer_report`'s.
+//! What belongs here: the command, from its options to one of the forms. What a record says is `cupeer_facts`'s, and how a form
+//! shows it `cupeer_views`'s.
 
 use crate::records::annotations;
 use crate::records::kept::{self, Entry, Kind};
 use crate::records::opened::Opened;
 use crate::records::parts;
 use crate::records::suppressions;
-use crate::start::args::MOST_FAILURES;
-use crate::start::args::ReportArgs;
+use crate::start::args::{FORMS, MOST_FAILURES, ReportArgs};
 use crate::start::home;
 use crate::start::output;
 use anyhow::{Context, Result, bail};
+use cupeer_facts::part::JobPart;
 use cupeer_record::Job;
+use cupeer_report::Keep;
 use cupeer_report::filter::{Asked, Filter};
-use cupeer_report::form::{Cleaning, Form, Given, Options, lacks_calls};
 use cupeer_report::model::Report;
-use cupeer_report::part::JobPart;
 use cupeer_report::suppress::suggest;
 use cupeer_report::symbols::Symbols;
-use cupeer_report::{FORMS, Keep, diff};
 use cupeer_rules::Chosen;
+use cupeer_views::diff;
+use cupeer_views::form::{Cleaning, Form, Given, Options, lacks_calls};
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -102,17 +102,21 @@ fn of_parts(args: &ReportArgs, mut parts: JobPart) -> Result<Report> {
 fn print(
     args: &ReportArgs,
     shown: &str,
-    calls: Option<(&Job, &Filter, &mut Symbols)>,
-    report: Option<Report>,
+    mut calls: Option<(&Job, &Filter, &mut Symbols)>,
+    mut report: Option<Report>,
 ) -> Result<ExitCode> {
-    let (options, failures) = (options(args, shown), most_failures(args));
-    let mut given = Given { options, calls, report, failures, warn: output::complain };
+    let about = args.format.about();
+    if let Some((job, filter, symbols)) = calls.as_mut().filter(|_| about.has_verdict) {
+        let keep = Keep { failures: most_failures(args), durations: true, callers: about.has_callers };
+        report = Some(cupeer_facts::read(job, filter, keep, Some(symbols))?);
+    }
+    let mut given = Given { options: options(args, shown), calls, report, warn: output::complain };
     let printed = match args.suggest_suppressions {
-        true => output::print_as_is(&suggest::file(given.report(false)?))?,
+        true => output::print_as_is(&suggest::file(given.report()?))?,
         false => show(&*args.format, |out| args.format.render(&mut given, out))?,
     };
     if let (false, false, true, Some(report)) =
-        (args.suggest_suppressions, args.leaks, args.format.about().takes_annotations, &given.report)
+        (args.suggest_suppressions, args.leaks, about.takes_annotations, &given.report)
     {
         output::printed(annotations::write(report, io::stdout().lock()))?;
     }
@@ -169,7 +173,7 @@ fn compare(args: &ReportArgs, paths: &[PathBuf], others: &[PathBuf]) -> Result<E
         let report = || match parts::open(paths, 0, args.all)? {
             parts::Given::Record(opened) => {
                 let keep = Keep { durations: true, ..Keep::default() };
-                cupeer_report::read(&opened.job, &filter(args, &opened.job)?, keep, None)
+                cupeer_facts::read(&opened.job, &filter(args, &opened.job)?, keep, None)
             }
             parts::Given::Parts(parts) => {
                 refuse(args, &shown)?;

@@ -6,8 +6,8 @@
 use crate::start::job::{self, Job};
 use crate::start::variables::Environment;
 use anyhow::{Context, Result};
+use cupeer_facts::faults::{Fault, of_rules};
 use cupeer_record::{FaultFile, FaultRule, faults};
-use cupeer_report::faults::{Fault, of_rules};
 use cupeer_report::model::DENY;
 use cupeer_spec::env;
 use cupeer_spec::fault::Plan;

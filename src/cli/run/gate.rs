@@ -113,12 +113,12 @@ fn gone(report: &Report, run: &Run) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::super::End;
+    use super::super::told::{self, How};
     use super::*;
     use crate::start::args::{Cli, Command};
     use clap::Parser;
     use cupeer_record::Outcome;
     use cupeer_record::writer::{self, About, Writer};
-    use cupeer_report::summary::{self, How};
     use cupeer_spec::function::FnId;
     use cupeer_spec::record::slot::finding::Confidence;
 
@@ -170,7 +170,7 @@ mod tests {
         writer.header(|header| header.lost = lost).unwrap();
         writer.finish().unwrap();
         let how = How { decides: true, error_on: gate(options).chosen, ..How::default() };
-        summary::whole(folder.path(), "DIR", &how).report.unwrap()
+        told::whole(folder.path(), "DIR", &how).report.unwrap()
     }
 
     fn verdict(options: &[&str], report: Option<&Report>, findings: Option<u32>) -> String {

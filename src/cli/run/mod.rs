@@ -15,6 +15,7 @@ mod page;
 mod preloading;
 pub mod program;
 mod signals;
+mod told;
 mod watch;
 
 use crate::records::kept;
@@ -31,17 +32,17 @@ use answers::Answers;
 use anyhow::{Result, bail};
 use child::Child;
 use clap::ValueEnum;
+use cupeer_facts::faults::Fault;
 use cupeer_record as record;
-use cupeer_report::faults::Fault;
 use cupeer_report::names::counted;
-use cupeer_report::plans;
 use cupeer_report::style::Mark;
-use cupeer_report::summary::{self, How, Line, Told};
-use cupeer_report::text::suppressed::unmatched;
 use cupeer_spec::env;
 use cupeer_spec::record::end;
 use cupeer_spec::status::Status;
 use cupeer_topology::Topology;
+use cupeer_views::plans;
+use cupeer_views::summary::{self, Line};
+use cupeer_views::text::suppressed::unmatched;
 use faults::Faults;
 use gate::Gate;
 use hang::{Hangs, OnHang};
@@ -54,6 +55,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Acquire};
 use std::time::{SystemTime, UNIX_EPOCH};
+use told::{How, Told};
 use watch::{Sightings, Watch};
 
 /// Why a program could not be executed: with the words and the exit status of `env`.
@@ -227,7 +229,7 @@ pub fn command(mut args: RunArgs) -> Result<ExitCode> {
     });
     let mut run = run?;
     if let Some(job) = job.as_ref().filter(|job| !job.is_inherited()) {
-        summary::wait_for_the_last(&job.directory);
+        told::wait_for_the_last(&job.directory);
     }
     orphans::reap(run.process.0, &mut run.orphans);
     how.launched = run.process.0 as u32;
@@ -242,11 +244,9 @@ pub fn command(mut args: RunArgs) -> Result<ExitCode> {
         job.tell_lost(run.record_lost, run.unrecorded, run.forked);
     }
     let of_run =
-        |job: &Job| summary::of_run(&job.directory, &home::shown(&job.directory), &how, of_this_run(begun));
+        |job: &Job| told::of_run(&job.directory, &home::shown(&job.directory), &how, of_this_run(begun));
     let Told { lines: recorded, report } = match &job {
-        Some(job) if job.is_ours_alone() => {
-            summary::whole(&job.directory, &home::shown(&job.directory), &how)
-        }
+        Some(job) if job.is_ours_alone() => told::whole(&job.directory, &home::shown(&job.directory), &how),
         Some(job) if !job.is_inherited() => of_run(job),
         // An outer cupeer tells of it.
         Some(job) if how.decides => Told { lines: Vec::new(), ..of_run(job) },

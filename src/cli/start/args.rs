@@ -23,8 +23,13 @@ mod why;
 
 use clap::builder::PossibleValue;
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
-use cupeer_report::FORMS;
-use cupeer_report::form::Form;
+use cupeer_export::trace::TraceForm;
+use cupeer_views::JsonForm;
+use cupeer_views::form::Form;
+use cupeer_views::html::HtmlForm;
+use cupeer_views::junit::JunitForm;
+use cupeer_views::sarif::SarifForm;
+use cupeer_views::text::TextForm;
 use std::ffi::OsString;
 use std::ops::Deref;
 use std::path::PathBuf;
@@ -380,6 +385,9 @@ pub struct ReportArgs {
     #[arg(long, value_name = "OTHER", conflicts_with = "leaks")]
     pub diff: Option<PathBuf>,
 }
+
+/// All forms of the report, in the order of the help.
+pub static FORMS: &[&dyn Form] = &[&TextForm, &JsonForm, &TraceForm, &SarifForm, &JunitForm, &HtmlForm];
 
 /// A form of the report, by its name.
 #[derive(Clone, Copy)]

@@ -6,7 +6,7 @@
 use super::held::Held;
 use anyhow::{Result, anyhow};
 use cupeer_record::{Event, Job, Outcome, Process};
-use cupeer_report::Places;
+use cupeer_report::places::Places;
 use cupeer_report::symbols::Symbols;
 use cupeer_spec::record::live::{Entry, ended, kind, library_name};
 use serde::{Deserialize, Serialize};
@@ -97,7 +97,7 @@ pub fn read(directory: &Path, known: &dyn Fn(&Site) -> bool) -> Result<Counted> 
             *counted.open.entry(what).or_default() += u64::from(entry.count.max(1));
         }
     }
-    counted.broken = cupeer_report::broken(directory)?;
+    counted.broken = cupeer_facts::broken(directory)?;
     Ok(counted)
 }
 

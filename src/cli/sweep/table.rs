@@ -9,7 +9,7 @@ use crate::records::sweeps::counted;
 use crate::start::home::{place, shown};
 use crate::start::output::{self, terminal_width};
 use clap::ValueEnum;
-use cupeer_report::table::{Table, wrap};
+use cupeer_views::table::{Table, wrap};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// `24 calls on 9 stacks`.

@@ -1,7 +1,7 @@
 //! Tables of which the less important columns are left out where the terminal is narrow. A row is one line: nothing wraps.
 
-use cupeer_report::table::display_width;
 use cupeer_report::terminal::clean;
+use cupeer_views::table::display_width;
 
 /// What a piece of text looks like.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

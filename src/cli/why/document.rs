@@ -247,7 +247,7 @@ mod tests {
 
     #[test]
     fn page_of_the_schema_of_why_is_current() {
-        let made = format!("{:#}\n", cupeer_report::schema::of::<Document>().to_value());
+        let made = format!("{:#}\n", cupeer_views::schema::of::<Document>().to_value());
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/why.schema.json");
         if std::env::var_os("UPDATE_DOCS").is_some() {
             std::fs::write(path, &made).unwrap();

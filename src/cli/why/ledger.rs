@@ -38,7 +38,7 @@ impl Ledger {
         }
         let Opened { job, symbols, .. } = &mut Opened::open(directory)?;
         let keep = Keep { failures: MOST_FAILURES, ..Keep::default() };
-        let report = cupeer_report::read(job, &Filter::all(job), keep, Some(symbols))?;
+        let report = cupeer_facts::read(job, &Filter::all(job), keep, Some(symbols))?;
         let boot = cupeer_record::host::boot_id();
         let (here, elsewhere): (Vec<_>, Vec<_>) =
             job.processes.iter().partition(|process| Some(process.header.boot_id) == boot);

@@ -53,7 +53,7 @@ impl Filter {
     }
 
     /// All of so many processes.
-    pub(crate) fn parts(processes: usize, suppressions: Suppressions) -> Self {
+    pub fn parts(processes: usize, suppressions: Suppressions) -> Self {
         Filter {
             processes: vec![true; processes],
             functions: None,

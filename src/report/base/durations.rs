@@ -8,6 +8,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 /// How long calls took that returned.
 #[derive(Clone, Default, Serialize, Deserialize)]
 pub struct Durations {
+    /// Sum of all.
     pub total_ns: u64,
     max_ns: u64,
     #[serde(rename = "durations")]
@@ -15,6 +16,7 @@ pub struct Durations {
 }
 
 impl Durations {
+    /// Adds one.
     #[inline]
     pub fn add(&mut self, ns: u64) {
         self.total_ns = self.total_ns.saturating_add(ns);

@@ -23,14 +23,17 @@ impl Numbered {
         Some(number)
     }
 
+    /// The number of a name that has one.
     pub fn known(&self, name: &str) -> Option<u16> {
         self.numbers.get(name).copied()
     }
 
+    /// How many names have a number.
     pub fn count(&self) -> u16 {
         self.names.len() as u16
     }
 
+    /// The name of a number.
     pub fn name(&self, number: u16) -> Rc<str> {
         self.names[usize::from(number)].clone()
     }

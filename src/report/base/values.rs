@@ -56,6 +56,7 @@ fn read(text: &str) -> Value {
 
 /// The context that a call has ended, or would have.
 pub struct Ending {
+    /// The context, if it is known.
     pub context: Option<u64>,
     /// Device whose primary context it was, if only that is known, as in older recordings.
     pub device: Option<i32>,

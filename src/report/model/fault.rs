@@ -10,7 +10,7 @@ use std::rc::Rc;
 pub const DENY: &str = "deny-peer";
 
 /// Most calls of a fault that are kept.
-pub(crate) const MOST_HITS: usize = 100;
+pub const MOST_HITS: usize = 100;
 
 /// Fault of a fault plan, or denied pair of devices (plan `deny-peer`), over all processes and hosts.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Default)]

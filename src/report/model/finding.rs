@@ -178,7 +178,7 @@ fn address_or_null<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<
 }
 
 /// Whether a rule explains a failure without being broken: its findings are said at every level.
-pub(crate) fn is_explanation(rule: &str) -> bool {
+pub fn is_explanation(rule: &str) -> bool {
     matches!(
         cupeer_rules::Rule::of(rule),
         Some(cupeer_rules::Rule::CallFailed | cupeer_rules::Rule::DriverUndocumented)

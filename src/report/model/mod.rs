@@ -20,9 +20,9 @@ pub use allocation::{
 pub use call::{
     Caller, Deviation, Failure, FailureGroup, Function, MOST_PROCS, Mark, Place, Ranks, RuntimeCall,
 };
-pub(crate) use fault::MOST_HITS;
+pub use fault::MOST_HITS;
 pub use fault::{DENY, Fault, FaultHit};
-pub(crate) use finding::is_explanation;
+pub use finding::is_explanation;
 pub use finding::{Finding, Object, SEVERITIES, SuppressedBy, Suppression};
 pub use handle::{Allocator, Certainty, FailedOpen, Fingerprint, Handle, Leak, Open, State};
 pub use peer::{Peer, Uuid};

@@ -117,6 +117,7 @@ impl<'a> Verdict<'a> {
         }
     }
 
+    /// Calls that failed alike, in words.
     pub fn group(&self, group: &FailureGroup) -> String {
         let procs = self.group_procs(group);
         let when = if group.count == 1 {

@@ -21,7 +21,9 @@ const MOST_RULES: usize = 3;
 
 /// Line of the headline.
 pub struct Line<'a> {
+    /// Text of the line.
     pub text: String,
+    /// What the line is about.
     pub about: About<'a>,
 }
 

@@ -63,6 +63,7 @@ pub const KINDS: [&Kind; 5] = [&DIED, &FAILED, &FORKED, &UNRETURNED, &UNEXPLAINE
 
 /// Something that went wrong, with its evidence.
 pub struct Incident<'a> {
+    /// What kind of thing it is.
     pub kind: &'static Kind,
     /// What happened, in a sentence without its full stop.
     pub message: String,
@@ -74,6 +75,7 @@ pub struct Incident<'a> {
     pub result: Option<&'a str>,
     /// Call stack, the caller first.
     pub stack: &'a [Place],
+    /// How often it happened.
     pub count: u64,
 }
 

@@ -67,7 +67,9 @@ impl Report {
 
 /// Problems of a report.
 pub struct Verdict<'a> {
+    /// The report.
     pub report: &'a Report,
+    /// Names of its processes.
     pub names: Labels,
     /// True if sentences name everything that they are about, instead of the first few.
     pub all: bool,

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Rule with its findings, each list in the order of the report.
 pub struct OfRule<'a> {
+    /// Name of the rule.
     pub name: &'a str,
     /// The rule; `None` for one of a later version.
     pub rule: Option<&'static RuleSpec>,

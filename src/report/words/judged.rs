@@ -2,7 +2,7 @@
 
 use cupeer_record::{Call, Hit};
 use cupeer_rules::decide;
-use cupeer_spec::function::FnId;
+use cupeer_spec::function::{FnId, Library};
 use cupeer_spec::record::slot::MOST_ARGS;
 
 /// A call that has returned, as it is decided about.
@@ -19,4 +19,9 @@ pub fn judged<'a>(
 /// Returns true if the driver completed the call, although it failed for the program.
 pub fn is_done_all_the_same(call: &Call) -> bool {
     call.injected && call.details.hits.iter().any(Hit::is_done_all_the_same)
+}
+
+/// Returns true if a function is the CUDA runtime's own.
+pub fn is_runtime(function: Option<FnId>) -> bool {
+    function.is_some_and(|function| function.spec().library == Library::Cudart)
 }

@@ -4,10 +4,13 @@
 //!
 //! - `names`, `results`: the names of things.
 //! - `deviation`, `endings`, `judged`, `lives`, `places`: ends, durations, and places.
+//! - `expected`, `limited`: expected failures, and recordings that lack calls.
 
 pub mod deviation;
 pub mod endings;
+pub mod expected;
 pub mod judged;
+pub mod limited;
 pub mod lives;
 pub mod names;
 pub mod places;

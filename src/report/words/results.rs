@@ -11,6 +11,7 @@ pub fn name(function: Option<FnId>, result: i32) -> String {
     library.result(result).map(ResultSpec::name).map_or_else(|| result.to_string(), str::to_owned)
 }
 
+/// Adds a result to counts, which are in the order in which results came first.
 pub fn count(counts: &mut Vec<(i32, u64)>, result: i32, times: u64) {
     match counts.iter_mut().find(|(known, _)| *known == result) {
         Some((_, count)) => *count = count.saturating_add(times),

@@ -9,7 +9,7 @@ use crate::start::args::DoctorFormat;
 use crate::start::output::{self, terminal_width};
 use anyhow::Result;
 use cupeer_report::style::{Mark, Style};
-use cupeer_report::table::Table;
+use cupeer_views::table::Table;
 use serde::Serialize;
 use std::path::Path;
 use std::process::ExitCode;

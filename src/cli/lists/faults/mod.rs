@@ -8,9 +8,9 @@ mod recipes;
 
 pub use page::page;
 
-use cupeer_report::table::{Table, wrap};
 use cupeer_spec::fault::{KeyKind, KeySpec, is_comparable, keys, output_values};
 use cupeer_spec::function::{ArgSpec, FnSpec, alterable};
+use cupeer_views::table::{Table, wrap};
 use serde_json::{Value, json};
 
 /// All keys, then what functions have for plans.

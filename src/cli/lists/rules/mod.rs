@@ -13,10 +13,10 @@ mod why;
 
 pub use why::{causes_without_rule, documented, seen_from, why};
 
-use cupeer_report::table::{Table, wrap};
 use cupeer_rules::probes::{FollowUp, Probe};
 use cupeer_rules::{Basis, Cache, OF_OPENERS, RULES, RuleSpec, Scope, Severity, Status};
 use cupeer_spec::function::FnSpec;
+use cupeer_views::table::{Table, wrap};
 use serde_json::{Value, json};
 
 pub fn table() -> Table {

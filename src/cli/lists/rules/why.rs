@@ -1,9 +1,9 @@
 //! Why functions return a result: the rules that it tells of, and the causes that no rule decides.
 
-use cupeer_report::table::{Table, wrap};
 use cupeer_rules::{RULES, RuleSpec, causes};
 use cupeer_spec::function::{FUNCTIONS, FnId, FnSpec};
 use cupeer_spec::results::{RESULTS, Result, ResultSpec};
+use cupeer_views::table::{Table, wrap};
 
 /// Why some functions return a result: for all of them, the same causes.
 pub struct Why {

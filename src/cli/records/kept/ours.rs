@@ -3,8 +3,8 @@
 
 use crate::records::sweeps;
 use crate::start::job::VLLM_CACHE;
+use cupeer_facts::part;
 use cupeer_record::plain::{self, Links};
-use cupeer_report::part;
 use cupeer_spec::record::{SUFFIX, begun, faults, job, live};
 use std::fs;
 use std::io::{self, Read};

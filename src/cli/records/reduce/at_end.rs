@@ -7,11 +7,11 @@ use super::write;
 use crate::start::args::MOST_FAILURES;
 use crate::start::output;
 use anyhow::{Context, Result, bail};
+use cupeer_facts::part::file;
 use cupeer_record::plain::{self, Links};
 use cupeer_record::quiet::{self, Quiet};
 use cupeer_record::{Job, host};
 use cupeer_report::names::counted;
-use cupeer_report::part::file;
 use cupeer_report::symbols::Symbols;
 use cupeer_spec::record::begun::{self, Folder};
 use cupeer_spec::record::job;
@@ -51,7 +51,7 @@ fn reduced(directory: &Path) -> Result<String> {
         return Ok("nothing to reduce: no process of this host has recorded anything".into());
     }
     let mut symbols = Symbols::of_record(directory, &own.processes);
-    let mut reduced = cupeer_report::reduce(&own, MOST_FAILURES, &mut symbols)?;
+    let mut reduced = cupeer_facts::reduce(&own, MOST_FAILURES, &mut symbols)?;
     reduced.fold();
     let name = |number: u32| directory.join(format!("{}-{number}{}", host::short(boot), file::SUFFIX));
     let free = (1..MOST).map(name).find(|path| path.symlink_metadata().is_err());

@@ -1,7 +1,7 @@
 //! `cupeer reduce`: of records, one small file that can be put together with others of its kind.
 //!
 //! What belongs here: the command, how its file comes to be, and what `cupeer run --reduce` does in the end ([`mod@at_end`]). What
-//! is kept is [`cupeer_report::part`]'s.
+//! is kept is [`cupeer_facts::part`]'s.
 
 mod at_end;
 
@@ -11,8 +11,8 @@ use crate::records::{made, parts};
 use crate::start::args::ReduceArgs;
 use crate::start::{home, output};
 use anyhow::{Context, Result, bail, ensure};
+use cupeer_facts::part::{JobPart, file};
 use cupeer_report::names::counted;
-use cupeer_report::part::{JobPart, file};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 

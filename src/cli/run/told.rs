@@ -1,0 +1,153 @@
+//! What a run tells of its recording when it ends. This reads the report, unless the recording is large; the lines are
+//! [`cupeer_views::summary`]'s.
+
+use anyhow::{Error, Result};
+use cupeer_record::{Job, Process};
+use cupeer_report::Keep;
+use cupeer_report::filter::Filter;
+use cupeer_report::model::Report;
+use cupeer_report::names::quiet_ones;
+use cupeer_report::style::Mark;
+use cupeer_report::suppress::Suppressions;
+use cupeer_report::symbols::Symbols;
+use cupeer_rules::Chosen;
+use cupeer_views::summary::{self, Line};
+use std::path::Path;
+use std::time::Duration;
+use std::{fs, io};
+
+/// The largest record that is read at the end of a run: a second or two.
+const MOST_READ: u64 = 1 << 30;
+/// How often, and how long, is waited for processes that are about to end.
+const PATIENCE: u32 = 5;
+const MOMENT: Duration = Duration::from_millis(40);
+
+/// Waits a moment for processes that end with the started one, so that they do not appear as running.
+pub fn wait_for_the_last(directory: &Path) {
+    for _ in 0..PATIENCE {
+        let is_running = Job::open(directory).is_ok_and(|job| job.alive().contains(&Some(true)));
+        if !is_running {
+            return;
+        }
+        std::thread::sleep(MOMENT);
+    }
+}
+
+/// Request for the summary at the end of a run.
+#[derive(Default)]
+pub struct How {
+    /// Findings that do not count.
+    pub suppressions: Suppressions,
+    /// True if the exit status depends on findings, so that the recording is read however large it is and whoever else
+    /// writes to it.
+    pub decides: bool,
+    /// Findings that count as errors; without a choice, that in the recording.
+    pub error_on: Option<Chosen>,
+    /// Pid of the launched program, whose exit status is that of the run.
+    pub launched: u32,
+    /// True if the report is wanted, unless the recording is large.
+    pub annotates: bool,
+}
+
+/// Summary at the end of a run.
+#[derive(Default)]
+pub struct Told {
+    /// Lines to print.
+    pub lines: Vec<Line>,
+    /// Report of the run's processes, if it was built.
+    pub report: Option<Report>,
+}
+
+/// Returns the summary of a whole recording; `shown` is the argument of `cupeer report` for it.
+pub fn whole(directory: &Path, shown: &str, how: &How) -> Told {
+    let size = size(directory);
+    if size > MOST_READ && !how.decides {
+        let mut lines = vec![too_large(size, shown).into()];
+        lines.extend(Job::open(directory).ok().and_then(|job| summary::limit_of(&job)));
+        return Told { lines, report: None };
+    }
+    match judged(directory, how, |_| true) {
+        Ok((report, mut symbols)) => {
+            Told { lines: summary::whole(&report, shown, &mut symbols, how.launched), report: Some(report) }
+        }
+        Err(error) => Told { lines: vec![unreadable(shown, &error)], report: None },
+    }
+}
+
+/// How large a record is.
+fn size(directory: &Path) -> u64 {
+    let list = |directory: &Path| fs::read_dir(directory).into_iter().flatten().flatten();
+    let of = |entry: fs::DirEntry| entry.metadata().map_or(0, |about| about.len());
+    // Those of a large job lie in a folder.
+    let with_inner = |entry: fs::DirEntry| match entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+        true => list(&entry.path()).map(of).fold(0, u64::saturating_add),
+        false => of(entry),
+    };
+    list(directory).map(with_inner).fold(0, u64::saturating_add)
+}
+
+/// The report of some processes, in the light of what all of the record did; and who names its functions.
+fn judged(directory: &Path, how: &How, is_chosen: impl Fn(&Process) -> bool) -> Result<(Report, Symbols)> {
+    let job = Job::open(directory)?;
+    let mut filter = Filter::of(&job, is_chosen);
+    filter.suppressions = how.suppressions.clone();
+    filter.error_on = how.error_on.clone();
+    let mut symbols = Symbols::of_record(directory, &job.processes);
+    // Names of functions take their time, and only these ask for all of them.
+    let asked = (how.annotates || !how.suppressions.is_empty()).then_some(&mut symbols);
+    Ok((cupeer_facts::read(&job, &filter, Keep::default(), asked)?, symbols))
+}
+
+fn unreadable(shown: &str, error: &Error) -> Line {
+    let cause = error.root_cause().downcast_ref::<io::Error>();
+    if cause.is_some_and(|cause| cause.kind() == io::ErrorKind::NotFound) {
+        // The directory is there, and its files were.
+        return format!(
+            "recorded in {shown}, where another run reduces it; 'cupeer report {shown}' shows it"
+        )
+        .into();
+    }
+    Line::bad(Mark::Error, format!("recorded in {shown}, which cannot be read: {error:#}"))
+}
+
+fn too_large(size: u64, shown: &str) -> String {
+    format!("recorded {} MiB in {shown}; 'cupeer report {shown}' shows it", size >> 20)
+}
+
+/// Returns the summary of the processes of one run, which `is_of_it` tells from others in the directory. Facts about
+/// all processes together are in the report. There are no lines if no process reached the driver.
+pub fn of_run(directory: &Path, shown: &str, how: &How, is_of_it: impl Fn(&Process) -> bool) -> Told {
+    let is_wanted = how.decides || how.annotates && size(directory) <= MOST_READ;
+    let report = is_wanted.then(|| judged(directory, how, &is_of_it));
+    let mut lines = own(directory, shown, how, is_of_it);
+    if let Some(Err(error)) = &report {
+        lines.push(unreadable(shown, error));
+    }
+    let report = report.and_then(Result::ok).map(|(report, _)| report);
+    let report = report.filter(|report| !report.processes.is_empty());
+    lines.extend(report.iter().flat_map(summary::suppressed).map(Line::from));
+    Told { lines, report }
+}
+
+/// The lines of [`of_run`], without what rules found.
+fn own(directory: &Path, shown: &str, how: &How, is_of_it: impl Fn(&Process) -> bool) -> Vec<Line> {
+    let read = || -> Result<Vec<Line>> {
+        let mut job = Job::open(directory)?;
+        let all = job.processes.len();
+        job.processes.retain(is_of_it);
+        if job.processes.is_empty() {
+            let quiet = quiet_ones(job.quiet.len() as u64, all);
+            let line = quiet.map(|quiet| format!("no process of this run is recorded in {shown}: {quiet}"));
+            return Ok(line.map(Line::from).into_iter().collect());
+        }
+        let sizes = job.processes.iter().filter_map(|process| Some(process.path.metadata().ok()?.len()));
+        let size = sizes.fold(0, u64::saturating_add);
+        if size > MOST_READ {
+            return Ok([too_large(size, shown).into()].into_iter().chain(summary::limit_of(&job)).collect());
+        }
+        let others = (all - job.processes.len()) as u64;
+        let report = cupeer_facts::read(&job, &Filter::all(&job), Keep::default(), None)?;
+        Ok(summary::of_run(report, all, others, shown, how.launched))
+    };
+    read().unwrap_or_else(|error| vec![unreadable(shown, &error)])
+}

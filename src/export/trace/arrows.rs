@@ -1,0 +1,82 @@
+//! The arrows from the export of a handle to its open, and from there to its close.
+//!
+//! Each open has an arrow of its own, whose number comes from the fingerprint of the handle: the first open of a
+//! handle has the fingerprint itself.
+
+use cupeer_facts::{Collected, Exported, Realm};
+use cupeer_record::Call;
+use cupeer_report::values;
+use cupeer_spec::effect::{Object, Shared};
+use cupeer_spec::function::FnId;
+use cupeer_spec::record::live::mix;
+use std::collections::HashMap;
+
+pub struct Arrow {
+    /// The call that exported the handle, with its function; `None` at the call at hand.
+    pub export: Option<(Exported, Option<FnId>)>,
+    /// `s`, `t` or `f`: it begins, goes through here, or ends.
+    pub phase: char,
+    pub id: u64,
+}
+
+#[derive(Default)]
+pub struct Arrows {
+    /// How often each handle was opened.
+    opened: HashMap<(Realm, Object, u64), u64, foldhash::fast::RandomState>,
+    /// The arrows of what the current process has open, by address or event.
+    open: HashMap<(Object, u64), Vec<u64>, foldhash::fast::RandomState>,
+}
+
+impl Arrows {
+    pub fn begin(&mut self) {
+        self.open.clear();
+    }
+
+    pub fn call(&mut self, call: &Call, realm: Realm, at: u64, all: &Collected) -> Vec<Arrow> {
+        let Some(function) = call.function.filter(|_| call.succeeded()).map(FnId::spec) else {
+            return Vec::new();
+        };
+        match (function.opens(), function.closes()) {
+            (Some(shared), _) => self.opens(call, realm, at, all, shared),
+            (None, Some(closed)) => {
+                // What is destroyed is closed, however often it was opened.
+                let is_whole = function.ends().is_some_and(|end| !end.is_counted);
+                self.closes(closed.object, call.number(closed.by), is_whole)
+            }
+            (None, None) => Vec::new(),
+        }
+    }
+
+    fn opens(
+        &mut self,
+        call: &Call,
+        realm: Realm,
+        at: u64,
+        all: &Collected,
+        Shared { object: kind, by, handle, .. }: Shared,
+    ) -> Vec<Arrow> {
+        let (Some((fingerprint, _)), Some(address)) = (values::handle(call, handle), call.number(by)) else {
+            return Vec::new();
+        };
+        let exports = FnId::newest(|function| function.exports().is_some_and(|shared| shared.object == kind));
+        let Some(export) = all.exported(realm, kind, fingerprint, at) else { return Vec::new() };
+        let times = self.opened.entry((realm, kind, fingerprint)).or_default();
+        let id = if *times == 0 { fingerprint } else { mix(fingerprint ^ mix(*times)) };
+        *times += 1;
+        self.open.entry((kind, address)).or_default().push(id);
+        vec![
+            Arrow { export: Some((export, exports)), phase: 's', id },
+            Arrow { export: None, phase: 't', id },
+        ]
+    }
+
+    fn closes(&mut self, kind: Object, address: Option<u64>, is_whole: bool) -> Vec<Arrow> {
+        let Some(place) = address.map(|address| (kind, address)) else { return Vec::new() };
+        let Some(ids) = self.open.get_mut(&place) else { return Vec::new() };
+        let closed = if is_whole { std::mem::take(ids) } else { ids.pop().into_iter().collect() };
+        if ids.is_empty() {
+            self.open.remove(&place);
+        }
+        closed.into_iter().map(|id| Arrow { export: None, phase: 'f', id }).collect()
+    }
+}

@@ -1,0 +1,178 @@
+//! Joins findings of one rule and function, with one result and from one place, over all processes.
+//!
+//! It contains what needs all processes together, of one recording or of several parts of a job (`part`). So a row
+//! has the numbers of its processes.
+
+use super::ranks;
+use super::row::{Member, Row};
+use cupeer_report::model::is_explanation;
+use cupeer_report::model::{Finding, MOST_PROCS, Place, SuppressedBy};
+use cupeer_report::suppress::{Facts, Suppressions};
+use cupeer_rules::{Rule, Severity};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+/// What was found, before all processes are seen together.
+#[derive(Serialize, Deserialize, Default)]
+pub struct FindingRows {
+    pub rows: Vec<Row>,
+    /// Who went another way than IPC.
+    pub fallbacks: Vec<Row>,
+    /// Whose calls failed, by function and process: for [`ranks::differing`].
+    pub failing: Vec<Row>,
+}
+
+impl FindingRows {
+    /// All rows: the worst first, then in the order of time. The calls of a function are by process.
+    pub fn rows<'c>(self, members: &[Member], calls: impl Fn(&str) -> Option<&'c [u64]>) -> Vec<Row> {
+        let mut joined = Joined::default();
+        joined.extend(self.rows);
+        // Where a rule is broken, that is said, and who goes another way is not the news.
+        let fallbacks: Vec<Row> =
+            self.fallbacks.into_iter().filter(|row| !joined.explains(row, Severity::Note)).collect();
+        // What libraries do on purpose, ranks may do differently.
+        let differing = ranks::differing(self.failing, members, calls).into_iter();
+        let differing: Vec<Row> = differing.filter(|row| !joined.has_note_like(row)).collect();
+        joined.extend(fallbacks);
+        joined.extend(differing);
+        joined.finish(members)
+    }
+
+    /// Adds what was found in other processes, which come behind so many of these.
+    pub fn add(&mut self, other: FindingRows, processes: usize) {
+        let moved = |mut row: Row| {
+            row.process += processes;
+            row.processes.iter_mut().for_each(|process| *process += processes);
+            row
+        };
+        self.rows.extend(other.rows.into_iter().map(moved));
+        self.fallbacks.extend(other.fallbacks.into_iter().map(moved));
+        self.failing.extend(other.failing.into_iter().map(moved));
+    }
+
+    /// Suppresses what entries mean; processes execute these programs.
+    pub fn suppress(&mut self, suppressions: &Suppressions, programs: &[&str]) {
+        if suppressions.is_empty() {
+            return;
+        }
+        for row in self.all_mut() {
+            let of = |process: &usize| programs.get(*process).copied();
+            let programs: Vec<&str> = row.processes.iter().filter_map(of).collect();
+            let Finding { rule, caller, stack, .. } = &row.finding;
+            row.finding.suppressed_by =
+                suppressions.find(&Facts { rule, caller, stack, programs: &programs });
+        }
+    }
+
+    /// Whether rows name no other than so many processes, and severities that there are.
+    pub fn is_sound(&self, processes: usize) -> bool {
+        let is_one = |row: &Row| {
+            row.processes.iter().chain([&row.process]).all(|process| *process < processes)
+                && Severity::of(row.finding.severity).is_some()
+        };
+        [&self.rows, &self.fallbacks, &self.failing].into_iter().flatten().all(is_one)
+    }
+
+    fn all_mut(&mut self) -> impl Iterator<Item = &mut Row> {
+        self.rows.iter_mut().chain(&mut self.fallbacks).chain(&mut self.failing)
+    }
+}
+
+/// Puts words into rows of which all were only counted: the rule's own hint, and of explanations, which a process gives
+/// once for each result, what was said in another place.
+fn complete(rows: &mut [Row]) {
+    let key = |row: &Row| {
+        let Finding { rule, function, result, .. } = &row.finding;
+        (rule.clone(), function.clone(), result.clone())
+    };
+    let said = rows.iter().filter(|row| is_explanation(&row.finding.rule) && !row.finding.message.is_empty());
+    let said: BTreeMap<_, String> = said.map(|row| (key(row), row.finding.message.clone())).collect();
+    for row in rows.iter_mut().filter(|row| row.finding.message.is_empty()) {
+        row.finding.message = said.get(&key(row)).cloned().unwrap_or_default();
+        if let Some(rule) = Rule::of(&row.finding.rule).filter(|_| row.finding.hint.is_empty()) {
+            row.finding.hint = rule.spec().hint().into();
+        }
+    }
+}
+
+/// Calls that are alike: function, result and caller.
+type Calls = (Rc<str>, Option<String>, Place);
+
+fn place(row: &Row) -> Calls {
+    let Finding { function, result, caller, .. } = &row.finding;
+    (function.clone(), result.clone(), caller.clone())
+}
+
+pub fn library(caller: &Place) -> &str {
+    caller.library.as_deref().unwrap_or_default()
+}
+
+/// The rows by what they have in common: the rule, how bad it is there, the calls, and what suppresses them.
+#[derive(Default)]
+struct Joined(BTreeMap<(Rc<str>, Severity, Calls, Option<SuppressedBy>), Row>);
+
+impl Extend<Row> for Joined {
+    fn extend<I: IntoIterator<Item = Row>>(&mut self, rows: I) {
+        rows.into_iter().for_each(|row| self.add(row));
+    }
+}
+
+impl Joined {
+    /// Whether a rule at least this severe is broken in calls like those of a row.
+    fn explains(&self, row: &Row, least: Severity) -> bool {
+        let is_alike = |known: &Row| place(known) == place(row) && known.severity() >= least;
+        self.0.values().any(|known| is_alike(known) && !is_explanation(&known.finding.rule))
+    }
+
+    /// Whether calls of the same function with the same result are usual somewhere.
+    fn has_note_like(&self, row: &Row) -> bool {
+        let is_note =
+            |known: &&Row| known.severity() == Severity::Note && !is_explanation(&known.finding.rule);
+        let key = |row: &Row| (row.finding.function.clone(), row.finding.result.clone());
+        self.0.values().filter(is_note).any(|known| key(known) == key(row))
+    }
+
+    fn add(&mut self, row: Row) {
+        let key = (row.finding.rule.clone(), row.severity(), place(&row), row.finding.suppressed_by.clone());
+        let row = match self.0.remove(&key) {
+            Some(known) => known.and(row),
+            None => row,
+        };
+        self.0.insert(key, row);
+    }
+
+    fn finish(self, members: &[Member]) -> Vec<Row> {
+        let mut rows: Vec<Row> = self.0.into_values().collect();
+        // What breaks a rule needs no other explanation.
+        let is_broken = |row: &&Row| {
+            !is_explanation(&row.finding.rule) && Rule::of(&row.finding.rule) != Some(Rule::IpcFallback)
+        };
+        let mut broken: BTreeMap<_, BTreeMap<Rc<str>, u64>> = BTreeMap::new();
+        for row in rows.iter().filter(is_broken) {
+            // One rule has two rows where some of them are suppressed.
+            *broken.entry(place(row)).or_default().entry(row.finding.rule.clone()).or_default() +=
+                row.finding.count;
+        }
+        rows.retain(|row| {
+            let explained =
+                broken.get(&place(row)).and_then(|rules| rules.values().max()).copied().unwrap_or(0);
+            Rule::of(&row.finding.rule) != Some(Rule::CallFailed) || explained < row.finding.count
+        });
+        complete(&mut rows);
+        for row in &mut rows {
+            row.processes.sort_unstable();
+            row.processes.dedup();
+            let of = |process: &usize| members.get(*process)?.rank;
+            row.finding.ranks = row.processes.iter().filter_map(of).collect();
+            row.finding.ranks.sort_unstable();
+            row.finding.ranks.dedup();
+            let named = row.processes.iter().take(MOST_PROCS);
+            row.finding.procs =
+                named.filter_map(|process| Some(members.get(*process)?.proc.clone())).collect();
+            row.finding.procs_more = row.processes.len().saturating_sub(MOST_PROCS) as u64;
+        }
+        rows.sort_by_key(|row| (std::cmp::Reverse(row.severity()), row.finding.time_ns, row.process));
+        rows
+    }
+}

@@ -1,0 +1,81 @@
+//! Tracks the file descriptors of one process: how many it exported and imported under which numbers, and its last
+//! export.
+//!
+//! The system gives out the lowest free number, so the number of a closed descriptor comes back. So numbers reveal
+//! descriptors that no process closes, although cupeer does not see how descriptors are closed and sent.
+
+use super::{Realm, Site};
+use cupeer_record::Call;
+use cupeer_report::values;
+use cupeer_spec::effect::Object;
+use cupeer_spec::function::FnId;
+use std::collections::HashSet;
+
+/// Of one process.
+#[derive(Default)]
+pub struct Descriptors {
+    pub exported: Numbers,
+    pub imported: Numbers,
+    /// The last export.
+    pub last: Option<Sent>,
+}
+
+/// The numbers of descriptors that one function made or took.
+#[derive(Default)]
+pub struct Numbers {
+    /// How many calls there were.
+    pub times: u64,
+    known: HashSet<i32, foldhash::fast::RandomState>,
+    /// The first call, and when the last one was made.
+    pub first: Option<Made>,
+    pub last: u64,
+}
+
+/// A call: its function, where it was made, and when.
+#[derive(Clone, Copy)]
+pub struct Made {
+    pub function: FnId,
+    pub site: Site,
+    pub at: u64,
+}
+
+/// A descriptor that was exported to be sent.
+#[derive(Clone, Copy)]
+pub struct Sent {
+    pub made: Made,
+    pub realm: Realm,
+    pub object: Object,
+    /// By which the ledger knows it; 0 where it is not told from others.
+    pub fingerprint: u64,
+}
+
+impl Descriptors {
+    /// Notes a call that succeeded.
+    pub fn call(&mut self, function: FnId, call: &Call, realm: Realm, made: impl FnOnce() -> Made) {
+        let spec = function.spec();
+        let descriptor = |argument| values::descriptor(call, argument);
+        if let Some((object, (fd, fingerprint))) =
+            spec.exports().and_then(|shared| Some((shared.object, descriptor(shared.handle)?)))
+        {
+            let made = made();
+            self.exported.add(fd, made);
+            self.last = Some(Sent { made, realm, object, fingerprint });
+        } else if let Some((fd, _)) = spec.opens().and_then(|shared| descriptor(shared.handle)) {
+            self.imported.add(fd, made());
+        }
+    }
+}
+
+impl Numbers {
+    fn add(&mut self, fd: i32, made: Made) {
+        self.times += 1;
+        self.known.insert(fd);
+        self.first.get_or_insert(made);
+        self.last = made.at;
+    }
+
+    /// Whether no number ever came back.
+    pub fn are_all_new(&self) -> bool {
+        self.known.len() as u64 == self.times
+    }
+}

@@ -1,0 +1,311 @@
+//! Turns the events of one process into entries of the handle table: what its calls release, and what they take, which
+//! is in [`super::take`].
+//!
+//! Calls are read in the order in which they began. A process has what a call takes (a handle, a mapping) when the
+//! call returns, and no longer has what a call releases when that call begins. So calls that take wait until a call
+//! comes that began after they returned, and calls that release count at once. An address that one thread closes and
+//! another receives anew in between stays separate. If a call releases something that the process does not have, a
+//! waiting call took it: processors do not read their counters in program order, so the end of one call can be later
+//! than the start of another that uses its result.
+
+use super::taken::Taken;
+use super::{Current, Ended, Failing, Import, Ledger, Realm, Site};
+use cupeer_record::{Call, Outcome};
+use cupeer_report::judged::is_done_all_the_same;
+use cupeer_report::model::Uuid;
+use cupeer_report::places::Stack;
+use cupeer_report::values::{self, Ending};
+use cupeer_spec::effect::{Effect, End, Object, Shared};
+use cupeer_spec::function::{FnId, Group};
+use std::collections::hash_map::Entry::Occupied;
+use std::collections::{HashMap, HashSet};
+
+/// What is known of a process while its events are read.
+pub struct Follower {
+    pub(super) process: u32,
+    pub(super) realm: Realm,
+    pub(super) waiting: Vec<(u64, Taken)>,
+    /// What it has opened, by address or event.
+    pub opened: HashMap<(Object, u64), OwnHandle, foldhash::fast::RandomState>,
+    /// What it has exported: the handles by the start of the allocation, or by event.
+    pub(super) exported: HashMap<(Object, u64), Vec<OwnHandle>, foldhash::fast::RandomState>,
+    /// Addresses and events that a fault plan made up, or closed although the program was told otherwise.
+    unreal: HashSet<(Object, u64)>,
+}
+
+/// Something that a process has.
+#[derive(Clone, Copy)]
+pub struct OwnHandle {
+    pub handle: u32,
+    /// Which of the handle's imports, where it was opened.
+    pub import: u32,
+    pub context: Option<u64>,
+    pub device: Option<i32>,
+    /// Whether it does belong to that context, and was not only exported while it was current.
+    pub is_sure: bool,
+    /// The size of the memory; 0 where it is not known.
+    pub bytes: u64,
+}
+
+impl OwnHandle {
+    pub(super) fn import(self, ledger: &mut Ledger) -> &mut Import {
+        &mut ledger.handles[self.handle as usize].imports[self.import as usize]
+    }
+}
+
+/// What a follower needs to know of a call beside the call.
+pub struct CallFacts {
+    pub at: u64,
+    /// When the last of the calls was that it stands for.
+    pub last: u64,
+    /// The device of its context.
+    pub uuid: Option<Uuid>,
+    /// Of an allocation that is exported, its size; the device is the one on which it lies.
+    pub bytes: Option<u64>,
+    /// Its stack, where [`keeps_stack`] says so.
+    pub stack: Option<Stack>,
+    /// Whether a rule has found something in it.
+    pub is_judged: bool,
+}
+
+/// Whether the ledger cares for a function.
+#[inline]
+pub fn concerns(function: FnId) -> bool {
+    let function = function.spec();
+    (function.shares() || function.gives_back()) && !function.is_in(Group::Peer)
+}
+
+/// Whether the ledger keeps where a call was made: one that opened, exported, closed or ended something, or failed to open.
+#[inline]
+pub fn keeps_stack(function: FnId, call: &Call) -> bool {
+    let function = function.spec();
+    let ends = function.closes().is_some() || function.ends().is_some();
+    function.opens().is_some() || call.succeeded() && (function.exports().is_some() || ends)
+}
+
+impl Follower {
+    pub fn new(process: usize, realm: Realm) -> Self {
+        Follower {
+            process: process as u32,
+            realm,
+            waiting: Vec::new(),
+            opened: HashMap::default(),
+            exported: HashMap::default(),
+            unreal: HashSet::new(),
+        }
+    }
+
+    pub fn call(&mut self, ledger: &mut Ledger, function: FnId, call: &Call, seen: CallFacts) {
+        self.settle(ledger, call.start);
+        // Where the program was told something else than the driver said, what follows is no fault of its.
+        let is_done = call.succeeded() || is_done_all_the_same(call);
+        let is_judged = seen.is_judged || is_done && call.injected;
+        let site = seen.stack.map(|stack| Site::of(call, stack, is_judged));
+        let done = Ended { at: Some(seen.at), by: Some(function), site, anew: None };
+        if is_done && !call.succeeded() {
+            self.unreal.extend(closed(function, call));
+        }
+        let spec = function.spec();
+        match (spec.exports(), spec.opens()) {
+            (Some(shared), _) if call.succeeded() => self.exports(ledger, function, shared, call, seen),
+            (_, Some(shared)) => self.opens(ledger, function, shared, call, seen),
+            _ if !is_done && call.injected => self.keep(ledger, function, call, seen.at),
+            _ if !is_done => {}
+            _ => {
+                if let Some((object, address)) = closed(function, call) {
+                    let is_counted = spec.ends().is_none_or(|end| end.is_counted);
+                    self.close(ledger, object, address, done, !is_counted);
+                }
+                if let Some(ending) = Ending::of(function, call) {
+                    self.end_all(ledger, done, &ending);
+                } else {
+                    for effect in spec.effects() {
+                        if let Effect::Ends(End { object, by, .. }) = *effect
+                            && let Some(address) = call.number(by)
+                        {
+                            self.end(ledger, object, address, done);
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// Whether a call failed because of what a fault plan had changed before: a handle that it damaged, something that was
+    /// never opened there, or that is closed already.
+    pub fn follows_fault(&self, ledger: &Ledger, function: FnId, call: &Call) -> bool {
+        if call.injected || call.succeeded() {
+            return false;
+        }
+        if let Some(shared) = function.spec().opens() {
+            return values::handle(call, shared.handle)
+                .is_some_and(|(fingerprint, _)| ledger.damage.has(fingerprint));
+        }
+        !self.unreal.is_empty() && closed(function, call).is_some_and(|place| self.unreal.contains(&place))
+    }
+
+    /// A call that would have closed something failed because a fault plan said so.
+    fn keep(&mut self, ledger: &mut Ledger, function: FnId, call: &Call, at: u64) {
+        let one = closed(function, call);
+        let ending = Ending::of(function, call);
+        let is_kept = |place: &(Object, u64), held: &OwnHandle| {
+            let (kind, _) = place;
+            let ends = |ending: &Ending| !kind.is_granted() && ending.takes(held.context, held.device);
+            one.as_ref() == Some(place) || ending.as_ref().is_some_and(ends)
+        };
+        for (_, held) in self.opened.iter().filter(|(place, held)| is_kept(place, held)) {
+            held.import(ledger).keep(at);
+        }
+    }
+
+    fn exports(&mut self, ledger: &mut Ledger, function: FnId, shared: Shared, call: &Call, seen: CallFacts) {
+        let Some(handle) = values::handle(call, shared.handle) else { return };
+        if call.injected {
+            // It is not what the driver exported.
+            ledger.damage.changed.insert(handle.0);
+            return;
+        }
+        let memory = call.details.memory;
+        let Some(address) = memory.map(|(base, _)| base).or_else(|| call.number(shared.by)) else {
+            return;
+        };
+        self.takes(function, shared.object, call, seen, (handle, address, true));
+    }
+
+    fn opens(
+        &mut self,
+        ledger: &mut Ledger,
+        function: FnId,
+        Shared { object: kind, by, handle, .. }: Shared,
+        call: &Call,
+        seen: CallFacts,
+    ) {
+        let Some(handle) = values::handle(call, handle) else { return };
+        match call.outcome {
+            Outcome::Returned(0) => {
+                // Without the address it cannot be seen closed, and still was opened.
+                let address = call.number(by).unwrap_or(0);
+                if call.injected {
+                    self.unreal.insert((kind, address));
+                } else if !self.unreal.is_empty() {
+                    self.unreal.remove(&(kind, address));
+                }
+                self.takes(function, kind, call, seen, (handle, address, false));
+            }
+            Outcome::Returned(result) => {
+                let Some(stack) = seen.stack else { return };
+                let failing = Failing {
+                    function,
+                    site: Site::of(call, stack, seen.is_judged),
+                    at: seen.at,
+                    last: seen.last,
+                    result,
+                    count: call.times(),
+                    is_injected: call.injected || ledger.damage.has(handle.0),
+                    message: call.details.message.as_deref().map(Box::from),
+                    current: Current { context: call.details.context, device: call.details.devices.0 },
+                };
+                let number = ledger.number(self.realm, kind, handle);
+                ledger.handles[number as usize].import(self.process).fail(failing, seen.uuid);
+            }
+            Outcome::Pending | Outcome::Unwound => {}
+        }
+    }
+
+    /// A call takes a handle with an address, by exporting or by opening it.
+    fn takes(
+        &mut self,
+        function: FnId,
+        kind: Object,
+        call: &Call,
+        seen: CallFacts,
+        (handle, address, exported): ((u64, u64), u64, bool),
+    ) {
+        let Some(stack) = seen.stack else { return };
+        let owner = call.details.owner.filter(|_| exported);
+        let taken = Taken {
+            function,
+            site: Site::of(call, stack, seen.is_judged),
+            is_injected: call.injected,
+            kind,
+            handle,
+            address,
+            exported,
+            bytes: call.details.memory.map(|(_, bytes)| bytes).or(seen.bytes),
+            at: seen.at,
+            context: owner.map(|(context, _)| context).or(call.details.context),
+            device: device_of(call),
+            is_sure: !exported || !kind.is_memory() || owner.is_some(),
+            uuid: seen.uuid,
+            inside: if exported { inside(call) } else { 0 },
+        };
+        self.waiting.push((call.end, taken));
+    }
+
+    fn close(&mut self, ledger: &mut Ledger, kind: Object, address: u64, done: Ended, for_good: bool) {
+        if !self.opened.contains_key(&(kind, address)) {
+            self.take_late(ledger, (kind, address), false);
+        }
+        if let Occupied(held) = self.opened.entry((kind, address)) {
+            let is_over = held.get().import(ledger).close(done, for_good);
+            // Each import of an allocation has a handle of its own, and that is gone.
+            if is_over || kind.outlives_its_maker() {
+                held.remove();
+            }
+        }
+    }
+
+    fn end(&mut self, ledger: &mut Ledger, kind: Object, address: u64, done: Ended) {
+        if !self.exported.contains_key(&(kind, address)) {
+            self.take_late(ledger, (kind, address), true);
+        }
+        for held in self.exported.remove(&(kind, address)).into_iter().flatten() {
+            ledger.handles[held.handle as usize].end(done);
+        }
+    }
+
+    fn end_all(&mut self, ledger: &mut Ledger, done: Ended, ending: &Ending) {
+        // What devices are given access to belongs to no context.
+        let belongs =
+            |held: &OwnHandle, kind: Object| !kind.is_granted() && ending.takes(held.context, held.device);
+        self.opened.retain(|(kind, _), held| {
+            let ends = belongs(held, *kind);
+            if ends {
+                held.import(ledger).close(done, true);
+            }
+            !ends
+        });
+        for ((kind, _), all) in &mut self.exported {
+            all.retain(|held| {
+                let ends = belongs(held, *kind);
+                let is_sure = held.is_sure && ending.context.is_some();
+                if ends && is_sure {
+                    ledger.handles[held.handle as usize].end(done);
+                } else if ends {
+                    ledger.handles[held.handle as usize].perhaps_end(done);
+                }
+                !(ends && is_sure)
+            });
+        }
+        self.exported.retain(|_, all| !all.is_empty());
+    }
+}
+
+/// How far inside of its allocation the pointer lies that a call exports.
+pub fn inside(call: &Call) -> u64 {
+    let by = call.function.and_then(|function| function.spec().exports()).map(|shared| shared.by);
+    let given = by.and_then(|by| call.number(by));
+    given.zip(call.details.memory).map_or(0, |(given, (base, _))| given.wrapping_sub(base))
+}
+
+/// What a call closes by its address or event.
+fn closed(function: FnId, call: &Call) -> Option<(Object, u64)> {
+    let closed = function.spec().closes()?;
+    Some((closed.object, call.number(closed.by)?))
+}
+
+/// The device, as the process numbers it, of what a call exports, or of the current context.
+pub fn device_of(call: &Call) -> Option<i32> {
+    let owners = call.details.owner.map(|(_, device)| device).filter(|device| *device >= 0);
+    owners.or(call.details.devices.0)
+}

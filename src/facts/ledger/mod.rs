@@ -1,0 +1,385 @@
+//! The handle table: the exporter of each handle, its openers, and its end.
+//!
+//! It contains the entries, joined across processes by the fingerprint of the handle. [`follow`] builds entries from
+//! events, [`live`] adds the live table, and [`settle`] decides what entries mean after all processes have been read.
+//! [`mod@descriptors`] tracks the descriptors of each process.
+//!
+//! The memory is proportional to the number of distinct handles and of processes that opened each, however often they
+//! did.
+
+pub mod descriptors;
+pub mod follow;
+pub mod live;
+pub mod own;
+pub mod settle;
+pub mod space;
+mod take;
+mod taken;
+
+use cupeer_record::Call;
+use cupeer_report::model::Uuid;
+use cupeer_report::places::Stack;
+use cupeer_report::results;
+use cupeer_spec::effect::Object;
+use cupeer_spec::function::FnId;
+use std::collections::{HashMap, HashSet};
+use taken::Taken;
+
+/// The most times that are kept of one process having one handle open: the first, and the last ones.
+const MOST_TIMES: usize = 4;
+
+/// Where fingerprints mean the same: one boot of one host, and one key.
+pub type Realm = u16;
+
+#[derive(Default)]
+pub struct Ledger {
+    numbers: HashMap<(Realm, Object, u64), u32, foldhash::fast::RandomState>,
+    handles: Vec<Entry>,
+    /// Which of them fault plans have damaged.
+    pub damage: Damage,
+}
+
+/// The handles that fault plans have damaged.
+#[derive(Default)]
+pub struct Damage {
+    /// The fingerprints that the plans list.
+    listed: HashSet<u64>,
+    /// Those of outputs that are not the driver's: damaged, where nobody exported them.
+    changed: HashSet<u64>,
+}
+
+impl Damage {
+    /// With these fingerprints, which the plans list.
+    pub fn of(listed: impl Iterator<Item = u64>) -> Damage {
+        Damage { listed: listed.collect(), changed: HashSet::new() }
+    }
+
+    /// Whether the plans list the handle of a fingerprint.
+    pub fn has(&self, fingerprint: u64) -> bool {
+        !self.listed.is_empty() && self.listed.contains(&fingerprint)
+    }
+
+    /// The same of a handle that was read wholly: also where no list has it.
+    pub fn is_of(&self, entry: &Entry) -> bool {
+        self.has(entry.fingerprint) || entry.export.is_none() && self.changed.contains(&entry.fingerprint)
+    }
+}
+
+pub struct Entry {
+    pub realm: Realm,
+    pub kind: Object,
+    pub fingerprint: u64,
+    /// The fingerprint of the bytes that the driver checks.
+    pub checked: u64,
+    pub export: Option<Box<Export>>,
+    pub imports: Vec<Import>,
+}
+
+/// How it was exported.
+#[derive(Default)]
+pub struct Export {
+    pub process: u32,
+    /// Thread and time of the first export, and of the last.
+    pub first: (u32, u64),
+    pub last: (u32, u64),
+    pub times: u64,
+    /// The start of the allocation, or the event; 0 where unknown.
+    pub address: u64,
+    pub bytes: Option<u64>,
+    pub device: Option<Uuid>,
+    /// The call that exported it first.
+    pub made: Option<(FnId, Site)>,
+    /// Where the last export was made.
+    pub stack: Option<Stack>,
+    pub ended: Option<Ended>,
+    /// How it had ended before it was exported anew; at most [`MOST_TIMES`].
+    pub ended_before: Vec<Ended>,
+    /// How it may have ended; at most [`MOST_TIMES`].
+    pub perhaps_ended: Vec<Ended>,
+    /// Of an exporter whose events were not all kept: the recorder saw that it was freed while others had it open.
+    pub freed_while_open: bool,
+    /// The device, as the exporter numbers it.
+    pub ordinal: Option<i32>,
+    /// How far inside of the allocation the last exported pointer lay.
+    pub inside: u64,
+}
+
+/// What ended something, and when that is known.
+#[derive(Clone, Copy)]
+pub struct Ended {
+    pub at: Option<u64>,
+    pub by: Option<FnId>,
+    pub site: Option<Site>,
+    /// When the same handle was exported anew after that.
+    pub anew: Option<u64>,
+}
+
+#[derive(Clone, Copy)]
+pub struct Site {
+    pub seq: u64,
+    pub tid: u32,
+    pub stack: Stack,
+    /// Whether a rule has found something in it already.
+    pub is_judged: bool,
+}
+
+impl Site {
+    pub fn of(call: &Call, stack: Stack, is_judged: bool) -> Site {
+        Site { seq: call.seq, tid: call.tid, stack, is_judged }
+    }
+}
+
+/// What one process did with it.
+#[derive(Default)]
+pub struct Import {
+    pub process: u32,
+    pub device: Option<Uuid>,
+    pub times: Vec<Time>,
+    /// Times that are left out, between the first and the second.
+    left_out: u64,
+    pub opened: u64,
+    pub failed: Vec<(i32, u64)>,
+    last_failed: u64,
+    /// How often because a fault plan said so, or had damaged the handle.
+    pub injected: u64,
+    /// When it failed last for another reason.
+    pub last_unasked: Option<u64>,
+    /// The failures by result and caller; at most [`MOST_TIMES`].
+    pub failing: Vec<Failing>,
+}
+
+/// Failures of one process to open one handle, that are alike.
+pub struct Failing {
+    pub function: FnId,
+    pub site: Site,
+    pub at: u64,
+    /// When the last was.
+    pub last: u64,
+    pub result: i32,
+    pub count: u64,
+    /// Whether a fault plan said so, or had damaged the handle.
+    pub is_injected: bool,
+    pub message: Option<Box<[u8]>>,
+    /// The current context and its device, of the first.
+    pub current: Current,
+}
+
+/// The current context of a call, and its device as the process numbers it.
+#[derive(Clone, Copy, Default)]
+pub struct Current {
+    pub context: Option<u64>,
+    pub device: Option<i32>,
+}
+
+/// From where it was opened to where it had been closed as often.
+pub struct Time {
+    pub opened: u64,
+    pub ended: Option<Ended>,
+    /// Since when a fault plan keeps it from being closed.
+    pub kept: Option<u64>,
+    /// The function that opened it first; of what the live table says, the one that programs call.
+    pub function: FnId,
+    pub site: Site,
+    pub times: u64,
+    /// When the last of these was.
+    pub last: u64,
+    /// How often it is open.
+    pub count: u64,
+    /// How often it was closed and stayed open, and when that was last.
+    pub closes: (u64, u64),
+    pub device: Option<Uuid>,
+    /// Where it is mapped.
+    pub address: u64,
+    /// Where it was opened.
+    pub current: Current,
+    /// The same opened once more from elsewhere, by place; at most [`MOST_TIMES`].
+    pub again: Vec<Again>,
+}
+
+/// Openings of what is open already, from one other place.
+pub struct Again {
+    pub site: Site,
+    /// When that was, and when the last was.
+    pub first: u64,
+    pub last: u64,
+    pub count: u64,
+    /// How often it was open then.
+    pub open: u64,
+}
+
+/// A call that exported a handle.
+#[derive(Clone, Copy)]
+pub struct Exported {
+    /// Index of the process.
+    pub process: usize,
+    /// Thread of the call.
+    pub tid: u32,
+    /// When the call began.
+    pub at: u64,
+}
+
+impl Ledger {
+    /// None yet, of which these are damaged.
+    pub fn with(damage: Damage) -> Ledger {
+        Ledger { damage, ..Ledger::default() }
+    }
+
+    pub fn handles(&self) -> &[Entry] {
+        &self.handles
+    }
+
+    pub fn handle(&self, realm: Realm, kind: Object, fingerprint: u64) -> Option<&Entry> {
+        self.numbers.get(&(realm, kind, fingerprint)).map(|number| &self.handles[*number as usize])
+    }
+
+    /// The handle of a fingerprint, whatever it is of.
+    pub fn any(&self, realm: Realm, fingerprint: u64) -> Option<&Entry> {
+        Object::ALL.iter().find_map(|kind| self.handle(realm, *kind, fingerprint))
+    }
+
+    /// The handle of two fingerprints.
+    fn number(&mut self, realm: Realm, kind: Object, (fingerprint, checked): (u64, u64)) -> u32 {
+        *self.numbers.entry((realm, kind, fingerprint)).or_insert_with(|| {
+            let (export, imports) = (None, Vec::new());
+            self.handles.push(Entry { realm, kind, fingerprint, checked, export, imports });
+            (self.handles.len() - 1) as u32
+        })
+    }
+
+    /// The call that exported a handle before it was opened at a time: the last one that is kept.
+    pub fn exported(&self, realm: Realm, kind: Object, fingerprint: u64, opened: u64) -> Option<Exported> {
+        let export = self.handle(realm, kind, fingerprint)?.export.as_ref()?;
+        let (tid, at) = if export.last.1 <= opened { export.last } else { export.first };
+        Some(Exported { process: export.process as usize, tid, at })
+    }
+}
+
+impl Entry {
+    /// What a process did with it. Processes are read one after the other.
+    fn import(&mut self, process: u32) -> &mut Import {
+        let index = self.import_index(process);
+        &mut self.imports[index]
+    }
+
+    /// Which import that is; none is ever removed.
+    fn import_index(&mut self, process: u32) -> usize {
+        let known = self.imports.iter().rposition(|import| import.process == process);
+        known.unwrap_or_else(|| {
+            // Most handles are opened by one process.
+            reserve_one(&mut self.imports);
+            self.imports.push(Import { process, ..Import::default() });
+            self.imports.len() - 1
+        })
+    }
+}
+
+/// Room for one where there is none: for the many lists that will never have a second element.
+fn reserve_one<T>(list: &mut Vec<T>) {
+    if list.capacity() == 0 {
+        list.reserve_exact(1);
+    }
+}
+
+impl Time {
+    /// How often it was opened and closed before a moment at which it is open; zeros where that is not known.
+    pub fn uses(&self, at: u64) -> (u64, u64) {
+        if self.last < at && self.closes.1 < at { (self.times, self.closes.0) } else { (0, 0) }
+    }
+
+    fn again(&mut self, taken: &Taken) {
+        let (at, site) = (taken.at, taken.site);
+        if site.stack == self.site.stack {
+            return;
+        }
+        if let Some(known) = self.again.iter_mut().find(|again| again.site.stack == site.stack) {
+            known.count += 1;
+            known.last = at;
+        } else if self.again.len() < MOST_TIMES {
+            reserve_one(&mut self.again);
+            self.again.push(Again { site, first: at, last: at, count: 1, open: self.count });
+        }
+    }
+}
+
+impl Import {
+    /// It was opened, for the first time or once more.
+    fn open(&mut self, taken: &Taken) {
+        self.opened += 1;
+        self.device = taken.uuid;
+        match self.times.last_mut() {
+            Some(time) if time.ended.is_none() => {
+                time.times += 1;
+                time.count += 1;
+                time.last = time.last.max(taken.at);
+                time.again(taken);
+            }
+            _ => {
+                if self.times.len() == MOST_TIMES {
+                    self.times.remove(1);
+                    self.left_out += 1;
+                }
+                reserve_one(&mut self.times);
+                self.times.push(taken.time(1));
+            }
+        }
+    }
+
+    /// Returns when it was opened, each time. `None` if not all times are kept.
+    pub fn all_opened(&self) -> Option<Vec<u64>> {
+        let is_known = self.left_out == 0 && self.times.iter().all(|time| time.times <= 2);
+        is_known.then(|| self.times.iter().flat_map(|time| [time.opened, time.last]).collect())
+    }
+
+    /// What it opened was opened once more, by another handle.
+    fn count_in(&mut self) {
+        if let Some(time) = self.times.last_mut() {
+            time.count += 1;
+        }
+    }
+
+    /// Until when it was open, as far as is known; 0 where it never was.
+    pub fn open_until(&self) -> u64 {
+        self.times
+            .last()
+            .map_or(0, |time| time.ended.map_or(u64::MAX, |ended| ended.at.unwrap_or(time.opened)))
+    }
+
+    /// It was closed once, or for good. Returns whether nothing of it is open any more.
+    fn close(&mut self, ended: Ended, for_good: bool) -> bool {
+        let Some(time) = self.times.last_mut().filter(|time| time.ended.is_none()) else { return true };
+        time.count = if for_good { 0 } else { time.count.saturating_sub(1) };
+        if time.count == 0 {
+            time.ended = Some(ended);
+        } else {
+            time.closes = (time.closes.0 + 1, ended.at.unwrap_or(u64::MAX));
+        }
+        time.count == 0
+    }
+
+    fn keep(&mut self, at: u64) {
+        if let Some(time) = self.times.last_mut().filter(|time| time.ended.is_none()) {
+            time.kept.get_or_insert(at);
+        }
+    }
+
+    fn fail(&mut self, failing: Failing, device: Option<Uuid>) {
+        self.device = device;
+        self.last_failed = self.last_failed.max(failing.at);
+        self.injected += u64::from(failing.is_injected);
+        if !failing.is_injected {
+            self.last_unasked = self.last_unasked.max(Some(failing.at));
+        }
+        results::count(&mut self.failed, failing.result, failing.count);
+        let key = |failing: &Failing| {
+            (failing.result, failing.site.stack, failing.site.is_judged, failing.is_injected)
+        };
+        let alike = |known: &&mut Failing| key(known) == key(&failing);
+        if let Some(known) = self.failing.iter_mut().find(alike) {
+            known.count = known.count.saturating_add(failing.count);
+            known.last = known.last.max(failing.last);
+        } else if self.failing.len() < MOST_TIMES {
+            reserve_one(&mut self.failing);
+            self.failing.push(failing);
+        }
+    }
+}

@@ -1,0 +1,43 @@
+//! Rows about a directory, except for the records of processes.
+
+use cupeer_record::{self as record, Job};
+use cupeer_report::model::{Exit, Hang, Quiet, Started};
+use serde::Deserialize;
+use std::io::{BufReader, Read};
+use std::path::PathBuf;
+
+/// What `cupeer run --on-hang` kept. A file that cannot be read is named without an answer.
+pub fn hangs(job: &Job) -> Vec<Hang> {
+    /// The longest file that is read.
+    const LONGEST: u64 = 64 << 20;
+    #[derive(Deserialize)]
+    struct KeptAnswer {
+        time_ns: u64,
+        without_progress_ns: Option<u64>,
+        answer: String,
+    }
+    let one = |path: &PathBuf| {
+        let opened = record::plain::open(path, record::plain::Links::Refused).ok();
+        let kept = opened.and_then(|file| serde_json::from_reader(BufReader::new(file.take(LONGEST))).ok());
+        let KeptAnswer { time_ns, without_progress_ns, answer } = kept.unwrap_or(KeptAnswer {
+            time_ns: 0,
+            without_progress_ns: None,
+            answer: "its file cannot be read".into(),
+        });
+        let file = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        Hang { time_ns, without_progress_ns, answer, file }
+    };
+    let mut hangs: Vec<Hang> = job.hangs.iter().map(one).collect();
+    hangs.sort_by(|a, b| (a.time_ns, &a.file).cmp(&(b.time_ns, &b.file)));
+    hangs
+}
+
+/// The processes that have no file.
+pub fn quiet(job: &Job) -> impl Iterator<Item = Quiet> {
+    job.quiet.iter().map(|one| Quiet { program: one.program.clone(), processes: 1 })
+}
+
+/// A row.
+pub fn started(one: &record::Started) -> Started {
+    Started { program: one.program.clone(), exit: Exit::of(Some(false), one.end, false) }
+}

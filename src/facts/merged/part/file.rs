@@ -1,0 +1,149 @@
+//! The reduced file: compressed JSON that any tool can read, with a name and a version at its start.
+//!
+//! The file is untrusted, and is checked before it is used: no content makes us request more memory than its text has,
+//! or look for a process that it does not contain.
+
+use super::JobPart;
+use anyhow::{Context, Result, anyhow, ensure};
+use cupeer_record::plain::{self, Links};
+use flate2::Compression;
+use flate2::read::{GzDecoder, MultiGzDecoder};
+use flate2::write::GzEncoder;
+use serde::{Deserialize, Serialize};
+use std::io::{self, BufReader, BufWriter, Read, Write};
+use std::path::Path;
+
+/// Suffix of the name of a reduced file.
+pub const SUFFIX: &str = ".cupeer.json.gz";
+/// The form, and the oldest and newest version of it that is read.
+const SCHEMA: &str = "cupeer-reduced/1";
+/// How the text of each begins, of whatever version.
+const BEGIN: &[u8; 26] = br#"{"schema":"cupeer-reduced/"#;
+/// How many bytes of text a byte of the file may stand for; those of real ones stand for some dozens.
+const MOST_FOR_ONE: u64 = 400;
+/// How many bytes of text any file may have.
+const ALWAYS: u64 = 16 << 20;
+
+#[derive(Serialize, Deserialize)]
+struct File<T> {
+    schema: String,
+    /// The version of cupeer that made it.
+    made_by: String,
+    part: T,
+}
+
+/// Only the head of one.
+#[derive(Deserialize)]
+struct Head {
+    schema: String,
+    #[serde(default)]
+    made_by: String,
+}
+
+/// Returns true if a file has the name of a reduced file.
+pub fn is_named(path: &Path) -> bool {
+    path.as_os_str().as_encoded_bytes().ends_with(SUFFIX.as_bytes())
+}
+
+/// Returns true if a file begins as a reduced file.
+pub fn is_written(path: &Path) -> bool {
+    let begins = || {
+        let mut begin = [0; BEGIN.len()];
+        let mut text = GzDecoder::new(plain::open(path, Links::Followed).ok()?);
+        text.read_exact(&mut begin).ok()?;
+        Some(begin == *BEGIN)
+    };
+    begins() == Some(true)
+}
+
+/// Returns true if a file is a reduced one, by its name or by its first bytes.
+pub fn is_one(path: &Path) -> bool {
+    path.is_file() && (is_named(path) || is_written(path))
+}
+
+impl JobPart {
+    /// Writes the file.
+    pub fn write(&self, out: impl Write) -> io::Result<()> {
+        let file = File { schema: SCHEMA.into(), made_by: env!("CARGO_PKG_VERSION").into(), part: self };
+        let mut out = BufWriter::with_capacity(1 << 16, GzEncoder::new(out, Compression::default()));
+        serde_json::to_writer(&mut out, &file)?;
+        out.into_inner().map_err(io::IntoInnerError::into_error)?.finish()?.flush()
+    }
+
+    /// Reads a file.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be read, is not a reduced file, or is damaged.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// use cupeer_facts::part::JobPart;
+    /// use cupeer_report::suppress::Suppressions;
+    ///
+    /// let part = JobPart::read(std::path::Path::new("node-1.cupeer.json.gz"))?;
+    /// let filter = part.filter(Suppressions::default());
+    /// println!("{} findings", part.report(&filter).findings.len());
+    /// # Ok::<(), anyhow::Error>(())
+    /// ```
+    pub fn read(path: &Path) -> Result<JobPart> {
+        let failed = || path.display().to_string();
+        let file = plain::open(path, Links::Followed).with_context(failed)?;
+        let size = file.metadata().with_context(failed)?.len();
+        let room = size.saturating_mul(MOST_FOR_ONE).max(ALWAYS);
+        let mut reduced = Self::of(BufReader::new(file), room).with_context(failed)?;
+        reduced.record.path = path.display().to_string();
+        Ok(reduced)
+    }
+
+    /// From what a file has, which may have so many bytes of text.
+    fn of(file: impl Read, room: u64) -> Result<JobPart> {
+        let mut text = Vec::new();
+        // All members of it: more than one are several files, one behind the other.
+        let read = MultiGzDecoder::new(file).take(room + 1).read_to_end(&mut text);
+        read.map_err(|error| anyhow!("it is damaged, cut off, or no reduced file: {error}"))?;
+        ensure!(text.len() as u64 <= room, "it has far more text than a file of this size can have");
+        Self::of_text(&text)
+    }
+
+    /// Reads the text of a file.
+    ///
+    /// # Errors
+    ///
+    /// The text is not that of a reduced file, or is damaged.
+    pub fn of_text(text: &[u8]) -> Result<JobPart> {
+        let file: File<JobPart> = match serde_json::from_slice(text) {
+            Ok(file) => file,
+            Err(error) => return Err(why_not(text, &error)),
+        };
+        ensure!(file.schema == SCHEMA, "{}", foreign(&file.schema, &file.made_by));
+        let part = file.part;
+        ensure!(
+            part.is_sound(),
+            "it is damaged: it names processes that it does not have, or ends before it begins"
+        );
+        Ok(part)
+    }
+
+    fn is_sound(&self) -> bool {
+        let processes = self.processes.len();
+        self.keys.len() == processes
+            && self.record.began_ns <= self.record.ended_ns
+            && self.functions.iter().all(|sum| sum.by_process.len() <= processes)
+            && self.found.is_sound(processes)
+    }
+}
+
+/// Why a text is no such file: of another version, it may have another form.
+fn why_not(text: &[u8], error: &serde_json::Error) -> anyhow::Error {
+    match serde_json::from_slice::<Head>(text) {
+        Ok(head) if head.schema != SCHEMA => anyhow!(foreign(&head.schema, &head.made_by)),
+        _ => anyhow!("it is damaged, or no reduced file: {error}"),
+    }
+}
+
+fn foreign(schema: &str, made_by: &str) -> String {
+    let clean = |text: &str| text.chars().filter(|c| !c.is_control()).take(64).collect::<String>();
+    format!("it is of form '{}', made by cupeer {}; this one reads {SCHEMA}", clean(schema), clean(made_by))
+}

@@ -1,0 +1,144 @@
+//! Calls of the CUDA runtime, as parents of the driver calls that were made in them.
+//!
+//! A driver call belongs to a runtime call if both are of one thread, the runtime call lasted while the driver call
+//! did, and the runtime made the driver call. The record of the driver call stays unchanged. No more than [`MOST`]
+//! calls are kept.
+
+use cupeer_record::{Call, Outcome, Process};
+use cupeer_report::judged::is_runtime;
+use cupeer_report::model::RuntimeCall;
+use cupeer_report::results;
+use cupeer_spec::function::FnId;
+use cupeer_spec::runtime;
+use std::collections::HashMap;
+
+/// The most calls of which it is kept in which one they were made.
+const MOST: usize = 1 << 16;
+
+/// The most calls of the runtime in one another: what jumps have left stays among them.
+const MOST_NESTED: usize = 16;
+
+/// The calls of the driver that were made in one of the runtime's: by process, thread and number.
+#[derive(Default)]
+pub struct MadeBy(HashMap<(usize, u32, u64), Parent, foldhash::fast::RandomState>);
+
+#[derive(Clone, Copy)]
+struct Parent {
+    function: FnId,
+    /// `None` where it has not returned.
+    result: Option<i32>,
+}
+
+impl MadeBy {
+    /// The call of the runtime in which a call was made, where that is known.
+    pub fn of(&self, process: usize, tid: u32, seq: u64) -> Option<RuntimeCall> {
+        let Parent { function, result } = *self.0.get(&(process, tid, seq))?;
+        let result = result.map(|result| results::name(Some(function), result));
+        Some(RuntimeCall { function: function.spec().name().into(), result })
+    }
+}
+
+/// The calls of the runtime in each stream of a process in which others may be made: not counted yet, the innermost last.
+#[derive(Default)]
+pub struct Latest(HashMap<u32, Vec<Runtime>>);
+
+/// A call of the runtime.
+pub struct Runtime {
+    pub call: Call,
+    /// Whether a call in it failed with the same result: then that is the failure to tell of.
+    pub is_told: bool,
+}
+
+impl Runtime {
+    fn contains(&self, call: &Call) -> bool {
+        // A call that was left by a jump does not return either: only what has not returned is surely in it.
+        let is_within = match self.call.outcome {
+            Outcome::Pending => call.outcome == Outcome::Pending,
+            _ => call.end <= self.call.end,
+        };
+        self.call.start <= call.start && is_within
+    }
+
+    /// Notes a call that was made in it, and is shown.
+    fn has_made(&mut self, call: &Call) {
+        self.is_told |= !call.succeeded() && call.outcome == self.call.outcome;
+    }
+}
+
+impl Latest {
+    /// Whether the runtime was never called.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Notes a call of the runtime. Gives those before it in which no more calls are made.
+    pub fn begin(&mut self, call: &Call) -> Vec<Runtime> {
+        let open = self.0.entry(call.stream).or_default();
+        let mut ended = Vec::new();
+        while let Some(last) =
+            open.pop_if(|last| last.call.outcome != Outcome::Pending && last.call.end < call.start)
+        {
+            ended.push(last);
+            settle(&ended, open);
+        }
+        if open.len() == MOST_NESTED {
+            ended.push(open.remove(0));
+        }
+        open.push(Runtime { call: call.clone(), is_told: false });
+        ended
+    }
+
+    /// Notes that one has returned after all. Returns whether it was known.
+    pub fn end(&mut self, call: &Call) -> bool {
+        let known =
+            self.0.get_mut(&call.stream).into_iter().flatten().find(|known| known.call.seq == call.seq);
+        known.map(|known| known.call = call.clone()).is_some()
+    }
+
+    /// Notes a call that may have been made in one. Whether it is shown says whether its failure tells of that of the runtime.
+    pub fn made(
+        &mut self,
+        index: usize,
+        process: &Process,
+        call: &Call,
+        is_shown: bool,
+        made_by: &mut MadeBy,
+    ) {
+        let Some(open) = self.0.get_mut(&call.stream).filter(|_| !is_runtime(call.function)) else { return };
+        // A signal handler may call the driver meanwhile.
+        let is_by_runtime = || {
+            let library = process.library_at(call.caller, call.start);
+            library.is_some_and(|library| runtime::is_library(library.path.as_bytes()))
+        };
+        let Some(innermost) = open.iter().rposition(|one| one.contains(call)).filter(|_| is_by_runtime())
+        else {
+            return;
+        };
+        if is_shown {
+            open.iter_mut().filter(|one| one.contains(call)).for_each(|one| one.has_made(call));
+        }
+        let parent = &open[innermost].call;
+        let result = if let Outcome::Returned(result) = parent.outcome { Some(result) } else { None };
+        if let Some(function) = parent.function.filter(|_| made_by.0.len() < MOST) {
+            made_by.0.insert((index, call.tid, call.seq), Parent { function, result });
+        }
+    }
+
+    /// Those that are left.
+    pub fn finish(self) -> Vec<Runtime> {
+        let mut all = Vec::new();
+        for mut open in self.0.into_values() {
+            while let Some(last) = open.pop() {
+                all.push(last);
+                settle(&all, &mut open);
+            }
+        }
+        all
+    }
+}
+
+/// What the last of some calls that have ended tells of those that it was made in.
+fn settle(ended: &[Runtime], open: &mut [Runtime]) {
+    let Some(last) = ended.last() else { return };
+    open.iter_mut().filter(|one| one.contains(&last.call)).for_each(|one| one.has_made(&last.call));
+}

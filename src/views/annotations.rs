@@ -1,0 +1,87 @@
+//! Writes workflow commands of GitHub Actions, which its runner shows as annotations of the job.
+//!
+//! Each finding above note that counts, and each process that ended abnormally, is one line: `::error
+//! title=TITLE,file=FILE,line=LINE::MESSAGE`, as "Workflow commands for GitHub Actions" describes it.
+
+use cupeer_report::model::{Place, Report};
+use cupeer_report::names::clean;
+use cupeer_report::verdict::Verdict;
+use cupeer_rules::Severity;
+
+/// The most of one kind that GitHub shows of a step.
+const MOST: usize = 10;
+
+/// Returns the lines: processes that ended abnormally first, at most ten of each kind. Paths of source files below
+/// `root` are relative to it, as those of the repository are.
+pub fn lines(report: &Report, root: &str) -> Vec<String> {
+    let verdict = Verdict::of(report, true);
+    // The exit status of the step tells of processes that exited with an error.
+    let errors = verdict.incidents().filter(|incident| incident.kind.severity == Severity::Error);
+    let deaths = errors.map(|incident| {
+        let place = incident.stack.first().and_then(|place| source(place, root));
+        (incident.kind.severity.word(), incident.kind.id.to_owned(), place, incident.message.clone())
+    });
+    let findings = verdict.above_note().map(|finding| {
+        let (who, from) = (verdict.who_and_how_often(finding), clean(&finding.caller.long()));
+        let message = match finding.message.is_empty() {
+            true => format!("{who}, from {from}"),
+            false => format!("{who}, from {from}: {}", clean(&finding.message)),
+        };
+        (finding.severity, finding.rule.to_string(), source(&finding.caller, root), message)
+    });
+    let all: Vec<_> = deaths.chain(findings).collect();
+    let of = |severity: Severity| all.iter().filter(move |(kind, ..)| *kind == severity.word()).take(MOST);
+    let line = |(kind, id, place, message): &(&str, String, Option<String>, String)| {
+        let place = place.as_deref().unwrap_or_default();
+        format!("::{kind} title={}{place}::{}", property(&format!("cupeer {}", clean(id))), data(message))
+    };
+    of(Severity::Error).chain(of(Severity::Warning)).map(line).collect()
+}
+
+/// The line of source of a place, as properties.
+fn source(place: &Place, root: &str) -> Option<String> {
+    let line = place.source().filter(|line| line.line > 0)?;
+    let below = line.file.strip_prefix(root).and_then(|rest| rest.strip_prefix('/'));
+    let file = below.filter(|_| !root.is_empty()).unwrap_or(&line.file);
+    Some(format!(",file={},line={}", property(file), line.line))
+}
+
+/// A message, with what the runner takes for more than text written as it wants it.
+fn data(text: &str) -> String {
+    text.replace('%', "%25").replace('\r', "%0D").replace('\n', "%0A")
+}
+
+/// A property, in which more is taken for more than text.
+fn property(text: &str) -> String {
+    data(text).replace(':', "%3A").replace(',', "%2C")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cupeer_symbols::SourceLine;
+
+    #[test]
+    fn what_the_runner_would_obey_is_escaped() {
+        assert_eq!(data("50%, a::b\r\n"), "50%25, a::b%0D%0A");
+        assert_eq!(property("a:b,c%\n"), "a%3Ab%2Cc%25%0A");
+    }
+
+    #[test]
+    fn lines_of_source_are_named_from_the_repository() {
+        let line = |file: &str, line| SourceLine { function: None, file: file.into(), line };
+        let place = |line| Place { lines: [line].into(), ..Place::default() };
+        let told = |file, number, root| source(&place(line(file, number)), root);
+        assert_eq!(
+            told("/work/repo/src/a,b.c", 7, "/work/repo").as_deref(),
+            Some(",file=src/a%2Cb.c,line=7")
+        );
+        assert_eq!(
+            told("/work/repository/a.c", 7, "/work/repo").as_deref(),
+            Some(",file=/work/repository/a.c,line=7")
+        );
+        assert_eq!(told("/a.c", 7, "").as_deref(), Some(",file=/a.c,line=7"));
+        assert_eq!(told("/a.c", 0, ""), None);
+        assert_eq!(source(&Place::default(), ""), None);
+    }
+}

@@ -1,0 +1,336 @@
+//! The data of the charts, as JSON in the page: numbers and names, in the order of the report's rows.
+//!
+//! Moments are nanoseconds since the start of the recording.
+
+use super::timeline::Timeline;
+use super::{Page, ledger};
+use crate::pairs;
+use crate::text::matrix;
+use cupeer_report::endings;
+use cupeer_report::model::{ExitKind, Peer, Process, Uuid};
+use cupeer_report::verdict::{End, Problem};
+use serde::Serialize;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+
+/// The most devices and processes of a matrix, moments of a kind, and openings of a handle.
+const MOST_IN_MATRIX: usize = 128;
+const MOST_MOMENTS: usize = 500;
+const MOST_OPENINGS: usize = 16;
+/// From how many processes on those that are alike share a row, where there are so many of these.
+const MANY: usize = 12;
+const FEWEST_ALIKE: usize = 4;
+
+/// All of it.
+#[derive(Serialize)]
+pub struct Data<'a> {
+    lasted_ns: u64,
+    processes: Vec<Proc>,
+    /// Processes that are alike: what they are called, and their places.
+    groups: Vec<(String, Vec<usize>)>,
+    timeline: &'a Timeline,
+    moments: Vec<Moment>,
+    devices: Vec<String>,
+    /// From device, to device, the letters of the text's matrix.
+    pairs: Vec<(usize, usize, String)>,
+    /// Exporter, opener, how often opened, how many are open, how often that failed.
+    openings: Vec<(usize, usize, u64, u64, u64)>,
+    /// Process, device.
+    places: Vec<(usize, usize)>,
+    handles: Vec<Life>,
+    /// How many devices and processes the matrices lack.
+    left_out: usize,
+}
+
+#[derive(Serialize)]
+struct Proc {
+    name: String,
+    began_ns: u64,
+    until_ns: u64,
+    how: String,
+    state: Fate,
+}
+
+/// What stands out of a process.
+#[derive(Serialize, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[serde(rename_all = "lowercase")]
+pub enum Fate {
+    /// It died.
+    Died,
+    /// It has not returned from a call.
+    Hangs,
+    /// It returned a failure.
+    Failed,
+    /// It runs.
+    Running,
+    /// Nothing.
+    Ended,
+}
+
+impl Fate {
+    /// The class of its row.
+    pub fn class(self) -> &'static str {
+        match self {
+            Fate::Died => "error",
+            Fate::Hangs | Fate::Failed => "warning",
+            Fate::Running | Fate::Ended => "",
+        }
+    }
+}
+
+/// A notable moment.
+#[derive(Serialize)]
+struct Moment {
+    process: usize,
+    at_ns: u64,
+    kind: &'static str,
+    text: String,
+    /// What it leads to.
+    id: String,
+}
+
+/// A handle from export to close.
+#[derive(Serialize)]
+struct Life {
+    name: String,
+    exporter: Option<usize>,
+    from_ns: Option<u64>,
+    freed_ns: Option<u64>,
+    /// When the exporter ended, if it freed nothing before.
+    gone_ns: Option<u64>,
+    state: String,
+    alike: u64,
+    /// The last moment of those that are alike.
+    last_ns: u64,
+    /// Opener, from, to, and whether it was closed: otherwise, it ended with its process, or is open still.
+    opens: Vec<(Option<usize>, u64, Option<u64>, bool)>,
+    /// Who failed to open it, and when last.
+    failed: Vec<(Option<usize>, u64)>,
+}
+
+impl Page<'_> {
+    pub fn data<'a>(&self, timeline: &'a Timeline) -> Data<'a> {
+        let (devices, pairs, left_out) = self.pairs();
+        let places = self.device_places(&devices);
+        Data {
+            lasted_ns: self.report.record.ended_ns.saturating_sub(self.report.record.began_ns).max(1),
+            processes: self.lives_of_processes(timeline),
+            groups: self.groups(),
+            timeline,
+            moments: self.moments(timeline),
+            devices: devices.iter().map(|uuid| self.brief.names.device(Some(*uuid))).collect(),
+            pairs,
+            openings: self.openings_by_process(),
+            places,
+            handles: self.ledger.lines.iter().map(|line| self.life(line, timeline)).collect(),
+            left_out,
+        }
+    }
+
+    fn since(&self, moment: u64) -> u64 {
+        moment.saturating_sub(self.report.record.began_ns)
+    }
+
+    fn place(&self, proc: &str) -> Option<usize> {
+        self.places.get(proc).copied()
+    }
+
+    /// What stands out of a process.
+    pub fn state(&self, process: &Process) -> Fate {
+        match self.verdict.end(process) {
+            End::Died => Fate::Died,
+            _ if process.pending.iter().any(|call| call.injected_by.is_none()) => Fate::Hangs,
+            End::Failed(_) => Fate::Failed,
+            _ if process.exit.kind == ExitKind::Running => Fate::Running,
+            _ => Fate::Ended,
+        }
+    }
+
+    fn lives_of_processes(&self, timeline: &Timeline) -> Vec<Proc> {
+        let all = self.report.processes.iter().zip(&timeline.rows);
+        let row = |(process, row): (&Process, &super::timeline::Row)| Proc {
+            name: self.brief.called_process(&process.proc),
+            began_ns: self.since(process.began_ns),
+            until_ns: match process.exit.kind {
+                ExitKind::Running => self.since(self.report.record.ended_ns),
+                _ => row.until_ns,
+            },
+            how: endings::ended(process),
+            state: self.state(process),
+        };
+        all.map(row).collect()
+    }
+
+    /// The processes that are alike: they ended alike, and nothing was found in them.
+    fn groups(&self) -> Vec<(String, Vec<usize>)> {
+        let told = self.verdict.told.iter().flat_map(|finding| &finding.procs);
+        let told: HashSet<&str> = told.map(|proc| &**proc).collect();
+        let mut alike: BTreeMap<_, Vec<usize>> = BTreeMap::new();
+        let is_many = self.report.processes.len() > MANY;
+        for (place, process) in self.report.processes.iter().enumerate().filter(|_| is_many) {
+            let state = self.state(process);
+            if matches!(state, Fate::Running | Fate::Ended) && !told.contains(&*process.proc) {
+                alike.entry((state, endings::ended(process), &process.program)).or_default().push(place);
+            }
+        }
+        let all = alike.into_values().filter(|group| group.len() >= FEWEST_ALIKE);
+        let named = all.map(|group| {
+            let procs = group.iter().map(|place| &*self.report.processes[*place].proc);
+            (self.brief.names.processes(procs), group)
+        });
+        named.collect()
+    }
+
+    fn moments(&self, timeline: &Timeline) -> Vec<Moment> {
+        let mut all = Vec::new();
+        for process in self.verdict.died.iter().flat_map(Problem::processes).take(MOST_MOMENTS) {
+            let Some(place) = self.place(&process.proc) else { continue };
+            let (who, how) = (self.brief.called_process(&process.proc), endings::ended(process));
+            let text = format!("{who} {how}{}", self.brief.last_act(process));
+            let at_ns = timeline.rows[place].until_ns;
+            all.push(Moment { process: place, at_ns, kind: "death", text, id: format!("p{place}") });
+        }
+        // In which call a process died, its death tells.
+        let lives =
+            self.report.processes.iter().enumerate().filter(|(_, process)| self.state(process) != Fate::Died);
+        for (place, process) in lives {
+            for call in process.pending.iter().take(MOST_MOMENTS.saturating_sub(all.len())) {
+                let who = self.brief.called_process(&process.proc);
+                let text =
+                    format!("{who} has not returned from {}, {}", call.function, self.brief.called(call));
+                let at_ns = self.since(call.since_ns);
+                all.push(Moment { process: place, at_ns, kind: "hang", text, id: format!("p{place}") });
+            }
+        }
+        let most = all.len() + MOST_MOMENTS;
+        for finding in self.verdict.told.iter().chain(&self.verdict.noted) {
+            if all.len() >= most {
+                break;
+            }
+            let who = self.brief.who_and_how_often(finding);
+            let text = format!("{} {}: {who}: {}", finding.severity, finding.rule, finding.message);
+            // Of the others, only the first one's time is known: as far as they had begun and not ended.
+            for place in finding.procs.iter().filter_map(|proc| self.place(proc)) {
+                let lived = self.since(self.report.processes[place].began_ns)..=timeline.rows[place].until_ns;
+                let at_ns = self.since(finding.time_ns).min(*lived.end()).max(*lived.start());
+                let (text, id) = (text.clone(), self.finding_id(finding));
+                if all.len() < most {
+                    all.push(Moment { process: place, at_ns, kind: finding.severity, text, id });
+                }
+            }
+        }
+        for (number, mark) in self.report.marks.iter().take(MOST_MOMENTS).enumerate() {
+            let Some(place) = self.place(&mark.proc) else { continue };
+            let at_ns = self.since(mark.time_ns);
+            all.push(Moment {
+                process: place,
+                at_ns,
+                kind: "mark",
+                text: mark.text.clone(),
+                id: format!("m{number}"),
+            });
+        }
+        all.sort_by_key(|moment| moment.at_ns);
+        all
+    }
+
+    /// The devices of the matrix, what processes did from one to another, and how many devices it lacks.
+    fn pairs(&self) -> (Vec<Uuid>, Vec<(usize, usize, String)>, usize) {
+        let by_pair = pairs::known_pairs(self.report);
+        let mut devices = pairs::devices(self.report, by_pair.keys());
+        let left_out = devices.len().saturating_sub(MOST_IN_MATRIX);
+        devices.truncate(MOST_IN_MATRIX);
+        let place = |uuid: &Uuid| devices.iter().position(|known| known == uuid);
+        let pair = |((from, to), peers): (&(Uuid, Uuid), &Vec<&Peer>)| {
+            Some((place(from)?, place(to)?, matrix::cell(peers)))
+        };
+        let pairs = by_pair.iter().filter_map(pair).collect();
+        (devices, pairs, left_out)
+    }
+
+    fn openings_by_process(&self) -> Vec<(usize, usize, u64, u64, u64)> {
+        let mut all: BTreeMap<(usize, usize), (u64, u64, u64)> = BTreeMap::new();
+        for handle in &self.report.handles {
+            let Some(exporter) = handle.exporter.as_ref().and_then(|proc| self.place(proc)) else { continue };
+            for open in &handle.opens {
+                let Some(opener) = self.place(&open.proc) else { continue };
+                let sums = all.entry((exporter, opener)).or_default();
+                sums.0 += open.times + open.earlier;
+                sums.1 +=
+                    u64::from(open.closed_ns.is_none() && open.state != cupeer_report::model::State::Closed);
+            }
+            for failed in &handle.failed {
+                let Some(opener) = self.place(&failed.proc) else { continue };
+                all.entry((exporter, opener)).or_default().2 += failed.codes.values().sum::<u64>();
+            }
+        }
+        all.into_iter()
+            .map(|((exporter, opener), (times, open, failed))| (exporter, opener, times, open, failed))
+            .collect()
+    }
+
+    /// On which devices processes are: those on which they exported, opened or allocated, or the only one that they see.
+    fn device_places(&self, devices: &[Uuid]) -> Vec<(usize, usize)> {
+        let mut used: BTreeSet<(usize, Uuid)> = BTreeSet::new();
+        let mut uses = |proc: &str, device: Option<Uuid>| {
+            used.extend(self.place(proc).zip(device));
+        };
+        for handle in &self.report.handles {
+            if let Some(exporter) = &handle.exporter {
+                uses(exporter, handle.device);
+            }
+            handle.opens.iter().for_each(|open| uses(&open.proc, open.device));
+        }
+        self.report
+            .allocations
+            .devices
+            .iter()
+            .filter(|row| row.made > 0)
+            .for_each(|row| uses(&row.proc, row.device));
+        for process in &self.report.processes {
+            if let [only] = &process.devices[..] {
+                uses(&process.proc, Some(only.uuid));
+            }
+        }
+        let place = |uuid: &Uuid| devices.iter().position(|known| known == uuid);
+        used.iter().filter_map(|(process, uuid)| Some((*process, place(uuid)?))).collect()
+    }
+
+    /// When a process ended; `None` while it runs.
+    fn ended(&self, proc: &str, timeline: &Timeline) -> Option<u64> {
+        let place = self.place(proc)?;
+        let is_running = self.report.processes[place].exit.kind == ExitKind::Running;
+        (!is_running).then(|| timeline.rows[place].until_ns)
+    }
+
+    fn life(&self, line: &ledger::Line, timeline: &Timeline) -> Life {
+        let handle = line.handle;
+        let exporter = handle.exporter.as_ref().filter(|_| handle.freed_ns.is_none());
+        Life {
+            gone_ns: exporter.and_then(|proc| self.ended(proc, timeline)),
+            name: handle.fingerprint.to_string(),
+            exporter: handle.exporter.as_ref().and_then(|proc| self.place(proc)),
+            from_ns: handle.exported_ns.map(|at| self.since(at)),
+            freed_ns: handle.freed_ns.map(|at| self.since(at)),
+            state: handle.state.to_string(),
+            alike: line.alike,
+            last_ns: self.since(line.last_ns),
+            opens: handle
+                .opens
+                .iter()
+                .take(MOST_OPENINGS)
+                .map(|open| {
+                    let (from, closed) =
+                        (self.since(open.opened_ns), open.closed_ns.map(|at| self.since(at)));
+                    let until = || self.ended(&open.proc, timeline).map(|at| at.max(from));
+                    (self.place(&open.proc), from, closed.or_else(until), closed.is_some())
+                })
+                .collect(),
+            failed: handle
+                .failed
+                .iter()
+                .take(MOST_OPENINGS)
+                .map(|failed| (self.place(&failed.proc), self.since(failed.last_ns)))
+                .collect(),
+        }
+    }
+}

@@ -1,0 +1,330 @@
+//! The report as a single HTML file that works offline: problems first, then charts and tables.
+//!
+//! It defines the layout of the page, and the place of each part of the model. Sentences come from the text report
+//! ([`super::text`]), so that both use the same words. Similar rows are grouped and long lists are cut, so that the
+//! page stays small, and the page states how much it omits. Rows are HTML, so that the page is complete without
+//! scripts; scripts draw the charts from `charts::Data`, sort, and filter.
+//!
+//! All text of a recording is untrusted: maud escapes it, and `script_data` escapes text in scripts.
+
+mod charts;
+mod ledger;
+mod table;
+mod tables;
+mod timeline;
+mod wrong;
+
+use crate::form::{About, Cleaning, Form, Given};
+use crate::text::View;
+use anyhow::Result;
+use cupeer_record::Job;
+use cupeer_report::filter::Filter;
+use cupeer_report::model::Report;
+use cupeer_report::terminal::{Json, clean_lines};
+use cupeer_report::verdict::{Line, Verdict};
+use maud::{DOCTYPE, Markup, PreEscaped, html};
+use serde::Serialize;
+use std::collections::HashMap;
+use std::io::{self, Write};
+
+/// Nothing is fetched from anywhere, whatever stands in the page.
+const POLICY: &str =
+    "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:";
+const STYLE: &str = include_str!("page.css");
+/// What draws, and its licences, which have to go with it: `vendor/parts.json` has where it is from.
+const VENDORED: [&str; 2] = [include_str!("vendor/d3.min.js"), include_str!("vendor/plot.min.js")];
+const LICENSES: [(&str, &str); 2] =
+    [("D3", include_str!("vendor/LICENSE-d3")), ("Observable Plot", include_str!("vendor/LICENSE-plot"))];
+const SCRIPTS: [&str; 5] = [
+    include_str!("js/common.js"),
+    include_str!("js/timeline.js"),
+    include_str!("js/pairs.js"),
+    include_str!("js/lives.js"),
+    include_str!("js/tables.js"),
+];
+/// The sections, with what leads to them.
+const SECTIONS: [(&str, &str); 7] = [
+    ("timeline", "Timeline"),
+    ("wrong", "Problems"),
+    ("processes", "Processes"),
+    ("devices", "Devices"),
+    ("handles", "Handles"),
+    ("calls", "Calls"),
+    ("more", "More"),
+];
+
+/// Form `html`.
+pub struct HtmlForm;
+
+impl Form for HtmlForm {
+    fn about(&self) -> About {
+        let about = About::new("html", "One HTML file, which works offline");
+        About { needs_calls: true, cleaning: Cleaning::Own, ..about }
+    }
+
+    fn render(&self, given: &mut Given, out: &mut dyn Write) -> Result<io::Result<()>> {
+        let (job, filter, _) = given.calls()?;
+        let shown = given.options.shown;
+        Ok(out.write_all(document(job, filter, given.report()?, shown)?.as_bytes()))
+    }
+}
+
+/// What is on its way to a page.
+struct Page<'a> {
+    report: &'a Report,
+    verdict: &'a Verdict<'a>,
+    headline: Vec<Line<'a>>,
+    /// The sentences as the text has them, where not all is asked for.
+    brief: View<'a>,
+    /// The same with all rows and frames.
+    whole: View<'a>,
+    ledger: ledger::Ledger<'a>,
+    /// The places of processes in the report.
+    places: HashMap<&'a str, usize>,
+}
+
+/// Returns the page; `shown` is the argument of `cupeer report` for this recording.
+pub fn document(job: &Job, filter: &Filter, report: &Report, shown: &str) -> Result<String> {
+    let (verdict, whole) = (Verdict::of(report, false), Verdict::of(report, true));
+    let page = Page {
+        report,
+        verdict: &verdict,
+        headline: verdict.headline(shown),
+        brief: View::wide(&verdict),
+        whole: View::wide(&whole),
+        ledger: ledger::fold(&report.handles),
+        places: report.processes.iter().map(|process| &*process.proc).zip(0..).collect(),
+    };
+    let timeline = timeline::read(job, filter, report)?;
+    let data = script_data(&page.data(&timeline))?;
+    let body = clean_lines(&page.body(&timeline).into_string());
+    let document = html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta http-equiv="Content-Security-Policy" content=(POLICY);
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta name="color-scheme" content="light dark";
+                title { "cupeer report " (clean_lines(shown)) }
+                style { (PreEscaped(STYLE)) }
+            }
+            body {
+                (PreEscaped(body))
+                script type="application/json" id="data" { (PreEscaped(data)) }
+                @for script in VENDORED.iter().chain(&SCRIPTS) { script { (PreEscaped(script)) } }
+            }
+        }
+    };
+    Ok(document.into_string() + "\n")
+}
+
+/// A value for a script: no text in it ends the script or begins a comment there.
+fn script_data(value: &impl Serialize) -> Result<String> {
+    let mut json = Vec::new();
+    serde_json::to_writer(Json(&mut json), value).map_err(io::Error::from)?;
+    Ok(String::from_utf8(json)?.replace('<', "\\u003c"))
+}
+
+impl Page<'_> {
+    fn body(&self, timeline: &timeline::Timeline) -> Markup {
+        html! {
+            a.skip href="#main" { "To the report" }
+            header {
+                strong { "cupeer " span { "report" } }
+                nav aria-label="Sections" {
+                    @for (id, name) in SECTIONS { a href={ "#" (id) } { (name) } }
+                }
+                input #search type="search" placeholder="Search: press /" aria-label="Search all tables and findings";
+                output #found for="search" {}
+            }
+            main #main tabindex="-1" {
+                (self.digest())
+                (timeline_section(timeline))
+                (self.wrong())
+                (self.processes())
+                (self.devices())
+                (self.handles())
+                (self.calls())
+                (self.more())
+            }
+            footer {
+                details {
+                    summary { "Drawn with " (LICENSES[1].0) " and " (LICENSES[0].0) ". This page asks nothing of any network." }
+                    @for (name, license) in LICENSES { h3 { (name) } pre { (license) } }
+                }
+            }
+        }
+    }
+}
+
+/// What the marks and colors of a picture mean: a class of the style, and the words.
+type Keys = [(&'static str, &'static str)];
+
+const TIMELINE_KEYS: &Keys = &[
+    ("call", "call"),
+    ("shape", "calls at that time"),
+    ("failed", "failed"),
+    ("hang", "has not returned"),
+    ("death", "ended abnormally"),
+    ("error", "error"),
+    ("warning", "warning"),
+    ("note", "note"),
+    ("mark", "mark"),
+    ("life", "process"),
+    ("gap", "nothing, shortened"),
+    ("dead-row", "process that ended abnormally"),
+    ("wrong-row", "process that hangs or exited with an error"),
+];
+const LIVES_KEYS: &Keys = &[
+    ("life", "exported"),
+    ("begun", "export"),
+    ("freed", "free"),
+    ("call", "open"),
+    ("hang", "never closed"),
+    ("failed", "with a problem"),
+    ("death", "failed to open"),
+];
+const PAIRS_KEYS: &Keys = &[
+    ("enabled", "enabled"),
+    ("call", "opened over IPC"),
+    ("shape", "can access, or asked"),
+    ("cannot", "cannot access"),
+    ("failed", "failed"),
+];
+const OPENINGS_KEYS: &Keys = &[("call", "opened and closed"), ("hang", "still open"), ("failed", "failed")];
+const LINKS_KEYS: &Keys = &[
+    ("enabled", "enabled"),
+    ("call", "opened over IPC"),
+    ("failed", "failed, or a process that ended abnormally"),
+    ("hang", "process that hangs"),
+    ("warn", "process that exited with an error"),
+    ("shape", "other process"),
+];
+
+fn legend(keys: &Keys) -> Markup {
+    html! { span.legend { @for (class, words) in keys { span class={ "key " (class) } { (words) } } } }
+}
+
+/// Where a picture goes, and what it shows in words, for who cannot see it.
+fn picture(id: &str, label: &str) -> Markup {
+    html! { div.picture id=(id) role="img" aria-label=(label) {} }
+}
+
+fn timeline_section(timeline: &timeline::Timeline) -> Markup {
+    use cupeer_report::moments::{duration, number};
+    let said = match timeline.calls - timeline.single.min(timeline.calls) {
+        0 => "Each call is a bar".to_owned(),
+        folded => format!(
+            "Of each process, the longest calls are bars, {} in all; {} more are folded into the grey shapes, which count calls in {}",
+            number(timeline.single),
+            number(folded),
+            duration(timeline.width_ns)
+        ),
+    };
+    html! {
+        section #timeline {
+            h2 { "Timeline" }
+            p.hint { (said) ". " span #folded {} }
+            div.tools {
+                button type="button" #each hidden aria-pressed="false" { "Each process" }
+                button type="button" #closer title="+" { "Closer" }
+                button type="button" #wider title="-" { "Wider" }
+                button type="button" #whole title="0" { "Whole" }
+                (legend(TIMELINE_KEYS))
+            }
+            div.picture #ranks tabindex="0" role="application"
+                aria-label="Timeline of all processes. Arrow keys move, plus and minus zoom, 0 shows all, n and p go from one notable moment to the next, Enter opens it." {}
+            p #moment role="status" {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+    use std::fs;
+    use std::path::Path;
+
+    /// The packages have its licences from the list, and the page has them from here.
+    #[test]
+    fn what_is_vendored_is_listed_with_its_licence() {
+        let folder = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/views/html/vendor"));
+        let read =
+            |name: &str| fs::read_to_string(folder.join(name)).unwrap_or_else(|e| panic!("{name}: {e}"));
+        let list: Vec<HashMap<String, String>> = serde_json::from_str(&read("parts.json")).unwrap();
+        let mut names = BTreeSet::from(["README.md".to_owned(), "parts.json".to_owned()]);
+        for part in &list {
+            for field in ["name", "version", "license", "source", "path", "sha256"] {
+                assert!(part.get(field).is_some_and(|text| !text.is_empty()), "{field} of {part:?}");
+            }
+            let text = read(&part["text"]);
+            assert!(text.contains("Copyright"), "{} is no licence", part["text"]);
+            assert!(read(&part["file"]).contains(&part["version"]), "{} is another version", part["file"]);
+            names.extend([part["file"].clone(), part["text"].clone()]);
+        }
+        let there = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name());
+        let there: BTreeSet<String> = there.map(|name| name.into_string().unwrap()).collect();
+        assert_eq!(there, names, "what is there, and what the list has");
+        let scripts: Vec<String> = list.iter().map(|part| read(&part["file"])).collect();
+        assert!(scripts == VENDORED, "the page has other scripts than the list");
+        let texts: Vec<String> = list.iter().map(|part| read(&part["text"])).collect();
+        assert_eq!(texts, LICENSES.map(|(_, text)| text), "the page has other licences than the list");
+    }
+
+    #[test]
+    fn nothing_in_what_is_vendored_ends_its_script() {
+        for script in VENDORED.iter().chain(&SCRIPTS) {
+            assert!(!script.contains("</script") && !script.contains("<!--"));
+        }
+        assert!(!STYLE.contains("</style") && !STYLE.contains("url(") && !STYLE.contains("@import"));
+    }
+
+    /// The colors of the marks that a script draws, without those of texts, grids, and what is pointed at.
+    fn colors(script: &str) -> BTreeSet<&str> {
+        let neutral = ["text", "soft", "line", "panel", "accent", "mono", "on-color"];
+        let all = script.split("var(--").skip(1).filter_map(|rest| rest.split(')').next());
+        all.filter(|name| !neutral.contains(name) && !name.contains('$')).collect()
+    }
+
+    #[test]
+    fn every_color_of_a_picture_is_in_its_legend() {
+        let pairs = SCRIPTS[2];
+        let (matrices, links) = pairs.split_once("picture(\"links\"").unwrap();
+        // The names of processes have the ink of their rows.
+        let rows = SCRIPTS[1].lines().filter(|line| !line.contains("const label =")).collect::<String>();
+        // The colors of links stand above, with those of the matrix of devices.
+        let fates = matrices.lines().find(|line| line.contains("fateColors =")).unwrap();
+        let openings = matrices.split_once("picture(\"openings\"").unwrap().1;
+        let devices = matrices.lines().find(|line| line.contains("colorOf =")).unwrap();
+        let all = [
+            (colors(&rows), TIMELINE_KEYS, &["error", "warning", "note", "mark"][..]),
+            (colors(SCRIPTS[3]), LIVES_KEYS, &[]),
+            (colors(devices), PAIRS_KEYS, &[]),
+            (colors(openings), OPENINGS_KEYS, &[]),
+            (&colors(links) | &colors(fates), LINKS_KEYS, &[]),
+        ];
+        for (drawn, keys, more) in all {
+            let in_style = |class: &str| {
+                let begin = format!(".key.{class}::before");
+                let line =
+                    STYLE.lines().find(|line| line.starts_with(&begin)).unwrap_or_else(|| panic!("{begin}"));
+                line.split("var(--").nth(1).unwrap().split(')').next().unwrap()
+            };
+            let told: BTreeSet<&str> = keys.iter().map(|(class, _)| in_style(class)).collect();
+            assert!(!drawn.is_empty());
+            for color in drawn.iter().chain(more) {
+                assert!(told.contains(color), "{color} is in no legend: {told:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn data_ends_no_script_and_stays_the_same() {
+        let hostile = ["</script><script>alert(1)</script>", "<!--<script>", "\u{2028}\u{202e}\"'"];
+        let text = script_data(&hostile).unwrap();
+        assert!(!text.contains('<') && !text.contains('\u{202e}'), "{text}");
+        assert_eq!(serde_json::from_str::<Vec<String>>(&text).unwrap(), hostile);
+    }
+}

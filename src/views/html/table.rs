@@ -1,0 +1,99 @@
+//! Tables with columns to sort and rows to filter.
+
+use cupeer_report::moments::number;
+use maud::{Markup, html};
+
+/// Cells with more bytes may be wrapped.
+const LONG: usize = 60;
+
+/// A cell: what it shows, and a number to sort by where the text is not in that order.
+pub struct Cell {
+    pub shown: Markup,
+    pub order: Option<u64>,
+}
+
+/// A cell of text.
+pub fn text(text: impl AsRef<str>) -> Cell {
+    Cell { shown: html! { (text.as_ref()) }, order: None }
+}
+
+/// A cell of markup.
+pub fn markup(shown: Markup) -> Cell {
+    Cell { shown, order: None }
+}
+
+/// A count.
+pub fn count(value: u64) -> Cell {
+    ordered(number(value), value)
+}
+
+/// A text that is sorted by a number.
+pub fn ordered(shown: impl AsRef<str>, order: u64) -> Cell {
+    Cell { shown: html! { (shown.as_ref()) }, order: Some(order) }
+}
+
+/// What is not known or does not exist.
+pub fn none() -> Cell {
+    text("-")
+}
+
+/// A row: its id, how bad it is, and its cells.
+pub struct Row {
+    pub id: String,
+    pub class: &'static str,
+    pub cells: Vec<Cell>,
+}
+
+/// A table of at most so many rows; of more, the last line says how many, and how to see them.
+pub struct Table<'a> {
+    pub id: &'a str,
+    /// What it is a table of.
+    pub label: &'a str,
+    /// The columns; those of numbers begin with `#`, which is not shown.
+    pub columns: &'a [&'a str],
+    pub rows: Vec<Row>,
+    /// How many rows it lacks.
+    pub more: u64,
+}
+
+impl Table<'_> {
+    pub fn show(&self) -> Markup {
+        let name = |column: &str| column.trim_start_matches('#').to_owned();
+        let is_number = |column: &str| column.starts_with('#').then_some("number");
+        let class = |column: &str, cell: &Cell| {
+            let is_long = cell.shown.0.len() > LONG && !column.starts_with('#');
+            if is_long { Some("long") } else { is_number(column) }
+        };
+        // Columns that say nothing in any row are left out; the first one has a row's name.
+        let is_empty = |text: &str, i: usize| matches!(text, "" | "-") || (text == "0" && i > 0);
+        let says = |i: usize| self.rows.iter().any(|row| !is_empty(&row.cells[i].shown.0, i));
+        let shown: Vec<usize> = (0..self.columns.len()).filter(|i| says(*i)).collect();
+        html! {
+            @if !self.rows.is_empty() {
+                div.wide {
+                    table id=(self.id) aria-label=(self.label) {
+                        thead {
+                            tr {
+                                @for i in &shown {
+                                    th scope="col" class=[is_number(self.columns[*i])] { button type="button" { (name(self.columns[*i])) } }
+                                }
+                            }
+                        }
+                        tbody {
+                            @for row in &self.rows {
+                                tr id=(row.id) class=[(!row.class.is_empty()).then_some(row.class)] tabindex="-1" {
+                                    @for i in &shown {
+                                        td class=[class(self.columns[*i], &row.cells[*i])] data-v=[row.cells[*i].order] { (row.cells[*i].shown) }
+                                    }
+                                }
+                            }
+                        }
+                    }
+                }
+                @if self.more > 0 {
+                    p.hint { (number(self.more)) " more rows are left out; cupeer report --all shows them" }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,284 @@
+//! The timeline: the calls of each process over time, in the resolution of a chart.
+//!
+//! It reads the recording a second time, because bins have a width only after the first and the last moment are known.
+//! The memory depends on the number of processes and bins, not on the number of calls: the longest calls of a process
+//! are kept one by one, and all calls are counted in bins. Of failures that may be expected, some wait for what follows.
+
+use anyhow::{Context, Result};
+use cupeer_record::{Call, Clock, Event, Job, Outcome, Process};
+use cupeer_report::expected::{self, Question, Standing};
+use cupeer_report::filter::Filter;
+use cupeer_report::judged::is_runtime;
+use cupeer_report::model::Report;
+use cupeer_report::results::is_usual;
+use serde::{Serialize, Serializer};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap, HashMap};
+use std::mem;
+
+/// The most bins of all processes together, and of one.
+const MOST_BINS: usize = 60_000;
+const FINEST: usize = 600;
+const COARSEST: usize = 60;
+/// The most calls that are kept one by one, of all processes together, and of one at least.
+const MOST_CALLS: usize = 6000;
+const FEWEST_CALLS: usize = 8;
+/// The most failures of a process that wait for what their thread does next; more count as failed.
+const MOST_WAITING: usize = 50_000;
+
+/// What all processes called and when.
+#[derive(Serialize)]
+pub struct Timeline {
+    /// How many bins there are, of the same width.
+    pub bins: usize,
+    pub width_ns: u64,
+    /// The functions of single calls.
+    functions: Vec<String>,
+    /// In the order of the processes of the report.
+    pub rows: Vec<Row>,
+    /// The calls in them, and how many of these are kept one by one.
+    pub calls: u64,
+    pub single: u64,
+}
+
+/// What one process called.
+#[derive(Serialize, Default)]
+pub struct Row {
+    /// The last moment that the record has of it, since the record began.
+    pub until_ns: u64,
+    /// How many calls began in each bin.
+    calls: Runs,
+    /// How many of them failed, but for expected failures.
+    failed: Runs,
+    /// The longest calls.
+    longest: Vec<Single>,
+}
+
+/// Counts by bin, of which JSON has the bins that are not empty: `[first, count, count, ...]` for each run of them.
+#[derive(Default)]
+struct Runs(Vec<u32>);
+
+impl Serialize for Runs {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut runs: Vec<Vec<u32>> = Vec::new();
+        let mut is_empty = true;
+        for (bin, count) in self.0.iter().enumerate() {
+            if *count > 0 {
+                if is_empty {
+                    runs.push(vec![bin as u32]);
+                }
+                runs.last_mut().expect("it was begun").push(*count);
+            }
+            is_empty = *count == 0;
+        }
+        runs.serialize(serializer)
+    }
+}
+
+/// A call: how long it took, when it began, its function, and whether it failed as nobody expects. JSON has them in this order.
+#[derive(Serialize, PartialEq, Eq, PartialOrd, Ord)]
+struct Single(u64, u64, usize, u8);
+
+/// Reads the record for the processes of its report.
+pub fn read(job: &Job, filter: &Filter, report: &Report) -> Result<Timeline> {
+    let began = report.record.began_ns;
+    let lasted = report.record.ended_ns.saturating_sub(began).max(1);
+    let processes = report.processes.len().max(1);
+    let bins = (MOST_BINS / processes).clamp(COARSEST, FINEST);
+    let mut reading = Reading {
+        filter,
+        began,
+        width_ns: lasted.div_ceil(bins as u64),
+        bins,
+        most: (MOST_CALLS / processes).max(FEWEST_CALLS),
+        functions: BTreeMap::new(),
+        has_damaged: job.faults.iter().any(|file| !file.damaged.is_empty()),
+    };
+    let by_proc: HashMap<&str, &Process> =
+        job.processes.iter().map(|process| (process.proc.as_str(), process)).collect();
+    let mut rows = Vec::new();
+    let (mut calls, mut single) = (0, 0);
+    for process in &report.processes {
+        let row = by_proc.get(&*process.proc).map(|found| reading.process(found, job.clock(found)));
+        let row = row.transpose()?.unwrap_or_default();
+        calls += row.calls.0.iter().map(|count| u64::from(*count)).sum::<u64>();
+        single += row.longest.len() as u64;
+        rows.push(row);
+    }
+    let mut functions = vec![String::new(); reading.functions.len()];
+    for (name, number) in reading.functions {
+        functions[number] = name;
+    }
+    Ok(Timeline { bins, width_ns: reading.width_ns, functions, rows, calls, single })
+}
+
+/// Whether a call has failed as working programs do not.
+fn has_failed(call: &Call) -> bool {
+    let is_unusual = |result| call.injected || !is_usual(call.function, result);
+    matches!(call.outcome, Outcome::Returned(result) if result != 0 && is_unusual(result))
+}
+
+struct Reading<'a> {
+    filter: &'a Filter,
+    began: u64,
+    width_ns: u64,
+    bins: usize,
+    most: usize,
+    functions: BTreeMap<String, usize>,
+    /// Whether a fault plan has damaged handles: what fails to open is then no answer to a probe.
+    has_damaged: bool,
+}
+
+/// What is read of a process.
+struct Read<'a> {
+    process: &'a Process,
+    clock: Clock,
+    row: Row,
+    longest: BinaryHeap<Reverse<Single>>,
+    /// Failures that are expected if their thread answers a question; all count as failed when that does not come.
+    waiting: HashMap<Question, Vec<Shown<'a>>>,
+    /// How many there were.
+    waited: usize,
+}
+
+/// What is shown of a call: its function, when it and its last repetition were, how long it took, and how often it was made.
+struct Shown<'a> {
+    name: &'a str,
+    at: u64,
+    took: u64,
+    until: u64,
+    times: u64,
+}
+
+impl Reading<'_> {
+    fn process(&mut self, process: &Process, clock: Clock) -> Result<Row> {
+        let empty = || Runs(vec![0; self.bins]);
+        let row = Row { calls: empty(), failed: empty(), ..Row::default() };
+        let (longest, waiting) = (BinaryHeap::new(), HashMap::new());
+        let mut read = Read { process, clock, row, longest, waiting, waited: 0 };
+        let mut pending: HashMap<(u32, u64), Call> = HashMap::new();
+        let ends = self.filter.until().is_some();
+        let events = process.events();
+        for event in events.with_context(|| format!("failed to read {}", process.path.display()))? {
+            if ends && !self.filter.is_past(read.clock.realtime(event.start())) {
+                continue;
+            }
+            match event {
+                Event::Call(call) if call.outcome == Outcome::Pending => {
+                    pending.insert((call.stream, call.seq), call);
+                }
+                Event::Call(call) => self.returned(&call, &mut read),
+                Event::LateEnd { stream, seq, .. } => {
+                    if let Some(mut call) = pending.remove(&(stream, seq))
+                        && call.finish(&event)
+                    {
+                        self.returned(&call, &mut read);
+                    }
+                }
+                Event::Mark { .. } => {}
+            }
+        }
+        for call in pending.values() {
+            let shown = self.shown(call, &read);
+            self.add(shown, false, &mut read);
+        }
+        for shown in mem::take(&mut read.waiting).into_values().flatten() {
+            self.add(Some(shown), true, &mut read);
+        }
+        let Read { mut row, longest, clock, .. } = read;
+        let last = clock.realtime(process.header.last.ticks);
+        let last = self.filter.until().map_or(last, |until| last.min(until));
+        row.until_ns = row.until_ns.max(last.saturating_sub(self.began));
+        row.longest = longest.into_iter().map(|Reverse(single)| single).collect();
+        row.longest.sort_by_key(|single| single.1);
+        Ok(row)
+    }
+
+    /// Adds a call that has returned, with whether it has failed as nobody expects.
+    fn returned<'a>(&mut self, call: &Call, read: &mut Read<'a>) {
+        let mut standing = Standing::Unexpected;
+        if let Some(function) = call.function {
+            if !read.waiting.is_empty()
+                && let Some(question) = expected::answered(function, call)
+            {
+                for shown in read.waiting.remove(&question).into_iter().flatten() {
+                    self.add(Some(shown), false, read);
+                }
+            }
+            if !(self.has_damaged && function.spec().opens().is_some()) {
+                standing = Standing::of(read.process, function, call);
+            }
+        }
+        let shown = self.shown(call, read);
+        let has_failed = match standing {
+            Standing::Unexpected => has_failed(call),
+            Standing::Expected(_) => false,
+            Standing::Open(_, question) if read.waited < MOST_WAITING => {
+                read.waited += usize::from(shown.is_some());
+                return read.waiting.entry(question).or_default().extend(shown);
+            }
+            Standing::Open(..) => true,
+        };
+        self.add(shown, has_failed, read);
+    }
+
+    /// What is shown of a call, where the filter lets it through.
+    fn shown<'a>(&self, call: &Call, Read { process, clock, .. }: &Read<'a>) -> Option<Shown<'a>> {
+        let begun = clock.realtime(call.start);
+        // What happens in a call of the runtime, the driver's calls tell.
+        if is_runtime(call.function) || !self.filter.call(call, begun) {
+            return None;
+        }
+        Some(Shown {
+            name: process.function_name(call.number),
+            at: begun.saturating_sub(self.began),
+            took: clock.between(call.start, call.end),
+            until: clock.realtime(call.last_end()).saturating_sub(self.began),
+            times: call.times(),
+        })
+    }
+
+    fn add(&mut self, shown: Option<Shown>, has_failed: bool, Read { row, longest, .. }: &mut Read) {
+        let Some(Shown { name, at, took, until, times }) = shown else { return };
+        let bin = ((at / self.width_ns) as usize).min(self.bins - 1);
+        row.calls.0[bin] = row.calls.0[bin].saturating_add(1);
+        row.failed.0[bin] = row.failed.0[bin].saturating_add(u32::from(has_failed));
+        if times > 1 {
+            let last = ((until / self.width_ns) as usize).clamp(bin, self.bins - 1);
+            // When each of them was is not known: they are spread.
+            let (bins, calls) = ((last - bin + 1) as u64, times - 1);
+            for (i, bin) in (bin..=last).enumerate() {
+                let more = u32::try_from(calls / bins + u64::from((i as u64) < calls % bins));
+                let more = more.unwrap_or(u32::MAX);
+                row.calls.0[bin] = row.calls.0[bin].saturating_add(more);
+                row.failed.0[bin] = row.failed.0[bin].saturating_add(if has_failed { more } else { 0 });
+            }
+            row.until_ns = row.until_ns.max(until);
+        }
+        row.until_ns = row.until_ns.max(at.saturating_add(took));
+        if longest.len() >= self.most && longest.peek().is_some_and(|Reverse(least)| took <= least.0) {
+            return;
+        }
+        let next = self.functions.len();
+        let function = match self.functions.get(name) {
+            Some(known) => *known,
+            None => *self.functions.entry(name.to_owned()).or_insert(next),
+        };
+        longest.push(Reverse(Single(took, at, function, has_failed.into())));
+        if longest.len() > self.most {
+            longest.pop();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_bins_only_those_with_calls_are_kept() {
+        let json = |counts: &[u32]| serde_json::to_string(&Runs(counts.to_vec())).unwrap();
+        assert_eq!(json(&[0, 0, 0]), "[]");
+        assert_eq!(json(&[1, 2, 0, 0, 3]), "[[0,1,2],[4,3]]");
+    }
+}

@@ -1,0 +1,201 @@
+//! The report as JUnit XML, for test runners and CI servers.
+//!
+//! A recording is a test suite; each process is a test case, and so is each rule that applies: cupeer checks it, and the
+//! recording contains a call that could have broken it. A rule fails if a finding of it fails the run. It is skipped, with
+//! the reason, if an option or the recording left a part of it unchecked.
+
+use crate::form::{About, Form, Given};
+use crate::text::View;
+use crate::text::suppressed::lines;
+use anyhow::Result;
+use cupeer_report::model::{Finding, Process, Report};
+use cupeer_report::moments;
+use cupeer_report::terminal::clean_lines;
+use cupeer_report::verdict::{DIED, End, FAILED, Kind, OfRule, Verdict, looked};
+use maud::{Markup, PreEscaped, Render, html};
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use std::path::Path;
+
+/// Columns of the texts.
+const WIDTH: usize = 100;
+
+/// Form `junit`.
+pub struct JunitForm;
+
+impl Form for JunitForm {
+    fn about(&self) -> About {
+        About::new(
+            "junit",
+            "JUnit's XML, for CI servers: a test case for each rule that applies and each process",
+        )
+    }
+
+    fn render(&self, given: &mut Given, out: &mut dyn Write) -> Result<io::Result<()>> {
+        Ok(out.write_all(document(given.report()?).as_bytes()))
+    }
+}
+
+/// How a test case came out.
+enum Outcome {
+    Passed,
+    /// Why nobody can say.
+    Skipped(String),
+    /// A word for it, the message, and all that is known.
+    Failed(&'static str, String, String),
+}
+
+struct Case {
+    class: &'static str,
+    name: String,
+    outcome: Outcome,
+    /// What else is to be said.
+    out: String,
+}
+
+/// Returns the XML document.
+///
+/// # Examples
+///
+/// ```no_run
+/// fn write(report: &cupeer_report::model::Report) -> std::io::Result<()> {
+///     std::fs::write("cupeer.xml", cupeer_views::junit::document(report))
+/// }
+/// ```
+pub fn document(report: &Report) -> String {
+    let verdict = Verdict::of(report, true);
+    let view = View::new(&verdict, WIDTH);
+    // As everywhere, deaths come first.
+    let mut cases = of_processes(&view);
+    cases.extend(view.rules().iter().map(|of| of_rule(&view, of)));
+    cases.extend(nothing_ran(report));
+    let count = |is_one: fn(&Outcome) -> bool| cases.iter().filter(|case| is_one(&case.outcome)).count();
+    let failed = count(|outcome| matches!(outcome, Outcome::Failed(..)));
+    let skipped = count(|outcome| matches!(outcome, Outcome::Skipped(_)));
+    let (record, all) = (&report.record, cases.len());
+    let directory = Path::new(&record.path).file_name().unwrap_or_default().to_string_lossy();
+    let lasted = record.ended_ns.saturating_sub(record.began_ns) / 1_000_000;
+    let time = format!("{}.{:03}", lasted / 1000, lasted % 1000);
+    let (name, hosts) = (value(&format!("cupeer {directory}")), value(&record.hosts.join(",")));
+    let timestamp = moments::iso(record.began_ns);
+    let properties = [("record", record.path.clone()), ("shown", record.filters.join(" "))];
+    let suites = html! {
+        testsuites name="cupeer" tests=(all) failures=(failed) errors="0" time=(time) {
+            testsuite name=(name) tests=(all) failures=(failed) errors="0" time=(time) skipped=(skipped)
+                timestamp=(timestamp) hostname=(hosts) {
+                properties {
+                    @for (name, text) in properties.iter().filter(|(_, text)| !text.is_empty()) {
+                        property name=(name) value=(value(text)) {}
+                    }
+                }
+                @for case in &cases { "\n" (case.element()) }
+                "\n"
+            }
+        }
+    };
+    format!("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n{}\n", suites.into_string())
+}
+
+impl Case {
+    fn element(&self) -> Markup {
+        html! {
+            testcase classname=(self.class) name=(value(&self.name)) {
+                @match &self.outcome {
+                    Outcome::Passed => {},
+                    Outcome::Skipped(why) => skipped message=(value(why)) {},
+                    Outcome::Failed(kind, message, all) => {
+                        failure type=(kind) message=(value(message)) { (text(all)) }
+                    }
+                }
+                @if !self.out.is_empty() { system-out { (text(&self.out)) } }
+            }
+        }
+    }
+}
+
+/// A text without anything that a reader of XML, or a terminal, takes for more than text.
+fn text(text: &str) -> String {
+    // No characters of XML.
+    clean_lines(text).replace(['\u{fffe}', '\u{ffff}'], "\u{fffd}")
+}
+
+/// The same for an attribute, where readers make spaces of line ends that are not written as references.
+fn value(value: &str) -> PreEscaped<String> {
+    let mut escaped = String::new();
+    text(value).render_to(&mut escaped);
+    PreEscaped(escaped.replace('\n', "&#10;"))
+}
+
+fn of_rule(view: &View, of: &OfRule) -> Case {
+    let text =
+        |findings: &[&Finding]| findings.iter().map(|finding| view.finding(finding)).collect::<String>();
+    let outcome = match (&of.failing[..], &of.suppressed[..]) {
+        ([first, ..], _) => {
+            let message = match (first.message.is_empty(), of.rule) {
+                (true, Some(rule)) => rule.page().says,
+                _ => &first.message,
+            };
+            let message = format!("{}: {message}", view.who_and_how_often(first));
+            Outcome::Failed(first.severity, message, text(&of.failing))
+        }
+        ([], [_, ..]) => Outcome::Skipped(lines(of.suppressed.iter().copied()).join("; ")),
+        ([], []) => of.unknown.clone().map_or(Outcome::Passed, Outcome::Skipped),
+    };
+    Case { class: "cupeer.rules", name: of.name.to_owned(), outcome, out: text(&of.others) }
+}
+
+/// Says of a recording without calls that nothing was tested, and why.
+fn nothing_ran(report: &Report) -> Option<Case> {
+    let why = looked::why_nothing_ran(report)?;
+    let (name, outcome) = ("calls".into(), Outcome::Skipped(why));
+    Some(Case { class: "cupeer.recording", name, outcome, out: String::new() })
+}
+
+fn of_processes(view: &View) -> Vec<Case> {
+    let mut alike: BTreeMap<String, u32> = BTreeMap::new();
+    let case = |process: &Process| {
+        // No pid, because a name stays the same in all runs.
+        let name = Some(process.role()).filter(|name| !name.is_empty());
+        let name = name.unwrap_or_else(|| "unknown program".into());
+        let number = alike.entry(name.clone()).or_default();
+        *number += 1;
+        let name = if *number == 1 { name } else { format!("{name} ({number})") };
+        let out = format!("process {} on {}: {}\n", process.pid, process.host, process.arguments.join(" "));
+        Case { class: "cupeer.processes", name, outcome: of_end(view, process), out }
+    };
+    let mut cases: Vec<Case> = view.report.processes.iter().map(case).collect();
+    // Of programs that made no call, and children that were forked too late.
+    let others = view.incidents().filter(|incident| incident.kind.fails && incident.process.is_none());
+    cases.extend(others.map(|incident| {
+        let (name, outcome) = (incident.kind.id.to_owned(), failed(incident.kind, incident.message.clone()));
+        Case { class: "cupeer.processes", name, outcome, out: String::new() }
+    }));
+    cases
+}
+
+fn failed(kind: &'static Kind, text: String) -> Outcome {
+    Outcome::Failed(kind.id, text.clone(), text)
+}
+
+/// How a process ended.
+fn of_end(view: &View, process: &Process) -> Outcome {
+    match view.end(process) {
+        End::Well => Outcome::Passed,
+        End::Unknown(why) => Outcome::Skipped(why),
+        End::Died => failed(&DIED, view.death(process)),
+        End::Failed(code) => failed(&FAILED, view.failure_of(process, code)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_text_is_text() {
+        let wild = "a<b>&\"]]>\u{0}\x1b[2J\u{fffe}\u{85}\nä";
+        let element = html! { e a=(value(wild)) { (text(wild)) } }.into_string();
+        let body = "a&lt;b&gt;&amp;&quot;]]&gt;\u{fffd}\u{fffd}[2J\u{fffd}\u{fffd}";
+        assert_eq!(element, format!("<e a=\"{body}&#10;ä\">{body}\nä</e>"));
+    }
+}

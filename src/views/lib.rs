@@ -1,0 +1,28 @@
+//! The forms of a report. They render rows and the verdict, and decide nothing.
+//!
+//! They depend on the rows and words of `cupeer-report`, and not on how a report is made. [`text`] and [`html`] show it,
+//! [`sarif`], [`junit`], and [`annotations`] write it for other tools, and [`diff`] compares it with another.
+//!
+//! The modules, from the lowest layer up; `tests/rooms.rs` checks this:
+//!
+//! - `table`, `pairs`, `plans`: parts of what follows.
+//! - `diff`, `schema`: the comparison, and the JSON schemas.
+//! - `form`: what all forms have in common.
+//! - `text`, `summary`: for people.
+//! - `html`, `json`, `junit`, `sarif`, `annotations`: for browsers and other tools.
+
+pub mod annotations;
+pub mod diff;
+pub mod form;
+pub mod html;
+mod json;
+pub mod junit;
+mod pairs;
+pub mod plans;
+pub mod sarif;
+pub mod schema;
+pub mod summary;
+pub mod table;
+pub mod text;
+
+pub use json::JsonForm;

@@ -1,0 +1,309 @@
+//! The report as SARIF 2.1.0, for code scanners and reviews.
+//!
+//! It has one run: the rules of `src/rules` and the kinds of incidents under names of their own, and one result per finding
+//! and incident, in the order of the text. Rules that were not checked are notifications. The fingerprint of a result stays the same
+//! between runs: it contains no process, address, or time.
+
+use crate::form::{About, Cleaning, Form, Given};
+use anyhow::Result;
+use cupeer_report::model::{Finding, Object, Place, Process, Report, SuppressedBy};
+use cupeer_report::names::{clean, sentence};
+use cupeer_report::terminal::write_json;
+use cupeer_report::verdict::{Incident, KINDS, Verdict, looked};
+use cupeer_rules::{RULES, Rule, RuleSpec, Status};
+use serde_json::{Map, Value, json};
+use std::io::{self, Write};
+
+/// What is said of results to tell them apart: its version is part of the name.
+const FINGERPRINT: &str = "cupeer/v1";
+/// Where the rules are described.
+const RULES_PAGES: &str = concat!(env!("CARGO_PKG_REPOSITORY"), "/blob/main/docs/reference/rules");
+
+/// Form `sarif`.
+pub struct SarifForm;
+
+impl Form for SarifForm {
+    fn about(&self) -> About {
+        About { cleaning: Cleaning::Own, ..About::new("sarif", "SARIF 2.1.0, for code scanning") }
+    }
+
+    fn render(&self, given: &mut Given, out: &mut dyn Write) -> Result<io::Result<()>> {
+        Ok(write_json(out, &log(given.report()?)))
+    }
+}
+
+/// Returns the SARIF log.
+///
+/// # Examples
+///
+/// ```no_run
+/// fn write(report: &cupeer_report::model::Report) -> std::io::Result<()> {
+///     std::fs::write("cupeer.sarif", cupeer_views::sarif::log(report).to_string())
+/// }
+/// ```
+pub fn log(report: &Report) -> Value {
+    let verdict = Verdict::of(report, true);
+    let deaths = verdict.died.iter().flat_map(|died| &died.incidents).map(of_incident);
+    let findings = report.findings.iter().map(|finding| of_finding(&verdict, finding));
+    let others = verdict.others.iter().flat_map(|problem| &problem.incidents).map(of_incident);
+    json!({
+        "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
+        "version": "2.1.0",
+        "runs": [{
+            "tool": { "driver": {
+                "name": "cupeer",
+                "version": env!("CARGO_PKG_VERSION"),
+                "semanticVersion": env!("CARGO_PKG_VERSION"),
+                "informationUri": env!("CARGO_PKG_REPOSITORY"),
+                "rules": rules(),
+            } },
+            "invocations": [invocation(report)],
+            "results": deaths.chain(findings).chain(others).collect::<Vec<_>>(),
+            "columnKind": "unicodeCodePoints",
+            "properties": { "record": report.record.path, "filters": report.record.filters },
+        }],
+    })
+}
+
+/// Everything that a result may be of.
+fn rules() -> Vec<Value> {
+    let kinds = KINDS.iter().map(|kind| {
+        json!({
+            "id": kind.id,
+            "shortDescription": { "text": kind.says },
+            "fullDescription": { "text": kind.says },
+            "help": { "text": kind.hint },
+            "defaultConfiguration": { "level": kind.severity.word() },
+        })
+    });
+    RULES.iter().map(rule).chain(kinds).collect()
+}
+
+fn rule(rule: &RuleSpec) -> Value {
+    let mut help = vec![rule.hint().to_owned()];
+    if let Status::Unchecked(why) = rule.status() {
+        help.push(format!("It is not checked: {why}."));
+    }
+    help.push(format!("Source: {}: \"{}\"", rule.basis().source(), rule.basis().sentence()));
+    if !rule.page().seen.is_empty() {
+        help.push(format!("Seen in: {}.", rule.page().seen));
+    }
+    help.retain(|text| !text.is_empty());
+    json!({
+        "id": rule.name(),
+        "shortDescription": { "text": rule.page().says },
+        "fullDescription": { "text": format!("{} {}", rule.page().says, rule.page().costs) },
+        "help": { "text": help.join("\n") },
+        "helpUri": format!("{RULES_PAGES}/{}.md#{}", rule.family().name, rule.name()),
+        "defaultConfiguration": { "enabled": rule.is_checked(), "level": rule.severity.word() },
+    })
+}
+
+/// The place of a rule, or of a kind of incident, among [`rules`]; `None` of a rule that this version does not know.
+fn index(id: &str) -> Option<usize> {
+    let mut names = RULES.iter().map(|rule| rule.name()).chain(KINDS.iter().map(|kind| kind.id));
+    names.position(|name| name == id)
+}
+
+/// How cupeer looked: what it did not, or could not, look for.
+fn invocation(report: &Report) -> Value {
+    let reservations = looked::reservations(report).into_iter();
+    let lacks = reservations.map(|text| json!({ "level": "warning", "message": { "text": text } }));
+    let left_out = looked::left_out_rules(report).into_iter().map(|(why, rules)| {
+        json!({ "level": "note", "message": { "text": format!("{}: {why}", rules.join(", ")) } })
+    });
+    json!({
+        "executionSuccessful": true,
+        "toolExecutionNotifications": lacks.collect::<Vec<_>>(),
+        "toolConfigurationNotifications": left_out.collect::<Vec<_>>(),
+    })
+}
+
+fn of_finding(verdict: &Verdict, finding: &Finding) -> Value {
+    let mut text = verdict.who_and_how_often(finding);
+    if !finding.message.is_empty() {
+        text += &format!(": {}", clean(&finding.message));
+    }
+    let about = [&finding.rule, &finding.function];
+    let mut result = result(
+        &finding.rule,
+        finding.severity,
+        &text,
+        finding.count,
+        fingerprint(&about.map(|text| &**text), Some(&finding.caller)),
+    );
+    // The caller is not always the first frame: the CUDA runtime calls for everybody.
+    place(&mut result, Some(&finding.caller), &finding.stack);
+    let related = (1..)
+        .zip(&finding.objects)
+        .map(|(id, object)| related(verdict, id, (Rule::of(&finding.rule), object)));
+    result.insert("relatedLocations".into(), related.collect());
+    let processes = finding.procs.iter().map(|proc| verdict.names.process(proc));
+    // Where none was asked for, nobody knows what would be suppressed.
+    if !verdict.report.suppressions.is_empty() {
+        let by = finding.suppressed_by.iter().map(suppression).collect::<Vec<_>>();
+        result.insert("suppressions".into(), by.into());
+    }
+    result.insert(
+        "properties".into(),
+        json!({
+            "confidence": finding.confidence,
+            "function": finding.function,
+            "result": finding.result,
+            "processes": processes.collect::<Vec<_>>(),
+            "hint": finding.hint,
+        }),
+    );
+    result.into()
+}
+
+fn of_incident(incident: &Incident) -> Value {
+    let Incident { kind, message, process, function, result: ended, stack, count } = incident;
+    let who = process.map(Process::role).unwrap_or_default();
+    let about = [kind.id, &who, function.unwrap_or_default(), ended.unwrap_or_default()];
+    let mut result =
+        result(kind.id, kind.severity.word(), message, *count, fingerprint(&about, stack.first()));
+    place(&mut result, stack.first(), stack);
+    result.insert("properties".into(), json!({ "function": function, "result": ended }));
+    result.into()
+}
+
+fn result(id: &str, severity: &str, text: &str, count: u64, fingerprint: String) -> Map<String, Value> {
+    let mut result = Map::new();
+    result.insert("ruleId".into(), id.into());
+    if let Some(index) = index(id) {
+        result.insert("ruleIndex".into(), index.into());
+    }
+    result.insert("level".into(), severity.into());
+    result.insert("message".into(), json!({ "text": sentence(text) }));
+    // It is at least 1, and readers know no more than 31 bits.
+    result.insert("occurrenceCount".into(), count.clamp(1, i32::MAX as u64).into());
+    result.insert("partialFingerprints".into(), json!({ FINGERPRINT: fingerprint }));
+    result
+}
+
+/// Where it is: who made the call, and the stack.
+fn place(result: &mut Map<String, Value>, caller: Option<&Place>, stack: &[Place]) {
+    let locations: Vec<Value> = caller.and_then(location).into_iter().collect();
+    result.insert("locations".into(), locations.into());
+    if stack.len() > 1 {
+        let frame = |place: &Place| {
+            let location = location(place).unwrap_or_else(|| json!({}));
+            json!({ "location": location, "module": place.file_name().unwrap_or_default() })
+        };
+        let frames: Vec<Value> = stack.iter().map(frame).collect();
+        result.insert("stacks".into(), json!([{ "frames": frames }]));
+    }
+}
+
+/// A place: its line of source or, where that is not known, its library as a file; and in that the function or the offset.
+fn location(place: &Place) -> Option<Value> {
+    let line = place.source();
+    let file = line.map(|line| &*line.file).or(place.library.as_deref())?;
+    let mut physical = json!({ "artifactLocation": { "uri": uri(file) } });
+    if let Some(line) = line.filter(|line| line.line > 0) {
+        physical["region"] = json!({ "startLine": line.line });
+    }
+    Some(json!({ "physicalLocation": physical, "logicalLocations": [logical(place)] }))
+}
+
+fn logical(place: &Place) -> Value {
+    if let (None, Some(line)) = (&place.library, &place.python) {
+        let name = line.function.as_deref().unwrap_or_default();
+        return json!({ "name": name, "fullyQualifiedName": name, "kind": "function" });
+    }
+    let module = place.file_name().unwrap_or_default();
+    match &place.function {
+        Some(function) => json!({
+            "name": place.symbol(),
+            "fullyQualifiedName": format!("{module}!{function}"),
+            "kind": "function",
+        }),
+        None => json!({ "name": place.short(), "fullyQualifiedName": place.short(), "kind": "module" }),
+    }
+}
+
+/// An entry of a file of suppressions.
+fn suppression(by: &SuppressedBy) -> Value {
+    let place = json!({ "artifactLocation": { "uri": uri(&by.file) }, "region": { "startLine": by.line } });
+    let mut entry =
+        json!({ "kind": "external", "status": "accepted", "location": { "physicalLocation": place } });
+    if let Some(reason) = by.reason.as_deref().filter(|reason| !reason.is_empty()) {
+        entry["justification"] = reason.into();
+    }
+    entry
+}
+
+/// Something that a finding is about, and where that was made.
+fn related(verdict: &Verdict, id: u64, (rule, object): (Option<Rule>, &Object)) -> Value {
+    let mut related = json!({ "id": id, "message": { "text": verdict.object(rule, object) } });
+    if let Some(Value::Object(place)) = object.stack.first().and_then(location) {
+        place.into_iter().for_each(|(key, value)| related[key] = value);
+    }
+    related
+}
+
+/// What stays the same over runs: what it is, and where, without addresses.
+fn fingerprint(about: &[&str], caller: Option<&Place>) -> String {
+    let place = caller.and_then(|place| {
+        let file = place.file_name()?;
+        Some(match place.symbol() {
+            Some(symbol) => format!("{file}!{symbol}"),
+            None => place.short(),
+        })
+    });
+    let parts = about.iter().copied().filter(|part| !part.is_empty());
+    parts.chain(place.as_deref()).collect::<Vec<_>>().join("|")
+}
+
+/// A path as a reference: what is not plain is written as its bytes.
+fn uri(path: &str) -> String {
+    let scheme = if path.starts_with('/') { "file://" } else { "" };
+    let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"/-._~".contains(byte);
+    let byte = |byte: u8| if is_plain(&byte) { char::from(byte).into() } else { format!("%{byte:02X}") };
+    scheme.to_owned() + &path.bytes().map(byte).collect::<String>()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cupeer_rules::Severity;
+
+    #[test]
+    fn paths_are_references() {
+        assert_eq!(uri("/opt/a b/libx.so.1"), "file:///opt/a%20b/libx.so.1");
+        assert_eq!(uri("a:b%c"), "a%3Ab%25c");
+        assert_eq!(uri("/ä\n"), "file:///%C3%A4%0A");
+    }
+
+    #[test]
+    fn a_fingerprint_has_no_address() {
+        let place = |library: Option<&str>, function: Option<&str>| Place {
+            library: library.map(Into::into),
+            offset: 0x7f00_1234,
+            function: function.map(Into::into),
+            ..Place::default()
+        };
+        let of = |place: &Place| fingerprint(&["rule", "f", ""], Some(place));
+        assert_eq!(of(&place(Some("/a/libx.so"), Some("g(int)+0x12"))), "rule|f|libx.so!g(int)");
+        assert_eq!(of(&place(Some("/a/libx.so"), None)), "rule|f|libx.so+0x7f001234");
+        assert_eq!(of(&place(None, None)), "rule|f", "code without a library lies elsewhere in each run");
+        assert_eq!(fingerprint(&["rule"], None), "rule");
+    }
+
+    #[test]
+    fn severities_are_levels() {
+        let levels = [Severity::Error, Severity::Warning, Severity::Note].map(Severity::word);
+        assert_eq!(levels, ["error", "warning", "note"]);
+    }
+
+    #[test]
+    fn every_rule_and_kind_has_its_place() {
+        let rules = rules();
+        for (i, rule) in rules.iter().enumerate() {
+            assert_eq!(index(rule["id"].as_str().unwrap()), Some(i));
+        }
+        assert_eq!(rules.len(), RULES.len() + KINDS.len());
+        assert_eq!(index("ipc-of-tomorrow"), None);
+    }
+}

@@ -1,0 +1,334 @@
+//! The summary after a run that made its own recording: how many calls it made, which failed or hang, what was left
+//! open, and where the recording is. It has a few lines; the report has the details. The command reads the report.
+
+mod findings;
+
+use crate::text::suppressed;
+use cupeer_record::Job;
+use cupeer_report::endings::{ended, killed};
+use cupeer_report::limited::Limited;
+use cupeer_report::model::{Codes, ExitKind, Function, Open, Pending, Proc, Process, Report, Started, State};
+use cupeer_report::moments::number;
+use cupeer_report::names::{clean, codes, counted, quiet_ones};
+use cupeer_report::style::{Mark, Style};
+use cupeer_report::verdict::{FAILED, Problem, Verdict};
+use cupeer_spec::effect::Object;
+use cupeer_symbols::Symbols;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// How many lines there are about one thing.
+const MOST_LINES: usize = 4;
+
+/// Line of the summary.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Line {
+    /// Text of the line.
+    pub text: String,
+    /// Severity of the line: an abnormal end, a finding, or a loss. `None` for counts.
+    pub mark: Option<Mark>,
+    /// True if the line is also printed when only problems are wanted.
+    pub matters: bool,
+}
+
+impl Line {
+    /// Returns a line about a problem.
+    pub fn bad(mark: Mark, text: String) -> Line {
+        Line { text, mark: Some(mark), matters: mark != Mark::Note }
+    }
+
+    /// Returns the line for a terminal: the word of a severity is marked, or else all of it.
+    pub fn marked(&self, style: Style) -> String {
+        let word = match self.mark {
+            Some(Mark::Error) => "error ",
+            Some(Mark::Warning) => "warning ",
+            Some(Mark::Note) => "note ",
+            Some(Mark::Heading) | None => return self.text.clone(),
+        };
+        let mark = self.mark.unwrap_or(Mark::Note);
+        match self.text.trim_start().starts_with(word) {
+            true => style.mark_in(mark, word.trim_end(), &self.text),
+            false => style.mark(mark, &self.text),
+        }
+    }
+}
+
+impl From<String> for Line {
+    fn from(text: String) -> Line {
+        Line { text, mark: None, matters: false }
+    }
+}
+
+/// Returns the lines about processes of one run, without what rules found. Of `all` processes in the recording, `others` are of
+/// other runs.
+pub fn of_run(mut report: Report, all: usize, others: u64, shown: &str, launched: u32) -> Vec<Line> {
+    // Of those that were not recorded it is not known which run they are of.
+    let quiet = quiet_ones(report.record.quiet_processes(), all).filter(|_| others > 0);
+    if others > 0 {
+        report.record.quiet.clear();
+    }
+    let verdict = Verdict::of(&report, true);
+    let own = counts(&report);
+    let of_all = quiet.map_or(String::new(), |quiet| format!("; over all runs, {quiet}"));
+    let sum = match others {
+        0 => format!("{own}; 'cupeer report {shown}' shows them"),
+        _ => format!(
+            "{own} in this run; 'cupeer report {shown}' shows them and {} of other runs{of_all}",
+            counted(others, "process")
+        ),
+    };
+    let mut lines = ends(&verdict, sum, launched);
+    lines.extend([failing(&report), pending(&verdict)].into_iter().flatten().map(Line::from));
+    lines.extend(limit(report.limited()));
+    lines
+}
+
+/// Counts the processes that loaded the driver and made no call that cupeer records; `reached` is how many loaded it.
+pub fn without_call(report: &Report, reached: u32) -> Option<String> {
+    let is_one = |process: &&Process| process.exit.kind != ExitKind::Executed;
+    let recorded = report.processes.iter().filter(is_one).count() as u64 + report.record.quiet_processes();
+    let others = u64::from(reached).checked_sub(recorded).filter(|others| *others > 0 && recorded > 0)?;
+    let others = counted(others, "process").replacen(' ', " more ", 1);
+    Some(format!("  {others} loaded the driver and made no call that cupeer records"))
+}
+
+/// How many processes, calls and failures there are.
+fn counts(report: &Report) -> String {
+    let calls: u64 = report.functions.iter().map(|function| function.calls).sum();
+    let count = |expected: bool| {
+        let groups = report.failure_groups.iter().filter(|group| group.is_expected() == expected);
+        groups.map(|group| group.count).fold(0, u64::saturating_add)
+    };
+    let (failed, more) = match (count(false), count(true)) {
+        (failed, 0) => (failed, String::new()),
+        (failed, expected) => (failed, format!(", {}", counted(expected, "expected failure"))),
+    };
+    // One that became another program has an entry for each.
+    let is_one = |process: &&Process| process.exit.kind != ExitKind::Executed;
+    let processes = counted(report.processes.iter().filter(is_one).count() as u64, "process");
+    let (last, calls) = (report.last(), counted(calls, "call"));
+    let quiet = quiet_ones(report.record.quiet_processes(), report.processes.len())
+        .map_or(String::new(), |quiet| format!("; {quiet}"));
+    format!("{processes}, {last}{calls}, {} failed{more}{quiet}", number(failed))
+}
+
+/// Returns the lines about a whole recording; `launched` is the pid of the program whose exit status is that of the run.
+pub fn whole(report: &Report, shown: &str, symbols: &mut Symbols, launched: u32) -> Vec<Line> {
+    let verdict = Verdict::of(report, true);
+    let quiet = quiet_ones(report.record.quiet_processes(), 0).filter(|_| report.processes.is_empty());
+    if let Some(quiet) = quiet {
+        return ends(&verdict, format!("{quiet} in {shown}; --record full keeps all"), launched);
+    }
+    let sum = format!("{}; 'cupeer report {shown}' shows them", counts(report));
+    let mut all = ends(&verdict, sum, launched);
+    all.extend(unexplained(&verdict, launched));
+    all.extend(blind(report).into_iter().map(|text| Line::bad(Mark::Warning, text)));
+    let (told, kinds) = findings::lines(&verdict, symbols);
+    all.extend(told);
+    // Of those that are left out, nobody has said how bad they are.
+    all.extend(left_out(kinds, "kind", "of finding").map(|text| Line { matters: true, ..text.into() }));
+    let mut lines = failing(report);
+    lines.extend(pending(&verdict));
+    for kind in Object::exported() {
+        let of_kind = || report.handles.iter().filter(|handle| handle.kind == kind);
+        let opened = of_kind().filter(|handle| !handle.opens.is_empty()).count() as u64;
+        let is_open = |open: &Open| {
+            open.closed_ns.is_none() && !matches!(open.state, State::Closed | State::OpenOnPurpose)
+        };
+        let left = of_kind().filter(|handle| handle.opens.iter().any(is_open)).count() as u64;
+        if left > 0 {
+            let (all, was) = (format!("{kind} handle"), if left == 1 { "was" } else { "were" });
+            lines.push(format!(
+                "  {} of {} {was} left open; --leaks shows where",
+                number(left),
+                counted(opened, &all)
+            ));
+        }
+        let freed = of_kind().filter(|handle| handle.state == State::FreedWhileOpen).count() as u64;
+        if freed > 0 && !verdict.is_found(State::FreedWhileOpen) {
+            let (all, was) = (format!("{kind} handle"), if freed == 1 { "was" } else { "were" });
+            lines.push(format!("  {} {was} freed while open elsewhere", counted(freed, &all)));
+        }
+    }
+    lines.extend(findings::notes(&verdict));
+    all.extend(lines.into_iter().map(Line::from));
+    all.extend(suppressed(report).into_iter().map(Line::from));
+    all.extend(limit(report.limited()));
+    if report.record.lost > 0 {
+        let lost = counted(report.record.lost, "event");
+        all.push(Line::bad(Mark::Warning, format!("  {lost} lost: the record could not be written")));
+    }
+    all
+}
+
+/// That recordings reached their limit, and what to do about it.
+fn limit(limited: Option<Limited>) -> Option<Line> {
+    Some(format!("  {}; --record full keeps all calls", limited?.sentence()).into())
+}
+
+/// Returns the line about the limits that recordings reached whose events were not read.
+pub fn limit_of(job: &Job) -> Option<Line> {
+    limit(Limited::of(job.processes.iter().map(cupeer_record::Process::reached_limit)))
+}
+
+/// How processes ended, around a line that counts them.
+fn ends(verdict: &Verdict, sum: String, launched: u32) -> Vec<Line> {
+    let living = living(verdict.report).into_iter().map(Line::from);
+    deaths(verdict)
+        .into_iter()
+        .chain([sum.into()])
+        .chain(living)
+        .chain(failing_ends(verdict, launched))
+        .collect()
+}
+
+/// The processes that are still running.
+fn living(report: &Report) -> Vec<String> {
+    let running = report.processes.iter().filter(|process| process.exit.kind == ExitKind::Running);
+    let lines = running.map(|process| format!("  {} is still running", named(process)));
+    first(lines.collect(), "process", "still running")
+}
+
+/// A process as a person finds it again.
+fn named(process: &Process) -> String {
+    let rank = process.rank.map(|rank| format!("rank {rank}, ")).unwrap_or_default();
+    format!("{rank}process {} ({})", process.pid, clean(process.program_name()))
+}
+
+/// Returns how many findings were suppressed, and by which file.
+pub fn suppressed(report: &Report) -> Vec<String> {
+    suppressed::lines(report.findings.iter()).iter().map(|line| format!("  {line}")).collect()
+}
+
+/// The functions that failed, a line each, without failures that are expected.
+fn failing(report: &Report) -> Vec<String> {
+    let line = |function: &Function| {
+        let (mut wrong, mut injected) = (Codes::new(), 0);
+        for group in report.failure_groups.iter().filter(|group| group.function == function.function) {
+            injected += if group.injected { group.count } else { 0 };
+            if !group.is_expected() {
+                *wrong.entry(group.result.clone()).or_insert(0) += group.count;
+            }
+        }
+        let injected = match injected {
+            0 => String::new(),
+            all if all == wrong.values().sum::<u64>() => ", all injected".into(),
+            some => format!(", {} of them injected", number(some)),
+        };
+        let calls = counted(function.calls, "call");
+        let line = || format!("  {}, {calls}: {}{injected}", function.function, codes(&wrong));
+        (!wrong.is_empty()).then(line)
+    };
+    first(report.functions.iter().filter_map(line).collect(), "function", "that failed")
+}
+
+/// The calls that did not return, a line each.
+fn pending(verdict: &Verdict) -> Vec<String> {
+    let line = |(process, call): (&Process, &Pending)| {
+        let rank = process.rank.map(|rank| format!("rank {rank}, ")).unwrap_or_default();
+        let by = call.injected_by.as_ref().map(|rule| format!(" because of fault {}", clean(rule)));
+        let (function, by, pid, library) =
+            (&call.function, by.unwrap_or_default(), process.pid, caller(call));
+        format!("  {function} did not return{by}: {rank}process {pid}, called from {library}")
+    };
+    let calls = verdict.living().flat_map(|process| process.pending.iter().map(move |call| (process, call)));
+    first(calls.map(line).collect(), "call", "that did not return")
+}
+
+/// The processes that were killed, or ended by a system call of their own: what comes first is a death.
+fn deaths(verdict: &Verdict) -> Vec<Line> {
+    let line = |process: &Process| {
+        let call = process.pending.first();
+        let call = call.map(|call| format!(" in {}, called from {}", clean(&call.function), caller(call)));
+        format!("{} {}{}", named(process), ended(process), call.unwrap_or_default())
+    };
+    let dead = verdict.died.iter().flat_map(Problem::processes).map(line).collect();
+    let mut lines = first(dead, "process", "that ended abnormally");
+    // Of those of several runs, it is not known which is this one's.
+    let record = &verdict.report.record;
+    let started = record.started.iter().filter(|_| !record.in_part);
+    let killed = |started: &Started| {
+        let how = killed(started.exit)?;
+        Some(format!("launched program '{}' {how}", clean(&started.program)))
+    };
+    lines.extend(started.filter_map(killed).take(MOST_LINES));
+    lines.into_iter().map(|text| Line::bad(Mark::Error, text)).collect()
+}
+
+/// The processes that exited with an error, one line for each status, but for the launched program, whose exit status is
+/// that of the run.
+fn failing_ends(verdict: &Verdict, launched: u32) -> Vec<Line> {
+    let mut by_code: BTreeMap<u8, Vec<&Process>> = BTreeMap::new();
+    let failed = verdict.of_kind(&FAILED).into_iter().flat_map(Problem::processes);
+    for process in failed.filter(|process| process.pid != launched) {
+        by_code.entry(process.exit.code.unwrap_or_default()).or_default().push(process);
+    }
+    let line = |(code, processes): (u8, Vec<&Process>)| match &processes[..] {
+        [only] => format!("  {} exited with status {code}", named(only)),
+        _ => {
+            let names = verdict.names.processes(processes.iter().map(|process| &*process.proc));
+            format!("  {} exited with status {code}: {names}", counted(processes.len() as u64, "process"))
+        }
+    };
+    by_code.into_iter().map(|group| Line::bad(Mark::Warning, line(group))).collect()
+}
+
+/// That no finding explains how processes ended, and what cupeer looked at.
+fn unexplained(verdict: &Verdict, launched: u32) -> Vec<Line> {
+    let failed = verdict.of_kind(&FAILED);
+    if verdict.explains_ends() || verdict.died.is_none() && failed.is_none() {
+        return Vec::new();
+    }
+    let own = failed.into_iter().flat_map(Problem::processes).find(|process| process.pid == launched);
+    let what = own.and_then(|own| own.exit.code).map_or("that".into(), |code| format!("exit status {code}"));
+    verdict.unexplained(&what).into_iter().map(|line| format!("  {}", line.text).into()).collect()
+}
+
+/// The library that a call came from.
+fn caller(call: &Pending) -> String {
+    clean(call.caller.library.as_deref().unwrap_or("an unknown place"))
+}
+
+/// What was not seen: processes with a driver and no call, and libraries whose calls went past us beside those that came.
+fn blind(report: &Report) -> Vec<String> {
+    let who = |proc: &Proc| {
+        let process = report.processes.iter().find(|process| process.proc == *proc);
+        let program = process.map_or("", Process::program_name);
+        process.filter(|_| !program.is_empty()).map_or_else(
+            || "a process".to_owned(),
+            |process| format!("process {} ({})", process.pid, clean(program)),
+        )
+    };
+    let unseen: BTreeMap<&Proc, String> = report.unseen().collect();
+    let line = |(proc, why): (&&Proc, &String)| {
+        format!("  libcuda was loaded in {}, but cupeer saw no call that it records: {why}", who(proc))
+    };
+    let mut lines = first(unseen.iter().map(line).collect(), "process", "with libcuda and no recorded call");
+    let past = report.past().filter(|escaped| !unseen.contains_key(&escaped.proc));
+    let past: BTreeSet<String> = past.map(|escaped| format!("  {}", escaped.sentence())).collect();
+    lines.extend(first(past.into_iter().collect(), "library", "whose calls escape cupeer"));
+    lines
+}
+
+/// The first lines, and how many were left out.
+fn first(mut lines: Vec<String>, what: &str, that: &str) -> Vec<String> {
+    let more = left_out(lines.len(), what, that);
+    lines.truncate(MOST_LINES);
+    lines.extend(more);
+    lines
+}
+
+fn left_out(all: usize, what: &str, that: &str) -> Option<String> {
+    let more = all.checked_sub(MOST_LINES).filter(|more| *more > 0)? as u64;
+    Some(format!("  and {} {that}", counted(more, &format!("more {what}"))))
+}
+
+#[cfg(test)]
+fn lines(directory: &std::path::Path, shown: &str) -> Vec<Line> {
+    use cupeer_report::{Keep, filter::Filter};
+    let job = Job::open(directory).unwrap();
+    let report = cupeer_facts::read(&job, &Filter::all(&job), Keep::default(), None).unwrap();
+    whole(&report, shown, &mut Symbols::of_record(directory, &job.processes), 0)
+}
+
+#[cfg(test)]
+mod tests;

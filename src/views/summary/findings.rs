@@ -1,0 +1,179 @@
+//! The findings of a run: one line per kind, over all ranks.
+
+use super::{Line, MOST_LINES};
+use cupeer_record::Library;
+use cupeer_report::model::{Finding, Object, Place, Process, Report};
+use cupeer_report::names::{clean, counted};
+use cupeer_report::style::Mark;
+use cupeer_report::verdict::{Alike, Verdict, times};
+use cupeer_rules::{Rule, Severity, label};
+use cupeer_symbols::Symbols;
+
+/// How many other sites of a finding are named.
+const MOST_SITES: usize = 3;
+
+/// What rules have found, some lines a kind, and how many kinds there are. Where it was said in a line each as it happened,
+/// what to do has not been said yet.
+pub fn lines(verdict: &Verdict, symbols: &mut Symbols) -> (Vec<Line>, usize) {
+    let (report, groups) = (verdict.report, verdict.alike());
+    let mut levels = report.processes.iter().filter_map(Process::checked);
+    let is_hint_due = levels.any(|level| level.is_brief);
+    let mut lines = |group: &Alike| {
+        let (first, count, who) = (group.first(), times(group.count()), group.who(verdict));
+        let (severity, rule, function) = (first.severity, clean(&first.rule), clean(&first.function));
+        let mark = Mark::of_severity(severity);
+        let is_hint_due = is_hint_due && !first.hint.is_empty();
+        let message = Some(format!("    {}", clean(&group.message())));
+        let at = source(&first.caller, symbols);
+        // Where what it is about was made, freed or closed.
+        let mut others: Vec<String> = Vec::new();
+        for object in &first.objects {
+            let line = object.place().and_then(|place| source(place, symbols));
+            let (word, elsewhere) =
+                (label(Rule::of(&first.rule), object.role), elsewhere(report, first, object));
+            // The place of the call itself is there already.
+            let line = line.filter(|line| !elsewhere.is_empty() || at.as_ref() != Some(line));
+            let line = line.map(|line| format!("    {word}{elsewhere} at {}", clean(&line)));
+            others.extend(line.filter(|line| others.len() < MOST_SITES && !others.contains(line)));
+        }
+        let hint = is_hint_due.then(|| format!("    hint: {}", clean(&first.hint)));
+        let more = message
+            .into_iter()
+            .chain(at.map(|line| format!("    at {}", clean(&line))))
+            .chain(others)
+            .chain(hint)
+            .map(|text| Line { matters: mark != Mark::Note, ..text.into() });
+        [Line::bad(mark, format!("  {severity} {rule}: {function}, {count} in {who}"))]
+            .into_iter()
+            .chain(more)
+            .collect::<Vec<Line>>()
+    };
+    (groups.iter().take(MOST_LINES).flat_map(&mut lines).collect(), groups.len())
+}
+
+/// ` in rank 3` or ` in process 17`, if the object is of another process than the finding. Processes of two pid namespaces
+/// can have the same pid.
+fn elsewhere(report: &Report, finding: &Finding, object: &Object) -> String {
+    let has_its_pid = |process: &Process| process.proc == finding.proc && process.pid == object.pid;
+    match (object.rank, object.pid) {
+        _ if object.proc.as_ref() == Some(&finding.proc) => String::new(),
+        (Some(rank), _) => format!(" in rank {rank}"),
+        (None, 0) => String::new(),
+        (None, pid) if report.processes.iter().any(has_its_pid) => format!(" in the other process {pid}"),
+        (None, pid) => format!(" in process {pid}"),
+    }
+}
+
+/// The line of source of a place, where it is known.
+fn source(place: &Place, symbols: &mut Symbols) -> Option<String> {
+    if let Some(line) = &place.python {
+        return Some(line.text());
+    }
+    let digits = place.build_id.as_deref().unwrap_or_default();
+    let byte = |at: usize| u8::from_str_radix(digits.get(at..at + 2)?, 16).ok();
+    let library = Library {
+        // As if it lay where its file says.
+        base: 0,
+        range: 0..u64::MAX,
+        since: 0,
+        build_id: (0..digits.len()).step_by(2).filter_map(byte).collect(),
+        path: place.library.as_deref()?.to_owned(),
+    };
+    let symbol = symbols.name(&library, place.offset)?;
+    Some(symbol.lines.first()?.text())
+}
+
+/// How many notes there are, where the run was asked to check, and did not show them.
+pub fn notes(verdict: &Verdict) -> Option<String> {
+    let mut levels = verdict.report.processes.iter().filter_map(Process::checked);
+    let notes = verdict.noted.iter().map(|finding| finding.count).sum();
+    let are_hidden = levels.any(|level| !level.is_brief && level.severity != Severity::Note);
+    let text = || format!("  {}; --check=notes or the report shows them", counted(notes, "note"));
+    (are_hidden && notes > 0).then(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use cupeer_record::writer::{self, About, Writer};
+    use cupeer_record::{Finding, Outcome};
+    use cupeer_rules::Severity;
+    use cupeer_spec::function::FnId::{self, *};
+    use cupeer_spec::record::slot::finding::Confidence;
+
+    /// What ranks do: the rank, the function, the rule that it breaks, how bad that is, and the message.
+    type Act<'a> = (Option<u32>, FnId, &'a str, Severity, &'a str);
+
+    /// The lines about findings after a run of these, in which checks report findings this severe.
+    fn lines(level: &str, acts: &[Act]) -> Vec<String> {
+        let folder = tempfile::tempdir().unwrap();
+        writer::job(folder.path()).unwrap();
+        for (i, (rank, function, rule, severity, message)) in (0..).zip(acts) {
+            let about = About { pid: 1000 + i, ..About::default() };
+            let mut writer = Writer::create(folder.path(), about).unwrap();
+            writer.variable("CUPEER_CHECK", level).unwrap();
+            if let Some(rank) = rank {
+                writer.variable("RANK", &rank.to_string()).unwrap();
+            }
+            let stream = writer.stream(1000).unwrap();
+            let mut call = writer::call(*function, 10, 20);
+            call.outcome = Outcome::Returned(1);
+            call.caller = 0x1000 + u64::from(i);
+            call.details.findings = vec![Finding {
+                confidence: Confidence::Certain,
+                severity: *severity,
+                argument: None,
+                rule: (*rule).into(),
+                message: (*message).into(),
+                hint: String::new(),
+                objects: Vec::new(),
+            }];
+            writer.call(stream, &call).unwrap();
+            writer.call(stream, &call).unwrap();
+            writer.finish().unwrap();
+        }
+        let is_about = |line: &String| !line.contains("calls, ") && !line.contains(" calls: ");
+        super::super::lines(folder.path(), "DIR").into_iter().map(|line| line.text).filter(is_about).collect()
+    }
+
+    #[test]
+    fn a_kind_is_one_line_over_all_ranks_and_places() {
+        let acts: Vec<Act> = (0..8)
+            .map(|rank| {
+                (Some(rank), cuIpcOpenMemHandle_v2, "ipc-flags", Severity::Error, "Flags is 0; so it is")
+            })
+            .chain([
+                (None, cuIpcCloseMemHandle, "ipc-closed-twice", Severity::Warning, "closed\x1b[2J twice"),
+                (
+                    Some(8),
+                    cuIpcCloseMemHandle,
+                    "call-failed",
+                    Severity::Note,
+                    "it failed; most likely that; or this",
+                ),
+                (Some(9), cuIpcGetMemHandle, "ipc-offset-not-added", Severity::Note, "perhaps"),
+            ])
+            .collect();
+        let expected = [
+            "  error ipc-flags: cuIpcOpenMemHandle_v2, 16 times in ranks 0 to 7",
+            "    Flags is 0; so it is",
+            "  warning ipc-closed-twice: cuIpcCloseMemHandle, 2 times in process 1008",
+            "    closed\u{fffd}[2J twice",
+            "  note call-failed: cuIpcCloseMemHandle, 2 times in rank 8",
+            "    it failed; most likely that",
+            "  2 notes; --check=notes or the report shows them",
+        ];
+        assert_eq!(lines("warnings", &acts), expected);
+        assert_eq!(lines("notes", &acts), expected[..6], "they were shown");
+        assert_eq!(lines("", &acts), expected[..6], "nobody asked for them");
+    }
+
+    #[test]
+    fn there_are_four_lines_at_most() {
+        let more = ["null-argument", "ipc-equal-pids"];
+        let rules = ["ipc-flags", "ipc-closed-twice", "peer-flags", "ipc-reexport", more[0], more[1]];
+        let acts = rules.map(|rule| (None, cuIpcOpenMemHandle_v2, rule, Severity::Error, "broken"));
+        let lines = lines("errors", &acts);
+        assert_eq!(lines.iter().filter(|line| line.starts_with("  error ")).count(), 4);
+        assert!(lines.contains(&"  and 2 more kinds of finding".to_owned()), "{lines:?}");
+    }
+}

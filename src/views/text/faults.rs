@@ -1,0 +1,137 @@
+//! Fault plans: their effects, and one row per fault.
+
+use super::View;
+use crate::plans::is_counted_in_each_process;
+use crate::table::Table;
+use cupeer_report::model::DENY;
+use cupeer_report::model::{FailureGroup, Fault, FaultHit, Handle, Pending, Process, State};
+use cupeer_report::moments::{duration, number};
+use cupeer_report::names::{clean, counted};
+
+/// The most calls of a rule that are shown where not all are asked for.
+const MOST_HITS: usize = 3;
+
+impl View<'_> {
+    /// All about fault plans, where there is one.
+    pub fn faults(&self) -> String {
+        let did = [self.failed_on_purpose(), self.stopped(), self.handles_on_purpose()].concat();
+        let table = self.rules() + &self.hits();
+        if did.is_empty() && table.is_empty() {
+            return String::new();
+        }
+        let is_dry = self.report.faults.iter().any(|fault| fault.dry_run);
+        let title = if is_dry { "Faults of a dry run: they changed nothing" } else { "Faults" };
+        self.title(title) + &did + &table
+    }
+
+    /// The rules, in the order in which they are looked at.
+    fn rules(&self) -> String {
+        let faults = &self.report.faults;
+        let head = ["FAULT", "MATCHED", "FIRED", "DEFINITION"];
+        let mut table = Table::new(&head, 4, 20).with_numbers(&[1, 2]).or_below();
+        for fault in faults.iter().take(self.most) {
+            let is_counted_apart = fault.rule.as_deref().is_some_and(is_counted_in_each_process);
+            let note = match (fault.matched, fault.fired) {
+                (Some(0), 0) => " (never reached)",
+                (_, 0) if is_counted_apart => " (never fired; counted in each process)",
+                (_, 0) => " (never fired)",
+                _ => "",
+            };
+            let rule = fault.rule.as_deref().map_or("(armed by the program)".into(), clean);
+            let seen = if fault.only_seen { " (seen, not documented)" } else { "" };
+            table.row([
+                clean(&fault.name),
+                fault.matched.map_or("-".into(), number),
+                number(fault.fired),
+                format!("{rule}{seen}{note}"),
+            ]);
+        }
+        if table.is_empty() { String::new() } else { table.render(self.width) + &self.more(faults.len()) }
+    }
+
+    /// The first calls at which each rule fired.
+    fn hits(&self) -> String {
+        let most = self.at_most(MOST_HITS);
+        let (mut text, mut more) = (String::new(), 0);
+        for fault in self.report.faults.iter().take(self.most) {
+            for hit in fault.hits.iter().take(most) {
+                text += &self.item("- ", &format!("{} {}", clean(&fault.name), self.hit(fault, hit)));
+            }
+            more += fault.hits.len().saturating_sub(most) as u64 + fault.hits_more;
+        }
+        match more {
+            0 => text,
+            more if self.all => format!("{text}... {}\n", counted(more, "more call")),
+            more => format!("{text}... {}; --all shows the first of them\n", counted(more, "more call")),
+        }
+    }
+
+    /// `at cuIpcOpenMemHandle_v2, 1333, at 0.002921: error, not called (call 1 of those it counts)`.
+    fn hit(&self, fault: &Fault, hit: &FaultHit) -> String {
+        let words: Vec<String> = hit.did.iter().map(|word| word.replace('-', " ")).collect();
+        let waited = match hit.waited_ns {
+            0 => String::new(),
+            waited => format!(", waited {}", duration(waited)),
+        };
+        let (function, process) = (clean(&hit.function), self.names.process(&hit.proc));
+        // It had nothing to do: another rule was first, or the call failed.
+        let did = if words.is_empty() { "nothing".to_owned() } else { words.join(", ") };
+        let at = self.at(hit.time_ns);
+        // What is denied is not counted for a when=.
+        let count = match &*fault.plan {
+            DENY => String::new(),
+            _ => format!(" (call {} of those it counts)", number(hit.count)),
+        };
+        format!("at {function}, {process}, at {at}: {did}{waited}{count}")
+    }
+
+    /// The calls that failed because a plan said so, and those that did because of what it had done.
+    fn failed_on_purpose(&self) -> String {
+        let thing = |what: &str, is_one: fn(&FailureGroup) -> bool| {
+            let groups: Vec<&FailureGroup> =
+                self.report.failure_groups.iter().filter(|group| is_one(group)).collect();
+            let count: u64 = groups.iter().map(|group| group.count).sum();
+            let items: Vec<String> = groups.iter().map(|group| self.group(group)).collect();
+            self.things((count, "call"), what, items)
+        };
+        thing("failed (injected)", |group| group.injected)
+            + &thing("failed because a fault plan had changed their input", |group| group.follows_fault)
+    }
+
+    /// The calls that do not return because a plan said so.
+    fn stopped(&self) -> String {
+        let all = self.report.processes.iter();
+        let all = all.flat_map(|process| process.pending.iter().map(move |call| (process, call)));
+        let stopped: Vec<(&Process, &Pending)> = all.filter(|(_, call)| call.injected_by.is_some()).collect();
+        let item = |(process, call): &(&Process, &Pending)| {
+            let by = clean(call.injected_by.as_deref().unwrap_or_default());
+            let until = match &call.release {
+                Some(label) if !process.exit.has_ended() => {
+                    format!("; `cupeer release {} {}` ends it", clean(&self.report.record.path), clean(label))
+                }
+                _ => String::new(),
+            };
+            format!("{} ({by}){until}", self.unreturned(process, call))
+        };
+        let items: Vec<String> = stopped.iter().map(item).collect();
+        let have = if items.len() == 1 { "has" } else { "have" };
+        let what = format!("{have} not returned (held by a fault plan)");
+        self.things((items.len() as u64, "call"), &what, items)
+    }
+
+    /// The handles that a plan damaged or kept open.
+    fn handles_on_purpose(&self) -> String {
+        let things = [
+            (State::OpenOnPurpose, "open, which a fault plan kept from being closed"),
+            (State::DamagedOnPurpose, "damaged by a fault plan"),
+        ];
+        let thing = |(state, what): (State, &str)| {
+            let handles = self.report.handles.iter().filter(|handle| handle.state == state);
+            let item = |handle: &Handle| format!("{}: {}", handle.fingerprint, self.culprits(handle));
+            let items: Vec<String> = handles.map(item).collect();
+            let is = if items.len() == 1 { "is" } else { "are" };
+            self.things((items.len() as u64, "handle"), &format!("{is} {what}"), items)
+        };
+        things.map(thing).concat()
+    }
+}

@@ -1,0 +1,50 @@
+//! Findings: one paragraph each, and one line per note.
+
+use super::View;
+use cupeer_report::model::{Finding, Object};
+use cupeer_report::names::clean;
+use cupeer_report::style::Mark;
+use cupeer_rules::Rule;
+use cupeer_spec::record::slot::finding::role;
+
+impl View<'_> {
+    /// Returns the findings above note, and the explanations of failed calls.
+    pub fn findings(&self) -> String {
+        self.listed(self.told.iter(), |finding| self.finding(finding))
+    }
+
+    pub fn notes(&self) -> String {
+        let notes = &self.noted;
+        if notes.is_empty() {
+            return String::new();
+        }
+        let most = self.at_most(super::wrong::MOST);
+        let note = |(i, finding): (usize, &&Finding)| {
+            let (rule, who) = (clean(&finding.rule), self.who_and_how_often(finding));
+            let text =
+                self.item("- ", &format!("{} {rule}: {who}: {}", finding.severity, clean(&finding.message)));
+            let caller = self.item("  ", &format!("at {}", clean(&finding.caller.long())));
+            let is_copying = |object: &&Object| object.role == role::WORDS[role::COPYING as usize - 1];
+            let copying = finding.objects.iter().find(is_copying);
+            let copying =
+                copying.map(|object| self.item("  ", &self.object(Rule::of(&finding.rule), object)));
+            let is_new = notes[..i].iter().all(|before| before.hint != finding.hint);
+            let hint = self.hint(finding).filter(|_| is_new).map(|hint| self.item("  ", &hint));
+            text + &caller + &copying.unwrap_or_default() + &hint.unwrap_or_default()
+        };
+        let text: String = notes.iter().take(most).enumerate().map(note).collect();
+        let more = match notes.len().saturating_sub(most) {
+            0 => String::new(),
+            more => format!("... {more} more; --all shows them\n"),
+        };
+        self.title("Notes (informational)") + &text + &more
+    }
+
+    /// A finding in a paragraph.
+    pub fn finding(&self, finding: &Finding) -> String {
+        let (severity, (head, sentences)) = (finding.severity, self.paragraph(finding));
+        let head = self.item("- ", &format!("{severity} {head}"));
+        let sentences: String = sentences.iter().map(|sentence| self.item("  ", sentence)).collect();
+        self.style.mark_in(Mark::of_severity(severity), severity, &head) + &sentences
+    }
+}

@@ -1,0 +1,138 @@
+//! The head: the recording, its place, time, and size, and what is missing from it.
+
+use super::View;
+use cupeer_report::model::{Exit, ExitKind, Process, Quiet};
+use cupeer_report::moments::{date, duration, number};
+use cupeer_report::names::{clean, counted, quiet_ones, ranks};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The most programs that are named of processes that were not recorded.
+const MOST_PROGRAMS: usize = 4;
+
+impl View<'_> {
+    pub fn head(&self) -> String {
+        let record = &self.report.record;
+        let rings = self.report.processes.iter().filter(|process| process.mode == "ring").count();
+        let limited = self.report.limited();
+        let ring = match record.mode {
+            _ if limited.as_ref().is_some_and(|limited| limited.processes == rings) => "",
+            "full" => "",
+            "ring" => ", which keeps the last events, and what is open",
+            _ => ", of which some processes keep only the last events, and what is open",
+        };
+        let mut text = self.item("record     ", &format!("{}{ring}", clean(&record.path)));
+        if let Some(limited) = limited {
+            text += &self.item("LIMIT      ", &limited.sentence());
+        }
+        if !record.hosts.is_empty() {
+            let began = date(record.began_ns);
+            text += &self.item("began      ", &format!("{began}; times below are seconds since then"));
+            let so_far = if record.running { " so far" } else { "" };
+            let lasted = duration(record.ended_ns - record.began_ns);
+            text += &self.item("lasted     ", &format!("{lasted}{so_far}"));
+        }
+        text += &self.item("processes  ", &self.who());
+        text += &self.item("events     ", &self.events());
+        if record.lost > 0 {
+            text += &self.item(
+                "LOST       ",
+                &format!(
+                    "{} could not be recorded, and are missing from this report",
+                    counted(record.lost, "event")
+                ),
+            );
+        }
+        for hang in &record.hangs {
+            let at = self.at(hang.time_ns);
+            let without = hang
+                .without_progress_ns
+                .map(|without| format!(" after {} without progress", duration(without)));
+            let text_of = format!(
+                "at {at}{}: {}; stacks in {}",
+                without.unwrap_or_default(),
+                clean(&hang.answer),
+                clean(&hang.file)
+            );
+            text += &self.item("HUNG       ", &text_of);
+        }
+        if let Some(quiet) = self.quiet() {
+            text += &self.item("quiet      ", &quiet);
+        }
+        if !record.filters.is_empty() {
+            text += &self.item("shown      ", &clean(&record.filters.join(" ")));
+        }
+        for problem in &record.problems {
+            text += &self.item("problem    ", &clean(problem));
+        }
+        text
+    }
+
+    /// `1,990 more processes shared nothing and were not recorded: python3 (1,988), sh (2)`.
+    fn quiet(&self) -> Option<String> {
+        let record = &self.report.record;
+        let item = |quiet: &Quiet| format!("{} ({})", clean(&quiet.program), number(quiet.processes));
+        let mut programs: Vec<String> = record.quiet.iter().take(MOST_PROGRAMS).map(item).collect();
+        if let Some(others @ 1..) = record.quiet.len().checked_sub(MOST_PROGRAMS) {
+            programs.push(counted(others as u64, "more program"));
+        }
+        let of = quiet_ones(record.quiet_processes(), self.report.processes.len())
+            .filter(|_| record.filters.is_empty())?;
+        Some(format!("{of}: {}", programs.join(", ")))
+    }
+
+    /// `122 of 1,004`, where there are filters.
+    fn events(&self) -> String {
+        let record = &self.report.record;
+        let all = format!("{}{}", self.report.last(), number(record.events));
+        let all = match record.repeated {
+            0 => all,
+            more => {
+                format!("{all}, and {} that only repeat a failure and are counted", counted(more, "call"))
+            }
+        };
+        match record.matching {
+            None => all,
+            Some(0) => format!("no call matches the filters; there are {all} events"),
+            Some(matching) => format!("{} of {all}", number(matching)),
+        }
+    }
+
+    /// `8 on 1 host (vm): 8 have ended; ranks 0-7`.
+    fn who(&self) -> String {
+        let processes = &self.report.processes;
+        let hosts = &self.report.record.hosts;
+        if hosts.is_empty() {
+            return "none".into();
+        }
+        let mut text =
+            format!("{} on {}", number(processes.len() as u64), counted(hosts.len() as u64, "host"));
+        if hosts.len() <= 4 {
+            text += &format!(" ({})", clean(&hosts.join(", ")));
+        }
+        if processes.is_empty() {
+            return text;
+        }
+        let mut counts = BTreeMap::new();
+        processes.iter().for_each(|process| *counts.entry(state(process)).or_insert(0) += 1);
+        let states: Vec<String> =
+            counts.iter().map(|((_, state), count)| format!("{} {state}", number(*count))).collect();
+        text += &format!(": {}", states.join(", "));
+        let numbers: BTreeSet<u32> = processes.iter().filter_map(|process| process.rank).collect();
+        if !numbers.is_empty() {
+            text += &format!("; {}", ranks(numbers.into_iter()));
+        }
+        text
+    }
+}
+
+/// What a process does or did, in a word or a few, and the place of that among the others.
+fn state(process: &Process) -> (u8, &'static str) {
+    match process.exit {
+        Exit { kind: ExitKind::Running, .. } => (0, "running"),
+        Exit { kind: ExitKind::Returned, code: Some(1..), .. } => (2, "exited with an error"),
+        Exit { kind: ExitKind::Returned | ExitKind::Executed | ExitKind::Gone, .. } => (1, "ended"),
+        Exit { kind: ExitKind::Signal, .. } => (3, "killed by a signal"),
+        Exit { kind: ExitKind::Died, .. } => (4, "killed, or called exit_group"),
+        Exit { kind: ExitKind::Unseen, .. } => (5, "which may still be running, or may have ended"),
+    }
+}

@@ -1,0 +1,84 @@
+//! The peer matrix as a text chart: a row for each device that accesses, a column for each device whose memory is
+//! accessed.
+//!
+//! A cell has two letters. The table of pairs, which follows, has the details.
+
+use super::View;
+use crate::pairs;
+use cupeer_report::model::{Peer, Uuid};
+use std::collections::BTreeSet;
+
+/// The fewest devices for which there is a picture: of fewer, the table says it all.
+const FEWEST: usize = 3;
+/// What it shows, with what the letters mean.
+pub const TITLE: &str = "Access between devices (e enabled, y can, n cannot; o opened over IPC, ! failed)";
+/// The columns of a cell.
+const CELL: usize = 4;
+
+impl View<'_> {
+    /// The picture, where it helps and fits.
+    pub fn matrix(&self) -> String {
+        let pairs = pairs::known_pairs(self.report);
+        let is_named = |uuid: &Uuid| pairs.keys().any(|(from, to)| from == uuid || to == uuid);
+        let devices: Vec<Uuid> =
+            pairs::devices(self.report, pairs.keys()).into_iter().filter(is_named).collect();
+        let names = devices.iter().map(|uuid| self.names.device(Some(*uuid)));
+        let numbers = self.numbers(&devices);
+        let (heads, labels): (Vec<String>, Vec<String>) = match numbers {
+            Some(numbers) => (numbers.iter().map(u32::to_string).collect(), names.collect()),
+            None => names.enumerate().map(|(i, name)| (i.to_string(), format!("{i} {name}"))).unzip(),
+        };
+        let label = labels.iter().map(String::len).max().unwrap_or(0);
+        if devices.len() < FEWEST || label + CELL * devices.len() > self.width {
+            return String::new();
+        }
+        let mut text = self.title(TITLE);
+        let heads: String = heads.iter().map(|head| format!("{head:>CELL$}")).collect();
+        text += &format!("{:label$}{heads}\n", "");
+        for (from, name) in devices.iter().zip(&labels) {
+            let cells: String = devices
+                .iter()
+                .map(|to| match pairs.get(&(*from, *to)) {
+                    Some(peers) => format!("{:>CELL$}", cell(peers)),
+                    None => format!("{:>CELL$}", if from == to { "" } else { "." }),
+                })
+                .collect();
+            text += format!("{name:label$}{cells}").trim_end();
+            text.push('\n');
+        }
+        text
+    }
+
+    /// The numbers of devices, where all have one of their own.
+    fn numbers(&self, devices: &[Uuid]) -> Option<Vec<u32>> {
+        let number = |uuid: &Uuid| self.report.devices.iter().find(|device| device.uuid == *uuid)?.number;
+        let numbers: Vec<u32> = devices.iter().map(number).collect::<Option<_>>()?;
+        let distinct: BTreeSet<&u32> = numbers.iter().collect();
+        (distinct.len() == numbers.len()).then_some(numbers)
+    }
+}
+
+/// `eo!`: what all processes together did.
+pub fn cell(peers: &[&Peer]) -> String {
+    let any = |what: fn(&Peer) -> bool| peers.iter().any(|peer| what(peer));
+    let mut cell = String::new();
+    if any(|peer| peer.enabled) {
+        cell.push('e');
+    } else if any(|peer| peer.can_access == Some(true)) {
+        cell.push('y');
+    } else if any(|peer| peer.can_access == Some(false)) {
+        cell.push('n');
+    }
+    if any(|peer| peer.opened > 0) {
+        cell.push('o');
+    }
+    if any(|peer| !peer.open_failed.is_empty() || has_failed(peer)) {
+        cell.push('!');
+    }
+    if cell.is_empty() { ".".into() } else { cell }
+}
+
+/// Whether asking or switching on or off failed. That access is on already is no failure.
+fn has_failed(peer: &Peer) -> bool {
+    peer.failed.keys().any(|name| name != "CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED")
+}

@@ -1,0 +1,185 @@
+//! Virtual memory: the memory of each process per device, and the memory that is kept alive for others.
+//!
+//! It shows sums, and a sentence for each process that keeps memory alive. Single allocations are in the JSON form,
+//! and here if all rows are requested.
+
+use super::View;
+use crate::table::Table;
+use cupeer_report::model::{Allocation, DeviceMemory, Kept, Multicast, Proc, Where};
+use cupeer_report::moments::{bytes, duration, number};
+use cupeer_report::names::counted;
+
+/// What was kept for less time, and was given up by itself or at exit after its owner's, is part of an orderly end.
+const BRIEF: u64 = 1_000_000_000;
+
+impl View<'_> {
+    pub fn virtual_memory(&self) -> String {
+        let memory = &self.report.allocations;
+        let head = ["PROCESS", "DEVICE", "ALLOCATED", "AT MOST", "IMPORTED", "AT MOST", "MAPPED", "EXPORTS"];
+        let mut table = Table::new(&head, 8, 10).with_numbers(&[2, 3, 4, 5, 6]);
+        for row in memory.devices.iter().take(self.most) {
+            table.row([
+                self.names.process(&row.proc),
+                self.place(row.location, row.device),
+                bytes(row.bytes),
+                bytes(row.most_bytes),
+                bytes(row.imported_bytes),
+                bytes(row.imported_most_bytes),
+                bytes(row.mapped_bytes),
+                exports(row),
+            ]);
+        }
+        let devices = self.section("Virtual memory, by device", table, memory.devices.len());
+        let mut table = Table::new(&["PROCESS", "RESERVED", "AT MOST", "MAPPED", "AT MOST"], 5, 10)
+            .with_numbers(&[1, 2, 3, 4]);
+        for row in memory.spaces.iter().take(self.most) {
+            table.row([
+                self.names.process(&row.proc),
+                bytes(row.reserved_bytes),
+                bytes(row.reserved_most_bytes),
+                bytes(row.mapped_bytes),
+                bytes(row.mapped_most_bytes),
+            ]);
+        }
+        let spaces = self.section("Virtual memory, by addresses", table, memory.spaces.len());
+        devices + &self.kept() + &spaces + &self.multicast() + &self.single()
+    }
+
+    pub(super) fn place(&self, place: Where, device: Option<cupeer_report::model::Uuid>) -> String {
+        match place {
+            Where::Host => "host".into(),
+            Where::Multicast => "multicast".into(),
+            Where::Device | Where::Unknown => self.names.device(device),
+        }
+    }
+
+    /// What processes keep alive for others, and what they kept for long.
+    fn kept(&self) -> String {
+        let kept = &self.report.allocations.kept;
+        let told: Vec<&Kept> = kept.iter().filter(|kept| self.all || !is_orderly(kept)).collect();
+        self.listed(told.iter(), |kept| self.item("- ", &self.keeps(kept)))
+    }
+
+    fn keeps(&self, kept: &Kept) -> String {
+        let (who, owner) = (self.names.process(&kept.proc), self.names.process(&kept.owner));
+        let what = format!("{} of {}", bytes(kept.bytes), self.place(kept.location, kept.device));
+        let (at, longest) = (self.at(kept.given_up_ns), duration(kept.longest_ns));
+        let one = kept.allocations == 1;
+        let (them, was) = if one { ("it", "was") } else { ("them", "were") };
+        let size = format!("{what} ({})", counted(kept.allocations, "allocation"));
+        let from = match kept.given_up_by {
+            "exit" => format!("which imported {them} from {owner}, which ended at {at}"),
+            _ => format!("which imported {them} from {owner}, released at {at}"),
+        };
+        match (kept.until, kept.until_ns) {
+            ("now", _) => format!("{size} {} held by {who}, {from}", if one { "is" } else { "are" }),
+            ("exit", Some(end)) => {
+                format!("{size} {was} held by {who}, {from}, until it ended at {}", self.at(end))
+            }
+            _ => format!("{size} {was} held by {who}, {from}, for {longest} at most"),
+        }
+    }
+
+    /// Multicast objects, and who waits for devices that nobody has added.
+    fn multicast(&self) -> String {
+        let all = &self.report.allocations.multicast;
+        let mut table = Table::new(&["MADE BY", "SIZE", "DEVICES", "BOUND", "MAPPED BY", "HELD BY"], 6, 10);
+        for row in all.iter().take(self.most) {
+            let bound = row.bound.iter().map(|bound| bound.bytes).sum();
+            table.row([
+                row.made_by.as_ref().map_or("unknown".into(), |proc| self.names.process(proc)),
+                row.bytes.map_or("unknown".into(), bytes),
+                joined(row),
+                if row.bound.is_empty() { "-".into() } else { bytes(bound) },
+                self.named(&row.mapped_by),
+                self.named(&row.held_by),
+            ]);
+        }
+        let table = self.section("Multicast objects", table, all.len());
+        let waiting: Vec<&Multicast> = all.iter().filter(|row| !row.waiting.is_empty()).collect();
+        table + &self.listed(waiting.iter(), |row| self.item("- ", &self.waits(row)))
+    }
+
+    fn waits(&self, row: &Multicast) -> String {
+        let who = self.named(&row.waiting);
+        let has = if row.waiting.len() == 1 { "has" } else { "have" };
+        format!(
+            "{who} {has} not returned from binding memory: {} devices were added to the multicast object",
+            joined(row)
+        )
+    }
+
+    fn named(&self, all: &[Proc]) -> String {
+        let names: Vec<String> = all.iter().map(|proc| self.names.process(proc)).collect();
+        if names.is_empty() { "-".into() } else { names.join(", ") }
+    }
+
+    /// Single allocations, where all is asked for.
+    fn single(&self) -> String {
+        let memory = &self.report.allocations;
+        if !self.all {
+            return String::new();
+        }
+        let head = ["PROCESS", "DEVICE", "SIZE", "SINCE", "OWNER", "REFERENCES", "MAPPED AT", "ACCESS"];
+        let mut table = Table::new(&head, 8, 10).with_numbers(&[2, 5]).or_below();
+        for row in &memory.largest {
+            table.row([
+                self.names.process(&row.proc),
+                self.place(row.location, row.device),
+                row.bytes.map_or("unknown".into(), bytes),
+                self.at(row.since_ns),
+                row.owner.as_ref().map_or("unknown".into(), |owner| self.names.process(owner)),
+                number(row.references),
+                mapped_at(row),
+                self.access(row),
+            ]);
+        }
+        let more = match memory.largest_more {
+            0 => String::new(),
+            more => format!("... {} that are smaller\n", counted(more, "allocation")),
+        };
+        let table = self.section("The largest allocations", table, 0);
+        if table.is_empty() { table } else { table + &more }
+    }
+
+    /// The devices that have access to one of its mappings.
+    fn access(&self, row: &Allocation) -> String {
+        let all = row.mappings.iter().flat_map(|mapping| &mapping.access);
+        let mut devices: Vec<_> = all.map(|access| access.device).collect();
+        devices.sort_unstable();
+        devices.dedup();
+        let names: Vec<String> = devices.iter().map(|device| self.names.device(Some(*device))).collect();
+        if names.is_empty() { "-".into() } else { names.join(", ") }
+    }
+}
+
+/// How many devices of a multicast object were added, of how many.
+fn joined(row: &Multicast) -> String {
+    let added = number(row.devices.len() as u64);
+    row.wanted_devices.map_or(added.clone(), |wanted| format!("{added} of {wanted}"))
+}
+
+/// Whether it was kept only while the job ended.
+fn is_orderly(kept: &Kept) -> bool {
+    let is_held = kept.until == "now" || kept.until == "exit" && kept.given_up_by == "release";
+    !is_held && kept.longest_ns < BRIEF
+}
+
+fn exports(row: &DeviceMemory) -> String {
+    match row.exported {
+        0 => "-".into(),
+        exported => match row.never_imported {
+            0 => number(exported),
+            unused => format!("{}, {} never imported", number(exported), number(unused)),
+        },
+    }
+}
+
+fn mapped_at(row: &Allocation) -> String {
+    let addresses: Vec<&str> = row.mappings.iter().map(|mapping| mapping.address.as_str()).collect();
+    match row.mapped.saturating_sub(addresses.len() as u64) {
+        _ if addresses.is_empty() => "-".into(),
+        0 => addresses.join(", "),
+        more => format!("{}, {} more", addresses.join(", "), number(more)),
+    }
+}

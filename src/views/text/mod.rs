@@ -1,0 +1,166 @@
+//! The report as text: a short list of problems, the recording, all problems in full, and tables.
+//!
+//! It defines the layout on a terminal. The JSON form has the same contents.
+
+pub(crate) mod calls;
+pub(crate) mod digest;
+mod faults;
+pub mod findings;
+mod head;
+pub(crate) mod matrix;
+mod memory;
+mod pools;
+pub(crate) mod processes;
+pub mod suppressed;
+pub(crate) mod tables;
+pub(crate) mod wrong;
+
+use crate::form::{About, Cleaning, Comparison, Form, Given};
+use crate::table::{Table, display_width, wrap};
+use anyhow::Result;
+use cupeer_report::model::Report;
+use cupeer_report::style::{Mark, Style};
+use cupeer_report::verdict::Verdict;
+use std::io::{self, Write};
+use std::ops::Deref;
+
+pub use crate::form::Options;
+
+/// The most rows of a table where not all are asked for.
+const MOST_ROWS: usize = 20;
+
+/// As many columns as no line takes.
+const WIDE: usize = 1 << 20;
+
+/// Form `text`.
+pub struct TextForm;
+
+impl Form for TextForm {
+    fn about(&self) -> About {
+        let comparison = Some(Comparison {
+            title: "text",
+            render: |diff, options, out| out.write_all(diff.show(options.width, options.style).as_bytes()),
+        });
+        let about = About::new("text", "Tables that fit the terminal");
+        About { takes_annotations: true, cleaning: Cleaning::Marked, comparison, ..about }
+    }
+
+    fn render(&self, given: &mut Given, out: &mut dyn Write) -> Result<io::Result<()>> {
+        let options = given.options;
+        Ok(out.write_all(show(given.report()?, &options).as_bytes()))
+    }
+}
+
+/// A report on its way to text.
+pub(crate) struct View<'a> {
+    verdict: &'a Verdict<'a>,
+    shown: &'a str,
+    width: usize,
+    most: usize,
+    style: Style,
+}
+
+impl<'a> Deref for View<'a> {
+    type Target = Verdict<'a>;
+
+    fn deref(&self) -> &Verdict<'a> {
+        self.verdict
+    }
+}
+
+/// Returns the report as text.
+///
+/// # Examples
+///
+/// ```no_run
+/// use cupeer_report::{model::Report, style::Style};
+/// use cupeer_views::text;
+///
+/// fn print(report: &Report) {
+///     let options = text::Options { shown: "recording", width: 80, all: false, leaks: false, style: Style::Plain };
+///     print!("{}", text::show(report, &options));
+/// }
+/// ```
+pub fn show(report: &Report, options: &Options) -> String {
+    let &Options { shown, width, all, style, .. } = options;
+    let verdict = Verdict::of(report, all);
+    let view = View { shown, style, ..View::new(&verdict, width) };
+    if options.leaks {
+        return view.head() + &view.leaks() + &view.unnamed();
+    }
+    let parts = [
+        view.digest(),
+        view.head(),
+        view.wrong(),
+        view.faults(),
+        view.notes(),
+        view.suppressed(),
+        view.functions(),
+        view.processes(),
+        view.marks(),
+        view.devices(),
+        view.handles(),
+        view.virtual_memory(),
+        view.pools(),
+        view.matrix(),
+        view.peers(),
+        view.failures(),
+        view.escaped(),
+        view.unnamed(),
+    ];
+    parts.concat()
+}
+
+impl<'a> View<'a> {
+    pub(crate) fn new(verdict: &'a Verdict<'a>, width: usize) -> Self {
+        let most = if verdict.all { usize::MAX } else { MOST_ROWS };
+        View { verdict, shown: "", width, most, style: Style::Plain }
+    }
+
+    /// The same in lines that are not wrapped.
+    pub(crate) fn wide(verdict: &'a Verdict<'a>) -> Self {
+        View::new(verdict, WIDE)
+    }
+
+    /// A table under a title, with a line that says how many rows are left out.
+    fn section(&self, title: &str, table: Table, rows: usize) -> String {
+        if table.is_empty() {
+            return String::new();
+        }
+        let table = table.without_empty().render(self.width);
+        self.title(title) + &table + &self.more(rows)
+    }
+
+    /// What stands over a table or a list.
+    fn title(&self, title: &str) -> String {
+        format!("\n{}\n", self.style.mark(Mark::Heading, title))
+    }
+
+    /// How many of so many rows are left out, and how to see them.
+    fn more(&self, rows: usize) -> String {
+        match rows.saturating_sub(self.most) {
+            0 => String::new(),
+            more => format!("... {} more; --all shows them\n", cupeer_report::moments::number(more as u64)),
+        }
+    }
+
+    /// The lines about the first of some things, and how many are left out.
+    fn listed<T>(&self, things: impl ExactSizeIterator<Item = T>, lines: impl Fn(T) -> String) -> String {
+        let more = self.more(things.len());
+        things.take(self.most).map(lines).collect::<String>() + &more
+    }
+
+    /// A text in lines that fit, the first behind `before`, the others as far in; two columns further, where `before`
+    /// does not tell them apart.
+    fn item(&self, before: &str, text: &str) -> String {
+        let indent = display_width(before);
+        let further = if indent > 0 && before.trim().is_empty() { indent + 2 } else { indent };
+        let mut lines = String::new();
+        for (i, line) in wrap(text, self.width.saturating_sub(further).max(20)).iter().enumerate() {
+            let before = if i == 0 { before.to_owned() } else { " ".repeat(further) };
+            lines += format!("{before}{line}").trim_end();
+            lines.push('\n');
+        }
+        lines
+    }
+}

@@ -1,0 +1,58 @@
+//! Memory pools: a row for each process that has one.
+
+use super::View;
+use crate::table::Table;
+use cupeer_report::model::Pool;
+use cupeer_report::moments::number;
+
+impl View<'_> {
+    pub fn pools(&self) -> String {
+        let pools = &self.report.pools;
+        let head =
+            ["PROCESS", "DEVICE", "FROM", "HANDLE TYPES", "IMPORTED BY", "POINTERS", "ACCESS", "STATE"];
+        let mut table = Table::new(&head, 8, 10).with_numbers(&[5]).or_below();
+        for pool in pools.iter().take(self.most) {
+            let importers: Vec<String> =
+                pool.importers.iter().map(|importer| self.names.process(importer)).collect();
+            let access: Vec<String> =
+                pool.access.iter().map(|access| self.names.device(Some(access.device))).collect();
+            table.row([
+                self.names.process(&pool.proc),
+                self.place(pool.location, pool.device),
+                self.source(pool),
+                types(pool),
+                listed(importers),
+                if pool.origin == "imported" { number(pool.pointers_imported) } else { String::new() },
+                listed(access),
+                state(pool).into(),
+            ]);
+        }
+        self.section("Memory pools", table, pools.len())
+    }
+
+    fn source(&self, pool: &Pool) -> String {
+        match (pool.origin, &pool.owner) {
+            ("imported", Some(owner)) => self.names.process(owner),
+            ("imported", None) => "unknown".into(),
+            (origin, _) => origin.into(),
+        }
+    }
+}
+
+fn types(pool: &Pool) -> String {
+    let short = |name: &&str| name.strip_prefix("CU_MEM_HANDLE_TYPE_").unwrap_or(name).to_owned();
+    listed(pool.handle_types.iter().map(short).collect())
+}
+
+fn listed(names: Vec<String>) -> String {
+    if names.is_empty() { "-".into() } else { names.join(", ") }
+}
+
+fn state(pool: &Pool) -> &'static str {
+    match (pool.destroyed_ns, pool.left, pool.pointers) {
+        (Some(_), ..) => "destroyed",
+        (None, true, 0) => "left",
+        (None, true, _) => "left, with pointers",
+        (None, false, _) => "open",
+    }
+}

@@ -1,0 +1,138 @@
+//! The table of processes, in which similar processes share a row, and the variables below it.
+
+use super::View;
+use crate::table::Table;
+use cupeer_report::endings::ending;
+use cupeer_report::model::Process;
+use cupeer_report::moments::number;
+use cupeer_report::names::{clean, ranks};
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// What the names of variables begin with that stand below the processes.
+const TOLD: [&str; 2] = ["NCCL_P2P_", "NCCL_CUMEM_"];
+/// So many processes have a row each, alike or not.
+const FEW: usize = 8;
+/// So many ranks that are alike share a row.
+const MANY: usize = 3;
+
+impl View<'_> {
+    pub fn processes(&self) -> String {
+        let has_hosts = self.report.record.hosts.len() > 1;
+        let pid = if has_hosts { "HOST:PID" } else { "PID" };
+        let head = ["RANK", pid, "PROGRAM", "EXIT", "EVENTS", "LAST CALL", "DEVICES"];
+        let mut table = Table::new(&head, 6, 20).with_numbers(&[0, 1, 4]);
+        let rows = self.alike();
+        for row in rows.iter().take(self.most) {
+            let [first, ..] = row[..] else { continue };
+            let pid = match (row.len(), has_hosts) {
+                (1, true) => clean(&format!("{}:{}", first.host, self.names.pid(first))),
+                (1, false) => self.names.pid(first),
+                (count, true) => clean(&format!("{}: {count}", first.host)),
+                (count, false) => format!("{count} pids"),
+            };
+            table.row([
+                match row.len() {
+                    1 => first.rank.map_or("-".into(), |rank| rank.to_string()),
+                    _ => ranks(row.iter().filter_map(|process| process.rank)).replace("ranks ", ""),
+                },
+                pid,
+                program(first),
+                ending(first.exit),
+                least_and_most(row.iter().map(|process| process.events), number),
+                self.last_calls(row),
+                self.devices_of(first),
+            ]);
+        }
+        self.section("Processes", table, rows.len()) + &self.variables()
+    }
+
+    /// The processes, of which ranks are together where they run one program on one host, ended alike and called the same
+    /// last, unless all are asked for or there are few.
+    fn alike(&self) -> Vec<Vec<&Process>> {
+        let all = &self.report.processes;
+        if self.all || all.len() <= FEW {
+            return all.iter().map(|process| vec![process]).collect();
+        }
+        let mut rows: Vec<Vec<&Process>> = Vec::new();
+        let what = |process: &Process| {
+            let last = process.last_call.as_ref().map(|call| call.function.clone());
+            (process.host.clone(), process.program.clone(), process.exit, last, process.devices.len())
+        };
+        let mut by_what: Vec<(_, Vec<&Process>)> = Vec::new();
+        for process in all {
+            let key = what(process);
+            match by_what.iter_mut().find(|(known, _)| process.rank.is_some() && *known == key) {
+                Some((_, row)) if row[0].rank.is_some() => row.push(process),
+                _ => by_what.push((key, vec![process])),
+            }
+        }
+        for (_, row) in by_what {
+            if row.len() < MANY {
+                rows.extend(row.into_iter().map(|process| vec![process]));
+            } else {
+                rows.push(row);
+            }
+        }
+        // The few that are not like the others come first.
+        rows.sort_by_key(|row| (row.len(), row[0].rank.is_none(), row[0].rank, row[0].began_ns));
+        rows
+    }
+
+    /// The last calls of processes that called the same last.
+    fn last_calls(&self, row: &[&Process]) -> String {
+        let Some(last) = row[0].last_call.as_ref() else { return "-".into() };
+        let times = row.iter().filter_map(|process| Some(process.last_call.as_ref()?.at_ns));
+        format!("{} {}", least_and_most(times, |at| self.at(at)), clean(&last.function))
+    }
+
+    /// The device that a process sees, or how many.
+    pub fn devices_of(&self, process: &Process) -> String {
+        match &process.devices[..] {
+            [] => "unknown".into(),
+            [one] => self.names.device(Some(one.uuid)),
+            more => format!("{} devices", more.len()),
+        }
+    }
+
+    /// The variables that decide which devices there are and how they are reached: a line for each set of them.
+    fn variables(&self) -> String {
+        let mut who: BTreeMap<String, Vec<&str>> = BTreeMap::new();
+        for process in &self.report.processes {
+            let set: Vec<String> = process
+                .variables
+                .iter()
+                .filter(|(name, _)| {
+                    *name == "CUDA_VISIBLE_DEVICES" || TOLD.iter().any(|begin| name.starts_with(begin))
+                })
+                .map(|(name, value)| format!("{name}={value}"))
+                .collect();
+            if !set.is_empty() {
+                who.entry(set.join(" ")).or_default().push(&process.proc);
+            }
+        }
+        self.listed(who.iter(), |(set, procs)| {
+            let procs = self.names.processes(procs.iter().copied());
+            self.item("variables: ", &format!("{} ({procs})", clean(set)))
+        })
+    }
+}
+
+/// A program by the name of its file, and for an interpreter the script that it runs.
+pub fn program(process: &Process) -> String {
+    let file = |path: &str| {
+        Path::new(path).file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned())
+    };
+    let name = file(&process.program);
+    let script = process.arguments.iter().skip(1).find(|argument| !argument.starts_with('-'));
+    match script.filter(|script| name.starts_with("python") && script.ends_with(".py")) {
+        Some(script) => clean(&format!("{name} {}", file(script))),
+        None => clean(&name),
+    }
+}
+
+/// One value that all have, or the least and the greatest.
+fn least_and_most(values: impl Iterator<Item = u64> + Clone, shown: impl Fn(u64) -> String) -> String {
+    let (Some(least), Some(most)) = (values.clone().min(), values.max()) else { return "-".into() };
+    if least == most { shown(least) } else { format!("{}-{}", shown(least), shown(most)) }
+}

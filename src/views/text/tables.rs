@@ -1,0 +1,269 @@
+//! The tables: functions, devices, handles, pairs of devices, and bypasses.
+
+use super::View;
+use crate::pairs::{self, Pair};
+use crate::table::Table;
+use cupeer_report::model::{Codes, Device, Handle, Peer, Process, State};
+use cupeer_report::moments::{bytes, duration, number};
+use cupeer_report::names::{clean, codes, counted};
+use cupeer_report::verdict::in_all;
+use cupeer_spec::effect::Object;
+use cupeer_spec::way;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// How many closed handles are summed up in one line, where not all are asked for.
+const MOST_CLOSED: usize = 20;
+
+/// The columns of the table of devices.
+pub const DEVICES: [&str; 5] = ["DEVICE", "PCI", "NAME", "SEEN BY", "UUID"];
+/// From more pairs on, those from one device that are alike in all else share a row.
+const MANY_PAIRS: usize = 16;
+/// The columns of the table of pairs of devices.
+pub const PAIRS: [&str; 8] = ["FROM", "TO", "ASKED", "CAN", "ENABLED BY", "OPENED", "FAILED", "COPIED"];
+
+/// Rows of pairs, of which those from one device share one that are alike in all else.
+fn folded(rows: Vec<Vec<String>>) -> Vec<Vec<String>> {
+    const TO: usize = 1;
+    let mut folded: Vec<(Vec<String>, u64)> = Vec::new();
+    for row in rows {
+        let is_alike = |known: &[String]| known[0] == row[0] && known[TO + 1..] == row[TO + 1..];
+        match folded.iter_mut().find(|(known, _)| is_alike(known)) {
+            Some((_, count)) => *count += 1,
+            None => folded.push((row, 1)),
+        }
+    }
+    let named = |(mut row, count): (Vec<String>, u64)| {
+        if count > 1 {
+            row[TO] = format!("{} and {} more", row[TO], count - 1);
+        }
+        row
+    };
+    folded.into_iter().map(named).collect()
+}
+
+impl View<'_> {
+    pub fn functions(&self) -> String {
+        let mut table = Table::new(
+            &["FUNCTION", "CALLS", "FAILED", "TOTAL", "P50", "P99", "MAX", "RANKS", "INJECTED", "RESULTS"],
+            7,
+            20,
+        )
+        .with_numbers(&[1, 2, 3, 4, 5, 6, 8]);
+        for function in self.report.functions.iter().take(self.most) {
+            let time = |ns: Option<u64>| ns.map_or("-".into(), duration);
+            let spread = function.ranks.as_ref();
+            table.row([
+                clean(&function.function),
+                number(function.calls),
+                number(function.failed()),
+                duration(function.total_ns),
+                time(function.p50_ns),
+                time(function.p99_ns),
+                time(function.max_ns),
+                spread.map_or("-".into(), |r| format!("{}/{}/{}", r.least, r.median, r.most)),
+                number(function.injected),
+                codes(&function.failures),
+            ]);
+        }
+        let shown = self.section("Functions", table, self.report.functions.len());
+        // The column is missing where there are no ranks, and where there is no room for it.
+        match shown.contains("  RANKS") {
+            true => shown.replacen("Functions", "Functions (ranks: least/median/most calls)", 1),
+            false => shown,
+        }
+    }
+
+    pub fn devices(&self) -> String {
+        let mut table = Table::new(&DEVICES, 4, 40);
+        self.report.devices.iter().take(self.most).for_each(|device| table.row(self.device_row(device)));
+        self.section("Devices", table, self.report.devices.len())
+    }
+
+    /// A device in the columns of [`DEVICES`].
+    pub fn device_row(&self, device: &Device) -> [String; 5] {
+        let sees = |process: &&Process| process.devices.iter().any(|d| d.uuid == device.uuid);
+        let seen = self.report.processes.iter().filter(sees).map(|process| &*process.proc);
+        let (name, seen_by) = (self.names.device(Some(device.uuid)), self.names.processes(seen));
+        [name, clean(&device.pci), clean(&device.name), seen_by, device.uuid.to_string()]
+    }
+
+    pub fn handles(&self) -> String {
+        let handles = &self.report.handles;
+        let mut table = Table::new(&["HANDLE", "SIZE", "STATE", "EXPORTER", "OPENED BY"], 5, 20)
+            .with_numbers(&[1])
+            .or_below();
+        let closed = || handles.iter().filter(|handle| handle.state == State::Closed);
+        let count = closed().count();
+        let is_told_of = self.all || count < MOST_CLOSED;
+        let rows: Vec<&Handle> =
+            handles.iter().filter(|handle| is_told_of || handle.state != State::Closed).collect();
+        for handle in rows.iter().take(self.most) {
+            // What is damaged is shown as what it is a copy of.
+            let original = self.original(handle);
+            let of = original.unwrap_or(handle);
+            let size = match of.bytes {
+                Some(size) => bytes(size),
+                None if handle.kind == Object::Memory.word() => "unknown".to_owned(),
+                None => handle.kind.to_owned(),
+            };
+            table.row([
+                handle.fingerprint.to_string(),
+                size,
+                handle.state.to_string(),
+                of.exporter.as_ref().map_or("unknown".into(), |proc| self.names.process(proc)),
+                match handle.damaged_from {
+                    Some(original) => format!("copy of {original}; {}", self.importers(handle)),
+                    None => self.importers(handle),
+                },
+            ]);
+        }
+        let mut states: BTreeMap<State, u64> = BTreeMap::new();
+        handles.iter().for_each(|handle| *states.entry(handle.state).or_default() += 1);
+        let (folded, folded_bytes) = (self.report.handles_more, self.report.handles_more_bytes);
+        if folded > 0 {
+            let closed = states.entry(State::Closed).or_default();
+            *closed = closed.saturating_add(folded);
+        }
+        let states: Vec<String> =
+            states.iter().rev().map(|(state, count)| format!("{} {state}", number(*count))).collect();
+        let title = format!("Handles: {}", states.join(", "));
+        let in_file = (folded > 0).then(|| {
+            let size = bytes(folded_bytes);
+            let closed = counted(folded, "more closed handle");
+            self.item("", &format!("{closed}, {size} in all: only counted in what was reduced"))
+        });
+        let in_file = in_file.unwrap_or_default();
+        if is_told_of {
+            return self.section(&title, table, rows.len()) + &in_file;
+        }
+        let size = in_all(closed());
+        let line = format!("{}{size}; --all shows them", counted(count as u64, "closed handle"));
+        let table =
+            if table.is_empty() { self.title(&title) } else { self.section(&title, table, rows.len()) };
+        table + &self.item("", &line) + &in_file
+    }
+
+    fn original(&self, handle: &Handle) -> Option<&Handle> {
+        let original = handle.damaged_from?;
+        let is_it = |other: &&Handle| other.fingerprint == original && other.kind == handle.kind;
+        self.report.handles.iter().filter(is_it).find(|other| other.exporter.is_some())
+    }
+
+    /// The peer matrix: a row for each pair of devices, over all processes.
+    pub fn peers(&self) -> String {
+        let has_copies = self.report.peers.iter().any(|peer| peer.copies > 0);
+        let columns = if has_copies { 8 } else { 7 };
+        let mut table = Table::new(&PAIRS[..columns], columns, 10).with_numbers(&[2, 5]).or_below();
+        let rows = self.pair_rows();
+        let count = rows.len();
+        for mut row in rows.into_iter().take(self.most) {
+            row.truncate(columns);
+            table.cells(row);
+        }
+        self.section("Pairs of devices", table, count)
+    }
+
+    /// The pairs of devices in the columns of [`PAIRS`]: what is wrong first.
+    pub fn pair_rows(&self) -> Vec<Vec<String>> {
+        let mut rows: Vec<_> = pairs::pairs(self.report).into_iter().collect();
+        let is_wrong = |peers: &[&Peer]| peers.iter().any(|peer| peer.unmapped_since_failure);
+        let has_failed = |peers: &[&Peer]| peers.iter().any(|peer| !peer.failed.is_empty());
+        rows.sort_by_key(|(_, peers)| (!is_wrong(peers), !has_failed(peers)));
+        let row = |((from, to), peers): &(Pair, Vec<&Peer>)| {
+            vec![
+                self.names.device(*from),
+                self.names.device(*to),
+                number(peers.iter().map(|peer| peer.asked).sum()),
+                can(peers).into(),
+                self.enabled(peers),
+                number(peers.iter().map(|peer| peer.opened).sum()),
+                failed(peers),
+                copied(peers),
+            ]
+        };
+        let rows: Vec<Vec<String>> = rows.iter().map(row).collect();
+        if self.all || rows.len() <= MANY_PAIRS { rows } else { folded(rows) }
+    }
+
+    fn enabled(&self, peers: &[&Peer]) -> String {
+        let are = |is_off: bool, is_mapped: bool| {
+            let alike =
+                move |peer: &&&Peer| peer.disabled_ns.is_some() == is_off && (peer.mappings > 0) == is_mapped;
+            let peers = peers.iter().filter(|peer| peer.enabled).filter(alike);
+            self.names.processes(peers.map(|peer| &*peer.proc))
+        };
+        let parts = [
+            (are(false, false), ""),
+            (are(false, true), " (mappings)"),
+            (are(true, false), " (off again)"),
+            (are(true, true), " (mappings, off again)"),
+        ];
+        let parts = parts.iter().filter(|(who, _)| !who.is_empty()).map(|(who, how)| format!("{who}{how}"));
+        let text = parts.collect::<Vec<_>>().join(", ");
+        if text.is_empty() { "-".into() } else { text }
+    }
+
+    /// Libraries whose calls went past us.
+    pub fn escaped(&self) -> String {
+        let mut who: BTreeMap<_, BTreeSet<&str>> = BTreeMap::new();
+        for escaped in self.report.past() {
+            who.entry((&escaped.library, &escaped.way)).or_default().insert(&escaped.proc);
+        }
+        if who.is_empty() {
+            return String::new();
+        }
+        let title = self.title(&format!("Calls of {} escaped cupeer", counted(who.len() as u64, "library")));
+        title
+            + &self.listed(who.iter(), |((library, way), procs)| {
+                let (way, procs) = (way::explained(way), self.names.processes(procs.iter().copied()));
+                self.item("  ", &format!("{} ({}) in {procs}", clean(library), clean(&way)))
+            })
+    }
+}
+
+/// What processes were told about a pair.
+fn can(peers: &[&Peer]) -> &'static str {
+    let answers: BTreeSet<bool> = peers.iter().filter_map(|peer| peer.can_access).collect();
+    match (answers.contains(&true), answers.contains(&false)) {
+        (true, true) => "both",
+        (true, false) => "yes",
+        (false, true) => "no",
+        (false, false) => "-",
+    }
+}
+
+/// What copies moved from the one device to the other.
+fn copied(peers: &[&Peer]) -> String {
+    match peers.iter().map(|peer| peer.copies).sum() {
+        0 => "-".into(),
+        copies => {
+            let all = peers.iter().fold(0u64, |all, peer| all.saturating_add(peer.copied_bytes));
+            format!("{} in {}", bytes(all), counted(copies, "call"))
+        }
+    }
+}
+
+fn failed(peers: &[&Peer]) -> String {
+    let sum = |of: fn(&Peer) -> &Codes| {
+        let mut sum = Codes::new();
+        for (code, count) in peers.iter().flat_map(|peer| of(peer)) {
+            *sum.entry(code.clone()).or_default() += count;
+        }
+        sum
+    };
+    let mut parts = Vec::new();
+    let peer = sum(|peer| &peer.failed);
+    let open = sum(|peer| &peer.open_failed);
+    if !peer.is_empty() {
+        parts.push(codes(&peer));
+    }
+    if !open.is_empty() {
+        let since = peers.iter().any(|peer| peer.unmapped_since_failure);
+        parts.push(format!("IPC: {}{}", codes(&open), if since { ", no mapping since" } else { "" }));
+    }
+    let injected: u64 = peers.iter().map(|peer| peer.injected).sum();
+    if injected > 0 {
+        parts.push(format!("{} INJECTED", number(injected)));
+    }
+    if parts.is_empty() { "-".into() } else { parts.join("; ") }
+}
