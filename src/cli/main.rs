@@ -1,7 +1,7 @@
 //! `cupeer`, the command: starts programs under the preload library, and tells what cupeer knows.
 //!
 //! What belongs in this crate: everything that runs outside other people's processes. What does not: what
-//! a function, a result code or a variable is (`cupeer_spec`), what a record says (`cupeer_report`), and what a simulated machine is
+//! a function, a result code or a variable is (`cupeer_spec`), what a record says (`cupeer_facts`), and what a simulated machine is
 //! (`cupeer_topology`).
 //!
 //! The modules, from the lowest layer up; `tests/rooms.rs` checks this, and the same of each folder:

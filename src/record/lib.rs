@@ -1,7 +1,7 @@
 //! Reads the recording of a job: the directory that libcupeer.so writes, in the format of [`cupeer_spec::record`].
 //!
 //! It turns bytes into calls ordered by time, and trusts none of those bytes: a damaged file gives fewer events or an
-//! error, never a panic. The meaning of calls together is up to `cupeer-report`.
+//! error, never a panic. The meaning of calls together is up to `cupeer-facts`.
 //!
 //! # From bytes to events
 //!

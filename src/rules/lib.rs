@@ -3,7 +3,7 @@
 //! Each rule is one entry in the form of [`RuleSpec`]: its text, source, effect, and fix. `cupeer list rules`, `cupeer
 //! explain RULE`, `docs/reference/rules`, the messages, and the tests derive from it. [`decide`] contains the
 //! decisions, and [`crate::reason`] the sentences with the values. The facts about the world come from the library
-//! (`src/preload/check/world.rs`) and the report (`src/report/facts/findings`).
+//! (`src/preload/check/world.rs`) and the report (`src/facts/findings`).
 //!
 //! The modules, from the lowest layer up; `tests/rooms.rs` checks this:
 //!

@@ -250,7 +250,7 @@ mod tests {
     /// The packages have its licences from the list, and the page has them from here.
     #[test]
     fn what_is_vendored_is_listed_with_its_licence() {
-        let folder = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/views/html/vendor"));
+        let folder = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/html/vendor"));
         let read =
             |name: &str| fs::read_to_string(folder.join(name)).unwrap_or_else(|e| panic!("{name}: {e}"));
         let list: Vec<HashMap<String, String>> = serde_json::from_str(&read("parts.json")).unwrap();

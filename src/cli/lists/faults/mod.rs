@@ -1,7 +1,7 @@
 //! The grammar of fault plans in the words of `cupeer list` and `cupeer explain`.
 //!
 //! What belongs here: how keys are shown, and what the table of functions says for plans. What does not: the keys
-//! themselves and every word about a single one (`cupeer_spec::fault`), and what plans did in a run (`report::faults`).
+//! themselves and every word about a single one (`cupeer_spec::fault`), and what plans did in a run (`cupeer_facts::faults`).
 
 mod page;
 mod recipes;
