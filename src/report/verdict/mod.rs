@@ -2,8 +2,8 @@
 //!
 //! [`decide`] grades the findings when a report is built: how severe each counts, and whether it fails a run. A [`Verdict`]
 //! lists the problems in order, each in a sentence and with its evidence: processes that died, findings, and other problems.
-//! [`headline`] sums them up, and [`looked`] says what was not looked at. Views (text, HTML, SARIF, JUnit, annotations, and
-//! the summary after a run) render these lists: they wrap, mark, and cut them, and decide nothing.
+//! [`Verdict::headline`] sums them up, and [`looked`] says what was not looked at. Views (text, HTML, SARIF, JUnit, annotations,
+//! and the summary after a run) render these lists: they wrap, mark, and cut them, and decide nothing.
 
 mod calls;
 mod ends;
