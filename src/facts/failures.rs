@@ -12,8 +12,7 @@ use cupeer_report::expected::{Question, Standing};
 use cupeer_report::model::{Failure, FailureGroup, MOST_PROCS, Place};
 use cupeer_report::numbered::Numbered;
 use cupeer_report::places::{Places, Stack, Stacks};
-use cupeer_report::results;
-use cupeer_report::values;
+use cupeer_report::{results, values};
 use cupeer_rules::probes::Probe;
 use std::collections::{BTreeMap, HashMap};
 

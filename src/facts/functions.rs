@@ -2,10 +2,9 @@
 //!
 //! The memory is constant, however many calls there are.
 
-use cupeer_report::deviation;
 use cupeer_report::durations::Durations;
 use cupeer_report::model::{Codes, Function};
-use cupeer_report::results;
+use cupeer_report::{deviation, results};
 use cupeer_spec::function::{FUNCTION_COUNT, FUNCTIONS, FnId};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

@@ -17,6 +17,7 @@
 //! - `collect`: reads the events.
 //! - `leaks`, `findings`: what the whole recording shows.
 //! - `merged`: the report.
+//! - `second`: what a second reading needs of the first one.
 
 mod allocator;
 mod at_calls;
@@ -35,11 +36,8 @@ mod peers;
 mod pools;
 mod runtime;
 mod scarce;
+pub mod second;
 mod virtual_memory;
 
-pub use collect::{Collected, collect};
-pub use findings::by_report;
-pub use ledger::{Exported, Realm};
-pub use merged::assemble::ended;
 pub use merged::part;
 pub use merged::whole::{broken, read, reduce};

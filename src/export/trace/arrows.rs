@@ -3,7 +3,7 @@
 //! Each open has an arrow of its own, whose number comes from the fingerprint of the handle: the first open of a
 //! handle has the fingerprint itself.
 
-use cupeer_facts::{Collected, Exported, Realm};
+use cupeer_facts::second::{Exported, First, Realm};
 use cupeer_record::Call;
 use cupeer_report::values;
 use cupeer_spec::effect::{Object, Shared};
@@ -32,12 +32,12 @@ impl Arrows {
         self.open.clear();
     }
 
-    pub fn call(&mut self, call: &Call, realm: Realm, at: u64, all: &Collected) -> Vec<Arrow> {
+    pub fn call(&mut self, call: &Call, realm: Realm, at: u64, first: &First) -> Vec<Arrow> {
         let Some(function) = call.function.filter(|_| call.succeeded()).map(FnId::spec) else {
             return Vec::new();
         };
         match (function.opens(), function.closes()) {
-            (Some(shared), _) => self.opens(call, realm, at, all, shared),
+            (Some(shared), _) => self.opens(call, realm, at, first, shared),
             (None, Some(closed)) => {
                 // What is destroyed is closed, however often it was opened.
                 let is_whole = function.ends().is_some_and(|end| !end.is_counted);
@@ -52,14 +52,14 @@ impl Arrows {
         call: &Call,
         realm: Realm,
         at: u64,
-        all: &Collected,
+        first: &First,
         Shared { object: kind, by, handle, .. }: Shared,
     ) -> Vec<Arrow> {
         let (Some((fingerprint, _)), Some(address)) = (values::handle(call, handle), call.number(by)) else {
             return Vec::new();
         };
         let exports = FnId::newest(|function| function.exports().is_some_and(|shared| shared.object == kind));
-        let Some(export) = all.exported(realm, kind, fingerprint, at) else { return Vec::new() };
+        let Some(export) = first.exported(realm, kind, fingerprint, at) else { return Vec::new() };
         let times = self.opened.entry((realm, kind, fingerprint)).or_default();
         let id = if *times == 0 { fingerprint } else { mix(fingerprint ^ mix(*times)) };
         *times += 1;

@@ -10,17 +10,14 @@ mod writer;
 
 use anyhow::{Context, Result};
 use arrows::Arrows;
-use cupeer_facts::{Collected, Realm, by_report, collect, ended};
+use cupeer_facts::second::{First, Realm};
 use cupeer_record::{Call, Clock, Event, Hit, Job, Outcome, Process};
-use cupeer_report::Keep;
 use cupeer_report::filter::Filter;
-use cupeer_report::lives;
 use cupeer_report::moments::number;
 use cupeer_report::places::Places;
-use cupeer_report::results;
 use cupeer_report::symbols::Symbols;
 use cupeer_report::terminal::Json;
-use cupeer_report::values;
+use cupeer_report::{lives, results, values};
 use cupeer_views::form::{About, Cleaning, Form, Given};
 use serde_json::{Map, Value};
 use std::collections::HashMap;
@@ -79,14 +76,14 @@ pub fn write(
     out: impl Write,
     before: impl FnOnce(u64),
 ) -> Result<()> {
-    let all = &collect(job, filter, Keep::default())?;
-    before(all.chosen());
+    let first = &First::read(job, filter)?;
+    before(first.chosen());
     let began = lives::began(job);
     let mut trace = Trace {
         job,
         filter,
-        all,
-        ended: ended(all, filter, began),
+        first,
+        ended: first.ended(),
         places: Places::new(&job.processes, symbols),
         tracks: Tracks::new(job),
         arrows: Arrows::default(),
@@ -98,7 +95,7 @@ pub fn write(
 struct Trace<'a, W: Write> {
     job: &'a Job,
     filter: &'a Filter,
-    all: &'a Collected,
+    first: &'a First<'a>,
     ended: u64,
     places: Places<'a>,
     tracks: Tracks,
@@ -119,7 +116,7 @@ impl<W: Write> Trace<'_, W> {
         for (index, process) in self.job.processes.iter().enumerate().filter(|(i, _)| self.filter.process(*i))
         {
             let current =
-                Current { index, process, clock: self.job.clock(process), realm: self.all.realms[index] };
+                Current { index, process, clock: self.job.clock(process), realm: self.first.realm(index) };
             self.tracks.process(index, process, &mut self.out)?;
             self.process(&current)?;
         }
@@ -177,7 +174,7 @@ impl<W: Write> Trace<'_, W> {
             let name = format!("{} {}", finding.severity.word(), finding.rule);
             self.out.mark(track, at, "finding", &name, Some(&args))?;
         }
-        for arrow in self.arrows.call(call, current.realm, at, self.all) {
+        for arrow in self.arrows.call(call, current.realm, at, self.first) {
             let (track, at, process, function) = match arrow.export {
                 None => (track, at, current.index, None),
                 Some((export, function)) => {
@@ -196,7 +193,7 @@ impl<W: Write> Trace<'_, W> {
 
     /// What the report has found; what processes have found stands with their calls.
     fn found(&mut self) -> Result<()> {
-        for (process, finding) in by_report(self.job, self.all, self.filter, &mut self.places) {
+        for (process, finding) in self.first.found(&mut self.places) {
             let track = self.tracks.thread(process, finding.tid, &mut self.out)?;
             let args = about(&finding.message, &finding.hint, finding.confidence);
             let name = format!("{} {}", finding.severity, finding.rule);

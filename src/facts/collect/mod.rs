@@ -12,7 +12,7 @@ use crate::faults::Fired;
 use crate::functions::Functions;
 use crate::ledger::live;
 use crate::ledger::settle::Fate;
-use crate::ledger::{Damage, Exported, Ledger, Realm};
+use crate::ledger::{Damage, Ledger, Realm};
 use crate::marks::Marks;
 use crate::peers::Peers;
 use crate::pools::AllPools;
@@ -26,7 +26,6 @@ use cupeer_report::lives::became;
 use cupeer_report::model::Exit;
 use cupeer_report::places::Stacks;
 use cupeer_rules::Scope;
-use cupeer_spec::effect::Object;
 use cupeer_spec::record::end::End;
 use cupeer_spec::record::live::kind;
 use cupeer_spec::record::mode;
@@ -34,37 +33,33 @@ use reading::Reading;
 pub use reading::Tally;
 use std::collections::HashMap;
 
-/// Facts of a recording, as they were collected.
+/// What has been read.
 pub struct Collected {
-    pub(crate) functions: Functions,
-    pub(crate) callers: Callers,
-    pub(crate) failures: Failures,
-    pub(crate) findings: Findings,
-    pub(crate) ledger: Ledger,
-    pub(crate) fired: Fired,
-    pub(crate) peers: Peers,
-    pub(crate) stacks: Stacks,
-    pub(crate) virtual_memory: VirtualMemory,
-    pub(crate) pools: AllPools,
-    pub(crate) made_by: MadeBy,
-    pub(crate) marks: Marks,
+    pub functions: Functions,
+    pub callers: Callers,
+    pub failures: Failures,
+    pub findings: Findings,
+    pub ledger: Ledger,
+    pub fired: Fired,
+    pub peers: Peers,
+    pub stacks: Stacks,
+    pub virtual_memory: VirtualMemory,
+    pub pools: AllPools,
+    pub made_by: MadeBy,
+    pub marks: Marks,
     /// The processes, in the order of the job.
-    pub(crate) tallies: Vec<Tally>,
+    pub tallies: Vec<Tally>,
     /// What is known of their ends.
-    pub(crate) fates: Vec<Fate>,
+    pub fates: Vec<Fate>,
     /// Where their fingerprints mean the same.
     pub realms: Vec<Realm>,
     /// Whether some processes have no record.
-    pub(crate) lacks_processes: bool,
+    pub lacks_processes: bool,
     /// What they may have made memory with.
-    pub(crate) allocators: Allocators,
+    pub allocators: Allocators,
 }
 
-/// Reads the whole recording.
-///
-/// # Errors
-///
-/// The events of a process cannot be read.
+/// Reads the whole record.
 pub fn collect(job: &Job, filter: &Filter, keep: Keep) -> Result<Collected> {
     let damage = Damage::of(job.faults.iter().flat_map(|file| &file.damaged).copied());
     let mut all = Collected {
@@ -153,16 +148,6 @@ pub fn identities(job: &Job) -> HashMap<Identity, usize> {
 }
 
 impl Collected {
-    /// Returns the number of events that are asked for.
-    pub fn chosen(&self) -> u64 {
-        self.tallies.iter().map(|tally| tally.chosen).sum()
-    }
-
-    /// Returns the call that exported a handle before a process opened it: the last one that is kept.
-    pub fn exported(&self, realm: Realm, kind: Object, fingerprint: u64, opened: u64) -> Option<Exported> {
-        self.ledger.exported(realm, kind, fingerprint, opened)
-    }
-
     /// Whether all calls were kept of the processes whose fingerprints mean the same: else one may have exported, or joined,
     /// something without a trace.
     pub fn knows_all(&self, realm: Realm) -> bool {

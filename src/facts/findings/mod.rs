@@ -26,5 +26,5 @@ mod unclosed;
 
 pub use drafts::Context;
 pub use row::Member;
-pub use rows::{by_report, found};
+pub use rows::{found, rows};
 pub use table::FindingRows;

@@ -7,10 +7,7 @@ use super::row::{Member, Row};
 use super::table::{FindingRows, library};
 use super::{awaited, descriptors, exhausted, freed, handles, placement, ranks, space, staged};
 use crate::at_calls::{FindingGroup, Key};
-use crate::collect::Collected;
 use crate::functions::Functions;
-use cupeer_record::Job;
-use cupeer_report::filter::Filter;
 use cupeer_report::model::{Finding, Object};
 use cupeer_report::places::Places;
 use cupeer_report::results;
@@ -49,13 +46,11 @@ pub fn found(context: &Context, places: &mut Places) -> FindingRows {
     found
 }
 
-/// Returns the findings that the report has found, and no process, each with the index of its process: the worst first, then
-/// in the order of time.
-pub fn by_report(job: &Job, all: &Collected, filter: &Filter, places: &mut Places) -> Vec<(usize, Finding)> {
-    let context = Context { job, all, filter, is_part: false };
-    let members: Vec<Member> = (0..job.processes.len()).map(|index| context.member(index)).collect();
-    let rows = found(&context, places).rows(&members, |name| all.functions.by_process_of(name));
-    rows.into_iter().filter(|row| row.by_report).map(|row| (row.process, row.finding)).collect()
+/// All rows of a record: the worst first, then in the order of time.
+pub fn rows(context: &Context, places: &mut Places) -> Vec<Row> {
+    let members: Vec<Member> = (0..context.job.processes.len()).map(|index| context.member(index)).collect();
+    let functions = &context.all.functions;
+    found(context, places).rows(&members, |name| functions.by_process_of(name))
 }
 
 impl<'a> Context<'a> {

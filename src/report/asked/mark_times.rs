@@ -9,7 +9,7 @@ use std::ops::RangeInclusive;
 /// How many names an error lists.
 const MOST_NAMED: usize = 8;
 
-/// When marks were made, by what they say: the first one and the last.
+/// Times at which marks were made, by what they say: the first one and the last.
 pub struct Moments(BTreeMap<String, RangeInclusive<u64>>);
 
 impl Moments {
@@ -30,7 +30,7 @@ impl Moments {
         Ok(Moments(all))
     }
 
-    /// When marks of this name were made.
+    /// Returns when marks of this name were made.
     pub fn named(&self, text: &str) -> Result<&RangeInclusive<u64>> {
         self.0.get(text).ok_or_else(|| {
             let mut known: Vec<_> = self.0.iter().collect();

@@ -5,7 +5,7 @@ use hdrhistogram::Histogram;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// How long calls took that returned.
+/// Durations of calls that returned.
 #[derive(Clone, Default, Serialize, Deserialize)]
 pub struct Durations {
     /// Sum of all.
@@ -39,7 +39,7 @@ impl Durations {
         self.spread.merge(&other.spread);
     }
 
-    /// What a share of them do not exceed; `None` where there are none.
+    /// Returns what a share of them do not exceed; `None` where there are none.
     pub fn quantile(&self, share: f64) -> Option<u64> {
         // It stands for all durations within a hundredth, of which some are above the longest.
         Some(self.spread.quantile(share)?.min(self.max_ns))

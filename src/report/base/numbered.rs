@@ -28,7 +28,7 @@ impl Numbered {
         self.numbers.get(name).copied()
     }
 
-    /// How many names have a number.
+    /// Returns how many names have a number.
     pub fn count(&self) -> u16 {
         self.names.len() as u16
     }

@@ -177,7 +177,7 @@ fn address_or_null<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<
     of_address(&text).map(Some).ok_or_else(|| D::Error::custom("an address is not one"))
 }
 
-/// Whether a rule explains a failure without being broken: its findings are said at every level.
+/// Returns true if a rule explains a failure without being broken: its findings are said at every level.
 pub fn is_explanation(rule: &str) -> bool {
     matches!(
         cupeer_rules::Rule::of(rule),

@@ -174,7 +174,7 @@ pub fn in_runtime(call: Option<&RuntimeCall>) -> String {
     }
 }
 
-/// Whose doing a failure is, where it is that of a fault plan: ` (INJECTED by inject/1)`.
+/// Returns whose doing a failure is, where it is that of a fault plan: ` (INJECTED by inject/1)`.
 pub fn whose(injected: bool, by: Option<&str>, follows_fault: bool) -> String {
     match by {
         Some(rule) => format!(" (INJECTED by {})", clean(rule)),

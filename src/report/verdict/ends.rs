@@ -15,7 +15,7 @@ pub const ABNORMAL: &str = "ended abnormally";
 /// What is said of processes that were forked too late, after their number.
 const FORKED_LATE: &str = "forked after CUDA was initialized exited with an error without a recorded call";
 
-/// How the end of a process counts.
+/// Weight of the end of a process.
 pub enum End {
     /// It is none, or as it should be.
     Well,

@@ -141,7 +141,7 @@ impl<'a> Alike<'a> {
         self.0[0]
     }
 
-    /// How many there are.
+    /// Returns how many there are.
     pub fn count(&self) -> u64 {
         self.0.iter().map(|finding| finding.count).sum()
     }
@@ -161,7 +161,8 @@ impl<'a> Alike<'a> {
         }
     }
 
-    /// What was found first, and how sure that is. Of an explanation, what failed and its likeliest cause: the report has the others.
+    /// Returns what was found first, and how sure that is. Of an explanation, what failed and its likeliest cause: the report has
+    /// the others.
     pub fn message(&self) -> String {
         let first = self.first();
         let is_explanation = is_explanation(&first.rule);
@@ -174,7 +175,7 @@ impl<'a> Alike<'a> {
     }
 }
 
-/// What stands before the first semicolon of a sentence.
+/// Returns what stands before the first semicolon of a sentence.
 pub fn first_clause(message: &str) -> &str {
     first_clauses(message, 1)
 }

@@ -105,7 +105,7 @@ impl<'a> Verdict<'a> {
         format!("{} {exporter}{freed}: {}", handle.fingerprint, self.culprits(handle))
     }
 
-    /// Who opened a handle, and when; who failed to.
+    /// Returns who opened a handle, and when; who failed to.
     pub fn importers(&self, handle: &Handle) -> String {
         let (mut parts, most) = (self.openings(handle.opens.iter()), self.at_most(MOST_IMPORTERS));
         for failed in handle.failed.iter().take(most) {

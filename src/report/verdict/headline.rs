@@ -23,7 +23,7 @@ const MOST_RULES: usize = 3;
 pub struct Line<'a> {
     /// Text of the line.
     pub text: String,
-    /// What the line is about.
+    /// Subject of the line.
     pub about: About<'a>,
 }
 
@@ -262,7 +262,7 @@ impl<'a> Verdict<'a> {
         }
     }
 
-    /// What was not looked for, or not wholly, in processes that were not checked.
+    /// Returns what was not looked for, or not wholly, in processes that were not checked.
     pub fn unchecked(&self) -> Option<String> {
         let (how_far, rules) = looked::only_at_the_call(self.report)?;
         let named = rules[..rules.len().min(MOST_RULES)].join(", ");

@@ -10,7 +10,7 @@ pub struct Kind {
     pub id: &'static str,
     /// Sentence that states what is wrong.
     pub says: &'static str,
-    /// What to do.
+    /// Advice on what to do.
     pub hint: &'static str,
     /// Severity.
     pub severity: Severity,
@@ -63,9 +63,9 @@ pub const KINDS: [&Kind; 5] = [&DIED, &FAILED, &FORKED, &UNRETURNED, &UNEXPLAINE
 
 /// Something that went wrong, with its evidence.
 pub struct Incident<'a> {
-    /// What kind of thing it is.
+    /// Kind of the thing.
     pub kind: &'static Kind,
-    /// What happened, in a sentence without its full stop.
+    /// Event, in a sentence without its full stop.
     pub message: String,
     /// The process, if it is about one of the recording.
     pub process: Option<&'a Process>,
@@ -75,7 +75,7 @@ pub struct Incident<'a> {
     pub result: Option<&'a str>,
     /// Call stack, the caller first.
     pub stack: &'a [Place],
-    /// How often it happened.
+    /// Number of times that it happened.
     pub count: u64,
 }
 

@@ -7,7 +7,7 @@ use cupeer_spec::env;
 use cupeer_spec::function::{FnId, Group};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Why nobody can say that a rule that applies was kept by all processes of a record, where no finding says that it was
+/// Returns why nobody can say that a rule that applies was kept by all processes of a record, where no finding says that it was
 /// broken.
 pub fn why_unknown(report: &Report, rule: &RuleSpec) -> Option<String> {
     reservations(report).into_iter().next().or_else(|| of_rule(report, rule))
@@ -33,7 +33,7 @@ const OFTEN: [(&str, &str); 5] = [
     ("graphs", "cuGraph"),
 ];
 
-/// What cupeer looked at in a report that explains nothing, and what it did not: two sentences.
+/// Returns what cupeer looked at in a report that explains nothing, and what it did not: two sentences.
 pub fn scope(report: &Report) -> String {
     let calls: u64 = report.functions.iter().map(|function| function.calls).sum();
     let of = |name: &str| FnId::all().find(|id| id.spec().name() == name);
@@ -65,7 +65,7 @@ pub fn scope(report: &Report) -> String {
     )
 }
 
-/// Why of no rule can be said that all processes kept it.
+/// Returns why of no rule can be said that all processes kept it.
 pub fn reservations(report: &Report) -> Vec<String> {
     let record = &report.record;
     let unseen = report.unseen().map(|(_, why)| why);
@@ -83,12 +83,12 @@ pub fn reservations(report: &Report) -> Vec<String> {
     all
 }
 
-/// Whether a rule applies to a record: it is checked, and a call could have broken it.
+/// Returns true if a rule applies to a record: it is checked, and a call could have broken it.
 pub fn applies(report: &Report, rule: &RuleSpec) -> bool {
     rule.is_checked() && is_called(report, rule)
 }
 
-/// Why a record has no call; `None` if it has one.
+/// Returns why a record has no call; `None` if it has one.
 pub fn why_nothing_ran(report: &Report) -> Option<String> {
     let record = &report.record;
     let why = || match quiet_ones(record.quiet_processes(), 0) {

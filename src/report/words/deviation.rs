@@ -7,7 +7,7 @@
 use crate::model::{Deviation, Ranks};
 use std::collections::BTreeMap;
 
-/// How counts are spread over ranks, and who deviates; `None` where there are no ranks.
+/// Returns how counts are spread over ranks, and who deviates; `None` where there are no ranks.
 pub fn spread(counts: &BTreeMap<u32, u64>) -> Option<Ranks> {
     let mut sorted: Vec<u64> = counts.values().copied().collect();
     sorted.sort_unstable();

@@ -3,17 +3,17 @@
 use cupeer_record::{self as record, Clock, Job};
 use cupeer_spec::record::end::End;
 
-/// When the first process of a record began.
+/// Returns when the first process of a record began.
 pub fn began(job: &Job) -> u64 {
     job.processes.iter().map(|process| began_at(job, process)).min().unwrap_or(0)
 }
 
-/// When a process began.
+/// Returns when a process began.
 pub fn began_at(job: &Job, process: &record::Process) -> u64 {
     job.clock(process).realtime(process.header.first.ticks)
 }
 
-/// How a process ended, and which program it became: if it made a call later, it failed to.
+/// Returns how a process ended, and which program it became: if it made a call later, it failed to.
 pub fn became(process: &record::Process, last_seen: Option<u64>, clock: Clock) -> (End, Option<String>) {
     let end = process.end();
     let itself = match end {
