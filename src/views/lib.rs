@@ -25,4 +25,8 @@ pub mod summary;
 pub mod table;
 pub mod text;
 
-pub use json::JsonForm;
+use form::Form;
+
+/// All forms, in the order of the help.
+pub static FORMS: &[&dyn Form] =
+    &[&text::TextForm, &json::JsonForm, &sarif::SarifForm, &junit::JunitForm, &html::HtmlForm];

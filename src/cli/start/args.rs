@@ -24,12 +24,8 @@ mod why;
 use clap::builder::PossibleValue;
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 use cupeer_export::trace::TraceForm;
-use cupeer_views::JsonForm;
+use cupeer_views::FORMS;
 use cupeer_views::form::Form;
-use cupeer_views::html::HtmlForm;
-use cupeer_views::junit::JunitForm;
-use cupeer_views::sarif::SarifForm;
-use cupeer_views::text::TextForm;
 use std::ffi::OsString;
 use std::ops::Deref;
 use std::path::PathBuf;
@@ -386,17 +382,15 @@ pub struct ReportArgs {
     pub diff: Option<PathBuf>,
 }
 
-/// All forms of the report, in the order of the help.
-pub static FORMS: &[&dyn Form] = &[&TextForm, &JsonForm, &TraceForm, &SarifForm, &JunitForm, &HtmlForm];
-
-/// A form of the report, by its name.
+/// A form of the report, by its name; or the trace, which is one of the recording.
 #[derive(Clone, Copy)]
 pub struct ReportForm(&'static dyn Form);
 
 impl ValueEnum for ReportForm {
     fn value_variants<'a>() -> &'a [Self] {
-        static ALL: LazyLock<Vec<ReportForm>> =
-            LazyLock::new(|| FORMS.iter().map(|form| ReportForm(*form)).collect());
+        static ALL: LazyLock<Vec<ReportForm>> = LazyLock::new(|| {
+            FORMS.iter().copied().chain([&TraceForm as &dyn Form]).map(ReportForm).collect()
+        });
         &ALL
     }
 
