@@ -91,9 +91,9 @@ pub(crate) fn parse(text: &str) -> Result<Topology, Mistake> {
     })?;
     let top = document.get_ref();
     check_keys(top, TOP)?;
-    let kind = find(top, "links").map_or(Ok(LinkKind::Nvlink), link_kind)?;
-    let tables = find(top, "device").map_or(Ok(Vec::new()), |v| tables(v, "device"))?;
-    let count = match find(top, "count") {
+    let kind = top.get("links").map_or(Ok(LinkKind::Nvlink), link_kind)?;
+    let tables = top.get("device").map_or(Ok(Vec::new()), |v| tables(v, "device"))?;
+    let count = match top.get("count") {
         None if tables.is_empty() => {
             return mistake(0..0, "a machine has at least one [[device]], or 'count = N'");
         }
@@ -110,14 +110,14 @@ pub(crate) fn parse(text: &str) -> Result<Topology, Mistake> {
         );
     }
     let mut machine = Topology::uniform(count, kind);
-    if let Some(value) = find(top, "peers") {
+    if let Some(value) = top.get("peers") {
         machine.most_peers = Some(index(value, 0..MOST_DEVICES)?);
     }
-    if let Some(value) = find(top, "kernels") {
+    if let Some(value) = top.get("kernels") {
         let wanted = format!("'kernels' must be '{SKIP}', or left out");
         machine.skips_kernels = expect(value, (string(value)? == SKIP).then_some(true), &wanted)?;
     }
-    if let Some(value) = find(top, "multicast") {
+    if let Some(value) = top.get("multicast") {
         machine.has_multicast = boolean(value)?;
     }
     for (i, (_, table)) in tables.iter().enumerate() {
@@ -125,7 +125,7 @@ pub(crate) fn parse(text: &str) -> Result<Topology, Mistake> {
     }
     check_distinct(&machine.devices, &tables)?;
     let mut said = HashSet::new();
-    for (span, table) in find(top, "link").map_or(Ok(Vec::new()), |v| self::tables(v, "link"))? {
+    for (span, table) in top.get("link").map_or(Ok(Vec::new()), |v| self::tables(v, "link"))? {
         read_link(span, table, &mut machine, &mut said)?;
     }
     Ok(machine)
@@ -169,7 +169,7 @@ fn read_link(
 ) -> Result<(), Mistake> {
     check_keys(table, LINK)?;
     let count = machine.devices.len();
-    let end = |key| match find(table, key) {
+    let end = |key| match table.get(key) {
         Some(value) => index(value, 0..count),
         None => mistake(span.clone(), format!("this [[link]] lacks '{key}', the index of a device")),
     };
@@ -177,14 +177,14 @@ fn read_link(
     if from == to {
         return mistake(span, format!("this [[link]] leads from device {from} to itself"));
     }
-    let both = find(table, "both").map_or(Ok(false), boolean)?;
+    let both = table.get("both").map_or(Ok(false), boolean)?;
     for (from, to) in [(from, to), (to, from)].into_iter().take(1 + usize::from(both)) {
         if !said.insert((from, to)) {
             return mistake(span, format!("a second [[link]] from device {from} to device {to}"));
         }
     }
     let mut link = machine.links[from * count + to];
-    if let Some(value) = find(table, "kind") {
+    if let Some(value) = table.get("kind") {
         link = link_kind(value)?.link();
     }
     for (key, field) in [
@@ -193,29 +193,29 @@ fn read_link(
         ("array_access", &mut link.array_access),
         ("partial_atomics", &mut link.partial_atomics),
     ] {
-        if let Some(value) = find(table, key) {
+        if let Some(value) = table.get(key) {
             *field = boolean(value)?;
         }
     }
-    if let Some(value) = find(table, "performance_rank") {
+    if let Some(value) = table.get("performance_rank") {
         link.performance_rank = index(value, 0..1001)? as i32;
     }
-    if let Some(value) = find(table, "data") {
+    if let Some(value) = table.get("data") {
         link.data = word(value, Data::ALL, "what becomes of data is")?;
     }
-    if let Some(value) = find(table, "data_by") {
+    if let Some(value) = table.get("data_by") {
         link.data_by = word(value, Carrier::ALL, "data is taken by")?;
     }
-    if let Some(value) = find(table, "atomic_capabilities") {
+    if let Some(value) = table.get("atomic_capabilities") {
         link.atomic_capabilities = capabilities(value)?;
     }
     for way in Way::ALL {
-        if let Some(value) = find(table, way.name()) {
+        if let Some(value) = table.get(way.name()) {
             link.verdicts[way as usize] = Some(word(value, Verdict::ALL, "a verdict is")?);
         }
     }
     for key in ["copy_mb_s", "kernel_mb_s", "round_trip_ns"] {
-        if let Some(value) = find(table, key) {
+        if let Some(value) = table.get(key) {
             expect(value, integer(value.get_ref()), "must be a number")?;
         }
     }
@@ -256,10 +256,6 @@ fn check_keys(table: &DeTable, known: &[&str]) -> Result<(), Mistake> {
         }
     }
     Ok(())
-}
-
-fn find<'a>(table: &'a DeTable<'a>, key: &str) -> Option<Value<'a>> {
-    table.iter().find(|(name, _)| name.get_ref() == key).map(|(_, value)| value)
 }
 
 fn tables<'a>(value: Value<'a>, key: &str) -> Result<Vec<(Range<usize>, &'a DeTable<'a>)>, Mistake> {
