@@ -22,7 +22,7 @@ fn exported(call: &Forward, shared: Shared) -> Option<Identity> {
 
 /// What the driver would refuse anyway, it shall say itself.
 pub fn before(call: &Forward, shared: Shared) -> Option<Denied> {
-    let is_odd = shared.demand.is_some_and(|flags| call.words[flags.by] & u64::from(flags.value) == 0);
+    let is_odd = shared.demand.is_some_and(|flags| call.words[flags.by] as u32 != flags.value);
     if call.words[shared.by] == 0 || is_odd {
         return None;
     }
