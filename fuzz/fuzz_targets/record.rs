@@ -75,7 +75,7 @@ fn add(bytes: &mut Vec<u8>, (kind, stream, base, content): Block) {
 
 fn look(process: &Process, event: &Event) {
     if let Event::Call(call) = event {
-        let args = call.function.map_or(0, |function| function.spec().args.len());
+        let args = call.function.map_or(0, |function| function.spec().args().len());
         (0..=args).for_each(|index| assert!(call.argument(index).is_none_or(|bytes| bytes.len() <= 28)));
         assert!(!process.function_name(call.number).is_empty());
         let _ = process.library_at(call.caller, call.start);
