@@ -86,7 +86,8 @@ fn mend(object: &Object) -> bool {
         let Some(own) = data(index) else { return };
         // SAFETY: the place is one that the loader filled.
         if unsafe { *slot.place } == entries::export(index) {
-            object.write(slot.place, own.address);
+            // SAFETY: the place is the slot's of this object, and the new address is that of its own variable.
+            unsafe { object.write(slot.place, own.address) };
         }
     });
     true

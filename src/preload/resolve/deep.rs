@@ -60,7 +60,8 @@ fn mend(handle: *mut c_void) {
         // SAFETY: the place is one that the loader filled.
         let bound = unsafe { *slot.place };
         if slot.name() == c"dlsym" && !slot.is_copy && (bound == libcs || object.holds(bound)) {
-            object.write(slot.place, everybodys);
+            // SAFETY: the place is the slot's of this object, and the new address is that of a dlsym.
+            unsafe { object.write(slot.place, everybodys) };
         }
     });
 }

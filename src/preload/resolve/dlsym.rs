@@ -61,7 +61,8 @@ fn loader_function(next: usize, handle: *mut c_void, name: *const c_char) -> Opt
         return None;
     }
     let (wanted, libcs, ours) = function_of_loader(name)?;
-    (look_up_with(next, handle, wanted) == libcs).then_some(ours)
+    // SAFETY: `next` is the address of a dlsym, or 0.
+    (unsafe { look_up_with(next, handle, wanted) } == libcs).then_some(ours)
 }
 
 unsafe extern "C" fn decide(handle: *mut c_void, name: *const c_char, caller: usize) -> Decision {
@@ -137,7 +138,8 @@ fn by_next(next: usize, index: usize, caller: usize) -> Option<usize> {
     let definer = elf::next_definer(&object, name)?;
     let (is_ours, is_libcs) = (elf::is_ours(&definer), next == loader::dlsym());
     let given = if is_ours || !is_libcs {
-        look_up_with(next, libc::RTLD_NEXT, name)
+        // SAFETY: `next` is the address of a dlsym, or 0.
+        unsafe { look_up_with(next, libc::RTLD_NEXT, name) }
     } else {
         definer.symbol(name)?.address
     };
@@ -158,7 +160,8 @@ fn by_default(next: usize, index: usize, caller: usize) -> Option<usize> {
         // A driver that lies before us.
         return driver::handed_out(FUNCTIONS[index].library, found);
     }
-    let given = look_up_with(next, libc::RTLD_DEFAULT, name);
+    // SAFETY: `next` is the address of a dlsym, or 0.
+    let given = unsafe { look_up_with(next, libc::RTLD_DEFAULT, name) };
     if given != 0 && given != ours {
         return diverted(next, libc::RTLD_DEFAULT, index, given);
     }
@@ -183,7 +186,8 @@ fn by_default(next: usize, index: usize, caller: usize) -> Option<usize> {
 fn by_handle(next: usize, handle: *mut c_void, index: usize) -> Option<usize> {
     let name = entries::name(index);
     let ours = entries::export(index);
-    let found = look_up_with(next, handle, name);
+    // SAFETY: `next` is the address of a dlsym, or 0.
+    let found = unsafe { look_up_with(next, handle, name) };
     if found != ours {
         data_symbols::look();
         let library = FUNCTIONS[index].library;

@@ -42,22 +42,27 @@ pub fn dlsym() -> usize {
 pub fn next_dlsym() -> usize {
     #[unsafe(link_section = ".data.start")]
     static NEXT: AtomicUsize = AtomicUsize::new(0);
-    once(&NEXT, || look_up_with(dlsym(), libc::RTLD_NEXT, c"dlsym"))
+    once(&NEXT, || look_up(libc::RTLD_NEXT, c"dlsym"))
 }
 
 /// Looks a name up with libc's own dlsym, with ourselves as the caller.
 pub fn look_up(handle: *mut c_void, name: &CStr) -> usize {
-    look_up_with(dlsym(), handle, name)
+    // SAFETY: the address is that of libc's own dlsym, or 0.
+    unsafe { look_up_with(dlsym(), handle, name) }
 }
 
-/// Looks a name up with the dlsym at an address, with ourselves as the caller.
+/// Looks a name up with the dlsym at an address, with ourselves as the caller; finds nothing where that is 0.
+///
+/// # Safety
+///
+/// The address is 0 or that of a dlsym.
 #[unsafe(link_section = ".text.startup")]
-pub fn look_up_with(dlsym: usize, handle: *mut c_void, name: &CStr) -> usize {
+pub unsafe fn look_up_with(dlsym: usize, handle: *mut c_void, name: &CStr) -> usize {
     if dlsym == 0 {
         return 0;
     }
     type Dlsym = unsafe extern "C" fn(*mut c_void, *const c_char) -> usize;
-    // SAFETY: the address of a dlsym, which has this type. The name ends in NUL, and the handle is one that the loader gave.
+    // SAFETY: as promised, the address is that of a dlsym, which has this type. The name ends in NUL, and the handle is one that the loader gave.
     unsafe { core::mem::transmute::<usize, Dlsym>(dlsym)(handle, name.as_ptr()) }
 }
 

@@ -58,7 +58,7 @@ static NEEDS: [Needs; FUNCTION_COUNT] = {
 };
 
 /// What of that it has done, by its number.
-pub static DONE: [AtomicBool; 6] = [
+pub(super) static DONE: [AtomicBool; 6] = [
     AtomicBool::new(true),
     AtomicBool::new(false),
     AtomicBool::new(false),
@@ -85,7 +85,8 @@ pub fn is_awake(id: FnId) -> bool {
 }
 
 /// The functions whose calls run through `call` only because the process has done what they need.
-pub static ONLY_AWAKE: [AtomicBool; FUNCTION_COUNT] = [const { AtomicBool::new(false) }; FUNCTION_COUNT];
+pub(super) static ONLY_AWAKE: [AtomicBool; FUNCTION_COUNT] =
+    [const { AtomicBool::new(false) }; FUNCTION_COUNT];
 
 /// Whether nothing but that makes calls of a function matter: no log, fault plan, or denied pair.
 #[inline(always)]
@@ -100,7 +101,7 @@ pub fn has_done(done: Needs) -> bool {
 }
 
 /// How many plans that are armed look at each function.
-pub static PLANS: [AtomicU32; FUNCTION_COUNT] = [const { AtomicU32::new(0) }; FUNCTION_COUNT];
+pub(super) static PLANS: [AtomicU32; FUNCTION_COUNT] = [const { AtomicU32::new(0) }; FUNCTION_COUNT];
 
 /// Whether calls of a function run through `call`.
 pub fn is_traced(id: FnId) -> bool {

@@ -132,7 +132,9 @@ fn take_up(object: &Object, definers: &[u8; FUNCTION_COUNT]) {
         let bound = unsafe { *slot.place };
         let is_unbound = object.holds(bound) && definers[index] == 1;
         if real != 0 && (bound == real || is_unbound) {
-            object.write(slot.place, entries::looked_up(index));
+            // SAFETY: the place is the slot's of this object, and the new address is that of our
+            // entry of the same function.
+            unsafe { object.write(slot.place, entries::looked_up(index)) };
         }
     });
 }

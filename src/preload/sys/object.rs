@@ -171,12 +171,16 @@ impl Object {
     }
 
     /// Writes to a place in which the loader keeps an address for this object.
-    pub fn write(&self, place: *mut usize, value: usize) {
+    ///
+    /// # Safety
+    ///
+    /// The place is one of the object's, and the value what whoever calls by it may reach.
+    pub unsafe fn write(&self, place: *mut usize, value: usize) {
         let size = page_size();
         let page = (place as usize & !(size - 1)) as *mut c_void;
         let read_only = self.is_read_only(place);
-        // SAFETY: the page belongs to an object's table of addresses, and is made read-only again where the
-        // loader had made it so.
+        // SAFETY: as promised, the page belongs to the object's table of addresses. It is made read-only again where the loader
+        // had made it so.
         unsafe {
             if read_only && libc::mprotect(page, size, libc::PROT_READ | libc::PROT_WRITE) != 0 {
                 return;
