@@ -1,5 +1,6 @@
 // Prints what a call takes in nanoseconds that the driver answers in the same way each time: the first one, and the least and
-// the median of the last batches of CALLS calls. failing DRIVER CALL CALLS, where CALL is retain, enable, open or opened.
+// the median of the last batches of CALLS calls. failing DRIVER CALL CALLS [listen], where CALL is retain, enable, open or opened.
+// A real driver gets a context of device 0. With `listen`, it explains each failure to a function that does nothing.
 #include "clock.h"
 #include <dlfcn.h>
 enum { BATCH = 1000, BATCHES = 100 };
@@ -28,9 +29,26 @@ __attribute__((noinline)) static double batch(unsigned long long from, int count
     for (int i = 0; i < count; i++) *failed += once(from + i) != 0;
     return (now() - start) / count;
 }
+static void hear(void *data, int level, char *message, size_t length) { (void)data, (void)level, (void)message, (void)length; }
+// Fails if a driver that has contexts gives none.
+static int initialize(void *driver) {
+    int (*initialize)(unsigned) = (int (*)(unsigned))dlsym(driver, "cuInit");
+    int (*retain_context)(void **, int) = (int (*)(void **, int))dlsym(driver, "cuDevicePrimaryCtxRetain");
+    int (*set_context)(void *) = (int (*)(void *))dlsym(driver, "cuCtxSetCurrent");
+    void *context;
+    if (!retain_context || !set_context) return 1;
+    return initialize && !initialize(0) && !retain_context(&context, 0) && !set_context(context);
+}
+// Fails if the driver has no log.
+static int listen_to(const char *library) {
+    typedef int (*add)(void (*)(void *, int, char *, size_t), void *, void **);
+    add register_callback = (add)dlsym(dlopen(library, RTLD_NOW), "cuLogsRegisterCallback");
+    void *handle;
+    return register_callback && !register_callback(hear, NULL, &handle);
+}
 int prepare(const char *library, const char *name) {
     void *driver = dlopen(library, RTLD_NOW);
-    if (!driver) return 0;
+    if (!driver || !initialize(driver)) return 0;
     retain = (int (*)(unsigned long long *, unsigned long long))dlsym(driver, "cuMemRetainAllocationHandle");
     enable = (int (*)(void *, unsigned))dlsym(driver, "cuCtxEnablePeerAccess");
     open_handle = (int (*)(unsigned long long *, handle, unsigned))dlsym(driver, "cuIpcOpenMemHandle_v2");
@@ -53,5 +71,6 @@ int measure(long calls) {
     return 1;
 }
 int main(int argc, char **argv) {
-    if (argc != 4 || !prepare(argv[1], argv[2]) || !measure(atol(argv[3]))) return 2;
+    int listens = argc == 5 && !strcmp(argv[4], "listen");
+    if (argc != 4 + listens || !prepare(argv[1], argv[2]) || (listens && !listen_to(argv[1])) || !measure(atol(argv[3]))) return 2;
 }

@@ -476,6 +476,16 @@ impl<'a> Recorded<'a> {
         self.start
     }
 
+    /// When it was forwarded, in nanoseconds of CLOCK_MONOTONIC.
+    pub fn begun(&self) -> u64 {
+        speed::monotonic(self.start)
+    }
+
+    /// Whether it is counted in a run unless it turns out to be another.
+    pub fn is_in_run(&self) -> bool {
+        self.run.is_some()
+    }
+
     /// The low half of its slot's number, as the upper half of a word; 0 where it has no slot.
     #[inline(always)]
     pub fn half(&self) -> u64 {

@@ -39,7 +39,7 @@ use crate::sys::python;
 use crate::sys::repeats::{self, Kind, Run as Known, coldest, find};
 use crate::sys::signals;
 use core::sync::atomic::Ordering::SeqCst;
-use core::sync::atomic::{AtomicU64, Ordering::Relaxed, Ordering::Release, compiler_fence};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::Release, compiler_fence};
 use cupeer_rules::decide::depends_on_more;
 use cupeer_spec::function::{FUNCTION_COUNT, FUNCTIONS, FnId, Group};
 use cupeer_spec::record::slot::{self, MOST_ARGS, Run, word};
@@ -132,10 +132,7 @@ impl Passed<'_> {
     /// The hashes under which a run of such calls is known: whatever addresses they pass, and with these addresses.
     fn keys(&self) -> [u64; 2] {
         let telling = &TELLING[self.id as usize];
-        let mut context = 0;
-        if telling.context {
-            guarded(|| context = questions::context());
-        }
+        let context = if telling.context { current_context() } else { 0 };
         let place = step(self.caller as u64, self.height as u64);
         let begin = step(step(self.id as u64 + 1, place), self.shape ^ context);
         let (mut any, mut exact) = (begin, !begin);
@@ -146,6 +143,20 @@ impl Passed<'_> {
         }
         [any | 1, exact & !1 | 2]
     }
+}
+
+/// The current context. Only the first query is guarded, because it looks the driver's function up: later ones read a variable of
+/// the thread, in less time than a guard takes.
+#[inline(always)]
+fn current_context() -> u64 {
+    static IS_LOOKED_UP: AtomicBool = AtomicBool::new(false);
+    if IS_LOOKED_UP.load(Relaxed) {
+        return questions::context();
+    }
+    let mut context = 0;
+    guarded(|| context = questions::context());
+    IS_LOOKED_UP.store(true, Relaxed);
+    context
 }
 
 /// A call that is about to be forwarded, counted in a run.

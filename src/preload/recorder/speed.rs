@@ -11,12 +11,25 @@ use cupeer_spec::record::{Header, Moment};
 /// When so many nanoseconds will have passed, about, on the clock of the record.
 pub fn after(nanoseconds: u64) -> u64 {
     let now = moment();
-    // SAFETY: the header is mapped for good, and nobody writes its first moment any more.
-    let first = current().map_or(now, |process| unsafe { (*process.header).first });
+    let first = first(now);
     let (ticks, time) =
         (now.ticks.saturating_sub(first.ticks), now.monotonic.saturating_sub(first.monotonic));
     let rate = u128::from(ticks.max(1)) * u128::from(nanoseconds) / u128::from(time.max(1));
     now.ticks.saturating_add(u64::try_from(rate).unwrap_or(u64::MAX / 2)).min(u64::MAX - 1)
+}
+
+/// A time on the clock of the record that has just passed, in nanoseconds of CLOCK_MONOTONIC, about.
+pub fn monotonic(ticks: u64) -> u64 {
+    let now = moment();
+    let [all, since] = [first(now).ticks, ticks].map(|begin| u128::from(now.ticks.saturating_sub(begin)));
+    let nanoseconds = u128::from(now.monotonic.saturating_sub(first(now).monotonic)) * since / all.max(1);
+    now.monotonic.saturating_sub(u64::try_from(nanoseconds).unwrap_or(0))
+}
+
+/// The first moment of the record, or another one if there is no record.
+fn first(otherwise: Moment) -> Moment {
+    // SAFETY: the header is mapped for good, and nobody writes its first moment any more.
+    current().map_or(otherwise, |process| unsafe { (*process.header).first })
 }
 
 /// Whether so much time has passed at a moment of the record's clock that it is to be noted.
