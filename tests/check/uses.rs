@@ -112,3 +112,14 @@ fn a_kernel_that_is_passed_old_addresses_is_soon_left_alone() {
         "{findings:#}"
     );
 }
+
+/// Templates have names of thousands of characters, which must not push the address, the range, or the hint out of the recording.
+#[test]
+fn a_long_kernel_name_leaves_the_rest_of_the_finding() {
+    let findings = go_on("named");
+    let row = &findings[0];
+    let [message, hint] = ["message", "hint"].map(|key| row[key].as_str().expect("a text"));
+    assert_eq!(row["rule"], "use-in-kernel", "{findings:#}");
+    assert!(message.contains("; the memory was at 0x") && message.ends_with("kkk...`"), "{message}");
+    assert!(hint.starts_with("Before you close") && hint.ends_with('.'), "{hint}");
+}

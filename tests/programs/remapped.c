@@ -1,15 +1,15 @@
-/* remapped host|stale|copy: opens memory, and closes it. `host` has memory of the host at its addresses from then on, which it copies, and
- * gives to a kernel: nothing is wrong with that. `stale` passes the address to a kernel again and again. `copy` copies from it, and a
- * driver need not come back from that. */
+/* remapped host|stale|named|copy: opens memory, and closes it. `host` has memory of the host at its addresses from then on, which it copies, and
+ * gives to a kernel: nothing is wrong with that. `stale` passes the address to a kernel again and again. `named` passes it to a
+ * kernel whose name is as long as those of templates. `copy` copies from it, and a driver need not come back from that. */
 #include "rules/memory.h"
 #include <sys/mman.h>
 
 static CUresult (*cuMemcpy)(CUdeviceptr, CUdeviceptr, size_t), (*cuMemcpyAsync)(CUdeviceptr, CUdeviceptr, size_t, void *);
 static CUresult (*cuModuleLoadData)(void **, const void *), (*cuModuleGetFunction)(void **, void *, const char *);
 static CUresult (*cuLaunchKernel)(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **, void **);
-static const char kernel_text[] = ".version 6.0\n.target sm_60\n.address_size 64\n.visible .entry add(.param .u64 a)\n{\nret;\n}\n";
+static const char head[] = ".version 6.0\n.target sm_60\n.address_size 64\n.visible .entry ", tail[] = "(.param .u64 a)\n{\nret;\n}\n";
 
-enum { LAUNCHES = 300 };
+enum { LAUNCHES = 300, LONG = 3000 };
 static const char *way;
 
 static void use(CUdeviceptr p, CUdeviceptr own) {
@@ -24,8 +24,11 @@ static void use(CUdeviceptr p, CUdeviceptr own) {
         cuMemcpy(own, p, SIZE);
         return;
     }
-    OK(cuModuleLoadData(&module, kernel_text));
-    OK(cuModuleGetFunction(&kernel, module, "add"));
+    static char name[LONG + 1] = "add", text[sizeof head + LONG + sizeof tail];
+    if (!strcmp(way, "named")) memset(name, 'k', LONG);
+    snprintf(text, sizeof text, "%s%s%s", head, name, tail);
+    OK(cuModuleLoadData(&module, text));
+    OK(cuModuleGetFunction(&kernel, module, name));
     for (int i = 0; i < LAUNCHES; i++) OK(cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, NULL, parameters, NULL));
     OK(cuCtxSynchronize());
 }

@@ -198,8 +198,11 @@ fn filled<'a>(place: &'a mut [u8], parts: &[&[u8]]) -> &'a [u8] {
 
 /// Puts a finding into the record.
 fn keep(said: &FindingText, head: &[u8; 4], item: &mut [u8]) {
+    // A long message loses its end, never a part of a character, and leaves the hint whole.
+    let rest = head.len() + said.rule.name().len() + said.hint.len() + 2;
+    let message = &said.message[..said.message.floor_char_boundary(item.len().saturating_sub(rest))];
     let parts =
-        [&head[..], said.rule.name().as_bytes(), b"\0", said.message.as_bytes(), b"\0", said.hint.as_bytes()];
+        [&head[..], said.rule.name().as_bytes(), b"\0", message.as_bytes(), b"\0", said.hint.as_bytes()];
     if head[1] > Severity::Note as u8 {
         crate::recorder::show();
     }

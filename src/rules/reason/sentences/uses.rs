@@ -138,13 +138,18 @@ pub fn in_kernel(
 ) -> fmt::Result {
     let (who, went) = went.words();
     write!(f, "kernel parameter {parameter} is in memory that {who} {went}{}; ", When(ago))?;
-    if !kernel.is_empty() {
-        write!(f, "the kernel is `{kernel}`; ")?;
-    }
     if !node.is_empty() {
         write!(f, "it is {node} of the graph; ")?;
     }
     write!(f, "the address is {address:#x}; ")?;
     by.map_or(Ok(()), |by| write!(f, "{went} in {by}; "))?;
-    write!(f, "the memory was at {}", Range(range))
+    write!(f, "the memory was at {}", Range(range))?;
+    let (shown, dots) = match kernel.char_indices().nth(LONGEST_KERNEL) {
+        Some((end, _)) => (&kernel[..end], "..."),
+        None => (kernel, ""),
+    };
+    if shown.is_empty() { Ok(()) } else { write!(f, "; the kernel is `{shown}{dots}`") }
 }
+
+/// The characters of a kernel's name that a sentence shows: mangled names of templates have thousands.
+const LONGEST_KERNEL: usize = 200;
