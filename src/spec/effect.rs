@@ -102,6 +102,18 @@ impl Object {
         self.is_virtual()
     }
 
+    /// Returns true if it belongs to a context, and ends with it. Virtual memory, pools, and the memory of pools belong to no context:
+    /// recorded on driver 580, they continue to work after the context ends that was current when they were made.
+    pub const fn belongs_to_context(self) -> bool {
+        match self {
+            Object::Memory | Object::Event | Object::Peer => true,
+            Object::Context | Object::Primary => false,
+            Object::Allocation | Object::Reservation | Object::Mapping | Object::Pool | Object::Pointer => {
+                false
+            }
+        }
+    }
+
     /// Whether it holds all that was made in it, which ends with it.
     pub const fn is_context(self) -> bool {
         matches!(self, Object::Context | Object::Primary)

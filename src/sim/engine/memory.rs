@@ -3,8 +3,7 @@
 use super::answer::{Answer, fail, refuse};
 use super::channel::State;
 use super::driver::{
-    Advice, Allocation, Driver, Ghost, HOST_DEVICE_MAP, HOST_PORTABLE, Kind, Name, Rights, Shared,
-    may_access, padded,
+    Advice, Allocation, Driver, Ghost, HOST_DEVICE_MAP, Kind, Name, Rights, Shared, may_access, padded,
 };
 use super::limits;
 use super::stack;
@@ -239,14 +238,13 @@ impl Driver {
         }
     }
 
-    /// Frees all that belongs to a context, but for host memory that is for all of them.
+    /// Frees all that belongs to a context.
     pub(crate) fn free_all_of(&mut self, context: u64) {
-        let portable = |a: &Allocation| matches!(a.kind, Kind::Host { flags } if flags & HOST_PORTABLE != 0);
         let bases: Vec<u64> = self
             .memory
             .by_address
             .iter()
-            .filter(|(_, a)| a.context == context && !portable(a))
+            .filter(|(_, a)| a.context == context && a.kind.belongs_to_context())
             .map(|(base, _)| *base)
             .collect();
         for base in bases {
@@ -291,6 +289,7 @@ fn is_mapped(address: u64, size: u64) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use super::super::driver::HOST_PORTABLE;
     use super::*;
 
     #[test]
@@ -329,6 +328,13 @@ mod tests {
         driver.destroy_context(context).unwrap();
         assert_eq!(driver.memory_info(0).0, driver.memory_info(0).1);
         assert!(driver.memory.containing(shared).is_some() && driver.memory.containing(host).is_none());
+        // As recorded, memory of a pool stays, with its pool.
+        let context = driver.create_context(0, 0).unwrap();
+        let pool = driver.memory.pools.current(0);
+        let pooled = driver.allocate_from_pool(pool, 4 << 20).unwrap();
+        driver.destroy_context(context).unwrap();
+        driver.create_context(0, 0).unwrap();
+        assert_eq!((driver.address_range(pooled), driver.free(pooled)), (Ok((pooled, 4 << 20)), Ok(())));
     }
 
     #[test]

@@ -6,6 +6,7 @@ use super::advice::Advice;
 use super::pools::Pools;
 use super::stores::Stored;
 use super::vmm::Mapping;
+use cupeer_spec::effect::Object;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -37,6 +38,19 @@ pub(crate) enum Kind {
         /// The index in the machine of the device where the memory lies.
         home: usize,
     },
+}
+
+impl Kind {
+    /// Returns true if it ends with the context that was current when it was made.
+    pub(crate) fn belongs_to_context(&self) -> bool {
+        match self {
+            Kind::Device { .. } | Kind::Import { .. } => Object::Memory.belongs_to_context(),
+            Kind::Pool { .. } => Object::Pointer.belongs_to_context(),
+            Kind::Mapped(_) => Object::Mapping.belongs_to_context(),
+            Kind::Host { flags } => flags & HOST_PORTABLE == 0,
+            Kind::Registered { .. } | Kind::Managed(_) => true,
+        }
+    }
 }
 
 /// How other processes come into an allocation of a pool.
