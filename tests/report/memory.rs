@@ -104,6 +104,23 @@ fn row<'a>(report: &'a Value, table: &str, actor: &str) -> &'a Value {
 }
 
 #[test]
+fn memory_that_was_imported_does_not_end_with_its_exporter() {
+    let scene = Scene::new();
+    let (mut owner, mut keeper) = (scene.gone(0), scene.running(1));
+    owner.create(100, 0xa, MIB, 0).export_allocation(120, 0xa, FD).export(140, 0x11, 0x7000).ends();
+    keeper.import(200, FD, 0x1a).open(220, 0x11, 0x9000).ends();
+    let report = json_of(&scene, &[]);
+    let rows = report["handles"].as_array().unwrap();
+    let state = |kind: &str| {
+        let row = rows.iter().find(|row| row["kind"] == kind).unwrap();
+        (&row["state"], &row["opens"][0]["state"])
+    };
+    assert_eq!(state("memory"), (&json!("exporter gone"), &json!("exporter gone")));
+    assert_eq!(state("allocation"), (&json!("open"), &json!("open")));
+    assert!(wide(&scene, &[]).contains("- 1 handle (2MiB) is open although its exporter is gone\n"));
+}
+
+#[test]
 fn memory_is_kept_alive_by_who_imported_it() {
     let scene = Scene::new();
     let (mut owner, mut keeper) = (scene.gone(0), scene.running(1));

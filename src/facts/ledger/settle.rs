@@ -207,7 +207,9 @@ fn state(time: &Time, entry: &Entry, opener: &Fate, fates: &[Fate]) -> State {
         return State::OpenOnPurpose;
     }
     let exporter = export.map(|export| &fates[export.process as usize]);
-    let exporter = exporter.filter(|exporter| !exporter.is_ended_on_purpose);
+    // The exit of a process ends its contexts. Recorded on driver 580: what belongs to none can still be used, and imported.
+    let ends_with_exporter = entry.kind.belongs_to_context();
+    let exporter = exporter.filter(|exporter| ends_with_exporter && !exporter.is_ended_on_purpose);
     match opener.alive {
         Some(false) => State::OpenAtExit,
         Some(true) if exporter.is_some_and(|exporter| exporter.alive == Some(false)) => State::ExporterGone,

@@ -121,7 +121,8 @@ pub enum State {
     /// It is a damaged copy of another handle.
     #[serde(rename = "damaged")]
     Damaged,
-    /// Its exporter exited while a process has it open.
+    /// Its exporter exited while a process has it open. Virtual memory, pools, and memory of pools stay valid for processes that
+    /// imported them.
     #[serde(rename = "exporter gone")]
     ExporterGone,
     /// Its object was freed while a process had it open. An allocation of virtual memory stays valid for processes
