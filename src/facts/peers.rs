@@ -7,7 +7,7 @@ use cupeer_record::{Call, Outcome};
 use cupeer_report::model::{Peer, Unknown, Uuid};
 use cupeer_report::results;
 use cupeer_report::values::Ending;
-use cupeer_spec::effect::{Question, Subject};
+use cupeer_spec::effect::{Object, Question, Subject};
 use cupeer_spec::function::{FnId, Group};
 use cupeer_spec::results::Result;
 use std::collections::{BTreeMap, HashMap};
@@ -173,7 +173,9 @@ impl Peers {
         for ((_, (from, to)), number) in self.sums.range((process, nothing)..(process + 1, nothing)) {
             let sum = &mut self.all[*number];
             let ends = if ending.context.is_some() {
-                ending.takes(sum.contexts.0, None) || ending.takes(sum.contexts.1, None)
+                [sum.contexts.0, sum.contexts.1]
+                    .iter()
+                    .any(|context| ending.takes(Object::Peer, *context, None))
             } else {
                 device.is_some() && (*from == device || *to == device)
             };

@@ -150,7 +150,7 @@ impl Follower {
         let ending = Ending::of(function, call);
         let is_kept = |place: &(Object, u64), held: &OwnHandle| {
             let (kind, _) = place;
-            let ends = |ending: &Ending| !kind.is_granted() && ending.takes(held.context, held.device);
+            let ends = |ending: &Ending| ending.takes(*kind, held.context, held.device);
             one.as_ref() == Some(place) || ending.as_ref().is_some_and(ends)
         };
         for (_, held) in self.opened.iter().filter(|(place, held)| is_kept(place, held)) {
@@ -265,9 +265,7 @@ impl Follower {
     }
 
     fn end_all(&mut self, ledger: &mut Ledger, done: Ended, ending: &Ending) {
-        // What devices are given access to belongs to no context.
-        let belongs =
-            |held: &OwnHandle, kind: Object| !kind.is_granted() && ending.takes(held.context, held.device);
+        let belongs = |held: &OwnHandle, kind: Object| ending.takes(kind, held.context, held.device);
         self.opened.retain(|(kind, _), held| {
             let ends = belongs(held, *kind);
             if ends {

@@ -128,10 +128,10 @@ impl Own {
             }
         } else if let Some(ending) = Ending::of(function, call) {
             self.ended.extend(ending.context.map(|context| (context, By::of(call, at))));
-            self.enabled
-                .retain(|(from, to), _| !ending.takes(Some(*from), None) && !ending.takes(Some(*to), None));
+            let takes = |context: &u64| ending.takes(Object::Peer, Some(*context), None);
+            self.enabled.retain(|(from, to), _| !takes(from) && !takes(to));
             for ((kind, address), held) in &follower.opened {
-                if *kind == Object::Memory && ending.takes(held.context, held.device) {
+                if *kind == Object::Memory && ending.takes(*kind, held.context, held.device) {
                     self.remember(*address, held, ledger, at, call);
                 }
             }

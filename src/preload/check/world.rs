@@ -502,7 +502,7 @@ impl World for Call<'_> {
         let mut all: Option<Ending<Entry>> = None;
         live::each_own(|place| {
             let is_export = kind::exported_object(place.kind()).is_some();
-            if !is_export || place.uses().ended != 0 || place.context() != self.about.ended {
+            if !is_export || place.uses().ended != 0 || !place.ends_with(self.about.ended) {
                 return;
             }
             let Some(one) = self.ending_of(&place) else { return };

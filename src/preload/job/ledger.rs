@@ -357,6 +357,14 @@ fn owned(address: u64, fingerprint: u64, made: &CallOrigin) {
     reclaim::insert(entry);
 }
 
+/// Forgets the way to what was exported, which ended with its context.
+fn forget_owned(export: &Entry) {
+    let place = live::find(own_key(live::own(), kind::OWNED, export.address, 0));
+    if let Some(place) = place.filter(|place| place.origin().0 == export.fingerprint) {
+        place.free();
+    }
+}
+
 /// Something of another process was opened.
 fn opened(id: FnId, kind: u32, (fingerprint, checked): (u64, u64), address: u64, made: &CallOrigin) {
     let key = own_key(live::own(), kind, address, 0);
@@ -462,16 +470,11 @@ fn enabled(object: Object, peer: u64, made: &CallOrigin) {
 /// Ends whatever of this process went with a context.
 fn all_ended(context: u64, by: &Closer) {
     live::each_own(|place| {
-        let Some(entry) = place.read() else { return };
-        let is_peer = kind::is_access(entry.kind) && entry.address == context;
-        let object = kind::exported_object(entry.kind).or(kind::opened_object(entry.kind));
-        // What devices are given access to belongs to no context.
-        if entry.peer != context && !is_peer || object.is_some_and(Object::is_granted) {
-            return;
-        }
+        let Some(entry) = place.read().filter(|_| place.ends_with(context)) else { return };
         if kind::exported_object(entry.kind).is_some() {
             // What had ended before, with another context at this address, stays as it is.
             if entry.ended == 0 {
+                forget_owned(&entry);
                 ended(entry.kind, entry.fingerprint, spec::ended::WITH_CONTEXT, by);
             }
         } else {

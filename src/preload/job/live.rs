@@ -363,9 +363,11 @@ impl Place {
         self.peek(offset_of!(Entry, kind)) as u32
     }
 
-    /// The context that it belongs to.
-    pub fn context(&self) -> u64 {
-        self.peek(offset_of!(Entry, peer))
+    /// Returns true if it is about something that ends with a context. Access ends with each of its two contexts.
+    pub fn ends_with(&self, context: u64) -> bool {
+        let kind = self.kind();
+        let is_other_side = || kind::is_access(kind) && self.peek(offset_of!(Entry, address)) == context;
+        kind::belongs_to_context(kind) && (self.peek(offset_of!(Entry, peer)) == context || is_other_side())
     }
 
     /// Whose it is: pid and pid namespace.

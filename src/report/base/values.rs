@@ -78,9 +78,10 @@ impl Ending {
         (context.is_some() || device.is_some()).then_some(Ending { context, device })
     }
 
-    /// Returns true if an object of this context and device belonged to the ended context.
-    pub fn takes(&self, context: Option<u64>, device: Option<i32>) -> bool {
+    /// Returns true if an object of a kind ended with the context. `context` and `device` are those that were current for it.
+    pub fn takes(&self, object: Object, context: Option<u64>, device: Option<i32>) -> bool {
         match self.context {
+            _ if !object.belongs_to_context() => false,
             Some(_) => self.context == context,
             None => self.device == device,
         }

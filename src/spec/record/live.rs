@@ -199,6 +199,11 @@ pub mod kind {
         opened_object(kind).map(exported).filter(|exported| *exported != 0)
     }
 
+    /// Returns true if an entry of a kind is about something that belongs to a context, and ends with it.
+    pub fn belongs_to_context(kind: u32) -> bool {
+        exported_object(kind).or(opened_object(kind)).is_some_and(Object::belongs_to_context)
+    }
+
     /// Whether an entry of a kind is access that was switched on.
     pub fn is_access(kind: u32) -> bool {
         opened_object(kind).is_some() && export_of(kind).is_none()
@@ -247,7 +252,8 @@ pub struct Entry {
     pub checked: u64,
     /// The address, event, or context.
     pub address: u64,
-    /// The peer context; of what was exported or opened, the context that it belongs to.
+    /// The peer context; of what was exported or opened, the context that it belongs to, or that
+    /// was current if it belongs to none: [`kind::belongs_to_context`].
     pub peer: u64,
     /// The size of the memory.
     pub bytes: u64,

@@ -1,6 +1,6 @@
 /* multicast RULE bad|good: rules about multicast objects. None is played on a real GPU: to make such objects can disturb
  * what others do on the same machine. */
-#include "rules.h"
+#include "descriptors.h"
 #include <signal.h>
 #include <sys/time.h>
 
@@ -135,7 +135,43 @@ static void incomplete(void) {
     release(other, memory);
 }
 
-SCENES({"multicast-incomplete", incomplete}, {"multicast-unsupported", unsupported}, {"multicast-granularity", granularity},
+/* Imports a multicast object; has legacy memory open, which it closes before the exporter's context ends, or too late. */
+static void import_team(struct link parent) {
+    Allocation team;
+    start(0);
+    int fd = receive_descriptor();
+    OK(cuMemImportFromShareableHandle(&team, as_pointer(fd), DESCRIPTOR));
+    close(fd);
+    CUdeviceptr legacy = open_memory(get_handle(parent));
+    if (!bad) OK(cuIpcCloseMemHandle(legacy));
+    tell(parent);
+    wait_for(parent);
+    if (bad) OK(cuIpcCloseMemHandle(legacy));
+    OK(cuMemRelease(team));
+    tell(parent);
+}
+/* The context ends that was current when all of it was made. In the right program, only the multicast object is open. */
+static void context_ended(void) {
+    struct link link;
+    CUcontext context;
+    int fd;
+    employ_with_socket(&link, import_team);
+    start(0);
+    OK(cuCtxCreate_v2(&context, 0, 0));
+    Allocation team = gather(1);
+    OK(cuMemExportToShareableHandle(&fd, team, DESCRIPTOR, 0));
+    send_descriptor(fd);
+    close(fd);
+    put_handle(link, export(allocate()));
+    wait_for(link);
+    CALL(cuCtxDestroy_v2, (context));
+    tell(link);
+    wait_for(link);
+    ended(link);
+    OK(cuMemRelease(team));
+}
+
+SCENES({"ipc-context-ended-while-open/multicast", context_ended}, {"multicast-incomplete", incomplete}, {"multicast-unsupported", unsupported}, {"multicast-granularity", granularity},
        {"multicast-granularity/bind", granularity_bind}, {"multicast-device", added_twice},
        {"multicast-device/more", one_more}, {"multicast-memory", foreign}, {"multicast-memory/named", named},
        {"multicast-memory/address", at_an_address}, {"multicast-handle-type", handle_type})

@@ -122,13 +122,30 @@ static void no_pool(void) {
     OK(cuMemPoolDestroy(pool));
 }
 
+/* In some scenes, each process shares in a context of its own, which ends before anything else does. Pools belong to no
+ * context. */
+static int is_in_context;
+static CUcontext own_context;
+static void enter_context(void) {
+    if (is_in_context) OK(cuCtxCreate_v2(&own_context, 0, 0));
+}
+static void leave_context(void) {
+    if (!is_in_context) return;
+    OK(cuCtxDestroy_v2(own_context));
+    OK(cuCtxSetCurrent(c0));
+}
+
 /* Gets a pool and a pointer of it, and frees both in order, if the wrong program does not do otherwise. */
 static void use_pool(struct link parent) {
     PoolPointer pointer;
     start(0);
+    enter_context();
     Pool pool = imported(receive_descriptor());
     get(parent, &pointer, sizeof pointer);
     CUdeviceptr p = import_pointer(pool, pointer);
+    leave_context();
+    OK(cuMemsetD32_v2(p, 7, SIZE / 4));
+    OK(cuCtxSynchronize());
     tell(parent);
     wait_for(parent);
     free_now(p);
@@ -187,6 +204,7 @@ static struct link share_with(void (*work)(struct link)) {
     struct link link;
     employ_with_socket(&link, work);
     start(0);
+    enter_context();
     shared = create(DESCRIPTOR);
     memory = allocate_from(shared);
     int fd = exported(shared);
@@ -265,6 +283,7 @@ static void wrong_pool(void) {
 static void freed_by(CUresult (*free_it)(void)) {
     struct link link = share_with(use_pool);
     wait_for(link);
+    leave_context();
     if (!bad) {
         tell(link);
         wait_for(link);
@@ -282,10 +301,15 @@ static CUresult in_order(void) { return CALL(cuMemFreeAsync, (memory, NULL)); }
 static CUresult at_once(void) { return CALL(cuMemFree_v2, (memory)); }
 static void freed(void) { freed_by(in_order); }
 static void freed_at_once(void) { freed_by(at_once); }
+static void freed_after_context(void) {
+    is_in_context = 1;
+    freed_by(in_order);
+}
 
 static void destroyed_while_open(void) {
     struct link link = share_with(use_pool);
     wait_for(link);
+    leave_context();
     if (!bad) {
         tell(link);
         wait_for(link);
@@ -298,6 +322,43 @@ static void destroyed_while_open(void) {
         free_now(memory);
     }
     ended(link);
+}
+static void destroyed_after_context(void) {
+    is_in_context = 1;
+    destroyed_while_open();
+}
+
+/* Has legacy memory open, and a pool with a pointer. Closes the memory before the exporter's context ends, or too late. */
+static void use_pool_and_memory(struct link parent) {
+    PoolPointer pointer;
+    start(0);
+    Pool pool = imported(receive_descriptor());
+    get(parent, &pointer, sizeof pointer);
+    CUdeviceptr p = import_pointer(pool, pointer), legacy = open_memory(get_handle(parent));
+    if (!bad) OK(cuIpcCloseMemHandle(legacy));
+    tell(parent);
+    wait_for(parent);
+    if (bad) OK(cuIpcCloseMemHandle(legacy));
+    free_now(p);
+    OK(cuMemPoolDestroy(pool));
+    tell(parent);
+}
+/* The context that was current when all of it was made ends. In the right program, only a pool and its memory are open. */
+static void context_ended(void) {
+    CUcontext context;
+    is_in_context = 1;
+    struct link link = share_with(use_pool_and_memory);
+    context = own_context;
+    put_handle(link, export(allocate()));
+    wait_for(link);
+    CALL(cuCtxDestroy_v2, (context));
+    OK(cuCtxSetCurrent(c0));
+    OK(cuMemsetD32_v2(memory, 7, SIZE / 4));
+    tell(link);
+    wait_for(link);
+    ended(link);
+    free_now(memory);
+    OK(cuMemPoolDestroy(shared));
 }
 
 /* Imports a pool by what it was sent: in the wrong program only a number. */
@@ -376,4 +437,6 @@ SCENES({"vmm-descriptor/pool", pool_by_number}, {"vmm-descriptor/kind", pool_as_
        {"pool-handle-type/destroyed", destroyed}, {"pool-handle-type/imported", reexport},
        {"pool-pointer", not_exported}, {"pool-pointer/legacy", no_pool}, {"pool-wrong-pool", wrong_pool},
        {"pool-wrong-pool/own", own_pool}, {"pool-pointer-imported-twice", imported_twice}, {"pool-import-in-use", import_in_use}, {"pool-freed-while-open", freed},
-       {"pool-freed-while-open/at-once", freed_at_once}, {"pool-destroyed-while-open", destroyed_while_open})
+       {"pool-freed-while-open/at-once", freed_at_once}, {"pool-freed-while-open/context", freed_after_context},
+       {"pool-destroyed-while-open", destroyed_while_open}, {"pool-destroyed-while-open/context", destroyed_after_context},
+       {"ipc-context-ended-while-open/pool", context_ended})

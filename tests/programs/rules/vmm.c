@@ -410,7 +410,62 @@ static void imports_leak(void) {
     ended(link);
 }
 
-SCENES({"ranks-wait-for-descriptor", ranks_wait}, {"vmm-leak", imports_leak}, {"fd-leak", leak}, {"fd-leak/imported", leak_imported}, {"vmm-handle-type", handle_type}, {"vmm-handle-type/imported", reexport},
+/* Imports memory and maps it, in a context of its own that ends first; and has legacy memory open, which it closes before
+ * the exporter's context ends, or too late. */
+static void use_both(struct link parent) {
+    CUcontext context;
+    start(0);
+    OK(cuCtxCreate_v2(&context, 0, 0));
+    Allocation allocation = imported(receive_descriptor());
+    CUdeviceptr at = map(allocation);
+    OK(cuCtxDestroy_v2(context));
+    OK(cuCtxSetCurrent(c0));
+    OK(cuMemsetD32_v2(at, 7, SIZE / 4));
+    CUdeviceptr legacy = open_memory(get_handle(parent));
+    if (!bad) OK(cuIpcCloseMemHandle(legacy));
+    tell(parent);
+    wait_for(parent);
+    OK(cuMemsetD32_v2(at, 8, SIZE / 4));
+    if (bad) OK(cuIpcCloseMemHandle(legacy));
+    unmap(at);
+    OK(cuMemRelease(allocation));
+    tell(parent);
+}
+/* The context ends that was current when all of it was made. In the right program, only virtual memory is open: that goes on. */
+enum end { DESTROYED, RELEASED, RESET };
+static void context_ended(enum end how) {
+    struct link link;
+    CUcontext context;
+    employ_with_socket(&link, use_both);
+    start(0);
+    if (how == DESTROYED) OK(cuCtxCreate_v2(&context, 0, 0));
+    Allocation allocation = create(DESCRIPTOR), other = create(DESCRIPTOR);
+    CUdeviceptr at = map(allocation);
+    int fd = exported(allocation);
+    close(exported(other));
+    OK(cuMemRelease(other));
+    send_descriptor(fd);
+    close(fd);
+    put_handle(link, export(allocate()));
+    wait_for(link);
+    if (how == DESTROYED) CALL(cuCtxDestroy_v2, (context));
+    if (how == RELEASED) CALL(cuDevicePrimaryCtxRelease_v2, (0));
+    if (how == RESET) CALL(cuDevicePrimaryCtxReset_v2, (0));
+    OK(cuCtxSetCurrent(retain(0)));
+    OK(cuMemsetD32_v2(at, 9, SIZE / 4));
+    tell(link);
+    wait_for(link);
+    ended(link);
+    unmap(at);
+    OK(cuMemRelease(allocation));
+}
+static void context_destroyed(void) { context_ended(DESTROYED); }
+static void context_released(void) { context_ended(RELEASED); }
+static void context_reset(void) { context_ended(RESET); }
+
+SCENES({"ipc-context-ended-while-open/virtual", context_destroyed},
+       {"ipc-context-ended-while-open/virtual-release", context_released},
+       {"ipc-context-ended-while-open/virtual-reset", context_reset}, {"ranks-wait-for-descriptor", ranks_wait}, {"vmm-leak", imports_leak}, {"fd-leak", leak}, {"fd-leak/imported", leak_imported}, {"vmm-handle-type", handle_type}, {"vmm-handle-type/imported", reexport},
        {"vmm-unreachable-device", unreachable}, {"vmm-unreachable-device/imported", unreachable_imported},
        {"vmm-unreachable-device/several", unreachable_several},
        {"vmm-unreachable-device/none", no_such_device}, {"vmm-fabric-without-channel", fabric},
