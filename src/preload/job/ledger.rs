@@ -422,8 +422,11 @@ fn give_up(place: &live::Place, with_context: bool, by: Option<&Closer>) {
                 let went = kinds.iter().find(|(kind, _)| *kind == entry.kind);
                 went.iter().for_each(|(_, went)| gone(*went, with_context, &entry, by));
             }
-            let by = by.map(|by| Caller::of(by.made.caller, by.id, false));
-            closed::note(&entry, with_context, by.as_ref());
+            // Only legacy mappings are closed by an address, so only they can be closed twice.
+            if entry.kind == kind::OPENED_MEMORY {
+                let by = by.map(|by| Caller::of(by.made.caller, by.id, false));
+                closed::note(&entry, with_context, by.as_ref());
+            }
         }
         reclaim::let_go(export, entry.fingerprint);
     }

@@ -361,6 +361,30 @@ static void context_ended(void) {
     OK(cuMemPoolDestroy(shared));
 }
 
+/* Closes by an address that is none of legacy IPC: in the wrong program, it had memory of a pool there. */
+static void close_pointer(struct link parent) {
+    PoolPointer pointer;
+    start(0);
+    Pool pool = imported(receive_descriptor());
+    get(parent, &pointer, sizeof pointer);
+    Handle handle = get_handle(parent);
+    CUdeviceptr p = import_pointer(pool, pointer), legacy = open_memory(handle);
+    free_now(p);
+    if (CALL(cuIpcCloseMemHandle, (bad ? p : legacy)) != 0) OK(cuIpcCloseMemHandle(legacy));
+    OK(cuMemPoolDestroy(pool));
+    tell(parent);
+}
+static void pointer_closed(void) {
+    struct link link = share_with(close_pointer);
+    CUdeviceptr legacy = allocate();
+    put_handle(link, export(legacy));
+    wait_for(link);
+    ended(link);
+    OK(cuMemFree_v2(legacy));
+    free_now(memory);
+    OK(cuMemPoolDestroy(shared));
+}
+
 /* Imports a pool by what it was sent: in the wrong program only a number. */
 static void import_number(struct link parent) {
     Pool pool;
@@ -439,4 +463,4 @@ SCENES({"vmm-descriptor/pool", pool_by_number}, {"vmm-descriptor/kind", pool_as_
        {"pool-wrong-pool/own", own_pool}, {"pool-pointer-imported-twice", imported_twice}, {"pool-import-in-use", import_in_use}, {"pool-freed-while-open", freed},
        {"pool-freed-while-open/at-once", freed_at_once}, {"pool-freed-while-open/context", freed_after_context},
        {"pool-destroyed-while-open", destroyed_while_open}, {"pool-destroyed-while-open/context", destroyed_after_context},
-       {"ipc-context-ended-while-open/pool", context_ended})
+       {"ipc-context-ended-while-open/pool", context_ended}, {"ipc-close-address/pool", pointer_closed})
