@@ -419,6 +419,10 @@ pcie:N            N devices, PCI Express between all: peer access, no native
                   atomics
 none:N            N devices that cannot reach each other
 ...,kernels=skip  any of these; modules load, kernels launch and do nothing
+...,graphs=check  any of these; a graph that uses memory that is gone is
+                  refused, not run
+...,reuse=early   any of these; handles are given out again as early as
+                  documentation allows
 ",
     );
     let errors = stdout(&mut with(&["list", "errors"]));

@@ -5,6 +5,8 @@
 //!
 //! peers = 8                 # how many peers a device has room for; default 8, and no limit where links are "nvlink"
 //! kernels = "skip"          # modules load, kernels launch and do nothing; without it, neither is supported
+//! graphs = "check"          # graphs that use memory that is gone are refused; without it, they run into that memory
+//! reuse = "early"           # handles are given out again as early as documentation allows; without it, as a driver was seen to
 //!
 //! multicast = true          # NVSwitches that multicast; default where the links are "nvlink"
 //!
@@ -39,7 +41,7 @@
 use crate::machine::{
     Carrier, Data, Device, LinkKind, MOST_DEVICES, OPERATIONS, PciAddress, Topology, Verdict, Way,
 };
-use crate::preset::SKIP;
+use crate::preset::CHOICES;
 use cupeer_spec::names::nearest;
 use cupeer_spec::uuid;
 use std::collections::HashSet;
@@ -60,7 +62,7 @@ fn mistake<T>(span: Range<usize>, message: impl Into<String>) -> Result<T, Mista
 
 type Value<'a> = &'a Spanned<DeValue<'a>>;
 
-const TOP: &[&str] = &["links", "count", "peers", "kernels", "multicast", "device", "link"];
+const TOP: &[&str] = &["links", "count", "peers", "kernels", "graphs", "reuse", "multicast", "device", "link"];
 const DEVICE: &[&str] = &["name", "uuid", "pci", "memory", "compute_capability"];
 const LINK: &[&str] = &[
     "from",
@@ -113,9 +115,11 @@ pub(crate) fn parse(text: &str) -> Result<Topology, Mistake> {
     if let Some(value) = top.get("peers") {
         machine.most_peers = Some(index(value, 0..MOST_DEVICES)?);
     }
-    if let Some(value) = top.get("kernels") {
-        let wanted = format!("'kernels' must be '{SKIP}', or left out");
-        machine.skips_kernels = expect(value, (string(value)? == SKIP).then_some(true), &wanted)?;
+    for (key, choice, flag) in CHOICES {
+        if let Some(value) = top.get(*key) {
+            let wanted = format!("'{key}' must be '{choice}', or left out");
+            *flag(&mut machine) = expect(value, (string(value)? == *choice).then_some(true), &wanted)?;
+        }
     }
     if let Some(value) = top.get("multicast") {
         machine.has_multicast = boolean(value)?;
@@ -410,6 +414,8 @@ mod tests {
     #[test]
     fn both_directions_counts_and_kernels() {
         assert!(read("count = 1\nkernels = 'skip'\n").skips_kernels());
+        assert!(read("count = 1\ngraphs = 'check'\n").checks_graphs());
+        assert!(read("count = 1\nreuse = 'early'\n").reuses_early());
         let machine =
             read("count = 3\nlinks = 'pcie'\n[[link]]\nfrom = 2\nto = 0\nkind = 'none'\nboth = true\n");
         assert_eq!(machine.devices().len(), 3);

@@ -243,6 +243,8 @@ pub struct Topology {
     /// Row `from`, column `to`; the diagonal is never asked for.
     pub(crate) links: Vec<Link>,
     pub(crate) skips_kernels: bool,
+    pub(crate) checks_graphs: bool,
+    pub(crate) reuses_early: bool,
     pub(crate) most_peers: Option<usize>,
     pub(crate) has_multicast: bool,
 }
@@ -274,6 +276,17 @@ impl Topology {
     /// Whether modules load and their kernels launch and do nothing; without it, neither is supported.
     pub fn skips_kernels(&self) -> bool {
         self.skips_kernels
+    }
+
+    /// Whether instantiating and updating a graph is refused where a copy or a memset uses memory that is gone. Machines of one driver
+    /// version differ in that; without it, the graph runs into that memory.
+    pub fn checks_graphs(&self) -> bool {
+        self.checks_graphs
+    }
+
+    /// Whether handles are given out again as early as the documentation allows; without it, as early as a driver was seen to.
+    pub fn reuses_early(&self) -> bool {
+        self.reuses_early
     }
 
     /// How many peers a device has room for; `None` where that has no limit.

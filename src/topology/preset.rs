@@ -1,5 +1,5 @@
-//! The short names: `nvlink:N`, `pcie:N`, `none:N`, each also with `,kernels=skip`, and the device that a machine has where nothing else is
-//! said.
+//! The short names: `nvlink:N`, `pcie:N`, `none:N`, each also with options such as `,kernels=skip`, and the device that a machine has
+//! where nothing else is said.
 
 use crate::machine::{Device, LinkKind, MOST_DEVICES, PciAddress, Topology};
 use cupeer_spec::names::nearest;
@@ -22,21 +22,43 @@ pub const PRESETS: &[Preset] = &[
     Preset { pattern: "pcie:N", doc: "N devices, PCI Express between all: peer access, no native atomics" },
     Preset { pattern: "none:N", doc: "N devices that cannot reach each other" },
     Preset { pattern: "...,kernels=skip", doc: "any of these; modules load, kernels launch and do nothing" },
+    Preset {
+        pattern: "...,graphs=check",
+        doc: "any of these; a graph that uses memory that is gone is refused, not run",
+    },
+    Preset {
+        pattern: "...,reuse=early",
+        doc: "any of these; handles are given out again as early as documentation allows",
+    },
 ];
 
 /// The memory of a device where nothing else is said: an H200's.
 pub(crate) const MEMORY: u64 = 150_109_880_320;
 
-/// What 'kernels' is where they do nothing.
-pub(crate) const SKIP: &str = "skip";
+/// An option of a machine, which has one value: its key, the value, and the flag that it sets.
+pub(crate) type Choice = (&'static str, &'static str, fn(&mut Topology) -> &mut bool);
+
+/// All of them.
+pub(crate) const CHOICES: &[Choice] = &[
+    ("kernels", "skip", |machine| &mut machine.skips_kernels),
+    ("graphs", "check", |machine| &mut machine.checks_graphs),
+    ("reuse", "early", |machine| &mut machine.reuses_early),
+];
 
 /// Reads a short name.
 pub(crate) fn parse(text: &str) -> Result<Topology, String> {
-    let Some((text, option)) = text.split_once(',') else { return parse_machine(text) };
-    match option.strip_prefix("kernels=") {
-        Some(SKIP) => Ok(Topology { skips_kernels: true, ..parse_machine(text)? }),
-        _ => Err(format!("'{option}': only 'kernels={SKIP}' can follow '{text},'")),
+    let mut parts = text.split(',');
+    let name = parts.next().unwrap_or_default();
+    let mut machine = parse_machine(name)?;
+    for option in parts {
+        let is_it = |(key, value, _): &&Choice| option.split_once('=') == Some((*key, *value));
+        let Some((_, _, flag)) = CHOICES.iter().find(is_it) else {
+            let known: Vec<String> = CHOICES.iter().map(|(key, value, _)| format!("{key}={value}")).collect();
+            return Err(format!("'{option}': only these can follow '{name},': {}", known.join(", ")));
+        };
+        *flag(&mut machine) = true;
     }
+    Ok(machine)
 }
 
 fn parse_machine(text: &str) -> Result<Topology, String> {
@@ -76,6 +98,8 @@ impl Topology {
             devices: (0..count).map(device).collect(),
             links: vec![kind.link(); count * count],
             skips_kernels: false,
+            checks_graphs: false,
+            reuses_early: false,
             most_peers: kind.most_peers(),
             has_multicast: kind == LinkKind::Nvlink && count > 1,
         }
@@ -107,12 +131,26 @@ mod tests {
             ("nvlink", "'nvlink': 'nvlink:' must be followed by a number of devices from 1 to 64"),
             ("pcie:0", "'pcie:0': 'pcie:' must be followed by a number of devices from 1 to 64"),
             ("pcie:65", "'pcie:65': 'pcie:' must be followed by a number of devices from 1 to 64"),
-            ("nvlink:2,kernel=skip", "'kernel=skip': only 'kernels=skip' can follow 'nvlink:2,'"),
+            (
+                "nvlink:2,kernel=skip",
+                "'kernel=skip': only these can follow 'nvlink:2,': kernels=skip, graphs=check, reuse=early",
+            ),
             ("none:+2", "'none:+2': 'none:' must be followed by a number of devices from 1 to 64"),
         ] {
             assert_eq!(parse(text).unwrap_err(), error);
         }
         assert!(parse("").unwrap_err().contains("the path of a TOML file"));
+    }
+
+    #[test]
+    fn options_follow_in_any_order() {
+        let flags = |text| {
+            let machine = parse(text).unwrap();
+            (machine.skips_kernels(), machine.checks_graphs(), machine.reuses_early())
+        };
+        assert_eq!(flags("none:1"), (false, false, false));
+        assert_eq!(flags("none:1,graphs=check"), (false, true, false));
+        assert_eq!(flags("pcie:2,reuse=early,kernels=skip"), (true, false, true));
     }
 
     #[test]

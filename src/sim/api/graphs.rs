@@ -5,14 +5,41 @@ use super::copies::{lookup, transfer};
 use super::modules::{kernel_of, replay};
 use crate::abi::CUDA_GRAPH_INSTANTIATE_PARAMS;
 use crate::engine::answer::{Answer, fail};
-use crate::engine::driver::{Driver, Node, Parameters};
+use crate::engine::driver::{Driver, End, Node, Parameters};
 use crate::engine::process;
 use core::ffi::c_void;
 use cupeer_spec::abi::*;
 use cupeer_spec::results::Result as Code;
 
 fn instantiate(out: Out<CUgraphExec>, graph: u64, flags: u64) -> Answer {
-    get(out, |driver| driver.instantiate(graph, flags))
+    get(out, |driver| {
+        check_nodes(driver, graph)?;
+        driver.instantiate(graph, flags)
+    })
+}
+
+/// Fails if the machine refuses graphs that use memory that is gone, and this one does.
+fn check_nodes(driver: &Driver, graph: u64) -> Answer {
+    if driver.machine.checks_graphs() {
+        driver.graphs.all_of(graph)?.iter().try_for_each(|(_, node)| match node {
+            Node::Transfer(what) => check_memory(driver, *what),
+            _ => Ok(()),
+        })?;
+    }
+    Ok(())
+}
+
+/// Fails if memory of a copy or a memset is not there, and will not be when the graph runs.
+fn check_memory(driver: &Driver, what: Parameters) -> Answer {
+    let addresses = match what {
+        Parameters::Copy(copy) => [copy.src.Device, copy.dst.Device],
+        Parameters::Fill(fill) => [fill.dst.0; 2],
+        Parameters::Row(to, from, _) => [to, from].map(|end| if let End::At(at, _) = end { at } else { 0 }),
+    };
+    if !addresses.iter().any(|address| driver.graphs.allocates(*address)) {
+        lookup(driver, what)?;
+    }
+    Ok(())
 }
 
 /// Adds a node to a graph, behind what it depends on.
@@ -35,21 +62,13 @@ fn add(
 
 /// A copy whose memory is there, or will be when the graph runs.
 fn copy_node(driver: &Driver, parameters: In<CUDA_MEMCPY3D_v2>) -> Answer<Node> {
-    let copy = parameters.required()?;
-    let what = Parameters::Copy(copy);
-    if ![copy.src.Device, copy.dst.Device].iter().any(|address| driver.graphs.allocates(*address)) {
-        lookup(driver, what)?;
-    }
-    Ok(Node::Transfer(what))
+    let what = Parameters::Copy(parameters.required()?);
+    check_memory(driver, what).map(|()| Node::Transfer(what))
 }
 
 fn fill_node(driver: &Driver, parameters: In<CUDA_MEMSET_NODE_PARAMS>) -> Answer<Node> {
-    let fill = parameters.required()?;
-    let what = Parameters::Fill(fill);
-    if !driver.graphs.allocates(fill.dst.0) {
-        lookup(driver, what)?;
-    }
-    Ok(Node::Transfer(what))
+    let what = Parameters::Fill(parameters.required()?);
+    check_memory(driver, what).map(|()| Node::Transfer(what))
 }
 
 /// A launch by the words of `CUDA_KERNEL_NODE_PARAMS`, as far as CUDA 10 has them.
@@ -68,16 +87,22 @@ fn kernel_params(driver: &Driver, node: u64) -> Answer<[u64; 9]> {
     Ok([kernel.function, word(a, b), word(c, d), word(e, f), 0, kernel.parameters() as u64, 0, 0, 0])
 }
 
-/// CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED is told where nodes are others.
+/// CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED is told where nodes are others, and PARAMETERS_CHANGED where memory is gone.
 fn update(exec: u64, graph: u64, result: u64) -> Answer {
-    let fits = process::enter()?.graphs.update(exec, graph)?;
+    let mut driver = process::enter()?;
+    driver.graphs.nodes_of(graph)?;
+    let outcome = match check_nodes(&driver, graph) {
+        Err(_) => 5,
+        Ok(()) if driver.graphs.update(exec, graph)? => 0,
+        Ok(()) => 2,
+    };
     let place = result as *mut i32;
     if place.is_null() {
         return fail(Code::INVALID_VALUE);
     }
     // SAFETY: not null, and the caller of the C function promises that a result can be written there.
-    unsafe { place.write_unaligned(if fits { 0 } else { 2 }) };
-    if fits { Ok(()) } else { fail(Code::GRAPH_EXEC_UPDATE_FAILURE) }
+    unsafe { place.write_unaligned(outcome) };
+    if outcome == 0 { Ok(()) } else { fail(Code::GRAPH_EXEC_UPDATE_FAILURE) }
 }
 
 entry! {
@@ -103,11 +128,11 @@ entry! {
     }
 
     fn cuGraphDestroy(hGraph: *mut c_void) {
-        process::enter()?.graphs.destroy(hGraph.address())
+        process::enter()?.destroy_graph(hGraph.address())
     }
 
     fn cuGraphExecDestroy(hGraphExec: CUgraphExec) {
-        process::enter()?.graphs.destroy_executable(hGraphExec)
+        process::enter()?.destroy_executable(hGraphExec)
     }
 
     /// Without an array, their number.
@@ -331,7 +356,9 @@ entry! {
     }
 
     fn cuGraphExecChildGraphNodeSetParams(hGraphExec: CUgraphExec, hNode: CUgraphNode, childGraph: CUgraph) {
-        process::enter()?.graphs.alter_child(hGraphExec, hNode, childGraph)
+        let mut driver = process::enter()?;
+        check_nodes(&driver, childGraph)?;
+        driver.graphs.alter_child(hGraphExec, hNode, childGraph)
     }
 
     /// The structure begins with the type and three numbers; of a copy, flags and the context come before what it copies.

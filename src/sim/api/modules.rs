@@ -6,6 +6,7 @@ use crate::engine::answer::{Answer, fail};
 use crate::engine::driver::modules::Link;
 use crate::engine::driver::{Driver, Kernel, Node, Owner, Stream};
 use crate::engine::images::{self, Image};
+use crate::engine::space::HandleOf;
 use crate::engine::process;
 use core::ffi::{CStr, c_char, c_void};
 use cupeer_spec::abi::*;
@@ -505,7 +506,7 @@ entry! {
         let mut driver = enter()?;
         driver.current()?;
         let out = stateOut.required()?;
-        let handle = driver.space.handle()?;
+        let handle = driver.space.handle(HandleOf::Other)?;
         driver.modules.links.insert(handle, Link::default());
         clear_logs(numOptions, options, optionValues);
         out.put(handle);

@@ -2,6 +2,7 @@
 
 use super::answer::{Answer, fail};
 use super::driver::{Array, Descriptor, Driver};
+use super::space::HandleOf;
 use cupeer_spec::results::Result as Code;
 
 const LAYERED: u32 = 1;
@@ -45,7 +46,7 @@ impl Driver {
         let context = self.current()?;
         let device = self.context(context)?.device;
         let size = descriptor.check()?;
-        let handle = self.space.handle()?;
+        let handle = self.space.handle(HandleOf::Other)?;
         let (stored, taken) = self.take_store(device, size)?;
         stored.backing.punch(stored.offset, taken);
         let array = Array { descriptor, stored, taken, context, device, is_level };
@@ -76,7 +77,7 @@ impl Driver {
         if levels == 0 {
             return fail(Code::INVALID_VALUE);
         }
-        let handle = self.space.handle()?;
+        let handle = self.space.handle(HandleOf::Other)?;
         self.arrays.mipmapped.insert(handle, Vec::new());
         for level in 0..levels {
             match self.add_array(descriptor.level(level), true) {

@@ -2,6 +2,7 @@
 
 use super::answer::{Answer, fail};
 use super::driver::{Driver, check_flags};
+use super::space::HandleOf;
 use super::stack;
 use cupeer_spec::results::Result as Code;
 
@@ -16,7 +17,7 @@ impl Driver {
     pub(crate) fn create_context(&mut self, device: usize, flags: u32) -> Answer<u64> {
         check_flags(flags)?;
         self.check_device(device)?;
-        let handle = self.space.handle()?;
+        let handle = self.space.handle(HandleOf::Context)?;
         self.contexts.insert(handle, device, flags, false);
         stack::push(handle);
         Ok(handle)
@@ -31,6 +32,8 @@ impl Driver {
         if stack::current() == handle {
             stack::pop();
         }
+        // Until then, it is known as that of a context that was destroyed. That of a primary context stays its device's.
+        self.space.end(HandleOf::Context, handle);
         Ok(())
     }
 
@@ -49,7 +52,7 @@ impl Driver {
 
     /// Ends a context, with all that belongs to it.
     fn tear_down(&mut self, handle: u64) {
-        self.streams.remove_of(handle);
+        self.remove_streams_of(handle);
         self.remove_events_of(handle);
         self.modules.remove_of(handle);
         self.graphs.remove_of(handle);
@@ -68,7 +71,7 @@ impl Driver {
     pub(crate) fn retain_primary(&mut self, device: usize) -> Answer<u64> {
         self.check_device(device)?;
         if self.contexts.primary(device).handle == 0 {
-            self.contexts.primary(device).handle = self.space.handle()?;
+            self.contexts.primary(device).handle = self.space.handle(HandleOf::Context)?;
         }
         let primary = self.contexts.primary(device);
         primary.retained += 1;

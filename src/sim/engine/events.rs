@@ -2,6 +2,7 @@
 
 use super::answer::{Answer, fail, refuse};
 use super::driver::{Driver, Event, INTERPROCESS, check_null};
+use super::space::HandleOf;
 use cupeer_spec::results::Result as Code;
 use std::time::Instant;
 
@@ -26,7 +27,7 @@ impl Driver {
     }
 
     fn add_event(&mut self, event: Event) -> Answer<u64> {
-        let handle = self.space.handle()?;
+        let handle = self.space.handle(HandleOf::Event)?;
         self.events.0.insert(handle, event);
         Ok(handle)
     }
@@ -38,6 +39,8 @@ impl Driver {
         if let Some(slot) = event.export {
             self.exports.retire(slot);
         }
+        self.graphs.forget_event(handle);
+        self.space.end(HandleOf::Event, handle);
         Ok(())
     }
 

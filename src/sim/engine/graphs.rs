@@ -2,6 +2,7 @@
 
 use super::answer::{Answer, fail};
 use super::driver::{Driver, Node};
+use super::space::HandleOf;
 use cupeer_spec::results::Result as Code;
 
 /// All of `CU_GRAPH_INSTANTIATE_FLAG_*`.
@@ -12,7 +13,7 @@ const FREED_OR_ON_DEVICE: u64 = 5;
 impl Driver {
     /// A graph that does this.
     pub(crate) fn add_graph(&mut self, nodes: Vec<Node>) -> Answer<u64> {
-        let handle = self.space.handle()?;
+        let handle = self.space.handle(HandleOf::Graph)?;
         self.graphs.graphs.insert(handle, Vec::new());
         for node in nodes {
             self.add_node(handle, node)?;
@@ -23,7 +24,7 @@ impl Driver {
     /// A node more in a graph, behind the others.
     pub(crate) fn add_node(&mut self, graph: u64, node: Node) -> Answer<u64> {
         self.graphs.nodes_of(graph)?;
-        let handle = self.space.handle()?;
+        let handle = self.space.handle(HandleOf::Other)?;
         self.graphs.nodes.insert(handle, node);
         self.graphs.graphs.entry(graph).or_default().push(handle);
         Ok(handle)
@@ -57,9 +58,23 @@ impl Driver {
             return fail(Code::INVALID_VALUE);
         }
         let nodes = self.graphs.all_of(graph)?;
-        let handle = self.space.handle()?;
+        let handle = self.space.handle(HandleOf::Executable)?;
         self.graphs.executables.insert(handle, nodes);
         Ok(handle)
+    }
+
+    /// `cuGraphDestroy`.
+    pub(crate) fn destroy_graph(&mut self, graph: u64) -> Answer {
+        self.graphs.destroy(graph)?;
+        self.space.end(HandleOf::Graph, graph);
+        Ok(())
+    }
+
+    /// `cuGraphExecDestroy`.
+    pub(crate) fn destroy_executable(&mut self, exec: u64) -> Answer {
+        self.graphs.destroy_executable(exec)?;
+        self.space.end(HandleOf::Executable, exec);
+        Ok(())
     }
 }
 

@@ -5,6 +5,7 @@ use super::answer::{Answer, fail};
 use super::driver::{Driver, Function, Module, Owner};
 use super::images::Image;
 use super::log;
+use super::space::HandleOf;
 use cupeer_spec::effect::Launchable;
 use cupeer_spec::p2p::Kernel;
 use cupeer_spec::results::Result as Code;
@@ -27,7 +28,7 @@ impl Driver {
 
     /// Adds a module or a library.
     pub(crate) fn add_module(&mut self, owner: Owner, image: Arc<Image>) -> Answer<u64> {
-        let handle = self.space.handle()?;
+        let handle = self.space.handle(HandleOf::Module)?;
         let module = Module { owner, image, functions: HashMap::new(), globals: HashMap::new() };
         self.modules.map.insert(handle, module);
         Ok(handle)
@@ -39,8 +40,11 @@ impl Driver {
         if !matches!(module.owner, Owner::Context(_)) {
             return fail(Code::INVALID_HANDLE);
         }
+        let functions: Vec<u64> = module.functions.values().copied().collect();
         self.free_globals(handle);
         self.modules.remove(|module, _| module == handle);
+        functions.into_iter().for_each(|function| self.space.end(HandleOf::Function, function));
+        self.space.end(HandleOf::Module, handle);
         Ok(())
     }
 
@@ -92,7 +96,7 @@ impl Driver {
         let mut function = Function::new(handle, name, (10 * capability.0 + capability.1) as i32)?;
         let is_own = *module.image == Image::Own;
         function.own = Kernel::ALL.into_iter().find(|kernel| is_own && kernel.name() == name);
-        let new = self.space.handle()?;
+        let new = self.space.handle(HandleOf::Function)?;
         self.modules.functions.insert(new, function);
         if let Some(module) = self.modules.map.get_mut(&handle) {
             module.functions.insert(name.into(), new);

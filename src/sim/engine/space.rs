@@ -1,12 +1,13 @@
 //! The addresses of device memory and of opaque handles.
 //!
 //! They are addresses of pages that may not be touched: a program that follows one in host code dies as it
-//! would with a GPU, and no two mappings of the process collide. Contexts, streams and events get theirs
-//! once: a handle that was destroyed stays unknown for ever.
+//! would with a GPU, and no two mappings of the process collide. The number of a handle that ended is given to the next of its kind,
+//! as a driver was seen to do, or as its documentation allows: a program that goes on using it has another object.
 
 use super::answer::Answer;
 use super::holes::Holes;
 use cupeer_spec::results::Result as Code;
+use std::collections::HashMap;
 
 /// From this size on, an allocation has pages of its own.
 pub(crate) const LARGE: u64 = 1 << 20;
@@ -21,6 +22,31 @@ const HANDLE_CHUNK: u64 = 16 << 20;
 /// How far two handles are apart.
 const HANDLE_STEP: u64 = 16;
 
+/// The kind of object that a handle names.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum HandleOf {
+    Allocation,
+    Context,
+    Event,
+    Stream,
+    Pool,
+    Graph,
+    Executable,
+    Module,
+    Function,
+    /// Of these, none is given out again.
+    Other,
+}
+
+impl HandleOf {
+    /// Returns true if a handle is given out again: recorded for some; for others, the documentation allows it, and `early` asks
+    /// for that. A pool's was seen not to be.
+    fn is_given_again(self, early: bool) -> bool {
+        use HandleOf::{Allocation, Context, Event, Other, Stream};
+        matches!(self, Allocation | Context | Event | Stream) || early && self != Other
+    }
+}
+
 /// The addresses of one process.
 #[derive(Default, Debug)]
 pub(crate) struct Space {
@@ -28,9 +54,17 @@ pub(crate) struct Space {
     large: Holes,
     low: Holes,
     handles: Option<(u64, u64)>,
+    /// Handles that ended, by their kind; the last one is given out first.
+    ended: HashMap<HandleOf, Vec<u64>>,
+    /// Whether all are given out again that may be.
+    reuses_early: bool,
 }
 
 impl Space {
+    pub(crate) fn new(reuses_early: bool) -> Space {
+        Space { reuses_early, ..Space::default() }
+    }
+
     /// Takes addresses. `low` asks for ones below 4 GiB, for functions whose device addresses have 32 bits.
     pub(crate) fn take(&mut self, size: u64, low: bool) -> Option<u64> {
         let size = size.checked_next_multiple_of(GRANULE)?;
@@ -59,8 +93,18 @@ impl Space {
         }
     }
 
-    /// A new handle.
-    pub(crate) fn handle(&mut self) -> Answer<u64> {
+    /// Ends a handle, of which nothing is known any more.
+    pub(crate) fn end(&mut self, of: HandleOf, handle: u64) {
+        if of.is_given_again(self.reuses_early) {
+            self.ended.entry(of).or_default().push(handle);
+        }
+    }
+
+    /// A handle for an object.
+    pub(crate) fn handle(&mut self, of: HandleOf) -> Answer<u64> {
+        if let Some(handle) = self.ended.get_mut(&of).and_then(Vec::pop) {
+            return Ok(handle);
+        }
         let (next, end) = match self.handles {
             Some((next, end)) if next < end => (next, end),
             _ => {
@@ -127,10 +171,27 @@ mod tests {
     }
 
     #[test]
-    fn handles_are_never_the_same() {
+    fn the_last_handle_that_ended_is_given_to_the_next_of_its_kind() {
         let mut space = Space::default();
-        let (a, b) = (space.handle().unwrap(), space.handle().unwrap());
+        let [a, b] = [(); 2].map(|()| space.handle(HandleOf::Event).unwrap());
         assert!(a != b && a % HANDLE_STEP == 0);
+        space.end(HandleOf::Event, a);
+        space.end(HandleOf::Event, b);
+        let stream = space.handle(HandleOf::Stream).unwrap();
+        let next = [(); 3].map(|()| space.handle(HandleOf::Event).unwrap());
+        assert_eq!(next[..2], [b, a]);
+        assert!(![a, b, stream].contains(&next[2]) && ![a, b].contains(&stream));
+        for (early, of, is_same) in [
+            (false, HandleOf::Pool, false),
+            (true, HandleOf::Pool, true),
+            (true, HandleOf::Executable, true),
+            (true, HandleOf::Other, false),
+        ] {
+            let mut space = Space::new(early);
+            let handle = space.handle(of).unwrap();
+            space.end(of, handle);
+            assert_eq!(space.handle(of) == Ok(handle), is_same, "{of:?}");
+        }
     }
 
     #[test]

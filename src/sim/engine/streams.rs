@@ -3,6 +3,7 @@
 
 use super::answer::{Answer, fail};
 use super::driver::{Attribute, Driver, LEGACY, NON_BLOCKING, PER_THREAD, PRIORITIES, Stream};
+use super::space::HandleOf;
 use cupeer_spec::results::Result as Code;
 
 /// The number of the first stream that a program creates: the default ones come before it.
@@ -19,7 +20,7 @@ impl Driver {
         if flags & !NON_BLOCKING != 0 {
             return fail(Code::INVALID_VALUE);
         }
-        let handle = self.space.handle()?;
+        let handle = self.space.handle(HandleOf::Stream)?;
         let id = FIRST_ID + self.streams.created;
         self.streams.created += 1;
         let priority = priority.clamp(PRIORITIES.1, PRIORITIES.0);
@@ -47,7 +48,18 @@ impl Driver {
     pub(crate) fn destroy_stream(&mut self, handle: u64) -> Answer {
         let stream = self.streams.map.remove(&handle).ok_or(Code::INVALID_HANDLE)?;
         self.streams.attributes.retain(|(_, id, _), _| *id != stream.id);
+        self.space.end(HandleOf::Stream, handle);
         Ok(())
+    }
+
+    /// Ends the streams of a context.
+    pub(super) fn remove_streams_of(&mut self, context: u64) {
+        let of = self.streams.map.iter().filter(|(_, stream)| stream.context == context);
+        for handle in of.map(|(handle, _)| *handle).collect::<Vec<u64>>() {
+            let _ = self.destroy_stream(handle);
+        }
+        // The default ones have no handles.
+        self.streams.attributes.retain(|(of, ..), _| *of != context);
     }
 
     /// `cuStreamGetAttribute`: zeros where nothing was said.

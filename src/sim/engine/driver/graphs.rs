@@ -164,6 +164,11 @@ impl Graphs {
         true
     }
 
+    /// Forgets where an event was recorded that is destroyed.
+    pub(crate) fn forget_event(&mut self, event: u64) {
+        self.events.remove(&event);
+    }
+
     /// Has a stream take part in the capture in which an event was recorded; `false` where there is none.
     pub(crate) fn join(&mut self, stream: &Stream, event: u64) -> bool {
         let Some(id) = self.events.get(&event).copied().filter(|id| self.captures.contains_key(id)) else {

@@ -75,7 +75,7 @@ impl Driver {
     pub(crate) fn new(machine: Topology, visible: Vec<usize>) -> Driver {
         Driver {
             contexts: Contexts::new(visible.len()),
-            space: Space::default(),
+            space: Space::new(machine.reuses_early()),
             stores: Stores::new(visible.len()),
             memory: Memory::new(visible.len()),
             vmm: Vmm::default(),

@@ -80,9 +80,12 @@ impl Pools {
         pool.ok_or_else(|| Code::INVALID_VALUE.into())
     }
 
-    /// The same, though it be destroyed: as long as no other pool has its place.
+    /// The same, though it be destroyed: as long as no other pool has its place, or its handle.
     pub(crate) fn find_any(&self, handle: u64) -> Option<usize> {
-        self.pools.iter().position(|pool| pool.handle == handle)
+        let position = |is_destroyed: bool| {
+            self.pools.iter().position(|pool| pool.handle == handle && pool.is_destroyed == is_destroyed)
+        };
+        position(false).or_else(|| position(true))
     }
 
     /// The handle of a pool: 0 once it is destroyed.

@@ -43,14 +43,6 @@ pub(crate) struct Streams {
     pub(in crate::engine) created: u64,
 }
 
-impl Streams {
-    /// Ends the streams of a context.
-    pub(crate) fn remove_of(&mut self, context: u64) {
-        self.map.retain(|_, stream| stream.context != context);
-        self.attributes.retain(|(of, ..), _| *of != context);
-    }
-}
-
 /// A function of the program, with what it gets. It may throw: a thread that ends itself unwinds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Call {

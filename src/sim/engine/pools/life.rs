@@ -1,6 +1,7 @@
 //! How pools are made, and how they go.
 
 use super::super::answer::{Answer, fail, refuse};
+use super::super::space::HandleOf;
 use super::super::driver::{DEVICE, DEVICE_TYPES, Driver, HOST, HOST_NUMA, Origin, PINNED, Pool};
 use cupeer_spec::abi::CUmemLocation;
 use cupeer_spec::results::Result as Code;
@@ -42,7 +43,7 @@ impl Driver {
             return refuse(Code::INVALID_VALUE, text);
         }
         let most = if most == 0 { u64::MAX } else { most };
-        let handle = self.space.handle()?;
+        let handle = self.space.handle(HandleOf::Pool)?;
         self.memory.pools.add(Pool { types, most, ..Pool::new(handle, Origin::Created, device) });
         Ok(handle)
     }
@@ -72,6 +73,7 @@ impl Driver {
             pools.current[pool.device] = pool.device;
         }
         self.drop_table(at);
+        self.space.end(HandleOf::Pool, handle);
         Ok(())
     }
 

@@ -1,6 +1,7 @@
 //! Pools that leave the process, and that come in.
 
 use super::super::answer::{Answer, fail, refuse};
+use super::super::space::HandleOf;
 use super::super::driver::{DESCRIPTOR, Driver, FABRIC, Origin, Pool, Table, WINDOWS, WINDOWS_KMT};
 use super::super::tickets::{self, GRANULARITY, Thing};
 use cupeer_spec::results::Result as Code;
@@ -77,7 +78,7 @@ impl Driver {
             known.references += 1;
             return Ok(known.handle);
         }
-        let handle = match self.space.handle() {
+        let handle = match self.space.handle(HandleOf::Pool) {
             Ok(handle) => handle,
             Err(failure) => {
                 self.drop_block(block);

@@ -4,6 +4,7 @@
 //! after its last release until nothing is mapped with it.
 
 use super::super::answer::{Answer, Failure, fail, refuse};
+use super::super::space::HandleOf;
 use super::super::driver::{ALL_WINDOWS, Behind, DEVICE, Driver, FABRIC, HOST, HOST_NUMA, Handle, PINNED};
 use super::super::teams::Team;
 use super::super::tickets::{GRANULARITY, Thing};
@@ -80,7 +81,7 @@ impl Driver {
 
     /// Gives a handle its number.
     pub(super) fn add_handle(&mut self, handle: Handle) -> Answer<u64> {
-        let number = self.space.handle();
+        let number = self.space.handle(HandleOf::Allocation);
         match &number {
             Ok(number) => drop(self.vmm.handles.insert(*number, handle)),
             Err(_) => self.drop_behind(handle),
@@ -132,6 +133,7 @@ impl Driver {
             && let Some(handle) = self.vmm.handles.remove(&number)
         {
             self.drop_behind(handle);
+            self.space.end(HandleOf::Allocation, number);
         }
     }
 
