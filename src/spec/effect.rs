@@ -375,6 +375,10 @@ pub enum NodeKind {
     Copy,
     /// They set memory.
     Fill,
+    /// What the structure says that has the parameters.
+    Any,
+    /// They have a graph of their own, which stands for the parameters.
+    Child,
 }
 
 /// A node of a graph that can be launched, by the indexes of arguments.
@@ -386,7 +390,7 @@ pub struct Altered {
     pub exec: usize,
     /// The node of the graph that it was made of.
     pub node: usize,
-    /// The structure of its new parameters.
+    /// The structure of its new parameters, or its new graph.
     pub parameters: usize,
 }
 

@@ -43,8 +43,8 @@
 //!   - `Finds Function(FOUND) of MODULE`, or `Finds Kernel(FOUND) of LIBRARY`, with `sized ROOM` where it finds several; `Unloads
 //!     Module(WHICH)`, or `Library`
 //!   - `Instantiates Graph(EXEC) of GRAPH`: makes or updates what can be launched; `Replays Graph(EXEC)` launches it,
-//!     `Alters Kernel(EXEC, NODE) from PARAMETERS`, or `Copy`, or `Fill`, changes a node of it, and `Discards Graph(EXEC)` ends
-//!     it, or changes what is not followed
+//!     `Alters Kernel(EXEC, NODE) from PARAMETERS`, or `Copy`, `Fill`, `Any`, or `Child`, changes a node of it, and `Discards
+//!     Graph(EXEC)` ends it, or changes what is not followed
 //!   - `Asks Reach(FROM, TO) as ANSWER`, or `Link`, `Device(DEVICE)`, `Memory(WHICH)`, `Pool(WHICH)`, `Team(WHICH)`. Where an argument chooses what is asked, `where
 //!     ARGUMENT is VALUE` says for which of its values the answer is whether a device can reach others: of a link
 //!     `ACCESS_SUPPORTED`, of a device `MULTICAST_SUPPORTED`, which reaches them over NVLink without peer access. Of `Memory` and

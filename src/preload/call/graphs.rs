@@ -1,5 +1,5 @@
 //! The steps after a call that made or changed an executable graph: read what its nodes use, and if that is gone, record the call,
-//! which is not recorded otherwise.
+//! which is not recorded otherwise. A call that failed takes the steps of other failures ([`super::unseen`]).
 
 use super::{Arguments, Entered, Rest, behind_patch};
 use crate::driver::graphs;

@@ -88,7 +88,7 @@ fn has_failed(id: FnId, caller: usize, arguments: &dyn Arguments, result: i32) {
     }
 }
 
-/// Records a copy, memset, or free that has failed, and that nothing made worth recording before, where a rule explains the failure.
+/// Records a copy, memset, free, or change of a graph that has failed, and that nothing made worth recording before, if a rule explains it.
 /// So nothing of this is done for those that succeed. What fails all the time is looked at now and then.
 #[cold]
 #[inline(never)]
@@ -98,8 +98,9 @@ pub fn failed_use(id: FnId, caller: usize, arguments: &dyn Arguments, result: i3
     static UNEXPLAINED: AtomicU32 = AtomicU32::new(0);
     let settings = settings::get();
     let may_be_explained = || RULES.iter().any(|rule| rule.explains(id, result));
-    let is_due = id.spec().uses_or_frees() && settings.check.is_some() && settings.is_recorded(id);
-    if !is_due || !may_be_explained() {
+    // The nodes of a graph are not read unless some may use memory that is gone.
+    let may_use = || id.spec().uses_or_frees() || id.spec().uses_graph().is_some() && gone::has_any();
+    if settings.check.is_none() || !settings.is_recorded(id) || !may_use() || !may_be_explained() {
         return;
     }
     let known = UNEXPLAINED.load(Ordering::Relaxed);

@@ -462,7 +462,8 @@ impl World for Call<'_> {
     }
     fn each_node(&self, work: &mut dyn FnMut(&NodeUse)) {
         let Some(exec) = self.id.spec().uses_graph() else { return };
-        graphs::each_use(questions::number(self.id, self.args, exec), &mut |it| {
+        let word = |argument| questions::number(self.id, self.args, argument);
+        let mut hand_over = |it: &graphs::NodeUse| {
             let graphs::NodeUse { label: Label { index, within }, address, bytes, .. } = *it;
             let (what, parameter) = match it.part {
                 Part::CopyTo => ("copy ", ": dst"),
@@ -473,7 +474,11 @@ impl World for Call<'_> {
             let outer = within.map_or(Short::<24>::new(format_args!("")), |node| {
                 Short::new(format_args!(" in node {node}"))
             });
-            let name = Short::<80>::new(format_args!("{what}node {index}{}{parameter}", outer.text()));
+            let number = index.map_or(Short::<12>::new(format_args!("")), |node| {
+                Short::new(format_args!(" {node}"))
+            });
+            let (number, outer) = (number.text(), outer.text());
+            let name = Short::<80>::new(format_args!("{what}node{number}{outer}{parameter}"));
             let mut tell =
                 |kernel: Option<(&str, usize)>| work(&NodeUse { name: name.text(), kernel, address, bytes });
             match it.part {
@@ -484,7 +489,16 @@ impl World for Call<'_> {
                 Part::Parameter(_) => {}
                 _ => tell(None),
             }
-        });
+        };
+        match self.result {
+            0 => graphs::each_use(word(exec), &mut hand_over),
+            // The driver may have memory at the address again.
+            _ => graphs::each_refused(self.id, word, &mut |it| {
+                if gone::is_used(it.address, it.bytes) {
+                    hand_over(it);
+                }
+            }),
+        }
     }
     fn ending(&self) -> Option<Ending<Entry>> {
         if !self.id.spec().ends()?.object.is_context() {

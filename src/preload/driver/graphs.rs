@@ -1,9 +1,10 @@
 //! Tracks the memory that executable graphs use: the addresses in their nodes, read from the driver when a graph is instantiated or
 //! changed in a process that shares memory.
 //!
-//! The driver is asked only about a graph that it has just accepted, and about the nodes that it returned. A graph belongs to one
-//! thread at a time, as cuda.h demands, so no other thread changes it. No lock is held while the driver is asked. What is known of
-//! a graph is forgotten before its handle can mean another one.
+//! The driver is asked only about a graph that it has just accepted, or has refused as it refuses memory that is gone, and about the
+//! nodes that it returned. A graph belongs to one thread at a time, as cuda.h demands, so no other thread changes it. No lock is held
+//! while the driver is asked. What is known of a graph is forgotten before its handle can mean another one. A call that failed
+//! changes nothing here: [`each_refused`] reads what the graph would have used.
 //!
 //! Each launch of a process in which shared memory ended looks up its graph here. So readers take no lock and write nothing. The
 //! addresses are in a ring, which drops the oldest ones: each has the number of its graph, by which a reader knows it.
@@ -12,14 +13,15 @@ use super::kernels;
 use super::parameters::each_parameter;
 use super::questions::{self, GraphNode};
 use crate::sys::handles::{Blank, Handles, is_handle};
+use crate::sys::program_memory;
 use core::cell::UnsafeCell;
-use core::mem::{MaybeUninit, offset_of};
+use core::mem::{MaybeUninit, offset_of, size_of};
 use core::sync::atomic::{
     AtomicBool, AtomicU32, AtomicU64,
     Ordering::{Acquire, Relaxed, Release},
     fence,
 };
-use cupeer_spec::abi::{CUDA_KERNEL_NODE_PARAMS, CUDA_MEMCPY3D_v2, CUDA_MEMSET_NODE_PARAMS};
+use cupeer_spec::abi::{CUDA_KERNEL_NODE_PARAMS, CUDA_MEMCPY3D_v2, CUDA_MEMSET_NODE_PARAMS, CUgraphNodeType};
 use cupeer_spec::effect::{Altered, Effect, End, NodeKind};
 use cupeer_spec::function::{Direction, FnId, MOST_ARGUMENTS};
 
@@ -90,10 +92,10 @@ static RING: [KeptUse; MOST_USES] = [const {
 /// How many were ever put into the ring.
 static PUT: AtomicU64 = AtomicU64::new(0);
 
-/// Which node it is: its index in its graph, and that of the node whose child graph this is, where there is one.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// Which node it is: its index in its graph, if that is known, and that of the node whose child graph this is, if there is one.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Label {
-    pub index: u32,
+    pub index: Option<u32>,
     pub within: Option<u32>,
 }
 
@@ -127,8 +129,9 @@ impl NodeUse {
             Part::Fill => (2, 0),
             Part::Parameter(index) => (3, u64::from(index)),
         };
-        let within = self.label.within.map_or(0, |within| u64::from(within) + 1);
-        within << 48 | u64::from(self.label.index) << 32 | index << 2 | part
+        let [within, node] =
+            [self.label.within, self.label.index].map(|number| number.map_or(0, |number| u64::from(number) + 1));
+        within << 48 | node << 32 | index << 2 | part
     }
 
     fn of(about: u64, address: u64, bytes: u64) -> NodeUse {
@@ -141,7 +144,7 @@ impl NodeUse {
         let is_parameter = matches!(part, Part::Parameter(_));
         NodeUse {
             label: Label {
-                index: (about >> 32) as u32 & 0xffff,
+                index: ((about >> 32) as u32 & 0xffff).checked_sub(1),
                 within: ((about >> 48) as u32).checked_sub(1),
             },
             part,
@@ -256,7 +259,12 @@ pub fn after(id: FnId, words: &Words, allocates: &mut dyn FnMut(u64, u64)) -> Op
             }
             let (number, first) = (LAST.fetch_add(1, Relaxed) + 1, PUT.load(Relaxed));
             GRAPHS.forget(handle);
-            questions::relaxed(|| read(words[graph], number, allocates));
+            questions::relaxed(|| {
+                walk(words[graph], &mut |_, node, label, it| match it {
+                    GraphNode::Allocation(start, bytes) => allocates(*start, *bytes),
+                    it => each_of_node(it, label, &mut |it| put(number, node, it)),
+                })
+            });
             note(handle, number, first, PUT.load(Relaxed));
             Some(handle)
         }
@@ -273,33 +281,126 @@ pub fn after(id: FnId, words: &Words, allocates: &mut dyn FnMut(u64, u64)) -> Op
 fn alter(words: &Words, Altered { kind, exec, node, parameters }: Altered) -> Option<u64> {
     let (place, node, parameters) = (GRAPHS.find(words[exec])?, words[node], words[parameters]);
     let number = place.number.load(Relaxed);
-    let mut label = None;
-    each_kept(place, number, &mut |kept| {
-        if kept.node.load(Relaxed) == node {
-            label = Some(NodeUse::of(kept.about.load(Relaxed), 0, 0).label);
-            kept.number.store(0, Release);
-        }
-    });
-    // One of which nothing was kept has no name.
-    let label = label.filter(|_| parameters != 0)?;
-    let at = parameters as *const core::ffi::c_void;
-    // SAFETY: the driver has just read the structure there, which is what cuda.h says of the function.
-    let it = unsafe {
-        match kind {
-            NodeKind::Copy => GraphNode::Copy(at.cast::<CUDA_MEMCPY3D_v2>().read_unaligned()),
-            NodeKind::Fill => GraphNode::Fill(at.cast::<CUDA_MEMSET_NODE_PARAMS>().read_unaligned()),
-            NodeKind::Kernel => {
-                // The form before CUDA 12 ends here.
-                let mut node = MaybeUninit::<CUDA_KERNEL_NODE_PARAMS>::zeroed();
-                at.cast::<u8>().copy_to(node.as_mut_ptr().cast(), offset_of!(CUDA_KERNEL_NODE_PARAMS, kern));
-                GraphNode::Kernel(node.assume_init())
+    let forget = |is_it: &dyn Fn(u64) -> bool| {
+        let mut label = Label::default();
+        each_kept(place, number, &mut |kept| {
+            if is_it(kept.node.load(Relaxed)) {
+                label = NodeUse::of(kept.about.load(Relaxed), 0, 0).label;
+                kept.number.store(0, Release);
             }
-        }
+        });
+        label
     };
-    each_of_node(&it, label, &mut |it| put(number, node, it));
+    if kind == NodeKind::Child {
+        questions::relaxed(|| alter_child(node, parameters, number, &forget));
+    } else {
+        let label = forget(&|kept| kept == node);
+        each_of_node(&set_node(kind, parameters)?, label, &mut |it| put(number, node, it));
+    }
     place.end.store(PUT.load(Relaxed), Relaxed);
     place.clean.store(0, Relaxed);
     Some(words[exec])
+}
+
+/// Gives the node of a child graph the nodes of another graph. Calls go on to name them by the handles that they had.
+fn alter_child(node: u64, graph: u64, number: u64, forget: &dyn Fn(&dyn Fn(u64) -> bool) -> Label) -> Option<()> {
+    let GraphNode::Graph(before) = questions::graph_node(node) else { return None };
+    let mut nodes = Nodes::take()?;
+    let (handles, _) = nodes.parts();
+    let mut count = 0;
+    walk(before, &mut |at, handle, _, _| {
+        handles[at] = handle;
+        count = at + 1;
+    })?;
+    let handles = &handles[..count];
+    let Label { within, .. } = forget(&|kept| handles.contains(&kept));
+    walk(graph, &mut |at, handle, Label { index, .. }, it| {
+        let handle = handles.get(at).copied().unwrap_or(handle);
+        each_of_node(it, Label { index, within }, &mut |it| put(number, handle, it));
+    })
+}
+
+/// The node that a call has set, or tried to set. `None` if its parameters cannot be read.
+fn set_node(kind: NodeKind, parameters: u64) -> Option<GraphNode> {
+    /// Copies so many bytes of a structure, or all; what is behind them is null.
+    fn copied<T: Plain>(at: u64, bytes: usize) -> Option<T> {
+        let mut place = MaybeUninit::<T>::zeroed();
+        // SAFETY: the bytes are those of the place, which are initialized.
+        let copy = unsafe { core::slice::from_raw_parts_mut(place.as_mut_ptr().cast(), bytes.min(size_of::<T>())) };
+        let wanted = copy.len();
+        // SAFETY: any bytes are a value of a plain structure.
+        (program_memory::copy(at as usize, copy) == wanted).then(|| unsafe { place.assume_init() })
+    }
+    let (kind, at, before_copy) = match kind {
+        // The structure begins with the type and three numbers; of a copy, flags and the context come before what it copies.
+        NodeKind::Any => match CUgraphNodeType(copied::<i32>(parameters, 4)?) {
+            CUgraphNodeType::KERNEL => (NodeKind::Kernel, parameters + 16, 0),
+            CUgraphNodeType::MEMCPY => (NodeKind::Copy, parameters + 16, 16),
+            CUgraphNodeType::MEMSET => (NodeKind::Fill, parameters + 16, 0),
+            _ => return Some(GraphNode::Other),
+        },
+        kind => (kind, parameters, 0),
+    };
+    match kind {
+        NodeKind::Copy => copied(at + before_copy, usize::MAX).map(GraphNode::Copy),
+        NodeKind::Fill => copied(at, usize::MAX).map(GraphNode::Fill),
+        // The form before CUDA 12 ends here.
+        NodeKind::Kernel => copied(at, offset_of!(CUDA_KERNEL_NODE_PARAMS, kern)).map(GraphNode::Kernel),
+        NodeKind::Any | NodeKind::Child => None,
+    }
+}
+
+/// A structure of numbers and pointers, of which any bytes are a value.
+///
+/// # Safety
+///
+/// It has no other members, and no padding that anybody reads.
+unsafe trait Plain {}
+// SAFETY: all of them are numbers and pointers, as cuda.h declares them.
+unsafe impl Plain for i32 {}
+// SAFETY: as above.
+unsafe impl Plain for CUDA_MEMCPY3D_v2 {}
+// SAFETY: as above.
+unsafe impl Plain for CUDA_MEMSET_NODE_PARAMS {}
+// SAFETY: as above.
+unsafe impl Plain for CUDA_KERNEL_NODE_PARAMS {}
+
+/// Hands over the memory that copies and memsets would have used of a graph which a call failed to make, change, or launch.
+pub fn each_refused(id: FnId, word: impl Fn(usize) -> u64, work: &mut dyn FnMut(&NodeUse)) {
+    let Some(effect) = id.spec().effects().first() else { return };
+    match *effect {
+        Effect::Instantiates(_, graph) => walk_refused(word(graph), work),
+        Effect::Alters(Altered { kind: NodeKind::Child, parameters, .. }) => {
+            walk_refused(word(parameters), work);
+        }
+        Effect::Alters(Altered { kind, exec, node, parameters }) => {
+            let mut label = Label::default();
+            if let Some(place) = GRAPHS.find(word(exec)) {
+                each_kept(place, place.number.load(Acquire), &mut |kept| {
+                    if kept.node.load(Relaxed) == word(node) {
+                        label = NodeUse::of(kept.about.load(Relaxed), 0, 0).label;
+                    }
+                });
+            }
+            if let Some(it @ (GraphNode::Copy(_) | GraphNode::Fill(_))) = set_node(kind, word(parameters)) {
+                each_of_node(&it, label, work);
+            }
+        }
+        Effect::Replays(exec) => each_use(word(exec), work),
+        _ => {}
+    }
+}
+
+/// The same of a graph that was given. The number need not be a handle: a driver may read what is there.
+fn walk_refused(graph: u64, work: &mut dyn FnMut(&NodeUse)) {
+    if is_handle(graph) && program_memory::is_mapped(graph) {
+        questions::relaxed(|| {
+            walk(graph, &mut |_, _, label, it| match it {
+                GraphNode::Copy(_) | GraphNode::Fill(_) => each_of_node(it, label, work),
+                _ => {}
+            })
+        });
+    }
 }
 
 /// The nodes of a graph while they are read.
@@ -312,7 +413,7 @@ struct Nodes {
 // SAFETY: used by the one thread that has taken it.
 unsafe impl Sync for Nodes {}
 
-/// So many threads read graphs at once; those of others are not known.
+/// So many are read at once; more are not known.
 static NODES: [Nodes; 4] = [const {
     Nodes {
         is_taken: AtomicBool::new(false),
@@ -321,12 +422,33 @@ static NODES: [Nodes; 4] = [const {
     }
 }; 4];
 
-/// Reads what the nodes of a graph use, and those of its child graphs.
-fn read(graph: u64, number: u64, allocates: &mut dyn FnMut(u64, u64)) -> Option<()> {
-    let is_free = |nodes: &&Nodes| !nodes.is_taken.swap(true, Acquire);
-    let nodes = NODES.iter().find(is_free)?;
-    // SAFETY: this thread has taken it, and nobody else uses it until it is given back below.
-    let (handles, labels) = unsafe { (&mut *nodes.handles.get(), &mut *nodes.labels.get()) };
+/// Room for nodes that one thread has, until it is dropped.
+struct Taken(&'static Nodes);
+
+impl Nodes {
+    fn take() -> Option<Taken> {
+        let is_free = |nodes: &&Nodes| !nodes.is_taken.swap(true, Acquire);
+        NODES.iter().find(is_free).map(Taken)
+    }
+}
+
+impl Taken {
+    fn parts(&mut self) -> (&mut [u64; MOST_NODES], &mut [(u16, u16); MOST_NODES]) {
+        // SAFETY: this thread has taken it, and nobody else uses it until it is dropped.
+        unsafe { (&mut *self.0.handles.get(), &mut *self.0.labels.get()) }
+    }
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        self.0.is_taken.store(false, Release);
+    }
+}
+
+/// Reads the nodes of a graph, and those of its child graphs: hands over where each comes, its handle, its label, and what it does.
+fn walk(graph: u64, work: &mut dyn FnMut(usize, u64, Label, &GraphNode)) -> Option<()> {
+    let mut nodes = Nodes::take()?;
+    let (handles, labels) = nodes.parts();
     let (mut next, mut end) = (0, 0);
     let add = |graph, within: u16, handles: &mut [u64], labels: &mut [(u16, u16)], end: &mut usize| {
         let count = questions::nodes_of(graph, &mut handles[*end..]).unwrap_or(0);
@@ -338,19 +460,16 @@ fn read(graph: u64, number: u64, allocates: &mut dyn FnMut(u64, u64)) -> Option<
     add(graph, 0, handles, labels, &mut end);
     while next < end {
         let (node, (within, index)) = (handles[next], labels[next]);
-        let label = Label { index: index.into(), within: within.checked_sub(1).map(u32::from) };
-        match questions::graph_node(node) {
-            // Of one in a child graph, the outermost node is named.
-            GraphNode::Graph(child) => {
-                let within = if within == 0 { index + 1 } else { within };
-                add(child, within, handles, labels, &mut end);
-            }
-            GraphNode::Allocation(start, bytes) => allocates(start, bytes),
-            it => each_of_node(&it, label, &mut |it| put(number, node, it)),
+        let label = Label { index: Some(index.into()), within: within.checked_sub(1).map(u32::from) };
+        let it = questions::graph_node(node);
+        // Of one in a child graph, the outermost node is named.
+        if let GraphNode::Graph(child) = it {
+            let within = if within == 0 { index + 1 } else { within };
+            add(child, within, handles, labels, &mut end);
         }
+        work(next, node, label, &it);
         next += 1;
     }
-    nodes.is_taken.store(false, Release);
     Some(())
 }
 
@@ -399,7 +518,7 @@ mod tests {
             let (number, first) = (LAST.fetch_add(1, Relaxed) + 1, PUT.load(Relaxed));
             let all: Vec<NodeUse> = (0..count)
                 .map(|at| NodeUse {
-                    label: Label { index: at as u32 % 0xffff, within: (at % 2 == 1).then_some(7) },
+                    label: Label { index: (at % 3 != 0).then_some(at as u32 % 0xffff), within: (at % 2 == 1).then_some(7) },
                     part: [Part::CopyTo, Part::CopyFrom, Part::Fill, Part::Parameter(3)][at as usize % 4],
                     address: 0x7000_0000_0000 + at,
                     bytes: if at % 4 == 3 { 1 } else { 64 },

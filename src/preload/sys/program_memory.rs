@@ -122,6 +122,16 @@ pub fn is_readable<T>(pointer: *const T, count: usize) -> bool {
     }
 }
 
+/// Returns true if something is mapped at an address, though it may not be readable.
+pub fn is_mapped(address: u64) -> bool {
+    let mut is_resident = 0;
+    // SAFETY: the kernel looks the page up, and writes one byte for it.
+    unsafe {
+        let page = libc::sysconf(libc::_SC_PAGESIZE) as u64;
+        libc::mincore((address & page.wrapping_neg()) as *mut c_void, 1, &mut is_resident) == 0
+    }
+}
+
 /// A copy of a value of the program. `None` where it cannot be read.
 pub fn copy_value<T: Value>(pointer: *const T) -> Option<T> {
     let mut value = MaybeUninit::<T>::uninit();

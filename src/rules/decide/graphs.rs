@@ -5,17 +5,20 @@ use crate::Confidence;
 use crate::reason::Reason;
 
 impl<W: World> Judge<'_, W> {
-    /// A graph that was launched, made, or changed: the call succeeds, because a launch does not look at addresses.
+    /// A graph that the driver refused. Some look at addresses when a graph is made or changed: what its owner freed is still there.
+    pub(super) fn graph_refused(&mut self) -> Verdict {
+        self.first_node(false, |node, gone| {
+            (gone.went != Went::FreedByOwner).then(|| (in_graph(node, gone), Confidence::Inferred))
+        })
+    }
+
+    /// A graph that was launched, made, or changed: the call succeeds if it does not look at addresses, as a launch does not.
     pub(super) fn graph_used(&mut self) -> Verdict {
         let copied = self.first_node(false, |node, gone| {
-            let Gone { went, address, range, ago, ref by, .. } = *gone;
-            let by = by.as_ref().map(ClosedBy::site);
-            let is_there = went == Went::FreedByOwner;
-            let told = Reason::UseInGraph { node: node.name, address, went, range, ago, by };
             // What is there is used as surely as by a copy.
-            Some(match is_there {
+            Some(match gone.went == Went::FreedByOwner {
                 true => (gone.reason(node.name), Confidence::Certain),
-                false => (told, Confidence::Inferred),
+                false => (in_graph(node, gone), Confidence::Inferred),
             })
         });
         if copied == Verdict::Broken {
@@ -37,7 +40,8 @@ impl<W: World> Judge<'_, W> {
         tell: impl for<'a> Fn(&'a NodeUse<'a>, &'a Gone<W::Object>) -> Option<(Reason<'a>, Confidence)>,
     ) -> Verdict {
         let (world, call) = (self.world, self.call);
-        let is_launched = call.function.spec().replays().is_some();
+        // A refusal is about what is there now, whatever comes back later.
+        let is_now = call.function.spec().replays().is_some() || call.result != 0;
         let argument = call.function.spec().uses_graph();
         let mut verdict = Verdict::Held;
         world.each_node(&mut |node| {
@@ -45,11 +49,17 @@ impl<W: World> Judge<'_, W> {
                 return;
             }
             let gone = world.gone(node.address, node.bytes);
-            let Some(gone) = gone.filter(|gone| is_launched || gone.went.is_lasting()) else { return };
+            let Some(gone) = gone.filter(|gone| is_now || gone.went.is_lasting()) else { return };
             if let Some((reason, confidence)) = tell(node, &gone) {
                 verdict = self.broken(reason, confidence, argument, &[(gone.role(), gone.object)]);
             }
         });
         verdict
     }
+}
+
+/// A copy or a memset of memory that is gone.
+fn in_graph<'a, O>(node: &'a NodeUse<'a>, gone: &'a Gone<O>) -> Reason<'a> {
+    let Gone { went, address, range, ago, ref by, .. } = *gone;
+    Reason::UseInGraph { node: node.name, address, went, range, ago, by: by.as_ref().map(ClosedBy::site) }
 }

@@ -90,11 +90,12 @@ rule UseAfterOwnerFreed "use-after-owner-freed" {
 }
 rule UseInGraph "use-in-graph" {
     says: "A graph should not copy or set shared memory that this process closed, unmapped, or freed.",
-    functions_of: GRAPHS,
+    functions_of: GRAPHS, results: [INVALID_VALUE, GRAPH_EXEC_UPDATE_FAILURE],
+    decided_by: graph_refused,
     reasons: [UseInGraph { node: &'a str, address: u64, went: Went, range: (u64, u64), ago: Option<Ago>, by: Option<Site<'a>> }: (in uses::in_graph)],
     severity: Warning, scope: Process,
-    rests_on: Observed("The graph is instantiated and launched. When it runs, the context ends: the next call that waits returns CUDA_ERROR_ILLEGAL_ADDRESS or CUDA_ERROR_LAUNCH_FAILED, as do all later ones."),
-    costs: "When the graph runs, its context cannot be used any more, or it reads or overwrites other memory.",
+    rests_on: Observed("Some machines instantiate, update, and launch the graph. When it runs, the context ends: the next call that waits returns CUDA_ERROR_ILLEGAL_ADDRESS or CUDA_ERROR_LAUNCH_FAILED, as do all later ones. Other machines refuse the instantiation with CUDA_ERROR_INVALID_VALUE, and the update with CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE; the driver says \"invalid memset range - no allocation found\". Setting the parameters of a node returns CUDA_ERROR_INVALID_VALUE."),
+    costs: "The call fails, or the graph runs later. When it runs, its context cannot be used any more, or it reads or overwrites other memory.",
     cause: "a node of the graph is a copy or a memset of shared memory that is gone",
     ruled_out: "no copy or memset of the graph is in shared memory that this process closed, unmapped, or freed",
     hint: "Before you close, unmap, or free memory, destroy the graphs that use it, or update them. If you open the memory again, capture the graph again: the address can change.",

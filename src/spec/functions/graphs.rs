@@ -149,7 +149,7 @@ fn cuGraphExecChildGraphNodeSetParams(
     in childGraph: $crate::abi::CUgraph,
 ) -> $crate::abi::CUresult {
     library: Cuda, since: 11010, simulated: Documented,
-    effects: [Discards Graph(hGraphExec)],
+    effects: [Alters Child(hGraphExec, hNode) from childGraph],
     results: [SUCCESS, INVALID_VALUE],
 }
 
@@ -160,7 +160,7 @@ fn cuGraphExecNodeSetParams(
     in nodeParams: $crate::abi::HostAddress,
 ) -> $crate::abi::CUresult {
     library: Cuda, since: 12020, simulated: Documented,
-    effects: [Discards Graph(hGraphExec)],
+    effects: [Alters Any(hGraphExec, hNode) from nodeParams],
     results: [SUCCESS, INVALID_VALUE, DEINITIALIZED, NOT_INITIALIZED, NOT_SUPPORTED],
 }
 

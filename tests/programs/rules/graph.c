@@ -36,6 +36,20 @@ typedef struct {
     size_t count, size;
     CUdeviceptr at;
 } Allocate;
+typedef struct {
+    int type, reserved[3];
+    union {
+        struct {
+            int flags, reserved;
+            CUcontext context;
+            Copy copy;
+        } copy;
+        Fill fill;
+        long long words[29];
+    };
+    long long last;
+} Parameters;
+enum { OF_COPY = 1, OF_FILL = 2 };
 enum { ON_DEVICE = 2, NON_BLOCKING = 1, RELAXED = 2 };
 
 #define MORE(F)                                                                                                        \
@@ -53,6 +67,9 @@ enum { ON_DEVICE = 2, NON_BLOCKING = 1, RELAXED = 2 };
     F(cuGraphInstantiateWithFlags, (Exec *, Graph, unsigned long long))                                                \
     F(cuGraphExecUpdate_v2, (Exec, Graph, void *))                                                                     \
     F(cuGraphExecMemcpyNodeSetParams, (Exec, Node, const Copy *, CUcontext))                                           \
+    F(cuGraphExecMemsetNodeSetParams, (Exec, Node, const Fill *, CUcontext))                                           \
+    F(cuGraphExecChildGraphNodeSetParams, (Exec, Node, Graph))                                                         \
+    F(cuGraphExecNodeSetParams, (Exec, Node, void *))                                                                  \
     F(cuGraphNodeSetEnabled, (Exec, Node, unsigned))                                                                   \
     F(cuGraphLaunch, (Exec, Stream))                                                                                   \
     F(cuGraphExecDestroy, (Exec))                                                                                      \
@@ -108,12 +125,14 @@ static Graph captured(CUdeviceptr to, CUdeviceptr from) {
     return graph;
 }
 
+static Fill fill_of(CUdeviceptr at) { return (Fill){.at = at, .value = 7, .element = 4, .width = SIZE / 4, .height = 1}; }
+
+static Node fill_node; /* of the last graph of one memset */
 static Graph with_fill(CUdeviceptr at) {
     Graph graph;
-    Node node;
-    Fill fill = {.at = at, .value = 7, .element = 4, .width = SIZE / 4, .height = 1};
+    Fill fill = fill_of(at);
     OK(cuGraphCreate(&graph, 0));
-    OK(cuGraphAddMemsetNode(&node, graph, NULL, 0, &fill, c0));
+    OK(cuGraphAddMemsetNode(&fill_node, graph, NULL, 0, &fill, c0));
     return graph;
 }
 
@@ -201,6 +220,102 @@ static void alter_it(struct link parent) {
 }
 static void altered(void) { export_for(alter_it); }
 
+/* Nodes of a graph that is launched already are given the memory. The driver refuses that if it is gone. */
+static void set_fill(struct link parent) {
+    begin(parent);
+    Fill fill = fill_of(p);
+    OK(cuGraphInstantiateWithFlags(&exec, with_fill(own), 0));
+    OK(cuGraphLaunch(exec, stream));
+    lose();
+    CALL(cuGraphExecMemsetNodeSetParams, (exec, fill_node, &fill, c0));
+    finish();
+}
+static void fill_set(void) { export_for(set_fill); }
+
+static Node copy_node;
+static Graph with_copy(CUdeviceptr to, CUdeviceptr from) {
+    Graph graph;
+    Copy copy = copy_of(to, from);
+    OK(cuGraphCreate(&graph, 0));
+    OK(cuGraphAddMemcpyNode(&copy_node, graph, NULL, 0, &copy, c0));
+    return graph;
+}
+
+static void set_copy(struct link parent) {
+    begin(parent);
+    Copy copy = copy_of(p, own);
+    OK(cuGraphInstantiateWithFlags(&exec, with_copy(own, own + SIZE / 2), 0));
+    lose();
+    CALL(cuGraphExecMemcpyNodeSetParams, (exec, copy_node, &copy, c0));
+    finish();
+}
+static void copy_set(void) { export_for(set_copy); }
+
+static void set_any_fill(struct link parent) {
+    begin(parent);
+    Parameters set = {.type = OF_FILL, .fill = fill_of(p)};
+    OK(cuGraphInstantiateWithFlags(&exec, with_fill(own), 0));
+    lose();
+    CALL(cuGraphExecNodeSetParams, (exec, fill_node, &set));
+    finish();
+}
+static void any_fill_set(void) { export_for(set_any_fill); }
+
+static void set_any_copy(struct link parent) {
+    begin(parent);
+    Parameters set = {.type = OF_COPY, .copy = {.context = c0, .copy = copy_of(own, p)}};
+    OK(cuGraphInstantiateWithFlags(&exec, with_copy(own, own + SIZE / 2), 0));
+    lose();
+    CALL(cuGraphExecNodeSetParams, (exec, copy_node, &set));
+    finish();
+}
+static void any_copy_set(void) { export_for(set_any_copy); }
+
+/* A child graph is given another graph, whose memory is gone, or will be. */
+static void set_child(struct link parent) {
+    begin(parent);
+    Graph outer, inner = with_fill(p);
+    Node node;
+    OK(cuGraphCreate(&outer, 0));
+    OK(cuGraphAddChildGraphNode(&node, outer, NULL, 0, with_fill(own)));
+    OK(cuGraphInstantiateWithFlags(&exec, outer, 0));
+    lose();
+    CALL(cuGraphExecChildGraphNodeSetParams, (exec, node, inner));
+    finish();
+}
+static void child_set(void) { export_for(set_child); }
+
+/* Its first child used the memory; the right program has set one that does not. */
+static void launch_set_child(struct link parent) {
+    begin(parent);
+    Graph outer, before = with_fill(bad ? own : p), after = with_fill(bad ? p : own);
+    Node node;
+    OK(cuGraphCreate(&outer, 0));
+    OK(cuGraphAddChildGraphNode(&node, outer, NULL, 0, before));
+    OK(cuGraphInstantiateWithFlags(&exec, outer, 0));
+    OK(cuGraphExecChildGraphNodeSetParams(exec, node, after));
+    OK(cuIpcCloseMemHandle(p));
+    is_launched = 1;
+    CALL(cuGraphLaunch, (exec, stream));
+    if (!bad) p = open_memory(handle);
+    finish();
+}
+static void child_launched(void) { export_for(launch_set_child); }
+
+/* The same with the parameters of a node that can be any. */
+static void launch_set_any(struct link parent) {
+    begin(parent);
+    Parameters set = {.type = OF_FILL, .fill = fill_of(bad ? p : own)};
+    OK(cuGraphInstantiateWithFlags(&exec, with_fill(bad ? own : p), 0));
+    OK(cuGraphExecNodeSetParams(exec, fill_node, &set));
+    OK(cuIpcCloseMemHandle(p));
+    is_launched = 1;
+    CALL(cuGraphLaunch, (exec, stream));
+    if (!bad) p = open_memory(handle);
+    finish();
+}
+static void any_launched(void) { export_for(launch_set_any); }
+
 /* The right program disables the node. */
 static void disable_it(struct link parent) {
     begin(parent);
@@ -232,11 +347,11 @@ static void allocate_it(struct link parent) {
     if (!bad) {
         OK(cuGraphCreate(&graph, 0));
         for (int i = 0; i < MOST && wanted.at != p; i++) OK(cuGraphAddMemAllocNode(&node, graph, NULL, 0, &wanted));
-        Fill fill = {.at = wanted.at, .value = 7, .element = 4, .width = SIZE / 4, .height = 1};
+        Fill fill = fill_of(wanted.at);
         OK(cuGraphAddMemsetNode(&node, graph, &node, 1, &fill, c0));
     }
     CALL(cuGraphInstantiateWithFlags, (&exec, graph, 0));
-    OK(cuGraphExecDestroy(exec));
+    if (exec) OK(cuGraphExecDestroy(exec));
     OK(cuMemFree_v2(own));
 }
 static void allocates(void) { export_for(allocate_it); }
@@ -348,7 +463,76 @@ static void unmap_it(struct link parent) {
 }
 static void after_unmap(void) { share_with(unmap_it); }
 
+/* A node is given a range that is unmapped. */
+static void set_unmapped(struct link parent) {
+    start(0);
+    void *driver = dlopen("libcuda.so.1", RTLD_NOW);
+    MORE(FIND)
+    Allocation allocation = imported(receive_descriptor());
+    CUdeviceptr at = map(allocation);
+    Fill fill = fill_of(at);
+    own = allocate();
+    OK(cuGraphInstantiateWithFlags(&exec, with_fill(own), 0));
+    if (bad) OK(cuMemUnmap(at, SIZE));
+    CALL(cuGraphExecMemsetNodeSetParams, (exec, fill_node, &fill, c0));
+    OK(cuGraphExecDestroy(exec));
+    if (!bad) OK(cuMemUnmap(at, SIZE));
+    OK(cuMemAddressFree(at, SIZE));
+    OK(cuMemRelease(allocation));
+    OK(cuMemFree_v2(own));
+    tell(parent);
+}
+static void unmapped_set(void) { share_with(set_unmapped); }
+
+/* A graph of imported memory of a pool, which is freed before the graph is made, or after. */
+static void instantiate_freed(struct link parent) {
+    start(0);
+    void *driver = dlopen("libcuda.so.1", RTLD_NOW);
+    MORE(FIND)
+    PoolPointer pointer;
+    Pool pool;
+    CUdeviceptr at;
+    int fd = receive_descriptor();
+    OK(cuMemPoolImportFromShareableHandle(&pool, as_pointer(fd), DESCRIPTOR, 0));
+    close(fd);
+    get(parent, &pointer, sizeof pointer);
+    OK(cuMemPoolImportPointer(&at, pool, &pointer));
+    Graph graph = with_fill(at);
+    if (bad) OK(cuMemFree_v2(at));
+    CALL(cuGraphInstantiateWithFlags, (&exec, graph, 0));
+    if (exec) OK(cuGraphExecDestroy(exec));
+    if (!bad) OK(cuMemFree_v2(at));
+    OK(cuMemPoolDestroy(pool));
+    tell(parent);
+}
+static void freed(void) {
+    struct link link;
+    Pool pool;
+    PoolProperties wanted = {.type = PINNED, .handle_types = DESCRIPTOR, .location = {DEVICE, 0}};
+    PoolPointer pointer;
+    CUdeviceptr at;
+    int fd;
+    employ_with_socket(&link, instantiate_freed);
+    start(0);
+    OK(cuMemPoolCreate(&pool, &wanted));
+    OK(cuMemAllocFromPoolAsync(&at, SIZE, pool, NULL));
+    OK(cuCtxSynchronize());
+    OK(cuMemPoolExportToShareableHandle(&fd, pool, DESCRIPTOR, 0));
+    OK(cuMemPoolExportPointer(&pointer, at));
+    send_descriptor(fd);
+    close(fd);
+    put(link, &pointer, sizeof pointer);
+    wait_for(link);
+    ended(link);
+    OK(cuMemFreeAsync(at, NULL));
+    OK(cuCtxSynchronize());
+    OK(cuMemPoolDestroy(pool));
+}
+
 SCENES({"use-in-graph/launch", launched}, {"use-in-graph/node", altered}, {"use-in-graph/disabled", disabled}, {"use-in-graph/unmapped", after_unmap},
        {"use-after-owner-freed/graph", after_owner}, {"use-in-graph", instantiated}, {"use-in-graph/memset", filled},
        {"use-in-graph/child", nested}, {"use-in-graph/update", updated}, {"use-in-graph/allocates", allocates},
+       {"use-in-graph/set", fill_set}, {"use-in-graph/set-copy", copy_set}, {"use-in-graph/set-any", any_fill_set},
+       {"use-in-graph/set-any-copy", any_copy_set}, {"use-in-graph/set-child", child_set}, {"use-in-graph/child-launch", child_launched},
+       {"use-in-graph/any-launch", any_launched}, {"use-in-graph/set-unmapped", unmapped_set}, {"use-in-graph/freed", freed},
        {"use-in-kernel/graph", in_kernel}, {"use-in-kernel/graph-node", in_node})
