@@ -65,9 +65,8 @@ fn the_wrong_programs_meet_the_result_of_the_table_and_the_right_ones_success() 
                 said.push(format!("{what}: {}\n{}{}", done.status, done.stdout, done.stderr));
             }
         }
-        let expected = format!("{}: {}\ndone\n", scene.function, scene.result);
-        if bad.status.success() && bad.stdout != expected {
-            said.push(format!("bad: expected {expected:?}, and it printed {:?}", bad.stdout));
+        if bad.status.success() && bad.stdout != printed(scene, scene.results[0]) {
+            said.push(format!("bad: expected {}, and it printed {:?}", scene.results[0], bad.stdout));
         }
         let calls: Vec<&str> = good.stdout.lines().filter(|line| *line != "done").collect();
         let all_well = calls.iter().all(|line| line.ends_with(&format!(": {}", success())));
@@ -76,6 +75,11 @@ fn the_wrong_programs_meet_the_result_of_the_table_and_the_right_ones_success() 
         }
         said
     });
+}
+
+/// What a wrong program prints whose call returns this.
+fn printed(scene: &Scene, result: &str) -> String {
+    format!("{}: {result}\ndone\n", scene.function)
 }
 
 /// What a first line may have, with five digits for a pid: the library cuts at 120, and pids may be longer.
@@ -123,28 +127,76 @@ fn wrong_about_bad(scene: &Scene, checked: &Checked) -> Vec<String> {
     said
 }
 
+/// What is wrong about a program that ran without cupeer, and with it.
+fn wrong(scene: &Scene, how: How, alone: &Done, checked: &Checked) -> Vec<String> {
+    let same = (&alone.stdout, alone.status.code()) == (&checked.done.stdout, checked.done.status.code());
+    if !same {
+        let Done { status, stdout, stderr } = &checked.done;
+        return vec![format!("{how:?}: it is another program under cupeer: {status} {stdout:?}\n{stderr}")];
+    }
+    match how {
+        How::Bad => wrong_about_bad(scene, checked),
+        How::Good if checked.findings().is_empty() => Vec::new(),
+        How::Good => vec![format!("good: found {:?}: {:#?}", checked.rules(), checked.findings())],
+    }
+}
+
 #[test]
 fn the_wrong_programs_yield_their_rule_and_the_right_ones_nothing() {
     for_each(scenes(), |scene| {
+        let played = [How::Bad, How::Good].map(|how| (how, scene.outcome_alone(how)));
+        let played = played.into_iter().filter(|(_, alone)| !cannot(alone));
+        played
+            .flat_map(|(how, alone)| {
+                let checked = scene.outcome_checked(how);
+                [wrong(scene, how, alone, checked), too_long(&checked.done.stderr)].concat()
+            })
+            .collect()
+    });
+}
+
+/// Most scenes need one device, and the table has the number of the others.
+#[test]
+fn scenes_are_played_on_one_device_unless_the_table_says_that_they_need_more() {
+    for_each(scenes(), |scene| {
+        if [How::Bad, How::Good].iter().any(|how| cannot(scene.outcome_alone(*how))) {
+            return Vec::new();
+        }
+        let play = scene.play.on_one_device();
         let mut said = Vec::new();
         for how in [How::Bad, How::Good] {
-            let (alone, checked) = (scene.outcome_alone(how), scene.outcome_checked(how));
-            if cannot(alone) {
-                continue;
+            let alone = done(&mut play.alone(how));
+            let is_printed = how == How::Good || alone.stdout == printed(scene, scene.results[0]);
+            if !alone.status.success() || !is_printed {
+                said.push(format!("{how:?}: {}\n{}{}", alone.status, alone.stdout, alone.stderr));
+            } else {
+                said.extend(wrong(scene, how, &alone, &play.checked(how, &[])));
             }
-            let same =
-                (&alone.stdout, alone.status.code()) == (&checked.done.stdout, checked.done.status.code());
-            if !same {
-                let Done { status, stdout, stderr } = &checked.done;
-                said.push(format!(
-                    "{how:?}: it is another program under cupeer: {status} {stdout:?}\n{stderr}"
-                ));
-            } else if how == How::Bad {
-                said.extend(wrong_about_bad(scene, checked));
-                said.extend(too_long(&checked.done.stderr));
-            } else if !checked.findings().is_empty() {
-                said.push(format!("good: found {:?}: {:#?}", checked.rules(), checked.findings()));
+        }
+        match (scene.devices, said.is_empty()) {
+            (1, _) => said,
+            (_, false) => Vec::new(),
+            (needed, true) => vec![format!("one device is enough, and the table says {needed}")],
+        }
+    });
+}
+
+/// Machines of one driver differ in when it looks at the memory of a graph: the finding does not.
+#[test]
+fn a_use_breaks_the_same_rule_if_the_driver_refuses_it_at_once() {
+    let is_use = |scene: &&Scene| scene.rule.spec().name().starts_with("use-");
+    for_each(scenes().iter().filter(is_use), |scene| {
+        let play = scene.play.with("graphs=check");
+        let mut said = Vec::new();
+        for how in [How::Bad, How::Good] {
+            let (alone, checked) = (done(&mut play.alone(how)), play.checked(how, &[]));
+            let is_known = |result: &&str| alone.stdout == printed(scene, result);
+            if !alone.status.success() {
+                said.push(format!("{how:?}: {}\n{}{}", alone.status, alone.stdout, alone.stderr));
+            } else if how == How::Bad && !scene.results.iter().any(is_known) {
+                said.push(format!("bad: expected one of {:?}, and it printed {:?}", scene.results, alone.stdout));
             }
+            said.extend(wrong(scene, how, &alone, &checked));
         }
         said
     });

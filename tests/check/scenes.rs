@@ -34,13 +34,15 @@ pub struct Play {
 #[derive(Debug)]
 pub struct Scene {
     /// What is played: a rule, and behind a slash another way to break it.
-    play: Play,
+    pub play: Play,
     /// The rule.
     pub rule: Rule,
+    /// How many devices it needs.
+    pub devices: usize,
     /// The function at which it is broken.
     pub function: &'static str,
-    /// What the call returns.
-    pub result: &'static str,
+    /// What the call may return; first, what the simulated driver does without options.
+    pub results: Vec<&'static str>,
     /// Another rule that breaks with it.
     pub also: Option<Rule>,
     /// What both programs did without cupeer, each run once for all tests.
@@ -83,15 +85,16 @@ pub fn scene(name: &str) -> &'static Scene {
 
 fn parse(line: &'static str) -> Scene {
     let fields: Vec<&str> = line.split('|').map(str::trim).collect();
-    let [name, program, machine, function, result, also, _] = fields[..] else {
-        panic!("seven fields: {line}")
+    let [name, program, machine, devices, function, result, also, _] = fields[..] else {
+        panic!("eight fields: {line}")
     };
     let rule = |name: &str| Rule::of(name).unwrap_or_else(|| panic!("no rule: {name}"));
     Scene {
         play: Play { program, name, machine },
         rule: rule(name.split('/').next().unwrap_or_default()),
+        devices: devices.parse().unwrap_or_else(|_| panic!("no number of devices: {line}")),
         function,
-        result: name_of(result),
+        results: result.split(" or ").map(name_of).collect(),
         also: (!also.is_empty()).then(|| rule(also)),
         alone: Default::default(),
         checked: Default::default(),
@@ -141,6 +144,18 @@ impl Checked {
 }
 
 impl Play {
+    /// The same on a machine with one device.
+    pub fn on_one_device(&self) -> Play {
+        let (kind, rest) = self.machine.split_once(':').expect("a machine");
+        let options = rest.trim_start_matches(|c: char| c.is_ascii_digit());
+        Play { machine: format!("{kind}:1{options}").leak(), ..*self }
+    }
+
+    /// The same on a machine with another option.
+    pub fn with(&self, option: &str) -> Play {
+        Play { machine: format!("{},{option}", self.machine).leak(), ..*self }
+    }
+
     /// Its program, compiled, and its arguments.
     fn arguments(&self, how: How) -> (PathBuf, [&'static str; 2]) {
         (program(self.program), [self.name, if how == How::Bad { "bad" } else { "good" }])

@@ -8,14 +8,16 @@ use std::collections::BTreeMap;
 /// By rule and function: how often.
 type Uses = BTreeMap<(String, String), u64>;
 
-/// Plays lives from a seed on. Returns what was planted, and what was found.
-fn play(seed: u32, kind: &str, times: u32, threads: u32) -> (Uses, Uses) {
+/// Plays lives from a seed on, on a machine with other options. Returns what was planted, and what was found.
+fn play(options: &str, seed: u32, kind: &str, times: u32, threads: u32) -> (Uses, Uses) {
     let program = compile_c("programs/uses.c", &["-ldl", "-pthread"]);
     let folder = temp_dir();
     let record = folder.path().join("record");
     let mut command = cupeer();
     command
-        .args(["run", "--sim=nvlink:2,kernels=skip", "--check=notes", "--out"])
+        .arg("run")
+        .arg(format!("--sim=nvlink:2,kernels=skip{options}"))
+        .args(["--check=notes", "--out"])
         .arg(&record)
         .arg("--")
         .arg(program);
@@ -40,23 +42,35 @@ fn play(seed: u32, kind: &str, times: u32, threads: u32) -> (Uses, Uses) {
 
 #[test]
 fn right_programs_that_copy_while_they_share_yield_nothing() {
-    let (planted, found) = play(1, "right", sample(50, 500), 1);
+    let (planted, found) = play("", 1, "right", sample(50, 500), 1);
     assert_eq!((planted, found), (Uses::new(), Uses::new()));
 }
 
 /// Each closes, unmaps and frees what the others get the addresses of.
 #[test]
 fn right_threads_that_copy_while_they_share_yield_nothing() {
-    let (planted, found) = play(500, "right", sample(20, 200), 4);
+    let (planted, found) = play("", 500, "right", sample(20, 200), 4);
     assert_eq!((planted, found), (Uses::new(), Uses::new()));
 }
 
 #[test]
 fn planted_uses_of_memory_that_is_gone_are_found() {
-    let (planted, found) = play(1000, "planted", sample(50, 500), 1);
+    let (planted, found) = play("", 1000, "planted", sample(50, 500), 1);
     assert_eq!(found, planted);
     let functions = planted.keys().map(|(_, function)| function).collect::<std::collections::BTreeSet<_>>();
     assert!(planted.values().sum::<u64>() > 200 && functions.len() > 15, "{planted:?}");
+}
+
+/// The same if the driver refuses graphs at once, and gives out handles again as early as it may.
+#[test]
+fn planted_uses_are_found_whenever_the_driver_refuses_them_and_reuses_handles() {
+    for options in [",graphs=check", ",reuse=early", ",graphs=check,reuse=early"] {
+        let (planted, found) = play(options, 2000, "planted", sample(25, 250), 1);
+        assert_eq!(found, planted, "{options}");
+        assert!(planted.keys().any(|(rule, _)| rule == "use-in-graph"), "{planted:?}");
+        let (planted, found) = play(options, 3000, "right", sample(25, 250), 1);
+        assert_eq!((planted, found), (Uses::new(), Uses::new()), "{options}");
+    }
 }
 
 /// Returns the findings of a process that goes on with the addresses of closed memory in some way.

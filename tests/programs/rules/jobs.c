@@ -7,7 +7,7 @@ static void goes_on(struct link parent) {
     CUdeviceptr p;
     CUevent event;
     Handle unused;
-    start(1);
+    start_on_another();
     Handle handle = get_handle(parent);
     if (bad) answer("cuIpcOpenMemHandle_v2", "205");
     CALL(cuIpcOpenMemHandle_v2, (&p, handle, LAZY));

@@ -10,12 +10,8 @@ static void start_both(void) {
 
 static void ask(struct link parent) {
     int can;
-    if (!bad) {
-        load();
-        OK(cuInit(0));
-        need(1);
-    }
-    CALL(cuDeviceCanAccessPeer, (&can, 0, 1));
+    if (!bad) initialize();
+    CALL(cuDeviceCanAccessPeer, (&can, 0, bad ? 0 : another()));
     tell(parent);
 }
 
@@ -24,8 +20,7 @@ static void used_after_fork(void) {
     int can;
     if (bad) {
         start(0);
-        need(1);
-        OK(cuDeviceCanAccessPeer(&can, 0, 1));
+        OK(cuDeviceCanAccessPeer(&can, 0, another()));
     }
     child = employ(ask);
     wait_for(child);
@@ -36,9 +31,8 @@ static void not_initialized(void) {
     int can;
     load();
     if (!bad) OK(cuInit(0));
-    CALL(cuDeviceCanAccessPeer, (&can, 0, 1));
+    CALL(cuDeviceCanAccessPeer, (&can, 0, bad ? 0 : another()));
     if (bad) OK(cuInit(0));
-    need(1);
 }
 
 /* As a destructor that runs after the driver's own; the simulated driver is told to answer so. */

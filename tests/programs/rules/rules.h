@@ -161,6 +161,13 @@ __attribute__((unused)) static void need(CUdevice device) {
     if (device >= count) give_up(CANNOT, __FILE__, __LINE__, "there are too few devices");
 }
 
+/* Another device than the first one, if there is one. The driver has to be initialised. */
+__attribute__((unused)) static CUdevice another(void) {
+    int count = 0;
+    OK(cuDeviceGetCount(&count));
+    return count > 1;
+}
+
 /* The primary context of a device. */
 __attribute__((unused)) static CUcontext retain(CUdevice device) {
     CUcontext context;
@@ -169,13 +176,24 @@ __attribute__((unused)) static CUcontext retain(CUdevice device) {
     return context;
 }
 
-/* The primary context of the device becomes current. */
-__attribute__((unused)) static void start(CUdevice device) {
+__attribute__((unused)) static void initialize(void) {
     load();
     CUresult result = cuInit(0);
     if (result == 100) give_up(CANNOT, __FILE__, __LINE__, "there is no device of that number");
     OK(result);
+}
+
+/* The primary context of the device becomes current. */
+__attribute__((unused)) static void start(CUdevice device) {
+    initialize();
     c0 = retain(device);
+    OK(cuCtxSetCurrent(c0));
+}
+
+/* The same of another device than the first one, if there is one. */
+__attribute__((unused)) static void start_on_another(void) {
+    initialize();
+    c0 = retain(another());
     OK(cuCtxSetCurrent(c0));
 }
 
@@ -229,7 +247,9 @@ __attribute__((unused)) static void put(struct link link, const void *bytes, siz
 __attribute__((unused)) static void get(struct link link, void *bytes, size_t size) {
     for (size_t had = 0; had < size;) {
         ssize_t n = read(link.in, (char *)bytes + had, size - had);
-        if (n <= 0) _exit(5); /* the other one has said why it ended */
+        int status = 0;
+        /* The other one has said why it ended. */
+        if (n <= 0) _exit(waitpid(link.pid, &status, 0) == link.pid && WIFEXITED(status) && WEXITSTATUS(status) == CANNOT ? CANNOT : 5);
         had += (size_t)n;
     }
 }

@@ -110,7 +110,7 @@ static void import_number(struct link parent) {
     if (is_taken) close(number);
     if (!bad) {
         CUdeviceptr at = map(allocation);
-        OK(cuCtxSetCurrent(retain(1)));
+        OK(cuCtxSetCurrent(retain(another())));
         Allocation again = imported(fd);
         CUdeviceptr other = map(again);
         OK(cuMemRelease(again));
