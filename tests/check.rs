@@ -16,6 +16,9 @@ mod differential;
 // What was planted in virtual memory is what is found.
 mod spaces;
 
+// Handles that are given out again.
+mod reuse;
+
 // What the options choose, and do about a finding.
 mod options;
 
