@@ -13,6 +13,9 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
+// Stops of the program, and of the launcher with it.
+mod stops;
+
 /// Loads a driver, asks it something where it can, and lives for a while.
 const DRIVER_USER: &str = r#"
     #include <dlfcn.h>

@@ -1,6 +1,6 @@
 //! The signals that are blocked while a program runs, to be waited for, and how the launcher found them.
 
-/// Signals that keep what they do: faults of our own, and what the terminal's job control sends.
+/// Signals that keep what they do: faults of our own, and those that change nothing here.
 const UNTOUCHED: &[i32] = &[
     libc::SIGKILL,
     libc::SIGSTOP,
@@ -11,10 +11,6 @@ const UNTOUCHED: &[i32] = &[
     libc::SIGTRAP,
     libc::SIGABRT,
     libc::SIGSYS,
-    libc::SIGTSTP,
-    libc::SIGCONT,
-    libc::SIGTTIN,
-    libc::SIGTTOU,
     libc::SIGWINCH,
     libc::SIGPIPE,
 ];

@@ -15,6 +15,7 @@ mod page;
 mod preloading;
 pub mod program;
 mod signals;
+mod stops;
 mod told;
 mod watch;
 
