@@ -23,9 +23,18 @@ use tempfile::TempDir;
 const MOST_FOR_ONE: u64 = 200;
 /// How many bytes any archive may have.
 const ALWAYS: u64 = 64 << 20;
-const MOST_FILES: usize = 1 << 17;
+const MOST_FILES: MostFiles = MostFiles { written: 1 << 12, all: 1 << 17 };
 /// What is written at once, or left out where it is zero.
 const PAGE: usize = 4096;
+
+/// How many files an archive may have.
+#[derive(Clone, Copy)]
+struct MostFiles {
+    /// Those that are written before all are counted. An archive has no index: to count is to decompress all of it, but to
+    /// create and remove files takes far longer.
+    written: usize,
+    all: usize,
+}
 
 /// A packed record as a directory, which goes with the value.
 pub struct Unpacked {
@@ -69,41 +78,56 @@ pub fn is_packed(path: &Path) -> bool {
 
 pub fn unpacked(path: &Path) -> Result<Unpacked> {
     let failed = || format!("failed to unpack {}", path.display());
-    let file = plain::open(path, Links::Followed).with_context(failed)?;
-    let size = file.metadata().with_context(failed)?.len();
     let directory = crate::start::job::temporary("cupeer-").with_context(failed)?;
-    let mut room = size.saturating_mul(MOST_FOR_ONE).max(ALWAYS);
-    let mut archive = Archive::new(GzDecoder::new(BufReader::new(file)));
-    let mut about = None;
-    let unpack = || -> Result<()> {
-        // Raw: what only extends the header of another entry can be of any size, and we make none.
-        for (count, entry) in archive.entries()?.raw(true).enumerate() {
-            let mut entry = entry.map_err(damaged)?;
-            ensure!(about.is_none(), "there is something after its end");
-            ensure!(count < MOST_FILES, "it has too many files");
-            let name = name(&entry)?;
-            let place = directory.path().join(&name);
-            if let Some(folder) = place.parent() {
-                fs::create_dir_all(folder)?;
-            }
-            write(&mut entry, &place, &mut room).with_context(|| name.display().to_string())?;
-            if name == Path::new(About::FILE) {
-                about = Some(fs::read(&place)?);
-            }
-        }
-        // What comes behind the last file, so that the checksum is looked at.
-        let mut rest = archive.into_inner();
-        std::io::copy(&mut rest.by_ref().take(1 << 20), &mut std::io::sink()).map_err(damaged)?;
-        Ok(())
-    };
-    unpack().with_context(failed)?;
-    let about = about.ok_or_else(|| anyhow!("it is incomplete")).with_context(failed)?;
-    let about: Value = serde_json::from_slice(&about).map_err(damaged).with_context(failed)?;
+    let about = unpack(path, directory.path(), MOST_FILES).with_context(failed)?;
     let problems = about["problems"].as_array().into_iter().flatten().filter_map(|problem| {
         let text = |at| problem.get(at)?.as_str().map(|text: &str| text.replace(char::is_control, "?"));
         Some((text(0)?, text(1)?))
     });
     Ok(Unpacked { directory, file: path.to_owned(), problems: problems.collect() })
+}
+
+/// Writes the files of an archive to a directory. Returns what the last of them says about the archive.
+fn unpack(path: &Path, directory: &Path, most: MostFiles) -> Result<Value> {
+    let mut room =
+        plain::open(path, Links::Followed)?.metadata()?.len().saturating_mul(MOST_FOR_ONE).max(ALWAYS);
+    let mut archive = opened(path)?;
+    let mut about = None;
+    // Raw: what only extends the header of another entry can be of any size, and we make none.
+    for (count, entry) in archive.entries()?.raw(true).enumerate() {
+        let mut entry = entry.map_err(damaged)?;
+        ensure!(about.is_none(), "there is something after its end");
+        ensure!(count != most.written || !has_more(path, most.all)?, "it has more than {} files", most.all);
+        let name = name(&entry)?;
+        let place = directory.join(&name);
+        if let Some(folder) = place.parent() {
+            fs::create_dir_all(folder)?;
+        }
+        write(&mut entry, &place, &mut room).with_context(|| name.display().to_string())?;
+        if name == Path::new(About::FILE) {
+            about = Some(fs::read(&place)?);
+        }
+    }
+    // What comes behind the last file, so that the checksum is looked at.
+    let mut rest = archive.into_inner();
+    std::io::copy(&mut rest.by_ref().take(1 << 20), &mut std::io::sink()).map_err(damaged)?;
+    let about = about.ok_or_else(|| anyhow!("it is incomplete"))?;
+    serde_json::from_slice(&about).map_err(damaged)
+}
+
+fn opened(path: &Path) -> Result<Archive<GzDecoder<BufReader<fs::File>>>> {
+    Ok(Archive::new(GzDecoder::new(BufReader::new(plain::open(path, Links::Followed)?))))
+}
+
+/// Returns true if an archive has more files than so many.
+fn has_more(path: &Path, most: usize) -> Result<bool> {
+    for (count, entry) in opened(path)?.entries()?.raw(true).enumerate() {
+        entry.map_err(damaged)?;
+        if count >= most {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 fn damaged(error: impl std::fmt::Display) -> anyhow::Error {

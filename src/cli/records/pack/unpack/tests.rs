@@ -1,6 +1,6 @@
 //! Archives that somebody else made.
 
-use super::{ALWAYS, MOST_FOR_ONE, unpacked};
+use super::{ALWAYS, MOST_FOR_ONE, MostFiles, unpack, unpacked};
 use flate2::{Compression, write::GzEncoder};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::MetadataExt;
@@ -148,4 +148,26 @@ fn what_is_announced_and_not_there_is_refused() {
     let path = directory.path().join("x.cupeer.tar.gz");
     std::fs::write(&path, encoder.finish().unwrap()).unwrap();
     refused(&path, "it is damaged");
+}
+
+#[test]
+fn too_many_files_are_counted_before_they_are_written() {
+    let most = MostFiles { written: 10, all: 30 };
+    let unpack = |count: usize| {
+        let (_directory, path) = packed(|archive| {
+            for number in 1..count {
+                add(archive, &format!("cupeer-record/{number}.cupeer"), EntryType::Regular, 1, &b"x"[..]);
+            }
+            end(archive);
+        });
+        let place = tempfile::tempdir().unwrap();
+        let result = unpack(&path, place.path(), most).map_err(|error| format!("{error:#}"));
+        (result.map(drop), std::fs::read_dir(place.path()).unwrap().count())
+    };
+    for count in [most.written, most.written + 1, most.all] {
+        assert_eq!(unpack(count), (Ok(()), count));
+    }
+    for count in [most.all + 1, 2 * most.all] {
+        assert_eq!(unpack(count), (Err("it has more than 30 files".to_owned()), most.written));
+    }
 }
