@@ -123,8 +123,23 @@ fn ring(ranks: u32, rounds: u64) -> Scene {
 #[track_caller]
 fn assert_asks_for_nothing(page: &str) {
     let markup = markup(page);
-    let policy = "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:\">";
-    assert!(markup.find(policy).is_some_and(|at| at < 200), "the policy stands first");
+    let policy = "<meta http-equiv=\"Content-Security-Policy\" content=\"";
+    let (head, rest) = markup.split_once(policy).expect("a policy");
+    assert!(head.len() < 200, "the policy stands first");
+    let policy = rest.split('"').next().unwrap();
+    let (scripts, others): (Vec<&str>, Vec<&str>) =
+        policy.split("; ").partition(|part| part.starts_with("script-src "));
+    let others_are = [
+        "default-src 'none'",
+        "style-src 'unsafe-inline'",
+        "img-src data:",
+        "base-uri 'none'",
+        "form-action 'none'",
+    ];
+    assert_eq!(others, others_are);
+    let hashes = scripts.iter().flat_map(|part| part.split(' ').skip(1)).collect::<Vec<_>>();
+    assert_eq!(hashes.len(), page.matches("<script>").count(), "a hash for each script: {policy}");
+    assert!(hashes.iter().all(|hash| hash.starts_with("'sha256-")), "{policy}");
     for tag in markup.split('<').skip(1).filter_map(|part| part.split('>').next()) {
         let name = tag.split([' ', '/']).find(|word| !word.is_empty()).unwrap_or_default();
         let asks =
@@ -394,10 +409,20 @@ fn browser() -> Option<PathBuf> {
     all.into_iter().find(|path| path.exists())
 }
 
-/// The document as a browser has it once the scripts have run, which must raise no error, and how; `None` without a
-/// browser.
+/// The document as a browser has it once the scripts have run without an error; `None` without a browser.
 #[track_caller]
 fn drawn(page: &str, name: &str) -> Option<String> {
+    let dom = dom(page, name)?;
+    let begin = dom.split("<head").next().unwrap_or_default();
+    assert!(
+        begin.contains("data-opened=") && begin.contains("data-drawn=") && !begin.contains("data-error"),
+        "{begin}"
+    );
+    Some(dom)
+}
+
+/// The document as a browser has it once the scripts have run; `None` without a browser.
+fn dom(page: &str, name: &str) -> Option<String> {
     let Some(browser) = browser() else {
         left_out!("no chromium to open the page in");
         return None;
@@ -415,13 +440,24 @@ fn drawn(page: &str, name: &str) -> Option<String> {
     ]);
     command.arg(format!("--user-data-dir={}", folder.path().join("profile").display()));
     let ended = support::done(command.arg(format!("file://{}", path.display())));
-    let begin = ended.stdout.split("<head").next().unwrap_or_default();
-    assert!(
-        begin.contains("data-opened=") && begin.contains("data-drawn=") && !begin.contains("data-error"),
-        "{begin}\n{}",
-        ended.stderr
-    );
     Some(ended.stdout)
+}
+
+#[test]
+fn a_script_of_another_in_the_page_does_not_run() {
+    let scene = ring(3, 2);
+    let page = page(&scene.dir(), "another");
+    let others = [
+        "<script>document.title = 'overtaken'</script>",
+        "<script src=\"data:text/javascript,document.title='overtaken'\"></script>",
+        "<img src=\"data:,\" onerror=\"document.title = 'overtaken'\">",
+        "<iframe srcdoc=\"<script>parent.document.title = 'overtaken'</script>\"></iframe>",
+    ];
+    for other in others {
+        let Some(dom) = dom(&page.replace("</main>", &format!("{other}</main>")), "another") else { return };
+        assert!(!dom.contains("<title>overtaken"), "{other} ran");
+        assert!(dom.contains("data-drawn="), "the page is drawn around {other}");
+    }
 }
 
 #[test]
@@ -455,8 +491,9 @@ fn all_pictures_are_drawn_and_all_rows_are_there() {
 fn keys_and_buttons_do_what_the_page_says() {
     let scene = ring(16, 3);
     let page = page(&scene.dir(), "keys");
-    let script = format!("<script>{}</script></body>", include_str!("html.js"));
-    let Some(dom) = drawn(&page.replace("</body>", &script), "keys") else { return };
+    let script = format!("<script nonce=\"keys\">{}</script></body>", include_str!("html.js"));
+    let allowed = page.replace("script-src ", "script-src 'nonce-keys' ").replace("</body>", &script);
+    let Some(dom) = drawn(&allowed, "keys") else { return };
     let told = |name: &str| {
         let (_, rest) =
             dom.split_once(&format!("<output class=\"{name}\">")).unwrap_or_else(|| panic!("no {name}"));

@@ -27,9 +27,8 @@ use serde::Serialize;
 use std::collections::HashMap;
 use std::io::{self, Write};
 
-/// Nothing is fetched from anywhere, whatever stands in the page.
-const POLICY: &str =
-    "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:";
+/// Forbids the page to fetch anything, and to run other scripts than its own. Plot needs inline styles.
+const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'; script-src";
 const STYLE: &str = include_str!("page.css");
 /// What draws, and its licences, which have to go with it: `vendor/parts.json` has where it is from.
 const VENDORED: [&str; 2] = [include_str!("vendor/d3.min.js"), include_str!("vendor/plot.min.js")];
@@ -41,6 +40,16 @@ const SCRIPTS: [&str; 5] = [
     include_str!("js/pairs.js"),
     include_str!("js/lives.js"),
     include_str!("js/tables.js"),
+];
+/// The SHA-256 hashes of `VENDORED` and `SCRIPTS`, in base64. A test prints those of changed scripts.
+const HASHES: [&str; 7] = [
+    "8glLv2FBs1lyLE/kVOtsSw8OQswQzHr5IfwVj864ZTk=",
+    "Q1gIZGd0B3fdeI1rJ6lc69uu/dUMcwowYBFwc71xNMs=",
+    "WrPq3QGzL37fNvJWRXtRZcNEc/TGwk4aCqOHL2CfSiM=",
+    "RoG5AnQmR5K48iirHthY5PqNGChkAosHWFuJMTAWZBM=",
+    "1N91HZjN93Ks2sUz9paaPrN0D0Tn8wykA4P4H/2x13g=",
+    "LX6R+SO9BFoSYiDhdTZLYQD9nGMltaGZy2p/Pp/vmyQ=",
+    "OfOdplGlyn0xJcAWMnfk5Enz6zN6RuYrMsTOa55WURo=",
 ];
 /// The sections, with what leads to them.
 const SECTIONS: [(&str, &str); 7] = [
@@ -98,12 +107,13 @@ pub fn document(job: &Job, filter: &Filter, report: &Report, shown: &str) -> Res
     let timeline = timeline::read(job, filter, report)?;
     let data = script_data(&page.data(&timeline))?;
     let body = clean_lines(&page.body(&timeline).into_string());
+    let policy = HASHES.iter().fold(POLICY.to_owned(), |policy, hash| policy + " 'sha256-" + hash + "'");
     let document = html! {
         (DOCTYPE)
         html lang="en" {
             head {
                 meta charset="utf-8";
-                meta http-equiv="Content-Security-Policy" content=(POLICY);
+                meta http-equiv="Content-Security-Policy" content=(policy);
                 meta name="viewport" content="width=device-width, initial-scale=1";
                 meta name="color-scheme" content="light dark";
                 title { "cupeer report " (clean_lines(shown)) }
@@ -246,6 +256,7 @@ mod tests {
     use std::collections::BTreeSet;
     use std::fs;
     use std::path::Path;
+    use std::process::{Command, Stdio};
 
     /// The packages have its licences from the list, and the page has them from here.
     #[test]
@@ -271,6 +282,19 @@ mod tests {
         assert!(scripts == VENDORED, "the page has other scripts than the list");
         let texts: Vec<String> = list.iter().map(|part| read(&part["text"])).collect();
         assert_eq!(texts, LICENSES.map(|(_, text)| text), "the page has other licences than the list");
+    }
+
+    #[test]
+    fn the_policy_has_the_hash_of_each_script() {
+        let hash = "sha256sum | cut -c1-64 | tr a-f A-F | basenc --base16 -d | base64";
+        let hashes = VENDORED.iter().chain(&SCRIPTS).map(|script| {
+            let mut sum = Command::new("sh");
+            sum.args(["-c", hash]).stdin(Stdio::piped()).stdout(Stdio::piped());
+            let mut sum = sum.spawn().unwrap();
+            sum.stdin.take().unwrap().write_all(script.as_bytes()).unwrap();
+            String::from_utf8(sum.wait_with_output().unwrap().stdout).unwrap().trim().to_owned()
+        });
+        assert_eq!(hashes.collect::<Vec<_>>(), HASHES);
     }
 
     #[test]
