@@ -6,7 +6,7 @@
 //!
 //! The modules, from the lowest layer up; `tests/rooms.rs` checks this:
 //!
-//! - `beside`, `limited`, `demangle`, `short`: parts of what follows.
+//! - `beside`, `bounded`, `limited`, `demangle`, `short`: parts of what follows.
 //! - `symbol`: a name, and its lines.
 //! - `sections`: the debugging information of a file.
 //! - `units`, `lines`: the lines in it.
@@ -14,6 +14,7 @@
 //! - `packed`, `files`: the names that a recording brings, and the files of libraries.
 
 pub mod beside;
+mod bounded;
 mod demangle;
 mod files;
 pub mod limited;

@@ -8,12 +8,14 @@
 //! gigabytes, most of which no address needs: beyond a limit, only the units that are needed are read
 //! ([`super::units`]).
 
-use super::sections::{Reader, Sections, Without, lines_at, unreadable};
+use super::bounded::{Limits, Reader};
+use super::sections::{Sections, Without, lines_at, unreadable};
 use super::symbol::SourceLine;
 use super::units::Units;
 use addr2line::Context;
 use gimli::SectionId;
 use std::fs::File;
+use std::sync::Arc;
 use std::time::Instant;
 
 /// The most debugging information that is read of a file for a report: about a second's work.
@@ -26,7 +28,7 @@ pub struct Lines {
 }
 
 enum All {
-    Whole(Context<Reader>),
+    Whole(Context<Reader>, Arc<Limits>),
     ByUnit(Units),
 }
 
@@ -55,18 +57,19 @@ impl Lines {
             }
             return Ok(Lines { all: All::ByUnit(Units::find(&sections, until, most)?), bytes: most });
         }
-        let mut dwarf = sections.dwarf()?;
+        let limits = Limits::of(bytes);
+        let mut dwarf = sections.dwarf(&limits)?;
         if let Some(shared) = shared {
-            dwarf.set_sup(shared.dwarf()?);
+            dwarf.set_sup(shared.dwarf(&limits)?);
         }
         let context = Context::from_dwarf(dwarf).map_err(unreadable)?;
-        Ok(Lines { all: All::Whole(context), bytes })
+        Ok(Lines { all: All::Whole(context, limits), bytes })
     }
 
     /// The lines at an address as the file has it, those of inlined functions first.
     pub fn at(&self, address: u64) -> Vec<SourceLine> {
         match &self.all {
-            All::Whole(context) => lines_at(context, address),
+            All::Whole(context, limits) => lines_at(context, limits, address),
             All::ByUnit(units) => units.at(address),
         }
     }

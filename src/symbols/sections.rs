@@ -1,10 +1,11 @@
 //! The debugging information of a file: its sections, and the lines in what was read of them.
 
+use super::bounded::{Limits, Reader};
 use super::limited::{Limited, MOST_OF_HEADERS};
 use super::symbol::SourceLine;
 use super::{beside, demangle};
 use addr2line::{Context, Location};
-use gimli::{Dwarf, EndianArcSlice, LittleEndian, SectionId};
+use gimli::{Dwarf, SectionId};
 use object::read::{CompressedData, CompressedFileRange, CompressionFormat};
 use object::{Object, ObjectSection};
 use std::collections::HashMap;
@@ -14,11 +15,14 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
-/// Sections in memory.
-pub type Reader = EndianArcSlice<LittleEndian>;
-
 /// The most functions that are inlined in one another.
 const MOST_INLINED: usize = 32;
+
+/// The most bytes for which one of a compressed section stands, beyond [`SMALL`]. Compilers' output is below 20.
+const MOST_COMPRESSED: u64 = 64;
+const SMALL: u64 = 16 << 20;
+/// The longest list of attributes of an abbreviation, in bytes. Each entry repeats it, and may have no byte for it.
+const LONGEST_LIST: usize = 1024;
 
 /// Reason why there are no lines.
 pub enum Without {
@@ -48,6 +52,10 @@ impl<'a> Sections<'a> {
         for id in NEEDED {
             let Some(section) = elf.section_by_name(id.name()) else { continue };
             let range = section.compressed_file_range().map_err(unreadable)?;
+            let most = range.compressed_size.saturating_mul(MOST_COMPRESSED).saturating_add(SMALL);
+            if range.uncompressed_size > most {
+                return Err(unreadable("a section is compressed too much"));
+            }
             // A separate file has a section's name and size, and nothing at its place, for all that is not its own.
             all.extend((range.uncompressed_size > 0).then_some((id, range)));
         }
@@ -94,15 +102,34 @@ impl<'a> Sections<'a> {
                 .map(|(id, end)| Ok((id, end().unwrap_or_else(|_| Err("damaged".to_owned()))?)));
             ended.collect::<Result<HashMap<SectionId, Arc<[u8]>>, String>>()
         });
-        read.map_err(Without::Unreadable)
+        let read = read.map_err(Without::Unreadable)?;
+        let of_lists = read.get(&SectionId::DebugAbbrev).map_or(&[][..], |bytes| bytes);
+        if has_long_list(of_lists) {
+            return Err(unreadable("an abbreviation has too many attributes"));
+        }
+        Ok(read)
     }
 
     /// All of it.
-    pub fn dwarf(&self) -> Result<Dwarf<Reader>, Without> {
+    pub fn dwarf(&self, limits: &Arc<Limits>) -> Result<Dwarf<Reader>, Without> {
         let mut read = self.read(|_| true)?;
-        let load = |id| Ok(Reader::new(read.remove(&id).unwrap_or_default(), LittleEndian));
+        let load = |id| Ok(Reader::new(id, read.remove(&id).unwrap_or_default(), limits));
         Dwarf::load(load).map_err(|error: gimli::Error| unreadable(error))
     }
+}
+
+/// Returns true if a list of attributes is longer than any of a compiler. Two zeros in a row end a list, wherever one
+/// begins to read.
+fn has_long_list(abbreviations: &[u8]) -> bool {
+    let mut begin = 0;
+    for (at, two) in abbreviations.windows(2).enumerate() {
+        if two == [0, 0] {
+            begin = at;
+        } else if at - begin > LONGEST_LIST {
+            return true;
+        }
+    }
+    false
 }
 
 /// Returns the reason for debugging information that cannot be read.
@@ -130,7 +157,8 @@ fn section(file: &File, range: &CompressedFileRange) -> Result<Arc<[u8]>, String
 }
 
 /// The lines at an address.
-pub fn lines_at(context: &Context<Reader>, address: u64) -> Vec<SourceLine> {
+pub fn lines_at(context: &Context<Reader>, limits: &Limits, address: u64) -> Vec<SourceLine> {
+    limits.begin();
     let mut lines = Vec::new();
     let mut put = |location: Option<Location>, function: Option<String>| {
         let Some((file, line)) = location.and_then(|place| Some((place.file?, place.line.unwrap_or(0))))

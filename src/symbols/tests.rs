@@ -1,5 +1,6 @@
 //! Tests of the names that are found, and of those that must not be.
 
+mod damaged;
 mod lines;
 mod sizes;
 

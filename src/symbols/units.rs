@@ -7,10 +7,11 @@
 //! unknown: the name of a function is missing, not its line.
 
 use super::beside;
-use super::sections::{Reader, Sections, Without, lines_at, unreadable};
+use super::bounded::{Limits, Reader};
+use super::sections::{Sections, Without, lines_at, unreadable};
 use super::symbol::SourceLine;
 use addr2line::Context;
-use gimli::{Dwarf, LittleEndian, SectionId};
+use gimli::{Dwarf, SectionId};
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
@@ -34,9 +35,15 @@ pub struct Units {
     /// Where `.debug_info` begins in the file.
     start: u64,
     /// All other sections.
-    others: HashMap<SectionId, Arc<[u8]>>,
+    others: Others,
     ranges: Vec<OfUnit>,
     read: RefCell<Read>,
+}
+
+/// All sections but `.debug_info`.
+struct Others {
+    read: HashMap<SectionId, Arc<[u8]>>,
+    limits: Arc<Limits>,
 }
 
 /// What was read of `.debug_info`.
@@ -55,7 +62,7 @@ impl Units {
         // Type units have no lines.
         let is_read = |id| ![SectionId::DebugInfo, SectionId::DebugTypes].contains(&id);
         let left = most.checked_sub(sections.bytes_of(is_read)).ok_or(Without::TooLarge(whole))?;
-        let others = sections.read(is_read)?;
+        let others = Others { read: sections.read(is_read)?, limits: Limits::of(whole) };
         let file = sections.file.try_clone().map_err(unreadable)?;
         let mut units = Units {
             file,
@@ -67,7 +74,7 @@ impl Units {
         let all = units.headers(info.end - info.start, until)?;
         let mut ranges = units.aranges(&all)?;
         // It names units by where they lie, and each of them is read as the first one.
-        units.others.remove(&SectionId::DebugAranges);
+        units.others.read.remove(&SectionId::DebugAranges);
         let named: HashSet<u64> = ranges.iter().map(|(_, unit)| unit.start).collect();
         let silent: Vec<&Range<u64>> = all.iter().filter(|unit| !named.contains(&unit.start)).collect();
         let few = silent.chunks(silent.len().div_ceil(THREADS).max(1));
@@ -107,7 +114,7 @@ impl Units {
         read.units
             .get(&unit.start)
             .and_then(Option::as_ref)
-            .map_or_else(Vec::new, |unit| lines_at(unit, address))
+            .map_or_else(Vec::new, |unit| lines_at(unit, &self.others.limits, address))
     }
 
     /// Where all units lie in `.debug_info`, which has so many bytes.
@@ -156,7 +163,7 @@ impl Units {
 struct Begins<'a> {
     file: &'a File,
     start: u64,
-    others: &'a HashMap<SectionId, Arc<[u8]>>,
+    others: &'a Others,
 }
 
 impl Begins<'_> {
@@ -217,10 +224,10 @@ fn bytes(file: &File, start: u64, range: Range<u64>) -> Result<Arc<[u8]>, Withou
 }
 
 /// The sections, with one unit.
-fn dwarf(others: &HashMap<SectionId, Arc<[u8]>>, unit: Arc<[u8]>) -> Result<Dwarf<Reader>, Without> {
+fn dwarf(others: &Others, unit: Arc<[u8]>) -> Result<Dwarf<Reader>, Without> {
     let load = |id| {
-        let section = if id == SectionId::DebugInfo { Some(&unit) } else { others.get(&id) };
-        Ok(Reader::new(section.cloned().unwrap_or_default(), LittleEndian))
+        let section = if id == SectionId::DebugInfo { Some(&unit) } else { others.read.get(&id) };
+        Ok(Reader::new(id, section.cloned().unwrap_or_default(), &others.limits))
     };
     Dwarf::load(load).map_err(|error: gimli::Error| unreadable(error))
 }
