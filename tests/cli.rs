@@ -719,6 +719,25 @@ fn settings_for_docker_and_mpirun_survive_the_shell() {
     }
 }
 
+/// A rank that finds its libraries by a module's path must still find them, as under `cupeer run`.
+#[test]
+fn launchers_keep_the_paths_that_the_loader_has() {
+    let of = |format: &str| {
+        let mut command = cupeer();
+        command.args(["env", "--sim=nvlink:2", "--record=off", "--format", format]);
+        stdout(command.env("LD_LIBRARY_PATH", "/opt/module/lib").env("LD_PRELOAD", "libm.so.6"))
+    };
+    let library = install().join("lib/cupeer/libcupeer.so").display().to_string();
+    for format in ["mpirun", "srun"] {
+        let printed = of(format);
+        assert!(printed.contains(&format!("LD_PRELOAD=libm.so.6:{library}")), "{printed}");
+        assert!(printed.contains(":/opt/module/lib"), "{printed}");
+    }
+    let printed = of("ray");
+    assert!(printed.contains(&format!("\"${{LD_PRELOAD}}:{library}\"")), "{printed}");
+    assert!(printed.contains(":${LD_LIBRARY_PATH}\""), "{printed}");
+}
+
 /// A log is of use where somebody reads it: outside.
 #[test]
 fn containers_see_the_directory_of_the_log() {
@@ -773,6 +792,8 @@ fn settings_for_ray_and_kubernetes_are_their_formats() {
         .unwrap()
         .iter()
         .map(|(name, value)| format!("{name}={}", value.as_str().unwrap()))
+        // Nothing of the worker's is in them here.
+        .map(|set| set.replace("${LD_PRELOAD}:", "").replace(":${LD_LIBRARY_PATH}", ""))
         .collect();
     set.sort();
     assert_eq!(set, set_by_run(&hard(), &[KEY]));

@@ -6,12 +6,13 @@ use crate::start::args::{EnvArgs, EnvFormat};
 use crate::start::output;
 use crate::start::settings::Settings;
 use crate::start::settings::deny::Verdicts;
-use crate::start::variables::{LD_LIBRARY_PATH, LD_PRELOAD};
+use crate::start::variables::{LD_LIBRARY_PATH, LD_PRELOAD, inherited};
 use anyhow::{Context, Result, bail, ensure};
 use cupeer_p2p::settings as p2p;
 use cupeer_spec::env;
 use serde_json::json;
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -45,21 +46,28 @@ pub fn command(args: &EnvArgs) -> Result<ExitCode> {
         let value = value.to_str().with_context(|| format!("{name}: the value is not UTF-8"))?;
         pairs.push((*name, value.to_owned()));
     }
-    let preload = text(&settings.preload)?;
-    let search = settings.driver.as_ref().map(|chosen| text(&chosen.directory)).transpose()?;
-    let printed = match format {
-        EnvFormat::Sh => sh(&pairs, preload, search),
-        format => {
-            pairs.push((LD_PRELOAD, preload.to_owned()));
-            pairs.extend(search.map(|directory| (LD_LIBRARY_PATH, directory.to_owned())));
-            match format {
-                EnvFormat::Docker => docker(&pairs, &mounts(&settings)?)?,
-                EnvFormat::K8s => k8s(&pairs, &mounts(&settings)?),
-                EnvFormat::Mpirun => mpirun(&pairs),
-                EnvFormat::Srun => srun(&pairs)?,
-                EnvFormat::Ray | EnvFormat::Sh => ray(&pairs),
-            }
+    // Adds the variables that the loader reads to what its reader has in them.
+    let with_loader = |old: &dyn Fn(&str) -> Option<OsString>| -> Result<Vec<Pair>> {
+        let mut all = pairs.clone();
+        for (name, value) in settings.loader(old)? {
+            all.push((name, text(Path::new(&value))?.to_owned()));
         }
+        Ok(all)
+    };
+    // The image has these, and only it can say what is in them.
+    let of_image = |_: &str| None;
+    // Ray replaces this by the value that its worker has.
+    let of_worker = |name: &str| Some(format!("${{{name}}}").into());
+    let printed = match format {
+        EnvFormat::Sh => {
+            let search = settings.driver.as_ref().map(|chosen| text(&chosen.directory)).transpose()?;
+            sh(&pairs, text(&settings.preload)?, search)
+        }
+        EnvFormat::Docker => docker(&with_loader(&of_image)?, &mounts(&settings)?)?,
+        EnvFormat::K8s => k8s(&with_loader(&of_image)?, &mounts(&settings)?),
+        EnvFormat::Mpirun => mpirun(&with_loader(&inherited)?),
+        EnvFormat::Srun => srun(&with_loader(&inherited)?)?,
+        EnvFormat::Ray => ray(&with_loader(&of_worker)?),
     };
     settings.seed_drawn().iter().for_each(|line| output::complain(line));
     output::print_as_is(&printed)

@@ -105,20 +105,25 @@ impl Settings {
         Some(format!("the fault plans leave something to chance; --seed {seed} repeats this run's decisions"))
     }
 
+    /// Returns the variables that the loader reads, with what they contain already.
+    pub fn loader(&self, old: impl Fn(&str) -> Option<OsString>) -> Result<Vec<(&'static str, OsString)>> {
+        let mut variables = vec![(LD_PRELOAD, with_preload(old(LD_PRELOAD).as_ref(), &self.preload)?)];
+        if let Some(chosen) = &self.driver {
+            let old = old(LD_LIBRARY_PATH).filter(|old| !old.is_empty());
+            variables.push((LD_LIBRARY_PATH, with_directory(old.as_ref(), &chosen.directory)));
+        }
+        Ok(variables)
+    }
+
     pub fn apply(&self, mut environment: Environment) -> Result<Environment> {
         for (name, value) in &self.variables {
             environment.set(name, value.clone());
         }
-        let preload = with_preload(environment.get(LD_PRELOAD), &self.preload)?;
-        environment.set(LD_PRELOAD, preload);
-        if let Some(chosen) = &self.driver {
-            let old = environment.get(LD_LIBRARY_PATH).filter(|old| !old.is_empty());
-            let path = with_directory(old, &chosen.directory);
-            environment.set(LD_LIBRARY_PATH, path);
-            if self.variables.iter().all(|(name, _)| *name != env::DRIVER) {
-                // An inherited one is another than the simulated driver.
-                environment.remove(env::DRIVER);
-            }
+        let loader = self.loader(|name| environment.get(name).cloned())?;
+        loader.into_iter().for_each(|(name, value)| environment.set(name, value));
+        if self.driver.is_some() && self.variables.iter().all(|(name, _)| *name != env::DRIVER) {
+            // An inherited one is another than the simulated driver.
+            environment.remove(env::DRIVER);
         }
         for (name, value) in environment.iter() {
             let ours = self.variables.iter().any(|(known, _)| name == known);
