@@ -1,7 +1,7 @@
 //! `cupeer run` and `cupeer env` with a record: which directory it is, and who takes part.
 
 use crate::programs::{driver, linked, mark_of, open_job, recorded};
-use crate::support::{self, Done, cupeer, done, mode, names, temp_dir};
+use crate::support::{self, Done, cupeer, done, mode, names, temp_dir, wait_for};
 use cupeer_spec::env;
 use cupeer_spec::record::live::kind;
 use std::fs;
@@ -112,6 +112,28 @@ fn runs_that_name_one_directory_are_one_job() {
     // A job stays also where a later run adds nothing.
     ends_well(run(folder.path(), &["-o", "job"]).arg("true"));
     assert_eq!(open_job(&record).processes.len(), 3);
+}
+
+/// The first run made the directory, records nothing, and ends first: the other one still needs the key and its own line.
+#[test]
+fn a_run_without_a_record_leaves_the_directory_to_those_that_joined() {
+    let folder = temp_dir();
+    let at = |name: &str| folder.path().join(name);
+    let spawn = |line: &str| {
+        let mut command = run(folder.path(), &["-o", "job"]);
+        command.args(["sh", "-c", line, "sh"]).arg(shared()).spawn().unwrap()
+    };
+    let mut first = spawn("touch begun; until [ -e go ]; do sleep 0.01; done");
+    wait_for("the first run", || at("begun").exists());
+    let mut second = spawn("touch joined; until [ -e ended ]; do sleep 0.01; done; exec \"$1\" open:5");
+    wait_for("the second run", || at("joined").exists());
+    fs::write(at("go"), "").unwrap();
+    assert!(first.wait().unwrap().success());
+    let text = fs::read_to_string(at("job/job")).expect("the job's file");
+    assert!(text.contains("joined="), "{text}");
+    fs::write(at("ended"), "").unwrap();
+    assert!(second.wait().unwrap().success());
+    assert_eq!(open_job(&at("job")).processes.len(), 1);
 }
 
 #[test]

@@ -251,10 +251,11 @@ impl Job {
         Ok(place)
     }
 
-    /// Takes the directory away again where we made it and no process has recorded anything. Says whether it is
-    /// gone.
+    /// Removes the directory if this run made it, no other run joined it, and no process recorded anything. Returns true if it
+    /// is gone.
     pub fn remove_if_empty(&self) -> bool {
-        if !self.is_new {
+        // Runs that joined still need the key, their lines, and their fault plans.
+        if !self.is_ours_alone() {
             return false;
         }
         // It is made before anybody knows whether it will be needed. One with something in it stays.
