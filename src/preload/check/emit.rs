@@ -171,13 +171,15 @@ fn told(
             let _ = say::json(&said, json);
             let _ = json.push(b"\0");
         }
-        match heard {
-            Heard::Now if is_said => print(rendered(&said, check.level.is_brief, json, text)),
-            Heard::Later(question) if is_said => {
-                let words = rendered(&said, check.level.is_brief, json, text);
-                held::hold(question, severity > Severity::Note, words);
+        if is_said {
+            let (words, is_bad) =
+                (rendered(&said, check.level.is_brief, json, text), severity > Severity::Note);
+            match heard {
+                Heard::Later(question) if held::hold(question, is_bad, words) => {}
+                // With too many waiting, one that may have been a probe is better than one that is lost.
+                Heard::Later(_) => print_found(words, is_bad),
+                Heard::Now => print(words),
             }
-            _ => {}
         }
         if heard == Heard::Now {
             call_back(&said, json.bytes());
@@ -298,14 +300,15 @@ fn print(words: &[u8]) {
 /// The process ends: says what was held back, and is not taken back any more.
 #[unsafe(link_section = ".text.startup")]
 pub fn say_held() {
-    held::each_left(|words, is_bad| {
-        guarded(|| {
-            if is_bad {
-                status::found();
-            }
-            print(words);
-        });
-    });
+    held::each_left(|words, is_bad| guarded(|| print_found(words, is_bad)));
+}
+
+/// Prints a finding that was held back, and counts it for the exit status.
+fn print_found(words: &[u8], is_bad: bool) {
+    if is_bad {
+        status::found();
+    }
+    print(words);
 }
 
 /// Who is told, with what is passed on. Replaced, never freed: another thread may be about to call it.

@@ -14,9 +14,9 @@ use cupeer_rules::probes::FollowUp;
 /// What a call of this thread asks: what would follow it up, and what that is about.
 pub type Question = (FollowUp, u64);
 
-/// How many findings wait at once, and how long their texts may be. For others the report has to do.
-const MOST: usize = 8;
-const LONGEST: usize = 2048;
+/// How many findings wait at once, and how long their texts may be: as long as any.
+const MOST: usize = 32;
+const LONGEST: usize = crate::sys::line::LONGEST;
 
 /// What is in a place.
 mod state {
@@ -77,10 +77,10 @@ fn tid() -> u32 {
     unsafe { libc::syscall(libc::SYS_gettid) as u32 }
 }
 
-/// Keeps a text until it is known whether it is to be said.
-pub fn hold((follow_up, about): Question, is_bad: bool, text: &[u8]) {
-    let text = if text.len() <= LONGEST { text } else { return };
-    let Some(place) = HELD.iter().find(|place| place.take(state::FREE)) else { return };
+/// Keeps a text until the thread's next calls show whether cupeer prints it. Returns false if there is no place for it.
+pub fn hold((follow_up, about): Question, is_bad: bool, text: &[u8]) -> bool {
+    let text = if text.len() <= LONGEST { text } else { return false };
+    let Some(place) = HELD.iter().find(|place| place.take(state::FREE)) else { return false };
     // SAFETY: this thread has taken the place.
     unsafe { (&mut *place.text.get())[..text.len()].copy_from_slice(text) };
     place.length.store(text.len() as u32, Relaxed);
@@ -91,6 +91,7 @@ pub fn hold((follow_up, about): Question, is_bad: bool, text: &[u8]) {
     place.is_bad.store(is_bad.into(), Relaxed);
     place.state.store(state::HELD, Release);
     IS_ANY.store(true, Release);
+    true
 }
 
 /// A call of this thread has returned: it may be what was waited for.
@@ -127,10 +128,9 @@ mod tests {
     #[test]
     fn what_was_answered_is_not_said_and_what_was_not_is_said_once() {
         let (fabric, pool) = ((FollowUp::OtherHandleType, 0), (FollowUp::SamePool, 7));
-        hold(fabric, true, b"no fabric");
-        hold(pool, false, b"wrong pool");
+        assert!(hold(fabric, true, b"no fabric") && hold(pool, false, b"wrong pool"));
         std::thread::spawn(move || hold(fabric, true, b"of another thread")).join().unwrap();
-        hold(fabric, true, &[b'x'; LONGEST + 1]);
+        assert!(!hold(fabric, true, &[b'x'; LONGEST + 1]));
         let mut said = Vec::new();
         let args = [0; cupeer_spec::record::slot::MOST_ARGS];
         let mut bytes = args;
@@ -145,7 +145,7 @@ mod tests {
         said.sort();
         assert_eq!(said, [("of another thread".to_owned(), true), ("wrong pool".to_owned(), false)]);
         each_left(|_, _| panic!("it was said"));
-        (0..2 * MOST).for_each(|_| hold(pool, false, b"full"));
+        assert_eq!((0..2 * MOST).filter(|_| hold(pool, false, b"full")).count(), MOST);
         let mut count = 0;
         each_left(|_, _| count += 1);
         assert_eq!(count, MOST);
