@@ -10,12 +10,12 @@ use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
-/// How often all of a file may be read: once for its units, once for their functions, and once for what is inlined in
-/// these, and again.
+/// Number of times that all of a file may be read: once for its units, once for their functions, once for the functions
+/// that are inlined in these, and once more.
 const READINGS: u64 = 4;
-/// How much more is read of a file, however small it is.
+/// Bytes that may be read beyond that, for small files.
 const MORE: u64 = 16 << 20;
-/// How much more is read for each address: its names.
+/// Bytes that each address adds: its names.
 const PER_ADDRESS: u64 = 16 << 10;
 /// The most stack that functions that are inlined in one another take.
 const MOST_STACK: usize = 512 << 10;
@@ -24,7 +24,7 @@ const MOST_STACK: usize = 512 << 10;
 const LONGEST_PROGRAM: usize = 64 << 20;
 const LONGEST_HEADER: usize = 16 << 20;
 
-/// How much may still be read of a file.
+/// Bytes of a file that may still be read, and the stack that may be used.
 #[derive(Debug)]
 pub struct Limits {
     most: u64,

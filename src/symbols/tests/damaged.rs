@@ -263,7 +263,7 @@ fn damaged_files_do_no_harm_and_functions_keep_their_names() {
         };
         let mut parts: Vec<_> = file.sections().filter_map(of_section).collect();
         parts.retain(|(name, part)| {
-            part.len() > 0
+            !part.is_empty()
                 && (name.starts_with(".debug") || name.ends_with("tab") || name == ".gnu_debuglink")
         });
         let is_debug = |name: &str| name.starts_with(".debug");

@@ -35,7 +35,9 @@ pub(crate) use contexts::{Context, Contexts, check_flags};
 pub(crate) use events::{Event, Events, INTERPROCESS, check_null};
 pub(crate) use graphs::{End, Graphs, Kernel, Node, Parameters};
 pub(crate) use ipc::{Exports, Imports, random};
-pub(crate) use memory::{Allocation, HOST_DEVICE_MAP, HOST_PORTABLE, Kind, Memory, Shared};
+#[cfg(test)]
+pub(crate) use memory::HOST_PORTABLE;
+pub(crate) use memory::{Allocation, HOST_DEVICE_MAP, Kind, Memory, Shared};
 pub(crate) use modules::{Function, Module, Modules, Owner};
 pub(crate) use pools::{Origin, Pool, Pools};
 pub(crate) use stores::{Block, Ghost, Name, Store, Stored, Stores, padded};
