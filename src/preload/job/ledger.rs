@@ -124,11 +124,23 @@ pub fn opened_device(address: u64) -> Option<i32> {
     questions::ordinal(export.uuid)
 }
 
+/// The way from an address or event to the export that a call is about to end. `None` if something of another process was opened
+/// there since: while a context ends in one thread, the driver may already hand out its addresses to others.
+fn to_be_ended(id: FnId, args: &[u8; MOST_ARGS]) -> Option<live::Place> {
+    let function = id.spec();
+    let end = function.ends().filter(|end| !end.object.is_context())?;
+    let place = |kind, by| own_key(live::own(), kind, number(id, args, by), 0);
+    let owned = live::find(place(kind::OWNED, end.by))?;
+    let opened = function.closes().and_then(|closed| {
+        live::find_where(place(kind::opened(closed.object), closed.by), live::Place::is_open)
+    });
+    opened.is_none_or(|opened| opened.is_older_than(&owned)).then_some(owned)
+}
+
 /// Looks at a call that is about to be forwarded.
 pub fn before(id: FnId, args: &[u8; MOST_ARGS]) -> BeforeCall {
     let function = id.spec();
-    let taken = function.ends().filter(|end| !end.object.is_context()).and_then(|end| {
-        let place = live::find(own_key(live::own(), kind::OWNED, number(id, args, end.by), 0))?;
+    let taken = to_be_ended(id, args).and_then(|place| {
         let fingerprint = place.origin().0;
         place.free().then_some(fingerprint)
     });
@@ -484,4 +496,35 @@ fn all_ended(context: u64, by: &Closer) {
             give_up(&place, true, Some(by));
         }
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::live::tests::with_table;
+    use super::*;
+
+    #[test]
+    fn a_free_ends_what_came_last_to_its_address() {
+        with_table(|| {
+            let address = 0x7000_0000;
+            let mut args = [0; MOST_ARGS];
+            args[..8].copy_from_slice(&u64::to_le_bytes(address));
+            let insert = |kind, monotonic| {
+                let key = own_key(live::own(), kind, address, 0);
+                let entry = Entry { key, kind, address, monotonic, count: 1, ..nothing() };
+                assert!(reclaim::insert(entry));
+            };
+            let is_owned = || to_be_ended(FnId::cuMemFree_v2, &args).is_some();
+            assert!(!is_owned());
+            insert(kind::OWNED, 10);
+            assert!(is_owned());
+            // The context of the export is ending, and the address is another process's memory now.
+            insert(kind::OPENED_POINTER, 20);
+            assert!(!is_owned());
+            let opened = live::find(own_key(live::own(), kind::OPENED_POINTER, address, 0)).unwrap();
+            assert!(opened.free());
+            insert(kind::OPENED_POINTER, 5);
+            assert!(is_owned());
+        });
+    }
 }

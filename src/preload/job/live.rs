@@ -370,6 +370,12 @@ impl Place {
         kind::belongs_to_context(kind) && (self.peek(offset_of!(Entry, peer)) == context || is_other_side())
     }
 
+    /// Returns true if it came into the table before another one.
+    pub fn is_older_than(&self, other: &Place) -> bool {
+        let [own, others] = [self, other].map(|place| place.peek(offset_of!(Entry, monotonic)));
+        own < others
+    }
+
     /// Whose it is: pid and pid namespace.
     pub fn process(&self) -> (u32, u64) {
         const { assert!(offset_of!(Entry, pid).is_multiple_of(8)) };
