@@ -33,6 +33,8 @@ const MOST_USES: usize = 1 << 15;
 const MOST_NODES: usize = 4096;
 /// After so many launches with memory that is gone, a graph is not looked at any more: all is said.
 const MOST_FOUND: u32 = 4;
+/// In place of a node of which it is not known how calls name it.
+const UNNAMED: u64 = 0;
 /// Words below the first granule that a driver maps are no addresses.
 const LEAST_ADDRESS: u64 = 1 << 21;
 
@@ -129,8 +131,8 @@ impl NodeUse {
             Part::Fill => (2, 0),
             Part::Parameter(index) => (3, u64::from(index)),
         };
-        let [within, node] =
-            [self.label.within, self.label.index].map(|number| number.map_or(0, |number| u64::from(number) + 1));
+        let [within, node] = [self.label.within, self.label.index]
+            .map(|number| number.map_or(0, |number| u64::from(number) + 1));
         within << 48 | node << 32 | index << 2 | part
     }
 
@@ -202,6 +204,38 @@ fn each_kept(place: &Place, number: u64, work: &mut dyn FnMut(&KeptUse)) {
     }
 }
 
+/// The uses that an executable graph had before an update, by which its nodes are found again: calls name them by the nodes of
+/// the graph that it was made of, and not by those of the graph that it is updated to.
+struct Before {
+    number: u64,
+    first: u64,
+    end: u64,
+    /// Where the last node was found. The nodes of both graphs come in the same order.
+    at: u64,
+}
+
+impl Before {
+    fn of(handle: u64) -> Option<Before> {
+        let place = GRAPHS.find(handle)?;
+        let (number, first, end) =
+            (place.number.load(Relaxed), place.first.load(Relaxed), place.end.load(Relaxed));
+        Some(Before { number, first, end, at: first })
+    }
+
+    /// The handle of the node with a label.
+    fn node(&mut self, label: Label) -> Option<u64> {
+        let oldest = PUT.load(Relaxed).saturating_sub(MOST_USES as u64);
+        let (first, at) = (self.first.max(oldest), self.at.max(oldest));
+        let found = (at..self.end).chain(first..at).find(|at| {
+            let kept = &RING[*at as usize % MOST_USES];
+            let its = NodeUse::of(kept.about.load(Relaxed), 0, 0).label;
+            kept.number.load(Acquire) == self.number && its == label
+        })?;
+        self.at = found;
+        Some(RING[found as usize % MOST_USES].node.load(Relaxed))
+    }
+}
+
 /// Notes an executable graph, whose uses are in the ring.
 fn note(handle: u64, number: u64, first: u64, end: u64) {
     GRAPHS.note(handle, |place| {
@@ -258,11 +292,17 @@ pub fn after(id: FnId, words: &Words, allocates: &mut dyn FnMut(u64, u64)) -> Op
                 return None;
             }
             let (number, first) = (LAST.fetch_add(1, Relaxed) + 1, PUT.load(Relaxed));
+            let (mut before, is_update) = (Before::of(handle), handle == named);
             GRAPHS.forget(handle);
+            let mut original = |label, node| match &mut before {
+                _ if !is_update => node,
+                Some(before) => before.node(label).unwrap_or(UNNAMED),
+                None => UNNAMED,
+            };
             questions::relaxed(|| {
                 walk(words[graph], &mut |_, node, label, it| match it {
                     GraphNode::Allocation(start, bytes) => allocates(*start, *bytes),
-                    it => each_of_node(it, label, &mut |it| put(number, node, it)),
+                    it => each_of_node(it, label, &mut |it| put(number, original(label, node), it)),
                 })
             });
             note(handle, number, first, PUT.load(Relaxed));
@@ -281,6 +321,17 @@ pub fn after(id: FnId, words: &Words, allocates: &mut dyn FnMut(u64, u64)) -> Op
 fn alter(words: &Words, Altered { kind, exec, node, parameters }: Altered) -> Option<u64> {
     let (place, node, parameters) = (GRAPHS.find(words[exec])?, words[node], words[parameters]);
     let number = place.number.load(Relaxed);
+    let (mut is_known, mut is_any_unnamed) = (false, false);
+    each_kept(place, number, &mut |kept| {
+        let its = kept.node.load(Relaxed);
+        is_known |= its == node;
+        is_any_unnamed |= its == UNNAMED;
+    });
+    if !is_known && is_any_unnamed {
+        // It may be any of them, and what that used may be used no more.
+        GRAPHS.forget(words[exec]);
+        return None;
+    }
     let forget = |is_it: &dyn Fn(u64) -> bool| {
         let mut label = Label::default();
         each_kept(place, number, &mut |kept| {
@@ -303,7 +354,12 @@ fn alter(words: &Words, Altered { kind, exec, node, parameters }: Altered) -> Op
 }
 
 /// Gives the node of a child graph the nodes of another graph. Calls go on to name them by the handles that they had.
-fn alter_child(node: u64, graph: u64, number: u64, forget: &dyn Fn(&dyn Fn(u64) -> bool) -> Label) -> Option<()> {
+fn alter_child(
+    node: u64,
+    graph: u64,
+    number: u64,
+    forget: &dyn Fn(&dyn Fn(u64) -> bool) -> Label,
+) -> Option<()> {
     let GraphNode::Graph(before) = questions::graph_node(node) else { return None };
     let mut nodes = Nodes::take()?;
     let (handles, _) = nodes.parts();
@@ -326,7 +382,8 @@ fn set_node(kind: NodeKind, parameters: u64) -> Option<GraphNode> {
     fn copied<T: Plain>(at: u64, bytes: usize) -> Option<T> {
         let mut place = MaybeUninit::<T>::zeroed();
         // SAFETY: the bytes are those of the place, which are initialized.
-        let copy = unsafe { core::slice::from_raw_parts_mut(place.as_mut_ptr().cast(), bytes.min(size_of::<T>())) };
+        let copy =
+            unsafe { core::slice::from_raw_parts_mut(place.as_mut_ptr().cast(), bytes.min(size_of::<T>())) };
         let wanted = copy.len();
         // SAFETY: any bytes are a value of a plain structure.
         (program_memory::copy(at as usize, copy) == wanted).then(|| unsafe { place.assume_init() })
@@ -518,7 +575,10 @@ mod tests {
             let (number, first) = (LAST.fetch_add(1, Relaxed) + 1, PUT.load(Relaxed));
             let all: Vec<NodeUse> = (0..count)
                 .map(|at| NodeUse {
-                    label: Label { index: (at % 3 != 0).then_some(at as u32 % 0xffff), within: (at % 2 == 1).then_some(7) },
+                    label: Label {
+                        index: (at % 3 != 0).then_some(at as u32 % 0xffff),
+                        within: (at % 2 == 1).then_some(7),
+                    },
                     part: [Part::CopyTo, Part::CopyFrom, Part::Fill, Part::Parameter(3)][at as usize % 4],
                     address: 0x7000_0000_0000 + at,
                     bytes: if at % 4 == 3 { 1 } else { 64 },

@@ -199,6 +199,30 @@ static Copy copy_of(CUdeviceptr to, CUdeviceptr from) {
     return (Copy){.from = {.type = ON_DEVICE, .device = from}, .to = {.type = ON_DEVICE, .device = to}, .width = SIZE / 2, .height = 1, .depth = 1};
 }
 
+/* A node is changed after an update: calls name it as in the graph that was instantiated. */
+static void change_updated(struct link parent) {
+    struct { int result; Node node, from; } info;
+    Node node;
+    size_t count = 1;
+    begin(parent);
+    Graph before = captured(own, own + SIZE / 2), after = captured(own, p);
+    Copy copy = copy_of(own, bad ? p : own + SIZE / 2);
+    OK(cuGraphGetNodes(before, &node, &count));
+    OK(cuGraphInstantiateWithFlags(&exec, before, 0));
+    OK(cuGraphExecUpdate_v2(exec, after, &info));
+    OK(cuGraphLaunch(exec, stream));
+    OK(cuGraphExecMemcpyNodeSetParams(exec, node, &copy, c0));
+    OK(cuCtxSynchronize());
+    OK(cuIpcCloseMemHandle(p));
+    CALL(cuGraphLaunch, (exec, stream));
+    is_launched = 1;
+    if (bad) return finish();
+    OK(cuCtxSynchronize());
+    CHECK(open_memory(handle) == p);
+    finish();
+}
+static void changed_after_update(void) { export_for(change_updated); }
+
 /* A node is given the memory, and in the right program takes it no more. */
 static void alter_it(struct link parent) {
     begin(parent);
@@ -531,7 +555,7 @@ static void freed(void) {
 
 SCENES({"use-in-graph/launch", launched}, {"use-in-graph/node", altered}, {"use-in-graph/disabled", disabled}, {"use-in-graph/unmapped", after_unmap},
        {"use-after-owner-freed/graph", after_owner}, {"use-in-graph", instantiated}, {"use-in-graph/memset", filled},
-       {"use-in-graph/child", nested}, {"use-in-graph/update", updated}, {"use-in-graph/allocates", allocates},
+       {"use-in-graph/child", nested}, {"use-in-graph/update", updated}, {"use-in-graph/changed", changed_after_update}, {"use-in-graph/allocates", allocates},
        {"use-in-graph/set", fill_set}, {"use-in-graph/set-copy", copy_set}, {"use-in-graph/set-any", any_fill_set},
        {"use-in-graph/set-any-copy", any_copy_set}, {"use-in-graph/set-child", child_set}, {"use-in-graph/child-launch", child_launched},
        {"use-in-graph/any-launch", any_launched}, {"use-in-graph/set-unmapped", unmapped_set}, {"use-in-graph/freed", freed},
