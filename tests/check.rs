@@ -16,6 +16,9 @@ mod differential;
 // What was planted in virtual memory is what is found.
 mod spaces;
 
+// The same of two processes that share everything, with threads and ends of contexts.
+mod pairs;
+
 // Handles that are given out again.
 mod reuse;
 
