@@ -1,0 +1,108 @@
+//! The kinds of things that calls export, open, or end, and what holds of each kind.
+
+use crate::group::Group;
+
+/// A kind of thing that calls export, open or end.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Object {
+    /// Device memory. Named by its address.
+    Memory,
+    /// An event.
+    Event,
+    /// The access of the current context to a peer context. Named by the peer context.
+    Peer,
+    /// A context, with all that belongs to it.
+    Context,
+    /// The primary context of a device. Named by the device.
+    Primary,
+    /// Physical memory that can be mapped. Named by its handle in the process.
+    Allocation,
+    /// A range of addresses. Named by its start.
+    Reservation,
+    /// Physical memory at an address. Named by that.
+    Mapping,
+    /// A memory pool. Named by its handle in the process.
+    Pool,
+    /// Memory of a pool. Named by its address.
+    Pointer,
+}
+
+impl Object {
+    /// All kinds.
+    pub const ALL: [Object; 10] = [
+        Object::Memory,
+        Object::Event,
+        Object::Peer,
+        Object::Context,
+        Object::Primary,
+        Object::Allocation,
+        Object::Reservation,
+        Object::Mapping,
+        Object::Pool,
+        Object::Pointer,
+    ];
+
+    /// The word for it.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Object::Memory => "memory",
+            Object::Event => "event",
+            Object::Peer => "peer access",
+            Object::Context => "context",
+            Object::Primary => "primary context",
+            Object::Allocation => "allocation",
+            Object::Reservation => "reservation",
+            Object::Mapping => "mapping",
+            Object::Pool => "pool",
+            Object::Pointer => "pool pointer",
+        }
+    }
+
+    /// The groups of all functions that share such things or give them back.
+    pub(super) const fn families(self) -> &'static [Group] {
+        match self {
+            Object::Memory => &[Group::Ipc, Group::IpcMem],
+            Object::Event => &[Group::Ipc, Group::IpcEvent],
+            Object::Peer => &[Group::Peer],
+            Object::Allocation | Object::Reservation | Object::Mapping => &[Group::Vmm],
+            Object::Pool | Object::Pointer => &[Group::Pool],
+            Object::Context | Object::Primary => &[],
+        }
+    }
+
+    /// Whether it is device memory: it has a size, and whoever opens it reaches it over the way between two devices.
+    pub const fn is_memory(self) -> bool {
+        matches!(self, Object::Memory | Object::Pointer)
+    }
+
+    /// Whether it is a part of virtual memory management: calls about it are few and slow, and all of them are recorded.
+    pub const fn is_virtual(self) -> bool {
+        matches!(self, Object::Allocation | Object::Reservation | Object::Mapping)
+    }
+
+    /// Whether a device reaches what was opened only once it is given access.
+    pub const fn is_granted(self) -> bool {
+        self.is_virtual() || matches!(self, Object::Pool | Object::Pointer)
+    }
+
+    /// Whether calls that end it are few, and mean it alone: all of them are recorded.
+    pub(super) const fn is_ended_by_name(self) -> bool {
+        self.is_virtual() || matches!(self, Object::Pool)
+    }
+
+    /// Whether others may go on with it once the process that made it has given it up: they hold it themselves.
+    pub const fn outlives_its_maker(self) -> bool {
+        self.is_virtual()
+    }
+
+    /// Returns true if it belongs to a context, and ends with it. Virtual memory, pools, and the memory of pools belong to no context:
+    /// recorded on driver 580, they continue to work after the context ends that was current when they were made.
+    pub const fn belongs_to_context(self) -> bool {
+        matches!(self, Object::Memory | Object::Event | Object::Peer)
+    }
+
+    /// Whether it holds all that was made in it, which ends with it.
+    pub const fn is_context(self) -> bool {
+        matches!(self, Object::Context | Object::Primary)
+    }
+}
