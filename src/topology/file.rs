@@ -62,7 +62,8 @@ fn mistake<T>(span: Range<usize>, message: impl Into<String>) -> Result<T, Mista
 
 type Value<'a> = &'a Spanned<DeValue<'a>>;
 
-const TOP: &[&str] = &["links", "count", "peers", "kernels", "graphs", "reuse", "multicast", "device", "link"];
+const TOP: &[&str] =
+    &["links", "count", "peers", "kernels", "graphs", "reuse", "multicast", "device", "link"];
 const DEVICE: &[&str] = &["name", "uuid", "pci", "memory", "compute_capability"];
 const LINK: &[&str] = &[
     "from",

@@ -194,7 +194,10 @@ fn a_use_breaks_the_same_rule_if_the_driver_refuses_it_at_once() {
             if !alone.status.success() {
                 said.push(format!("{how:?}: {}\n{}{}", alone.status, alone.stdout, alone.stderr));
             } else if how == How::Bad && !scene.results.iter().any(is_known) {
-                said.push(format!("bad: expected one of {:?}, and it printed {:?}", scene.results, alone.stdout));
+                said.push(format!(
+                    "bad: expected one of {:?}, and it printed {:?}",
+                    scene.results, alone.stdout
+                ));
             }
             said.extend(wrong(scene, how, &alone, &checked));
         }

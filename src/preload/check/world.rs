@@ -474,9 +474,8 @@ impl World for Call<'_> {
             let outer = within.map_or(Short::<24>::new(format_args!("")), |node| {
                 Short::new(format_args!(" in node {node}"))
             });
-            let number = index.map_or(Short::<12>::new(format_args!("")), |node| {
-                Short::new(format_args!(" {node}"))
-            });
+            let number =
+                index.map_or(Short::<12>::new(format_args!("")), |node| Short::new(format_args!(" {node}")));
             let (number, outer) = (number.text(), outer.text());
             let name = Short::<80>::new(format_args!("{what}node{number}{outer}{parameter}"));
             let mut tell =

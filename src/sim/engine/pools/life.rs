@@ -1,8 +1,8 @@
 //! How pools are made, and how they go.
 
 use super::super::answer::{Answer, fail, refuse};
-use super::super::space::HandleOf;
 use super::super::driver::{DEVICE, DEVICE_TYPES, Driver, HOST, HOST_NUMA, Origin, PINNED, Pool};
+use super::super::space::HandleOf;
 use cupeer_spec::abi::CUmemLocation;
 use cupeer_spec::results::Result as Code;
 

@@ -1,8 +1,8 @@
 //! Pools that leave the process, and that come in.
 
 use super::super::answer::{Answer, fail, refuse};
-use super::super::space::HandleOf;
 use super::super::driver::{DESCRIPTOR, Driver, FABRIC, Origin, Pool, Table, WINDOWS, WINDOWS_KMT};
+use super::super::space::HandleOf;
 use super::super::tickets::{self, GRANULARITY, Thing};
 use cupeer_spec::results::Result as Code;
 

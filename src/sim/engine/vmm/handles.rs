@@ -4,8 +4,8 @@
 //! after its last release until nothing is mapped with it.
 
 use super::super::answer::{Answer, Failure, fail, refuse};
-use super::super::space::HandleOf;
 use super::super::driver::{ALL_WINDOWS, Behind, DEVICE, Driver, FABRIC, HOST, HOST_NUMA, Handle, PINNED};
+use super::super::space::HandleOf;
 use super::super::teams::Team;
 use super::super::tickets::{GRANULARITY, Thing};
 use cupeer_spec::abi::{
