@@ -26,7 +26,7 @@ static struct actor {
     int link, rank;
     struct handle {
         int is_known, references, mappings, types, device, is_imported;
-        Bytes size;
+        Bytes size, number;
     } handles[HANDLES];
     struct place {
         Bytes at, size; /* 0 where there is none */
@@ -187,11 +187,20 @@ static void share(struct actor *who, struct descriptor *mine) {
     theirs->number = (int)right(to, (struct order){.op = RECEIVE}).value;
 }
 
+/* A handle is another one's if the driver gave its number out again. */
+static void numbered(struct actor *who, struct handle *handle, Bytes number) {
+    for (struct handle *other = who->handles; other < who->handles + HANDLES; other++)
+        if (other->number == number) other->is_known = 0;
+    handle->is_known = 1;
+    handle->number = number;
+}
+
 static void import(struct actor *who, const struct descriptor *mine) {
     struct handle *handle = SOME(who->handles, it, !is_alive(it));
     if (!handle) return;
-    right(who, (struct order){.op = IMPORT, .handle = HANDLE(handle), .number = mine->number});
-    *handle = (struct handle){1, 1, 0, TYPE_NONE, mine->device, 1, mine->size};
+    Bytes number = right(who, (struct order){.op = IMPORT, .handle = HANDLE(handle), .number = mine->number}).value;
+    *handle = (struct handle){1, 1, 0, TYPE_NONE, mine->device, 1, mine->size, 0};
+    numbered(who, handle, number);
 }
 
 /* Gives all back, in a right order. */
@@ -223,9 +232,9 @@ static void step(void) {
     if (plants && below(3) == 0) {
         for (int before = wrong, tries = 0; wrong == before && tries < 4; tries++) plant(who);
     } else if (dice < 14 && fresh) {
-        *fresh = (struct handle){1, 1, 0, below(4) ? TYPE_DESCRIPTOR : TYPE_NONE, below(2), 0, (Bytes)(1 + below(3)) * GRANULE};
-        right(who, (struct order){.op = CREATE, .handle = HANDLE(fresh), .size = fresh->size, .types = fresh->types,
-                                  .device = fresh->device});
+        *fresh = (struct handle){1, 1, 0, below(4) ? TYPE_DESCRIPTOR : TYPE_NONE, below(2), 0, (Bytes)(1 + below(3)) * GRANULE, 0};
+        numbered(who, fresh, right(who, (struct order){.op = CREATE, .handle = HANDLE(fresh), .size = fresh->size,
+                                                       .types = fresh->types, .device = fresh->device}).value);
     } else if (dice < 26 && room) {
         room->size = (Bytes)(1 + below(6)) * GRANULE;
         room->at = right(who, (struct order){.op = RESERVE, .size = room->size}).value;

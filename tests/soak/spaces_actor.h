@@ -58,7 +58,7 @@ static CUresult carry_out(int self, const struct order *order, unsigned long lon
     case IMPORT:
         result = order->op == CREATE ? cuMemCreate(&fresh, order->size, &wanted, 0)
                                      : cuMemImportFromShareableHandle(&fresh, (void *)(long)order->number, 1);
-        if (result == 0) *handle = fresh;
+        if (result == 0) *value = *handle = fresh;
         return result;
     case EXPORT:
         result = cuMemExportToShareableHandle(&fd, *handle, order->types, 0);
