@@ -9,9 +9,12 @@ use crate::process::Process;
 use crate::reader::{is_slot, word};
 use crate::scan;
 use crate::source::Opened;
+use cupeer_spec::effect::Effect;
+use cupeer_spec::function::FnId;
 use cupeer_spec::record::slot::{self, Slot, has_appeared, settled};
 use cupeer_spec::record::{self, BLOCK_MAGIC, BlockHeader, Header, SLOTS, block, mode};
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 
 /// The bytes of a slot.
@@ -20,6 +23,8 @@ const SLOT: usize = size_of::<Slot>();
 const FEW: usize = 64;
 /// So many slots that nobody has written to may stand before others that somebody has.
 const MOST_SKIPPED: usize = 16;
+/// How many queries and failures of a thread are known: one that repeats one of them brings nothing new.
+const MOST_KNOWN: usize = 16;
 /// The base of a block whose slots have moved to a chunk.
 const NOWHERE: u64 = u64::MAX;
 
@@ -117,6 +122,12 @@ struct Tally {
     ends: HashMap<(u32, u64), i32>,
     /// How many calls of a run were counted, with the one in flight, while its slot may change.
     runs: HashMap<(u32, u64), Counts>,
+    /// By number of the function: whether it only queries.
+    queries: Vec<bool>,
+    /// By stream, the hashes of the last queries and failures.
+    known: HashMap<u32, VecDeque<u64>>,
+    /// How many calls brought something new.
+    fruitful: u64,
 }
 
 impl Follower {
@@ -144,7 +155,7 @@ impl Follower {
             history: Vec::new(),
             last: HashMap::new(),
             is_new: true,
-            tally: Tally::default(),
+            tally: Tally { queries: process.functions.iter().map(is_query).collect(), ..Tally::default() },
             rings: HashMap::new(),
             unread: 0,
             estimated: 0,
@@ -219,6 +230,12 @@ impl Follower {
     pub fn counts(&self) -> Counts {
         let Counts { calls, failed } = self.tally.counts;
         Counts { calls: calls.saturating_add(self.estimated), failed }
+    }
+
+    /// Returns the number of calls read so far that brought something new: all but queries and failed calls that have the
+    /// function, arguments, and result of one of the last calls of their thread.
+    pub fn fruitful(&self) -> u64 {
+        self.tally.fruitful
     }
 
     /// Estimates how many calls were in what was overwritten since the last look. What was estimated before stays, so that the
@@ -483,7 +500,30 @@ impl Place {
     }
 }
 
+/// Returns true if a function of a recording changes nothing.
+fn is_query((name, _): &(String, u16)) -> bool {
+    let spec = FnId::all().map(FnId::spec).find(|spec| spec.name() == name);
+    let asks = |effect: &Effect| matches!(effect, Effect::Asks(_) | Effect::LooksUp(_));
+    spec.is_some_and(|spec| spec.effects().iter().all(asks))
+}
+
 impl Tally {
+    /// Counts a call that has returned, if it brought something new.
+    fn returned(&mut self, stream: u32, slot: &Slot, result: i32) {
+        let is_query = self.queries.get(usize::from(slot.function())).is_some_and(|is_query| *is_query);
+        if is_query || result != 0 {
+            let mut hasher = DefaultHasher::new();
+            (slot.function(), result, slot.args, slot.caller >> 48).hash(&mut hasher);
+            let (hash, known) = (hasher.finish(), self.known.entry(stream).or_default());
+            if known.contains(&hash) {
+                return;
+            }
+            known.truncate(MOST_KNOWN - 1);
+            known.push_front(hash);
+        }
+        self.fruitful += 1;
+    }
+
     /// Adds a slot; false where it is a call that has not returned.
     fn add(&mut self, place: &mut Place, at: usize, slot: &Slot) -> bool {
         let key = (place.stream, place.number_of(at));
@@ -501,10 +541,15 @@ impl Tally {
             slot::RETURNED => {
                 self.counts.calls += 1;
                 self.counts.failed += u64::from(slot.result != 0);
+                self.returned(place.stream, slot, slot.result);
             }
-            slot::UNWOUND => self.counts.calls += 1,
+            slot::UNWOUND => {
+                self.counts.calls += 1;
+                self.fruitful += 1;
+            }
             slot::LATE_END => {
                 let key = (place.stream, slot.start);
+                self.returned(place.stream, slot, slot.result);
                 if self.unreturned.remove(&key).is_some() {
                     self.counts.failed += u64::from(slot.result != 0);
                 } else {
@@ -551,6 +596,7 @@ impl Tally {
         }
         let is_open = slot.state() == slot::PENDING;
         if !is_open && self.unreturned.remove(&key).is_some() {
+            self.returned(place.stream, slot, slot.result);
             self.counts.failed += u64::from(slot.state() == slot::RETURNED && slot.result != 0);
         }
         !is_open || !self.unreturned.contains_key(&key)

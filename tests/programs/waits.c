@@ -2,13 +2,19 @@
  *   mutex    a thread holds the mutex that main waits for
  *   pipe     two processes: one reads from a pipe to which the other could write, but waits for stdin
  *   crew:N   N processes, each in poll on a pipe of the first one
- *   steps    for each byte of stdin, calculates for 100 ms and says once more that it is ready
+ *   steps    for each byte of stdin, calculates for 300 ms and says once more that it is ready
  *   large    waits for stdin with much memory, which takes a while to free
  *   spins    calculates, and never waits
+ *   polls    64 threads poll each millisecond, and another process waits for a socket
+ *   asks     a thread asks the driver the same again and again
+ *   held     a thread polls, and main makes a call
+ *   loops    children that sleep come and go
+ *   computes, sleeps, calls    go on for 2 s without waiting for anybody, and end
  *   busy:N   calculates for N rounds, with system calls of which Linux does not continue all, and prints what comes of it */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
+#include <dlfcn.h>
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
@@ -21,6 +27,7 @@
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/time.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -52,6 +59,23 @@ __attribute__((noinline)) void waits_for_mutex(void) {
     ready();
     pthread_mutex_lock(&mutex);
     puts("not reached");
+}
+
+static int (*can_access)(int *, int, int);
+static int (*allocate)(unsigned long long *, size_t), (*export)(void *, unsigned long long);
+
+/* Meets a driver, if there is one. */
+static void meet_driver(void) {
+    void *cuda = dlopen("libcuda.so.1", RTLD_NOW);
+    if (!cuda) return;
+    can_access = (int (*)(int *, int, int))dlsym(cuda, "cuDeviceCanAccessPeer");
+    allocate = (int (*)(unsigned long long *, size_t))dlsym(cuda, "cuMemAlloc_v2");
+    export = (int (*)(void *, unsigned long long))dlsym(cuda, "cuIpcGetMemHandle");
+    int (*init)(unsigned) = (int (*)(unsigned))dlsym(cuda, "cuInit");
+    int (*retain)(void **, int) = (int (*)(void **, int))dlsym(cuda, "cuDevicePrimaryCtxRetain");
+    int (*set)(void *) = (int (*)(void *))dlsym(cuda, "cuCtxSetCurrent");
+    void *context;
+    if (init(0) || retain(&context, 0) || set(context)) exit(2);
 }
 
 static void die_with_parent(void) {
@@ -148,13 +172,80 @@ __attribute__((noinline)) static void steps(void) {
     for (;;) {
         ready();
         if (read(0, &byte, 1) <= 0) exit(0);
-        for (clock_t end = clock() + CLOCKS_PER_SEC / 10; clock() < end;) calculate(1000, 1);
+        for (clock_t end = clock() + CLOCKS_PER_SEC * 3 / 10; clock() < end;) calculate(1000, 1);
     }
+}
+
+static void *polls(void *of_driver) {
+    int can;
+    for (;;) {
+        if (of_driver) can_access(&can, 0, 1);
+        usleep(1000);
+    }
+    return 0;
+}
+
+static void hangs(const char *what) {
+    pthread_t thread;
+    int ends[2], can;
+    meet_driver();
+    int is_asking = !strcmp(what, "asks");
+    for (int i = 0; i < (strcmp(what, "polls") ? 1 : 64); i++) pthread_create(&thread, 0, polls, is_asking ? ends : 0);
+    if (!strcmp(what, "polls")) {
+        if (socketpair(AF_UNIX, SOCK_STREAM, 0, ends)) exit(2);
+        if (fork() == 0) {
+            char byte;
+            die_with_parent();
+            recv(ends[1], &byte, 1, 0);
+            _exit(0);
+        }
+    }
+    ready();
+    if (!strcmp(what, "held")) can_access(&can, 0, 1);
+    stay();
+}
+
+static void loops(void) {
+    struct pollfd over = {0, POLLIN, 0};
+    meet_driver();
+    ready();
+    while (poll(&over, 1, 0) == 0) {
+        pid_t child = fork();
+        if (child == 0) {
+            usleep(20000);
+            _exit(0);
+        }
+        waitpid(child, 0, 0);
+    }
+    exit(0);
+}
+
+static void goes_on(const char *what) {
+    unsigned long long memory;
+    meet_driver();
+    ready();
+    if (!strcmp(what, "computes"))
+        for (clock_t end = clock() + 2 * CLOCKS_PER_SEC; clock() < end;) calculate(1000, 1);
+    if (!strcmp(what, "sleeps")) sleep(2);
+    if (!strcmp(what, "calls")) {
+        char handle[64];
+        if (allocate(&memory, 1 << 20)) exit(2);
+        for (int i = 0; i < 20; i++) {
+            if (export(handle, memory)) exit(2);
+            usleep(100000);
+        }
+    }
+    puts("done");
+    exit(0);
 }
 
 int main(int count, char **words) {
     const char *what = count > 1 ? words[1] : "";
     int ends[2];
+    if (!strcmp(what, "polls") || !strcmp(what, "asks") || !strcmp(what, "held")) hangs(what);
+    if (!strcmp(what, "loops")) loops();
+    if (!strcmp(what, "computes") || !strcmp(what, "sleeps") || !strcmp(what, "calls")) goes_on(what);
+    if (!strcmp(what, "steps") || !strcmp(what, "spins")) meet_driver();
     if (!strcmp(what, "mutex")) waits_for_mutex();
     if (!strcmp(what, "steps")) steps();
     if (!strcmp(what, "large")) large();

@@ -101,7 +101,7 @@ fn each_hang_is_told_once() {
         (4, 4),
         "{stderr}"
     );
-    // No process has called the driver, and the report has them all the same.
+    // No process has recorded a call, and the report has them all the same.
     let text = stdout(with(&["report", "r"]).current_dir(folder.path()));
     assert_eq!(text.matches("\nHUNG ").count(), 4, "{text}");
 }
@@ -110,4 +110,70 @@ fn each_hang_is_told_once() {
 fn a_time_is_asked_for_with_its_unit() {
     let sentence = "invalid value '60' for '--on-hang <TIME>': a time is a number with ms, s, m or h, at least 100ms, such as 60s; see --help";
     refused(&["run", "--on-hang", "60", "--", "true"], sentence);
+}
+
+/// Runs a program of C under `--on-hang`.
+fn on_hang(folder: &Path, options: &[&str], words: &[&str]) -> Waits {
+    let mut command = cupeer();
+    command.args(["run", "--on-hang", "500ms", "-o", "r", "--sim"]).args(options);
+    command.arg("--").args(words).current_dir(folder).stderr(Stdio::piped());
+    Waits::start(command, 1)
+}
+
+/// Threads that poll, ask the same again, and processes that come and go: none of that is progress.
+#[test]
+fn polling_is_no_progress() {
+    let program = waits_c().display().to_string();
+    for (what, options, answer) in [
+        ("polls", &[][..], "waits in "),
+        ("asks", &[], "waits in read at waits.c:"),
+        ("held", &["--inject", "cuDeviceCanAccessPeer:hang"], "is in cuDeviceCanAccessPeer"),
+        ("loops", &[], ""),
+    ] {
+        let folder = temp_dir();
+        let mut waits = on_hang(folder.path(), options, &[&program, what]);
+        let document = last(&folder.path().join("r"), 1);
+        assert!(document["answer"].as_str().unwrap().contains(answer), "{what}: {document:#}");
+        assert!(document["without_progress_ns"].as_u64().unwrap() >= 500_000_000, "{what}");
+        if what == "held" {
+            // A call that a fault holds does not end with stdin.
+            waits.child.kill().unwrap();
+        }
+        waits.end();
+    }
+}
+
+/// A call that does not return is told of, whatever others do meanwhile.
+#[test]
+fn a_call_in_flight_is_told_while_others_compute() {
+    let program = waits_c().display().to_string();
+    let folder = temp_dir();
+    // A command in the background has no stdin of its own.
+    let words = ["bash", "-c", "exec 3<&0; \"$0\" spins <&3 & \"$0\" held", &program];
+    let mut waits = on_hang(folder.path(), &["--inject", "cuDeviceCanAccessPeer:hang"], &words);
+    let document = last(&folder.path().join("r"), 1);
+    assert!(document["answer"].as_str().unwrap().contains("is in cuDeviceCanAccessPeer"), "{document:#}");
+    waits.child.kill().unwrap();
+}
+
+#[test]
+fn programs_that_go_on_do_not_hang() {
+    let program = waits_c().display().to_string();
+    for what in ["computes", "sleeps", "calls"] {
+        let folder = temp_dir();
+        let mut waits = on_hang(folder.path(), &[], &[&program, what]);
+        assert_eq!(waits.end(), "done\n", "{what}");
+        let kept = kept(&folder.path().join("r"));
+        assert!(kept.is_empty(), "{what}: {}", fs::read_to_string(&kept[0]).unwrap());
+    }
+}
+
+#[test]
+fn a_program_without_a_driver_does_not_hang() {
+    let folder = temp_dir();
+    let mut waits = on_hang(folder.path(), &[], &["sh", "-c", "echo ready; sleep 2; echo done"]);
+    assert_eq!(waits.end(), "done\n");
+    let mut stderr = String::new();
+    waits.child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
+    assert!(!stderr.contains("made progress"), "{stderr}");
 }

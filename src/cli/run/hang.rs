@@ -1,21 +1,32 @@
 //! `cupeer run --on-hang`: notices that no process of the run makes progress, prints what they wait in, and keeps it in the
 //! recording.
 //!
-//! Progress is a process that begins or ends, a recorded call, or time of the processor. Time that a process spends waiting for
-//! the device, as CUDA does in a loop, is none: who uses some without any recorded call is looked at.
+//! Nothing hangs before a process has met a driver. Then, progress is:
+//!
+//! - a process that meets a driver, begins to record, or ends its recording
+//! - a recorded call that brings something new ([`cupeer_record::Follower::fruitful`])
+//! - a thread that computes ([`super::processors`])
+//!
+//! Time that a process spends waiting for the device, as CUDA does in a loop, is no progress: if there is no recorded call, the
+//! stacks of those that compute are looked at. A recorded call that does not return is a hang by its age alone. A rank that is in
+//! one sleep goes on by itself, so the others wait for that.
 
+use super::page::Page;
+use super::processors::{Processors, Ready};
 use super::watch::descendants;
 use crate::start::output;
 use crate::top::reading::{SOME, Watcher};
 use crate::why::{self, Read};
 use cupeer_record::host;
+use cupeer_report::model::ExitKind;
 use cupeer_spec::record::job::{HANG, HANG_SUFFIX};
-use procfs::process::Process;
 use std::collections::HashMap;
 use std::fs::OpenOptions;
 use std::io::{self, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Acquire;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -23,9 +34,8 @@ use std::time::{Duration, Instant};
 /// How often it is looked in the time after which a process hangs, and the longest pause between two looks.
 const LOOKS: u32 = 8;
 const LONGEST: Duration = Duration::from_secs(1);
-/// This part of the time may be used by a process that waits in a loop, and so many ticks in any case.
-const IDLE_SHARE: u32 = 100;
-const IDLE_TICKS: u64 = 3;
+/// So many times as long, one sleep keeps the others from hanging.
+const LONGEST_SLEEP: u32 = 10;
 /// The most hangs of a run that are kept.
 const MOST: u32 = 100;
 
@@ -35,6 +45,8 @@ pub struct OnHang {
     pub limit: Duration,
     /// Where it is kept.
     pub record: Option<PathBuf>,
+    /// Where processes say that they met a driver.
+    pub page: Option<Arc<Page>>,
 }
 
 /// The thread that looks, as long as this lives.
@@ -69,15 +81,30 @@ impl Drop for Hangs {
     }
 }
 
-/// Time of the processor, in ticks, by pid and start.
-type Used = HashMap<(u32, u64), u64>;
+/// What of a run changes when it makes progress.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+struct Done {
+    /// Processes that met a driver, have a recording, and ended it.
+    processes: [u64; 3],
+    calls: u64,
+}
+
+/// What the recording has of a run.
+#[derive(Default)]
+struct Recorded {
+    done: Done,
+    /// The processes that record and run, by their pids here.
+    pids: Vec<u32>,
+    /// Calls that have not returned: process and thread, and how long ago they began.
+    calls: Vec<((String, u32), Duration)>,
+}
 
 struct Progress {
     root: u32,
     on_hang: OnHang,
     calls: Option<Watcher>,
-    counted: u64,
-    used: Used,
+    done: Done,
+    processors: Processors,
     /// Since when nothing at all has happened, and since when nothing but use of the processor has.
     idle: Instant,
     unrecorded: Instant,
@@ -85,6 +112,8 @@ struct Progress {
     is_armed: bool,
     /// Whether in that one, processes waited in a loop.
     is_in_loop: bool,
+    /// The calls that were told of, until they return, and their ages.
+    overdue: HashMap<(String, u32), Duration>,
     told: u32,
 }
 
@@ -95,44 +124,70 @@ impl Progress {
         let now = Instant::now();
         Progress {
             root,
+            processors: Processors::new(on_hang.limit),
             on_hang,
             calls,
-            counted: 0,
-            used: Used::new(),
+            done: Done::default(),
             idle: now,
             unrecorded: now,
             is_armed: true,
             is_in_loop: false,
+            overdue: HashMap::new(),
             told: 0,
         }
     }
 
     fn look(&mut self) {
         let limit = self.on_hang.limit;
+        let Recorded { done, pids: ranks, calls } = self.recorded();
+        let (met, is_recorded) = (done.processes[0], !ranks.is_empty());
         let pids = descendants(self.root);
-        let used = used(&pids);
-        let counted = self.count();
+        // A process without a recorded call may be a rank as well.
+        let ranks = if ranks.is_empty() { pids.clone() } else { ranks };
+        let busy = self.processors.look(&pids);
         let now = Instant::now();
-        let is_same = used.len() == self.used.len() && used.keys().all(|key| self.used.contains_key(key));
-        if !is_same || counted != self.counted {
-            (self.used, self.counted, self.idle, self.unrecorded) = (used, counted, now, now);
+        let record = self.on_hang.record.clone();
+        // A call that is younger than the one before is another one.
+        self.overdue.retain(|known, before| {
+            let age = calls.iter().find(|(call, _)| call == known).map(|(_, age)| *age);
+            let is_same = age.is_some_and(|age| age >= *before);
+            *before = age.unwrap_or_default();
+            is_same
+        });
+        if done != self.done || met == 0 && !is_recorded {
+            (self.done, self.idle, self.unrecorded) = (done, now, now);
             self.is_armed = true;
-            return;
+            self.processors.forget_sleeps();
         }
-        let busy = self.busy(&used);
+        let overdue = calls.iter().filter(|(call, age)| *age >= limit && !self.overdue.contains_key(call));
+        if let Some(oldest) = overdue.map(|(_, age)| *age).max().filter(|_| self.is_armed) {
+            self.overdue = calls.into_iter().collect();
+            // Others may make progress all the while.
+            let without = (self.unrecorded.elapsed() >= limit).then_some(oldest);
+            return self.tell(why::of_hang(&pids, record, without), true);
+        }
         if !busy.is_empty() {
-            (self.used, self.idle) = (used, now);
+            self.idle = now;
         }
+        self.processors.follow_sleeps(&ranks);
         if !self.is_armed {
-            // Who was told of for waiting in a loop still uses the processor.
-            self.is_armed = !busy.is_empty() && !self.is_in_loop;
+            // A process that was told of for waiting in a loop still uses the processor.
+            let mut goes_on = || !busy.is_empty() || self.processors.ready(&pids) == Ready::Surely;
+            self.is_armed = !self.is_in_loop && goes_on();
+            if self.is_armed {
+                self.idle = now;
+            }
             return;
         }
-        let without = self.unrecorded.elapsed();
-        if self.idle.elapsed() >= limit && !pids.iter().any(|pid| could_run(*pid)) {
-            self.tell(why::of_hang(&pids, self.on_hang.record.clone(), self.idle.elapsed()), false);
+        let (idle, without) = (self.idle.elapsed(), self.unrecorded.elapsed());
+        if idle >= limit {
+            let sleeps =
+                idle < limit * LONGEST_SLEEP && ranks.iter().any(|pid| self.processors.sleeps_once(*pid));
+            if !sleeps && self.processors.ready(&pids) == Ready::None {
+                self.tell(why::of_hang(&pids, record, Some(idle)), false);
+            }
         } else if without >= limit && !busy.is_empty() {
-            let read = why::of_hang(&pids, self.on_hang.record.clone(), without);
+            let read = why::of_hang(&pids, record, Some(without));
             if read.wait_for_device(&busy) {
                 self.tell(read, true);
             } else {
@@ -141,22 +196,28 @@ impl Progress {
         }
     }
 
-    /// The processes that have used more of the processor since the last progress than waiting takes.
-    fn busy(&self, used: &Used) -> Vec<u32> {
-        // SAFETY: asks for a number.
-        let ticks = u64::try_from(unsafe { libc::sysconf(libc::_SC_CLK_TCK) }).unwrap_or(100);
-        let share = self.on_hang.limit.as_millis() as u64 * ticks / 1000 / u64::from(IDLE_SHARE);
-        let most = share.max(IDLE_TICKS);
-        let is_busy =
-            |(key, now): &(&(u32, u64), &u64)| **now > self.used.get(*key).copied().unwrap_or(0) + most;
-        used.iter().filter(is_busy).map(|((pid, _), _)| *pid).collect()
-    }
-
-    /// How many calls were recorded.
-    fn count(&mut self) -> u64 {
+    /// Reads the recording, and asks for the processes that met a driver.
+    fn recorded(&mut self) -> Recorded {
+        let mut recorded = Recorded::default();
+        let met = self.on_hang.page.as_ref().map_or(0, |page| page.status().reached.load(Acquire));
         let reading = self.calls.as_mut().and_then(|calls| calls.look(SOME).ok());
-        let processes = reading.iter().flat_map(|reading| &reading.jobs).flat_map(|job| &job.processes);
-        processes.fold(0, |sum, process| sum.wrapping_add(process.counts.calls))
+        let (mut count, mut ended) = (0, 0);
+        let pid_ns = host::pid_ns();
+        for process in reading.iter().flat_map(|reading| &reading.jobs).flat_map(|job| &job.processes) {
+            count += 1;
+            recorded.done.calls = recorded.done.calls.wrapping_add(process.fruitful);
+            if !matches!(process.exit.kind, ExitKind::Running | ExitKind::Unseen) {
+                ended += 1;
+                continue;
+            }
+            recorded.pids.extend(Some(process.header.pid).filter(|_| Some(process.header.pid_ns) == pid_ns));
+            let call = |(_, tid, age): &(String, u32, Option<u64>)| {
+                Some(((process.proc.clone(), *tid), Duration::from_nanos((*age)?)))
+            };
+            recorded.calls.extend(process.unreturned.iter().filter_map(call));
+        }
+        recorded.done.processes = [met.into(), count, ended];
+        recorded
     }
 
     fn tell(&mut self, read: Read, is_in_loop: bool) {
@@ -178,23 +239,6 @@ impl Progress {
     }
 }
 
-/// The time of the processor that processes have used.
-fn used(pids: &[u32]) -> Used {
-    let of = |pid: &u32| {
-        let stat = Process::new(*pid as i32).and_then(|process| process.stat()).ok()?;
-        let is_over = matches!(stat.state, 'Z' | 'X');
-        (!is_over).then_some(((*pid, stat.starttime), stat.utime + stat.stime))
-    };
-    pids.iter().filter_map(of).collect()
-}
-
-/// Returns true if a thread of a process runs, or waits for nothing but a processor: on a busy machine, that may take long.
-fn could_run(pid: u32) -> bool {
-    let tasks = Process::new(pid as i32).and_then(|process| process.tasks());
-    let mut stats = tasks.into_iter().flatten().flatten().filter_map(|task| task.stat().ok());
-    stats.any(|stat| stat.state == 'R')
-}
-
 /// Keeps what was read in a recording, for those who may read that.
 fn keep(record: &Path, number: u32, read: &Read) -> io::Result<PathBuf> {
     let boot = host::boot_id().map(host::short).unwrap_or_default();
@@ -207,20 +251,4 @@ fn keep(record: &Path, number: u32, read: &Read) -> io::Result<PathBuf> {
     file.write_all(&serde_json::to_vec_pretty(read.document())?)?;
     file.write_all(b"\n")?;
     Ok(path)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn who_wakes_now_and_then_is_not_busy() {
-        let on_hang = OnHang { limit: Duration::from_secs(60), record: None };
-        let mut progress = Progress::new(1, on_hang);
-        let key = (7, 100);
-        progress.used = Used::from([(key, 1000)]);
-        // A hundredth of a minute, in ticks.
-        let busy = |ticks: u64| progress.busy(&Used::from([(key, 1000 + ticks)]));
-        assert_eq!((busy(0), busy(60), busy(61)), (vec![], vec![], vec![7]));
-    }
 }

@@ -13,6 +13,7 @@ mod mask;
 mod orphans;
 mod page;
 mod preloading;
+mod processors;
 pub mod program;
 mod signals;
 mod stops;
@@ -215,7 +216,7 @@ pub fn command(mut args: RunArgs) -> Result<ExitCode> {
     let unmasked = deny::unmasked(&environment).filter(|_| faults.as_ref().is_some_and(Faults::is_ours));
     let on_hang = args.on_hang.map(|limit| {
         let record = settings.job.as_ref().map(|job| job.directory.clone());
-        OnHang { limit, record }
+        OnHang { limit, record, page: None }
     });
     let run = watched(&args.program, environment, settings.driver.as_ref(), on_hang);
     let seen = faults.as_ref().map(Faults::seen).unwrap_or_default();
@@ -357,7 +358,7 @@ fn watched(
     let watch = Watch::start(child.pid(), driver.map(|chosen| chosen.library.clone()));
     let is_checked = environment.get(env::CHECK).is_some_and(|level| !level.is_empty());
     let answers = page.as_ref().filter(|_| is_checked).and_then(Answers::start);
-    let hangs = on_hang.map(|on_hang| Hangs::start(child.pid(), on_hang));
+    let hangs = on_hang.map(|on_hang| Hangs::start(child.pid(), OnHang { page: page.clone(), ..on_hang }));
     let mut orphans = Vec::new();
     let end = signals::wait(&child, for_debugger, &mut orphans);
     drop(hangs);

@@ -61,6 +61,8 @@ pub struct OfProcess {
     pub counts: Counts,
     /// Those of `counts` since the first look at it.
     pub recent: Counts,
+    /// How many of them brought something new.
+    pub fruitful: u64,
     pub is_complete: bool,
     /// Function, thread, age.
     pub unreturned: Vec<(String, u32, Option<u64>)>,
@@ -344,6 +346,7 @@ impl Followed {
             exit,
             counts: follower.counts(),
             recent: follower.recent(),
+            fruitful: follower.fruitful(),
             is_complete: follower.is_complete(),
             unreturned: calls.iter().map(|call| (name(call.function), call.tid, age(call.start))).collect(),
         }

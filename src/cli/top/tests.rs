@@ -42,6 +42,7 @@ fn process(rank: u32) -> OfProcess {
         exit: Exit { kind: ExitKind::Running, code: None, signal: None, immediate: false },
         counts: Counts { calls, failed: 0 },
         recent: Counts { calls: 10, failed: 0 },
+        fruitful: 0,
         is_complete: true,
         unreturned: Vec::new(),
     }

@@ -47,10 +47,10 @@ pub fn command(args: &WhyArgs) -> Result<ExitCode> {
     }
 }
 
-/// What processes wait in that have made no progress for some time.
-pub fn of_hang(pids: &[u32], record: Option<PathBuf>, without: Duration) -> Read {
+/// What processes wait in that hang, and for how long none has made progress.
+pub fn of_hang(pids: &[u32], record: Option<PathBuf>, without: Option<Duration>) -> Read {
     let mut read = read(targets::of(pids, record), true);
-    read.document.without_progress_ns = Some(without.as_nanos() as u64);
+    read.document.without_progress_ns = without.map(|without| without.as_nanos() as u64);
     read
 }
 

@@ -1,0 +1,212 @@
+//! Threads that compute, told from those that poll, sleep in a loop, or wait.
+//!
+//! A thread computes if it uses a tenth of a processor, or would if it did not have to wait for one. A thread that polls each
+//! millisecond uses some hundredths, and so does each of many that do: they are counted one by one. Children that ended count with half of a processor: a loop of short
+//! commands, such as `sleep`, uses less.
+
+use procfs::process::{Process, Stat, Syscall, Task};
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+/// The parts of the time that a thread computes, and that ended children compute.
+const THREAD: u32 = 10;
+const CHILDREN: u32 = 2;
+/// So much is used without computing, however short the time is: what the kernel counts is not finer.
+const LEAST: Duration = Duration::from_millis(30);
+/// So often in a window, the threads of a process are read.
+const READINGS: u32 = 8;
+/// A thread that polls uses less than this between two waits.
+const POLL: Duration = Duration::from_micros(500);
+
+/// What a process has used since the begin of a window.
+struct Used {
+    started: u64,
+    began: Instant,
+    own: Duration,
+    children: Duration,
+    threads: HashMap<i32, Ran>,
+}
+
+/// What a thread has used of the processor, for how long it waited for one, and how often it got one.
+#[derive(Clone, Copy, Default)]
+struct Ran {
+    used: Duration,
+    delayed: Duration,
+    times: u32,
+}
+
+/// Whether a thread could run, if it got a processor.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Ready {
+    None,
+    /// One is ready, and may be one that polls.
+    Maybe,
+    Surely,
+}
+
+/// What a main thread does: how often it had waited at the last look, how often that has changed, and whether it was there at the
+/// first look.
+struct Sleeps {
+    waits: u64,
+    changes: u32,
+    is_first: bool,
+}
+
+pub struct Processors {
+    /// How long a window lasts, in which nobody computes.
+    limit: Duration,
+    processes: HashMap<u32, Used>,
+    sleeps: HashMap<u32, Sleeps>,
+    /// Threads that were ready to run or may be: what they had used, and how often they had waited.
+    ready: HashMap<(u32, i32), (Duration, u64)>,
+}
+
+impl Processors {
+    pub fn new(limit: Duration) -> Processors {
+        let (processes, sleeps, ready) = Default::default();
+        Processors { limit, processes, sleeps, ready }
+    }
+
+    /// Returns the processes that have computed since the last look that found them so.
+    pub fn look(&mut self, pids: &[u32]) -> Vec<u32> {
+        self.processes.retain(|pid, _| pids.contains(pid));
+        pids.iter().copied().filter(|pid| self.computes(*pid).unwrap_or(false)).collect()
+    }
+
+    fn computes(&mut self, pid: u32) -> Option<bool> {
+        let process = Process::new(pid as i32).ok()?;
+        let stat = process.stat().ok()?;
+        let (own, children) =
+            (time(stat.utime + stat.stime), time((stat.cutime + stat.cstime).max(0) as u64));
+        let is_new = self.processes.get(&pid).is_none_or(|used| used.started != stat.starttime);
+        // All that a new process has used is new.
+        let begun = || Used {
+            started: stat.starttime,
+            began: Instant::now(),
+            own: Duration::ZERO,
+            children,
+            threads: HashMap::new(),
+        };
+        if is_new {
+            self.processes.insert(pid, begun());
+        }
+        let used = self.processes.get_mut(&pid)?;
+        let most = |part: u32| (self.limit / part).max(LEAST);
+        let mut computes = children.saturating_sub(used.children) > most(CHILDREN);
+        let age = used.began.elapsed();
+        let is_over = age >= self.limit;
+        let has_used = own.saturating_sub(used.own) > LEAST && age >= self.limit / READINGS;
+        if !(computes || is_over || has_used) {
+            return Some(false);
+        }
+        let threads: HashMap<i32, Ran> =
+            process.tasks().ok()?.flatten().map(|task| (task.tid, ran(&task))).collect();
+        let before = |tid| used.threads.get(tid).copied().unwrap_or_default();
+        computes |= has_used && threads.iter().any(|(tid, now)| now.computes(before(tid), most(THREAD)));
+        if computes || is_over {
+            *used = Used { own, threads, ..begun() };
+        }
+        Some(computes)
+    }
+
+    /// Returns whether a thread waits for nothing but a processor: on a busy machine, that may take long. A thread that polls is
+    /// found ready, too, but waits again and again for something else.
+    pub fn ready(&mut self, pids: &[u32]) -> Ready {
+        let mut ready = HashMap::new();
+        let mut found = Ready::None;
+        // At the first look, those that wait are noted as well, to be known when they are ready.
+        let is_first = self.ready.is_empty();
+        for pid in pids {
+            let tasks = Process::new(*pid as i32).and_then(|process| process.tasks());
+            for task in tasks.into_iter().flatten().flatten() {
+                let is_ready = task.stat().is_ok_and(|stat| stat.state == 'R');
+                let Some(now) = waits(&task).filter(|_| is_ready || is_first) else { continue };
+                let (ran, key) = (ran(&task).used, (*pid, task.tid));
+                let of = |(had_run, before): &(Duration, u64)| {
+                    let waited = u32::try_from(now.saturating_sub(*before)).unwrap_or(u32::MAX);
+                    if ran.saturating_sub(*had_run) >= POLL * waited { Ready::Surely } else { Ready::None }
+                };
+                if is_ready {
+                    found = found.max(self.ready.get(&key).map_or(Ready::Maybe, of));
+                }
+                ready.insert(key, (ran, now));
+            }
+        }
+        self.ready.extend(ready);
+        found
+    }
+
+    /// Looks how often the main threads of processes have waited.
+    pub fn follow_sleeps(&mut self, pids: &[u32]) {
+        let is_first = self.sleeps.is_empty();
+        self.sleeps.retain(|pid, _| pids.contains(pid));
+        for pid in pids {
+            let Some(waits) = main(*pid).and_then(|task| waits(&task)) else { continue };
+            let sleeps = self.sleeps.entry(*pid).or_insert(Sleeps { waits, changes: 0, is_first });
+            sleeps.changes += u32::from(sleeps.waits != waits);
+            sleeps.waits = waits;
+        }
+    }
+
+    /// Something happened: each sleep that follows is the first one.
+    pub fn forget_sleeps(&mut self) {
+        self.sleeps.clear();
+        self.ready.clear();
+    }
+
+    /// Returns true if the main thread of a process has been in one sleep, at the most, since something happened.
+    pub fn sleeps_once(&self, pid: u32) -> bool {
+        let is_one = self.sleeps.get(&pid).is_some_and(|sleeps| sleeps.is_first && sleeps.changes <= 1);
+        is_one && main(pid).and_then(|task| task.syscall().ok()).is_some_and(|call| is_sleep(&call))
+    }
+}
+
+/// Python sleeps in select, without any descriptor.
+fn is_sleep(call: &Syscall) -> bool {
+    let Syscall::Blocked { syscall_number, argument_registers, .. } = call else { return false };
+    match *syscall_number {
+        libc::SYS_nanosleep | libc::SYS_clock_nanosleep => true,
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_select => argument_registers[0] == 0,
+        libc::SYS_pselect6 => argument_registers[0] == 0,
+        _ => false,
+    }
+}
+
+fn main(pid: u32) -> Option<Task> {
+    Process::new(pid as i32).and_then(|process| process.task_from_tid(pid as i32)).ok()
+}
+
+/// How often a thread has waited.
+fn waits(task: &Task) -> Option<u64> {
+    task.status().ok()?.voluntary_ctxt_switches
+}
+
+impl Ran {
+    /// Returns true if a thread that had run so far before has used or wanted more than this since.
+    fn computes(&self, before: Ran, most: Duration) -> bool {
+        let used = self.used.saturating_sub(before.used);
+        let wanted = used + self.delayed.saturating_sub(before.delayed);
+        let polls = used < POLL * self.times.wrapping_sub(before.times);
+        used > most || wanted > most && !polls
+    }
+}
+
+/// Reads what a thread has used: in nanoseconds or, if the scheduler does not count, in ticks.
+fn ran(task: &Task) -> Ran {
+    let text = std::fs::read_to_string(format!("/proc/{}/task/{}/schedstat", task.pid, task.tid));
+    let text = text.unwrap_or_default();
+    let mut numbers = text.split_ascii_whitespace().map_while(|number| number.parse::<u64>().ok());
+    let mut nanoseconds = || numbers.next().map_or(Duration::ZERO, Duration::from_nanos);
+    let (used, delayed) = (nanoseconds(), nanoseconds());
+    let times = numbers.next().map_or(0, |times| times as u32);
+    if used.is_zero() {
+        let used = task.stat().map_or(Duration::ZERO, |stat: Stat| time(stat.utime + stat.stime));
+        return Ran { used, ..Ran::default() };
+    }
+    Ran { used, delayed, times }
+}
+
+fn time(ticks: u64) -> Duration {
+    Duration::from_nanos(ticks.saturating_mul(1_000_000_000 / procfs::ticks_per_second().max(1)))
+}
