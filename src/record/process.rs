@@ -174,8 +174,19 @@ impl Process {
 
     /// Returns the reason if the file ends before the process did: a sentence without a subject.
     pub fn ends_early(&self) -> Option<String> {
-        let why = || io::Error::from_raw_os_error(self.header.ended_by as i32);
-        (self.header.ended_by != 0).then(|| format!("ends before its process did: {}", why()))
+        let Header { ended_by, mode, ring_blocks, .. } = self.header;
+        if ended_by as i32 == libc::EBUSY && mode == mode::RING {
+            // Its first block has no calls.
+            let size = ring_blocks.saturating_mul(2 * BLOCK as u64).div_ceil(1 << 20);
+            return Some(format!(
+                "is without the calls of some threads: its ring has room for {} threads at a time, because each one that calls needs \
+                 {} KiB; record with ring:{size}M or more",
+                ring_blocks.saturating_sub(1),
+                BLOCK >> 10
+            ));
+        }
+        let why = || io::Error::from_raw_os_error(ended_by as i32);
+        (ended_by != 0).then(|| format!("ends before its process did: {}", why()))
     }
 
     /// Returns true if the process runs; `None` if that cannot be known, as on another host. Only

@@ -523,8 +523,17 @@ impl File {
         let reason = message::Reason(error);
         let path = message::Text(c_path(&self.path).to_bytes());
         if error == libc::EBUSY {
-            // Each thread that calls has a block of its own.
-            message::line(format_args!("the ring {path} is too small for so many threads; events are lost"));
+            let mut text = [0u8; 1024];
+            let length = files::read(c"/proc/self/stat", &mut text).unwrap_or(0);
+            let threads = Stat::parse(&text[..length]).map_or(0, |stat| stat.threads);
+            // The last calls of a thread that ended keep its block, so there are twice as many.
+            let blocks = (2 * (threads + 1)).max(2 * self.ring_blocks);
+            let size = (blocks * BLOCK as u64).div_ceil(1 << 20);
+            message::line(format_args!(
+                "the ring {path} is too small for {threads} threads: each thread that calls needs {} KiB of it; calls of the \
+                 others are lost. Record with ring:{size}M or more",
+                BLOCK >> 10
+            ));
             return;
         }
         message::line(format_args!("cannot write the record {path}: {reason}; events are lost"));
