@@ -155,3 +155,24 @@ fn a_run_is_as_large_as_its_slot_says() {
     assert_eq!(Run::of(&slot_of(&run)), run);
     assert_eq!(bytes(&slot_of(&run)).len(), 64);
 }
+
+#[test]
+fn queries_and_failures_that_repeat_bring_nothing_new() {
+    let (mut writer, stream) = one_stream();
+    let mut query = writer::call(FnId::cuDeviceCanAccessPeer, 100, 110);
+    let failure = failure(200);
+    for _ in 0..20 {
+        writer.call(stream, &query).unwrap();
+        writer.call(stream, &failure).unwrap();
+    }
+    query.slot.args[0] ^= 1;
+    writer.call(stream, &query).unwrap();
+    // A call that does something counts each time.
+    for _ in 0..5 {
+        writer.call(stream, &writer::call(FnId::cuIpcGetMemHandle, 300, 310)).unwrap();
+    }
+    let process = read(writer.into_bytes());
+    let mut follower = Follower::new(&process).unwrap();
+    follower.look(8).unwrap();
+    assert_eq!((follower.counts().calls, follower.fruitful()), (46, 8));
+}
