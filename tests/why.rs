@@ -420,6 +420,29 @@ fn each_of_64_processes_is_read() {
     assert_eq!(polls.count(), 63);
 }
 
+/// Whatever time there was: each thread is shown or counted, and none stays stopped.
+#[test]
+fn threads_that_no_time_was_left_for_are_counted() {
+    let waits = Waits::start(of_c("crowd:150"), 1);
+    let pid = waits.pid().to_string();
+    for within in ["100ms", "3s"] {
+        let document = json(&[&pid, "--within", within]);
+        let process = process(&document, waits.pid());
+        let count = |thread: &Value| thread["count"].as_u64().unwrap();
+        let shown: u64 = process["threads"].as_array().unwrap().iter().map(count).sum();
+        let (more, running) = (process["threads_more"].as_u64(), process["running_more"].as_u64());
+        assert_eq!(shown + more.unwrap(), 151, "{document:#}");
+        assert!(running <= more);
+        assert_eq!(process["threads"][0]["tid"], waits.pid());
+        let text = stdout(&mut with(&["why", &pid, "--within", within]));
+        assert!(text.contains(" waits in read at waits.c:"), "{text}");
+        for task in procfs::process::Process::new(waits.pid() as i32).unwrap().tasks().unwrap() {
+            let task = task.unwrap();
+            wait_for("no thread to stay stopped", || !matches!(task.stat().unwrap().state, 't' | 'T'));
+        }
+    }
+}
+
 #[test]
 fn a_process_that_is_killed_while_it_is_read_is_said_to_have_ended() {
     for round in 0..support::rounds(20) {

@@ -9,6 +9,7 @@
  *   asks     a thread asks the driver the same again and again
  *   held     a thread polls, and main makes a call
  *   loops    children that sleep come and go
+ *   crowd:N  N threads calculate
  *   computes, sleeps, calls    go on for 2 s without waiting for anybody, and end
  *   busy:N   calculates for N rounds, with system calls of which Linux does not continue all, and prints what comes of it */
 #ifndef _GNU_SOURCE
@@ -205,6 +206,18 @@ static void hangs(const char *what) {
     stay();
 }
 
+static void *calculates(void *none) {
+    for (unsigned long round = 1;; round++) calculate(100000, round);
+    return none;
+}
+
+static void crowd(int count) {
+    pthread_t thread;
+    while (count--) pthread_create(&thread, 0, calculates, 0);
+    ready();
+    stay();
+}
+
 static void loops(void) {
     struct pollfd over = {0, POLLIN, 0};
     meet_driver();
@@ -250,6 +263,7 @@ int main(int count, char **words) {
     if (!strcmp(what, "steps")) steps();
     if (!strcmp(what, "large")) large();
     if (!strcmp(what, "spins")) spins();
+    if (!strncmp(what, "crowd:", 6)) crowd(atoi(what + 6));
     if (!strncmp(what, "crew:", 5)) crew(atoi(what + 5));
     if (!strncmp(what, "busy:", 5)) busy(strtoul(what + 5, 0, 10));
     if (!strcmp(what, "pipe")) {

@@ -188,6 +188,7 @@ fn process(
         stopped_ns: seen.stopped.as_nanos() as u64,
         threads,
         threads_more: seen.threads_more,
+        running_more: seen.running_more,
     }
 }
 

@@ -93,6 +93,8 @@ pub struct Process {
     pub threads: Vec<Thread>,
     /// Number of threads of the process that were not read.
     pub threads_more: u64,
+    /// Number of the threads in `threads_more` that were running.
+    pub running_more: u64,
 }
 
 /// Thread, or several threads with the same stack.

@@ -61,6 +61,12 @@ impl Ledger {
         self.names.get(&(about.pid_ns, about.own_pid, about.started)).map(String::as_str)
     }
 
+    /// Returns true if a thread is in a call.
+    pub fn is_called(&self, proc: &str, own_tid: u32) -> bool {
+        let mut processes = self.report.processes.iter().filter(|process| *process.proc == *proc);
+        processes.any(|process| process.pending.iter().any(|pending| pending.tid == own_tid))
+    }
+
     /// The call that a thread is in.
     pub fn call(&self, proc: &str, own_tid: u32) -> Option<Call> {
         let process = self.report.processes.iter().find(|process| *process.proc == *proc)?;

@@ -38,9 +38,12 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use targets::Targets;
 
+/// For how long stacks are read, without --within.
+const TIME: Duration = Duration::from_secs(3);
+
 pub fn command(args: &WhyArgs) -> Result<ExitCode> {
     let targets = targets::find(&args.what)?;
-    let read = read(targets, !args.no_stop);
+    let read = read(targets, !args.no_stop, args.within);
     match args.format {
         WhyFormat::Json => output::print_json(&read.document),
         WhyFormat::Text => output::print_marked(&read.text(args.all, output::stdout_style())),
@@ -49,14 +52,14 @@ pub fn command(args: &WhyArgs) -> Result<ExitCode> {
 
 /// What processes wait in that hang, and for how long none has made progress.
 pub fn of_hang(pids: &[u32], record: Option<PathBuf>, without: Option<Duration>) -> Read {
-    let mut read = read(targets::of(pids, record), true);
+    let mut read = read(targets::of(pids, record), true, TIME);
     read.document.without_progress_ns = without.map(|without| without.as_nanos() as u64);
     read
 }
 
 /// What the processes wait in that record to a directory, as lines without marks.
 pub fn lines(directory: &Path) -> Vec<String> {
-    let read = read(targets::of_record(directory), true);
+    let read = read(targets::of_record(directory), true, TIME);
     clean_lines(&read.text(false, Style::Plain)).lines().map(str::to_owned).collect()
 }
 
@@ -87,11 +90,9 @@ impl Read {
     }
 }
 
-/// Reads processes; `may_stop` says whether threads that run may be stopped for that.
-fn read(targets: Targets, may_stop: bool) -> Read {
+/// Reads processes; `may_stop` says whether threads that run may be stopped for that, and `time` for how long stacks are read.
+fn read(targets: Targets, may_stop: bool, time: Duration) -> Read {
     let began = Instant::now();
-    let mut readers = Readers::default();
-    let seen: Vec<Seen> = targets.processes.into_iter().map(|about| readers.read(about, may_stop)).collect();
     let record = targets.record.as_deref();
     let mut unseen = None;
     let ledger = record.and_then(|path| {
@@ -101,6 +102,12 @@ fn read(targets: Targets, may_stop: bool) -> Read {
             .ok()
             .flatten()
     });
+    let is_called = |about: &process::About, own_tid| {
+        ledger
+            .as_ref()
+            .is_some_and(|ledger| ledger.name(about).is_some_and(|proc| ledger.is_called(proc, own_tid)))
+    };
+    let seen: Vec<Seen> = Readers::default().read(targets.processes, may_stop, time, is_called);
     let mut document = assemble::document(&seen, ledger.as_ref(), record, began);
     document.unseen.extend(unseen);
     let names = Names::of(&document.processes, &seen);

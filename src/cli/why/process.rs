@@ -8,16 +8,18 @@ use super::syscall::Call;
 use super::{refused, stop};
 use cupeer_spec::{env, rank::Ranks};
 use procfs::process::{Process, Syscall, Task};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The most threads of a process whose stacks are read.
 const MOST: usize = 256;
 /// How often a thread is read again that went on meanwhile.
 const ATTEMPTS: usize = 3;
+/// How many threads that run are stopped at once.
+const AT_ONCE: usize = 16;
 
 /// The flag of the kernel for a process that ends: soon afterwards, it has no memory any more (PF_EXITING).
 const EXITING: u32 = 4;
@@ -44,7 +46,9 @@ pub struct About {
 pub struct Seen {
     pub about: About,
     pub threads: Vec<SeenThread>,
+    /// Threads that were not read, and how many of them ran.
     pub threads_more: u64,
+    pub running_more: u64,
     pub objects: Vec<Object>,
     /// Why it was not read, and what would permit it.
     pub refused: Option<(String, String)>,
@@ -111,49 +115,114 @@ pub struct Readers {
     since: Since,
 }
 
+/// A process, and those of its threads that run.
+struct Begun {
+    seen: Seen,
+    running: VecDeque<Running>,
+}
+
+struct Running {
+    thread: SeenThread,
+    description: Option<usize>,
+    matters: bool,
+}
+
 impl Readers {
-    /// Reads a process; `may_stop` says whether threads that run may be stopped for that.
-    pub fn read(&mut self, about: About, may_stop: bool) -> Seen {
+    /// Reads processes: first the threads that wait, then those that run, if `may_stop`. Each process gets its share of the time
+    /// until then. `is_called` says whether a thread is in a recorded call.
+    pub fn read(
+        &mut self,
+        all: Vec<About>,
+        may_stop: bool,
+        time: Duration,
+        is_called: impl Fn(&About, u32) -> bool,
+    ) -> Vec<Seen> {
+        let end = Instant::now() + time;
+        // Those that run have to be stopped, which takes longer.
+        let waiting_end = Instant::now() + time / 2;
+        let mut left = all.len() as u32;
+        let mut begun: Vec<Begun> = Vec::new();
+        for about in all {
+            let share = waiting_end.saturating_duration_since(Instant::now()) / left.max(1);
+            left -= 1;
+            begun.push(self.begin(about, Instant::now() + share, &is_called));
+        }
+        while may_stop && Instant::now() < end && begun.iter().any(|begun| !begun.running.is_empty()) {
+            for begun in &mut begun {
+                if Instant::now() < end {
+                    stop_some(begun);
+                }
+            }
+        }
+        begun.into_iter().map(|begun| finish(begun, may_stop)).collect()
+    }
+
+    fn begin(&mut self, about: About, end: Instant, is_called: impl Fn(&About, u32) -> bool) -> Begun {
+        let has_ended = about.has_ended;
         let mut seen = Seen {
             threads: Vec::new(),
             threads_more: 0,
+            running_more: 0,
             objects: Vec::new(),
             refused: None,
-            has_ended: about.has_ended,
+            has_ended,
             stopped: Duration::ZERO,
             about,
         };
         let pid = seen.about.pid;
-        if !seen.has_ended {
+        let mut running = VecDeque::new();
+        if !has_ended {
             match Outside::open(pid as i32) {
-                Ok(memory) => _ = self.fill(&mut seen, &memory, may_stop),
+                Ok(memory) => _ = self.fill(&mut seen, &mut running, &memory, end, is_called),
                 Err(_) if std::fs::exists(format!("/proc/{pid}/mem")).unwrap_or(false) => {
                     seen.refused = Some(refused::explained(pid));
                 }
                 Err(_) => {}
             }
-            // Whatever was read of it meanwhile, it is no more.
-            seen.has_ended =
-                About::read(pid).is_none_or(|now| now.has_ended || now.started != seen.about.started);
         }
-        seen
+        Begun { seen, running }
     }
 
-    fn fill(&mut self, seen: &mut Seen, memory: &Outside, may_stop: bool) -> Option<()> {
+    fn fill(
+        &mut self,
+        seen: &mut Seen,
+        running: &mut VecDeque<Running>,
+        memory: &Outside,
+        end: Instant,
+        is_called: impl Fn(&About, u32) -> bool,
+    ) -> Option<()> {
         let pid = seen.about.pid;
         let process = Process::new(pid as i32).ok()?;
         seen.objects = self.files.objects(pid, &root(pid), &process.maps().ok()?, memory);
-        let tasks: Vec<Task> = process.tasks().ok()?.flatten().collect();
-        let own: Vec<u32> = tasks.iter().map(own_tid).collect();
+        // A process of this namespace knows its threads by the same numbers.
+        let is_here = seen.about.own_pid == pid;
+        let own_tid = |task: &Task| if is_here { task.tid as u32 } else { own_tid(task) };
+        let mut tasks: Vec<(Task, u32, bool)> = process
+            .tasks()
+            .ok()?
+            .flatten()
+            .map(|task| {
+                let own = own_tid(&task);
+                let matters = task.tid == pid as i32 || is_called(&seen.about, own);
+                (task, own, matters)
+            })
+            .collect();
+        tasks.sort_by_key(|(task, _, matters)| (!matters, task.tid));
+        let own: HashSet<u32> = tasks.iter().map(|(_, own, _)| *own).collect();
         let reader = Reader::new(memory, &seen.objects);
         let descriptions: HashMap<u32, usize> =
             reader.descriptions(|tid| own.contains(&tid)).into_iter().collect();
-        seen.threads_more = tasks.len().saturating_sub(MOST) as u64;
-        for (task, own_tid) in tasks.iter().zip(own).take(MOST) {
+        for (index, (task, own_tid, matters)) in tasks.iter().enumerate() {
+            if index >= MOST || !matters && Instant::now() >= end {
+                seen.threads_more += 1;
+                let runs = |stat: procfs::process::Stat| stat.state == 'R';
+                seen.running_more += u64::from(task.stat().is_ok_and(runs));
+                continue;
+            }
             let Ok(stat) = task.stat() else { continue };
             let mut thread = SeenThread {
                 tid: task.tid as u32,
-                own_tid,
+                own_tid: *own_tid,
                 name: stat.comm,
                 state: stat.state,
                 since: None,
@@ -161,43 +230,82 @@ impl Readers {
                 frames: Vec::new(),
                 is_whole: false,
             };
-            let description = descriptions.get(&own_tid).copied();
+            let description = descriptions.get(own_tid).copied();
+            let mut runs = false;
             for _ in 0..ATTEMPTS {
                 let Ok(before) = task.syscall() else { break };
-                if let Syscall::Blocked {
-                    syscall_number,
-                    argument_registers,
-                    stack_pointer,
-                    program_counter,
-                } = before
-                {
-                    thread.since = self.since.ran(pid as i32, task.tid, stat.processor);
-                    let call = Call::read(pid as i32, syscall_number, argument_registers, memory);
-                    thread.call = (syscall_number >= 0).then_some(call);
-                    let registers = stop::waiting(stack_pointer, program_counter);
-                    (thread.frames, thread.is_whole) = reader.stack(registers, true, description);
-                    if task.syscall().is_ok_and(|after| after == before) {
-                        break;
-                    }
-                } else {
-                    (thread.state, thread.call, thread.since) = ('R', None, None);
-                    let work = |registers| reader.stack(registers, true, description);
-                    let stopped = may_stop.then(|| stop::with(task.tid, work)).flatten();
-                    let Some((stack, length)) = stopped else {
-                        // Frames of Python need no registers.
-                        thread.frames =
-                            description.map_or_else(Vec::new, |description| reader.python_only(description));
-                        continue;
-                    };
-                    (thread.frames, thread.is_whole) = stack;
-                    seen.stopped = seen.stopped.max(length);
+                let Syscall::Blocked { syscall_number, argument_registers, stack_pointer, program_counter } =
+                    before
+                else {
+                    runs = true;
+                    break;
+                };
+                thread.since = self.since.ran(pid as i32, task.tid, stat.processor);
+                let call = Call::read(pid as i32, syscall_number, argument_registers, memory);
+                thread.call = (syscall_number >= 0).then_some(call);
+                let registers = stop::waiting(stack_pointer, program_counter);
+                (thread.frames, thread.is_whole) = reader.stack(registers, true, description);
+                if task.syscall().is_ok_and(|after| after == before) {
                     break;
                 }
             }
-            seen.threads.push(thread);
+            if runs {
+                (thread.state, thread.call, thread.since) = ('R', None, None);
+                running.push_back(Running { thread, description, matters: *matters });
+            } else {
+                seen.threads.push(thread);
+            }
         }
         Some(())
     }
+}
+
+/// Stops some threads of a process that run, and reads them.
+fn stop_some(begun: &mut Begun) {
+    let Begun { seen, running } = begun;
+    let count = running.len().min(AT_ONCE);
+    let Ok(memory) = Outside::open(seen.about.pid as i32) else { return running.clear() };
+    let some: Vec<Running> = running.drain(..count).collect();
+    let tids: Vec<i32> = some.iter().map(|running| running.thread.tid as i32).collect();
+    let reader = Reader::new(&memory, &seen.objects);
+    let stacks = stop::each(&tids, |index, registers| reader.stack(registers, true, some[index].description));
+    for (Running { mut thread, description, .. }, stack) in some.into_iter().zip(stacks) {
+        match stack {
+            Some((stack, length)) => {
+                (thread.frames, thread.is_whole) = stack;
+                seen.stopped = seen.stopped.max(length);
+            }
+            // Frames of Python need no registers.
+            None => {
+                thread.frames =
+                    description.map_or_else(Vec::new, |description| reader.python_only(description))
+            }
+        }
+        seen.threads.push(thread);
+    }
+}
+
+/// Keeps of the threads that were not stopped those with frames of Python, and those that say most of their process.
+fn finish(Begun { mut seen, running }: Begun, may_stop: bool) -> Seen {
+    let pid = seen.about.pid;
+    if let Ok(memory) = Outside::open(pid as i32) {
+        let reader = Reader::new(&memory, &seen.objects);
+        for Running { mut thread, description, matters } in running {
+            thread.frames = description.map_or_else(Vec::new, |description| reader.python_only(description));
+            if matters || !may_stop || !thread.frames.is_empty() {
+                seen.threads.push(thread);
+            } else {
+                seen.threads_more += 1;
+                seen.running_more += 1;
+            }
+        }
+    }
+    if !seen.has_ended {
+        // Whatever was read of it meanwhile, it is no more.
+        seen.has_ended =
+            About::read(pid).is_none_or(|now| now.has_ended || now.started != seen.about.started);
+    }
+    seen
 }
 
 /// The tid of a thread as its process sees it.

@@ -22,20 +22,58 @@ const SHORT_PAUSES: u32 = 100;
 const NT_PRSTATUS: usize = 1;
 const EVENT_STOP: i32 = 128;
 
-/// Calls `work` with the registers of a thread while that is stopped, and says for how long it was. `None` where it could not be
-/// stopped.
-pub fn with<T: Send>(tid: i32, work: impl FnOnce(Registers) -> T + Send) -> Option<(T, Duration)> {
+/// Calls `work` with the registers of each of several threads while that is stopped, and says for how long it was. `None` for a
+/// thread that could not be stopped. All are asked to stop at once, because each gets to its stop when it is next on a processor:
+/// one after the other, each would take a turn of all that run.
+pub fn each<T: Send>(
+    tids: &[i32],
+    work: impl Fn(usize, Registers) -> T + Send,
+) -> Vec<Option<(T, Duration)>> {
+    let none = || tids.iter().map(|_| None).collect();
     std::thread::scope(|scope| {
         let stopping = std::thread::Builder::new().name("cupeer-stop".into());
-        stopping.spawn_scoped(scope, || stopped(tid, work)).ok()?.join().ok()?
+        let stopping = stopping.spawn_scoped(scope, || stopped(tids, work));
+        stopping.ok().and_then(|thread| thread.join().ok()).unwrap_or_else(none)
     })
 }
 
-fn stopped<T>(tid: i32, work: impl FnOnce(Registers) -> T) -> Option<(T, Duration)> {
-    request(libc::PTRACE_SEIZE, tid, 0, 0).ok()?;
-    let patience = Patience::begin(tid);
-    request(libc::PTRACE_INTERRUPT, tid, 0, 0).ok()?;
-    let (mut own, began) = when_stopped(tid, patience)?;
+fn stopped<T>(tids: &[i32], work: impl Fn(usize, Registers) -> T) -> Vec<Option<(T, Duration)>> {
+    let mut done: Vec<Option<(T, Duration)>> = tids.iter().map(|_| None).collect();
+    let mut waiting: Vec<(usize, i32, Patience, Instant)> = Vec::new();
+    for (index, tid) in tids.iter().copied().enumerate() {
+        if request(libc::PTRACE_SEIZE, tid, 0, 0).is_ok() {
+            let patience = Patience::begin(tid);
+            if request(libc::PTRACE_INTERRUPT, tid, 0, 0).is_ok() {
+                waiting.push((index, tid, patience, Instant::now()));
+            }
+        }
+    }
+    // A thread that was interrupted and is let go of before its stop would have its next system call end with EINTR.
+    let mut attempts = 0;
+    while !waiting.is_empty() {
+        waiting.retain_mut(|(index, tid, _, ran)| {
+            let now = Instant::now();
+            // Not by waitpid: the launcher waits for the same process in another thread, and may get the answer.
+            let Ok(own) = registers(*tid) else {
+                *ran = now;
+                return true;
+            };
+            done[*index] = Some((read(*tid, own, |registers| work(*index, registers)), ran.elapsed()));
+            false
+        });
+        attempts += 1;
+        if attempts < SHORT_PAUSES {
+            std::thread::sleep(PAUSE);
+        } else {
+            waiting.retain(|(_, _, patience, _)| !patience.is_over());
+            std::thread::sleep(LONG_PAUSE);
+        }
+    }
+    done
+}
+
+/// Reads a thread that has stopped, and lets it run.
+fn read<T>(tid: i32, mut own: libc::user_regs_struct, work: impl FnOnce(Registers) -> T) -> T {
     let done = work(as_numbered(&own));
     if have_interrupted(&mut own) {
         let place = libc::iovec { iov_base: (&raw mut own).cast(), iov_len: size_of_val(&own) };
@@ -43,30 +81,7 @@ fn stopped<T>(tid: i32, work: impl FnOnce(Registers) -> T) -> Option<(T, Duratio
     }
     // What was stopped by a signal that came meanwhile gets it.
     let _ = request(libc::PTRACE_DETACH, tid, 0, signal(tid));
-    Some((done, began.elapsed()))
-}
-
-/// Waits until a thread has stopped. Returns its registers, and the time at which it still ran; `None` if it does not stop.
-///
-/// A thread that was interrupted gets to its stop when it is next on a processor, however long that takes on a busy machine. Letting
-/// go of it before then would leave a pending interrupt, which ends its next system call with EINTR.
-fn when_stopped(tid: i32, patience: Patience) -> Option<(libc::user_regs_struct, Instant)> {
-    let mut attempts = 0;
-    loop {
-        let began = Instant::now();
-        // Not by waitpid: the launcher waits for the same process in another thread, and may get the answer.
-        if let Ok(own) = registers(tid) {
-            return Some((own, began));
-        }
-        attempts += 1;
-        if attempts < SHORT_PAUSES {
-            std::thread::sleep(PAUSE);
-        } else if patience.is_over() {
-            return None;
-        } else {
-            std::thread::sleep(LONG_PAUSE);
-        }
-    }
+    done
 }
 
 /// Tells a thread that does not stop from one that has not had the chance to.

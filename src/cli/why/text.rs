@@ -68,8 +68,19 @@ fn block(text: &mut String, process: &Process, names: &impl Fn(u32) -> String, a
     if !all {
         idle(text, process);
     }
-    if process.threads_more > 0 {
-        let _ = writeln!(text, "  {} more were not read", counted(process.threads_more, "thread"));
+    let more = |count, one, many| {
+        let threads = counted(count, "thread").replacen(' ', " more ", 1);
+        format!("  {threads} {}", if count == 1 { one } else { many })
+    };
+    if let running @ 1.. = process.running_more {
+        let _ = writeln!(
+            text,
+            "{}; no time was left to read their stacks (--within)",
+            more(running, "runs", "run")
+        );
+    }
+    if let rest @ 1.. = process.threads_more - process.running_more {
+        let _ = writeln!(text, "{}", more(rest, "was not read", "were not read"));
     }
 }
 

@@ -1,6 +1,7 @@
 //! The command line of `cupeer why`.
 
 use clap::{Args, ValueEnum};
+use std::time::Duration;
 
 #[derive(Args)]
 #[command(after_help = "\
@@ -20,6 +21,9 @@ pub struct WhyArgs {
     /// Do not stop threads that run; their frames of C are not known then
     #[arg(long)]
     pub no_stop: bool,
+    /// Read stacks for this long, the most relevant threads first; the rest are counted
+    #[arg(long, value_name = "TIME", default_value = "3s", value_parser = super::of_hang)]
+    pub within: Duration,
     /// Print the stacks of all threads, with all frames
     #[arg(long)]
     pub all: bool,

@@ -43,6 +43,7 @@ fn process(pid: u32, rank: Option<u32>, syscall: Option<&str>, library: &str, pe
         stopped_ns: 0,
         threads: vec![thread],
         threads_more: 0,
+        running_more: 0,
     }
 }
 
