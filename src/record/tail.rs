@@ -232,8 +232,7 @@ impl Follower {
         Counts { calls: calls.saturating_add(self.estimated), failed }
     }
 
-    /// Returns the number of calls read so far that brought something new: all but queries and failed calls that have the
-    /// function, arguments, and result of one of the last calls of their thread.
+    /// Returns the number of calls that brought something new: not queries and failures that repeat one of their thread.
     pub fn fruitful(&self) -> u64 {
         self.tally.fruitful
     }
@@ -543,10 +542,7 @@ impl Tally {
                 self.counts.failed += u64::from(slot.result != 0);
                 self.returned(place.stream, slot, slot.result);
             }
-            slot::UNWOUND => {
-                self.counts.calls += 1;
-                self.fruitful += 1;
-            }
+            slot::UNWOUND => self.counts.calls += 1,
             slot::LATE_END => {
                 let key = (place.stream, slot.start);
                 self.returned(place.stream, slot, slot.result);
