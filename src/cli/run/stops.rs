@@ -88,6 +88,7 @@ fn is_stopped(pid: libc::pid_t) -> bool {
 }
 
 /// Returns true if a thread of a stopped program is in a system call that sends a stop signal to itself, its process, or its group.
+/// If another thread than the caller takes the signal of a process, the caller may have left the call: then this is not seen.
 fn has_asked(pid: libc::pid_t) -> bool {
     let tasks = std::fs::read_dir(format!("/proc/{pid}/task"));
     let mut calls = tasks.into_iter().flatten().flatten().filter_map(|task| {
