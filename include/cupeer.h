@@ -80,7 +80,14 @@ typedef struct {
 
 /*
  Function that receives findings. It runs in the thread that made the call, after the driver has returned and before
- the call returns. It may call the driver, and must return.
+ the call returns. If the thread made the call in a signal handler, it runs in that handler.
+
+ It may call the driver and the functions of this header, fork, and end the process. A child that it forks returns
+ from it as the parent does. A cancellation of the thread waits until the call returns.
+
+ It must return. If it throws a C++ exception or calls `pthread_exit`, cupeer prints a line and aborts the process.
+ It must not call `longjmp` to a place outside of itself: cupeer does not notice that, the thread can no longer be
+ canceled, and the recording shows the call as one that did not return.
  */
 typedef void (*cupeer_finding_callback)(const cupeer_finding *finding, void *data);
 

@@ -62,6 +62,54 @@ fn a_program_hears_of_its_own_findings() {
     assert!(unchecked.stdout.starts_with("checks 0\nheard 0\n"), "{}", unchecked.stdout);
 }
 
+/// What `cupeer.h` says of a callback: what it may do, and that of what it must not, an end of its frames is noticed.
+#[test]
+fn a_callback_may_do_what_the_header_says_and_must_return() {
+    use std::os::unix::process::ExitStatusExt;
+    let leaves = |how: &str| {
+        let folder = temp_dir();
+        let program = compile_c("programs/told.c", &["-ldl", "-rdynamic"]);
+        let mut command = cupeer();
+        command.args(["run", "-q", "--sim=nvlink:2", "--check", "--out"]).arg(folder.path()).arg("--");
+        let ended = done(command.arg(program).args(["leaves", "bad"]).env("LEAVING", how));
+        (ended, folder)
+    };
+    let heard = "leaves ipc-close-address\n";
+    let (ended, _folder) = leaves("set");
+    let said =
+        format!("{heard}returned 1\nagain ipc-close-address 1\nand again\ncanceled 0, after 1\ndone\n");
+    assert_eq!((ended.stdout, ended.status.code()), (said, Some(0)), "{}", ended.stderr);
+    let (ended, folder) = leaves("fork");
+    let both =
+        ["returned 1", "and again"].map(|line| ended.stdout.lines().filter(|other| *other == line).count());
+    assert_eq!((both, ended.status.code()), ([2, 2], Some(0)), "{}{}", ended.stdout, ended.stderr);
+    let report = report(folder.path());
+    let process = |row: &Value| (row["events"].as_u64() > Some(0), row["exit"]["kind"].to_string());
+    let processes: Vec<_> = report["processes"].as_array().expect("processes").iter().map(process).collect();
+    assert_eq!(processes, vec![(true, "\"returned\"".to_owned()); 2], "{report}");
+    let (ended, _folder) = leaves("exit");
+    assert_eq!((ended.stdout.as_str(), ended.status.code()), (heard, Some(9)), "{}", ended.stderr);
+    // The call returns first.
+    let (ended, _folder) = leaves("cancel");
+    let said = format!("{heard}canceled 1, after 1\ndone\n");
+    assert_eq!((ended.stdout, ended.status.code()), (said, Some(0)), "{}", ended.stderr);
+    let line = "aborting: the callback of cupeer_on_finding did not return, but threw an exception or ended its thread\n";
+    let (ended, _folder) = leaves("end");
+    assert_eq!(
+        (ended.stdout.as_str(), ended.status.signal()),
+        (heard, Some(libc::SIGABRT)),
+        "{}",
+        ended.stderr
+    );
+    assert!(ended.stderr.contains(line), "{}", ended.stderr);
+    let mut throws = cupeer();
+    let folder = temp_dir();
+    throws.args(["run", "-q", "--sim=nvlink:2", "--check", "--out"]).arg(folder.path());
+    let ended = done(throws.arg("--").arg(compile_c("programs/throws.cpp", &["-lstdc++", "-ldl"])));
+    assert_eq!((ended.stdout.as_str(), ended.status.signal()), ("", Some(libc::SIGABRT)), "{}", ended.stderr);
+    assert!(ended.stderr.contains(line), "{}", ended.stderr);
+}
+
 /// Else a test suite would hear nothing of a rule that eleven of its tests break.
 #[test]
 fn who_listens_anew_hears_of_ten_more() {

@@ -1,7 +1,8 @@
 /* Is told of findings by the library itself, and breaks rules: callback listens, anew listens twice, often breaks one rule
- * 25 times, remote makes the record's directory look like one of NFS. */
+ * 25 times, leaves does in a callback as LEAVING says, remote makes the record's directory look like one of NFS. */
 #include "../../include/cupeer.h"
 #include "rules/rules.h"
+#include <pthread.h>
 #include <sys/vfs.h>
 
 static int heard, is_remote;
@@ -83,4 +84,57 @@ static void behind(void) {
     }
 }
 
-SCENES({"anew", anew}, {"behind", behind}, {"listens", listens}, {"often", often}, {"remote", remote})
+/* A function that does what it may, or leaves as it must not. */
+static const char *leaving;
+static int returned = -1;
+
+static void again(const cupeer_finding *finding, void *data) {
+    dprintf(1, "again %s %d\n", finding->rule, data == &leaving);
+}
+
+static void leave(const cupeer_finding *finding, void *data) {
+    int (*on)(cupeer_finding_callback, void *) = dlsym(RTLD_DEFAULT, "cupeer_on_finding");
+    int (*mark)(const char *) = dlsym(RTLD_DEFAULT, "cupeer_mark");
+    CHECK(data == &leaving);
+    dprintf(1, "leaves %s\n", finding->rule);
+    static int forked;
+    if (strcmp(leaving, "fork") == 0 && !forked++) {
+        pid_t pid = fork();
+        if (pid == 0) return;
+        int status;
+        CHECK(waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status) == 7);
+    }
+    if (strcmp(leaving, "set") == 0) CHECK(on(again, &leaving) == 1 && mark("in a callback") == 1);
+    if (strcmp(leaving, "exit") == 0) exit(9);
+    if (strcmp(leaving, "cancel") == 0) pthread_cancel(pthread_self()), pthread_testcancel();
+    if (strcmp(leaving, "end") == 0) pthread_exit(NULL);
+}
+
+static void *breaks(void *unused) {
+    int (*on)(cupeer_finding_callback, void *) = dlsym(RTLD_DEFAULT, "cupeer_on_finding");
+    CHECK(on(leave, &leaving) == 1);
+    start(0);
+    CUresult r = cuIpcCloseMemHandle(0x1000);
+    returned = r;
+    pthread_testcancel();
+    dprintf(1, "returned %d\n", r);
+    cuIpcCloseMemHandle(0x2000);
+    dprintf(1, "and again\n");
+    return unused;
+}
+
+static void leaves(void) {
+    leaving = getenv("LEAVING");
+    pid_t own = getpid();
+    pthread_t thread;
+    void *end;
+    if (strcmp(leaving, "fork") == 0) {
+        breaks(NULL);
+        if (getpid() != own) exit(7);
+        return;
+    }
+    CHECK(pthread_create(&thread, NULL, breaks, NULL) == 0 && pthread_join(thread, &end) == 0);
+    dprintf(1, "canceled %d, after %d\n", end == PTHREAD_CANCELED, returned);
+}
+
+SCENES({"anew", anew}, {"behind", behind}, {"leaves", leaves}, {"listens", listens}, {"often", often}, {"remote", remote})

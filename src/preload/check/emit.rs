@@ -17,6 +17,7 @@ use crate::sys::line::{Line, Short, Tame};
 use crate::sys::{arena, pages};
 use core::ffi::{CStr, c_void};
 use core::fmt::{self, Write};
+use core::mem;
 use core::ptr;
 use core::sync::atomic::{
     AtomicPtr, AtomicU32, AtomicU64,
@@ -343,7 +344,7 @@ pub fn listen(callback: cupeer_finding_callback, data: *mut c_void) -> bool {
 }
 
 /// Who listens.
-fn listener() -> Option<(unsafe extern "C" fn(*const cupeer_finding, *mut c_void), *mut c_void)> {
+fn listener() -> Option<(unsafe extern "C-unwind" fn(*const cupeer_finding, *mut c_void), *mut c_void)> {
     // SAFETY: listeners are never freed.
     let listener = unsafe { LISTENER.load(Acquire).as_ref() }?;
     Some((listener.callback?, listener.data))
@@ -368,9 +369,26 @@ fn call_back(said: &FindingText, json: &[u8]) {
             message: text(said.message),
             json: CStr::from_bytes_until_nul(json).unwrap_or_default().as_ptr(),
         };
-        // SAFETY: the program gave the function for this, with this data; the texts live through the call.
+        let left = Left;
+        // SAFETY: the program gave the function for this, with this data; the texts live through the call. If the function does
+        // not return, the unwinder runs `left`, which ends the process.
         unsafe { callback(&finding, data) };
+        mem::forget(left);
     });
+}
+
+/// Stands for a callback that is left by an exception or the end of its thread. Our frames above it must not be left: the
+/// thread could not be canceled any more, and the call would never be finished.
+struct Left;
+
+impl Drop for Left {
+    fn drop(&mut self) {
+        message::line(format_args!(
+            "aborting: the callback of cupeer_on_finding did not return, but threw an exception or ended its thread"
+        ));
+        // SAFETY: ends the process, as the header says.
+        unsafe { libc::abort() };
+    }
 }
 
 /// Ends the program, or stops it for a debugger, where that was asked for.
