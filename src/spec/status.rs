@@ -39,7 +39,7 @@ pub struct Status {
     pub launched: AtomicU32,
     /// How many programs this has been with our library in it.
     pub loaded: AtomicU32,
-    /// Whether the last of them came to its end there.
+    /// Whether the last of them came to its end there: 0, [`ENDED`], or [`EXECUTES`].
     pub ended: AtomicU32,
     /// The name by which the kernel started that.
     pub image: [AtomicU8; NAME],
@@ -54,6 +54,11 @@ pub struct Status {
     /// What the processes ask.
     pub questions: [Question; QUESTIONS],
 }
+
+/// The program came to its end.
+pub const ENDED: u32 = 1;
+/// It was about to become another program, which has not begun with our library.
+pub const EXECUTES: u32 = 2;
 
 /// How many different lines are told apart; what finds no place is said again.
 pub const SAID: usize = 256;

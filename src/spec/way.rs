@@ -17,13 +17,17 @@ pub enum Way {
     DriverFirst,
     /// Gives functions of its own in place of the driver's.
     Diverts,
+    /// Is a driver, or stands for one, under another soname.
+    OtherSoname,
+    /// Is a driver in a process without us.
+    NotLoaded,
     /// Is a driver of which no call came to us, whatever the reason.
     Unseen,
 }
 
 impl Way {
     /// All of them.
-    pub const ALL: [Way; 8] = [
+    pub const ALL: [Way; 10] = [
         Way::DeepBind,
         Way::Dlmopen,
         Way::Next,
@@ -31,6 +35,8 @@ impl Way {
         Way::SecondDriver,
         Way::DriverFirst,
         Way::Diverts,
+        Way::OtherSoname,
+        Way::NotLoaded,
         Way::Unseen,
     ];
 
@@ -44,6 +50,8 @@ impl Way {
             Way::SecondDriver => "second driver",
             Way::DriverFirst => "driver before cupeer",
             Way::Diverts => "dlsym replaced",
+            Way::OtherSoname => "another soname",
+            Way::NotLoaded => "libcupeer.so not loaded",
             Way::Unseen => "no watched call",
         }
     }
@@ -53,6 +61,8 @@ impl Way {
         match self {
             Way::DriverFirst => Some("name libcupeer.so before it in LD_PRELOAD"),
             Way::Diverts => Some("it gives functions of its own in place of the driver's"),
+            Way::OtherSoname => Some("it is a driver, but its soname is not libcuda.so.1"),
+            Way::NotLoaded => Some("a static program, or one whose environment has lost LD_PRELOAD"),
             _ => None,
         }
     }

@@ -3,11 +3,14 @@
 //! Whether it succeeds is unknown at that point. If it fails, the process continues, and its next call or its end
 //! shows that.
 
+use super::exit::name_escapes;
+use crate::log::status;
+use crate::recorder;
+use crate::resolve::{escapes, loader};
 use crate::sys::arch::noting_entry;
 use crate::sys::guard::guarded;
 use crate::sys::line::Short;
 use crate::sys::program_memory::copy_text;
-use crate::{recorder, resolve::loader};
 use core::ffi::{CStr, c_char, c_int};
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
@@ -70,6 +73,8 @@ extern "C" fn fail() -> c_int {
 }
 
 fn note(function: &str, program: usize) {
+    name_escapes(escapes::has_unbound);
+    status::executes();
     if !recorder::is_own() {
         return;
     }

@@ -4,13 +4,14 @@
 
 use crate::check;
 use crate::driver::questions;
-use crate::log::status;
+use crate::log::{self, status};
 use crate::recorder;
-use crate::resolve::loader;
+use crate::resolve::{escapes, loader};
 use crate::settings;
 use crate::sys::every_call::has_record;
 use crate::sys::forks;
 use crate::sys::guard::guarded;
+use crate::sys::process::owner;
 use core::ffi::{c_int, c_void};
 use core::ptr;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -66,6 +67,8 @@ extern "C" fn at_exit(status: c_int, _: *mut c_void) {
 }
 
 extern "C" fn at_quick_exit(_: *mut c_void) {
+    name_escapes(escapes::may_be_any);
+    status::ended();
     recorder::ends(End::ReturnedSomething);
 }
 
@@ -89,9 +92,26 @@ pub unsafe extern "C" fn _Exit(status: c_int) -> ! {
     leave(status, &CAPITAL)
 }
 
+/// Names what bypassed us, if there may be any. Nothing else depends on it, because many programs end without it.
+pub fn name_escapes(may_be_any: impl FnOnce() -> bool) {
+    let is_heard = log::is_on() || settings::get().record.is_some();
+    if is_heard && may_be_any() {
+        guarded(|| escapes::look_through_all(recorder::is_empty()));
+    }
+}
+
+/// Whether a process that ends without destructors is to be looked at: not a child of vfork. Forked children end so, of
+/// which there may be many, and find what their parent finds.
+fn is_unseen_end() -> bool {
+    let is_own = || owner() == std::process::id();
+    escapes::has_unbound() || !forks::is_forked() && escapes::may_be_any() && is_own()
+}
+
 fn leave(status: c_int, next: &AtomicUsize) -> ! {
     check::say_held();
     tell_forked(status);
+    name_escapes(is_unseen_end);
+    status::ended();
     recorder::ends(End::Left(status as u8));
     let next = next.load(Relaxed);
     if next != 0 {

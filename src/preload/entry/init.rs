@@ -8,9 +8,8 @@ use super::{exec, exit, exports, wait};
 use crate::check;
 use crate::fault::inject;
 use crate::log::status;
-use crate::resolve::{data_symbols, deep, dlclose, dlerror, driver, escapes, loader, named, runtime};
+use crate::resolve::{data_symbols, deep, dlclose, dlerror, escapes, loader, named, runtime};
 use crate::sys::elf;
-use crate::sys::guard::guarded;
 use crate::sys::{arch, descriptors, forks, stack};
 use crate::{log, recorder, settings};
 
@@ -45,15 +44,11 @@ fn at_load() {
     }
 }
 
-/// Names what escaped. Nothing else depends on it, because many programs end without it.
 #[unsafe(link_section = ".text.startup")]
 extern "C" fn at_unload() {
     check::say_held();
     status::ended();
-    let is_heard = log::is_on() || settings::get().record.is_some();
-    if is_heard && driver::is_anywhere() {
-        guarded(|| escapes::look_through_all(recorder::is_empty()));
-    }
+    exit::name_escapes(escapes::may_be_any);
 }
 
 #[used]

@@ -9,7 +9,7 @@ use core::sync::atomic::{
     AtomicBool, AtomicPtr, AtomicU8, AtomicU32,
     Ordering::{Acquire, Relaxed, Release},
 };
-use cupeer_spec::status::{MAGIC, NAME, SAID, Status};
+use cupeer_spec::status::{ENDED, EXECUTES, MAGIC, NAME, SAID, Status};
 use cupeer_spec::way::Way;
 
 /// Counts this process as one that met a driver, once.
@@ -54,10 +54,19 @@ pub fn loaded() {
 /// Tells it that the process that it started comes to its end with us. Called when that is so; a process that ends without
 /// has nothing to tell.
 pub fn ended() {
+    put_end(ENDED);
+}
+
+/// Tells it that the process is about to become another program.
+pub fn executes() {
+    put_end(EXECUTES);
+}
+
+fn put_end(end: u32) {
     if IS_LAUNCHED.load(Relaxed) {
         with(|status| {
             if is_launched(status) {
-                status.ended.store(1, Relaxed);
+                status.ended.store(end, Relaxed);
             }
         });
     }

@@ -5,7 +5,7 @@ use super::current::current;
 use super::{about, detail, early, file, process, speed};
 use crate::driver::questions;
 use crate::job::live;
-use crate::resolve::{driver, escapes};
+use crate::resolve::driver;
 use crate::settings;
 use crate::sys::every_call::epoch;
 use cupeer_spec::effect::Object;
@@ -69,7 +69,9 @@ pub fn show() {
 
 /// Names a library whose calls go past us.
 pub fn escaped(library: &[u8], way: Way) {
-    if has_record() {
+    // All but a variable of that name shows that there is a driver, whether we have met it or not.
+    let is_there = || way != Way::DataSymbol || driver::is_anywhere();
+    if settings::get().record.is_some() && is_there() && process::attach() {
         process::show();
         about::escaped(library, way.name());
     }
@@ -104,6 +106,5 @@ pub fn imported(object: Object, name: u64) -> Option<Entry> {
 
 /// Whether this process has a record, which is made where it has met a driver.
 fn has_record() -> bool {
-    let has_met = || driver::is_any_followed(Library::Cuda) || escapes::is_driver_elsewhere();
-    settings::get().record.is_some() && has_met() && process::attach()
+    settings::get().record.is_some() && driver::is_any_followed(Library::Cuda) && process::attach()
 }

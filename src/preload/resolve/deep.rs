@@ -2,9 +2,9 @@
 //! libc's own `dlsym`, and calls of what they find with it would bypass cupeer.
 //!
 //! The search runs when a program looks up a symbol in a library, which it must do before it can use the library.
-//! Calls by name from such a library are only reported: see `escapes`.
+//! Calls by name from such a library are only reported, for which `escapes` looks at it at that time, too.
 
-use super::{loader, runtime};
+use super::{escapes, loader, runtime};
 use crate::settings;
 use crate::sys::elf;
 use crate::sys::guard::guarded;
@@ -39,6 +39,8 @@ pub fn look(handle: *mut c_void) {
         guarded(|| {
             mend(handle);
             runtime::look();
+            // SAFETY: the program asks libc about this handle next, which reads the same.
+            escapes::opened(&unsafe { elf::object_of_handle(handle) });
         });
     }
 }

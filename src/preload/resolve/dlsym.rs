@@ -87,10 +87,11 @@ fn decide_before(next: usize, handle: *mut c_void, name: *const c_char, caller: 
     };
     let mut answer = None;
     guarded(|| {
+        escapes::looked_up_by(caller);
         answer = match handle {
             libc::RTLD_NEXT => by_next(next, index, caller),
             libc::RTLD_DEFAULT => by_default(next, index, caller),
-            _ => by_handle(next, handle, index),
+            _ => by_handle(next, handle, index, caller),
         };
     });
     answer.map_or(go_on, |value| Decision { jump: 0, value })
@@ -183,7 +184,7 @@ fn by_default(next: usize, index: usize, caller: usize) -> Option<usize> {
 }
 
 /// What a handle gives; `None` where libc shall answer.
-fn by_handle(next: usize, handle: *mut c_void, index: usize) -> Option<usize> {
+fn by_handle(next: usize, handle: *mut c_void, index: usize, caller: usize) -> Option<usize> {
     let name = entries::name(index);
     let ours = entries::export(index);
     // SAFETY: `next` is the address of a dlsym, or 0.
@@ -198,7 +199,7 @@ fn by_handle(next: usize, handle: *mut c_void, index: usize) -> Option<usize> {
         let handed_out = driver::handed_out(library, found).or_else(|| diverted(next, handle, index, found));
         driver::hold_pending(None);
         if handed_out.is_none() {
-            escapes::looked_up(found);
+            escapes::looked_up(found, caller);
         }
         return Some(handed_out.unwrap_or(found));
     }

@@ -4,8 +4,11 @@
 //! RTLD_NEXT from a library outside the global scope, or a second driver. No sound way exists to intercept them, so
 //! they are reported. The same applies to NVML if any of its functions is traced. `data_symbols` repairs
 //! what would crash, and `named` says each of them once.
+//!
+//! A library is examined when the program looks something up in it for the first time, because not every process comes to
+//! an end that we see. What is bound only at a call is found at the end.
 
-use super::libraries::{is_driver, is_missed, library_of};
+use super::libraries::{LIBRARIES, is_driver, is_missed, library_of};
 use super::named::{self, FoundObjects, name};
 use super::{data_symbols, driver, entries, linked, loader, needs, patched, scope};
 use crate::log::{self, status};
@@ -13,7 +16,7 @@ use crate::sys::elf;
 use crate::sys::forks;
 use crate::sys::object::Object;
 use core::ffi::CStr;
-use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
 use cupeer_spec::function::{FUNCTIONS, Library};
 use cupeer_spec::way::Way;
 
@@ -42,11 +45,86 @@ fn is_wrapper_behind_us(object: &Object, wanted: &CStr) -> bool {
 }
 
 /// Called where a look-up by handle found something that we do not follow.
-pub fn looked_up(found: usize) {
-    let Some(object) = elf::containing(found).filter(is_missed) else { return };
-    if !driver::is_followed(&object) {
+pub fn looked_up(found: usize, caller: usize) {
+    let Some(object) = elf::containing(found) else { return };
+    if is_missed(&object) && !driver::is_followed(&object) {
         name(&object, Way::SecondDriver);
+    } else if is_like_driver(&object) && !elf::is_ours(&object) && !object.holds(caller) {
+        add(&LIKE_DRIVER, object.base);
     }
+}
+
+/// Whether an object has what every driver has, under another soname: a copy that a package brings, or a wrapper.
+fn is_like_driver(object: &Object) -> bool {
+    const OF_EACH: [&CStr; 3] = [c"cuInit", c"cuDriverGetVersion", c"cuGetProcAddress"];
+    library_of(object).is_none() && OF_EACH.iter().all(|name| object.function(name).is_some())
+}
+
+/// The objects like a driver that somebody has looked something up in, by their bases and one, and those that have looked
+/// up a driver's function themselves: a wrapper does.
+static LIKE_DRIVER: [AtomicUsize; 8] = [const { AtomicUsize::new(0) }; 8];
+static WRAPPERS: [AtomicUsize; 8] = [const { AtomicUsize::new(0) }; 8];
+
+fn add(bases: &[AtomicUsize; 8], base: usize) {
+    let is_there = |place: &AtomicUsize| {
+        let known = place.compare_exchange(0, base + 1, Relaxed, Relaxed);
+        known.is_ok() || known == Err(base + 1)
+    };
+    let _ = bases.iter().any(is_there);
+}
+
+fn has(bases: &[AtomicUsize; 8], base: usize) -> bool {
+    bases.iter().any(|place| place.load(Relaxed) == base + 1)
+}
+
+/// Called where a function of a driver is looked up.
+pub fn looked_up_by(caller: usize) {
+    if let Some(object) = elf::containing(caller).filter(is_like_driver) {
+        add(&WRAPPERS, object.base);
+    }
+}
+
+/// The process in which a library refers to a driver and is not bound to it yet, by its pid.
+static UNBOUND_IN: AtomicU32 = AtomicU32::new(0);
+
+/// Called where the program looks something up in a library for the first time. Names it if it is bound past us.
+pub fn opened(object: &Object) {
+    let mut needs = None;
+    object.each_needed(|name| {
+        let library = LIBRARIES.into_iter().find(|library| library.is_called(name.to_bytes()));
+        needs = needs.or(library.filter(|library| needs::is_missed(*library)));
+    });
+    let Some(library) = needs else { return };
+    let Some(object) = elf::at_base(object.base) else {
+        // In another namespace.
+        return name(object, Way::Dlmopen);
+    };
+    if library_of(&object).is_some() || elf::is_ours(&object) || elf::is_of_start(&object) {
+        return;
+    }
+    let (way, is_unbound) = bound_past_us(&object);
+    if let Some(way) = way {
+        driver::find_loaded(library);
+        name(&object, way);
+    } else if is_unbound {
+        // SAFETY: getpid has no preconditions.
+        UNBOUND_IN.store(unsafe { libc::getpid() } as u32, Relaxed);
+    }
+}
+
+/// Whether this process, which is about to become another program or to end without us, has libraries that are to be looked
+/// at before.
+pub fn has_unbound() -> bool {
+    match UNBOUND_IN.load(Relaxed) {
+        0 => false,
+        // SAFETY: getpid has no preconditions.
+        pid => pid == unsafe { libc::getpid() } as u32,
+    }
+}
+
+/// Whether there is anything to look for at the end.
+pub fn may_be_any() -> bool {
+    LIKE_DRIVER[0].load(Relaxed) != 0 || driver::is_anywhere()
 }
 
 /// Called where the dlsym of a tool gave a function of its own for one of the driver's.
@@ -56,21 +134,12 @@ pub fn diverted(found: usize) {
     }
 }
 
-/// The bases of drivers of other namespaces are not ours to look at twice: whether there is one.
-static IS_ELSEWHERE: AtomicBool = AtomicBool::new(false);
-
-/// Whether a driver was found in another namespace.
-pub fn is_driver_elsewhere() -> bool {
-    IS_ELSEWHERE.load(Relaxed)
-}
-
 /// Names the libraries of other namespaces that refer to our names, or else the driver there, which is given.
 fn look_through_other_namespaces() -> Option<Object> {
     let (mut driver_there, mut named) = (None, false);
     elf::each_in_other_namespaces(|object| {
         if library_of(object).is_some() {
             driver_there = driver_there.or(is_missed(object).then_some(*object));
-            IS_ELSEWHERE.fetch_or(is_driver(object), Relaxed);
             return;
         }
         let is_wanted = |index: usize| needs::is_missed(FUNCTIONS[index].library);
@@ -104,6 +173,11 @@ pub fn look_through_all(is_empty: bool) {
         false
     });
     let elsewhere = look_through_other_namespaces();
+    let is_other = |base: &usize| !has(&WRAPPERS, *base) && !linked::is_caller(*base);
+    let like_driver = LIKE_DRIVER.iter().filter_map(|place| place.load(Relaxed).checked_sub(1));
+    for object in like_driver.filter(is_other).filter_map(elf::at_base) {
+        found.add(&object, Way::OtherSoname);
+    }
     if drivers > 0 {
         look_through_our_namespace(&mut found, was_followed);
     }
@@ -122,7 +196,6 @@ pub fn look_through_all(is_empty: bool) {
 }
 
 fn look_through_our_namespace(found: &mut FoundObjects, was_followed: bool) {
-    let libcs_dlsym = loader::dlsym();
     let mut is_before = true;
     elf::each(|object| {
         is_before &= !elf::is_ours(object);
@@ -140,21 +213,31 @@ fn look_through_our_namespace(found: &mut FoundObjects, was_followed: bool) {
         if is_before && !was_followed && object.symbol(c"dlsym").is_some() {
             found.add(object, Way::Diverts);
         }
-        let mut past = None;
-        object.each_slot(|slot| {
-            // SAFETY: the place is one that the loader filled.
-            let bound = unsafe { *slot.place };
-            let way = match entries::exported_as(slot.name()).filter(|_| !slot.is_copy) {
-                Some(_) => elf::containing(bound)
-                    .filter(is_missed)
-                    .map(|driver| if elf::is_before_us(&driver) { Way::DriverFirst } else { Way::DeepBind }),
-                None => (slot.name() == c"dlsym" && bound == libcs_dlsym).then_some(Way::DeepBind),
-            };
-            past = past.or(way);
-        });
+        let (past, _) = bound_past_us(object);
         if let Some(way) = past {
             found.add(object, way);
         }
         false
     });
+}
+
+/// The way past us of an object that the loader has bound to a driver, and whether it refers to one and is not bound yet.
+fn bound_past_us(object: &Object) -> (Option<Way>, bool) {
+    let libcs_dlsym = loader::dlsym();
+    let (mut past, mut is_unbound) = (None, false);
+    object.each_slot(|slot| {
+        // SAFETY: the place is one that the loader filled.
+        let bound = unsafe { *slot.place };
+        let way = match entries::exported_as(slot.name()).filter(|_| !slot.is_copy) {
+            Some(_) => {
+                is_unbound |= object.holds(bound);
+                elf::containing(bound)
+                    .filter(is_missed)
+                    .map(|driver| if elf::is_before_us(&driver) { Way::DriverFirst } else { Way::DeepBind })
+            }
+            None => (slot.name() == c"dlsym" && bound == libcs_dlsym).then_some(Way::DeepBind),
+        };
+        past = past.or(way);
+    });
+    (past, is_unbound)
 }

@@ -278,6 +278,11 @@ pub fn was_called() -> bool {
     watched.any(|id| bindings(id).any(|binding| !binding.is_own))
 }
 
+/// Whether a linked call has come to us from the library with a base.
+pub fn is_caller(base: usize) -> bool {
+    FnId::all().any(|id| bindings(id).any(|binding| binding.between[0].0 == base && !binding.is_own))
+}
+
 /// What the loader finds behind us in the global scope, or else what the caller's own scope has. The definer
 /// is kept loaded, as the loader keeps it for those that it binds to it.
 #[cold]

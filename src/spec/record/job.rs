@@ -16,6 +16,10 @@ pub const RUN: &str = "run";
 /// and its name. Of those that made calls, their own files tell.
 pub const STARTED: &str = "started";
 
+/// A line for each process that a run saw use a driver without our library: the process, as the name of a file would have
+/// it, and the path of the driver.
+pub const BYPASSED: &str = "bypassed";
+
 /// A line for each run some of whose processes could not record everything: how many.
 pub const LOST: &str = "lost";
 
