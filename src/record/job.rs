@@ -30,6 +30,8 @@ pub struct Job {
     pub faults: Vec<FaultFile>,
     /// Programs that runs started and that made no call, with how they ended.
     pub started: Vec<Started>,
+    /// Processes that used a driver without libcupeer.so, as runs saw them: the process, and the path of the driver.
+    pub bypassed: Vec<(String, String)>,
     /// Number of processes that were forked after the driver was initialized, made no call that is recorded, and exited with
     /// an error.
     pub forked: u64,
@@ -137,6 +139,7 @@ impl Job {
             tables: Vec::new(),
             faults: Vec::new(),
             started: Vec::new(),
+            bypassed: Vec::new(),
             forked: 0,
             quiet: Vec::new(),
             hangs: Vec::new(),
@@ -261,6 +264,7 @@ impl Job {
             match check_job(&path) {
                 Some(answer) => answer.map(|told| {
                     self.started.extend(told.started);
+                    self.bypassed.extend(told.bypassed);
                     self.forked = self.forked.saturating_add(told.forked);
                     self.lost = self.lost.saturating_add(told.lost);
                     self.missing = self.missing.saturating_add(told.missing);
@@ -398,6 +402,7 @@ const LONGEST_JOB: u64 = 1 << 20;
 #[derive(Default)]
 struct Told {
     started: Vec<Started>,
+    bypassed: Vec<(String, String)>,
     /// How many processes could not record everything.
     lost: u64,
     /// How many of them have no record.
@@ -423,7 +428,12 @@ fn check_job(path: &Path) -> Option<Result<Told, String>> {
             counts.map(u64::from).sum()
         };
         let [lost, missing, forked] = [job::LOST, job::MISSING, job::FORKED].map(sum);
-        return Some(Ok(Told { started: Started::all(&text), lost, missing, forked }));
+        let bypassed = |line: &str| {
+            let (process, driver) = line.strip_prefix(job::BYPASSED)?.strip_prefix('=')?.split_once(' ')?;
+            Some((process.to_owned(), driver.to_owned()))
+        };
+        let bypassed = text.lines().filter_map(bypassed).collect();
+        return Some(Ok(Told { started: Started::all(&text), bypassed, lost, missing, forked }));
     }
     let (words, ours) = job::FIRST_LINE.rsplit_once(' ').unwrap_or((job::FIRST_LINE, ""));
     let version = line.strip_prefix(words)?.trim().parse().ok()?;

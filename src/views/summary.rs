@@ -7,7 +7,9 @@ use crate::text::suppressed;
 use cupeer_record::Job;
 use cupeer_report::endings::{ended, killed};
 use cupeer_report::limited::Limited;
-use cupeer_report::model::{Codes, ExitKind, Function, Open, Pending, Proc, Process, Report, Started, State};
+use cupeer_report::model::{
+    Codes, Escaped, ExitKind, Function, Open, Pending, Proc, Process, Report, Started, State,
+};
 use cupeer_report::moments::number;
 use cupeer_report::names::{clean, codes, counted, quiet_ones};
 use cupeer_report::style::{Mark, Style};
@@ -303,7 +305,9 @@ fn blind(report: &Report) -> Vec<String> {
         format!("  libcuda was loaded in {}, but cupeer saw no call that it records: {why}", who(proc))
     };
     let mut lines = first(unseen.iter().map(line).collect(), "process", "with libcuda and no recorded call");
-    let past = report.past().filter(|escaped| !unseen.contains_key(&escaped.proc));
+    // A run prints a line of its own about each process without cupeer.
+    let is_told = |escaped: &&Escaped| !unseen.contains_key(&escaped.proc) && !escaped.is_outside();
+    let past = report.past().filter(is_told);
     let past: BTreeSet<String> = past.map(|escaped| format!("  {}", escaped.sentence())).collect();
     lines.extend(first(past.into_iter().collect(), "library", "whose calls escape cupeer"));
     lines

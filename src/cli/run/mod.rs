@@ -10,6 +10,7 @@ pub mod formats;
 pub mod gate;
 mod hang;
 mod mask;
+mod opens;
 mod orphans;
 mod page;
 mod preloading;
@@ -52,7 +53,7 @@ use orphans::Orphan;
 use page::{Image, Page};
 use std::ffi::{OsStr, OsString};
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Acquire};
@@ -120,6 +121,8 @@ pub struct Run {
     pub record_lost: u32,
     /// How many of them have no record.
     pub unrecorded: u32,
+    /// Processes that used a driver without our library, and the driver.
+    bypasses: Vec<(String, PathBuf)>,
     /// Where the preload library did not take effect, a sentence each.
     pub notes: Vec<String>,
     /// Why no process reached the driver, a sentence each. A cupeer within this one has its own page: only where nothing was
@@ -243,6 +246,7 @@ pub fn command(mut args: RunArgs) -> Result<ExitCode> {
         };
         job.tell_end(Some(&args.program[0]), run.process, end);
         run.orphans.iter().for_each(|(process, end)| job.tell_end(None, *process, *end));
+        run.bypasses.iter().for_each(|(process, driver)| job.tell_bypass(process, driver));
         job.tell_lost(run.record_lost, run.unrecorded, run.forked);
     }
     let of_run =
@@ -372,6 +376,7 @@ fn watched(
     if let Some(reached) = reached {
         tracing::debug!("processes that reached the driver: {reached}");
     }
+    let bypasses = std::mem::take(&mut seen.bypasses);
     let (mut notes, mut unreached) = notes(&program[0], obstacle, seen, reached);
     let mut unused = None;
     if let Some(page) = &page {
@@ -406,6 +411,7 @@ fn watched(
         findings: told(|status| &status.findings),
         record_lost,
         unrecorded: told(|status| &status.unrecorded).unwrap_or(0),
+        bypasses,
         notes,
         unreached,
         unused,
@@ -433,12 +439,14 @@ fn is_set(environment: &Environment, name: &str) -> bool {
 fn without_us(program: &OsStr, page: &Page, child: &Child, end: End) -> Option<String> {
     let library = libraries::PRELOAD;
     let (End::Exited(status), last) = (end, child.last_name()) else { return None };
-    match page.image() {
+    let image = page.image();
+    let became = matches!(image, Image::Became(_));
+    match image {
         // What the loader itself refuses ends so.
         Image::Never if status != status::NOT_FOUND => {
             Some(format!("{} ran without {library}: its loader did not load it", program.display()))
         }
-        Image::LastIn(name) if !last.is_empty() && name != last => {
+        Image::LastIn(name) | Image::Became(name) if !last.is_empty() && (became || name != last) => {
             let ran = if status == status::NOT_FOUND { "if it ran at all, then" } else { "it ran" };
             Some(format!(
                 "process {} was '{name}' and then '{last}', which lost cupeer's LD_PRELOAD or has a loader that \

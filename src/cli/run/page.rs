@@ -2,7 +2,7 @@
 //!
 //! It is a memfd: it has no name, and it is gone with the launcher.
 
-use cupeer_spec::status::{MAGIC, NAME, Status};
+use cupeer_spec::status::{EXECUTES, MAGIC, NAME, Status};
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr::NonNull;
@@ -77,6 +77,7 @@ impl Page {
         let status = self.status();
         match (status.loaded.load(Acquire), status.ended.load(Acquire)) {
             (0, _) => Image::Never,
+            (_, EXECUTES) => Image::Became(name(&status.image)),
             (_, 0) => Image::LastIn(name(&status.image)),
             _ => Image::ToTheEnd,
         }
@@ -108,6 +109,8 @@ pub enum Image {
     /// The last program with it that this process was, by its name; it did not end there in an orderly way, or was another
     /// program afterwards.
     LastIn(String),
+    /// The same, where it was about to become another one.
+    Became(String),
     ToTheEnd,
 }
 

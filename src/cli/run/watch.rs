@@ -1,18 +1,21 @@
 //! Watches the program's processes from outside while they run: which use a driver without our library, and which do
 //! not pass the environment on.
 //!
-//! It costs the program only what the kernel does to answer from /proc. What lives for less than the time between two
-//! looks is missed, so nothing here is more than a note at the end.
+//! It costs the program only what the kernel does to answer from /proc. Looks become rare, until somebody opens the driver
+//! (`opens`). A process that ends before the look after that is missed, so nothing here is more than a note at the end.
 
+use super::opens::{Opens, Woken};
 use super::program::MUSL;
 use crate::start::libraries;
 use crate::start::variables::LD_PRELOAD;
+use cupeer_record::host;
 use cupeer_spec::function::Library;
+use cupeer_spec::proc::Stat;
 use std::collections::{BTreeMap, HashSet};
 use std::ffi::OsStr;
+use std::io::{self, PipeReader, PipeWriter};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -63,6 +66,8 @@ pub fn note(crossing: Crossing) -> String {
 pub struct Sightings {
     /// Processes that used a driver without our library, a sentence each.
     pub bypassed: Vec<String>,
+    /// Some of them as a record has them: the process, and the driver.
+    pub bypasses: Vec<(String, PathBuf)>,
     pub crossings: Vec<Crossing>,
     /// Processes that had a driver and our library, a sentence each: something where none of them met the other.
     pub loaded: Vec<String>,
@@ -71,33 +76,31 @@ pub struct Sightings {
 }
 
 pub struct Watch {
-    stop: Sender<()>,
+    /// Closed to stop it.
+    stop: Option<PipeWriter>,
     thread: Option<JoinHandle<Look>>,
 }
 
 impl Watch {
     /// Begins to look at a process and its descendants. `driver` is the driver that was chosen for them.
     pub fn start(pid: libc::pid_t, driver: Option<PathBuf>) -> Watch {
-        let (stop, stopped) = mpsc::channel();
         let mut look = Look { driver, ..Look::default() };
-        let thread = std::thread::Builder::new().name("cupeer-watch".into()).spawn(move || {
-            let mut pause = PAUSES.0;
-            while stopped.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
-                let start = Instant::now();
-                look.at(pid);
-                pause = (pause * 3 / 2).min(PAUSES.1).max(start.elapsed() * SHARE);
-            }
-            look
+        let started = io::pipe().and_then(|(stopped, stop)| {
+            let work = move || {
+                look.until(&stopped, pid);
+                look
+            };
+            Ok((stop, std::thread::Builder::new().name("cupeer-watch".into()).spawn(work)?))
         });
-        if let Err(error) = &thread {
+        if let Err(error) = &started {
             tracing::debug!("not watching the program's processes: {error}");
         }
-        Watch { stop, thread: thread.ok() }
+        let (stop, thread) = started.ok().unzip();
+        Watch { stop, thread }
     }
 
     pub fn stop(mut self) -> Sightings {
-        // Fails only where the thread is gone already.
-        let _ = self.stop.send(());
+        drop(self.stop.take());
         self.thread.take().and_then(|thread| thread.join().ok()).unwrap_or_default().seen()
     }
 }
@@ -105,7 +108,7 @@ impl Watch {
 #[derive(Default)]
 struct Look {
     driver: Option<PathBuf>,
-    bypassed: BTreeMap<u32, String>,
+    bypassed: BTreeMap<u32, (String, Option<(String, PathBuf)>)>,
     loaded: BTreeMap<u32, String>,
     /// With how often each was seen so: one that is ending shows a part of its memory.
     lost: BTreeMap<u32, (String, u32)>,
@@ -115,7 +118,9 @@ struct Look {
 impl Look {
     fn seen(self) -> Sightings {
         let more = self.bypassed.len().saturating_sub(MOST_NAMED);
-        let mut bypassed: Vec<String> = self.bypassed.into_values().take(MOST_NAMED).collect();
+        let (mut bypassed, bypasses): (Vec<String>, Vec<_>) =
+            self.bypassed.into_values().take(MOST_NAMED).unzip();
+        let bypasses = bypasses.into_iter().flatten().collect();
         if more > 0 {
             bypassed.push(format!("{more} more processes used a driver without {}", libraries::PRELOAD));
         }
@@ -123,7 +128,29 @@ impl Look {
         let lost = self.lost.into_values().filter(|(_, times)| *times > 1).map(|(sentence, _)| sentence);
         let lost = lost.take(MOST_NAMED).collect();
         let loaded = self.loaded.into_values().take(MOST_NAMED).collect();
-        Sightings { bypassed, crossings, loaded, lost }
+        Sightings { bypassed, bypasses, crossings, loaded, lost }
+    }
+
+    /// Looks at a process and its descendants until a pipe is closed.
+    fn until(&mut self, stopped: &PipeReader, root: libc::pid_t) {
+        let opens = Opens::of(self.driver.as_deref());
+        let (mut pause, mut least) = (PAUSES.0, Duration::ZERO);
+        loop {
+            match opens.wait(stopped, pause.max(least)) {
+                Woken::Stopped => return,
+                Woken::Timeout => pause = (pause * 3 / 2).min(PAUSES.1),
+                Woken::Opened => {
+                    // It is mapped in a moment.
+                    pause = PAUSES.0;
+                    if Opens::none().wait(stopped, pause.max(least)) == Woken::Stopped {
+                        return;
+                    }
+                }
+            }
+            let start = Instant::now();
+            self.at(root);
+            least = start.elapsed() * SHARE;
+        }
     }
 
     fn at(&mut self, root: libc::pid_t) {
@@ -140,10 +167,14 @@ impl Look {
         let (driver, is_ours) = mapped(&maps, self.driver.as_deref());
         match (&driver, is_ours) {
             (Some(driver), true) => {
-                let driver = driver.display();
-                let sentence =
-                    format!("process {pid} ({comm}) loaded {driver}, but cupeer saw no call that it records");
-                self.loaded.entry(pid).or_insert(sentence);
+                self.loaded.entry(pid).or_insert_with(|| {
+                    let driver = driver.display();
+                    let sentence = format!(
+                        "process {pid} ({comm}) loaded {driver}, but cupeer saw no call that it records"
+                    );
+                    tracing::debug!("if no process reaches the driver: {sentence}");
+                    sentence
+                });
             }
             (None, false) if !maps.is_empty() => self.without(pid, &comm, &maps),
             _ => {}
@@ -159,10 +190,11 @@ impl Look {
             let why = if names_preload(&environment) { "although LD_PRELOAD names it there" } else { LOST };
             let library = libraries::PRELOAD;
             // It may have become this program only after it was asked for its name.
-            let (comm, driver) = (self::comm(pid), driver.display());
-            let sentence = format!("process {pid} ({comm}) loaded {driver} without {library}, {why}");
+            let comm = self::comm(pid);
+            let sentence =
+                format!("process {pid} ({comm}) loaded {} without {library}, {why}", driver.display());
             tracing::debug!("{sentence}");
-            self.bypassed.insert(pid, sentence);
+            self.bypassed.insert(pid, (sentence, proc_of(pid).map(|process| (process, driver))));
         }
     }
 
@@ -197,6 +229,12 @@ pub fn descendants(root: u32) -> Vec<u32> {
         }
     }
     found
+}
+
+/// A process as the records of this host name it.
+fn proc_of(pid: u32) -> Option<String> {
+    let started = Stat::parse(&std::fs::read(format!("/proc/{pid}/stat")).ok()?)?.started;
+    Some(format!("{}-{}-{pid}-{started}", host::short(host::boot_id()?), host::pid_ns()?))
 }
 
 fn comm(pid: u32) -> String {

@@ -220,6 +220,12 @@ impl Job {
         }
     }
 
+    /// Says in the record that a process used a driver without our library.
+    pub fn tell_bypass(&self, process: &str, driver: &Path) {
+        let driver = driver.to_string_lossy().replace(char::is_control, "?");
+        self.add(&format!("{}={process} {driver}\n", job::BYPASSED));
+    }
+
     /// Notes that a run ended with something to look at: such records are kept longer.
     pub fn tell_notable(&self) {
         self.add(&format!("{}=1\n", job::NOTABLE));

@@ -5,7 +5,7 @@ use crate::collect::Collected;
 use crate::collect::Tally;
 use crate::functions::{Functions, Number};
 use crate::merged::part::JobPart;
-use crate::merged::part::beside::{hangs, quiet, started};
+use crate::merged::part::beside::{bypassed, hangs, quiet, started};
 use crate::{faults, findings, leaks};
 use cupeer_record::{self as record, Call, Job};
 use cupeer_report::filter::Filter;
@@ -268,5 +268,6 @@ fn escaped(job: &Job) -> Vec<Escaped> {
         library: library.clone(),
         way: way.clone(),
     })
+    .chain(bypassed(job))
     .collect()
 }

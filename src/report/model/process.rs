@@ -235,7 +235,7 @@ pub struct Device {
 /// Library whose calls bypassed cupeer.
 #[derive(Serialize, Deserialize, JsonSchema)]
 pub struct Escaped {
-    /// Process that loaded the library.
+    /// Process that loaded the library. It has no row in `processes` if libcupeer.so was not loaded.
     pub proc: Proc,
     /// Path of the library.
     pub library: String,
@@ -247,6 +247,11 @@ impl Escaped {
     /// Returns true if this is a driver about which nothing is known but that no call was seen.
     pub fn is_unseen(&self) -> bool {
         self.way == Way::Unseen.name()
+    }
+
+    /// Returns true if this is a driver of a process without cupeer, which a run saw from outside.
+    pub fn is_outside(&self) -> bool {
+        self.way == Way::NotLoaded.name()
     }
 
     /// Returns a sentence: the calls of the library bypass cupeer, and how.

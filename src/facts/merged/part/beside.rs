@@ -1,7 +1,8 @@
 //! Rows about a directory, except for the records of processes.
 
 use cupeer_record::{self as record, Job};
-use cupeer_report::model::{Exit, Hang, Quiet, Started};
+use cupeer_report::model::{Escaped, Exit, Hang, Quiet, Started};
+use cupeer_spec::way::Way;
 use serde::Deserialize;
 use std::io::{BufReader, Read};
 use std::path::PathBuf;
@@ -35,6 +36,15 @@ pub fn hangs(job: &Job) -> Vec<Hang> {
 /// The processes that have no file.
 pub fn quiet(job: &Job) -> impl Iterator<Item = Quiet> {
     job.quiet.iter().map(|one| Quiet { program: one.program.clone(), processes: 1 })
+}
+
+/// The drivers of processes without us, as runs have seen them.
+pub fn bypassed(job: &Job) -> impl Iterator<Item = Escaped> {
+    job.bypassed.iter().map(|(process, driver)| Escaped {
+        proc: process.as_str().into(),
+        library: driver.clone(),
+        way: Way::NotLoaded.name().to_owned(),
+    })
 }
 
 /// A row.

@@ -67,6 +67,7 @@ impl JobPart {
                 self.record.hangs.push(hang);
             }
         }
+        self.escaped.extend(beside::bypassed(job));
         self.record.add_quiet(beside::quiet(job));
         self.record.problems.extend(job.problems.iter().map(ToString::to_string));
     }

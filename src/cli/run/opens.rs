@@ -1,0 +1,100 @@
+//! Tells when somebody opens the driver, so that a process that uses it for a short time is not missed between two looks.
+//!
+//! The kernel names the file, not the process: whoever is told looks at all processes.
+
+use std::ffi::CString;
+use std::io::{PipeReader, Read};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::time::Duration;
+
+/// Every process that uses a GPU opens it.
+const CONTROL: &str = "/dev/nvidiactl";
+
+/// Why a wait is over.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Woken {
+    /// The other end of the pipe is closed.
+    Stopped,
+    /// Somebody has opened the driver since the last wait.
+    Opened,
+    /// The time is over.
+    Timeout,
+}
+
+/// The files of a driver, as far as they can be watched.
+pub struct Opens(Option<OwnedFd>);
+
+impl Opens {
+    /// Watches a driver, or the control device where the program has the machine's own.
+    pub fn of(driver: Option<&Path>) -> Opens {
+        // SAFETY: takes flags, and gives a new descriptor or -1.
+        let fd = unsafe { libc::inotify_init1(libc::IN_CLOEXEC | libc::IN_NONBLOCK) };
+        if fd == -1 {
+            return Opens::none();
+        }
+        // SAFETY: just made, and nobody else owns it.
+        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+        let path = driver.unwrap_or(Path::new(CONTROL)).as_os_str().as_bytes();
+        let is_watched = CString::new(path).is_ok_and(|path| {
+            // SAFETY: the descriptor is an inotify instance, and the path ends in NUL.
+            unsafe { libc::inotify_add_watch(fd.as_raw_fd(), path.as_ptr(), libc::IN_OPEN) != -1 }
+        });
+        Opens(is_watched.then_some(fd))
+    }
+
+    /// Watches nothing.
+    pub fn none() -> Opens {
+        Opens(None)
+    }
+
+    /// Waits until the other end of a pipe is closed, the driver is opened, or the time is over.
+    pub fn wait(&self, stopped: &PipeReader, most: Duration) -> Woken {
+        // A descriptor of -1 is left alone.
+        let own = self.0.as_ref().map_or(-1, |fd| fd.as_raw_fd());
+        let wanted = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+        let mut fds = [wanted(stopped.as_raw_fd()), wanted(own)];
+        let most = most.as_micros().div_ceil(1000).try_into().unwrap_or(libc::c_int::MAX);
+        // SAFETY: the array has two elements, whose descriptors are open or -1.
+        unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, most) };
+        match fds.map(|fd| fd.revents != 0) {
+            [true, _] => Woken::Stopped,
+            [false, true] => {
+                self.drain();
+                Woken::Opened
+            }
+            [false, false] => Woken::Timeout,
+        }
+    }
+
+    fn drain(&self) {
+        let Some(file) = self.0.as_ref().and_then(|fd| fd.try_clone().ok()).map(std::fs::File::from) else {
+            return;
+        };
+        let mut events = [0; 4096];
+        while matches!((&file).read(&mut events), Ok(1..)) {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::File;
+
+    #[test]
+    fn an_open_file_and_the_end_wake_and_nothing_else_does() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let (reader, writer) = std::io::pipe().unwrap();
+        let (short, long) = (Duration::from_millis(1), Duration::from_secs(600));
+        let opens = Opens::of(Some(file.path()));
+        assert_eq!(opens.wait(&reader, short), Woken::Timeout);
+        (0..1000).for_each(|_| drop(File::open(file.path()).unwrap()));
+        assert_eq!(opens.wait(&reader, long), Woken::Opened);
+        assert_eq!(opens.wait(&reader, short), Woken::Timeout);
+        let missing = Opens::of(Some(Path::new("/nowhere/libcuda.so.1")));
+        assert_eq!(missing.wait(&reader, short), Woken::Timeout);
+        drop(writer);
+        assert_eq!([opens, missing].map(|opens| opens.wait(&reader, long)), [Woken::Stopped, Woken::Stopped]);
+    }
+}
