@@ -4,6 +4,8 @@
 //! Each test runs a program of `tests/programs` without cupeer, with it, and with its log, and compares
 //! output, end, and what the fake driver saw with what was logged: see [`Scene::compare`].
 
+mod counted;
+
 use crate::programs::{
     Cupeer, EITHER, ESCAPES, Outcome, Scene, driver, library, linked, linked_library, old_driver,
     patchable_driver, program, second_driver,

@@ -85,6 +85,12 @@ pub fn patchable_driver() -> PathBuf {
     driver_of(&["-fpatchable-function-entry=24"])
 }
 
+/// A driver of another name, as a package has it that brings its own.
+pub fn driver_named(soname: &str) -> PathBuf {
+    let name = soname.strip_suffix(".1").expect("a name with its version");
+    fake("fake_driver.c", name, &["-DTAG=other"])
+}
+
 fn driver_of(flags: &[&str]) -> PathBuf {
     fake("fake_driver.c", "libcuda.so", flags)
 }
