@@ -114,6 +114,7 @@ static void *handle_by(const char *how) {
     if (starts(how, "global:", &rest)) return must_open(rest, RTLD_NOW | RTLD_GLOBAL);
     if (starts(how, "nodelete:", &rest)) return must_open(rest, RTLD_NOW | RTLD_NODELETE);
     if (starts(how, "deepbind:", &rest)) return must_open(rest, RTLD_NOW | RTLD_DEEPBIND);
+    if (starts(how, "deepbind-lazy:", &rest)) return must_open(rest, RTLD_LAZY | RTLD_DEEPBIND);
     if (starts(how, "again:", &rest)) return must_open(rest, RTLD_NOW), must_open(rest, RTLD_NOW | RTLD_NOLOAD);
     if (starts(how, "self:", &rest)) return must_open(rest, RTLD_NOW | RTLD_GLOBAL), dlopen(NULL, RTLD_NOW);
     if (starts(how, "default:", &rest)) return must_open(rest, RTLD_NOW | RTLD_GLOBAL), RTLD_DEFAULT;

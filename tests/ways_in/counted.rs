@@ -122,7 +122,7 @@ const WAYS: &[Way] = &[
     way(
         "a deeply bound library that binds lazily",
         Plain,
-        "deepbind:{lazy} plugin main return",
+        "deepbind-lazy:{lazy} plugin main return",
         Named("lazy", "RTLD_DEEPBIND"),
     ),
     way(
@@ -134,25 +134,25 @@ const WAYS: &[Way] = &[
     way(
         "a deeply bound library that binds lazily, before _exit",
         Plain,
-        "deepbind:{lazy} plugin main _exit",
+        "deepbind-lazy:{lazy} plugin main _exit",
         Named("lazy", "RTLD_DEEPBIND"),
     ),
     way(
         "a deeply bound library that binds lazily, before exec",
         Plain,
-        "deepbind:{lazy} plugin main exec:/bin/true",
+        "deepbind-lazy:{lazy} plugin main exec:/bin/true",
         Named("lazy", "RTLD_DEEPBIND"),
     ),
     way(
         "a deeply bound library that binds lazily, before SIGKILL",
         Plain,
-        "deepbind:{lazy} plugin main killed",
+        "deepbind-lazy:{lazy} plugin main killed",
         Invisible(LAZILY),
     ),
     way(
         "a deeply bound library that binds lazily, before the system call exit_group",
         Plain,
-        "deepbind:{lazy} plugin main system-call",
+        "deepbind-lazy:{lazy} plugin main system-call",
         Invisible(LAZILY),
     ),
     way(

@@ -136,6 +136,7 @@ mod tests {
             end: End::Exited(0),
             process: (1, 1),
             orphans: Vec::new(),
+            bypasses: Vec::new(),
             reached: 1,
             findings,
             record_lost: 0,
