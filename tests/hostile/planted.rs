@@ -1,6 +1,6 @@
 //! What is written goes where it is meant to: no link that somebody has planted is followed.
 
-use super::{caller, is_given_away, limited, set_mode};
+use super::{caller, is_given_away, limited, make_pipe, set_mode};
 use crate::support::{self, done, temp_dir, with};
 use cupeer_spec::env;
 use std::fs;
@@ -165,4 +165,71 @@ fn a_sweep_of_somebody_else_does_not_go_on() {
     symlink("../elsewhere", sweep.join("sweep.jsonl")).unwrap();
     let ended = resume();
     assert!(ended.status.code() == Some(125) && ended.stderr.contains("it is a link"), "{}", ended.stderr);
+}
+
+/// A report and a topology are files that the user names, as a log is.
+#[test]
+fn an_output_follows_no_link_of_somebody_else_where_everybody_makes_files() {
+    let folder = temp_dir();
+    let victim = victim(folder.path());
+    let shared = folder.path().join("shared");
+    fs::create_dir(&shared).unwrap();
+    set_mode(&shared, 0o1777);
+    let write = |output: &Path| {
+        let mut command = with(&["doctor", "--sim", "--output"]);
+        done(&mut limited(command.arg(output)))
+    };
+    // One's own is followed.
+    symlink(folder.path().join("there"), shared.join("own")).unwrap();
+    fs::write(folder.path().join("there"), "").unwrap();
+    write(&shared.join("own"));
+    assert!(fs::read_to_string(folder.path().join("there")).unwrap().starts_with('{'));
+    let (link, file, pipe) = (shared.join("link"), shared.join("file"), shared.join("pipe"));
+    symlink(&victim, &link).unwrap();
+    fs::write(&file, "").unwrap();
+    set_mode(&file, 0o666);
+    make_pipe(&pipe);
+    if ![&link, &file, &pipe].into_iter().all(|planted| is_given_away(planted)) {
+        return;
+    }
+    for (planted, what) in [(&link, "a link"), (&file, "a file"), (&pipe, "a file")] {
+        let ended = write(planted);
+        let sentence = format!("it is {what} of user 65534, in a directory where others can write");
+        assert!(ended.status.code() == Some(125) && ended.stderr.contains(&sentence), "{}", ended.stderr);
+        assert_untouched(&victim, what);
+        assert!(link.is_symlink() && fs::metadata(&file).unwrap().len() == 0, "{what}");
+    }
+}
+
+/// An export goes where the user says, and is compared with those beside it, which may be anybody's.
+#[test]
+fn an_export_follows_no_link_and_waits_for_no_pipe_of_somebody_else() {
+    let folder = temp_dir();
+    let record = folder.path().join("record");
+    let mut run = with(&["run", "--sim", "--record", "full", "-o"]);
+    assert_eq!(done(run.arg(&record).arg("--").arg(caller())).stdout, "done\n");
+    let (shared, private) = (folder.path().join("shared"), folder.path().join("private"));
+    for (directory, mode) in [(&shared, 0o1777), (&private, 0o700)] {
+        fs::create_dir(directory).unwrap();
+        set_mode(directory, mode);
+    }
+    let (beside, link) = (shared.join("beside"), shared.join("link"));
+    fs::create_dir(&beside).unwrap();
+    make_pipe(&beside.join("_cupeer.json"));
+    let export = |output: &Path| {
+        let mut command = with(&["export", "-o"]);
+        done(&mut limited(command.arg(output).arg(&record)))
+    };
+    let ended = export(&shared.join("own"));
+    assert_eq!(ended.status.code(), Some(0), "{}", ended.stderr);
+    symlink(&private, &link).unwrap();
+    if is_given_away(&link) {
+        let ended = export(&link);
+        assert!(
+            ended.status.code() == Some(125) && ended.stderr.contains("it is a link of user 65534"),
+            "{}",
+            ended.stderr
+        );
+        assert_eq!(fs::read_dir(&private).unwrap().count(), 0);
+    }
 }

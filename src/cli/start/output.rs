@@ -4,18 +4,20 @@
 //! what records, packs and programs say is anybody's text.
 
 use crate::start::misspelt;
+use crate::start::startup::user;
 use crate::start::status;
 use anstream::{AutoStream, ColorChoice};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use clap::error::ErrorKind;
 use cupeer_report::style::{Mark, Style};
 use cupeer_report::terminal::{clean, clean_lines, clean_marked, write_json};
+use cupeer_spec::trust::{self, Ownership};
 use cupeer_views::summary::Line;
 use serde::Serialize;
-use std::fs::Permissions;
+use std::fs::{Metadata, Permissions};
 use std::io::{self, BufWriter, ErrorKind::BrokenPipe, Write};
-use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -239,11 +241,34 @@ impl Write for Prefixed {
     }
 }
 
+/// Refuses an output that somebody else may have put where everybody makes files, as the library does for logs. Returns
+/// true if it is a link.
+pub fn check_planted(path: &Path) -> Result<bool> {
+    let Ok(there) = path.symlink_metadata() else { return Ok(false) };
+    let found = |about: &Metadata| Ownership { owner: about.uid(), mode: about.mode(), names: about.nlink() };
+    let directory = path.parent().filter(|parent| *parent != "").unwrap_or(Path::new(".")).metadata()?;
+    let (may_use, what): (fn(_, _, _) -> _, _) = match there.is_symlink() {
+        true => (trust::may_follow, "a link"),
+        false => (trust::may_append, "a file"),
+    };
+    let owner = there.uid();
+    ensure!(
+        may_use(found(&there), found(&directory), user()),
+        "it is {what} of user {owner}, in a directory where others can write; name another file"
+    );
+    Ok(there.is_symlink())
+}
+
+/// Returns the place of an output, which a link may name. What is a link only after the check is not followed.
+pub fn through_links(path: &Path) -> Result<PathBuf> {
+    let real = check_planted(path)?.then(|| path.canonicalize().ok()).flatten();
+    Ok(real.unwrap_or_else(|| path.to_owned()))
+}
+
 /// Writes a file that the user has named: whole, or not at all where a file can be put in its place.
 pub fn write_file(path: &Path, bytes: &[u8]) -> Result<()> {
-    // Through links, as a plain write goes.
-    let real = path.canonicalize().unwrap_or_else(|_| path.to_owned());
-    let there = std::fs::metadata(&real);
+    let real = through_links(path)?;
+    let there = std::fs::symlink_metadata(&real);
     let mode = there.as_ref().map_or(0o666, |there| there.permissions().mode() & 0o777);
     let directory = real.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let beside = || tempfile::Builder::new().permissions(Permissions::from_mode(mode)).tempfile_in(directory);

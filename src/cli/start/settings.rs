@@ -11,18 +11,16 @@ use crate::start::driver::{self, Chosen};
 use crate::start::job::{self, Job};
 use crate::start::libraries;
 use crate::start::output;
-use crate::start::startup::user;
 use crate::start::variables::{Environment, LD_LIBRARY_PATH, LD_PRELOAD, inherited};
-use anyhow::{Context, Result, anyhow, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail};
 use cupeer_spec::env;
 use cupeer_spec::placeholders::{self, AFTER, Piece};
 use cupeer_spec::selector::FunctionSet;
-use cupeer_spec::trust::{self, Ownership};
 use deny::Verdicts;
 use std::ffi::{OsStr, OsString};
-use std::fs::{Metadata, OpenOptions};
+use std::fs::OpenOptions;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// The tool that programs tell of their NVTX ranges.
@@ -212,7 +210,7 @@ fn log_file(path: &Path) -> Result<PathBuf> {
         check_access(folder, libc::W_OK | libc::X_OK)
             .with_context(|| format!("failed to write into the directory of the log file '{shown}'"))?;
     }
-    check_planted(&absolute).with_context(|| format!("failed to open the log file '{shown}'"))?;
+    output::check_planted(&absolute).with_context(|| format!("failed to open the log file '{shown}'"))?;
     if absolute.metadata().is_ok_and(|about| about.file_type().is_fifo()) {
         // Opening it would tell its reader, by closing it again, that all is over.
         check_access(&absolute, libc::W_OK)
@@ -230,23 +228,6 @@ fn log_file(path: &Path) -> Result<PathBuf> {
             .with_context(|| format!("failed to open the log file '{shown}'"))?;
     }
     Ok(absolute)
-}
-
-/// Refuses a log that somebody else may have put where everybody makes files, as the library does.
-fn check_planted(path: &Path) -> Result<()> {
-    let Ok(there) = path.symlink_metadata() else { return Ok(()) };
-    let found = |about: &Metadata| Ownership { owner: about.uid(), mode: about.mode(), names: about.nlink() };
-    let directory = path.parent().unwrap_or(path).metadata()?;
-    let (may_use, what): (fn(_, _, _) -> _, _) = match there.is_symlink() {
-        true => (trust::may_follow, "a link"),
-        false => (trust::may_append, "a file"),
-    };
-    let owner = there.uid();
-    ensure!(
-        may_use(found(&there), found(&directory), user()),
-        "it is {what} of user {owner}, in a directory where others can write; name another file"
-    );
-    Ok(())
 }
 
 pub fn check_access(path: &Path, mode: i32) -> std::io::Result<()> {

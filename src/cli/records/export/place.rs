@@ -1,7 +1,9 @@
 //! Where an export goes: under another name until it is whole, and in the place of nothing but an earlier one.
 
+use crate::start::output;
 use anyhow::{Context, Result, bail, ensure};
 use cupeer_export::page;
+use cupeer_record::plain::{self, Links};
 use serde_json::Value;
 use std::fs::{self, Permissions};
 use std::io::ErrorKind::NotFound;
@@ -11,6 +13,8 @@ use tempfile::TempDir;
 
 /// The file that says that a directory is an export, and what was left out. Engines take no notice of such names.
 const ABOUT: &str = "_cupeer.json";
+/// The longest one that is read.
+const LONGEST_ABOUT: u64 = 16 << 20;
 
 pub struct Place {
     output: PathBuf,
@@ -20,7 +24,9 @@ pub struct Place {
 impl Place {
     /// Looks at where the export is to go, and makes a directory beside it.
     pub fn prepare(output: &Path, may_replace: bool) -> Result<Place> {
-        let output = through_links(output);
+        let shown = output.display();
+        let output =
+            output::through_links(output).with_context(|| format!("{shown} cannot be written to"))?;
         check(&output, may_replace)?;
         let beside = beside(&output);
         ensure!(beside.is_dir(), "{} is no directory, so nothing can be written there", beside.display());
@@ -68,18 +74,15 @@ impl Place {
     }
 }
 
-/// What a link leads to, where it leads to something.
-fn through_links(path: &Path) -> PathBuf {
-    path.canonicalize().unwrap_or_else(|_| path.to_owned())
-}
-
 fn beside(output: &Path) -> &Path {
     output.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 /// What an export says of itself; `None` where there is none.
 fn about(output: &Path) -> Option<Value> {
-    let about: Value = serde_json::from_slice(&fs::read(output.join(ABOUT)).ok()?).ok()?;
+    // Directories of others are also looked at.
+    let about = plain::read(&output.join(ABOUT), Links::Refused, LONGEST_ABOUT).ok()?;
+    let about: Value = serde_json::from_slice(&about).ok()?;
     about["schema"].as_str().is_some_and(|text| text.starts_with("cupeer-export/")).then_some(about)
 }
 

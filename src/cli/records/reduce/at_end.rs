@@ -16,7 +16,7 @@ use cupeer_report::symbols::Symbols;
 use cupeer_spec::record::begun::{self, Folder};
 use cupeer_spec::record::job;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, ErrorKind, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -38,7 +38,7 @@ pub fn reduce(directory: &Path) -> String {
 
 fn reduced(directory: &Path) -> Result<String> {
     let boot = host::boot_id().context("this host has no boot id")?;
-    let lock = OpenOptions::new().write(true).open(directory.join(job::FILE));
+    let lock = plain::open_with(&directory.join(job::FILE), Links::Refused, OpenOptions::new().write(true));
     let lock = lock.context("the file 'job' cannot be opened")?;
     if !hold(&lock, boot) {
         return Ok("another run on this host reduces the record".into());
@@ -160,11 +160,14 @@ fn drop_aside(path: &Path, read: &[u8]) -> Option<String> {
         fs::remove_file(path)?;
         let all = plain::contents(&file, quiet::LONGEST)?;
         if let Some(more @ [_, ..]) = all.get(read.len()..) {
-            OpenOptions::new()
-                .append(true)
-                .create(true)
-                .open(path.with_file_name(begun::FILE))?
-                .write_all(more)?;
+            let (new, mode) = (path.with_file_name(begun::FILE), file.metadata()?.permissions().mode());
+            let made = match plain::create(&new, mode & 0o777) {
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+                    plain::open_with(&new, Links::Refused, OpenOptions::new().append(true))
+                }
+                made => made,
+            };
+            made?.write_all(more)?;
         }
         io::Result::Ok(())
     };
