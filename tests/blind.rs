@@ -3,7 +3,7 @@
 
 use crate::programs::{library, program};
 use crate::support::{
-    compile_text, copy_program, cupeer, done, preload_library, sim_dir, stdout, temp_dir, with,
+    compile_text, copy_program, cupeer, done, plain, preload_library, sim_dir, stdout, temp_dir, with,
 };
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -62,6 +62,20 @@ fn a_record_that_is_empty_although_the_driver_was_loaded_says_so() {
     let sentence = "\nUnclear:\n- libcuda was loaded, but cupeer saw no call that it records";
     assert!(doctor.stdout.contains(sentence), "{}", doctor.stdout);
     assert!(!doctor.stdout.contains("Nothing is wrong"), "{}", doctor.stdout);
+}
+
+/// It cannot reach the page through which processes say that they called the driver.
+#[test]
+fn calls_in_another_pid_namespace_are_seen_in_a_directory_that_was_there() {
+    let namespace = ["--pid", "--fork", "--mount-proc"];
+    if !plain("unshare").args(namespace).arg("true").status().is_ok_and(|status| status.success()) {
+        return left_out!("no pid namespace may be made");
+    }
+    let calls = linked("calls", "cuInit(0); cuDeviceCanAccessPeer(&yes, 0, 1);");
+    let folder = temp_dir();
+    std::fs::create_dir(folder.path().join("record")).unwrap();
+    let said = said(recording(folder.path()).arg("unshare").args(namespace).arg(&calls));
+    assert!(said.contains("1 process, 1 call") && !said.contains(NONE_SEEN), "{said}");
 }
 
 #[test]

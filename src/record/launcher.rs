@@ -21,10 +21,23 @@ pub fn line() -> Option<String> {
     Some(format!("{RUN}={boot}:{pid_ns}:{}:{started}:{user}", std::process::id()))
 }
 
+/// Returns true if a launcher in the text of a file `job` has the pid of this process, on another host or in another pid
+/// namespace.
+pub fn has_namesake(text: &str) -> bool {
+    let (boot, pid_ns) = (host::boot_id(), host::pid_ns());
+    all(text).any(|who| {
+        let is_here = Some(who.boot_id) == boot && Some(who.pid_ns) == pid_ns;
+        who.pid == std::process::id() && !is_here
+    })
+}
+
+fn all(text: &str) -> impl Iterator<Item = Who> {
+    text.lines().filter_map(|line| parse(line.strip_prefix(RUN)?.strip_prefix('=')?))
+}
+
 /// Returns true if a launcher in the text of a file `job` runs; `None` if that cannot be known.
 pub fn running(text: &str) -> Vec<Option<bool>> {
-    let values = text.lines().filter_map(|line| line.strip_prefix(RUN)?.strip_prefix('='));
-    let all: Vec<Who> = values.filter_map(parse).collect();
+    let all: Vec<Who> = all(text).collect();
     let host = Host::look(all.iter().copied());
     all.into_iter().map(|who| host.runs(who)).collect()
 }
@@ -40,6 +53,17 @@ fn parse(value: &str) -> Option<Who> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_namesake_is_in_another_namespace() {
+        let own = line().unwrap();
+        let pid_ns = host::pid_ns().unwrap();
+        let elsewhere = own.replace(&format!(":{pid_ns}:"), ":1:");
+        let other = elsewhere.replace(&format!(":{}:", std::process::id()), ":1:");
+        for (text, has) in [(own.clone(), false), (format!("{own}\n{elsewhere}\n"), true), (other, false)] {
+            assert_eq!(has_namesake(&text), has, "{text}");
+        }
+    }
 
     #[test]
     fn a_launcher_runs_until_it_ends() {

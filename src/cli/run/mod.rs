@@ -37,10 +37,12 @@ use child::Child;
 use clap::ValueEnum;
 use cupeer_facts::faults::Fault;
 use cupeer_record as record;
+use cupeer_record::launcher::has_namesake;
 use cupeer_report::names::counted;
 use cupeer_report::style::Mark;
 use cupeer_spec::env;
 use cupeer_spec::record::end;
+use cupeer_spec::record::job::FILE;
 use cupeer_spec::status::Status;
 use cupeer_topology::Topology;
 use cupeer_views::plans;
@@ -250,7 +252,7 @@ pub fn command(mut args: RunArgs) -> Result<ExitCode> {
         job.tell_lost(run.record_lost, run.unrecorded, run.forked);
     }
     let of_run =
-        |job: &Job| told::of_run(&job.directory, &home::shown(&job.directory), &how, of_this_run(begun));
+        |job: &Job| told::of_run(&job.directory, &home::shown(&job.directory), &how, of_this_run(job, begun));
     let Told { lines: recorded, report } = match &job {
         Some(job) if job.is_ours_alone() => told::whole(&job.directory, &home::shown(&job.directory), &how),
         Some(job) if !job.is_inherited() => of_run(job),
@@ -302,15 +304,17 @@ pub fn command(mut args: RunArgs) -> Result<ExitCode> {
 }
 
 /// Tells the processes of a record that have our page. Other launchers may have had our number: before us, or in another
-/// namespace.
-fn of_this_run(begun: SystemTime) -> impl Fn(&record::Process) -> bool {
+/// namespace, where containers that we started may also be.
+fn of_this_run(job: &Job, begun: SystemTime) -> impl Fn(&record::Process) -> bool {
     let page = format!("/proc/{}/", std::process::id());
-    let pid_ns = record::host::pid_ns();
+    let has_namesake = job::read(&job.directory.join(FILE)).map_or(true, |text| has_namesake(&text));
+    let pid_ns = record::host::pid_ns().filter(|_| has_namesake);
     let begun = begun.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos());
     move |process| {
         let header = &process.header;
         let has_page = process.variable(env::STATUS).is_some_and(|path| path.starts_with(&page));
-        has_page && Some(header.pid_ns) == pid_ns && u128::from(header.first.realtime) >= begun
+        let is_ours = pid_ns.is_none_or(|pid_ns| pid_ns == header.pid_ns);
+        has_page && is_ours && u128::from(header.first.realtime) >= begun
     }
 }
 
