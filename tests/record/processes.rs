@@ -1,7 +1,7 @@
 //! Each process has its own file, whatever way it came into being, and leaves nothing else behind.
 
 use super::{in_namespaces, recording, take_environment};
-use crate::programs::{EITHER, Scene, linked, mark_of, open_job, recorded};
+use crate::programs::{EITHER, Scene, linked, mark_of, open_job, program, recorded};
 use crate::support;
 use cupeer_record::{Job, Outcome, Process};
 use std::collections::HashSet;
@@ -41,6 +41,25 @@ fn who_never_calls_leaves_nothing() {
     names.sort();
     assert!(names.len() == 3 && names[0].ends_with(".cupeer") && names[1] == "job", "{names:?}");
     assert!(names[2].starts_with("live-"), "{names:?}");
+}
+
+#[test]
+fn processes_that_had_the_same_number_have_a_file_each() {
+    let folder = support::temp_dir();
+    let record = folder.path().join("record");
+    let scene = Scene::new(program("namesakes.c", &[])).arg("5").arg(linked("kin.c", &[])).arg("silent");
+    let done = support::done(&mut recording(&scene, &record));
+    if done.status.code() == Some(77) {
+        return left_out!("this user chooses no process numbers: {}", done.stderr);
+    }
+    assert!(done.status.success() && done.stderr.is_empty(), "{} {}", done.stdout, done.stderr);
+    let job = open_job(&record);
+    assert_eq!(all_marks(&job), [[10], [10], [10], [10], [10]]);
+    let number: u32 = done.stdout.lines().last().unwrap().parse().unwrap();
+    assert!(job.processes.iter().all(|process| process.header.pid == number));
+    let text = support::stdout(support::cupeer().arg("report").arg(&record));
+    assert!((1..=5).all(|nth| text.contains(&format!("{number}#{nth} "))), "{text}");
+    assert!(job.alive().iter().all(|alive| *alive == Some(false)));
 }
 
 /// "A new file after fork and clone, noticed without a system call a call."
