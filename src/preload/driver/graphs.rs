@@ -353,13 +353,11 @@ fn alter(words: &Words, Altered { kind, exec, node, parameters }: Altered) -> Op
     Some(words[exec])
 }
 
+/// Forgets the nodes of a graph that a condition holds for. Returns the label of the last one.
+type Forget<'a> = dyn Fn(&dyn Fn(u64) -> bool) -> Label + 'a;
+
 /// Gives the node of a child graph the nodes of another graph. Calls go on to name them by the handles that they had.
-fn alter_child(
-    node: u64,
-    graph: u64,
-    number: u64,
-    forget: &dyn Fn(&dyn Fn(u64) -> bool) -> Label,
-) -> Option<()> {
+fn alter_child(node: u64, graph: u64, number: u64, forget: &Forget) -> Option<()> {
     let GraphNode::Graph(before) = questions::graph_node(node) else { return None };
     let mut nodes = Nodes::take()?;
     let (handles, _) = nodes.parts();
