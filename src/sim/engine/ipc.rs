@@ -4,6 +4,7 @@ use super::answer::{Answer, Failure, fail, refuse};
 use super::channel::{Slot, State};
 use super::driver::{Allocation, Driver, Kind as MemoryKind, Stored};
 use super::handle::{self, Kind, Locator};
+use super::space::Region;
 use cupeer_spec::results::Result as Code;
 
 /// What the driver says where it cannot get at another process's memory.
@@ -116,7 +117,7 @@ impl Driver {
             }
             self.check_room(device, home)?;
         }
-        let address = self.space.take(slot.size, false).ok_or(Code::OUT_OF_MEMORY)?;
+        let address = self.space.take(slot.size, Region::Common).ok_or(Code::OUT_OF_MEMORY)?;
         let kind = MemoryKind::Import { locator: *locator, channel, references: 1, home };
         let stored = Stored { backing, offset: slot.offset };
         self.memory.insert(address, Allocation::new(slot.size, kind, context, device).stored(stored));

@@ -6,6 +6,7 @@ use super::driver::{
     Advice, Allocation, Driver, Ghost, HOST_DEVICE_MAP, Kind, Name, Rights, Shared, may_access, padded,
 };
 use super::limits;
+use super::space::Region;
 use super::stack;
 use cupeer_spec::results::Result as Code;
 
@@ -15,7 +16,7 @@ impl Driver {
         let context = self.current()?;
         let device = self.context(context)?.device;
         let kind = Kind::Device { low, export: None };
-        self.allocate_on(device, low, Allocation::new(size, kind, context, device))
+        self.allocate_on(device, Region::of_device(low), Allocation::new(size, kind, context, device))
     }
 
     /// `cuMemAllocFromPoolAsync`.
@@ -31,19 +32,19 @@ impl Driver {
         // As recorded, of a pool that others may import it is false.
         let sync_memops = self.memory.pools.types(pool) == 0;
         let allocation = Allocation { sync_memops, ..Allocation::new(size, kind, context, device) };
-        let address = self.allocate_on(device, false, allocation)?;
+        let address = self.allocate_on(device, Region::Pools, allocation)?;
         self.memory.pools.take(pool, taken);
         Ok(address)
     }
 
     /// Takes memory of a device and an address for an allocation.
-    fn allocate_on(&mut self, device: usize, low: bool, allocation: Allocation) -> Answer<u64> {
+    fn allocate_on(&mut self, device: usize, region: Region, allocation: Allocation) -> Answer<u64> {
         let size = allocation.size;
         if size == 0 {
             return refuse(Code::INVALID_VALUE, "Requested 0 byte allocation");
         }
         let (stored, taken) = self.take_store(device, size)?;
-        let Some(address) = self.space.take(size, low) else {
+        let Some(address) = self.space.take(size, region) else {
             self.give_store(device, stored.offset, taken);
             return fail(Code::OUT_OF_MEMORY);
         };
@@ -203,7 +204,7 @@ impl Driver {
         let offset = allocation.stored.map_or(0, |stored| stored.offset);
         match allocation.kind {
             Kind::Device { low, export } => {
-                self.space.give(base, size, low);
+                self.space.give(base, size, Region::of_device(low));
                 match export {
                     Some(slot) if self.exports.withdraw(slot, state) => {
                         self.stores.keep(Ghost {
@@ -221,11 +222,11 @@ impl Driver {
                 }
             }
             Kind::Pool { pool, shared } => {
-                self.space.give(base, size, false);
+                self.space.give(base, size, Region::Pools);
                 self.give_pooled(pool, shared, device, offset, taken);
             }
             Kind::Import { locator, channel, .. } => {
-                self.space.give(base, size, false);
+                self.space.give(base, size, Region::Common);
                 self.imports.let_go(channel, locator.slot);
             }
             Kind::Host { .. } | Kind::Managed(_) => {

@@ -8,6 +8,7 @@ use super::super::backing::Backing;
 use super::super::driver::{
     Allocation, Driver, Entry, Ghost, Kind, Name, Origin, Shared, Stored, padded, random,
 };
+use super::super::space::Region;
 use cupeer_spec::results::Result as Code;
 
 /// What the driver says of bytes that name nothing in a pool.
@@ -126,7 +127,7 @@ impl Driver {
         }
         let Entry { offset, size, .. } = wanted;
         let device = pool.device;
-        let (Some(taken), Some(address)) = (padded(size), self.space.take(size, false)) else {
+        let (Some(taken), Some(address)) = (padded(size), self.space.take(size, Region::Pools)) else {
             let_go(&backing);
             return fail(Code::OUT_OF_MEMORY);
         };
