@@ -187,7 +187,11 @@ fn checked<'a>(
         taken: before.taken,
         is_closing: before.is_closing(),
         is_closing_the_last: before.is_closing_the_last(),
-        begun: if before.begun == 0 && id.spec().opens().is_some() { record.begun() } else { before.begun },
+        begun: if before.begun == 0 && id.spec().opens().is_some() {
+            recorder::speed::monotonic(record.start())
+        } else {
+            before.begun
+        },
         handle: args.handle,
         elements,
         about,

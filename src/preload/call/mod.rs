@@ -564,10 +564,7 @@ const fn may_crash(id: FnId) -> bool {
 #[inline(never)]
 fn weigh(record: &mut Recorded, caller: usize) -> BeforeCall {
     let mut before = BeforeCall::default();
-    // A call that is counted in a run and releases nothing is looked at only if it turns out to be another.
-    if !record.is_in_run() || record.id().spec().gives_back() {
-        record.weigh(caller, |id, args| before = ledger::before(id, args));
-    }
+    record.weigh(caller, |id, args| before = ledger::before(id, args));
     before
 }
 

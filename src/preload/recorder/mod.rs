@@ -6,8 +6,7 @@
 //! Everything else is off that path: the file and its windows (`file`, `stream`), facts about the process (`about`,
 //! `libraries`), driver queries (`questions`), and what is open in the whole job (`live`, `ledger`).
 //!
-//! Only PR_SET_TSC would make reading the clock fatal, and a program that forbids the processor's counter also forbids
-//! the kernel's clock in the vDSO.
+//! Only PR_SET_TSC makes reading the clock fatal: for the processor's counter, and for the kernel's clock in the vDSO.
 
 pub mod about;
 mod arguments;
@@ -22,7 +21,7 @@ mod libraries;
 mod matter;
 pub mod process;
 mod repeats;
-mod speed;
+pub mod speed;
 mod stream;
 mod told;
 mod weight;
@@ -311,6 +310,10 @@ impl<'a> Recorded<'a> {
         let weight = WEIGHTS[self.id as usize];
         let mut args = [0; MOST_ARGS];
         if let Some(run) = &mut self.run {
+            // One that releases nothing is looked at only if it turns out to be another.
+            if !self.id.spec().gives_back() {
+                return;
+            }
             match run.args() {
                 Some(known) => args = known,
                 None => self.store.store(&mut Arguments::new(&mut args, &self.handle), false),
@@ -474,16 +477,6 @@ impl<'a> Recorded<'a> {
     /// When a weighty call was forwarded, on the clock of the record.
     pub fn start(&self) -> u64 {
         self.start
-    }
-
-    /// When it was forwarded, in nanoseconds of CLOCK_MONOTONIC.
-    pub fn begun(&self) -> u64 {
-        speed::monotonic(self.start)
-    }
-
-    /// Whether it is counted in a run unless it turns out to be another.
-    pub fn is_in_run(&self) -> bool {
-        self.run.is_some()
     }
 
     /// The low half of its slot's number, as the upper half of a word; 0 where it has no slot.
