@@ -171,9 +171,9 @@ pub fn signal_name(signal: i32) -> String {
 
 /// `1 call`, `2 calls`.
 pub fn counted(count: u64, word: &str) -> String {
-    let plural = match word {
-        "process" => "processes".to_owned(),
-        "library" => "libraries".to_owned(),
+    let plural = match word.strip_suffix('y') {
+        _ if word.ends_with("process") => format!("{word}es"),
+        Some(stem) if word.ends_with("library") => format!("{stem}ies"),
         _ => format!("{word}s"),
     };
     let word = if count == 1 { word } else { &plural };
@@ -204,6 +204,15 @@ mod tests {
         let all =
             Codes::from([("CUDA_ERROR_MAP_FAILED".into(), 3), ("CUDA_ERROR_INVALID_VALUE".into(), 1000)]);
         assert_eq!(codes(&all), "1,000 INVALID_VALUE, 3 MAP_FAILED");
+    }
+
+    #[test]
+    fn plurals_are_those_of_the_last_word() {
+        let all = [(1, "child process"), (2, "child process"), (2, "library"), (3, "key")];
+        assert_eq!(
+            all.map(|(count, word)| counted(count, word)),
+            ["1 child process", "2 child processes", "2 libraries", "3 keys"]
+        );
     }
 
     #[test]
