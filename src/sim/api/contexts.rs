@@ -241,9 +241,15 @@ entry! {
         driver.release_primary(ordinal)
     }
 
-    fn cuDevicePrimaryCtxReset | cuDevicePrimaryCtxReset_v2(dev: CUdevice) {
+    fn cuDevicePrimaryCtxReset_v2(dev: CUdevice) {
         let (mut driver, ordinal) = settled_primary(dev)?;
         driver.reset_primary(ordinal);
+        Ok(())
+    }
+
+    fn cuDevicePrimaryCtxReset(dev: CUdevice) {
+        let (mut driver, ordinal) = settled_primary(dev)?;
+        driver.reset_primary_once(ordinal);
         Ok(())
     }
 

@@ -103,12 +103,19 @@ impl Driver {
         Ok(())
     }
 
-    /// `cuDevicePrimaryCtxReset`: who retained it still has to release it.
+    /// `cuDevicePrimaryCtxReset_v2`: a process that retained the context still has to release it.
     pub(crate) fn reset_primary(&mut self, device: usize) {
         let handle = self.contexts.primary(device).handle;
         if handle != 0 {
             self.tear_down(handle);
         }
+    }
+
+    /// `cuDevicePrimaryCtxReset` of old programs: as recorded, it also releases the context once.
+    pub(crate) fn reset_primary_once(&mut self, device: usize) {
+        self.reset_primary(device);
+        let primary = self.contexts.primary(device);
+        primary.retained = primary.retained.saturating_sub(1);
     }
 
     /// `cuDevicePrimaryCtxSetFlags`: an active context takes them too.
@@ -127,6 +134,18 @@ impl Driver {
 mod tests {
     use super::*;
     use cupeer_topology::Topology;
+
+    /// As recorded: `retained 1: reset 0 release 201`, and `retained 2: reset 0 release 0 release 201`.
+    #[test]
+    fn the_old_reset_releases_a_primary_context_once() {
+        let mut driver = Driver::new(Topology::default(), vec![0]);
+        for retained in 1..3 {
+            (0..retained).for_each(|_| drop(driver.retain_primary(0).unwrap()));
+            driver.reset_primary_once(0);
+            (1..retained).for_each(|_| driver.release_primary(0).unwrap());
+            assert_eq!(driver.release_primary(0).unwrap_err().code, Code::INVALID_CONTEXT);
+        }
+    }
 
     #[test]
     fn a_primary_context_keeps_its_handle() {
