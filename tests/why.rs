@@ -31,7 +31,8 @@ impl Waits {
                 Ok(())
             })
         };
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut child =
+            command.process_group(0).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let mut waits =
             Waits { stdin: child.stdin.take(), stdout: BufReader::new(child.stdout.take().unwrap()), child };
         for _ in 0..times {
@@ -59,11 +60,21 @@ impl Waits {
     fn pid(&self) -> u32 {
         self.child.id()
     }
+
+    /// Kills it with all that it has started: what a fault holds does not end with stdin.
+    fn kill(&mut self) {
+        // SAFETY: a signal to the group of the child, which has not been waited for.
+        unsafe { libc::kill(-(self.pid() as i32), libc::SIGKILL) };
+        self.child.wait().unwrap();
+    }
 }
 
 impl Drop for Waits {
     fn drop(&mut self) {
         drop(self.stdin.take());
+        if std::thread::panicking() {
+            self.kill();
+        }
         let _ = self.child.wait();
     }
 }

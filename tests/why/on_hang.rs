@@ -134,12 +134,14 @@ fn polling_is_no_progress() {
         let mut waits = on_hang(folder.path(), options, &[&program, what]);
         let document = last(&folder.path().join("r"), 1);
         assert!(document["answer"].as_str().unwrap().contains(answer), "{what}: {document:#}");
-        assert!(document["without_progress_ns"].as_u64().unwrap() >= 500_000_000, "{what}");
+        // Its age alone makes a call a hang, a moment before the time without progress does.
+        let without = document["without_progress_ns"].as_u64();
+        assert!(without.map_or(what == "held", |time| time >= 500_000_000), "{what}: {document:#}");
         if what == "held" {
-            // A call that a fault holds does not end with stdin.
-            waits.child.kill().unwrap();
+            waits.kill();
+        } else {
+            waits.end();
         }
-        waits.end();
     }
 }
 
@@ -153,7 +155,7 @@ fn a_call_in_flight_is_told_while_others_compute() {
     let mut waits = on_hang(folder.path(), &["--inject", "cuDeviceCanAccessPeer:hang"], &words);
     let document = last(&folder.path().join("r"), 1);
     assert!(document["answer"].as_str().unwrap().contains("is in cuDeviceCanAccessPeer"), "{document:#}");
-    waits.child.kill().unwrap();
+    waits.kill();
 }
 
 #[test]
