@@ -27,10 +27,9 @@ static void *worker(void *number) {
         IS(cuStreamCreate(&stream, 1), 0);
         IS(cuEventRecord(event, stream), 0);
         IS(cuEventQuery(event), 0);
+        /* From here on, another thread may have the same handle for its own. */
         IS(cuEventDestroy_v2(event), 0);
-        IS(cuEventQuery(event), 400);
         IS(cuStreamDestroy_v2(stream), 0);
-        IS(cuStreamQuery(stream), 400);
     }
     free(mine);
     free(got);
