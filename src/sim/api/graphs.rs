@@ -357,7 +357,10 @@ entry! {
 
     fn cuGraphExecChildGraphNodeSetParams(hGraphExec: CUgraphExec, hNode: CUgraphNode, childGraph: CUgraph) {
         let mut driver = process::enter()?;
-        check_nodes(&driver, childGraph)?;
+        // As recorded, a refusal is one of an update.
+        if check_nodes(&driver, childGraph).is_err() {
+            return fail(Code::GRAPH_EXEC_UPDATE_FAILURE);
+        }
         driver.graphs.alter_child(hGraphExec, hNode, childGraph)
     }
 
