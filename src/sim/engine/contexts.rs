@@ -140,7 +140,9 @@ mod tests {
     fn the_old_reset_releases_a_primary_context_once() {
         let mut driver = Driver::new(Topology::default(), vec![0]);
         for retained in 1..3 {
-            (0..retained).for_each(|_| drop(driver.retain_primary(0).unwrap()));
+            for _ in 0..retained {
+                driver.retain_primary(0).unwrap();
+            }
             driver.reset_primary_once(0);
             (1..retained).for_each(|_| driver.release_primary(0).unwrap());
             assert_eq!(driver.release_primary(0).unwrap_err().code, Code::INVALID_CONTEXT);
