@@ -18,7 +18,7 @@ use cupeer_spec::record::job;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -161,7 +161,8 @@ fn drop_aside(path: &Path, read: &[u8]) -> Option<String> {
         let all = plain::contents(&file, quiet::LONGEST)?;
         if let Some(more @ [_, ..]) = all.get(read.len()..) {
             let (new, mode) = (path.with_file_name(begun::FILE), file.metadata()?.permissions().mode());
-            let made = match plain::create(&new, mode & 0o777) {
+            // Others may append to it as soon as it is there.
+            let made = match OpenOptions::new().append(true).create_new(true).mode(mode & 0o777).open(&new) {
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => {
                     plain::open_with(&new, Links::Refused, OpenOptions::new().append(true))
                 }
