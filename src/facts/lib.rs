@@ -1,43 +1,18 @@
-//! What follows from the records of a job, and the report that is made from it.
+//! The facts that follow from the records of a job, and the report that is made from them.
 //!
 //! The source of a recording (a directory, a packed file) is up to the command, and the rows are those of [`cupeer_report::model`].
-//! `collect` reads the events and passes them to `functions`, `failures`, `ledger`, `virtual_memory`, and others. Nothing here
-//! grows with the number of events. `findings` says what the whole recording shows, and `merged` builds the report.
+//! A recording passes three floors. Nothing here grows with the number of events.
 //!
 //! The modules, from the lowest layer up; `tests/rooms.rs` checks this, and the same of each folder:
 //!
-//! - `functions`: how often each was called.
-//! - `ledger`: the handles of all processes.
-//! - `allocator`, `hits`, `runtime`: what is known of single calls.
-//! - `faults`: the faults of plans.
-//! - `peers`: the access between devices.
-//! - `virtual_memory`, `pools`, `scarce`: memory.
-//! - `failures`, `callers`, `marks`: failures, callers, and marks.
-//! - `at_calls`: the findings of calls.
-//! - `collect`: reads the events.
-//! - `leaks`, `findings`: what the whole recording shows.
-//! - `merged`: the report.
-//! - `second`: what a second reading needs of the first one.
+//! - `follow`: events become the state of processes and tables of calls.
+//! - `infer`: findings that only the whole recording shows, and the rows of all findings.
+//! - `assemble`: the rows of the report, of one recording or of several parts of a job.
 
-mod allocator;
-mod at_calls;
-mod callers;
-mod collect;
-mod failures;
-pub mod faults;
-mod findings;
-mod functions;
-mod hits;
-mod leaks;
-mod ledger;
-mod marks;
-mod merged;
-mod peers;
-mod pools;
-mod runtime;
-mod scarce;
-pub mod second;
-mod virtual_memory;
+mod assemble;
+mod follow;
+mod infer;
 
-pub use merged::part;
-pub use merged::whole::{broken, read, reduce};
+pub use assemble::whole::{broken, read, reduce};
+pub use assemble::{part, second_pass};
+pub use follow::faults;

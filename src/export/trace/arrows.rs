@@ -3,7 +3,7 @@
 //! Each open has an arrow of its own, whose number comes from the fingerprint of the handle: the first open of a
 //! handle has the fingerprint itself.
 
-use cupeer_facts::second::{Exported, First, Realm};
+use cupeer_facts::second_pass::{Exported, First, Realm};
 use cupeer_record::Call;
 use cupeer_report::values;
 use cupeer_spec::effect::{Object, Shared};

@@ -10,7 +10,7 @@ mod writer;
 
 use anyhow::{Context, Result};
 use arrows::Arrows;
-use cupeer_facts::second::{First, Realm};
+use cupeer_facts::second_pass::{First, Realm};
 use cupeer_record::{Call, Clock, Event, Hit, Job, Outcome, Process};
 use cupeer_report::filter::Filter;
 use cupeer_report::moments::number;

@@ -1,0 +1,122 @@
+//! Builds the report of a job from the reduced data of all its processes.
+
+use super::JobPart;
+use crate::follow::callers;
+use crate::follow::functions::{self, FunctionSum};
+use crate::infer::Member;
+use cupeer_report::filter::Filter;
+use cupeer_report::model::{Device, Finding, Process, Report, SCHEMA, Uuid};
+use cupeer_report::verdict;
+use cupeer_spec::uuid;
+use std::collections::{BTreeMap, HashMap};
+
+impl JobPart {
+    /// The report.
+    pub fn report(mut self, filter: &Filter) -> Report {
+        let members: Vec<Member> = self.processes.iter().map(member).collect();
+        let rank_of = |(i, member): (usize, &Member)| member.rank.filter(|_| filter.process(i));
+        let rank_of: Vec<Option<u32>> = members.iter().enumerate().map(rank_of).collect();
+        let sums: HashMap<&str, &FunctionSum> =
+            self.functions.iter().map(|sum| (&*sum.function, sum)).collect();
+        let rows = self.found.rows(&members, |name| sums.get(name).map(|sum| &sum.by_process[..]));
+        let findings: Vec<Finding> = rows.into_iter().map(|row| row.finding).collect();
+        let suppressed =
+            findings.iter().filter_map(|finding| Some((finding.suppressed_by.as_ref()?, finding.count)));
+        let suppressions = filter.suppressions.rows(suppressed);
+        self.record.hosts = hosts(&self.processes);
+        let devices = devices(self.devices, &self.processes);
+        let mut report = Report {
+            schema: SCHEMA,
+            record: self.record,
+            functions: functions::rows(&self.functions, &rank_of),
+            callers: callers::rows(self.callers),
+            callers_more: self.callers_more,
+            processes: self.processes,
+            devices,
+            findings,
+            suppressions,
+            faults: self.faults,
+            handles: self.handles,
+            handles_more: self.handles_more,
+            handles_more_bytes: self.handles_more_bytes,
+            allocations: self.allocations,
+            pools: self.pools,
+            leaks: self.leaks,
+            peers: self.peers,
+            failures: self.failures,
+            failures_more: self.failures_more,
+            failure_groups: self.failure_groups,
+            marks: self.marks,
+            marks_more: self.marks_more,
+            escaped: self.escaped,
+            unnamed: self.unnamed,
+        };
+        verdict::decide(&mut report, filter.error_on.as_ref());
+        filter.apply(&mut report);
+        report.processes.sort_by_key(|process| (process.rank.is_none(), process.rank, process.began_ns));
+        report
+    }
+}
+
+fn member(process: &Process) -> Member {
+    Member { proc: process.proc.clone(), rank: process.rank, has_injected: process.injected > 0 }
+}
+
+/// The hosts; where two have one name, with the start of their boot ids.
+fn hosts(processes: &[Process]) -> Vec<String> {
+    let mut boots: BTreeMap<&str, &str> = BTreeMap::new();
+    for process in processes {
+        boots.entry(&process.boot_id).or_insert(&process.host);
+    }
+    let host = |(boot, host): (&&str, &&str)| {
+        let is_ambiguous = host.is_empty() || boots.values().filter(|other| *other == host).count() > 1;
+        let boot = boot.get(..8).unwrap_or(boot);
+        match is_ambiguous {
+            true => format!("{host}/boot-{boot}").trim_start_matches('/').to_owned(),
+            false => (*host).to_owned(),
+        }
+    };
+    let mut hosts: Vec<String> = boots.iter().map(host).collect();
+    hosts.sort_unstable();
+    hosts
+}
+
+/// Each device once, with its number.
+fn devices(all: Vec<Device>, processes: &[Process]) -> Vec<Device> {
+    let mut by_uuid = BTreeMap::new();
+    for device in all {
+        by_uuid.entry(device.uuid).or_insert(device);
+    }
+    let mut devices: Vec<Device> = by_uuid.into_values().collect();
+    let mut numbers = numbers(processes);
+    devices.iter_mut().for_each(|device| device.number = numbers.remove(&device.uuid).flatten());
+    devices.sort_by(|a, b| (&a.pci, a.uuid).cmp(&(&b.pci, b.uuid)));
+    devices
+}
+
+/// The number of each device: what all processes that see it agree on, and no other device of their host has. A value of
+/// CUDA_VISIBLE_DEVICES that was changed or left out makes processes disagree.
+fn numbers(processes: &[Process]) -> HashMap<Uuid, Option<u32>> {
+    let mut by_device: HashMap<Uuid, Option<u32>> = HashMap::new();
+    let mut by_number: HashMap<(&str, u32), Uuid> = HashMap::new();
+    let mut disputed = Vec::new();
+    for process in processes {
+        let visible = process.variables.get("CUDA_VISIBLE_DEVICES").map(String::as_str);
+        for device in &process.devices {
+            let number =
+                u32::try_from(device.ordinal).ok().and_then(|ordinal| uuid::number(ordinal, visible));
+            if *by_device.entry(device.uuid).or_insert(number) != number {
+                disputed.push(device.uuid);
+            }
+            let Some(number) = number else { continue };
+            let known = *by_number.entry((&process.boot_id, number)).or_insert(device.uuid);
+            if known != device.uuid {
+                disputed.extend([known, device.uuid]);
+            }
+        }
+    }
+    for uuid in disputed {
+        by_device.insert(uuid, None);
+    }
+    by_device
+}

@@ -1,0 +1,114 @@
+//! Reduced data of some processes of a job, in place of their events. It can be merged with that of others, and gives
+//! the report that all their recordings would give.
+//!
+//! [`JobPart`] is the data; `merge` merges two, `finish` builds the report, `fold` counts what is
+//! omitted, and [`mod@file`] reads and writes the file. The other modules compute the data; a recording that is
+//! reported directly takes the same path, as the only part of its job.
+//!
+//! Its rows are those of the report, so that there is one form. Rows that are sums over processes are kept in a form
+//! that can be added again; for rows that follow from all processes together, their inputs are kept.
+
+pub(crate) mod directory;
+pub mod file;
+mod finish;
+mod fold;
+mod merge;
+
+use crate::follow::callers::CallerSum;
+use crate::follow::functions::FunctionSum;
+use crate::infer::FindingRows;
+use cupeer_record::Job;
+use cupeer_report::filter::Filter;
+use cupeer_report::model::{
+    Allocations, Device, Escaped, Failure, FailureGroup, Fault, Handle, Leak, Mark, Peer, Pool, Process,
+    Record, Unnamed,
+};
+use cupeer_report::suppress::Suppressions;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+
+/// Extent of reduced data.
+pub struct About {
+    /// Number of processes.
+    pub processes: u64,
+    /// Number of hosts.
+    pub hosts: u64,
+    /// Number of events.
+    pub events: u64,
+}
+
+impl JobPart {
+    /// Returns the extent of the data.
+    pub fn about(&self) -> About {
+        let boots: BTreeSet<&str> = self.processes.iter().map(|process| process.boot_id.as_str()).collect();
+        About {
+            processes: self.processes.len() as u64,
+            hosts: boots.len() as u64,
+            events: self.record.events,
+        }
+    }
+
+    /// Returns the processes.
+    pub fn processes(&self) -> &[Process] {
+        &self.processes
+    }
+
+    /// Sets the path that the report shows.
+    pub fn call(&mut self, path: &str) {
+        path.clone_into(&mut self.record.path);
+    }
+
+    /// Adds the contents of a directory except for the records of processes, which were reduced.
+    pub fn note(&mut self, job: &Job) {
+        self.record.started.extend(job.started.iter().map(directory::started));
+        self.record.forked = self.record.forked.saturating_add(job.forked);
+        for hang in directory::hangs(job) {
+            if !self.record.hangs.contains(&hang) {
+                self.record.hangs.push(hang);
+            }
+        }
+        self.escaped.extend(directory::bypassed(job));
+        self.record.add_quiet(directory::quiet(job));
+        self.record.problems.extend(job.problems.iter().map(ToString::to_string));
+    }
+
+    /// Suppresses the findings that entries match.
+    pub fn suppress(&mut self, suppressions: &Suppressions) {
+        let programs: Vec<&str> = self.processes.iter().map(|process| process.program.as_str()).collect();
+        self.found.suppress(suppressions, &programs);
+    }
+
+    /// Returns the filter that selects all of the data.
+    pub fn filter(&self, suppressions: Suppressions) -> Filter {
+        Filter::parts(self.processes.len(), suppressions)
+    }
+}
+
+/// Reduced data of some processes. The fields are those of the report, in the order in which processes were read.
+#[derive(Serialize, Deserialize)]
+pub struct JobPart {
+    pub(crate) record: Record,
+    /// What tells the keys of fingerprints apart, by process.
+    pub(crate) keys: Vec<u64>,
+    pub(crate) processes: Vec<Process>,
+    pub(crate) devices: Vec<Device>,
+    pub(crate) functions: Vec<FunctionSum>,
+    pub(crate) callers: Vec<CallerSum>,
+    pub(crate) callers_more: u64,
+    pub(crate) found: FindingRows,
+    pub(crate) faults: Vec<Fault>,
+    pub(crate) handles: Vec<Handle>,
+    pub(crate) handles_more: u64,
+    pub(crate) handles_more_bytes: u64,
+    pub(crate) allocations: Allocations,
+    pub(crate) pools: Vec<Pool>,
+    pub(crate) leaks: Vec<Leak>,
+    pub(crate) peers: Vec<Peer>,
+    pub(crate) failures: Vec<Failure>,
+    pub(crate) failures_more: u64,
+    pub(crate) failure_groups: Vec<FailureGroup>,
+    pub(crate) marks: Vec<Mark>,
+    pub(crate) marks_more: u64,
+    pub(crate) escaped: Vec<Escaped>,
+    pub(crate) unnamed: Vec<Unnamed>,
+}

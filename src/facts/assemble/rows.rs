@@ -1,0 +1,274 @@
+//! Builds the rows about the recording, its processes, and its devices, and puts all other rows in their places. Facts
+//! about all processes together follow from these in [`super::part`].
+
+use crate::assemble::part::JobPart;
+use crate::assemble::part::directory::{bypassed, hangs, quiet, started};
+use crate::follow::collect::Collected;
+use crate::follow::collect::Tally;
+use crate::follow::faults;
+use crate::follow::functions::{Functions, Number};
+use crate::infer::{self, leaks};
+use cupeer_record::{self as record, Call, Job};
+use cupeer_report::filter::Filter;
+use cupeer_report::lives::{became, began, began_at};
+use cupeer_report::model::{
+    Device, Escaped, Exit, ExitKind, LastCall, Ordinal, Pending, Process, Record, Unknown, Uuid,
+};
+use cupeer_report::names::counted;
+use cupeer_report::places::{Nameless, Names, Places};
+use cupeer_report::values;
+use cupeer_spec::record::{meta, mode};
+use std::collections::BTreeMap;
+use std::time::SystemTime;
+
+/// What a record says, before all processes are seen together. Of one that `is_part` of a job, also what only others can make
+/// something of.
+pub fn reduced(
+    job: &Job,
+    filter: &Filter,
+    mut all: Collected,
+    names: &mut dyn Names,
+    is_part: bool,
+) -> JobPart {
+    let began = began(job);
+    let ended = ended(&all, filter, began);
+    let mut places = Places::new(&job.processes, names);
+    let found = infer::found(&infer::Context { job, all: &all, filter, is_part }, &mut places);
+    let groups = all.failures.groups(&all.functions, &all.fates, &all.stacks, &all.made_by, &mut places);
+    let Collected { failures, functions: names, fates, stacks, made_by, .. } = &mut all;
+    let (failures, failures_more) = failures.rows(names, fates, stacks, made_by, &mut places);
+    let processes = processes(job, &all, &mut places, ended);
+    let leaks = leaks::rows(&all, job, &mut places, filter, ended);
+    let allocations = all.virtual_memory.rows(&all.fates, ended);
+    let pools = all.pools.rows(&all.fates);
+    let record = whole(job, &all, filter, began, ended);
+    // There may be very many, and symbols take their time: libraries and offsets have to do.
+    let mut nameless = Nameless;
+    let mut unnamed = Places::new(&job.processes, &mut nameless);
+    let (callers, callers_more) = std::mem::take(&mut all.callers).named(&all.functions, &mut unnamed);
+    let fired = std::mem::take(&mut all.fired);
+    let (marks, marks_more) = std::mem::take(&mut all.marks).rows(&all.fates);
+    JobPart {
+        record,
+        keys: job.processes.iter().map(|process| process.header.key_check).collect(),
+        processes,
+        devices: devices(job),
+        functions: all.functions.sums(),
+        callers,
+        callers_more,
+        found,
+        faults: faults::rows(job, fired, &all.functions, &all.fates),
+        handles: all.ledger.rows(&all.fates, |entry| all.allocators.of(entry, &job.processes, &all.stacks)),
+        handles_more: 0,
+        handles_more_bytes: 0,
+        allocations,
+        pools,
+        leaks,
+        peers: all.peers.rows(&all.fates),
+        failures,
+        failures_more,
+        failure_groups: groups,
+        marks,
+        marks_more,
+        escaped: escaped(job),
+        unnamed: Vec::new(),
+    }
+}
+
+/// The end of the record: its last event or, while a process runs, now. Not after what is asked for.
+pub fn ended(all: &Collected, filter: &Filter, began: u64) -> u64 {
+    let mut ended = all.fates.iter().map(|fate| fate.last_seen).max().unwrap_or(began);
+    if all.fates.iter().any(|fate| fate.alive == Some(true))
+        && let Ok(now) = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)
+    {
+        ended = ended.max(now.as_nanos() as u64);
+    }
+    filter.until().map_or(ended, |until| ended.min(until)).max(began)
+}
+
+fn mode_word(process: &record::Process) -> &'static str {
+    if process.header.mode == mode::FULL { "full" } else { "ring" }
+}
+
+fn whole(job: &Job, all: &Collected, filter: &Filter, began_ns: u64, ended_ns: u64) -> Record {
+    let mut modes: Vec<&str> = job.processes.iter().map(mode_word).collect();
+    modes.sort_unstable();
+    modes.dedup();
+    let mut problems: Vec<String> = job.problems.iter().map(ToString::to_string).collect();
+    for (process, tally) in job.processes.iter().zip(&all.tallies) {
+        let path = process.path.display();
+        problems.extend(tally.problem.iter().map(|problem| format!("{path} {problem}")));
+        problems.extend(process.text(meta::MISSING).map(|missing| format!("{path}: {missing}")));
+        problems.extend(process.ends_early().map(|how| format!("{path} {how}")));
+        problems.extend(unknown_ends(tally, &all.functions).map(|which| format!("{path} {which}")));
+    }
+    for table in job.tables.iter().filter(|table| table.refused > 0) {
+        let text = "had no room for some of what was open";
+        problems.push(format!("{} {text} ({})", table.path.display(), table.refused));
+    }
+    let mut record = Record {
+        path: job.dir.display().to_string(),
+        began_ns,
+        ended_ns,
+        running: all.fates.iter().any(|fate| fate.alive == Some(true)),
+        mode: match modes[..] {
+            [mode] => mode,
+            // What begins without a file has a ring.
+            [] => "ring",
+            _ => "mixed",
+        },
+        dropped: job.processes.iter().any(record::Process::has_dropped),
+        hosts: Vec::new(),
+        events: all.tallies.iter().map(|tally| tally.events).sum(),
+        repeated: all.tallies.iter().fold(0, |all, tally| all.saturating_add(tally.repeated)),
+        lost: job.processes.iter().fold(0, |all, process| all.saturating_add(process.header.lost)),
+        started: job.started.iter().map(started).collect(),
+        forked: job.forked,
+        hangs: hangs(job),
+        quiet: Vec::new(),
+        problems,
+        matching: (!filter.given.is_empty()).then(|| all.tallies.iter().map(|tally| tally.chosen).sum()),
+        filters: filter.given.clone(),
+        in_part: !filter.chooses_all_calls(),
+    };
+    record.add_quiet(quiet(job));
+    record
+}
+
+/// That some calls have no end in a record that lacks calls: a sentence without a subject.
+fn unknown_ends(tally: &Tally, functions: &Functions) -> Option<String> {
+    let (number, tid) = tally.unknown_ends.first()?;
+    let calls = counted(tally.unknown_ends.len() as u64, "call");
+    let first = functions.name(*number);
+    Some(format!("does not show whether {calls} returned, the first of them {first} in thread {tid}"))
+}
+
+fn boot_text(id: &[u8; 16]) -> String {
+    Uuid(*id).to_string().split_off(4)
+}
+
+fn processes(job: &Job, all: &Collected, places: &mut Places, ended: u64) -> Vec<Process> {
+    let ordinal = |device: &record::Device| Ordinal { ordinal: device.ordinal, uuid: Uuid(device.uuid) };
+    let own_boot = record::host::boot_id();
+    let are_others = job.are_others();
+    let rows = job.processes.iter().zip(&all.tallies).enumerate().map(|(index, (process, tally))| {
+        let header = &process.header;
+        let boot_id = boot_text(&header.boot_id);
+        let mut unknown = Unknown::new();
+        let (end, became) = became(process, tally.last_seen, job.clock(process));
+        let exit = Exit::of(all.fates[index].alive, end, are_others[index]);
+        let is_here = own_boot == Some(header.boot_id);
+        let mut lacks = |name, is_unknown, why| {
+            if is_unknown {
+                unknown.insert(name, why);
+            }
+        };
+        lacks("rank", process.rank().is_none(), "no variable of a launcher sets one");
+        lacks("rank", process.text(meta::MISSING).is_some(), "its variables are missing");
+        lacks(
+            "devices",
+            process.devices.is_empty(),
+            "the driver had not named any when events were recorded",
+        );
+        lacks("host", process.host().is_empty(), "its record does not say");
+        lacks("program", process.program().is_empty(), "its record does not say");
+        let why = match is_here {
+            true => "processes of its pid namespace or user cannot be seen from here",
+            false => "it ran on another host, or before this host was started",
+        };
+        lacks("exit", exit.kind == ExitKind::Unseen, why);
+        let why = "its record does not say how it ended: an older cupeer made it";
+        lacks("exit", exit.kind == ExitKind::Gone, why);
+        Process {
+            proc: all.fates[index].proc.clone(),
+            pid: header.pid,
+            ppid: header.parent,
+            host: process.host().to_owned(),
+            boot_id,
+            pid_ns: header.pid_ns,
+            rank: process.rank(),
+            program: process.program().to_owned(),
+            arguments: process.arguments.clone(),
+            started_by: process.text(meta::STARTED_BY).filter(|by| !by.is_empty()).map(str::to_owned),
+            variables: variables(process),
+            mode: mode_word(process),
+            reached_limit: process.reached_limit(),
+            events: tally.events,
+            repeated: tally.repeated,
+            injected: tally.injected,
+            lost: header.lost,
+            exit,
+            became,
+            began_ns: began_at(job, process),
+            last_call: tally.last_call.map(|(number, tid, at_ns)| LastCall {
+                function: all.functions.name(number),
+                tid,
+                at_ns,
+            }),
+            pending: pending(job, index, tally, all, places, ended),
+            devices: process.devices.iter().map(ordinal).collect(),
+            unknown,
+        }
+    });
+    rows.collect()
+}
+
+/// The variables that a record has. None that may be a secret, whoever wrote the record.
+fn variables(process: &record::Process) -> BTreeMap<String, String> {
+    let is_told = |(name, _): &&(String, String)| !meta::is_secret(name.as_bytes());
+    process.variables.iter().filter(is_told).cloned().collect()
+}
+
+fn pending(
+    job: &Job,
+    index: usize,
+    tally: &Tally,
+    all: &Collected,
+    places: &mut Places,
+    ended: u64,
+) -> Vec<Pending> {
+    let clock = job.clock(&job.processes[index]);
+    let rules = job.fault_rules();
+    let row = |(number, call): &(Number, Call)| {
+        let since_ns = clock.realtime(call.start);
+        let (caller, stack) = places.of(index, call);
+        Pending {
+            function: all.functions.name(*number),
+            tid: call.tid,
+            seq: call.seq,
+            since_ns,
+            age_ns: ended.saturating_sub(since_ns),
+            injected_by: call.stopped_by().map(|hit| hit.rule.clone()),
+            release: call.stopped_by().and_then(|hit| faults::label(hit, &rules)),
+            args: values::args(call),
+            runtime: all.made_by.of(index, call.tid, call.seq),
+            caller,
+            stack,
+        }
+    };
+    tally.pending.iter().map(row).collect()
+}
+
+/// The devices of all processes.
+fn devices(job: &Job) -> Vec<Device> {
+    let all = job.processes.iter().flat_map(|process| &process.devices);
+    all.map(|device| Device {
+        uuid: Uuid(device.uuid),
+        // Only all processes together tell.
+        number: None,
+        pci: device.pci.clone(),
+        name: device.name.clone(),
+    })
+    .collect()
+}
+
+fn escaped(job: &Job) -> Vec<Escaped> {
+    let all = job.processes.iter().flat_map(|process| process.escaped.iter().map(move |one| (process, one)));
+    all.map(|(process, (way, library))| Escaped {
+        proc: process.proc.as_str().into(),
+        library: library.clone(),
+        way: way.clone(),
+    })
+    .chain(bypassed(job))
+    .collect()
+}

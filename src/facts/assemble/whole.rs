@@ -1,0 +1,93 @@
+//! The report of a recording as a whole: reads, collects, and assembles.
+
+use crate::assemble::part::JobPart;
+use crate::assemble::rows;
+use crate::follow::collect::collect;
+use anyhow::Result;
+use cupeer_record::Job;
+use cupeer_report::Keep;
+use cupeer_report::filter::Filter;
+use cupeer_report::model::{Finding, Report, Unnamed};
+use cupeer_report::places::Nameless;
+use cupeer_rules::Severity;
+use cupeer_spec::record::slot::finding::Confidence;
+use cupeer_symbols::Symbols;
+use std::collections::BTreeSet;
+use std::path::Path;
+
+/// Builds the report of a recording. Functions have names if there are `symbols`.
+///
+/// # Errors
+///
+/// The events of a process cannot be read.
+///
+/// # Examples
+///
+/// ```no_run
+/// use cupeer_facts::read;
+/// use cupeer_record::Job;
+/// use cupeer_report::{Keep, filter::Filter, symbols::Symbols};
+///
+/// let dir = std::path::Path::new("recording");
+/// let job = Job::open(dir)?;
+/// let mut symbols = Symbols::of_record(dir, &job.processes);
+/// let keep = Keep { failures: 100, durations: true, callers: false };
+/// let report = read(&job, &Filter::all(&job), keep, Some(&mut symbols))?;
+/// for finding in &report.findings {
+///     println!("{} {}: {}", finding.severity, finding.rule, finding.message);
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn read(job: &Job, filter: &Filter, keep: Keep, symbols: Option<&mut Symbols>) -> Result<Report> {
+    Ok(parts(job, filter, keep, symbols, false)?.report(filter))
+}
+
+/// Reduces a recording that is a part of a job to data that can be merged with that of other parts.
+///
+/// # Errors
+///
+/// The events of a process cannot be read.
+pub fn reduce(job: &Job, most_failures: usize, symbols: &mut Symbols) -> Result<JobPart> {
+    let keep = Keep { failures: most_failures, durations: true, callers: true };
+    parts(job, &Filter::all(job), keep, Some(symbols), true)
+}
+
+fn parts(
+    job: &Job,
+    filter: &Filter,
+    keep: Keep,
+    symbols: Option<&mut Symbols>,
+    is_part: bool,
+) -> Result<JobPart> {
+    let all = collect(job, filter, keep)?;
+    let Some(symbols) = symbols else {
+        return Ok(rows::reduced(job, filter, all, &mut Nameless, is_part));
+    };
+    let mut reduced = rows::reduced(job, filter, all, symbols, is_part);
+    let unnamed = |(library, why): (&str, &str)| Unnamed { library: library.into(), reason: why.into() };
+    reduced.unnamed = symbols.notes().map(unnamed).collect();
+    Ok(reduced)
+}
+
+/// Returns the rules that a recording certainly breaks, without notes: each with its function, in words.
+///
+/// # Errors
+///
+/// The directory contains no recording, or the events of a process cannot be read.
+pub fn broken(dir: &Path) -> Result<BTreeSet<String>> {
+    let certain = Confidence::Certain.word();
+    let is_broken =
+        |finding: &Finding| finding.severity != Severity::Note.word() && finding.confidence == certain;
+    Ok(of(dir)?
+        .findings
+        .into_iter()
+        .filter(is_broken)
+        .map(|finding| format!("{} at {}", finding.rule, finding.function))
+        .collect())
+}
+
+/// The whole report of a record, without single failures and without names of functions.
+fn of(dir: &Path) -> Result<Report> {
+    let job = Job::open(dir)?;
+    read(&job, &Filter::all(&job), Keep::default(), None)
+}

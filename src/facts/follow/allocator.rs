@@ -1,0 +1,99 @@
+//! The allocator of memory, as far as the recording tells.
+//!
+//! It follows from the library that exported the memory and from the kind of the memory. No symbols are used, so it is
+//! known for every handle, including those of stripped libraries.
+//!
+//! A name is certain if the library that exported has no other memory of that kind to export, and probable if other
+//! code may have passed it the memory. Otherwise, there is no name.
+
+use crate::follow::ledger::Entry;
+use cupeer_record::{Library, Process};
+use cupeer_report::model::{Allocator, Certainty};
+use cupeer_report::places::Stacks;
+use cupeer_spec::effect::Object;
+
+/// A library by its path, and what it is: whether its own allocator made what it exports.
+struct Known {
+    is_it: fn(&str) -> bool,
+    /// The allocator of memory that legacy handles export, and of allocations of virtual memory; empty where it has none.
+    memory: &'static str,
+    allocation: &'static str,
+    certainty: Certainty,
+}
+
+/// Those that export what their own allocator has made, the innermost first on a stack.
+const KNOWN: [Known; 5] = [
+    Known {
+        // The caching allocator is all that it has.
+        is_it: |path| file(path).starts_with("libc10_cuda."),
+        memory: "PyTorch's native allocator",
+        allocation: "PyTorch's expandable segments",
+        certainty: Certainty::Certain,
+    },
+    Known {
+        is_it: |path| file(path).starts_with("libtorch_cuda."),
+        memory: "",
+        allocation: "PyTorch's symmetric memory",
+        certainty: Certainty::Probable,
+    },
+    Known {
+        is_it: |path| path.contains("/cupy/") || path.contains("/cupy_backends/"),
+        memory: "CuPy's pool",
+        allocation: "",
+        certainty: Certainty::Probable,
+    },
+    Known {
+        is_it: |path| file(path).starts_with("librmm.") || path.contains("/rmm/"),
+        memory: "RMM's pool",
+        allocation: "",
+        certainty: Certainty::Probable,
+    },
+    Known {
+        is_it: |path| file(path).starts_with("libnccl."),
+        memory: "NCCL's buffers",
+        allocation: "NCCL's buffers",
+        certainty: Certainty::Probable,
+    },
+];
+
+/// What the processes of a record may have made memory with.
+pub struct Allocators {
+    /// Of each process, whether one of [`KNOWN`] was there.
+    has_known: Vec<bool>,
+}
+
+impl Allocators {
+    /// Of these processes.
+    pub fn new(processes: &[Process]) -> Allocators {
+        let has_known = |process: &Process| process.libraries.iter().any(|library| known(library).is_some());
+        Allocators { has_known: processes.iter().map(has_known).collect() }
+    }
+
+    /// The allocator of what one of them exported.
+    pub fn of(&self, entry: &Entry, processes: &[Process], stacks: &Stacks) -> Option<Allocator> {
+        let export = entry.export.as_deref()?;
+        let process = processes.get(export.process as usize)?;
+        let (_, ticks, frames, _) = stacks.get(export.stack?);
+        let found =
+            |name: &'static str, certainty| (!name.is_empty()).then_some(Allocator { name, certainty });
+        let known = frames.iter().find_map(|frame| known(process.library_at(*frame, *ticks)?));
+        match (entry.kind, known) {
+            (Object::Memory, Some(known)) => found(known.memory, known.certainty),
+            (Object::Allocation, Some(known)) => found(known.allocation, known.certainty),
+            // What none of these can have made, the driver's own has made.
+            (Object::Memory, None) if !self.has_known[export.process as usize] => {
+                found(Allocator::PLAIN, Certainty::Probable)
+            }
+            (Object::Pool | Object::Pointer, _) => found("cudaMallocAsync", Certainty::Certain),
+            _ => None,
+        }
+    }
+}
+
+fn known(library: &Library) -> Option<&'static Known> {
+    KNOWN.iter().find(|known| (known.is_it)(&library.path))
+}
+
+fn file(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
+}

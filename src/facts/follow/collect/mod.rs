@@ -1,0 +1,197 @@
+//! Collects a recording: reads the events of one process after the other, and adds the tables of what is open.
+//!
+//! [`reading`] reads one process. Nothing here grows with the number of events.
+
+pub mod reading;
+
+use crate::follow::allocator::Allocators;
+use crate::follow::callers::Callers;
+use crate::follow::failures::Failures;
+use crate::follow::faults::Fired;
+use crate::follow::functions::Functions;
+use crate::follow::judged::Findings;
+use crate::follow::ledger::live;
+use crate::follow::ledger::settle::Fate;
+use crate::follow::ledger::{Damage, Ledger, Realm};
+use crate::follow::marks::Marks;
+use crate::follow::peers::Peers;
+use crate::follow::pools::AllPools;
+use crate::follow::runtime::MadeBy;
+use crate::follow::virtual_memory::VirtualMemory;
+use anyhow::{Context, Result};
+use cupeer_record::{Job, Process};
+use cupeer_report::Keep;
+use cupeer_report::filter::Filter;
+use cupeer_report::lives::became;
+use cupeer_report::model::Exit;
+use cupeer_report::places::Stacks;
+use cupeer_rules::Scope;
+use cupeer_spec::record::end::End;
+use cupeer_spec::record::live::kind;
+use cupeer_spec::record::mode;
+use reading::Reading;
+pub use reading::Tally;
+use std::collections::HashMap;
+
+/// What has been read.
+pub struct Collected {
+    pub functions: Functions,
+    pub callers: Callers,
+    pub failures: Failures,
+    pub findings: Findings,
+    pub ledger: Ledger,
+    pub fired: Fired,
+    pub peers: Peers,
+    pub stacks: Stacks,
+    pub virtual_memory: VirtualMemory,
+    pub pools: AllPools,
+    pub made_by: MadeBy,
+    pub marks: Marks,
+    /// The processes, in the order of the job.
+    pub tallies: Vec<Tally>,
+    /// What is known of their ends.
+    pub fates: Vec<Fate>,
+    /// Where their fingerprints mean the same.
+    pub realms: Vec<Realm>,
+    /// Whether some processes have no record.
+    pub lacks_processes: bool,
+    /// What they may have made memory with.
+    pub allocators: Allocators,
+}
+
+/// Reads the whole record.
+pub fn collect(job: &Job, filter: &Filter, keep: Keep) -> Result<Collected> {
+    let damage = Damage::of(job.faults.iter().flat_map(|file| &file.damaged).copied());
+    let mut all = Collected {
+        functions: Functions::new(),
+        callers: Callers::default(),
+        failures: Failures::new(keep.failures),
+        findings: Findings::new(&job.processes),
+        ledger: Ledger::with(damage),
+        fired: Fired::default(),
+        peers: Peers::default(),
+        stacks: Stacks::default(),
+        virtual_memory: VirtualMemory::default(),
+        pools: AllPools::default(),
+        made_by: MadeBy::default(),
+        marks: Marks::default(),
+        tallies: Vec::new(),
+        fates: Vec::new(),
+        realms: realms(job),
+        lacks_processes: job.lacks_processes(),
+        allocators: Allocators::new(&job.processes),
+    };
+    // Before their calls are read: what has ended now has written all of them, and its end.
+    let alive = job.alive();
+    for (index, process) in job.processes.iter().enumerate() {
+        let realm = all.realms[index];
+        let mut reading = Reading::new(&mut all, filter, index, process, job.clock(process), realm);
+        reading.keep(keep);
+        reading.run().with_context(|| format!("failed to read {}", process.path.display()))?;
+        let tally = reading.finish();
+        all.tallies.push(tally);
+    }
+    all.failures.settle();
+    for (index, (process, alive)) in job.processes.iter().zip(alive).enumerate() {
+        // The recorder looks at the clock from time to time, also where nothing is called.
+        let [begun, later] = [process.header.first, process.header.last]
+            .map(|moment| job.clock(process).realtime(moment.ticks));
+        let tally = &all.tallies[index];
+        // What is asked for may be a time at which it still ran.
+        let goes_on = tally.goes_on || !filter.is_past(later);
+        let later = filter.until().map_or(later, |until| later.min(until));
+        // Its pid may live on as that of another program.
+        let (end, _) = became(process, tally.last_seen, job.clock(process));
+        let alive = if end == End::Executed { Some(false) } else { alive };
+        let is_ended_on_purpose = !goes_on && alive != Some(true) && tally.is_ended_on_purpose;
+        all.fates.push(Fate {
+            proc: process.proc.as_str().into(),
+            alive: if goes_on { Some(true) } else { alive },
+            last_seen: tally.last_seen.unwrap_or(begun).max(later),
+            is_full: process.header.mode == mode::FULL,
+            has_lost: process.has_losses() || tally.problem.is_some(),
+            has_gaps: process.has_dropped(),
+            is_ended_on_purpose,
+            has_failed: !goes_on && !is_ended_on_purpose && Exit::of(alive, end, false).is_failure(),
+        });
+    }
+    if filter.until().is_none() {
+        all.add_tables(job);
+    }
+    let Collected { peers, ledger, virtual_memory, pools, .. } = &mut all;
+    peers.add_ipc(ledger);
+    virtual_memory.add_reach(peers);
+    pools.add_reach(peers);
+    Ok(all)
+}
+
+/// Numbers for what fingerprints have in common: the boot of a host, and a key.
+fn realms(job: &Job) -> Vec<Realm> {
+    let mut known = HashMap::new();
+    let mut number = |process: &Process| {
+        let next = known.len() as Realm;
+        *known.entry((process.header.boot_id, process.header.key_check)).or_insert(next)
+    };
+    job.processes.iter().map(&mut number).collect()
+}
+
+/// What tells a process from all others: boot, pid namespace, pid, start, and which program it executes.
+pub type Identity = ([u8; 16], u64, u32, u64, u32);
+
+/// The processes by their identities.
+pub fn identities(job: &Job) -> HashMap<Identity, usize> {
+    let identity = |(index, process): (usize, &Process)| {
+        let header = &process.header;
+        ((header.boot_id, header.pid_ns, header.pid, header.started, header.image), index)
+    };
+    job.processes.iter().enumerate().map(identity).collect()
+}
+
+impl Collected {
+    /// Whether all calls were kept of the processes whose fingerprints mean the same: else one may have exported, or joined,
+    /// something without a trace.
+    pub fn knows_all(&self, realm: Realm) -> bool {
+        let of_realm = self.fates.iter().zip(&self.realms).filter(|(_, its)| **its == realm);
+        !self.lacks_processes && of_realm.into_iter().all(|(fate, _)| fate.is_full && !fate.has_lost)
+    }
+
+    /// Whether calls are missing from the record on which a rule may rest in a call of these processes.
+    pub fn lacks_calls(&self, scope: Scope, processes: &[usize]) -> bool {
+        let is_of_realm = |other: usize| processes.iter().any(|its| self.realms[*its] == self.realms[other]);
+        match scope {
+            Scope::Call => false,
+            Scope::Process => processes.iter().any(|process| self.fates[*process].has_lost),
+            Scope::Processes => {
+                self.lacks_processes
+                    || (0..self.fates.len()).any(|other| self.fates[other].has_lost && is_of_realm(other))
+            }
+        }
+    }
+
+    fn add_tables(&mut self, job: &Job) {
+        let processes = identities(job);
+        for table in &job.tables {
+            for (index, process) in job.processes.iter().enumerate() {
+                // A table that was full does not know all.
+                if process.header.boot_id == table.boot_id && !self.fates[index].is_full && table.refused == 0
+                {
+                    self.ledger.forget_open(index);
+                }
+            }
+            for entry in &table.entries {
+                let key = (table.boot_id, entry.pid_ns, entry.pid, entry.started, entry.image);
+                let Some(index) = processes.get(&key).copied() else { continue };
+                let at = job.clock(&job.processes[index]).realtime(entry.since);
+                let is_full = self.fates[index].is_full;
+                if kind::is_access(entry.kind) {
+                    if !is_full {
+                        self.peers.live(index, live::uuid(entry.uuid), live::uuid(entry.peer_uuid), at);
+                    }
+                    continue;
+                }
+                let stack = self.stacks.number(index, entry.since, entry.return_addresses(), &[]);
+                self.ledger.live(entry, index, self.realms[index], at, stack, is_full);
+            }
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! Tracks the calls of one process that failed because no memory or no addresses were left.
+//!
+//! It keeps one entry per function and stack: the first of these calls, and how many there were.
+
+use crate::follow::ledger::Site;
+use crate::follow::virtual_memory::{Sum, location_of};
+use cupeer_record::{Call, Outcome};
+use cupeer_report::model::Uuid;
+use cupeer_rules::Rule;
+use cupeer_spec::function::FnId;
+use cupeer_spec::results::Result;
+
+/// The most entries of one process.
+const MOST: usize = 64;
+
+/// Calls of one function from one place that found nothing left.
+pub struct Scarce {
+    pub function: FnId,
+    /// The first of them.
+    pub site: Site,
+    pub at: u64,
+    pub last: u64,
+    pub count: u64,
+    /// The size that the first one asked for.
+    pub wanted: Option<u64>,
+    /// The device on which it asked for memory.
+    pub device: Option<Uuid>,
+    /// The addresses that the process had reserved.
+    pub reserved: Sum,
+}
+
+/// Returns true if a call failed for want of something that others may keep.
+#[inline]
+pub fn concerns(function: FnId, call: &Call) -> bool {
+    let is_it = |rule: Rule| rule.spec().functions().contains(&function);
+    call.outcome == Outcome::Returned(Result::OUT_OF_MEMORY as i32)
+        && !call.injected
+        && (is_it(Rule::MemoryKept) || is_it(Rule::AddressesExhausted))
+}
+
+/// Adds a call, made at a time and last repeated at another one.
+pub fn add(
+    all: &mut Vec<Scarce>,
+    (function, call, site): (FnId, &Call, Site),
+    (at, last): (u64, u64),
+    uuid: impl Fn(Option<i32>) -> Option<Uuid>,
+    reserved: Sum,
+) {
+    let is_alike = |known: &&mut Scarce| (known.function, known.site.stack) == (function, site.stack);
+    if let Some(known) = all.iter_mut().find(is_alike) {
+        known.count = known.count.saturating_add(call.times());
+        known.last = known.last.max(last);
+    } else if all.len() < MOST {
+        let wanted = function.spec().sized_by().and_then(|size| call.number(size));
+        let device = location_of(call, uuid).and_then(|location| location.device());
+        all.push(Scarce { function, site, at, last, count: call.times(), wanted, device, reserved });
+    }
+}

@@ -1,0 +1,257 @@
+//! The failed calls: the first ones one by one, and all of them by function, result, and caller.
+//!
+//! The memory is constant, however many calls fail.
+
+use crate::follow::faults::{Cause, MOST_NAMES};
+use crate::follow::functions::{Functions, Number};
+use crate::follow::ledger::Site;
+use crate::follow::ledger::settle::Fate;
+use crate::follow::runtime::MadeBy;
+use cupeer_record::{Call, Clock};
+use cupeer_report::expected::{Question, Standing};
+use cupeer_report::model::{Failure, FailureGroup, MOST_PROCS, Place};
+use cupeer_report::numbered::Numbered;
+use cupeer_report::places::{Places, Stack, Stacks};
+use cupeer_report::{results, values};
+use cupeer_rules::probes::Probe;
+use std::collections::{BTreeMap, HashMap};
+
+pub struct Failures {
+    most: usize,
+    first: BTreeMap<Order, SingleFailure>,
+    count: u64,
+    groups: HashMap<Key, Group, foldhash::fast::RandomState>,
+    /// Those of which what comes later tells whether they are expected, by the probe, the process, and what it asked.
+    open: HashMap<(usize, Question), Open>,
+    rules: Numbered,
+}
+
+/// What failures have in common that are kept as one: process, function, result, place, whose doing they are, and the probe
+/// that they answer.
+type Key = (usize, Number, i32, Stack, Cause, Option<Probe>);
+
+/// Failures that may be expected: the probe, and their groups.
+type Open = (Probe, Vec<(Key, Group)>);
+
+/// What failures of all processes have in common that are one row: function, result, caller, whose doing they are, and the
+/// probe that they answer.
+type Alike = (Number, i32, Place, Cause, Option<Probe>);
+
+/// The order of single failures: when they began, their process, their stream and their number there.
+type Order = (u64, usize, u32, u64);
+
+struct SingleFailure {
+    duration: u64,
+    number: Number,
+    result: i32,
+    stack: Stack,
+    cause: Cause,
+    call: Box<Call>,
+}
+
+#[derive(Clone, Copy)]
+pub struct Group {
+    pub count: u64,
+    /// How many of them have stacks of their own.
+    pub stacks: u64,
+    /// When the first began, and the last.
+    pub first: u64,
+    pub last: u64,
+    usual: bool,
+    /// The first.
+    pub site: Site,
+}
+
+impl Group {
+    fn add(&mut self, other: Group) {
+        if other.first < self.first {
+            self.site = other.site;
+        }
+        self.count = self.count.saturating_add(other.count);
+        self.stacks = self.stacks.saturating_add(other.stacks);
+        (self.first, self.last) = (self.first.min(other.first), self.last.max(other.last));
+    }
+}
+
+impl Failures {
+    /// None yet; of single ones, `most` are kept.
+    pub fn new(most: usize) -> Self {
+        let (first, groups, rules) = (BTreeMap::new(), HashMap::default(), Numbered::default());
+        Failures { most, first, count: 0, groups, open: HashMap::new(), rules }
+    }
+
+    /// Notes a call that failed, because of what a fault plan had changed where `follows_fault` says so.
+    #[allow(clippy::too_many_arguments)]
+    pub fn add(
+        &mut self,
+        process: usize,
+        number: Number,
+        result: i32,
+        call: &Call,
+        follows_fault: bool,
+        standing: Standing,
+        clock: &Clock,
+        stacks: &mut Stacks,
+    ) {
+        let at = clock.realtime(call.start);
+        let last = if call.times() > 1 { clock.realtime(call.last_end()) } else { at };
+        let stack = stacks.of(process, call);
+        self.count = self.count.saturating_add(call.times());
+        let usual = results::is_usual(call.function, result);
+        let cause = match follows_fault {
+            _ if call.injected => {
+                Cause::Rule(call.injected_by().and_then(|name| self.rules.number(name, MOST_NAMES)))
+            }
+            true => Cause::Followed,
+            false => Cause::Driver,
+        };
+        let site = Site::of(call, stack, false);
+        let stacks = u64::from(call.has_own_stack());
+        let new = Group { count: call.times(), stacks, first: at, last, usual, site };
+        let key = |probe| (process, number, result, stack, cause, probe);
+        match standing {
+            // What follows a fault, a fault plan asked.
+            Standing::Open(probe, question) if cause == Cause::Driver => {
+                let (_, open) = self.open.entry((process, question)).or_insert((probe, Vec::new()));
+                match open.iter_mut().find(|(known, _)| *known == key(None)) {
+                    Some((_, group)) => group.add(new),
+                    None => open.push((key(None), new)),
+                }
+            }
+            Standing::Expected(probe) if cause == Cause::Driver => {
+                self.group(key(Some(probe)), new);
+            }
+            _ => self.group(key(None), new),
+        }
+        if self.first.len() >= self.most {
+            if self.first.last_key_value().is_none_or(|((latest, ..), _)| *latest <= at) {
+                return;
+            }
+            self.first.pop_last();
+        }
+        let duration = clock.between(call.start, call.end);
+        let call = Box::new(call.clone());
+        let order = (at, process, call.stream, call.seq);
+        self.first.insert(order, SingleFailure { duration, number, result, stack, cause, call });
+    }
+
+    fn group(&mut self, key: Key, new: Group) {
+        self.groups.entry(key).and_modify(|group| group.add(new)).or_insert(new);
+    }
+
+    /// What a process has asked was a probe: its failures are expected. Gives the function, result and number of each group.
+    pub fn answered(&mut self, process: usize, question: Question) -> Vec<(Number, i32, u64)> {
+        let Some((probe, groups)) = self.open.remove(&(process, question)) else { return Vec::new() };
+        let answered = groups.into_iter().map(|((process, number, result, stack, cause, _), group)| {
+            self.group((process, number, result, stack, cause, Some(probe)), group);
+            (number, result, group.count)
+        });
+        answered.collect()
+    }
+
+    /// What is open now stays so: these are failures as others are.
+    pub fn settle(&mut self) {
+        for (key, group) in std::mem::take(&mut self.open).into_values().flat_map(|(_, groups)| groups) {
+            self.group(key, group);
+        }
+    }
+
+    /// The first ones in the order of time, and how many more there are.
+    pub fn rows(
+        &mut self,
+        functions: &Functions,
+        fates: &[Fate],
+        stacks: &Stacks,
+        made_by: &MadeBy,
+        places: &mut Places,
+    ) -> (Vec<Failure>, u64) {
+        let first = std::mem::take(&mut self.first);
+        let listed = first.values().map(|single| single.call.times()).fold(0, u64::saturating_add);
+        let more = self.count.saturating_sub(listed);
+        let rows = first.into_iter().map(|((at, process, ..), failure)| {
+            let (caller, stack) = places.stack(stacks, failure.stack);
+            let message = failure.call.details.message.as_deref();
+            Failure {
+                time_ns: at,
+                proc: fates[process].proc.clone(),
+                tid: failure.call.tid,
+                seq: failure.call.seq,
+                function: functions.name(failure.number),
+                result: results::name(failure.call.function, failure.result),
+                args: values::args(&failure.call),
+                duration_ns: failure.duration,
+                calls: failure.call.times(),
+                injected: failure.call.injected,
+                injected_by: failure.call.injected_by().map(str::to_owned),
+                follows_fault: failure.cause == Cause::Followed,
+                driver_message: message.map(|bytes| String::from_utf8_lossy(bytes).into_owned()),
+                runtime: made_by.of(process, failure.call.tid, failure.call.seq),
+                caller,
+                stack,
+            }
+        });
+        (rows.collect(), more)
+    }
+
+    /// The failures of a function that fault plans have nothing to do with, and that are no part of what programs do when
+    /// all is well, with process and result.
+    pub fn of(&self, number: Number) -> impl Iterator<Item = (usize, i32, &Group)> {
+        self.groups.iter().filter_map(move |((process, known, result, _, cause, probe), group)| {
+            let is_one = *known == number && *cause == Cause::Driver && !group.usual && probe.is_none();
+            is_one.then_some((*process, *result, group))
+        })
+    }
+
+    /// All by function, result and caller: those that tell of something first, then the most frequent.
+    pub fn groups(
+        &self,
+        functions: &Functions,
+        fates: &[Fate],
+        stacks: &Stacks,
+        made_by: &MadeBy,
+        places: &mut Places,
+    ) -> Vec<FailureGroup> {
+        let mut joined: BTreeMap<Alike, (Group, Vec<usize>)> = BTreeMap::new();
+        for ((process, number, result, stack, cause, probe), group) in &self.groups {
+            let (caller, _) = places.stack(stacks, *stack);
+            let key = (*number, *result, caller, *cause, *probe);
+            match joined.get_mut(&key) {
+                Some((sum, processes)) => {
+                    sum.count = sum.count.saturating_add(group.count);
+                    sum.stacks = sum.stacks.saturating_add(group.stacks);
+                    (sum.first, sum.last) = (sum.first.min(group.first), sum.last.max(group.last));
+                    processes.push(*process);
+                }
+                None => drop(joined.insert(key, (*group, vec![*process]))),
+            }
+        }
+        let row =
+            |((number, result, caller, cause, probe), (sum, mut processes)): (Alike, (Group, Vec<usize>))| {
+                let expected = probe.map(Probe::why);
+                let runtime = made_by.of(processes[0], sum.site.tid, sum.site.seq);
+                processes.sort_unstable();
+                processes.dedup();
+                let injected_by = if let Cause::Rule(rule) = cause { rule } else { None };
+                FailureGroup {
+                    function: functions.name(number),
+                    result: results::name(Functions::id(number), result),
+                    count: sum.count,
+                    stacks: sum.stacks,
+                    injected: matches!(cause, Cause::Rule(_)),
+                    injected_by: injected_by.map(|rule| self.rules.name(rule)),
+                    follows_fault: cause == Cause::Followed,
+                    first_ns: sum.first,
+                    last_ns: sum.last,
+                    procs: processes.iter().take(MOST_PROCS).map(|p| fates[*p].proc.clone()).collect(),
+                    procs_more: processes.len().saturating_sub(MOST_PROCS) as u64,
+                    runtime,
+                    caller,
+                    usual: sum.usual || expected.is_some(),
+                    expected,
+                }
+            };
+        let mut rows: Vec<FailureGroup> = joined.into_iter().map(row).collect();
+        rows.sort_by_key(FailureGroup::order);
+        rows
+    }
+}

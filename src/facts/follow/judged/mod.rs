@@ -1,0 +1,284 @@
+//! The findings of calls, as they are read: those that the processes made, and those that follow from what one did before.
+//!
+//! [`calls`] collects what calls carry and what their process tells. [`world`] supplies the facts that the recording has for
+//! the rules, which are in `src/rules` with their sentences and decisions. What all processes together show is in
+//! [`crate::infer`].
+//!
+//! A finding that a process could only infer is judged again when the recording knows more. A certain one stays.
+//!
+//! Findings are kept by process, rule, function, result, and stack, each with its first one, however many there are.
+
+mod calls;
+mod earlier;
+mod world;
+
+pub use earlier::Earlier;
+pub use world::{Sight, UNSEEN, device_count, ordinal, uuid};
+
+use crate::follow::functions::Number;
+use crate::follow::ledger::Site;
+use cupeer_record::{Call, Finding, Outcome, Process};
+use cupeer_report::expected::{Question, Standing};
+use cupeer_report::model::is_explanation;
+use cupeer_report::numbered::Numbered;
+use cupeer_report::places::{Stack, Stacks};
+use cupeer_rules::{Cache, Confidence, Rule, RuleSet, RuleSpec, Severity};
+use cupeer_spec::env;
+use cupeer_spec::function::FnId;
+use std::collections::HashMap;
+
+/// The most findings that were inferred and are judged again, each by itself.
+const MOST_INFERRED: usize = 1 << 16;
+/// The most names of rules, with 256 that this version does not know.
+const MOST_NAMES: usize = cupeer_rules::RULES.len() + 256;
+
+pub struct Findings {
+    pub kept: HashMap<Key, Box<FindingGroup>, foldhash::fast::RandomState>,
+    pub names: Numbered,
+    /// What is asked for, by process.
+    pub asked: Vec<Asked>,
+    /// How many were inferred that are judged again.
+    pub inferred: usize,
+}
+
+/// What findings have in common that are kept as one.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Key {
+    pub process: usize,
+    /// A number in [`Numbered`].
+    pub rule: u16,
+    pub function: Number,
+    /// `None` where the call has not returned.
+    pub result: Option<i32>,
+    pub stack: Stack,
+    /// How bad it is, where its process has said that.
+    pub severity: Option<Severity>,
+    /// How sure it is: what is inferred of one call is not said with what is certain of another.
+    pub confidence: Confidence,
+    /// Of what is inferred and judged again: what it is about.
+    pub about: Option<About>,
+}
+
+/// What a finding is about that is judged again.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub enum About {
+    /// A handle that could not be opened, by its fingerprint.
+    Handle(u64),
+    /// A call that ended something, by its thread and number.
+    Call(u32, u64),
+    /// Calls that may turn out to have been probes.
+    Asked(Question),
+}
+
+/// Findings that are alike: how many, when the last was, and the first.
+pub struct FindingGroup {
+    pub count: u64,
+    pub last: u64,
+    pub at: u64,
+    pub site: Site,
+    pub finding: Finding,
+    pub driver_message: Option<Vec<u8>>,
+    /// What its process had done to what it is about.
+    pub earlier: Vec<Earlier>,
+}
+
+pub struct MadeCall<'a> {
+    pub index: usize,
+    pub process: &'a Process,
+    pub function: FnId,
+    pub call: &'a Call,
+    pub at: u64,
+    /// When the last of the calls was that it stands for.
+    pub last: u64,
+    /// Whether the filters choose it.
+    pub is_chosen: bool,
+    /// Whether it was a probe.
+    pub standing: Standing,
+}
+
+impl MadeCall<'_> {
+    fn result(&self) -> Option<i32> {
+        if let Outcome::Returned(result) = self.call.outcome { Some(result) } else { None }
+    }
+
+    /// What it is about, where the ledger judges it again.
+    fn about(&self) -> Option<About> {
+        let spec = self.function.spec();
+        if self.call.succeeded() {
+            return spec.ends().map(|_| About::Call(self.call.tid, self.call.seq));
+        }
+        let handle = self.call.function?.spec().opens()?.handle;
+        let bytes = self.call.argument(handle)?.first_chunk()?;
+        Some(About::Handle(u64::from_le_bytes(*bytes)))
+    }
+}
+
+/// What of a process is checked.
+pub struct Asked {
+    /// Whether it was checked while it ran: what a call by itself shows was found then.
+    is_checked: bool,
+    /// Whether its record has findings of its own.
+    has_told: bool,
+    /// Whether the driver has done what this process was told had failed, because a fault plan said so: what it says of
+    /// the state of things is then news to the process.
+    driver_knows_more: bool,
+    /// Whether it looks like a child of fork: its parent is there, and has its program and arguments.
+    is_forked: bool,
+    ignore: RuleSet,
+    only: Option<RuleSet>,
+}
+
+/// Whether there may be something to find in a call: it failed, carries findings, or breaks a rule although it succeeds.
+#[inline]
+pub fn concerns(function: FnId, call: &Call) -> bool {
+    !call.succeeded() || !call.details.findings.is_empty() || calls::may_break(function, call)
+}
+
+impl Findings {
+    pub fn new(processes: &[Process]) -> Self {
+        let asked = processes.iter().map(|process| Asked::of(process, processes)).collect();
+        Findings { kept: HashMap::default(), names: Numbered::default(), asked, inferred: 0 }
+    }
+
+    /// Notes what was found in a call. Returns whether there is more than an explanation of its failure, or what
+    /// was only inferred and is judged again.
+    pub fn call(&mut self, made: &MadeCall, sight: Option<Sight>, stacks: &mut Stacks) -> bool {
+        if let Standing::Expected(_) = made.standing {
+            return false;
+        }
+        let asked = made.standing.question().map(About::Asked);
+        let recorded = &made.call.details.findings;
+        if recorded.is_empty() && !self.asked[made.index].is_checked {
+            let Asked { is_forked, driver_knows_more, .. } = self.asked[made.index];
+            let Some(sight) = sight else { return false };
+            let is_found = calls::look(made, sight, is_forked, driver_knows_more, &mut |found| {
+                let rule = found.reason.rule().spec().name();
+                self.add(
+                    made,
+                    rule,
+                    || calls::finding(found),
+                    (stacks, Some(sight)),
+                    asked,
+                    (found.confidence, None),
+                );
+            });
+            // What a success means to others is judged with them.
+            return is_found && !made.call.succeeded();
+        }
+        self.asked[made.index].has_told |= !recorded.is_empty();
+        let mut is_judged = false;
+        for finding in recorded {
+            let about = made.about().filter(|_| finding.confidence == Confidence::Inferred);
+            let about = about.filter(|_| !is_explanation(&finding.rule) && self.inferred < MOST_INFERRED);
+            self.inferred += usize::from(about.is_some());
+            is_judged |= about.is_none() && !is_explanation(&finding.rule);
+            let (about, said) = (asked.or(about), (finding.confidence, Some(finding.severity)));
+            self.add(made, &finding.rule, || finding.clone(), (stacks, sight), about, said);
+        }
+        is_judged
+    }
+
+    pub fn rule(&self, key: &Key) -> Option<Rule> {
+        Rule::of(&self.names.name(key.rule))
+    }
+
+    /// What a process has only inferred of something.
+    pub fn inferred(
+        &self,
+        process: usize,
+        function: FnId,
+        result: i32,
+        stack: Stack,
+        about: About,
+    ) -> Vec<Key> {
+        let (function, result, about) = (function as Number, Some(result), Some(about));
+        let confidence = Confidence::Inferred;
+        let key =
+            |(rule, severity)| Key { process, rule, function, result, stack, severity, confidence, about };
+        if self.inferred == 0 {
+            return Vec::new();
+        }
+        let severities = [Severity::Error, Severity::Warning, Severity::Note].map(Some);
+        let keys = (0..self.names.count()).flat_map(|rule| severities.map(|severity| key((rule, severity))));
+        keys.filter(|key| self.kept.contains_key(key)).collect()
+    }
+
+    /// What a process has asked was a probe: what was found in its calls is taken back.
+    pub fn answered(&mut self, process: usize, question: Question) {
+        let asked = Some(About::Asked(question));
+        self.kept.retain(|key, _| (key.process, key.about) != (process, asked));
+    }
+
+    pub fn driver_knows_more(&mut self, process: usize) {
+        self.asked[process].driver_knows_more = true;
+    }
+
+    pub fn was_checked(&self, process: usize) -> bool {
+        self.asked[process].is_checked || self.asked[process].has_told
+    }
+
+    pub fn has(&self, rule: Rule, process: usize) -> bool {
+        let Some(number) = self.names.known(rule.spec().name()) else { return false };
+        self.kept.keys().any(|key| (key.rule, key.process) == (number, process))
+    }
+
+    /// Counts a finding of a rule, and keeps it where it is the first of its kind.
+    fn add(
+        &mut self,
+        made: &MadeCall,
+        rule: &str,
+        finding: impl FnOnce() -> Finding,
+        (stacks, sight): (&mut Stacks, Option<Sight>),
+        about: Option<About>,
+        (confidence, severity): (Confidence, Option<Severity>),
+    ) {
+        let id = Rule::of(rule);
+        let Some(rule) = self.names.number(rule, MOST_NAMES).filter(|_| made.is_chosen) else { return };
+        let MadeCall { index, call, at, last, .. } = *made;
+        let result = made.result();
+        let (function, stack) = (made.function as Number, stacks.of(index, call));
+        let kept = Key { process: index, rule, function, result, stack, severity, confidence, about };
+        let kept = self.kept.entry(kept).or_insert_with(|| {
+            let (finding, driver_message) = (finding(), call.details.message.clone());
+            let site = Site::of(call, stack, true);
+            let sites = |(rule, sight)| earlier::sites(rule, made, sight, stacks);
+            let earlier = id.zip(sight).map(sites).unwrap_or_default();
+            Box::new(FindingGroup { count: 0, last: at, at, site, finding, driver_message, earlier })
+        });
+        kept.count = kept.count.saturating_add(call.times());
+        kept.last = kept.last.max(last);
+    }
+}
+
+impl Asked {
+    fn of(process: &Process, all: &[Process]) -> Self {
+        let whole = |process: &Process, pid| (process.header.boot_id, process.header.pid_ns, pid);
+        let is_parent = |other: &&Process| {
+            whole(other, other.header.pid) == whole(process, process.header.parent)
+                && (other.program(), &other.arguments) == (process.program(), &process.arguments)
+        };
+        let value = |name: &str| {
+            let found = process.variables.iter().rev().find(|(known, _)| known == name);
+            found.map(|(_, value)| value.as_str()).filter(|value| !value.is_empty())
+        };
+        // What could not be understood was not done.
+        let set = |name| RuleSet::parse(value(name)?).ok();
+        Asked {
+            is_checked: env::Level::of(value(env::CHECK)).is_some(),
+            has_told: false,
+            driver_knows_more: false,
+            is_forked: all.iter().any(|other| is_parent(&other)),
+            ignore: set(env::IGNORE).unwrap_or_default(),
+            only: set(env::ONLY),
+        }
+    }
+
+    /// How bad a rule is in a call of a library, where a cache alone has it open that it is about; `None` where it is not
+    /// asked for.
+    pub fn severity(&self, rule: &RuleSpec, library: &str, cache: Option<Cache>) -> Option<Severity> {
+        let library = library.as_bytes();
+        let is_asked = self.only.as_ref().is_none_or(|only| only.contains(rule.id, library))
+            && !self.ignore.contains(rule.id, library);
+        is_asked.then(|| rule.severity_in(library, cache))
+    }
+}

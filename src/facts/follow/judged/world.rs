@@ -1,0 +1,207 @@
+//! The facts that a recording has about the world around a call: its answers to [`cupeer_rules::decide`].
+//!
+//! [`AtCall`] has what is known while the events of a process are read: its own calls. Facts that only the driver could have
+//! supplied at the call are unknown.
+
+use super::MadeCall;
+use crate::follow::ledger::follow::Follower;
+use crate::follow::ledger::own::Own;
+use crate::follow::ledger::{self, Ledger};
+use cupeer_books::{Pool, SpaceView};
+use cupeer_record::{Library, Process};
+use cupeer_rules::Confidence;
+use cupeer_rules::decide::{Closed, ClosedBy, HadContext, Opening, World};
+use cupeer_rules::reason::Ago;
+use cupeer_spec::effect::Object;
+use cupeer_spec::record::slot::finding::LIBRARY;
+use cupeer_spec::record::{meta, mode};
+use cupeer_spec::results::Result;
+use cupeer_spec::runtime::is_library;
+
+/// How long a process is taken to live after it was last seen: one that waits makes no calls.
+pub const UNSEEN: u64 = 2_000_000_000;
+
+/// The number that a process has for a device; -1 where it does not see it.
+pub fn ordinal(process: &Process, uuid: [u8; 16]) -> i32 {
+    process.devices.iter().find(|device| device.uuid == uuid).map_or(-1, |device| device.ordinal)
+}
+
+/// The UUID of a device, as a process numbers it; zero where it is not known.
+pub fn uuid(process: &Process, ordinal: i32) -> [u8; 16] {
+    process.device(ordinal).map_or([0; 16], |device| device.uuid)
+}
+
+/// Whether a record has all calls of its process.
+fn is_whole(process: &Process) -> bool {
+    process.header.mode == mode::FULL && !process.has_losses()
+}
+
+/// How many devices a process sees, as far as is known.
+pub fn device_count(process: &Process) -> Option<i32> {
+    process.devices.iter().map(|device| device.ordinal + 1).max()
+}
+
+/// What is known of a process when one of its calls is read.
+#[derive(Clone, Copy)]
+pub struct Sight<'a> {
+    pub follower: &'a Follower,
+    pub own: &'a Own,
+    pub ledger: &'a Ledger,
+}
+
+/// The world of a call that is read.
+pub struct AtCall<'a, 'b> {
+    pub made: &'a MadeCall<'b>,
+    pub sight: Sight<'a>,
+    /// Whether the process looks like a child of fork.
+    pub is_forked: bool,
+}
+
+impl AtCall<'_, '_> {
+    fn opening_of(&self, address: u64, held: &ledger::follow::OwnHandle) -> Opening<()> {
+        Opening {
+            fingerprint: self.sight.ledger.handles()[held.handle as usize].fingerprint,
+            address,
+            context: held.context.unwrap_or(0),
+            device: held.device.unwrap_or(-1),
+            object: (),
+        }
+    }
+
+    /// How long before the call something was.
+    fn ago(&self, at: u64) -> Option<Ago> {
+        Some(Ago(self.made.at.saturating_sub(at)))
+    }
+}
+
+impl World for AtCall<'_, '_> {
+    type Object = ();
+
+    fn process(&self) -> (u32, u64) {
+        (self.made.process.header.pid, self.made.process.header.pid_ns)
+    }
+    fn thread(&self) -> u32 {
+        self.made.call.tid
+    }
+    fn initialized_before_fork(&self) -> Option<(Option<u32>, Confidence)> {
+        let text = |name| self.made.process.text(name);
+        let known = text(meta::INITIALIZED_BY).map(|pid| (pid, Confidence::Certain));
+        let (pid, confidence) = known.or(text(meta::DEVICES_FROM).map(|pid| (pid, Confidence::Inferred)))?;
+        let parent: u32 = pid.parse().ok()?;
+        Some(((parent != 0).then_some(parent), confidence))
+    }
+    fn is_forked(&self) -> (bool, bool) {
+        (self.is_forked, false)
+    }
+    fn current(&self) -> Option<(i32, u64)> {
+        match self.made.call.details.context {
+            _ if self.made.result() == Some(Result::NOT_INITIALIZED as i32) => {
+                Some((Result::NOT_INITIALIZED as i32, 0))
+            }
+            context => context.map(|context| (0, context)),
+        }
+    }
+    fn device(&self) -> i32 {
+        self.made.call.details.devices.0.unwrap_or(-1)
+    }
+    fn is_current_destroyed(&self) -> Option<bool> {
+        let spec = self.made.function.spec();
+        let peer = spec.enables().or(spec.disables())?;
+        let peer = self.made.call.number(peer.by)?;
+        let has_ended = |context| self.sight.own.has_ended(context);
+        let current = has_ended(self.made.call.details.context?);
+        (current != has_ended(peer)).then_some(current)
+    }
+    fn had_context(&self) -> HadContext {
+        self.sight.own.had_context(self.made.call.tid)
+    }
+    fn device_count(&self) -> Option<i32> {
+        device_count(self.made.process)
+    }
+    fn uuid(&self, ordinal: i32) -> [u8; 16] {
+        uuid(self.made.process, ordinal)
+    }
+    fn ordinal(&self, uuid: [u8; 16]) -> i32 {
+        ordinal(self.made.process, uuid)
+    }
+    fn device_of(&self, _context: u64) -> i32 {
+        self.made.call.details.devices.1.unwrap_or(-1)
+    }
+    fn driver_message(&self) -> &str {
+        let message = self.made.call.details.message.as_deref().unwrap_or_default();
+        message.utf8_chunks().next().map_or("", |chunk| chunk.valid())
+    }
+    fn with_variable(&self, name: &str, work: &mut dyn FnMut(Option<&str>)) {
+        work(self.made.process.variable(name));
+    }
+
+    fn knows_all(&self) -> bool {
+        // Of what is opened, others know.
+        is_whole(self.made.process) && self.made.function.spec().opens().is_none()
+    }
+    fn opening(&self, object: Object, address: u64) -> Option<Opening<()>> {
+        let opened = &self.sight.follower.opened;
+        if let Some(held) = opened.get(&(object, address)) {
+            return Some(self.opening_of(address, held));
+        }
+        let is_inside = |(place, held): &(&(Object, u64), &ledger::follow::OwnHandle)| {
+            place.0 == object && address.wrapping_sub(place.1) < held.bytes
+        };
+        let ((_, begin), held) = opened.iter().find(is_inside)?;
+        Some(self.opening_of(*begin, held))
+    }
+    fn each_opening(&self, object: Object, work: &mut dyn FnMut(&Opening<()>)) {
+        for ((_, address), held) in self.sight.follower.opened.iter().filter(|(at, _)| at.0 == object) {
+            work(&self.opening_of(*address, held));
+        }
+    }
+    fn closed(&self, address: u64) -> Option<Closed> {
+        let &ledger::own::Closed { fingerprint, at, with_context, ref by, .. } =
+            self.sight.own.closed(address)?;
+        let by = Some(closed_by(self.made.process, by));
+        Some(Closed { fingerprint, ago: self.ago(at), with_context, by })
+    }
+    fn enabled(&self, from: u64, to: u64) -> Option<(Option<Ago>, ())> {
+        Some((self.ago(self.sight.own.enabling(from, to)?.at), ()))
+    }
+
+    fn space<T>(&self, ask: impl FnOnce(&SpaceView) -> Option<T>) -> Option<T> {
+        ask(&self.sight.own.space.known().view())
+    }
+    fn knows_space(&self) -> bool {
+        is_whole(self.made.process) && !self.sight.own.space.known().has_lost()
+    }
+
+    fn pool(&self, handle: u64) -> Option<Pool> {
+        self.sight.own.pools.pool(handle)
+    }
+    fn pointers_of(&self, pool: u64) -> u64 {
+        self.sight.own.pools.open(pool)
+    }
+    fn knows_pools(&self) -> bool {
+        is_whole(self.made.process) && !self.sight.own.pools.has_lost()
+    }
+
+    fn memory(&self) -> Option<(u64, u64)> {
+        self.made.call.details.memory
+    }
+    fn closed_something(&self) -> bool {
+        let closes = self.made.function.spec().closes();
+        let place = closes.and_then(|one| Some((one.object, self.made.call.number(one.by)?)));
+        place.is_none_or(|place| self.sight.follower.opened.contains_key(&place)) || !self.knows_all()
+    }
+}
+
+/// A call that has closed something. The CUDA runtime calls for others.
+fn closed_by(process: &Process, by: &ledger::own::By) -> ClosedBy {
+    let places = || by.frames.iter().map(|frame| (*frame, process.library_at(*frame, by.ticks)));
+    let is_outside = |library: &Library| !is_library(library.path.as_bytes());
+    let outside = places().find(|(_, library)| library.is_none_or(is_outside));
+    let (frame, known) = outside.or_else(|| places().next()).unwrap_or((0, None));
+    let mut library = [0; LIBRARY];
+    if let Some(known) = known {
+        let name = known.path.rsplit('/').next().unwrap_or_default();
+        library.iter_mut().zip(name.bytes()).for_each(|(place, byte)| *place = byte);
+    }
+    ClosedBy { tid: by.tid, library, offset: frame.wrapping_sub(known.map_or(0, |known| known.base)) }
+}

@@ -1,0 +1,55 @@
+//! The marks that programs set with `cupeer_mark`.
+
+use crate::follow::ledger::settle::Fate;
+use cupeer_report::model::Mark;
+use std::collections::BTreeMap;
+
+/// The most that are kept.
+pub const MOST: usize = 10_000;
+
+/// Marks as they are read.
+#[derive(Default)]
+pub struct Marks {
+    kept: Vec<(u64, u32, u32, String)>,
+    more: u64,
+}
+
+impl Marks {
+    /// One of a process.
+    pub fn add(&mut self, process: usize, tid: u32, at: u64, text: &[u8]) {
+        if self.kept.len() < MOST {
+            self.kept.push((at, process as u32, tid, String::from_utf8_lossy(text).into_owned()));
+        } else {
+            self.more += 1;
+        }
+    }
+
+    /// Marks that differ only in digits, of one process each: as a program that goes through iterations sets them.
+    pub fn repeated(&self) -> Repeated<'_> {
+        let mut all = Repeated::new();
+        for (at, process, _, text) in &self.kept {
+            let digits = |c: char| c.is_ascii_digit();
+            let plain = text.chars().filter(|c| !digits(*c)).collect();
+            let (_, times) = all.entry((*process, plain)).or_insert((text, Vec::new()));
+            times.push(*at);
+        }
+        all.retain(|_, (_, times)| times.len() > 1);
+        all.values_mut().for_each(|(_, times)| times.sort_unstable());
+        all
+    }
+
+    /// The rows in order of time, and how many more marks there are.
+    pub fn rows(mut self, fates: &[Fate]) -> (Vec<Mark>, u64) {
+        self.kept.sort();
+        let row = |(time_ns, process, tid, text): (u64, u32, u32, String)| Mark {
+            proc: fates[process as usize].proc.clone(),
+            tid,
+            time_ns,
+            text,
+        };
+        (self.kept.into_iter().map(row).collect(), self.more)
+    }
+}
+
+/// Marks by process and by what they say without digits: the first of them, and when they were made.
+pub type Repeated<'a> = BTreeMap<(u32, String), (&'a str, Vec<u64>)>;

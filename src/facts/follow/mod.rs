@@ -1,0 +1,31 @@
+//! From events to the state of each process: what its calls took and gave back, and how often they failed.
+//!
+//! `collect` reads the events of a process, and passes each to the modules that it concerns.
+//!
+//! The modules, from the lowest layer up; `tests/rooms.rs` checks this:
+//!
+//! - `functions`: how often each was called.
+//! - `ledger`: the handles of all processes.
+//! - `allocator`, `fault_hits`, `runtime`: facts about single calls.
+//! - `faults`: the faults of plans.
+//! - `peers`: the access between devices.
+//! - `virtual_memory`, `pools`, `exhausted_calls`: memory.
+//! - `failures`, `callers`, `marks`: failures, callers, and marks.
+//! - `judged`: the findings of single calls, as they are read.
+//! - `collect`: reads the events.
+
+pub mod allocator;
+pub mod callers;
+pub mod collect;
+pub mod exhausted_calls;
+pub mod failures;
+mod fault_hits;
+pub mod faults;
+pub mod functions;
+pub mod judged;
+pub mod ledger;
+pub mod marks;
+pub mod peers;
+pub mod pools;
+pub mod runtime;
+pub mod virtual_memory;

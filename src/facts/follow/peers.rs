@@ -1,0 +1,282 @@
+//! The peer matrix: for each process and pair of devices, a sum of its queries, of the access that it enabled, and of
+//! IPC.
+
+use crate::follow::ledger::Ledger;
+use crate::follow::ledger::settle::Fate;
+use cupeer_record::{Call, Outcome};
+use cupeer_report::model::{Peer, Unknown, Uuid};
+use cupeer_report::results;
+use cupeer_report::values::Ending;
+use cupeer_spec::effect::{Object, Question, Subject};
+use cupeer_spec::function::{FnId, Group};
+use cupeer_spec::results::Result;
+use std::collections::{BTreeMap, HashMap};
+
+/// What a device may do with the memory of another one.
+#[derive(Clone, Copy, Default)]
+pub struct Reach {
+    /// How many mappings it was given access to, and to how many it has it now.
+    pub granted: u64,
+    pub on: u64,
+    /// When it last got some, and when it had no more.
+    pub last: u64,
+    pub off: Option<u64>,
+}
+
+impl Reach {
+    /// The same of more memory on that device.
+    pub fn add(&mut self, other: &Reach) {
+        self.granted += other.granted;
+        self.on += other.on;
+        self.last = self.last.max(other.last);
+        self.off = self.off.max(other.off).filter(|_| self.on == 0);
+    }
+}
+
+/// Two devices: who accesses whom. `None` where it is not known.
+type Devices = (Option<Uuid>, Option<Uuid>);
+
+#[derive(Default)]
+pub struct Peers {
+    sums: BTreeMap<(usize, Devices), usize>,
+    all: Vec<Sum>,
+    /// The same by the ordinals of the process, which calls have.
+    by_ordinals: HashMap<(usize, Ordinals), usize, foldhash::fast::RandomState>,
+}
+
+/// Two devices as a process numbers them.
+type Ordinals = (Option<i32>, Option<i32>);
+
+#[derive(Default)]
+struct Sum {
+    asked: u64,
+    can_access: Option<bool>,
+    enabled: Option<u64>,
+    disabled: Option<u64>,
+    /// Mappings of the other device's memory to which access was granted.
+    granted: Reach,
+    /// The contexts of the last time that access was switched on.
+    contexts: (Option<u64>, Option<u64>),
+    failed: Vec<(i32, u64)>,
+    opened: u64,
+    open_failed: Vec<(i32, u64)>,
+    /// When it failed last, and a fault plan had nothing to do with it.
+    last_failed: Option<u64>,
+    open_until: u64,
+    is_exported: bool,
+    injected: u64,
+    /// Copies from the memory of the one to that of the other, and their bytes.
+    copies: u64,
+    copied: u64,
+}
+
+impl Sum {
+    /// When access was last given, by the one way or the other, and when both were over.
+    fn access(&self) -> (Option<u64>, Option<u64>) {
+        let granted = (self.granted.granted > 0).then_some(self.granted.last);
+        let is_on = self.enabled.is_some() && self.disabled.is_none() || self.granted.on > 0;
+        let over = self.disabled.max(self.granted.off);
+        (self.enabled.max(granted), over.filter(|_| !is_on))
+    }
+
+    /// Whether opening failed, not because of a fault plan, and nothing has been open since.
+    fn is_unmapped(&self) -> bool {
+        self.last_failed.is_some_and(|last| self.open_until < last)
+    }
+}
+
+/// Whether the matrix cares for a function.
+#[inline]
+pub fn concerns(function: FnId) -> bool {
+    let function = function.spec();
+    function.is_in(Group::Peer)
+        || function.is_in(Group::Copy)
+        || function.is_in(Group::Lifetime) && function.ends_context().is_some()
+}
+
+impl Peers {
+    /// Notes a call. `uuid` has the devices of the process by their ordinals.
+    pub fn call(
+        &mut self,
+        process: usize,
+        function: FnId,
+        call: &Call,
+        at: u64,
+        uuid: impl Fn(Option<i32>) -> Option<Uuid>,
+    ) {
+        let spec = function.spec();
+        // Of a copy that a fault plan chose, and that may stay on one device, nothing more is known.
+        if spec.uses_memory() && call.details.devices.1.is_none() {
+            return;
+        }
+        let ordinal = |argument| call.number(argument).map(|ordinal| ordinal as i32);
+        let pair = match spec.asks() {
+            Some(Question { device, peer: Some(peer), .. }) => (ordinal(device), ordinal(peer)),
+            _ if spec.ends_context().is_some() => {
+                if let Some(ending) = Ending::of(function, call).filter(|_| call.succeeded()) {
+                    self.end(process, &ending, at, uuid);
+                }
+                return;
+            }
+            _ => call.details.devices,
+        };
+        let number = match self.by_ordinals.get(&(process, pair)) {
+            Some(number) => *number,
+            None => {
+                let number = self.number(process, (uuid(pair.0), uuid(pair.1)));
+                self.by_ordinals.insert((process, pair), number);
+                number
+            }
+        };
+        let sum = &mut self.all[number];
+        let Outcome::Returned(result) = call.outcome else { return };
+        sum.injected += u64::from(call.injected);
+        if let Some(copied) = spec.copies() {
+            let is_done = result == 0 && !call.injected;
+            sum.copies += u64::from(is_done);
+            let bytes = call.number(copied.size).filter(|_| is_done);
+            sum.copied = sum.copied.saturating_add(bytes.unwrap_or(0));
+            return;
+        }
+        if result != 0 {
+            results::count(&mut sum.failed, result, call.times());
+        }
+        let context = call.details.context;
+        if let Some(access) = spec.enables() {
+            if result == 0 || result == Result::PEER_ACCESS_ALREADY_ENABLED as i32 {
+                sum.enabled = Some(at);
+                sum.disabled = None;
+                sum.contexts = (context, call.number(access.by));
+            }
+        } else if spec.disables().is_some() && result == 0 {
+            sum.disabled = Some(at);
+        } else if let Some(question) = spec.asks() {
+            sum.asked = sum.asked.saturating_add(call.times());
+            let is_chosen = |(choice, reach)| ordinal(choice) == Some(reach);
+            let asks_reach = question.subject == Subject::Reach || question.choice.is_some_and(is_chosen);
+            let answer = ordinal(question.answer).filter(|_| result == 0 && asks_reach);
+            sum.can_access = answer.map(|answer| answer != 0).or(sum.can_access);
+        }
+    }
+
+    fn number(&mut self, process: usize, devices: Devices) -> usize {
+        *self.sums.entry((process, devices)).or_insert_with(|| {
+            self.all.push(Sum::default());
+            self.all.len() - 1
+        })
+    }
+
+    /// A context has ended, and with it the access from and to it.
+    fn end(&mut self, process: usize, ending: &Ending, at: u64, uuid: impl Fn(Option<i32>) -> Option<Uuid>) {
+        let device = uuid(ending.device);
+        let nothing = (None, None);
+        for ((_, (from, to)), number) in self.sums.range((process, nothing)..(process + 1, nothing)) {
+            let sum = &mut self.all[*number];
+            let ends = if ending.context.is_some() {
+                [sum.contexts.0, sum.contexts.1]
+                    .iter()
+                    .any(|context| ending.takes(Object::Peer, *context, None))
+            } else {
+                device.is_some() && (*from == device || *to == device)
+            };
+            if ends && sum.enabled.is_some() && sum.disabled.is_none() {
+                sum.disabled = Some(at);
+            }
+        }
+    }
+
+    /// Access that is on, as the live table says.
+    pub fn live(&mut self, process: usize, from: Option<Uuid>, to: Option<Uuid>, at: u64) {
+        let number = self.number(process, (from, to));
+        let sum = &mut self.all[number];
+        sum.enabled = Some(sum.enabled.map_or(at, |enabled| enabled.max(at)));
+        sum.disabled = None;
+    }
+
+    pub fn add_ipc(&mut self, ledger: &Ledger) {
+        for (import, export) in ledger.each_pair() {
+            let to = export.and_then(|export| export.device);
+            let number = self.number(import.process as usize, (import.device, to));
+            let sum = &mut self.all[number];
+            sum.opened += import.opened;
+            for (result, count) in &import.failed {
+                results::count(&mut sum.open_failed, *result, *count);
+            }
+            sum.injected += import.injected;
+            sum.last_failed = sum.last_failed.max(import.last_unasked);
+            sum.open_until = sum.open_until.max(import.open_until());
+            sum.is_exported |= export.is_some();
+        }
+    }
+
+    /// Adds access to mappings of another device's memory.
+    pub fn grant(&mut self, process: usize, from: Option<Uuid>, to: Option<Uuid>, reach: &Reach) {
+        let number = self.number(process, (from, to));
+        self.all[number].granted.add(reach);
+    }
+
+    /// Returns true if a process enabled access between two devices, in either direction.
+    pub fn has_enabled(&self, process: usize, one: Uuid, other: Uuid) -> bool {
+        let pairs = [(Some(one), Some(other)), (Some(other), Some(one))];
+        let enabled = |pair| self.sums.get(&(process, pair)).and_then(|number| self.all[*number].enabled);
+        pairs.into_iter().any(|pair| enabled(pair).is_some())
+    }
+
+    /// How often a process copied from the memory of one device to that of another, and how many bytes.
+    pub fn copied(&self, process: usize, from: Uuid, to: Uuid) -> (u64, u64) {
+        let number = self.sums.get(&(process, (Some(from), Some(to))));
+        number.map_or((0, 0), |number| (self.all[*number].copies, self.all[*number].copied))
+    }
+
+    /// What a process was told last about access from one device to another.
+    pub fn can_access(&self, process: usize, from: Uuid, to: Uuid) -> Option<bool> {
+        self.all[*self.sums.get(&(process, (Some(from), Some(to))))?].can_access
+    }
+
+    /// The pairs over which opening failed, and nothing has been open since: the process, its device, the other one.
+    pub fn unmapped(&self) -> impl Iterator<Item = (usize, Uuid, Uuid)> {
+        let unmapped = self.sums.iter().filter(|(_, number)| self.all[**number].is_unmapped());
+        unmapped.filter_map(|((process, (from, to)), _)| Some((*process, (*from)?, (*to)?)))
+    }
+
+    pub fn rows(&self, fates: &[Fate]) -> Vec<Peer> {
+        self.sums
+            .iter()
+            .map(|((process, (from, to)), number)| {
+                let sum = &self.all[*number];
+                let mut unknown = Unknown::new();
+                let (enabled, disabled) = sum.access();
+                let no_context = "the device of the context was not known";
+                if from.is_none() {
+                    unknown.insert("from", no_context);
+                }
+                if to.is_none() {
+                    let tried_ipc = sum.opened > 0 || !sum.open_failed.is_empty();
+                    let is_of_others = tried_ipc && !sum.is_exported;
+                    let no_export = "no process of this record exported the handle";
+                    unknown.insert("to", if is_of_others { no_export } else { no_context });
+                }
+                Peer {
+                    proc: fates[*process].proc.clone(),
+                    from: *from,
+                    to: *to,
+                    asked: sum.asked,
+                    can_access: sum.can_access,
+                    enabled: enabled.is_some(),
+                    enabled_ns: enabled,
+                    disabled_ns: disabled,
+                    mappings: sum.granted.granted,
+                    mappings_now: sum.granted.on,
+                    failed: results::named(None, &sum.failed),
+                    injected: sum.injected,
+                    opened: sum.opened,
+                    open_failed: results::named(None, &sum.open_failed),
+                    unmapped_since_failure: sum.is_unmapped(),
+                    copies: sum.copies,
+                    copied_bytes: sum.copied,
+                    unknown,
+                }
+            })
+            .collect()
+    }
+}

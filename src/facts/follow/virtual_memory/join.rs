@@ -1,0 +1,292 @@
+//! Finds the allocations behind imports across processes, and the memory that imports keep alive.
+
+use super::space::{Allocation, Number, Source, Space, Target};
+use super::{Location, VirtualMemory};
+use crate::follow::ledger::Realm;
+use crate::follow::ledger::settle::Fate;
+use crate::follow::peers::Peers;
+use cupeer_report::model::Uuid;
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+/// How often an import may have been exported anew before it is no longer followed.
+const MOST_EXPORTS: usize = 8;
+
+/// Imports, joined with what they are of.
+pub struct Joined<'a> {
+    pub spaces: &'a [Space],
+    exported: HashMap<(Realm, u64), (usize, Number), foldhash::fast::RandomState>,
+    imported: HashSet<(Realm, u64), foldhash::fast::RandomState>,
+    /// Until when processes had imports of what they had made themselves.
+    own_imports: HashMap<Origin, Option<u64>, foldhash::fast::RandomState>,
+}
+
+/// What an import is of.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Origin {
+    /// The allocation of a process.
+    Known(usize, Number),
+    /// Of nobody who is known: the fingerprint and, where that is not known either, the import itself.
+    Unknown(u64, Number),
+}
+
+/// An allocation that a process has of another one, by one import or several.
+pub struct Held<'a> {
+    pub origin: Origin,
+    pub location: Location,
+    pub bytes: u64,
+    /// Since when, and until when.
+    pub since: u64,
+    pub until: Option<u64>,
+    pub imports: u64,
+    /// The last import.
+    pub last: (Number, &'a Allocation),
+}
+
+/// An import of another process's allocation.
+pub struct Imported {
+    /// The fingerprint of the handle.
+    pub fingerprint: u64,
+    pub since: u64,
+    /// Whether the process has it still, by a handle or a mapping.
+    pub is_left: bool,
+    pub bytes: u64,
+    /// When its owner gave it up.
+    pub freed: Option<u64>,
+}
+
+/// What a process kept alive.
+pub struct KeptAllocation {
+    pub owner: usize,
+    /// When the owner had given it up, and whether it did so by ending.
+    pub released: u64,
+    pub by_exit: bool,
+    /// Since when it was kept, and until when.
+    pub since: u64,
+    pub until: Until,
+}
+
+/// Until when something was kept.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Until {
+    /// Nobody has given it up.
+    Now,
+    /// The process that kept it ended then.
+    Exit(u64),
+    /// It was given up then.
+    GivenUp(u64),
+}
+
+impl Held<'_> {
+    /// Returns the fingerprint of the handle that was imported last. `None` if it is unknown.
+    pub fn fingerprint(&self) -> Option<u64> {
+        match self.last.1.source {
+            Source::Imported(fingerprint) => Some(fingerprint).filter(|fingerprint| *fingerprint != 0),
+            Source::Made { .. } => None,
+        }
+    }
+}
+
+impl Joined<'_> {
+    /// Returns what a process imported of others by a handle with a known fingerprint, in no particular order.
+    pub fn imports(&self, process: usize) -> impl Iterator<Item = Imported> {
+        let allocations = self.spaces[process].allocations.iter();
+        allocations.filter_map(move |(number, own)| {
+            let Source::Imported(fingerprint @ 1..) = own.source else { return None };
+            let origin = self.origin(process, *number);
+            let owned = self.allocation(origin);
+            let is_own = matches!(origin, Origin::Known(owner, _) if owner == process);
+            (!is_own).then(|| Imported {
+                fingerprint,
+                since: own.since,
+                is_left: own.ended.is_none(),
+                bytes: owned.and_then(|owned| owned.bytes).or(own.bytes).unwrap_or(0),
+                freed: owned.and_then(|owned| owned.ended),
+            })
+        })
+    }
+}
+
+impl VirtualMemory {
+    /// Returns true if a process still has everything that it ever mapped.
+    pub fn has_unmapped_nothing(&self, process: usize) -> bool {
+        let mapped = &self.spaces[process].mapped;
+        mapped.times > 0 && mapped.now == mapped.times
+    }
+
+    /// The most bytes that a process had made on a device at one time.
+    pub fn made_on(&self, process: usize, device: Uuid) -> u64 {
+        self.spaces[process].own.get(&Location::Device(device)).map_or(0, |sum| sum.most)
+    }
+
+    /// Joins imports with exports.
+    pub fn joined(&self) -> Joined<'_> {
+        let mut joined = Joined {
+            spaces: &self.spaces,
+            exported: HashMap::default(),
+            imported: HashSet::default(),
+            own_imports: HashMap::default(),
+        };
+        for (process, space) in self.spaces.iter().enumerate() {
+            for (number, allocation) in &space.allocations {
+                let exports = allocation.exports.iter();
+                joined.exported.extend(exports.map(|export| ((space.realm, *export), (process, *number))));
+                if let Source::Imported(fingerprint) = allocation.source {
+                    joined.imported.insert((space.realm, fingerprint));
+                }
+            }
+        }
+        for (process, space) in self.spaces.iter().enumerate() {
+            for (number, import) in &space.allocations {
+                let origin = joined.origin(process, *number);
+                let is_own =
+                    matches!(origin, Origin::Known(owner, made) if owner == process && made != *number);
+                if is_own {
+                    let until = joined.own_imports.entry(origin).or_insert(import.ended);
+                    *until = until.zip(import.ended).map(|(a, b)| a.max(b));
+                }
+            }
+        }
+        joined
+    }
+
+    /// Adds the access that devices have to others' memory to the matrix.
+    pub fn add_reach(&self, peers: &mut Peers) {
+        let joined = self.joined();
+        for (process, space) in self.spaces.iter().enumerate() {
+            for ((from, target), reach) in &space.reach {
+                let to = match target {
+                    Target::At(location) => *location,
+                    Target::Import(fingerprint) => joined.location_of(space.realm, *fingerprint),
+                };
+                // Memory of the host has no peers, and a device is not its own.
+                if to != Location::Host && to != Location::Device(*from) {
+                    peers.grant(process, Some(*from), to.device(), reach);
+                }
+            }
+        }
+    }
+}
+
+impl<'a> Joined<'a> {
+    /// Whether somebody has imported what was exported as a fingerprint.
+    pub fn is_imported(&self, realm: Realm, fingerprint: u64) -> bool {
+        self.imported.contains(&(realm, fingerprint))
+    }
+
+    pub fn origin(&self, process: usize, number: Number) -> Origin {
+        let (mut process, mut number) = (process, number);
+        for _ in 0..MOST_EXPORTS {
+            let Source::Imported(fingerprint) = self.spaces[process].allocations[&number].source else {
+                break;
+            };
+            let Some(exported) = self.exported.get(&(self.spaces[process].realm, fingerprint)) else {
+                return Origin::Unknown(fingerprint, if fingerprint == 0 { number } else { 0 });
+            };
+            (process, number) = *exported;
+        }
+        Origin::Known(process, number)
+    }
+
+    pub fn allocation(&self, origin: Origin) -> Option<&'a Allocation> {
+        match origin {
+            Origin::Known(process, number) => self.spaces[process].allocations.get(&number),
+            Origin::Unknown(..) => None,
+        }
+    }
+
+    /// Where an origin lies.
+    pub fn location(&self, origin: Origin) -> Location {
+        match self.allocation(origin).map(|allocation| allocation.source) {
+            Some(Source::Made { location, .. }) => location,
+            _ => Location::Unknown,
+        }
+    }
+
+    fn location_of(&self, realm: Realm, fingerprint: u64) -> Location {
+        let exported = self.exported.get(&(realm, fingerprint));
+        exported.map_or(Location::Unknown, |(process, number)| self.location(self.origin(*process, *number)))
+    }
+
+    /// What a process has, or had, of others: of each allocation one, by the time at which it was first imported.
+    pub fn held(&self, process: usize) -> Vec<Held<'a>> {
+        let mut held: BTreeMap<Origin, Held> = BTreeMap::new();
+        for (number, import) in &self.spaces[process].allocations {
+            if !matches!(import.source, Source::Imported(_)) {
+                continue;
+            }
+            let origin = self.origin(process, *number);
+            // What it imports of its own is its own.
+            if matches!(origin, Origin::Known(owner, _) if owner == process) {
+                continue;
+            }
+            let known = self.allocation(origin).and_then(|allocation| allocation.bytes);
+            let bytes = known.or(import.bytes).unwrap_or(0);
+            let last = (*number, import);
+            held.entry(origin)
+                .and_modify(|held| {
+                    held.until = held.until.zip(import.ended).map(|(a, b)| a.max(b));
+                    held.imports += 1;
+                    held.bytes = held.bytes.max(bytes);
+                    held.last = last;
+                })
+                .or_insert_with(|| Held {
+                    origin,
+                    location: self.location(origin),
+                    bytes,
+                    since: import.since,
+                    until: import.ended,
+                    imports: 1,
+                    last,
+                });
+        }
+        let mut held: Vec<Held> = held.into_values().collect();
+        held.sort_by_key(|held| held.since);
+        held
+    }
+
+    /// How a process kept alive what its owner had given up, or the process that made it had taken to its end.
+    pub fn kept(&self, holder: usize, held: &Held, fates: &[Fate]) -> Option<KeptAllocation> {
+        let Origin::Known(owner, _) = held.origin else { return None };
+        let ended = self.owner_ended(held.origin);
+        let is_gone = fates[owner].alive == Some(false);
+        let released = ended.or(is_gone.then_some(fates[owner].last_seen))?;
+        let fate = &fates[holder];
+        let until = match held.until {
+            Some(at) => Until::GivenUp(at),
+            None if fate.alive == Some(false) => Until::Exit(fate.last_seen),
+            None => Until::Now,
+        };
+        let since = released.max(held.since);
+        let is_kept = match until {
+            Until::Now => true,
+            Until::Exit(at) | Until::GivenUp(at) => since < at,
+        };
+        is_kept.then_some(KeptAllocation { owner, released, by_exit: ended.is_none(), since, until })
+    }
+
+    /// When the process that made an allocation had given it up, and what it had imported of it itself.
+    fn owner_ended(&self, origin: Origin) -> Option<u64> {
+        let own = self.allocation(origin)?.ended?;
+        match self.own_imports.get(&origin) {
+            Some(imports) => imports.map(|imports| imports.max(own)),
+            None => Some(own),
+        }
+    }
+}
+
+/// The most bytes that there were at one time, of what there was from when to when.
+pub fn most(spans: impl Iterator<Item = (u64, Option<u64>, u64)>) -> u64 {
+    let mut changes: Vec<(u64, bool, u64)> = Vec::new();
+    for (since, until, bytes) in spans {
+        changes.push((since, true, bytes));
+        changes.extend(until.map(|until| (until, false, bytes)));
+    }
+    // What ends when something begins has ended before it.
+    changes.sort_unstable();
+    let (mut now, mut most) = (0u64, 0);
+    for (_, begins, bytes) in changes {
+        now = if begins { now.saturating_add(bytes) } else { now.saturating_sub(bytes) };
+        most = most.max(now);
+    }
+    most
+}

@@ -1,0 +1,94 @@
+//! Multicast objects across processes: the number of devices each was created for, its devices, its bound memory, and
+//! its holders.
+
+use super::VirtualMemory;
+use super::flags::handle_types;
+use super::join::Origin;
+use super::space::{self, Source};
+use super::team::{Bound, Waits};
+use crate::follow::ledger::settle::Fate;
+use cupeer_report::model::{BoundMemory, Multicast, TeamDevice, Uuid};
+use std::collections::BTreeMap;
+
+/// Who waits for devices that nobody has added.
+pub struct Waiting {
+    pub process: usize,
+    pub call: Waits,
+    pub added: u32,
+    pub wanted: u32,
+}
+
+impl VirtualMemory {
+    /// Who waits for devices that no process has added.
+    pub fn waiting(&self) -> Vec<Waiting> {
+        let joined = self.joined();
+        let mut added: BTreeMap<Origin, (u32, Option<u32>)> = BTreeMap::new();
+        let mut waiting = Vec::new();
+        for (process, space) in self.spaces.iter().enumerate() {
+            for (number, allocation) in &space.allocations {
+                let Some(team) = &allocation.team else { continue };
+                let origin = joined.origin(process, *number);
+                let sum = added.entry(origin).or_default();
+                sum.0 += team.added.len() as u32;
+                sum.1 = sum.1.or(team.wanted);
+                waiting.extend(team.waits.map(|call| (origin, process, call)));
+            }
+        }
+        let missing = |(origin, process, call)| {
+            let (added, wanted) = added[&origin];
+            wanted.filter(|wanted| added < *wanted).map(|wanted| Waiting { process, call, added, wanted })
+        };
+        waiting.into_iter().filter_map(missing).collect()
+    }
+
+    /// The rows about multicast objects, in the order in which they were made.
+    pub(super) fn teams(&self, fates: &[Fate]) -> Vec<Multicast> {
+        let joined = self.joined();
+        let mut rows: BTreeMap<Origin, Multicast> = BTreeMap::new();
+        for (process, space) in self.spaces.iter().enumerate() {
+            let proc = || fates[process].proc.clone();
+            for (number, allocation) in &space.allocations {
+                let origin = joined.origin(process, *number);
+                let is_one = |own: &space::Allocation| own.team.is_some();
+                if !is_one(allocation) && !joined.allocation(origin).is_some_and(is_one) {
+                    continue;
+                }
+                let new = || Multicast { since_ns: allocation.since, ..Multicast::default() };
+                let row = rows.entry(origin).or_insert_with(new);
+                row.since_ns = row.since_ns.min(allocation.since);
+                if let Source::Made { types, .. } = allocation.source {
+                    (row.made_by, row.bytes) = (Some(proc()), allocation.bytes);
+                    row.handle_types = handle_types(types);
+                }
+                row.bytes = row.bytes.or(allocation.bytes);
+                if allocation.ended.is_none() {
+                    row.held_by.push(proc());
+                }
+                if allocation.mappings > 0 {
+                    row.mapped_by.push(proc());
+                }
+                let Some(team) = &allocation.team else { continue };
+                row.wanted_devices = row.wanted_devices.or(team.wanted);
+                let device = |(device, at): &(Option<Uuid>, u64)| TeamDevice {
+                    proc: proc(),
+                    device: *device,
+                    added_ns: *at,
+                };
+                row.devices.extend(team.added.iter().map(device));
+                row.binds += team.binds;
+                row.unbinds += team.unbinds;
+                let bound = |Bound { device, at, bytes }: &Bound| BoundMemory {
+                    proc: proc(),
+                    device: *device,
+                    offset: *at,
+                    bytes: *bytes,
+                };
+                row.bound.extend(team.bound.iter().map(bound));
+                row.waiting.extend(team.waits.map(|_| proc()));
+            }
+        }
+        let mut rows: Vec<Multicast> = rows.into_values().collect();
+        rows.sort_by_key(|row| row.since_ns);
+        rows
+    }
+}

@@ -1,0 +1,223 @@
+//! Findings about file descriptors that processes seem to wait for.
+//!
+//! A process seems to wait if its last call is an export that no process imported. The process that it waits for is one
+//! whose export failed; otherwise, a rank that exported less often at the same place. A place and the processes that
+//! imported what a rank exported there before tell one group of ranks from another.
+
+use super::drafts::{Context, Draft, Sentence};
+use super::objects::Objects;
+use crate::follow::functions::Number;
+use crate::follow::ledger::descriptors::Sent;
+use crate::follow::ledger::{Entry, Site};
+use cupeer_record::Process;
+use cupeer_report::places::{Places, Stack};
+use cupeer_report::results;
+use cupeer_rules::reason::Reason;
+use cupeer_rules::{Confidence, Rule};
+use cupeer_spec::function::FnId;
+use cupeer_spec::record::end::End;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// How long a process that runs has made no call, in nanoseconds, before it seems to wait.
+const SILENT: u64 = 5_000_000_000;
+/// The most processes that are named.
+const MOST_NAMED: usize = 8;
+
+/// A process that seems to wait, and its last export.
+struct Waiting {
+    process: usize,
+    sent: Sent,
+    /// The processes that imported what it exported at the same place before; empty if it exported nothing there.
+    group: BTreeSet<usize>,
+}
+
+/// The last export of a process, which failed.
+struct Failed {
+    process: usize,
+    function: FnId,
+    result: i32,
+    site: Site,
+    at: u64,
+}
+
+/// What processes of each host wait for.
+pub fn drafts<'a>(context: &Context<'a>, objects: &Objects, places: &mut Places) -> Vec<Draft<'a>> {
+    let mut hosts: BTreeMap<[u8; 16], Vec<Waiting>> = BTreeMap::new();
+    for (i, process) in context.job.processes.iter().enumerate() {
+        if let Some(sent) = last_word(context, process, i) {
+            let group = group(context, i, &sent);
+            hosts.entry(process.header.boot_id).or_default().push(Waiting { process: i, sent, group });
+        }
+    }
+    let mut drafts = Vec::new();
+    for (boot, mut waiting) in hosts {
+        waiting.sort_by_key(|one| (one.sent.made.at, one.process));
+        let failed: Vec<Failed> = failed(context, &boot).collect();
+        let (explained, others): (Vec<Waiting>, Vec<Waiting>) = waiting
+            .into_iter()
+            .filter(|one| failed.iter().all(|failed| failed.process != one.process))
+            .partition(|one| failed.iter().any(|failed| may_send(one, failed.process)));
+        drafts.extend(of_failed(context, &failed, &explained, objects, places));
+        drafts.extend(of_ranks(context, &boot, others, places));
+    }
+    drafts
+}
+
+/// Returns true if a process may be the one that another one waits for.
+fn may_send(waiting: &Waiting, process: usize) -> bool {
+    process != waiting.process && (waiting.group.is_empty() || waiting.group.contains(&process))
+}
+
+fn of_failed<'a>(
+    context: &Context<'a>,
+    failed: &[Failed],
+    waiting: &[Waiting],
+    objects: &Objects,
+    places: &mut Places,
+) -> Option<Draft<'a>> {
+    let is_awaited = |one: &&Failed| waiting.iter().any(|waiting| may_send(waiting, one.process));
+    let failed: Vec<&Failed> = failed.iter().filter(is_awaited).collect();
+    let first = *failed.iter().min_by_key(|one| (one.at, one.process))?;
+    let senders = named(failed.iter().map(|one| match context.job.processes[one.process].rank() {
+        Some(rank) => format!("rank {rank}"),
+        None => format!("process {}", context.job.processes[one.process].header.pid),
+    }));
+    let code = results::name(Some(first.function), first.result);
+    let (waiting_ranks, function) = (waiting.len() as u64, first.function.spec().name());
+    let reason =
+        Reason::RanksWaitForFailed { waiting: waiting_ranks, senders: &senders, function, code: &code };
+    let thing = objects.failing(first.process, first.site, first.at, places);
+    let draft = draft(Sentence::of(&reason, Confidence::Inferred), waiting)?;
+    Some(Draft { objects: vec![thing], ..draft })
+}
+
+/// Ranks that exported less often than those that wait, at their place and in all.
+fn of_ranks<'a>(
+    context: &Context<'a>,
+    boot: &[u8; 16],
+    mut waiting: Vec<Waiting>,
+    places: &mut Places,
+) -> Option<Draft<'a>> {
+    let rank_of = |process: usize| context.job.processes[process].rank();
+    let mut totals: BTreeMap<u32, u64> = BTreeMap::new();
+    for (process, tally) in context.job.processes.iter().zip(&context.all.tallies) {
+        if let Some(rank) = process.rank().filter(|_| process.header.boot_id == *boot) {
+            *totals.entry(rank).or_default() += tally.descriptors.exported.times;
+        }
+    }
+    let total = |one: &Waiting| rank_of(one.process).and_then(|rank| totals.get(&rank)).copied();
+    waiting.retain(|one| total(one).is_some());
+    let most = waiting.iter().filter_map(total).max()?;
+    let at_place = at_place(context, boot, waiting.first()?.sent.made.site.stack, places);
+    let made = |rank: &u32| at_place.get(rank).copied().unwrap_or(0);
+    let most_at_place =
+        waiting.iter().filter_map(|one| rank_of(one.process)).map(|rank| made(&rank)).max()?;
+    let is_of_group = |rank: &u32| {
+        let is_it = |process: &usize| rank_of(*process) == Some(*rank);
+        waiting.iter().any(|one| one.group.is_empty() || one.group.iter().any(is_it))
+    };
+    let missing: BTreeMap<u32, u64> = totals
+        .iter()
+        // A rank that exported as often as the others at that place made all its exports, whatever others exchanged elsewhere.
+        .filter(|(rank, total)| **total < most && made(rank) < most_at_place && is_of_group(rank))
+        .map(|(rank, total)| (*rank, *total))
+        .collect();
+    let least = missing.values().copied().min()?;
+    waiting.retain(|one| total(one).is_some_and(|total| total > least));
+    let senders = named(missing.keys().map(u32::to_string));
+    let reason = Reason::RanksWaitForDescriptor {
+        waiting: waiting.len() as u64,
+        missing: missing.len() as u64,
+        senders: &senders,
+        least,
+        most,
+    };
+    draft(Sentence::of(&reason, Confidence::Inferred), &waiting)
+}
+
+pub(super) fn named(all: impl Iterator<Item = String>) -> String {
+    let mut all: Vec<String> = all.collect();
+    let more = all.len().saturating_sub(MOST_NAMED);
+    all.truncate(MOST_NAMED);
+    all.extend((more > 0).then(|| format!("{more} more")));
+    all.join(", ")
+}
+
+fn draft<'a>(sentence: Sentence, waiting: &[Waiting]) -> Option<Draft<'a>> {
+    let first = waiting.first()?.sent.made;
+    Some(Draft {
+        processes: waiting.iter().map(|one| one.process).collect(),
+        last: waiting.last()?.sent.made.at,
+        count: waiting.len() as u64,
+        ..Draft::of(sentence, first.function, 0, 0, first.site, first.at)
+    })
+}
+
+/// The processes of a host whose last export of a descriptor failed.
+fn failed<'c>(context: &'c Context, boot: &[u8; 16]) -> impl Iterator<Item = Failed> + use<'c> {
+    let mut last: BTreeMap<usize, Failed> = BTreeMap::new();
+    for function in Rule::RanksWaitForDescriptor.spec().functions() {
+        for (process, result, group) in context.all.failures.of(*function as Number) {
+            let sent = context.all.tallies[process].descriptors.last.map_or(0, |sent| sent.made.at);
+            let is_here = context.job.processes[process].header.boot_id == *boot;
+            let is_last = last.get(&process).is_none_or(|known| known.at < group.last);
+            if is_here && is_last && group.last > sent {
+                let (function, site, at) = (*function, group.site, group.last);
+                last.insert(process, Failed { process, function, result, site, at });
+            }
+        }
+    }
+    last.into_values()
+}
+
+/// The handles that are descriptors, and were exported.
+fn exports<'c>(context: &'c Context) -> impl Iterator<Item = (&'c Entry, usize, Stack)> {
+    let all = context.all.ledger.handles().iter().filter(|entry| entry.kind.is_granted());
+    all.filter_map(|entry| {
+        let export = entry.export.as_deref()?;
+        let stack = export.made.map(|(_, site)| site.stack).or(export.stack)?;
+        Some((entry, export.process as usize, stack))
+    })
+}
+
+/// The other processes that imported what a process exported at the place of its last export.
+fn group(context: &Context, process: usize, sent: &Sent) -> BTreeSet<usize> {
+    let its = exports(context)
+        .filter(|(_, exporter, stack)| (*exporter, *stack) == (process, sent.made.site.stack));
+    its.flat_map(|(entry, ..)| entry.imports.iter().map(|import| import.process as usize))
+        .filter(|importer| *importer != process)
+        .collect()
+}
+
+/// How often each rank of a host exported at a place.
+fn at_place(context: &Context, boot: &[u8; 16], stack: Stack, places: &mut Places) -> BTreeMap<u32, u64> {
+    let (wanted, _) = places.stack(&context.all.stacks, stack);
+    let mut is_there: HashMap<Stack, bool> = HashMap::new();
+    let mut made: BTreeMap<u32, u64> = BTreeMap::new();
+    for (entry, process, stack) in exports(context) {
+        let is_there =
+            *is_there.entry(stack).or_insert_with(|| places.stack(&context.all.stacks, stack).0 == wanted);
+        let process = &context.job.processes[process];
+        if let Some(rank) = process.rank().filter(|_| is_there && process.header.boot_id == *boot) {
+            *made.entry(rank).or_default() += entry.export.as_deref().map_or(0, |export| export.times);
+        }
+    }
+    made
+}
+
+/// The export after which a process made no other call, if nobody imported it, the process has not just made it, and did
+/// not end well.
+fn last_word(context: &Context, process: &Process, index: usize) -> Option<Sent> {
+    let all = context.all;
+    let (tally, fate) = (&all.tallies[index], &all.fates[index]);
+    let sent = tally.descriptors.last.filter(|_| fate.is_full && !fate.has_lost)?;
+    let (function, tid, at) = tally.last_call?;
+    let is_last = (function, tid, at) == (sent.made.function as usize, sent.made.site.tid, sent.made.at);
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(u64::MAX, |now| now.as_nanos() as u64);
+    let is_silent = fate.alive == Some(false) || now.saturating_sub(at) >= SILENT;
+    let handle = all.ledger.handle(sent.realm, sent.object, sent.fingerprint);
+    let is_imported = handle.is_none_or(|handle| !handle.imports.is_empty());
+    let is_well = matches!(process.end(), End::Returned(0));
+    (is_last && is_silent && !is_imported && !is_well).then_some(sent)
+}

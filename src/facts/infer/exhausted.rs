@@ -1,0 +1,225 @@
+//! Findings about what a process has used up: device memory that importers keep, addresses, and file descriptors.
+//!
+//! Each is one finding at the call that found nothing left, with a total.
+
+use super::drafts::{Context, Draft, Sentence};
+use super::objects::{Objects, in_words};
+use crate::follow::collect::Collected;
+use crate::follow::exhausted_calls::Scarce;
+use crate::follow::judged::UNSEEN;
+use crate::follow::ledger::{Import, Time};
+use crate::follow::virtual_memory::{Location, Origin, Until};
+use cupeer_report::model::Object;
+use cupeer_report::places::Places;
+use cupeer_rules::reason::Reason;
+use cupeer_rules::{Confidence, Rule};
+use cupeer_spec::effect::Object as Kind;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The addresses that a process has, on the machines where there are fewest.
+const ADDRESSES: u64 = 1 << 47;
+/// Where so many are reserved, what is left lies in pieces, because programs and libraries are between them.
+const MOST_ADDRESSES: u64 = ADDRESSES / 16 * 15;
+/// So many descriptors must have been exported or imported, none of which came back, before the finding counts them.
+const MANY: u64 = 16;
+/// The most importers of which the finding shows a call.
+const MOST_OBJECTS: usize = 4;
+
+/// Allocations that failed while other processes kept memory that its owners had released, and addresses that a
+/// process had reserved.
+pub fn drafts<'a>(context: &Context<'a>, objects: &Objects, places: &mut Places) -> Vec<Draft<'a>> {
+    let mut drafts = Vec::new();
+    for (process, tally) in context.all.tallies.iter().enumerate() {
+        for scarce in &tally.scarce {
+            drafts.extend(memory(context, process, scarce, objects, places));
+            drafts.extend(addresses(process, scarce));
+        }
+    }
+    drafts
+}
+
+fn draft<'a>(sentence: Sentence, process: usize, scarce: &Scarce, objects: Vec<Object>) -> Draft<'a> {
+    let result = cupeer_spec::results::Result::OUT_OF_MEMORY as i32;
+    let draft = Draft::of(sentence, scarce.function, result, process as u32, scarce.site, scarce.at);
+    Draft { last: scarce.last, count: scarce.count, objects, ..draft }
+}
+
+/// Something that a process keeps, and that its owner has released.
+struct KeptMemory {
+    owner: usize,
+    bytes: u64,
+    /// Which of the owner's things it is: an allocation, or what lies at an address.
+    what: (Kind, u64),
+    holder: usize,
+    /// The fingerprint by which the holder has it; 0 if unknown.
+    fingerprint: u64,
+    /// Whether the holder is known to have run until then.
+    is_sure: bool,
+}
+
+fn memory<'a>(
+    context: &Context<'a>,
+    process: usize,
+    scarce: &Scarce,
+    objects: &Objects,
+    places: &mut Places,
+) -> Option<Draft<'a>> {
+    if !Rule::MemoryKept.spec().functions().contains(&scarce.function) {
+        return None;
+    }
+    let all = context.all;
+    let mut kept = allocations(all, scarce);
+    kept.extend(opened(all, scarce));
+    // Only memory of the same host can be on the same device.
+    let host = |process: usize| context.job.processes[process].header.boot_id;
+    kept.retain(|kept| host(kept.owner) == host(process));
+    let mut sizes: BTreeMap<(usize, Kind, u64), u64> = BTreeMap::new();
+    let (mut by_owner, mut by_holder) = (BTreeMap::<usize, u64>::new(), BTreeMap::<usize, u64>::new());
+    for one in &kept {
+        *by_holder.entry(one.holder).or_default() += one.bytes;
+        if sizes.insert((one.owner, one.what.0, one.what.1), one.bytes).is_none() {
+            *by_owner.entry(one.owner).or_default() += one.bytes;
+        }
+    }
+    let bytes: u64 = by_owner.get(&process).copied().unwrap_or(0);
+    // What the process itself released is the likelier cause; otherwise, the owner of most of it is named.
+    let owner = match bytes {
+        0 => by_owner.iter().max_by_key(|(_, bytes)| **bytes).map(|(owner, _)| *owner)?,
+        _ => process,
+    };
+    kept.retain(|kept| kept.owner == owner);
+    let bytes = by_owner[&owner];
+    if bytes == 0 {
+        return None;
+    }
+    let holders: BTreeSet<usize> = kept.iter().map(|kept| kept.holder).collect();
+    let first = *holders.iter().max_by_key(|holder| by_holder[holder])?;
+    let unmaps_nothing = all.virtual_memory.has_unmapped_nothing(first);
+    let reason = Reason::MemoryKept {
+        bytes,
+        allocations: sizes.keys().filter(|(of, ..)| *of == owner).count() as u64,
+        owner: (owner != process).then(|| in_words(context.job, owner as u32)),
+        holders: holders.len() as u64,
+        first: in_words(context.job, first as u32),
+        unmaps_nothing,
+    };
+    let is_enough = scarce.wanted.is_some_and(|wanted| bytes >= wanted);
+    let is_sure = kept.iter().filter(|kept| kept.is_sure).map(|kept| kept.bytes).sum::<u64>() >= bytes;
+    let confidence = if is_enough && is_sure { Confidence::Certain } else { Confidence::Inferred };
+    let mut shown = BTreeSet::new();
+    let mut things = Vec::new();
+    for kept in kept.iter().filter(|kept| shown.len() < MOST_OBJECTS && shown.insert(kept.holder)) {
+        let entry = all.ledger.handle(all.realms[kept.holder], kept.what.0, kept.fingerprint);
+        let import = entry.and_then(|entry| {
+            let import = entry.imports.iter().find(|import| import.process as usize == kept.holder)?;
+            Some((entry, import.times.first()?))
+        });
+        things.extend(import.map(|(entry, time)| objects.opening(entry, kept.holder as u32, time, places)));
+    }
+    Some(draft(Sentence::of(&reason, confidence), process, scarce, things))
+}
+
+/// The allocations that processes kept when a call failed, although their owners had released them.
+fn allocations(all: &Collected, scarce: &Scarce) -> Vec<KeptMemory> {
+    let joined = all.virtual_memory.joined();
+    let mut kept = Vec::new();
+    for holder in 0..all.fates.len() {
+        for held in joined.held(holder) {
+            let Some(found) = joined.kept(holder, &held, &all.fates) else { continue };
+            let (until, is_sure) = match found.until {
+                Until::Now => (u64::MAX, true),
+                Until::GivenUp(at) => (at, true),
+                Until::Exit(at) => (at.saturating_add(UNSEEN), scarce.at < at),
+            };
+            let is_kept = found.since < scarce.at && scarce.at < until;
+            let Origin::Known(owner, number) = held.origin else { continue };
+            if is_kept && is_there(held.location, scarce) {
+                let (bytes, what) = (held.bytes, (Kind::Allocation, u64::from(number)));
+                let fingerprint = held.fingerprint().unwrap_or(0);
+                kept.push(KeptMemory { owner, bytes, what, holder, fingerprint, is_sure });
+            }
+        }
+    }
+    kept
+}
+
+/// The memory that processes had open when a call failed, although its exporters had freed it.
+fn opened(all: &Collected, scarce: &Scarce) -> Vec<KeptMemory> {
+    let mut kept = Vec::new();
+    for entry in all.ledger.handles().iter().filter(|entry| entry.kind.is_memory()) {
+        let Some(export) = entry.export.as_deref() else { continue };
+        let location = export.device.map_or(Location::Unknown, Location::Device);
+        let freed = export.ended.and_then(|ended| ended.at).filter(|at| *at < scarce.at);
+        if freed.is_none() || !is_there(location, scarce) {
+            continue;
+        }
+        let is_other = |import: &&Import| import.process != export.process;
+        for import in entry.imports.iter().filter(is_other) {
+            if let Some(is_sure) = import.times.iter().find_map(|time| open_at(all, import, time, scarce.at))
+            {
+                kept.push(KeptMemory {
+                    is_sure,
+                    owner: export.process as usize,
+                    bytes: export.bytes.unwrap_or(0),
+                    what: (entry.kind, entry.fingerprint),
+                    holder: import.process as usize,
+                    fingerprint: entry.fingerprint,
+                });
+            }
+        }
+    }
+    kept
+}
+
+/// Returns whether an importer is known to have run until a time at which it had something open. `None` if it had not, as
+/// far as its recording shows.
+fn open_at(all: &Collected, import: &Import, time: &Time, at: u64) -> Option<bool> {
+    let fate = &all.fates[import.process as usize];
+    let (until, is_sure) = match time.ended {
+        Some(ended) => (ended.at.unwrap_or(0), true),
+        None if fate.has_lost || time.kept.is_some() => (0, false),
+        None if fate.alive == Some(false) => (fate.last_seen.saturating_add(UNSEEN), at < fate.last_seen),
+        None => (u64::MAX, true),
+    };
+    (time.opened < at && at < until).then_some(is_sure)
+}
+
+/// Returns true if memory is on the device for which a call failed. Of a call whose device is unknown, any is.
+fn is_there(location: Location, scarce: &Scarce) -> bool {
+    location != Location::Host && (scarce.device.is_none() || location.device() == scarce.device)
+}
+
+fn addresses<'a>(process: usize, scarce: &Scarce) -> Option<Draft<'a>> {
+    if !Rule::AddressesExhausted.spec().functions().contains(&scarce.function) {
+        return None;
+    }
+    let (wanted, reserved) = (scarce.wanted?, scarce.reserved);
+    // What never fits is not kept from fitting by what is reserved.
+    let all = reserved.bytes.saturating_add(wanted);
+    let is_exhausted = wanted <= ADDRESSES && all >= MOST_ADDRESSES;
+    let confidence = if all >= ADDRESSES { Confidence::Certain } else { Confidence::Inferred };
+    let reason = Reason::AddressesExhausted { wanted, reserved: reserved.bytes, ranges: reserved.now };
+    is_exhausted.then(|| draft(Sentence::of(&reason, confidence), process, scarce, Vec::new()))
+}
+
+/// What adds to a finding of a process that has reached its limit of files: how many descriptors it seems to keep, and
+/// where they come from.
+pub fn descriptors(
+    context: &Context,
+    process: usize,
+    objects: &Objects,
+    places: &mut Places,
+) -> (String, Vec<Object>) {
+    let of = &context.all.tallies[process].descriptors;
+    let mut text = String::new();
+    let mut things = Vec::new();
+    for (numbers, what) in [(&of.exported, "exported"), (&of.imported, "imported")] {
+        if numbers.times < MANY || !numbers.are_all_new() {
+            continue;
+        }
+        let Some(first) = numbers.first else { continue };
+        text += &format!("; {} descriptors that it {what} seem never to be closed", numbers.times);
+        things.push(objects.made(process, &first, what == "exported", places));
+    }
+    (text, things)
+}

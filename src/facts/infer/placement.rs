@@ -1,0 +1,267 @@
+//! Findings about which process uses what: exports that one process opened in place of its own, contexts on the devices of
+//! other ranks, and the devices that exporter and importer see.
+
+use super::awaited::named;
+use super::drafts::{Context, Draft, Sentence};
+use super::objects::{Objects, in_words, word};
+use crate::follow::judged::ordinal;
+use crate::follow::ledger::{Entry, Realm, Time};
+use cupeer_report::model::{Object, Place, Uuid};
+use cupeer_report::places::{Nameless, Places, Stack};
+use cupeer_rules::reason::{Device, Reason};
+use cupeer_rules::{Confidence, Severity};
+use cupeer_spec::effect::Object as Kind;
+use cupeer_spec::record::slot::finding::role;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+/// The fewest exports among which one that is opened in place of another one stands out.
+const FEWEST: usize = 3;
+/// The most exports of one place that are looked at.
+const MOST: usize = 1024;
+/// The most devices that are named of one process.
+const MOST_DEVICES: usize = 4;
+
+/// What one process opened in place of what all others make likely.
+struct Crossed<'a> {
+    process: u32,
+    time: &'a Time,
+    opened: &'a Entry,
+    missed: &'a Entry,
+}
+
+/// Processes that opened the export of another device or peer than their own.
+pub fn crossed<'a>(context: &Context<'a>, objects: &Objects, places: &mut Places) -> Vec<Draft<'a>> {
+    let mut drafts = Vec::new();
+    // The places are only compared, which needs no symbols.
+    let mut nameless = Nameless;
+    let mut unnamed = Places::new(&context.job.processes, &mut nameless);
+    let mut known: BTreeMap<Place, usize> = BTreeMap::new();
+    let mut callers: HashMap<Stack, usize> = HashMap::new();
+    let mut by_process: BTreeMap<(Kind, u32, Stack), Vec<&'a Entry>> = BTreeMap::new();
+    let mut by_place: BTreeMap<(Kind, Realm, usize), Vec<&'a Entry>> = BTreeMap::new();
+    for entry in context.all.ledger.handles() {
+        let made = entry.export.as_deref().and_then(|export| Some((export.process, export.made?.1.stack)));
+        let is_shared = matches!(entry.kind, Kind::Memory | Kind::Pointer | Kind::Allocation);
+        let Some((process, stack)) = made.filter(|_| is_shared) else { continue };
+        let place = *callers.entry(stack).or_insert_with(|| {
+            let next = known.len();
+            *known.entry(unnamed.stack(&context.all.stacks, stack).0).or_insert(next)
+        });
+        // Of one that is too long, one entry more is kept than is looked at.
+        let add = |list: &mut Vec<&'a Entry>| list.extend((list.len() <= MOST).then_some(entry));
+        add(by_process.entry((entry.kind, process, stack)).or_default());
+        add(by_place.entry((entry.kind, entry.realm, place)).or_default());
+    }
+    let is_one = |entries: &&Vec<&Entry>| {
+        (FEWEST..=MOST).contains(&entries.len()) && context.all.knows_all(entries[0].realm)
+    };
+    for entries in by_process.values().filter(is_one) {
+        drafts.extend(of_devices(context, entries, objects, places));
+    }
+    for entries in by_place.values().filter(is_one).filter(|entries| entries.len() > FEWEST) {
+        drafts.extend(of_peers(context, entries, objects, places));
+    }
+    drafts
+}
+
+/// One process exported a buffer per device, and each importer but one opened that of its own.
+fn of_devices<'a>(
+    context: &Context<'a>,
+    entries: &[&'a Entry],
+    objects: &Objects,
+    places: &mut Places,
+) -> Option<Draft<'a>> {
+    let label = |entry: &Entry| entry.export.as_deref()?.device;
+    let found = find(entries, label, |_, device| device, |own: Uuid| own)?;
+    let process = &context.job.processes[found.process as usize];
+    let device = |entry| {
+        let uuid = label(entry)?.0;
+        Some(Device { ordinal: ordinal(process, uuid), uuid })
+    };
+    let (here, there) = (device(found.missed)?, device(found.opened)?);
+    Some(draft(&found, &Reason::RanksCrossedDevices { here, there }, objects, places))
+}
+
+/// Each rank exported one buffer, and each importer but one opened that of the rank which is as far from its own.
+fn of_peers<'a>(
+    context: &Context<'a>,
+    entries: &[&'a Entry],
+    objects: &Objects,
+    places: &mut Places,
+) -> Option<Draft<'a>> {
+    let count = entries.len() as u32;
+    let rank = |process: u32| context.job.processes[process as usize].rank().filter(|rank| *rank < count);
+    let label = |entry: &Entry| rank(entry.export.as_deref()?.process);
+    let found = (1..count)
+        .find_map(|far| find(entries, label, |process, _| rank(process), |own: u32| (own + far) % count))?;
+    let exporter = |entry: &Entry| Some(in_words(context.job, entry.export.as_deref()?.process));
+    let reason = Reason::RanksCrossed { opened: exporter(found.opened)?, missed: exporter(found.missed)? };
+    Some(draft(&found, &reason, objects, places))
+}
+
+/// Finds the only importer that opened another entry than the expected one, which nobody opened. Each importer opened one
+/// entry, and all entries but that one were opened.
+fn find<'a, L: Copy + Ord>(
+    entries: &[&'a Entry],
+    label: impl Fn(&Entry) -> Option<L>,
+    own: impl Fn(u32, Option<Uuid>) -> Option<L>,
+    expected: impl Fn(L) -> L,
+) -> Option<Crossed<'a>> {
+    let by_label: BTreeMap<L, &'a Entry> =
+        entries.iter().map(|entry| Some((label(entry)?, *entry))).collect::<Option<_>>()?;
+    let mut importers = BTreeSet::new();
+    let mut wrong = None;
+    let mut all = 0;
+    for (of, opened) in &by_label {
+        for import in &opened.imports {
+            // Who tried and failed wanted it.
+            let [time] = &import.times[..] else { return None };
+            let wanted = expected(own(import.process, import.device)?);
+            let missed = *by_label.get(&wanted)?;
+            all += 1;
+            if !import.failed.is_empty() || !importers.insert(import.process) {
+                return None;
+            }
+            if wanted != *of {
+                let crossed = Crossed { process: import.process, time, opened, missed };
+                if wrong.replace(crossed).is_some() {
+                    return None;
+                }
+            }
+        }
+    }
+    let is_whole = by_label.len() == entries.len() && all == entries.len();
+    wrong.filter(|found| is_whole && found.missed.imports.is_empty())
+}
+
+fn draft<'a>(found: &Crossed<'a>, reason: &Reason, objects: &Objects, places: &mut Places) -> Draft<'a> {
+    let &Crossed { process, time, opened, missed } = found;
+    let exports = [opened, missed].into_iter().filter_map(|entry| Some((entry, entry.export.as_deref()?)));
+    let things = exports.map(|(entry, export)| objects.export(entry, export, places)).collect();
+    let sentence = Sentence::of(reason, Confidence::Inferred);
+    let draft = Draft::of(sentence, time.function, 0, process, time.site, time.opened);
+    Draft { objects: things, ..draft }
+}
+
+/// What is known of a rank on a host. A device that is `None` is an unknown one.
+#[derive(Default)]
+struct Rank {
+    /// The devices of the memory that it exports.
+    exports: BTreeSet<Option<Uuid>>,
+    /// The devices on which it opens memory.
+    imports: BTreeSet<Option<Uuid>>,
+    /// Its processes that hold contexts on several devices.
+    holders: Vec<usize>,
+}
+
+impl Rank {
+    /// The only device on which it shares memory, apart from others.
+    fn home(&self, is_of_another: impl Fn(&Uuid) -> bool) -> Option<Uuid> {
+        let is_own = |device: &&Option<Uuid>| device.as_ref().is_none_or(|device| !is_of_another(device));
+        let mut own: BTreeSet<_> = self.exports.iter().filter(is_own).collect();
+        own.extend(&self.imports);
+        own.pop_first().copied().flatten().filter(|_| own.is_empty())
+    }
+}
+
+/// Ranks that hold a context on the device of another rank, which holds none but that. Each of them opens memory only on its own
+/// device, and enabled no access between the two.
+pub fn contexts<'a>(context: &Context<'a>) -> Vec<Draft<'a>> {
+    let all = context.all;
+    let mut hosts: BTreeMap<[u8; 16], BTreeMap<u32, Rank>> = BTreeMap::new();
+    let mut ranks: Vec<Option<([u8; 16], u32)>> = Vec::new();
+    for (index, process) in context.job.processes.iter().enumerate() {
+        let rank = process.rank().filter(|_| all.knows_all(all.realms[index]));
+        ranks.push(rank.map(|rank| (process.header.boot_id, rank)));
+        if let Some(rank) = rank {
+            let rank = hosts.entry(process.header.boot_id).or_default().entry(rank).or_default();
+            rank.holders.extend(all.tallies[index].holding.map(|_| index));
+        }
+    }
+    let mut note = |process: u32, device, of: fn(&mut Rank) -> &mut BTreeSet<Option<Uuid>>| {
+        if let Some((host, rank)) = &ranks[process as usize]
+            && let Some(rank) = hosts.get_mut(host).and_then(|ranks| ranks.get_mut(rank))
+        {
+            of(rank).insert(device);
+        }
+    };
+    for entry in all.ledger.handles() {
+        if let Some(export) = &entry.export {
+            note(export.process, export.device, |rank| &mut rank.exports);
+        }
+        entry.imports.iter().for_each(|import| note(import.process, import.device, |rank| &mut rank.imports));
+    }
+    hosts.values().flat_map(|ranks| of_host(context, ranks)).collect()
+}
+
+fn of_host<'a>(context: &Context<'a>, ranks: &BTreeMap<u32, Rank>) -> Vec<Draft<'a>> {
+    // The devices of ranks that hold no other context, each with the only rank whose device it is.
+    let mut owners: BTreeMap<Uuid, Option<u32>> = BTreeMap::new();
+    for (rank, known) in ranks.iter().filter(|(_, known)| known.holders.is_empty()) {
+        if let Some(home) = known.home(|_| false) {
+            owners.entry(home).and_modify(|owner| *owner = None).or_insert(Some(*rank));
+        }
+    }
+    let mut found: BTreeMap<(u32, Uuid), Vec<(u32, usize)>> = BTreeMap::new();
+    for (rank, known) in ranks {
+        let Some(home) = known.home(|device| owners.contains_key(device)) else { continue };
+        for holder in &known.holders {
+            let Some(device) = other_device(context, *holder, home) else { continue };
+            let owner = owners.get(&device).copied().flatten();
+            if let Some(owner) = owner.filter(|_| !context.all.peers.has_enabled(*holder, home, device)) {
+                found.entry((owner, device)).or_default().push((*rank, *holder));
+            }
+        }
+    }
+    let draft = |((owner, device), holders): ((u32, Uuid), Vec<(u32, usize)>)| {
+        let first = holders.first()?.1;
+        let seen = context.all.tallies[first].holding?;
+        let its: BTreeSet<u32> = holders.iter().map(|(rank, _)| *rank).collect();
+        let exports = its.iter().any(|rank| ranks[rank].exports.contains(&Some(device)));
+        let made = |(_, holder): &(u32, usize)| context.all.virtual_memory.made_on(*holder, device);
+        let allocated = holders.iter().map(made).fold(0, u64::saturating_add);
+        let device = Device { ordinal: ordinal(&context.job.processes[first], device.0), uuid: device.0 };
+        let (count, named) = (its.len() as u64, named(its.iter().map(u32::to_string)));
+        let reason = Reason::RanksHoldDevice { count, ranks: &named, device, owner, exports, allocated };
+        let sentence = Sentence::of(&reason, Confidence::Inferred);
+        let draft = Draft::of(sentence, seen.function, 0, first as u32, seen.site, seen.at);
+        let processes: Vec<usize> = holders.iter().map(|(_, holder)| *holder).collect();
+        // Of two ranks, either may be the one that does as it should; and memory may be placed there for the other rank.
+        let said = (ranks.len() < FEWEST || exports).then_some(Severity::Note);
+        Some(Draft { count: processes.len() as u64, processes, said, ..draft })
+    };
+    found.into_iter().filter_map(draft).collect()
+}
+
+/// The only device beside its home on which a process holds a context.
+fn other_device(context: &Context, process: usize, home: Uuid) -> Option<Uuid> {
+    let holding = context.all.tallies[process].holding?;
+    let ordinals = (0..u64::BITS as i32).filter(|ordinal| holding.devices >> ordinal & 1 != 0);
+    let device = |ordinal| context.job.processes[process].device(ordinal).map(|device| Uuid(device.uuid));
+    let mut held: BTreeSet<Uuid> = ordinals.map(device).collect::<Option<_>>()?;
+    let is_held = held.remove(&home);
+    held.pop_first().filter(|_| is_held && held.is_empty())
+}
+
+/// What adds to a finding about a device that the importer may not use: the devices that both processes see.
+pub fn visible(context: &Context, process: usize, about: &[Object]) -> Option<String> {
+    let export = about.iter().find(|object| object.role == word(role::EXPORT))?;
+    let exporter = context.all.fates.iter().position(|fate| Some(&fate.proc) == export.proc.as_ref())?;
+    let sees = |process: usize| {
+        let process = &context.job.processes[process];
+        let devices = process.devices.iter().take(MOST_DEVICES);
+        let mut named: Vec<String> =
+            devices.map(|device| Device { ordinal: device.ordinal, uuid: device.uuid }.to_string()).collect();
+        let more = process.devices.len().saturating_sub(MOST_DEVICES);
+        named.extend((more > 0).then(|| format!("{more} more")));
+        let variable = process.variable("CUDA_VISIBLE_DEVICES");
+        let variable =
+            variable.map(|value| format!(" with CUDA_VISIBLE_DEVICES={value}")).unwrap_or_default();
+        (!named.is_empty()).then(|| format!("sees {}{variable}", named.join(", ")))
+    };
+    let (there, here) = (sees(exporter)?, sees(process)?);
+    Some(format!(
+        "; {}, which exported it, {there}, and this process {here}",
+        in_words(context.job, exporter as u32)
+    ))
+}

@@ -1,0 +1,176 @@
+//! Findings that need all ranks together: functions that fail in some ranks and succeed in others, and pairs of
+//! devices that continued without IPC.
+
+use super::drafts::{Context, Draft, Sentence};
+use super::row::{Member, Row};
+use crate::follow::judged::ordinal;
+use crate::follow::ledger::Failing;
+use cupeer_record::Process;
+use cupeer_report::model::Uuid;
+use cupeer_rules::Rule;
+use cupeer_rules::reason::{Device, Reason};
+use cupeer_spec::function::FnId;
+use cupeer_spec::record::slot::finding::Confidence;
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+/// What a result is called that has no name.
+const UNKNOWN: &str = "an unknown result";
+/// What may explain that something is different somewhere.
+const CHANGED: &str = "; a fault plan changed calls there";
+
+/// How calls of a function failed, by process: each with the first of its failures. Where the record is all there is, only those
+/// of functions that always fail in some ranks, and never in most.
+pub fn failing<'a>(context: &Context<'a>) -> Vec<Draft<'a>> {
+    Rule::RanksDiffer.spec().functions().iter().flat_map(|function| failing_of(context, *function)).collect()
+}
+
+fn failing_of<'a>(context: &Context<'a>, function: FnId) -> Vec<Draft<'a>> {
+    let all = context.all;
+    let mut by_process: BTreeMap<usize, Draft> = BTreeMap::new();
+    let mut groups: Vec<_> = all.failures.of(function as usize).collect();
+    groups.sort_by_key(|(process, _, group)| (group.first, *process));
+    for (process, result, group) in groups {
+        let draft = by_process.entry(process).or_insert_with(|| {
+            // What it says is known when all ranks are.
+            let reason = Reason::RanksDiffer {
+                function: function.spec().name(),
+                code: name_of(result),
+                failing: 0,
+                others: 0,
+            };
+            let sentence = Sentence::of(&reason, Confidence::Inferred);
+            let draft = Draft::of(sentence, function, result, process as u32, group.site, group.first);
+            Draft { count: 0, ..draft }
+        });
+        draft.last = draft.last.max(group.last);
+        draft.count += group.count;
+    }
+    let rank_of = |process: usize| context.job.processes[process].rank();
+    let calls = all.functions.by_process(function as usize).iter().copied().enumerate();
+    let failed = by_process.iter().map(|(process, draft)| (*process, draft.count));
+    if !context.is_part && differ(calls, failed, rank_of).is_none() {
+        return Vec::new();
+    }
+    by_process.into_values().collect()
+}
+
+/// The ranks that always fail where most never do, and how many those are.
+fn differ(
+    calls: impl Iterator<Item = (usize, u64)>,
+    failed: impl Iterator<Item = (usize, u64)>,
+    rank_of: impl Fn(usize) -> Option<u32>,
+) -> Option<(BTreeSet<u32>, usize)> {
+    let by_rank = |counts: &mut dyn Iterator<Item = (usize, u64)>| {
+        let mut sums: BTreeMap<u32, u64> = BTreeMap::new();
+        for (process, count) in counts.filter(|(_, count)| *count > 0) {
+            if let Some(rank) = rank_of(process) {
+                let sum = sums.entry(rank).or_default();
+                *sum = sum.saturating_add(count);
+            }
+        }
+        sums
+    };
+    let (calls, failed) = (by_rank(&mut { calls }), by_rank(&mut { failed }));
+    let failing: BTreeSet<u32> =
+        failed.iter().filter(|(rank, count)| calls.get(rank) == Some(count)).map(|(rank, _)| *rank).collect();
+    let others = calls.keys().filter(|rank| !failed.contains_key(rank)).count();
+    // Two ranks have two parts to play; of more, most do what all should.
+    (!failing.is_empty() && calls.len() >= 3 && others * 2 > calls.len()).then_some((failing, others))
+}
+
+/// Functions that always fail in some ranks, and never in most: of what [`failing`] has found of all processes, which made so
+/// many calls of each.
+pub fn differing<'c>(
+    failing: Vec<Row>,
+    members: &[Member],
+    calls: impl Fn(&str) -> Option<&'c [u64]>,
+) -> Vec<Row> {
+    let mut by_function: BTreeMap<Rc<str>, Vec<Row>> = BTreeMap::new();
+    for row in failing {
+        by_function.entry(row.finding.function.clone()).or_default().push(row);
+    }
+    let rank_of = |process: usize| members.get(process).and_then(|member| member.rank);
+    let differs = |(function, mut rows): (Rc<str>, Vec<Row>)| {
+        let calls = calls(&function)?.iter().copied().enumerate();
+        let failed = rows.iter().map(|row| (row.process, row.finding.count));
+        let (failing, others) = differ(calls, failed, rank_of)?;
+        rows.retain(|row| rank_of(row.process).is_some_and(|rank| failing.contains(&rank)));
+        rows.sort_by_key(|row| (row.finding.time_ns, row.process));
+        let is_changed = |row: &Row| members.get(row.process).is_some_and(|member| member.has_injected);
+        let note = rows.iter().all(is_changed).then_some(CHANGED);
+        let mut rows = rows.into_iter();
+        let first = rows.next()?;
+        let mut row = rows.fold(first, Row::and);
+        let reason = Reason::RanksDiffer {
+            function: FnId::all().find(|id| id.spec().name() == &*function)?.spec().name(),
+            code: code_of(row.finding.result.as_deref()?),
+            failing: failing.len() as u64,
+            others: others as u64,
+        };
+        row.finding.message = sentence(&reason, note).message;
+        Some(row)
+    };
+    by_function.into_iter().filter_map(differs).collect()
+}
+
+/// Pairs of devices over which IPC was tried, failed, and has had no mapping since.
+pub fn fallbacks<'a>(context: &Context<'a>) -> Vec<Draft<'a>> {
+    let all = context.all;
+    let mut pairs: BTreeMap<(usize, Uuid, Uuid), Vec<&'a Failing>> =
+        all.peers.unmapped().map(|pair| (pair, Vec::new())).collect();
+    for (import, export) in all.ledger.each_pair() {
+        let devices = import.device.zip(export.and_then(|export| export.device));
+        let key = devices.map(|(from, to)| (import.process as usize, from, to));
+        if let Some(failing) = key.and_then(|key| pairs.get_mut(&key)) {
+            failing.extend(import.failing.iter().filter(|failing| !failing.is_injected));
+        }
+    }
+    pairs.into_iter().filter_map(|(pair, failing)| fallback(context, pair, &failing)).collect()
+}
+
+fn fallback<'a>(
+    context: &Context<'a>,
+    (process, from, to): (usize, Uuid, Uuid),
+    failing: &[&'a Failing],
+) -> Option<Draft<'a>> {
+    let first = failing.iter().min_by_key(|failing| failing.at)?;
+    let last = failing.iter().map(|failing| failing.last).max().unwrap_or(first.last);
+    // A program that ends after a failure has not gone another way.
+    if context.all.tallies[process].last_call.is_none_or(|(_, _, at)| at <= last) {
+        return None;
+    }
+    let failed = failing.iter().map(|failing| failing.count).sum();
+    let of = &context.job.processes[process];
+    let (from, to, code) = (device(of, from), device(of, to), name_of(first.result));
+    let note = (context.all.tallies[process].injected > 0).then_some(CHANGED);
+    let sentence = sentence(&Reason::IpcFallback { from, to, failed, code }, note);
+    let (function, site) = (first.function, first.site);
+    Some(Draft {
+        last,
+        count: failed,
+        driver_message: first.message.as_deref(),
+        ..Draft::of(sentence, function, first.result, process as u32, site, first.at)
+    })
+}
+
+/// What all together tell is the likeliest explanation.
+fn sentence(reason: &Reason, note: Option<&str>) -> Sentence {
+    let mut sentence = Sentence::of(reason, Confidence::Inferred);
+    sentence.message.push_str(note.unwrap_or_default());
+    sentence
+}
+
+fn device(process: &Process, uuid: Uuid) -> Device {
+    Device { ordinal: ordinal(process, uuid.0), uuid: uuid.0 }
+}
+
+fn name_of(result: i32) -> &'static str {
+    cupeer_spec::results::spec(result).map_or(UNKNOWN, |spec| spec.name())
+}
+
+/// The same of the name that a finding has.
+fn code_of(name: &str) -> &'static str {
+    let all = cupeer_spec::results::RESULTS.iter();
+    all.map(|spec| spec.name()).find(|known| *known == name).unwrap_or(UNKNOWN)
+}

@@ -1,0 +1,42 @@
+//! A note about processes that failed: memory that one opened where it had closed other memory. A pointer from before leads to
+//! the new memory, which no call can tell from a right use.
+
+use super::drafts::{Context, Draft, Drafts, Sentence};
+use super::objects::Objects;
+use super::unclosed::cache_of;
+use crate::follow::ledger::{Ended, Entry, Time};
+use cupeer_report::places::Places;
+use cupeer_rules::Confidence;
+use cupeer_rules::reason::{Handle, Reason};
+use cupeer_spec::effect::Object as Kind;
+use std::collections::BTreeMap;
+
+/// What processes that failed had open, by process and address.
+type Opened<'a> = BTreeMap<(u32, u64), Vec<(&'a Entry, &'a Time)>>;
+
+/// Adds one for each place that opens such memory. Caches let go of their pointers, and get none.
+pub fn found<'a>(context: &Context<'a>, objects: &Objects, places: &mut Places, drafts: &mut Drafts<'a, 'a>) {
+    let mut opened = Opened::new();
+    for entry in context.all.ledger.handles().iter().filter(|entry| entry.kind == Kind::Memory) {
+        for import in entry.imports.iter().filter(|it| context.all.fates[it.process as usize].has_failed) {
+            for time in &import.times {
+                opened.entry((import.process, time.address)).or_default().push((entry, time));
+            }
+        }
+    }
+    for ((process, address), mut all) in opened {
+        all.sort_by_key(|(_, time)| time.opened);
+        for (&(before, closed), &(entry, time)) in all.iter().zip(&all[1..]) {
+            let is_before = |ended: &Ended| ended.at.is_some_and(|at| at <= time.opened);
+            let Some(ended) = closed.ended.filter(is_before) else { continue };
+            if before.fingerprint == entry.fingerprint || cache_of(context, places, time).is_some() {
+                continue;
+            }
+            let (handle, before_it) = (Handle(entry.fingerprint), Handle(before.fingerprint));
+            let reason = Reason::IpcOpenedAtClosed { handle, address, before: before_it };
+            let sentence = Sentence::of(&reason, Confidence::Inferred);
+            let draft = Draft::of(sentence, time.function, 0, process, time.site, time.opened);
+            drafts.push(Draft { objects: vec![objects.closing(before, process, &ended, places)], ..draft });
+        }
+    }
+}

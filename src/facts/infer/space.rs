@@ -1,0 +1,50 @@
+//! Findings about virtual memory: mappings that no device, or not every expected device, could access, and waits that
+//! nothing ends.
+
+use super::drafts::{Context, Draft, Sentence};
+use crate::follow::judged::uuid;
+use crate::follow::ledger::space::{Apart, Unused};
+use crate::follow::virtual_memory::{Waiting, Waits};
+use cupeer_rules::Confidence;
+use cupeer_rules::reason::{Device, Reason};
+
+/// Mappings without access, by process and place: those that were unmapped so, and those that an ended process left so. Of
+/// a process that runs, or whose record is not whole, it is not known what comes, or has come.
+pub fn unused<'a>(context: &Context<'a>) -> Vec<Draft<'a>> {
+    let mut drafts = Vec::new();
+    for (process, (tally, fate)) in context.all.tallies.iter().zip(&context.all.fates).enumerate() {
+        let is_whole = fate.is_full && !fate.has_lost;
+        let has_ended = fate.alive == Some(false) && !fate.is_ended_on_purpose;
+        for unused in tally.unused.iter().filter(|unused| is_whole && (!unused.is_left || has_ended)) {
+            let device = |ordinal| Device { ordinal, uuid: uuid(&context.job.processes[process], ordinal) };
+            let &Unused { count: mappings, bytes, start, .. } = unused;
+            let (reason, confidence) = match unused.apart {
+                None => (Reason::VmmNoAccess { mappings, bytes, start }, Confidence::Certain),
+                // Which device uses what is not seen.
+                Some(Apart { from, home }) => {
+                    let (from, home) = (device(from), device(home));
+                    (Reason::VmmAccess { mappings, bytes, start, from, home }, Confidence::Inferred)
+                }
+            };
+            let sentence = Sentence::of(&reason, confidence);
+            let draft = Draft::of(sentence, unused.function, 0, process as u32, unused.site, unused.at);
+            drafts.push(Draft { last: unused.last, count: unused.count, ..draft });
+        }
+    }
+    drafts
+}
+
+/// Calls that wait for devices of a multicast object that no process of the record has added.
+pub fn incomplete<'a>(context: &Context<'a>) -> Vec<Draft<'a>> {
+    // Else somebody may have added one without a trace.
+    let is_known = |waiting: &Waiting| context.all.knows_all(context.all.realms[waiting.process]);
+    let waiting = context.all.virtual_memory.waiting().into_iter().filter(is_known);
+    let drafts = waiting.map(|waiting| {
+        let reason = Reason::MulticastIncomplete { added: waiting.added, wanted: waiting.wanted };
+        let has_ended = context.all.fates[waiting.process].alive == Some(false);
+        let confidence = if has_ended { Confidence::Certain } else { Confidence::Inferred };
+        let Waits { function, site, at } = waiting.call;
+        Draft::of(Sentence::of(&reason, confidence), function, 0, waiting.process as u32, site, at)
+    });
+    drafts.collect()
+}

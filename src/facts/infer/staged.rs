@@ -1,0 +1,235 @@
+//! Findings about data that went from device to device through host memory, although a process has memory at one end open and could
+//! have copied directly.
+//!
+//! A copy to the host and a later copy from the host belong together if their contents have the same hash. Nothing is
+//! found if the other device had been given the content by the host before: it is loaded once more. Nor is anything found if a process
+//! copied directly in the other direction: the data may only come back.
+
+use super::drafts::{Context, Draft, Sentence};
+use super::objects::{Objects, in_words};
+use crate::follow::collect::reading::Staged;
+use crate::follow::judged::ordinal;
+use crate::follow::ledger::{Ended, Entry, Realm, Time};
+use cupeer_report::model::Uuid;
+use cupeer_report::places::Places;
+use cupeer_rules::Confidence;
+use cupeer_rules::reason::{Ago, Device, Reason};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+/// So many of the last copies to the host may be those that a copy from the host belongs to.
+const MOST: usize = 16;
+
+/// A copy of a process.
+#[derive(Clone, Copy)]
+struct Copied<'a> {
+    process: usize,
+    copy: &'a Staged,
+}
+
+/// Memory that a process exported, or has open: at `start`, from one time to another.
+#[derive(Clone, Copy)]
+struct Range<'a> {
+    start: u64,
+    bytes: u64,
+    from: u64,
+    until: u64,
+    entry: &'a Entry,
+    /// The opening of what it has open.
+    open: Option<&'a Time>,
+}
+
+/// The way of some content: copied to the host, and then from there.
+struct Detour<'a> {
+    first: (Copied<'a>, Copied<'a>),
+    last: u64,
+    count: u64,
+    bytes: u64,
+    /// Who had the memory open at which the one end or the other was.
+    holder: usize,
+    range: Range<'a>,
+}
+
+/// What is known of content with one hash.
+#[derive(Default)]
+struct Seen<'a> {
+    to_host: Vec<Copied<'a>>,
+    /// The devices that got it from the host, and when.
+    loaded: Vec<(Uuid, u64)>,
+    /// The copies from the host that have been found to belong to one of these: which, and the process.
+    found: BTreeSet<(usize, usize)>,
+}
+
+type Ranges<'a> = HashMap<usize, Vec<Range<'a>>>;
+
+pub fn drafts<'a>(context: &Context<'a>, objects: &Objects, places: &mut Places) -> Vec<Draft<'a>> {
+    let mut realms: BTreeMap<Realm, Vec<Copied<'a>>> = BTreeMap::new();
+    for (process, tally) in context.all.tallies.iter().enumerate() {
+        let all = tally.staged.iter().map(|copy| Copied { process, copy });
+        realms.entry(context.all.realms[process]).or_default().extend(all);
+    }
+    realms.retain(|realm, all| {
+        let goes = |to_host| all.iter().any(|copied| copied.copy.is_to_host == to_host);
+        goes(true) && goes(false) && context.all.knows_all(*realm)
+    });
+    if realms.is_empty() {
+        return Vec::new();
+    }
+    let ranges = ranges(context);
+    let mut drafts = Vec::new();
+    for mut all in realms.into_values() {
+        all.sort_by_key(|copied| copied.copy.at);
+        for ((from, to, ..), detour) in detours(context, &all, &ranges) {
+            drafts.push(draft(context, (from, to), &detour, objects, places));
+        }
+    }
+    drafts
+}
+
+fn ranges<'a>(context: &Context<'a>) -> Ranges<'a> {
+    let mut ranges = Ranges::new();
+    let ended = |ended: Option<Ended>| ended.map_or(u64::MAX, |ended| ended.at.unwrap_or(0));
+    for entry in context.all.ledger.handles().iter().filter(|entry| entry.kind.is_memory()) {
+        let Some(export) = &entry.export else { continue };
+        let Some(bytes) = export.bytes else { continue };
+        let made = Range {
+            start: export.address,
+            bytes,
+            from: export.first.1,
+            until: ended(export.ended),
+            entry,
+            open: None,
+        };
+        ranges.entry(export.process as usize).or_default().push(made);
+        for import in &entry.imports {
+            let of = |time: &'a Time| Range {
+                start: time.address,
+                from: time.opened,
+                until: ended(time.ended),
+                open: Some(time),
+                ..made
+            };
+            ranges.entry(import.process as usize).or_default().extend(import.times.iter().map(of));
+        }
+    }
+    ranges
+}
+
+/// The ways that contents took, by devices and processes.
+fn detours<'a>(
+    context: &Context<'a>,
+    all: &[Copied<'a>],
+    ranges: &Ranges<'a>,
+) -> BTreeMap<(Uuid, Uuid, usize, usize), Detour<'a>> {
+    let mut contents: HashMap<(u64, u64), Seen> = HashMap::new();
+    let mut detours: BTreeMap<(Uuid, Uuid, usize, usize), Detour> = BTreeMap::new();
+    for copied in all {
+        let Copied { process, copy } = *copied;
+        let Seen { to_host, loaded, found } = contents.entry((copy.content.hash, copy.bytes)).or_default();
+        if copy.is_to_host {
+            to_host.push(*copied);
+            continue;
+        }
+        let belongs = |(number, source): (usize, &Copied<'a>)| {
+            let way = way(context, source, copied, ranges)?;
+            let is_new = !loaded.iter().any(|(device, at)| *device == way.1 && *at < source.copy.at);
+            (is_new && found.insert((number, process))).then_some((*source, way))
+        };
+        let belonging = to_host.iter().enumerate().rev().take(MOST).find_map(belongs);
+        loaded.extend(copy.device.map(|device| (device, copy.at)));
+        let Some((source, (from, to, holder, range))) = belonging else { continue };
+        let detour = detours.entry((from, to, source.process, process)).or_insert_with(|| Detour {
+            first: (source, *copied),
+            last: copy.at,
+            count: 0,
+            bytes: 0,
+            holder,
+            range,
+        });
+        (detour.last, detour.count, detour.bytes) = (copy.at, detour.count + 1, detour.bytes + copy.bytes);
+    }
+    detours
+}
+
+/// Between which devices content went that was copied to the host and from there, and who had memory open at which one of its ends
+/// was; `None` if nothing says that it could have been copied directly.
+fn way<'a>(
+    context: &Context<'a>,
+    source: &Copied<'a>,
+    target: &Copied<'a>,
+    ranges: &Ranges<'a>,
+) -> Option<(Uuid, Uuid, usize, Range<'a>)> {
+    let at = |copied: &Copied| {
+        let copy = copied.copy;
+        let is_there = |range: &&Range| {
+            range.start <= copy.address
+                && copy.address - range.start <= range.bytes.saturating_sub(copy.bytes)
+                && (range.from..range.until).contains(&copy.at)
+        };
+        ranges.get(&copied.process)?.iter().find(is_there).copied()
+    };
+    let device = |copied: &Copied, range: Option<Range>| match range {
+        Some(range) => range.entry.export.as_ref()?.device,
+        None => copied.copy.device,
+    };
+    let (read, written) = (at(source), at(target));
+    let (from, to) = (device(source, read)?, device(target, written)?);
+    if from == to {
+        return None;
+    }
+    // A process that has the memory at the one end, where the content is at the other one.
+    let held = |range: Option<Range<'a>>, owner: &Copied, other: &Copied| {
+        let range = range?;
+        if range.open.is_some() && owner.process == other.process {
+            return Some((owner.process, range));
+        }
+        let is_same = |held: &&Range| {
+            std::ptr::eq(held.entry, range.entry) && (held.from..held.until).contains(&other.copy.at)
+        };
+        let held = ranges.get(&other.process)?.iter().find(is_same).copied();
+        let held = held.filter(|_| owner.process != other.process)?;
+        // Of an exporter and an importer, the importer has it open.
+        Some(if held.open.is_some() { (other.process, held) } else { (owner.process, range) })
+    };
+    let (holder, range) = held(written, target, source).or_else(|| held(read, source, target))?;
+    let processes = BTreeSet::from([source.process, target.process]);
+    let copies = |from, to| {
+        let all = processes.iter().map(|process| context.all.peers.copied(*process, from, to));
+        all.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1))
+    };
+    let (copies_there, copied_there) = copies(from, to);
+    // What repeats one word may be the same by accident. Not so if other pieces of the same size were copied directly.
+    let is_known = !source.copy.content.is_constant
+        || copies_there > 0 && copied_there == copies_there.saturating_mul(source.copy.bytes);
+    (is_known && copies(to, from).0 == 0).then_some((from, to, holder, range))
+}
+
+fn draft<'a>(
+    context: &Context<'a>,
+    (from, to): (Uuid, Uuid),
+    detour: &Detour<'a>,
+    objects: &Objects,
+    places: &mut Places,
+) -> Draft<'a> {
+    let (source, target) = detour.first;
+    let process = &context.job.processes[source.process];
+    let device = |uuid: Uuid| Device { ordinal: ordinal(process, uuid.0), uuid: uuid.0 };
+    let processes = BTreeSet::from([source.process, target.process]);
+    let direct = processes.iter().map(|process| context.all.peers.copied(*process, from, to).1).sum::<u64>();
+    let open = detour.range.open;
+    let opened = open.map_or(detour.range.from, |time| time.opened);
+    let reason = Reason::CopyThroughHost {
+        bytes: detour.bytes,
+        all: detour.bytes.saturating_add(direct),
+        from: device(from),
+        to: device(to),
+        holder: in_words(context.job, detour.holder as u32),
+        since: Ago(target.copy.at.saturating_sub(opened)),
+    };
+    let mut things = vec![objects.copying(target.process, target.copy, places)];
+    let entry = detour.range.entry;
+    things.extend(open.map(|time| objects.opening(entry, detour.holder as u32, time, places)));
+    let sentence = Sentence::of(&reason, Confidence::Inferred);
+    let copy = source.copy;
+    let draft = Draft::of(sentence, copy.function, 0, source.process as u32, copy.site, copy.at);
+    Draft { last: detour.last, count: detour.count, objects: things, ..draft }
+}
