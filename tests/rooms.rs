@@ -475,3 +475,57 @@ fn a_function_that_is_set_at_run_time_is_found() {
     assert_eq!(of("pub(crate) static mut AT_END: Option<fn()> = None;"), 1);
     assert_eq!(of("static AT_UNLOAD: extern \"C\" fn() = at_unload; static N: Mutex<u32> = x;"), 0);
 }
+
+/// The maps of whoever follows processes whose keys are numbers, each with what these numbers are. A number of the driver (a handle,
+/// an address, a context) is given out again, so that it is no key: `cupeer_model` has identities, and `Names` for their bearers.
+const KEYED_BY_NUMBERS: [(&str, &str); 3] = [
+    ("src/facts/follow/ledger/mod.rs", "fingerprints of handles"),
+    ("src/facts/infer/staged.rs", "hashes of what was copied"),
+    ("src/model/table.rs", "the names themselves, with the identities that bear them"),
+];
+
+/// True if tokens name a map or a set whose key is a number, or a kind of object and a number.
+fn is_keyed_by_number(tokens: &[&str]) -> bool {
+    let is_map = |token: &str| ["HashMap", "BTreeMap", "HashSet", "BTreeSet"].contains(&token);
+    match tokens {
+        [map, "<", "u64", ..] | [map, "<", "(", "u64", ..] | [map, "<", "(", "Object", ",", "u64", ..] => {
+            is_map(map)
+        }
+        _ => false,
+    }
+}
+
+#[test]
+fn no_map_of_a_follower_is_keyed_by_a_number_of_the_driver() {
+    let mut found = BTreeSet::new();
+    for folder in ["src/facts", "src/model", "src/preload", "src/export", "src/cli/sweep"] {
+        for path in sources(&root().join(folder)) {
+            let path = Path::new(folder).join(path);
+            let text = fs::read_to_string(root().join(&path)).unwrap();
+            // Unit tests may use what they like.
+            let code = text.split("#[cfg(test)]").next().unwrap();
+            let tokens = tokens(code);
+            if (0..tokens.len()).any(|at| is_keyed_by_number(&tokens[at..])) {
+                found.insert(path.to_str().unwrap().to_owned());
+            }
+        }
+    }
+    found.remove("src/model/names.rs");
+    let known: BTreeSet<String> = KEYED_BY_NUMBERS.iter().map(|(path, _)| (*path).to_owned()).collect();
+    assert_eq!(found, known, "maps keyed by numbers");
+}
+
+#[test]
+fn a_map_that_is_keyed_by_a_number_is_found() {
+    for (code, is_one) in [
+        ("a: HashMap<u64, Site>", true),
+        ("BTreeMap<(Object, u64), Holding>", true),
+        ("HashSet<(u64, u64)>", true),
+        ("HashMap<Id, Site>", false),
+        ("HashMap<(Realm, u64), Site>", false),
+        ("Names<u64>", false),
+    ] {
+        let tokens = tokens(code);
+        assert_eq!((0..tokens.len()).any(|at| is_keyed_by_number(&tokens[at..])), is_one, "{code}");
+    }
+}

@@ -22,7 +22,7 @@ mod uses;
 mod vmm;
 mod world;
 
-pub use cupeer_books::Call;
+pub use cupeer_model::Call;
 pub use world::{
     Closed, ClosedBy, Ended, Ending, Export, FreedBefore, Gone, Importers, Life, Node, NodeUse, Openers,
     Opening, Peers, Pointer, World,

@@ -6,7 +6,7 @@
 //! src/uct/cuda/cuda_copy/cuda_copy_md.c), but such calls are never recorded.
 
 use crate::is_from;
-use cupeer_books::Call;
+use cupeer_model::Call;
 use cupeer_spec::function::FnId::{self, *};
 use cupeer_spec::results::Result::{self, *};
 use cupeer_spec::value::Shareable;

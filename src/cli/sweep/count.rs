@@ -3,7 +3,7 @@
 //! What belongs here: reading. A rule that matches every call and does nothing but be recorded makes each call's stack
 //! and process known; it stands in the plan of every run.
 
-use super::held::Held;
+use super::held::{self, Held};
 use anyhow::{Result, anyhow};
 use cupeer_record::{Event, Job, Outcome, Process};
 use cupeer_report::places::Places;
@@ -166,7 +166,7 @@ impl Counted {
         }
         self.pending.extend(pending.into_values());
         for (object, holding) in held.left() {
-            let (caller, ticks) = holding.since;
+            let held::Since(caller, ticks) = holding.since;
             let library = process.library_at(caller, ticks);
             let offset = caller.wrapping_sub(library.map_or(0, |library| library.base));
             let library = library.map_or("", |library| file_name(&library.path));

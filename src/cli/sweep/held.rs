@@ -1,109 +1,123 @@
 //! Virtual memory that a process holds at its end, followed from its calls: the live table has only what is shared.
 
+use cupeer_model::{
+    Allocation, Delta, History, Indexed, Keeper, Known, Mapping, Pointer, Pool, Process, Reservation, Table,
+};
 use cupeer_record::Call;
-use cupeer_spec::effect::{Effect, End, Made, Named, Object, Shared};
-use std::collections::BTreeMap;
+use cupeer_report::judged::judged;
+use cupeer_spec::effect::Object;
 
-/// What one process holds, by its kind and name.
+/// The return address of a call, and when it was made.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct Since(pub u64, pub u64);
+
+impl History for Since {}
+
+/// Keeps the call by which a process got each entry.
 #[derive(Default)]
-pub struct Held(BTreeMap<(Object, u64), Holding>);
+struct Calls;
 
-/// One thing that it holds.
+impl Keeper for Calls {
+    type At = Since;
+    type OfAllocation = Since;
+    type OfMapping = Since;
+    type OfReservation = Since;
+    type OfPool = ();
+    type Allocations = Indexed<Allocation, Since>;
+    type Mappings = Indexed<Mapping, Since>;
+    type Reservations = Indexed<Reservation, Since>;
+    type Pools = Indexed<Pool, ()>;
+    type Pointers = Indexed<Pointer, ()>;
+
+    fn allocated(&mut self, new: &mut Known<Allocation, Since>, _as: u64, at: Since) {
+        new.history = at;
+    }
+
+    fn mapped(&mut self, new: &mut Known<Mapping, Since>, at: Since) {
+        new.history = at;
+    }
+
+    fn reserved(&mut self, new: &mut Known<Reservation, Since>, at: Since) {
+        new.history = at;
+    }
+}
+
+/// The memory of one process.
+pub struct Held(Process<Calls>);
+
+/// An entry that it holds.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Holding {
-    bytes: u64,
     /// How many references there are to it.
     pub count: u64,
     /// Whether another process made it.
     pub is_foreign: bool,
-    /// The return address of the call by which the process got it, and when that was.
-    pub since: (u64, u64),
+    /// The call by which the process got it.
+    pub since: Since,
+}
+
+impl Default for Held {
+    fn default() -> Self {
+        let (allocations, mappings, reservations) =
+            (Indexed::default(), Indexed::default(), Indexed::default());
+        let (pools, pointers) = (Indexed::default(), Indexed::default());
+        Held(Process::new(allocations, mappings, reservations, pools, pointers, Calls))
+    }
 }
 
 impl Held {
     /// Follows a call, in the order of time. What the program was told counts: it can give back nothing else.
     pub fn follow(&mut self, call: &Call) {
         let Some(function) = call.function.filter(|function| function.spec().is_virtual()) else { return };
-        if !call.succeeded() {
-            return;
-        }
-        let number = |argument| call.number(argument);
-        let since = (call.caller, call.start);
-        for effect in function.spec().effects() {
-            let (object, by) = match *effect {
-                Effect::Makes(Made { object, by, .. })
-                | Effect::Opens(Shared { object, by, .. })
-                | Effect::Retains(Named { object, by })
-                | Effect::Ends(End { object, by, .. }) => (object, by),
-                _ => continue,
-            };
-            let Some(name) = number(by) else { continue };
-            match *effect {
-                Effect::Ends(End { size: Some(size), .. }) => {
-                    self.end_all(object, name, number(size).unwrap_or(0));
-                }
-                Effect::Ends(End { is_counted, .. }) => self.give_back((object, name), is_counted),
-                Effect::Makes(Made { size, .. }) => {
-                    self.add((object, name), size.and_then(number).unwrap_or(0), false, since);
-                }
-                _ => self.add((object, name), 0, matches!(effect, Effect::Opens(_)), since),
+        if call.succeeded() {
+            let args = call.arguments();
+            for delta in Delta::each(&judged(function, 0, &args, call)) {
+                self.0.apply(&delta, Since(call.caller, call.start));
             }
         }
-    }
-
-    fn add(&mut self, key: (Object, u64), bytes: u64, is_foreign: bool, since: (u64, u64)) {
-        let holding = self.0.entry(key).or_insert(Holding { bytes, count: 0, is_foreign, since });
-        holding.count += 1;
-    }
-
-    fn give_back(&mut self, key: (Object, u64), is_counted: bool) {
-        if let Some(holding) = self.0.get_mut(&key) {
-            holding.count -= 1;
-            if holding.count == 0 || !is_counted {
-                self.0.remove(&key);
-            }
-        }
-    }
-
-    fn end_all(&mut self, object: Object, start: u64, size: u64) {
-        let end = start.saturating_add(size);
-        self.0.retain(|(kind, name), holding| {
-            let is_inside = *name >= start && name.saturating_add(holding.bytes) <= end;
-            *kind != object || !is_inside
-        });
     }
 
     /// All that is left.
-    pub fn left(self) -> impl Iterator<Item = (Object, Holding)> {
-        self.0.into_iter().map(|((object, _), holding)| (object, holding))
+    pub fn left(&self) -> impl Iterator<Item = (Object, Holding)> {
+        let own = |since: &Since| Holding { count: 1, is_foreign: false, since: *since };
+        let allocations = self.0.allocations.each().filter(|known| known.references > 0).map(|known| {
+            let (count, is_foreign) = (known.references.into(), known.is_imported());
+            (Object::Allocation, Holding { count, is_foreign, since: known.history })
+        });
+        let mappings = self.0.mappings.each().map(move |known| (Object::Mapping, own(&known.history)));
+        let reservations =
+            self.0.reservations.each().map(move |known| (Object::Reservation, own(&known.history)));
+        allocations.chain(reservations).chain(mappings)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn left(held: Held) -> Vec<(Object, u64)> {
-        held.left().map(|(object, holding)| (object, holding.count)).collect()
-    }
+    use cupeer_record::writer;
+    use cupeer_spec::function::FnId;
 
     #[test]
     fn references_are_counted_and_ranges_end_what_lies_in_them() {
         let mut held = Held::default();
-        let since = (0, 0);
-        held.add((Object::Allocation, 7), 64, false, since);
-        held.add((Object::Allocation, 7), 0, false, since);
-        held.give_back((Object::Allocation, 7), true);
-        held.give_back((Object::Allocation, 9), true);
-        for start in [0, 64, 128] {
-            held.add((Object::Mapping, start), 64, false, since);
+        let mut call = |function: FnId, values: &[(&str, u64)]| {
+            let mut call = writer::call(function, 1, 2);
+            for (name, value) in values {
+                writer::set(&mut call, name, &value.to_le_bytes());
+            }
+            held.follow(&call);
+            held.left().map(|(object, holding)| (object, holding.count)).collect::<Vec<_>>()
+        };
+        call(FnId::cuMemCreate, &[("handle", 7), ("size", 64)]);
+        let (a, m, r) = (Object::Allocation, Object::Mapping, Object::Reservation);
+        assert_eq!(call(FnId::cuMemRetainAllocationHandle, &[("handle", 7)]), [(a, 2)]);
+        assert_eq!(call(FnId::cuMemRelease, &[("handle", 7)]), [(a, 1)]);
+        assert_eq!(call(FnId::cuMemRelease, &[("handle", 9)]), [(a, 1)]);
+        call(FnId::cuMemAddressReserve, &[("ptr", 64), ("size", 192)]);
+        for start in [64, 128, 192] {
+            call(FnId::cuMemMap, &[("ptr", start), ("size", 64), ("handle", 7)]);
         }
-        held.add((Object::Reservation, 0), 192, false, since);
-        held.end_all(Object::Mapping, 0, 128);
-        assert_eq!(left(held), [(Object::Allocation, 1), (Object::Reservation, 1), (Object::Mapping, 1)]);
-        let mut held = Held::default();
-        held.add((Object::Allocation, 7), 64, true, since);
-        held.give_back((Object::Allocation, 7), true);
-        assert_eq!(left(held), []);
+        assert_eq!(call(FnId::cuMemUnmap, &[("ptr", 64), ("size", 128)]), [(a, 1), (r, 1), (m, 1)]);
+        assert_eq!(call(FnId::cuMemRelease, &[("handle", 7)]), [(r, 1), (m, 1)]);
     }
 }

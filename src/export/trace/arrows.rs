@@ -4,6 +4,7 @@
 //! handle has the fingerprint itself.
 
 use cupeer_facts::second_pass::{Exported, First, Realm};
+use cupeer_model::Names;
 use cupeer_record::Call;
 use cupeer_report::values;
 use cupeer_spec::effect::{Object, Shared};
@@ -24,7 +25,7 @@ pub struct Arrows {
     /// How often each handle was opened.
     opened: HashMap<(Realm, Object, u64), u64, foldhash::fast::RandomState>,
     /// The arrows of what the current process has open, by address or event.
-    open: HashMap<(Object, u64), Vec<u64>, foldhash::fast::RandomState>,
+    open: Names<Vec<u64>, foldhash::fast::RandomState>,
 }
 
 impl Arrows {
@@ -63,7 +64,7 @@ impl Arrows {
         let times = self.opened.entry((realm, kind, fingerprint)).or_default();
         let id = if *times == 0 { fingerprint } else { mix(fingerprint ^ mix(*times)) };
         *times += 1;
-        self.open.entry((kind, address)).or_default().push(id);
+        self.open.bearer_or(kind, address, Vec::new).push(id);
         vec![
             Arrow { export: Some((export, exports)), phase: 's', id },
             Arrow { export: None, phase: 't', id },
@@ -71,11 +72,11 @@ impl Arrows {
     }
 
     fn closes(&mut self, kind: Object, address: Option<u64>, is_whole: bool) -> Vec<Arrow> {
-        let Some(place) = address.map(|address| (kind, address)) else { return Vec::new() };
-        let Some(ids) = self.open.get_mut(&place) else { return Vec::new() };
-        let closed = if is_whole { std::mem::take(ids) } else { ids.pop().into_iter().collect() };
-        if ids.is_empty() {
-            self.open.remove(&place);
+        let Some(address) = address else { return Vec::new() };
+        let Some(mut ids) = self.open.take(kind, address) else { return Vec::new() };
+        let closed = if is_whole { std::mem::take(&mut ids) } else { ids.pop().into_iter().collect() };
+        if !ids.is_empty() {
+            self.open.bearer_or(kind, address, || ids);
         }
         closed.into_iter().map(|id| Arrow { export: None, phase: 'f', id }).collect()
     }

@@ -5,8 +5,8 @@ use crate::assemble::part::JobPart;
 use crate::assemble::part::directory::{bypassed, hangs, quiet, started};
 use crate::follow::collect::Collected;
 use crate::follow::collect::Tally;
-use crate::follow::faults;
 use crate::follow::functions::{Functions, Number};
+use crate::follow::{faults, pools};
 use crate::infer::{self, leaks};
 use cupeer_record::{self as record, Call, Job};
 use cupeer_report::filter::Filter;
@@ -40,7 +40,7 @@ pub fn reduced(
     let processes = processes(job, &all, &mut places, ended);
     let leaks = leaks::rows(&all, job, &mut places, filter, ended);
     let allocations = all.virtual_memory.rows(&all.fates, ended);
-    let pools = all.pools.rows(&all.fates);
+    let pools = pools::rows(all.virtual_memory.processes(), &all.fates);
     let record = whole(job, &all, filter, began, ended);
     // There may be very many, and symbols take their time: libraries and offsets have to do.
     let mut nameless = Nameless;

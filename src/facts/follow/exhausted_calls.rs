@@ -3,7 +3,7 @@
 //! It keeps one entry per function and stack: the first of these calls, and how many there were.
 
 use crate::follow::ledger::Site;
-use crate::follow::virtual_memory::{Sum, location_of};
+use crate::follow::memory::{Location, Sum};
 use cupeer_record::{Call, Outcome};
 use cupeer_report::model::Uuid;
 use cupeer_rules::Rule;
@@ -52,7 +52,7 @@ pub fn add(
         known.last = known.last.max(last);
     } else if all.len() < MOST {
         let wanted = function.spec().sized_by().and_then(|size| call.number(size));
-        let device = location_of(call, uuid).and_then(|location| location.device());
+        let device = Location::of(call, uuid).and_then(|location| location.device());
         all.push(Scarce { function, site, at, last, count: call.times(), wanted, device, reserved });
     }
 }

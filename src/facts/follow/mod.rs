@@ -9,7 +9,8 @@
 //! - `allocator`, `fault_hits`, `runtime`: facts about single calls.
 //! - `faults`: the faults of plans.
 //! - `peers`: the access between devices.
-//! - `virtual_memory`, `pools`, `exhausted_calls`: memory.
+//! - `memory`: the memory of each process.
+//! - `virtual_memory`, `pools`, `exhausted_calls`: the memory of all.
 //! - `failures`, `callers`, `marks`: failures, callers, and marks.
 //! - `judged`: the findings of single calls, as they are read.
 //! - `collect`: reads the events.
@@ -25,6 +26,7 @@ pub mod functions;
 pub mod judged;
 pub mod ledger;
 pub mod marks;
+pub mod memory;
 pub mod peers;
 pub mod pools;
 pub mod runtime;

@@ -3,8 +3,9 @@
 
 use super::drafts::{Context, Draft, Sentence};
 use crate::follow::judged::uuid;
-use crate::follow::ledger::space::{Apart, Unused};
-use crate::follow::virtual_memory::{Waiting, Waits};
+use crate::follow::memory::Waits;
+use crate::follow::memory::{Apart, Unused};
+use crate::follow::virtual_memory::Waiting;
 use cupeer_rules::Confidence;
 use cupeer_rules::reason::{Device, Reason};
 

@@ -4,7 +4,7 @@
 use crate::check;
 use crate::driver::facts::{self, DriverFacts};
 use crate::driver::questions;
-use crate::driver::{batches, pools};
+use crate::driver::{batches, model};
 use crate::fault::inject::{self, Fault};
 use crate::job::gone;
 use crate::job::ledger::{self, BeforeCall, CallOrigin};
@@ -98,14 +98,8 @@ pub fn follow(record: &Recorded, call: &Answered) {
     let elements = elements.bytes();
     let done =
         decide::Call { function: id, result: for_ledger, args: &args.bytes, shape: args.shape, elements };
-    let mut unmapped_shared = false;
-    if settings::get().check.is_some() && id.spec().is_virtual() {
-        unmapped_shared = check::unmaps_shared(&done);
-        check::note(&done, !has_other_output);
-    }
-    if id.spec().changes_pools() {
-        pools::note(&done, !has_other_output);
-    }
+    let unmapped_shared = model::unmaps_shared(&done);
+    model::note(&done, !has_other_output);
     if recorder::is_weighty(id) && !has_other_output {
         let exported = id.spec().exports().filter(|_| is_judged);
         let head = match exported {

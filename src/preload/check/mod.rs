@@ -1,6 +1,6 @@
 //! Checks the rules at the call: after the driver returned, in the thread that called.
 //!
-//! `world` and `space` provide the facts that are known at the call. `emit` and `say` handle findings, and `explain`
+//! `world` and `system` provide the facts that are known at the call. `emit` and `say` handle findings, and `explain`
 //! handles failures that break no rule. The rules, their texts, and their decisions are in `cupeer_rules`.
 //!
 //! The failure of a probe is not a finding. If only the next calls of the thread can show that a call was a probe, its
@@ -15,7 +15,7 @@ mod emit;
 mod explain;
 mod held;
 mod say;
-mod space;
+mod system;
 mod world;
 
 use crate::sys::caller::Caller;
@@ -23,7 +23,6 @@ use cupeer_rules::probes::Probe;
 use emit::Heard;
 
 pub use emit::{listen, say_held};
-pub use space::{note, unmaps_shared};
 pub use world::Call;
 
 /// Whether a rule explains why a call failed. Nobody hears of it.

@@ -1,11 +1,11 @@
 //! The facts about a call and about the processes that share with it, from the call itself, the driver, the live
 //! table, and the system.
 
-use super::space::{self, SPACE};
+use super::system;
 use crate::driver::contexts;
 use crate::driver::facts::DriverFacts;
 use crate::driver::graphs::{self, Label, Part};
-use crate::driver::pools::{self, POOLS};
+use crate::driver::model::{self, MODEL};
 use crate::driver::questions;
 use crate::driver::{batches, nodes, parameters};
 use crate::job::importers::{has_died, importers, is_own, life_of, process_of};
@@ -19,7 +19,7 @@ use crate::sys::line::Short;
 use crate::sys::{descriptors, environment, forks, neighbour};
 use core::cell::Cell;
 use core::fmt::{self, Write};
-use cupeer_books::{Pool, SpaceView};
+use cupeer_model::{Bare, Family, Pool, View};
 use cupeer_rules::decide::{
     self, Closed, ClosedBy, Ended, Ending, Export, FreedBefore, HadContext, Importers, Life, Node, NodeUse,
     Openers, Opening, Peers, Pointer, Ptrace, Went, World,
@@ -328,29 +328,23 @@ impl World for Call<'_> {
         peers
     }
 
-    fn space<T>(&self, ask: impl FnOnce(&SpaceView) -> Option<T>) -> Option<T> {
-        SPACE.with(|space| ask(&space.view())).flatten()
+    fn model<T>(&self, ask: impl FnOnce(&dyn View) -> Option<T>) -> Option<T> {
+        MODEL.with(|model| ask(model)).flatten()
+    }
+    fn knows(&self, family: Family) -> bool {
+        MODEL.is_whole(|model| !model.has_lost(family))
     }
     fn has_multicast(&self, device: i32) -> Option<bool> {
         questions::has_multicast(device)
     }
-    fn knows_space(&self) -> bool {
-        SPACE.is_whole(|space| !space.has_lost())
-    }
-    fn pool(&self, handle: u64) -> Option<Pool> {
-        pools::pool(handle)
-    }
-    fn pointers_of(&self, pool: u64) -> u64 {
-        POOLS.with(|pools| pools.open(pool)).unwrap_or(0)
-    }
-    fn knows_pools(&self) -> bool {
-        POOLS.is_whole(|pools| !pools.has_lost())
+    fn pool(&self, handle: u64) -> Option<Bare<Pool>> {
+        model::pool(handle)
     }
     fn has_fabric_channel(&self) -> Option<bool> {
-        Some(space::has_fabric_channel())
+        Some(system::has_fabric_channel())
     }
     fn is_descriptor(&self, fd: i32) -> Option<bool> {
-        Some(space::is_descriptor(fd))
+        Some(system::is_descriptor(fd))
     }
     fn exporter_of_descriptor(&self, object: Object, fd: i32) -> Option<(Process, Entry)> {
         let mut found: Option<Entry> = None;
@@ -371,7 +365,7 @@ impl World for Call<'_> {
         Some(descriptors::reached_limit())
     }
     fn ptrace(&self) -> Option<Ptrace> {
-        space::ptrace()
+        system::ptrace()
     }
 
     fn memory(&self) -> Option<(u64, u64)> {

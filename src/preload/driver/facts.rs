@@ -4,7 +4,7 @@ use super::questions::{
     Allocation, allocation, context, device, device_of, device_of_allocation, has_ended, number,
     several_devices,
 };
-use super::{contexts, pools, questions};
+use super::{contexts, model, questions};
 use cupeer_spec::effect::{Named, Object, Shared};
 use cupeer_spec::function::{FnId, Library};
 use cupeer_spec::record::slot::{MOST_ARGS, detail};
@@ -57,7 +57,7 @@ pub fn ask(
         if is_export && matches!(object, Object::Allocation | Object::Pool) {
             let name = number(id, args, by);
             let own = match object {
-                Object::Pool => pools::pool(name).and_then(|pool| pool.device),
+                Object::Pool => model::pool(name).and_then(|pool| pool.device),
                 _ => device_of_allocation(name),
             };
             let own = own.filter(|device| *device >= 0);

@@ -1,5 +1,5 @@
 //! Facts about the driver: driver queries (`questions`, `nodes`), the driver's own log (`log`), facts that only
-//! the program's calls show (`pools`, `contexts`), and answers that are remembered (`places`).
+//! the program's calls show (`model`, `contexts`), and answers that are remembered (`places`).
 //!
 //! `resolve` decides which function of the driver a call goes to.
 
@@ -9,8 +9,8 @@ pub mod facts;
 pub mod graphs;
 pub mod kernels;
 pub mod log;
+pub mod model;
 pub mod nodes;
 pub mod parameters;
 pub mod places;
-pub mod pools;
 pub mod questions;

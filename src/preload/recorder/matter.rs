@@ -7,7 +7,7 @@ use crate::resolve::driver;
 use crate::resolve::needs::{self, Needs};
 use crate::sys::guard::guarded;
 use core::cell::Cell;
-use cupeer_books::Call;
+use cupeer_model::Call;
 use cupeer_spec::function::{FnId, Library};
 use cupeer_spec::record::slot::MOST_ARGS;
 

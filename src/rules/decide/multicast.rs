@@ -3,8 +3,8 @@
 use super::{Judge, Verdict, World};
 use crate::Confidence;
 use crate::reason::Reason;
-use cupeer_books::Allocation;
-use cupeer_spec::effect::{Bound, Object, Unbound};
+use cupeer_model::{Allocation, Bare};
+use cupeer_spec::effect::{Bound, Object, Subject, Unbound};
 use cupeer_spec::results::Result;
 
 /// What sizes and offsets of today's devices are multiples of.
@@ -12,15 +12,12 @@ const GRANULARITY: u64 = 2 << 20;
 
 impl<W: World> Judge<'_, W> {
     /// What is bound, where the process knows it.
-    fn bound(&self, Bound { object, by, .. }: Bound) -> Option<Allocation> {
+    fn bound(&self, Bound { object, by, .. }: Bound) -> Option<Bare<Allocation>> {
         let name = self.call.at(by);
-        self.world.space(|space| match object {
-            Object::Mapping => {
-                let at = space.mappings().filter(|known| known.touches(name, 1)).last()?;
-                space.allocation(at.handle)
-            }
-            _ => space.allocation(name),
-        })
+        match object {
+            Object::Mapping => self.mapping((name, 1), |_| true).and_then(|mapping| self.of(&mapping)),
+            _ => self.allocation(name),
+        }
     }
 
     pub(super) fn multicast_unsupported(&mut self) -> Verdict {
@@ -41,7 +38,7 @@ impl<W: World> Judge<'_, W> {
     }
 
     pub(super) fn multicast_granularity(&mut self) -> Verdict {
-        let known = self.world.space(|space| space.multicast_granularity());
+        let known = self.world.model(|model| model.granularity(Subject::Team));
         let granularity = known.unwrap_or(GRANULARITY);
         let (call, spec) = (self.call, self.call.function.spec());
         let bound = spec.binds().map(|Bound { object, by, from, size, at, .. }| {
@@ -115,11 +112,16 @@ impl<W: World> Judge<'_, W> {
         else {
             return Verdict::Unknown;
         };
-        let leaves = team.is_imported || team.types.is_some_and(|types| types != 0);
-        if !leaves || memory.is_imported || memory.types.is_none_or(|types| types != 0) {
+        let leaves = team.is_shareable();
+        if !leaves || memory.is_imported() || memory.types.is_none_or(|types| types != 0) {
             return Verdict::Held;
         }
         let confidence = self.space_trust();
-        self.broken(Reason::MulticastHandleType { is_imported: team.is_imported }, confidence, bound.by, &[])
+        self.broken(
+            Reason::MulticastHandleType { is_imported: team.is_imported() },
+            confidence,
+            bound.by,
+            &[],
+        )
     }
 }

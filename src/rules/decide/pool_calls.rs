@@ -3,7 +3,7 @@
 use super::{Judge, Verdict, World};
 use crate::Confidence;
 use crate::reason::{PointerFault, PoolFault, Reason};
-use cupeer_books::Origin;
+use cupeer_model::{Family, Origin};
 use cupeer_spec::abi::CUmemAllocationHandleType;
 use cupeer_spec::effect::{End, Object, Shared};
 use cupeer_spec::record::slot::finding::role;
@@ -11,7 +11,7 @@ use cupeer_spec::record::slot::finding::role;
 impl<W: World> Judge<'_, W> {
     /// How sure it is what follows from what the process has of pools.
     fn pools_trust(&self) -> Confidence {
-        if self.world.knows_pools() { Confidence::Certain } else { Confidence::Inferred }
+        if self.world.knows(Family::Pools) { Confidence::Certain } else { Confidence::Inferred }
     }
 
     pub(super) fn pool_handle_type(&mut self) -> Verdict {
@@ -26,7 +26,7 @@ impl<W: World> Judge<'_, W> {
         let fault = match (known.is_destroyed, known.origin, known.types) {
             (true, ..) => PoolFault::Destroyed,
             (_, Origin::Imported, _) => PoolFault::Imported,
-            (_, Origin::Default, _) => PoolFault::Default,
+            (_, Origin::Found, _) => PoolFault::Default,
             (.., None) => return Verdict::Unknown,
             (.., Some(types)) if types as u64 & wanted != 0 => return Verdict::Held,
             (.., Some(types)) => PoolFault::Types(types as u64),
@@ -90,7 +90,7 @@ impl<W: World> Judge<'_, W> {
         if known.is_destroyed || known.origin != Origin::Imported {
             return Verdict::Unknown;
         }
-        match self.world.pointers_of(pool) {
+        match self.world.model(|model| Some(model.pointers_of(pool))).unwrap_or(0) {
             0 => Verdict::Held,
             pointers => {
                 let confidence = self.pools_trust();

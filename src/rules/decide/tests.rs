@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::reason::{Ago, Device, Process};
-use cupeer_books::Pool;
+use cupeer_model::{Bare, Pool};
 use cupeer_spec::effect::Object;
 use cupeer_spec::function::FUNCTIONS;
 use cupeer_spec::record::slot::MOST_ARGS;
@@ -79,8 +79,8 @@ impl World for Knowing {
     fn can_access(&self, _from: i32, _to: i32) -> Option<bool> {
         self.some(false)
     }
-    fn pool(&self, handle: u64) -> Option<Pool> {
-        self.some(Pool { handle, ..Pool::default() })
+    fn pool(&self, handle: u64) -> Option<Bare<Pool>> {
+        self.some(Bare { name: handle, ..Bare::default() })
     }
     fn memory(&self) -> Option<(u64, u64)> {
         self.some((2, 2))

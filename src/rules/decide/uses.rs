@@ -3,7 +3,7 @@
 use super::{ClosedBy, Gone, Judge, Opening, Verdict, World};
 use crate::reason::{Device, Handle, Reason, Went};
 use crate::{Confidence, Rule};
-use cupeer_books::Mapping;
+use cupeer_model::{Bare, Mapping};
 use cupeer_spec::effect::{Object, Sides};
 use cupeer_spec::record::slot::finding::role;
 
@@ -122,7 +122,7 @@ impl<W: World> Judge<'_, W> {
                 self.user(argument).and_then(|(ordinal, context)| {
                     let (address, mapping) = self.denied(start, end, ordinal)?;
                     let device = Device { ordinal, uuid: world.uuid(ordinal) };
-                    let (range, is_granted) = ((mapping.start, mapping.bytes), mapping.is_granted);
+                    let (range, is_granted) = ((mapping.name, mapping.bytes), mapping.is_granted);
                     Some(Reason::UseWithoutAccess { name, address, device, context, range, is_granted })
                 })
             };
@@ -165,12 +165,17 @@ impl<W: World> Judge<'_, W> {
         let opened = last.and_then(|opening| {
             Some(Present { range: world.there(opening.address)??, opening: Some(opening) })
         });
-        let mapped = world.space(|space| {
-            let is_imported = |it: &&Mapping| space.allocation(it.handle).is_some_and(|it| it.is_imported);
-            let before = space.mappings().filter(|it| it.start < address).filter(is_imported);
-            let Mapping { start, bytes, .. } = *before.max_by_key(|it| it.start)?;
-            Some(Present { range: (start, bytes), opening: None })
+        let mut before: Option<Bare<Mapping>> = None;
+        world.model(|model| {
+            model.each_mapping((0, address), &mut |known| {
+                let is_imported = model.of(known).is_some_and(|it| it.is_imported());
+                if is_imported && before.is_none_or(|before| before.name < known.name) {
+                    before = Some(*known);
+                }
+            });
+            Some(())
         });
+        let mapped = before.map(|known| Present { range: (known.name, known.bytes), opening: None });
         let there = opened.into_iter().chain(mapped).max_by_key(|there| there.range.0)?;
         (address.checked_sub(there.end())? < there.range.1).then_some(there)
     }
@@ -188,9 +193,9 @@ impl<W: World> Judge<'_, W> {
         if let Some(opening) = opened(Object::Memory).or_else(|| opened(Object::Pointer)) {
             return Some(Present { range: self.world.there(address)??, opening: Some(opening) });
         }
-        let Mapping { start, bytes, handle, .. } = self.mapping((address, 1), |_| true)?;
-        let is_imported = self.allocation(handle).is_some_and(|it| it.is_imported);
-        is_imported.then_some(Present { range: (start, bytes), opening: None })
+        let mapping = self.mapping((address, 1), |_| true)?;
+        let is_imported = self.of(&mapping).is_some_and(|it| it.is_imported());
+        is_imported.then_some(Present { range: (mapping.name, mapping.bytes), opening: None })
     }
 
     /// The first address behind some memory at which nothing is, before the end of a range. What was opened ends where the driver
@@ -202,7 +207,7 @@ impl<W: World> Judge<'_, W> {
                 return Some(at);
             }
             let next = self.mapping((at, 1), |_| true)?;
-            at = next.start.saturating_add(next.bytes);
+            at = next.name.saturating_add(next.bytes);
         }
         None
     }
@@ -223,14 +228,14 @@ impl<W: World> Judge<'_, W> {
     }
 
     /// The first address of a range, and its mapping, to which a device has no access.
-    fn denied(&self, start: u64, end: u64, device: i32) -> Option<(u64, Mapping)> {
+    fn denied(&self, start: u64, end: u64, device: i32) -> Option<(u64, Bare<Mapping>)> {
         let mut at = start;
         while at < end {
             let mapping = self.mapping((at, 1), |_| true)?;
             if !self.world.may_access(at, device)? {
                 return Some((at, mapping));
             }
-            at = mapping.start.saturating_add(mapping.bytes);
+            at = mapping.name.saturating_add(mapping.bytes);
         }
         None
     }

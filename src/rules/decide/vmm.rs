@@ -3,9 +3,9 @@
 use super::{Judge, Verdict, World};
 use crate::Confidence;
 use crate::reason::Reason;
-use cupeer_books::{Allocation, Mapping, wanted};
+use cupeer_model::{Allocation, Bare, Family, Mapping, wanted};
 use cupeer_spec::abi::CUmemAllocationHandleType;
-use cupeer_spec::effect::{End, Made, Object, Shared};
+use cupeer_spec::effect::{End, Made, Object, Shared, Subject};
 use cupeer_spec::function::Direction;
 use cupeer_spec::record::slot::finding::role;
 use cupeer_spec::results::Result;
@@ -17,7 +17,7 @@ const GRANULARITY: u64 = 2 << 20;
 impl<W: World> Judge<'_, W> {
     /// How sure it is what follows from what the process has of virtual memory.
     pub(super) fn space_trust(&self) -> Confidence {
-        if self.world.knows_space() { Confidence::Certain } else { Confidence::Inferred }
+        if self.world.knows(Family::VirtualMemory) { Confidence::Certain } else { Confidence::Inferred }
     }
 
     /// The range of addresses that the call is about, and the arguments that say where it begins, and its size.
@@ -29,24 +29,27 @@ impl<W: World> Judge<'_, W> {
     /// The first mapping in a range of which something is true.
     pub(super) fn mapping(
         &self,
-        (start, bytes): (u64, u64),
-        is_it: impl Fn(&Mapping) -> bool,
-    ) -> Option<Mapping> {
-        self.world.space(|space| {
-            let touched = space.mappings().filter(|known| known.touches(start, bytes) && is_it(known));
-            touched.min_by_key(|known| known.start).copied()
-        })
+        range: (u64, u64),
+        is_it: impl Fn(&Bare<Mapping>) -> bool,
+    ) -> Option<Bare<Mapping>> {
+        let mut first: Option<Bare<Mapping>> = None;
+        let mut look = |known: &Bare<Mapping>| {
+            if is_it(known) && first.is_none_or(|first| known.name < first.name) {
+                first = Some(*known);
+            }
+        };
+        self.world.model(|model| Some(model.each_mapping(range, &mut look)));
+        first
     }
 
-    /// Whether something is mapped with a handle, which then is still one when it has been released.
-    fn is_mapped(&self, handle: u64) -> bool {
-        let is_of = |known: &Mapping| known.handle == handle;
-        self.world.space(|space| Some(space.mappings().any(is_of))).unwrap_or(false)
+    /// The allocation of a handle.
+    pub(super) fn allocation(&self, handle: u64) -> Option<Bare<Allocation>> {
+        self.world.model(|model| model.allocation(handle))
     }
 
-    /// What the process knows of an allocation by its handle.
-    pub(super) fn allocation(&self, handle: u64) -> Option<Allocation> {
-        self.world.space(|space| space.allocation(handle))
+    /// The allocation of a mapping.
+    pub(super) fn of(&self, mapping: &Mapping) -> Option<Bare<Allocation>> {
+        self.world.model(|model| model.of(mapping))
     }
 
     pub(super) fn vmm_handle_type(&mut self) -> Verdict {
@@ -62,8 +65,8 @@ impl<W: World> Judge<'_, W> {
         };
         let types = match known.types {
             // It is nobody's handle any more, whatever it was created with.
-            _ if known.references == 0 && !self.is_mapped(handle) => return Verdict::Unknown,
-            _ if known.is_imported => None,
+            _ if known.references == 0 && known.mappings == 0 => return Verdict::Unknown,
+            _ if known.is_imported() => None,
             None => return Verdict::Unknown,
             Some(types) if types & wanted != 0 => return Verdict::Held,
             types => types,
@@ -91,10 +94,12 @@ impl<W: World> Judge<'_, W> {
         }
         // What is mapped in the range may lie on several devices.
         let (world, mut homes) = (self.world, [None; 16]);
-        world.space(|space| {
-            let touched = space.mappings().filter(|mapping| mapping.touches(start, bytes));
-            let devices = touched.map(|mapping| space.allocation(mapping.handle)?.device);
-            homes.iter_mut().zip(devices).for_each(|(home, device)| *home = device);
+        world.model(|model| {
+            let mut places = homes.iter_mut();
+            model.each_mapping((start, bytes), &mut |mapping| {
+                let device = model.of(mapping).and_then(|known| known.device);
+                places.next().into_iter().for_each(|place| *place = device);
+            });
             Some(())
         });
         let homes = || homes.iter().copied().flatten();
@@ -186,7 +191,7 @@ impl<W: World> Judge<'_, W> {
         if self.call.wanted().is_some_and(|wanted| wanted.device.is_none()) {
             return Verdict::Unknown;
         }
-        let known = self.world.space(|space| space.granularity());
+        let known = self.world.model(|model| model.granularity(Subject::Memory));
         let granularity = known.unwrap_or(GRANULARITY);
         let is_said = self.world.driver_message().contains("minimum granularity");
         // The range that is to be reserved has no address yet, but one at which it is wanted.
@@ -227,28 +232,25 @@ impl<W: World> Judge<'_, W> {
 
     pub(super) fn vmm_mapped_twice(&mut self) -> Verdict {
         let Some(((start, size), by, _)) = self.range() else { return Verdict::Unknown };
-        let Some(Mapping { start: mapped, bytes, .. }) = self.mapping((start, size), |_| true) else {
-            return Verdict::Held;
-        };
+        let Some(mapping) = self.mapping((start, size), |_| true) else { return Verdict::Held };
+        let (mapped, bytes) = (mapping.name, mapping.bytes);
         let confidence = self.space_trust();
         self.broken(Reason::VmmMappedTwice { start, size, mapped, bytes }, confidence, by, &[])
     }
 
     pub(super) fn vmm_reservation_in_use(&mut self) -> Verdict {
         let Some(((start, size), by, _)) = self.range() else { return Verdict::Unknown };
-        let Some(Mapping { start: mapped, bytes, .. }) = self.mapping((start, size), |_| true) else {
-            return Verdict::Held;
-        };
+        let Some(mapping) = self.mapping((start, size), |_| true) else { return Verdict::Held };
+        let (mapped, bytes) = (mapping.name, mapping.bytes);
         let confidence = self.space_trust();
         self.broken(Reason::VmmReservationInUse { start, size, mapped, bytes }, confidence, by, &[])
     }
 
     pub(super) fn vmm_part_of_mapping(&mut self) -> Verdict {
         let Some(((start, size), _, by)) = self.range() else { return Verdict::Unknown };
-        let is_cut = |mapping: &Mapping| !mapping.is_within(start, size);
-        let Some(Mapping { start: mapped, bytes, .. }) = self.mapping((start, size), is_cut) else {
-            return Verdict::Held;
-        };
+        let is_cut = |mapping: &Bare<Mapping>| !mapping.is_within((start, size));
+        let Some(mapping) = self.mapping((start, size), is_cut) else { return Verdict::Held };
+        let (mapped, bytes) = (mapping.name, mapping.bytes);
         let confidence = self.space_trust();
         self.broken(Reason::VmmPartOfMapping { start, size, mapped, bytes }, confidence, by, &[])
     }
@@ -262,9 +264,9 @@ impl<W: World> Judge<'_, W> {
         if known.references != 0 {
             return Verdict::Held;
         }
-        let is_sure = known.is_counted && self.world.knows_space();
+        let is_sure = known.is_counted && self.world.knows(Family::VirtualMemory);
         let confidence = if is_sure { Confidence::Certain } else { Confidence::Inferred };
-        let reason = Reason::VmmReleasedTwice { handle, is_imported: known.is_imported };
+        let reason = Reason::VmmReleasedTwice { handle, is_imported: known.is_imported() };
         self.broken(reason, confidence, by, &[])
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::reason::{Ago, Device, HadContext, Process, Ptrace, Site, Went};
 use crate::{Cache, Confidence};
-use cupeer_books::{Pool, SpaceView};
+use cupeer_model::{Bare, Family, Pool, View};
 use cupeer_spec::effect::Object;
 use cupeer_spec::record::live::library_text;
 use cupeer_spec::record::slot::finding::LIBRARY;
@@ -142,29 +142,21 @@ pub trait World {
         Peers { known: 0, processes: 0, is_certain: true, first: None }
     }
 
-    /// Asks what the process has of virtual memory, where that is known.
-    fn space<T>(&self, _ask: impl FnOnce(&SpaceView) -> Option<T>) -> Option<T> {
+    /// Asks the state of the process, where that is known.
+    fn model<T>(&self, _ask: impl FnOnce(&dyn View) -> Option<T>) -> Option<T> {
         None
+    }
+    /// Whether all is known that the process has done with objects of a family.
+    fn knows(&self, _family: Family) -> bool {
+        false
     }
     /// Whether a device has multicast.
     fn has_multicast(&self, _device: i32) -> Option<bool> {
         None
     }
-    /// Whether all is known that the process has done with virtual memory.
-    fn knows_space(&self) -> bool {
-        false
-    }
-    /// What the process knows of a pool by its handle.
-    fn pool(&self, _handle: u64) -> Option<Pool> {
-        None
-    }
-    /// How many pointers of an imported pool the process has imported and not freed.
-    fn pointers_of(&self, _pool: u64) -> u64 {
-        0
-    }
-    /// Whether all is known that the process has done with pools.
-    fn knows_pools(&self) -> bool {
-        false
+    /// The state of a pool, by its handle.
+    fn pool(&self, handle: u64) -> Option<Bare<Pool>> {
+        self.model(|model| model.pool(handle))
     }
     /// Whether the process may read an IMEX channel.
     fn has_fabric_channel(&self) -> Option<bool> {

@@ -15,7 +15,7 @@ use crate::follow::ledger::settle::Fate;
 use crate::follow::ledger::{Damage, Ledger, Realm};
 use crate::follow::marks::Marks;
 use crate::follow::peers::Peers;
-use crate::follow::pools::AllPools;
+use crate::follow::pools;
 use crate::follow::runtime::MadeBy;
 use crate::follow::virtual_memory::VirtualMemory;
 use anyhow::{Context, Result};
@@ -44,7 +44,6 @@ pub struct Collected {
     pub peers: Peers,
     pub stacks: Stacks,
     pub virtual_memory: VirtualMemory,
-    pub pools: AllPools,
     pub made_by: MadeBy,
     pub marks: Marks,
     /// The processes, in the order of the job.
@@ -72,7 +71,6 @@ pub fn collect(job: &Job, filter: &Filter, keep: Keep) -> Result<Collected> {
         peers: Peers::default(),
         stacks: Stacks::default(),
         virtual_memory: VirtualMemory::default(),
-        pools: AllPools::default(),
         made_by: MadeBy::default(),
         marks: Marks::default(),
         tallies: Vec::new(),
@@ -118,10 +116,10 @@ pub fn collect(job: &Job, filter: &Filter, keep: Keep) -> Result<Collected> {
     if filter.until().is_none() {
         all.add_tables(job);
     }
-    let Collected { peers, ledger, virtual_memory, pools, .. } = &mut all;
+    let Collected { peers, ledger, virtual_memory, .. } = &mut all;
     peers.add_ipc(ledger);
     virtual_memory.add_reach(peers);
-    pools.add_reach(peers);
+    pools::add_reach(virtual_memory.processes(), peers);
     Ok(all)
 }
 

@@ -11,13 +11,11 @@ use crate::follow::functions::{End, Number};
 use crate::follow::judged::{self, MadeCall, Sight};
 use crate::follow::ledger::descriptors::{Descriptors, Made};
 use crate::follow::ledger::follow::{self, CallFacts, Follower};
-use crate::follow::ledger::own::Own;
-use crate::follow::ledger::space::Unused;
+use crate::follow::ledger::own::{self, Own};
 use crate::follow::ledger::{Realm, Site};
+use crate::follow::memory::{self, Memory, Unused, Waits};
 use crate::follow::peers;
-use crate::follow::pools::Held;
 use crate::follow::runtime::{Latest, Runtime};
-use crate::follow::virtual_memory::{self, Space};
 use anyhow::Result;
 use cupeer_record::{Call, Clock, Content, Event, Outcome, Process};
 use cupeer_report::Keep;
@@ -100,8 +98,7 @@ pub struct Reading<'a> {
     clock: Clock,
     follower: Follower,
     own: Own,
-    space: Space,
-    pools: Held,
+    memory: Memory,
     keeps_durations: bool,
     /// Where callers are told apart.
     callers: Option<OwnCallers>,
@@ -139,8 +136,7 @@ impl<'a> Reading<'a> {
             clock,
             follower: Follower::new(index, realm),
             own: Own::default(),
-            space: Space::new(realm),
-            pools: Held::new(realm),
+            memory: Memory::new(realm, devices(process)),
             keeps_durations: false,
             callers: None,
             others: HashMap::new(),
@@ -232,92 +228,105 @@ impl<'a> Reading<'a> {
         if faults::is_touched(call) {
             self.touched(call);
         }
-        let mut follows_fault = false;
-        let mut standing = Standing::Unexpected;
+        let (mut follows_fault, mut standing) = (false, Standing::Unexpected);
         if let Some(function) = call.function {
             self.answer(function, call);
             if !call.succeeded() {
                 standing = Standing::of(self.process, function, call);
                 self.asked.extend(standing.question());
             }
-            let is_judged = self.judge(function, call, standing);
-            if self.own.concerns(function, call) {
-                // What it has open now.
-                self.follower.settle(&mut self.all.ledger, call.start);
-                let at = self.clock.realtime(call.start);
-                self.own.call(&self.follower, &self.all.ledger, function, call, at);
-            }
-            let is_virtual = virtual_memory::concerns(function);
-            if is_virtual || function.spec().changes_pools() {
-                let at = self.clock.realtime(call.start);
-                let stacks = &mut self.all.stacks;
-                self.own.note(function, call, at, || stacks.of(self.index, call));
-            }
-            if is_virtual {
-                self.space.settle(call.start);
-            }
-            if function.spec().changes_pools() {
-                let at = self.clock.realtime(call.start);
-                let uuid = |ordinal| uuid_of(self.process, ordinal);
-                self.pools.call(function, call, at, &self.own.pools, uuid);
-            }
-            if follow::concerns(function) && !(is_virtual && self.space.keeps_reference(function, call)) {
-                follows_fault = self.follow(function, call, is_judged);
-            }
-            if is_virtual {
-                let at = self.clock.realtime(call.start);
-                let uuid = |ordinal| uuid_of(self.process, ordinal);
-                self.space.call(function, call, at, uuid);
-            }
-            if call.succeeded() && !call.injected && follow::concerns(function) {
-                let at = self.clock.realtime(call.start);
-                let stacks = &mut self.all.stacks;
-                let mut stack = || stacks.of(self.index, call);
-                let made = || Made { function, site: Site::of(call, stack(), false), at };
-                self.tally.descriptors.call(function, call, self.space.realm, made);
-            }
-            if exhausted_calls::concerns(function, call) {
-                let [at, last] = [call.start, call.last_end()].map(|ticks| self.clock.realtime(ticks));
-                let site = Site::of(call, self.all.stacks.of(self.index, call), false);
-                let uuid = |ordinal| uuid_of(self.process, ordinal);
-                let times = if call.times() > 1 { (at, last) } else { (at, at) };
-                let (all, reserved) = (&mut self.tally.scarce, self.space.reserved);
-                exhausted_calls::add(all, (function, call, site), times, uuid, reserved);
-            }
-            if let Some(devices) = call.details.contexts
-                && self.tally.holding.is_none_or(|known| known.devices.count_ones() < devices.count_ones())
-            {
-                let site = Site::of(call, self.all.stacks.of(self.index, call), false);
-                let at = self.clock.realtime(call.start);
-                self.tally.holding = Some(Holding { devices, function, site, at });
-            }
-            if let (Some(content), Some(copied)) = (call.details.content, function.spec().host_copy())
-                && let [Some(address), Some(bytes)] = [copied.device, copied.size].map(|of| call.number(of))
-            {
-                let site = Site::of(call, self.all.stacks.of(self.index, call), false);
-                let at = self.clock.realtime(call.start);
-                let device = uuid_of(self.process, Some(content.device));
-                let is_to_host = copied.is_to_host;
-                self.tally.staged.push(Staged {
-                    function,
-                    site,
-                    at,
-                    is_to_host,
-                    device,
-                    address,
-                    bytes,
-                    content,
-                });
-            }
-            if peers::concerns(function) {
-                let at = self.clock.realtime(call.start);
-                let uuid = |ordinal| uuid_of(self.process, ordinal);
-                self.all.peers.call(self.index, function, call, at, uuid);
-            }
+            follows_fault = self.follow_call(function, call, standing);
+            self.keep_rest(function, call);
         }
         if self.chooses(call) {
             self.count(call, follows_fault, false, standing);
         }
+    }
+
+    /// Judges a call, and changes the state of its process. Returns whether it failed because of what a fault plan had changed.
+    #[inline]
+    fn follow_call(&mut self, function: FnId, call: &Call, standing: Standing) -> bool {
+        let mut follows_fault = false;
+        let is_judged = self.judge(function, call, standing);
+        if self.own.concerns(function, call) {
+            // What it has open now.
+            self.follower.settle(&mut self.all.ledger, call.start);
+            let at = self.at(call);
+            self.own.call(&self.follower, &self.all.ledger, function, call, at);
+        }
+        let changes_memory = memory::concerns(function);
+        if changes_memory {
+            self.memory.settle(call.start);
+        }
+        let is_kept = || function.spec().is_virtual() && self.memory.keeps_reference(function, call);
+        if follow::concerns(function) && !is_kept() {
+            follows_fault = self.follow(function, call, is_judged);
+        }
+        if changes_memory {
+            let at = memory::At { time: self.at(call), function, site: self.site(call) };
+            self.memory.call(function, call, at);
+        }
+        if peers::concerns(function) {
+            let at = self.at(call);
+            let uuid = |ordinal| uuid_of(self.process, ordinal);
+            self.all.peers.call(self.index, function, call, at, uuid);
+            let devices = call.details.devices;
+            if let ((Some(from), Some(to)), true) = (devices, own::is_enabled(function, call)) {
+                self.memory.enabled(from, to);
+            }
+        }
+        follows_fault
+    }
+
+    /// Keeps what findings about the whole process need of a call.
+    #[inline]
+    fn keep_rest(&mut self, function: FnId, call: &Call) {
+        if call.succeeded() && !call.injected && follow::concerns(function) {
+            let (at, stacks) = (self.at(call), &mut self.all.stacks);
+            let made = || Made { function, site: Site::of(call, stacks.of(self.index, call), false), at };
+            self.tally.descriptors.call(function, call, self.memory.realm, made);
+        }
+        if exhausted_calls::concerns(function, call) {
+            let [at, last] = [call.start, call.last_end()].map(|ticks| self.clock.realtime(ticks));
+            let site = self.site(call);
+            let uuid = |ordinal| uuid_of(self.process, ordinal);
+            let times = if call.times() > 1 { (at, last) } else { (at, at) };
+            let (all, reserved) = (&mut self.tally.scarce, self.memory.state.keeper.reserved);
+            exhausted_calls::add(all, (function, call, site), times, uuid, reserved);
+        }
+        if let Some(devices) = call.details.contexts
+            && self.tally.holding.is_none_or(|known| known.devices.count_ones() < devices.count_ones())
+        {
+            let (site, at) = (self.site(call), self.at(call));
+            self.tally.holding = Some(Holding { devices, function, site, at });
+        }
+        if let (Some(content), Some(copied)) = (call.details.content, function.spec().host_copy())
+            && let [Some(address), Some(bytes)] = [copied.device, copied.size].map(|of| call.number(of))
+        {
+            let (site, at) = (self.site(call), self.at(call));
+            let device = uuid_of(self.process, Some(content.device));
+            let is_to_host = copied.is_to_host;
+            self.tally.staged.push(Staged {
+                function,
+                site,
+                at,
+                is_to_host,
+                device,
+                address,
+                bytes,
+                content,
+            });
+        }
+    }
+
+    /// The time of a call.
+    fn at(&self, call: &Call) -> u64 {
+        self.clock.realtime(call.start)
+    }
+
+    /// The place of a call.
+    fn site(&mut self, call: &Call) -> Site {
+        Site::of(call, self.all.stacks.of(self.index, call), false)
     }
 
     /// A call may show that failures before it were answers to probes.
@@ -373,9 +382,16 @@ impl<'a> Reading<'a> {
         let is_chosen = self.is_chosen && self.filter.call(call, at);
         let Collected { findings, stacks, ledger, .. } = &mut *self.all;
         self.follower.settle(ledger, call.start);
+        // A call that failed saw what others took before it returned.
+        self.memory.settle(if call.succeeded() { call.start } else { call.end });
         // What a fault plan has changed is not the program's fault.
         let is_own = !self.follower.follows_fault(ledger, function, call);
-        let sight = is_own.then_some(Sight { follower: &self.follower, own: &self.own, ledger });
+        let sight = is_own.then_some(Sight {
+            follower: &self.follower,
+            own: &self.own,
+            memory: &self.memory,
+            ledger,
+        });
         let last = if call.times() > 1 { self.clock.realtime(call.last_end()) } else { at };
         let made = MadeCall {
             index: self.index,
@@ -393,11 +409,11 @@ impl<'a> Reading<'a> {
     /// Tells the ledger of a call. Returns whether it failed because of what a fault plan had changed.
     fn follow(&mut self, function: FnId, call: &Call, is_judged: bool) -> bool {
         let at = self.clock.realtime(call.start);
-        let (bytes, uuid) = match self.space.exported(function, call) {
+        let (bytes, uuid) = match self.memory.exported(function, call) {
             Some((bytes, location)) => (bytes, location.device()),
             None => (
                 None,
-                uuid_of(self.process, self.own.exported_pool(function, call).or(follow::device_of(call))),
+                uuid_of(self.process, self.memory.exported_pool(function, call).or(follow::device_of(call))),
             ),
         };
         let stack = follow::keeps_stack(function, call).then(|| self.all.stacks.of(self.index, call));
@@ -482,17 +498,15 @@ impl<'a> Reading<'a> {
         let latest = std::mem::take(&mut self.latest).finish();
         latest.iter().for_each(|runtime| self.count_runtime(runtime));
         self.follower.settle(&mut self.all.ledger, u64::MAX);
-        self.space.settle(u64::MAX);
+        self.memory.settle(u64::MAX);
         let lacks_calls = self.lacks_calls();
         for call in self.pending.values().filter(|call| !lacks_calls || call.stopped_by().is_some()) {
             if let Some(function) = call.function.filter(|function| function.spec().binds().is_some()) {
                 let site = Site::of(call, self.all.stacks.of(self.index, call), false);
                 let at = self.clock.realtime(call.start);
-                self.space.never_returns(call, virtual_memory::Waits { function, site, at });
+                self.memory.never_returns(call, Waits { function, site, at });
             }
         }
-        self.all.virtual_memory.add(std::mem::take(&mut self.space));
-        self.all.pools.add(std::mem::take(&mut self.pools));
         let mut pending: Vec<Call> = std::mem::take(&mut self.pending).into_values().collect();
         pending.sort_by_key(|call| (call.start, call.stream, call.seq));
         pending.iter().filter(|call| faults::is_touched(call)).for_each(|call| self.touched(call));
@@ -523,12 +537,19 @@ impl<'a> Reading<'a> {
             self.all.callers.add(self.index, self.process, callers);
         }
         self.tally.pending = pending.into_iter().map(|call| (self.number(&call), call)).collect();
-        self.tally.unused = self.own.space.finish();
+        self.tally.unused = self.memory.unused();
         let realtime = |ticks| self.clock.realtime(ticks);
         self.tally.last_call = self.last_call.map(|(number, tid, ticks)| (number, tid, realtime(ticks)));
         self.tally.last_seen = (self.last_tick > 0).then(|| realtime(self.last_tick));
+        self.all.virtual_memory.add(self.memory);
         self.tally
     }
+}
+
+/// The devices of a process, by their ordinals.
+fn devices(process: &Process) -> Vec<Option<Uuid>> {
+    let count = process.devices.iter().map(|device| device.ordinal + 1).max().unwrap_or(0);
+    (0..count).map(|ordinal| uuid_of(process, Some(ordinal))).collect()
 }
 
 /// The device of an ordinal, as a process numbers it.

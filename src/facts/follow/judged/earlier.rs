@@ -9,7 +9,7 @@ use super::world::Sight;
 use crate::follow::ledger::Site;
 use crate::follow::ledger::follow::OwnHandle;
 use crate::follow::ledger::own::{By, Closed};
-use cupeer_books::Mapping;
+use crate::follow::memory::OwnMapping;
 use cupeer_report::judged::judged;
 use cupeer_report::places::{Stack, Stacks};
 use cupeer_rules::{Related, Rule};
@@ -50,9 +50,9 @@ pub fn sites(rule: Rule, made: &MadeCall, sight: Sight, stacks: &mut Stacks) -> 
         Related::EndOfContext | Related::EndOfOwnContext => {
             let peer = spec.enables().or(spec.disables()).and_then(|peer| made.call.number(peer.by));
             let own = made.call.details.context.filter(|context| *context != 0);
-            let had = sight.own.last_context(made.call.tid).filter(|_| own.is_none());
-            let contexts = [own, had, peer].into_iter().flatten();
-            let mut ended = contexts.filter_map(|context| Some((context, sight.own.ending(context)?)));
+            let ending = |context: Option<u64>| Some((context?, sight.own.ending(context?)?));
+            let had = sight.own.ending_of_last(made.call.tid).filter(|_| own.is_none());
+            let mut ended = [ending(own), had, ending(peer)].into_iter().flatten();
             // Of a context that is gone, the driver does not always tell which it was.
             let only = || sight.own.only_ending().filter(|_| related == Related::EndOfContext);
             let ended = ended.next().or_else(|| only().map(|(context, by)| (context.unwrap_or(0), by)));
@@ -66,22 +66,22 @@ pub fn sites(rule: Rule, made: &MadeCall, sight: Sight, stacks: &mut Stacks) -> 
         }
         Related::FirstOpening => {
             let address = spec.opens().and_then(|shared| made.call.number(shared.by));
-            let held = address.and_then(|at| Some((at, sight.follower.opened.get(&(Object::Pointer, at))?)));
+            let held = address.and_then(|at| Some((at, sight.follower.opened.bearer(Object::Pointer, at)?)));
             let first = held.and_then(|(address, held)| opened(address, held, sight));
             first.into_iter().collect()
         }
         Related::MappingUsed => {
             let args = made.call.arguments();
             let call = judged(made.function, made.result().unwrap_or(0), &args, made.call);
-            let mapped = |(_, start, bytes)| sight.own.space.mapped((start, bytes), |_| true);
+            let mapped = |(_, start, bytes)| sight.memory.mapped((start, bytes), |_| true);
             let mapped = call.used().find_map(mapped);
             mapped.map(|(start, site, at)| of_site(role::MAPPING, &site, at, start)).into_iter().collect()
         }
         Related::MappingInRange => mapping(made, sight, |_, _| true),
-        Related::MappingCut => mapping(made, sight, |mapping, (at, size)| !mapping.is_within(at, size)),
+        Related::MappingCut => mapping(made, sight, |mapping, (at, size)| !mapping.is_within((at, size))),
         Related::Releasing => {
             let handle = spec.ends().and_then(|end| made.call.number(end.by));
-            let released = handle.and_then(|handle| sight.own.space.released(handle));
+            let released = handle.and_then(|handle| sight.memory.released(handle));
             let site = |(site, at)| of_site(role::RELEASING, &site, at, 0);
             released.map(site).into_iter().collect()
         }
@@ -89,10 +89,10 @@ pub fn sites(rule: Rule, made: &MadeCall, sight: Sight, stacks: &mut Stacks) -> 
 }
 
 /// Where the first mapping among the addresses of a call was mapped of which something is true.
-fn mapping(made: &MadeCall, sight: Sight, is_it: impl Fn(&Mapping, (u64, u64)) -> bool) -> Vec<Earlier> {
+fn mapping(made: &MadeCall, sight: Sight, is_it: impl Fn(&OwnMapping, (u64, u64)) -> bool) -> Vec<Earlier> {
     let args = made.call.arguments();
     let range = judged(made.function, made.result().unwrap_or(0), &args, made.call).range();
-    let mapped = sight.own.space.mapped(range, |mapping| is_it(mapping, range));
+    let mapped = sight.memory.mapped(range, |mapping| is_it(mapping, range));
     mapped.map(|(start, site, at)| of_site(role::MAPPING, &site, at, start)).into_iter().collect()
 }
 

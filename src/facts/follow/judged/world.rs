@@ -7,7 +7,8 @@ use super::MadeCall;
 use crate::follow::ledger::follow::Follower;
 use crate::follow::ledger::own::Own;
 use crate::follow::ledger::{self, Ledger};
-use cupeer_books::{Pool, SpaceView};
+use crate::follow::memory::Memory;
+use cupeer_model::{Family, View};
 use cupeer_record::{Library, Process};
 use cupeer_rules::Confidence;
 use cupeer_rules::decide::{Closed, ClosedBy, HadContext, Opening, World};
@@ -46,6 +47,7 @@ pub fn device_count(process: &Process) -> Option<i32> {
 pub struct Sight<'a> {
     pub follower: &'a Follower,
     pub own: &'a Own,
+    pub memory: &'a Memory,
     pub ledger: &'a Ledger,
 }
 
@@ -141,18 +143,18 @@ impl World for AtCall<'_, '_> {
     }
     fn opening(&self, object: Object, address: u64) -> Option<Opening<()>> {
         let opened = &self.sight.follower.opened;
-        if let Some(held) = opened.get(&(object, address)) {
+        if let Some(held) = opened.bearer(object, address) {
             return Some(self.opening_of(address, held));
         }
-        let is_inside = |(place, held): &(&(Object, u64), &ledger::follow::OwnHandle)| {
-            place.0 == object && address.wrapping_sub(place.1) < held.bytes
+        let is_inside = |(kind, begin, held): &(Object, u64, &ledger::follow::OwnHandle)| {
+            *kind == object && address.wrapping_sub(*begin) < held.bytes
         };
-        let ((_, begin), held) = opened.iter().find(is_inside)?;
-        Some(self.opening_of(*begin, held))
+        let (_, begin, held) = opened.iter().find(is_inside)?;
+        Some(self.opening_of(begin, held))
     }
     fn each_opening(&self, object: Object, work: &mut dyn FnMut(&Opening<()>)) {
-        for ((_, address), held) in self.sight.follower.opened.iter().filter(|(at, _)| at.0 == object) {
-            work(&self.opening_of(*address, held));
+        for (_, address, held) in self.sight.follower.opened.iter().filter(|(kind, ..)| *kind == object) {
+            work(&self.opening_of(address, held));
         }
     }
     fn closed(&self, address: u64) -> Option<Closed> {
@@ -165,21 +167,11 @@ impl World for AtCall<'_, '_> {
         Some((self.ago(self.sight.own.enabling(from, to)?.at), ()))
     }
 
-    fn space<T>(&self, ask: impl FnOnce(&SpaceView) -> Option<T>) -> Option<T> {
-        ask(&self.sight.own.space.known().view())
+    fn model<T>(&self, ask: impl FnOnce(&dyn View) -> Option<T>) -> Option<T> {
+        ask(&self.sight.memory.state)
     }
-    fn knows_space(&self) -> bool {
-        is_whole(self.made.process) && !self.sight.own.space.known().has_lost()
-    }
-
-    fn pool(&self, handle: u64) -> Option<Pool> {
-        self.sight.own.pools.pool(handle)
-    }
-    fn pointers_of(&self, pool: u64) -> u64 {
-        self.sight.own.pools.open(pool)
-    }
-    fn knows_pools(&self) -> bool {
-        is_whole(self.made.process) && !self.sight.own.pools.has_lost()
+    fn knows(&self, family: Family) -> bool {
+        is_whole(self.made.process) && !self.sight.memory.state.has_lost(family)
     }
 
     fn memory(&self) -> Option<(u64, u64)> {
@@ -188,7 +180,8 @@ impl World for AtCall<'_, '_> {
     fn closed_something(&self) -> bool {
         let closes = self.made.function.spec().closes();
         let place = closes.and_then(|one| Some((one.object, self.made.call.number(one.by)?)));
-        place.is_none_or(|place| self.sight.follower.opened.contains_key(&place)) || !self.knows_all()
+        place.is_none_or(|(object, number)| self.sight.follower.opened.bearer(object, number).is_some())
+            || !self.knows_all()
     }
 }
 

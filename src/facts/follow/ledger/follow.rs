@@ -10,6 +10,7 @@
 
 use super::taken::Taken;
 use super::{Current, Ended, Failing, Import, Ledger, Realm, Site};
+use cupeer_model::Names;
 use cupeer_record::{Call, Outcome};
 use cupeer_report::judged::is_done_all_the_same;
 use cupeer_report::model::Uuid;
@@ -17,8 +18,6 @@ use cupeer_report::places::Stack;
 use cupeer_report::values::{self, Ending};
 use cupeer_spec::effect::{Effect, End, Object, Shared};
 use cupeer_spec::function::{FnId, Group};
-use std::collections::hash_map::Entry::Occupied;
-use std::collections::{HashMap, HashSet};
 
 /// What is known of a process while its events are read.
 pub struct Follower {
@@ -26,11 +25,11 @@ pub struct Follower {
     pub(super) realm: Realm,
     pub(super) waiting: Vec<(u64, Taken)>,
     /// What it has opened, by address or event.
-    pub opened: HashMap<(Object, u64), OwnHandle, foldhash::fast::RandomState>,
+    pub opened: Names<OwnHandle, foldhash::fast::RandomState>,
     /// What it has exported: the handles by the start of the allocation, or by event.
-    pub(super) exported: HashMap<(Object, u64), Vec<OwnHandle>, foldhash::fast::RandomState>,
+    pub(super) exported: Names<Vec<OwnHandle>, foldhash::fast::RandomState>,
     /// Addresses and events that a fault plan made up, or closed although the program was told otherwise.
-    unreal: HashSet<(Object, u64)>,
+    unreal: Names<()>,
 }
 
 /// Something that a process has.
@@ -89,9 +88,9 @@ impl Follower {
             process: process as u32,
             realm,
             waiting: Vec::new(),
-            opened: HashMap::default(),
-            exported: HashMap::default(),
-            unreal: HashSet::new(),
+            opened: Names::default(),
+            exported: Names::default(),
+            unreal: Names::default(),
         }
     }
 
@@ -103,7 +102,9 @@ impl Follower {
         let site = seen.stack.map(|stack| Site::of(call, stack, is_judged));
         let done = Ended { at: Some(seen.at), by: Some(function), site, anew: None };
         if is_done && !call.succeeded() {
-            self.unreal.extend(closed(function, call));
+            if let Some((object, number)) = closed(function, call) {
+                self.unreal.bearer_or(object, number, || ());
+            }
         }
         let spec = function.spec();
         match (spec.exports(), spec.opens()) {
@@ -141,20 +142,20 @@ impl Follower {
             return values::handle(call, shared.handle)
                 .is_some_and(|(fingerprint, _)| ledger.damage.has(fingerprint));
         }
-        !self.unreal.is_empty() && closed(function, call).is_some_and(|place| self.unreal.contains(&place))
+        !self.unreal.is_empty()
+            && closed(function, call)
+                .is_some_and(|(object, number)| self.unreal.bearer(object, number).is_some())
     }
 
     /// A call that would have closed something failed because a fault plan said so.
     fn keep(&mut self, ledger: &mut Ledger, function: FnId, call: &Call, at: u64) {
         let one = closed(function, call);
         let ending = Ending::of(function, call);
-        let is_kept = |place: &(Object, u64), held: &OwnHandle| {
-            let (kind, _) = place;
-            let ends = |ending: &Ending| ending.takes(*kind, held.context, held.device);
-            one.as_ref() == Some(place) || ending.as_ref().is_some_and(ends)
-        };
-        for (_, held) in self.opened.iter().filter(|(place, held)| is_kept(place, held)) {
-            held.import(ledger).keep(at);
+        for (kind, number, held) in self.opened.iter() {
+            let ends = |ending: &Ending| ending.takes(kind, held.context, held.device);
+            if one == Some((kind, number)) || ending.as_ref().is_some_and(ends) {
+                held.import(ledger).keep(at);
+            }
         }
     }
 
@@ -186,9 +187,9 @@ impl Follower {
                 // Without the address it cannot be seen closed, and still was opened.
                 let address = call.number(by).unwrap_or(0);
                 if call.injected {
-                    self.unreal.insert((kind, address));
+                    self.unreal.bearer_or(kind, address, || ());
                 } else if !self.unreal.is_empty() {
-                    self.unreal.remove(&(kind, address));
+                    self.unreal.take(kind, address);
                 }
                 self.takes(function, kind, call, seen, (handle, address, false));
             }
@@ -243,39 +244,39 @@ impl Follower {
     }
 
     fn close(&mut self, ledger: &mut Ledger, kind: Object, address: u64, done: Ended, for_good: bool) {
-        if !self.opened.contains_key(&(kind, address)) {
+        if self.opened.bearer(kind, address).is_none() {
             self.take_late(ledger, (kind, address), false);
         }
-        if let Occupied(held) = self.opened.entry((kind, address)) {
-            let is_over = held.get().import(ledger).close(done, for_good);
+        if let Some(held) = self.opened.bearer(kind, address) {
+            let is_over = held.import(ledger).close(done, for_good);
             // Each import of an allocation has a handle of its own, and that is gone.
             if is_over || kind.outlives_its_maker() {
-                held.remove();
+                self.opened.take(kind, address);
             }
         }
     }
 
     fn end(&mut self, ledger: &mut Ledger, kind: Object, address: u64, done: Ended) {
-        if !self.exported.contains_key(&(kind, address)) {
+        if self.exported.bearer(kind, address).is_none() {
             self.take_late(ledger, (kind, address), true);
         }
-        for held in self.exported.remove(&(kind, address)).into_iter().flatten() {
+        for held in self.exported.take(kind, address).into_iter().flatten() {
             ledger.handles[held.handle as usize].end(done);
         }
     }
 
     fn end_all(&mut self, ledger: &mut Ledger, done: Ended, ending: &Ending) {
         let belongs = |held: &OwnHandle, kind: Object| ending.takes(kind, held.context, held.device);
-        self.opened.retain(|(kind, _), held| {
-            let ends = belongs(held, *kind);
+        self.opened.retain(|kind, _, held| {
+            let ends = belongs(held, kind);
             if ends {
                 held.import(ledger).close(done, true);
             }
             !ends
         });
-        for ((kind, _), all) in &mut self.exported {
+        self.exported.retain(|kind, _, all| {
             all.retain(|held| {
-                let ends = belongs(held, *kind);
+                let ends = belongs(held, kind);
                 let is_sure = held.is_sure && ending.context.is_some();
                 if ends && is_sure {
                     ledger.handles[held.handle as usize].end(done);
@@ -284,8 +285,8 @@ impl Follower {
                 }
                 !(ends && is_sure)
             });
-        }
-        self.exported.retain(|_, all| !all.is_empty());
+            !all.is_empty()
+        });
     }
 }
 

@@ -12,7 +12,6 @@ pub mod follow;
 pub mod live;
 pub mod own;
 pub mod settle;
-pub mod space;
 mod take;
 mod taken;
 

@@ -1,13 +1,10 @@
 //! Tracks what a process has closed, which contexts it destroyed, and where it enabled access, for the rules about its
 //! next call.
 
+use super::Ledger;
 use super::follow::{Follower, OwnHandle};
-use super::space::OwnSpace;
-use super::{Ledger, Site};
-use cupeer_books::{Imported, Pool, Pools};
+use cupeer_model::Names;
 use cupeer_record::{Call, Outcome};
-use cupeer_report::judged::{is_done_all_the_same, judged};
-use cupeer_report::places::Stack;
 use cupeer_report::values::Ending;
 use cupeer_rules::decide::HadContext;
 use cupeer_spec::effect::Object;
@@ -19,32 +16,79 @@ use std::collections::{HashMap, VecDeque};
 /// So many closed mappings are remembered, as many as the library remembers.
 const REMEMBERED: usize = 256;
 
-/// The pools of one process.
-pub type OwnPools = Pools<Vec<Pool>, Vec<Imported>>;
-
 #[derive(Default)]
 pub struct Own {
     closed: VecDeque<Closed>,
-    /// Contexts that it has ended, and who did.
-    ended: HashMap<u64, By>,
-    /// The first context that it has ended, where that is known, and who did; whether it is the only one.
+    contexts: Contexts,
+    /// The first context that it has ended, where that is known, and the call that did; whether it is the only one.
     first_ended: Option<(Option<u64>, By, bool)>,
-    /// Who switched access on, by the two contexts.
-    enabled: HashMap<(u64, u64), By>,
+}
+
+/// The contexts of a process, each by its number in a list: the driver gives their addresses out again.
+#[derive(Default)]
+struct Contexts {
+    all: Vec<Context>,
+    names: Names<usize>,
     /// The last context that each thread was seen with.
-    current: HashMap<u32, u64>,
-    /// What it has of virtual memory.
-    pub space: OwnSpace,
-    /// What it has of pools.
-    pub pools: OwnPools,
+    current: HashMap<u32, usize>,
+    /// The calls that switched access on, by the two contexts.
+    enabled: HashMap<(usize, usize), By>,
+}
+
+/// A context: its address, and the call that ended it.
+struct Context {
+    address: u64,
+    ended: Option<By>,
+}
+
+impl Contexts {
+    /// The context of an address, which may have ended.
+    fn known(&self, address: u64) -> Option<(usize, &Context)> {
+        let number = *self.names.bearer(Object::Context, address)?;
+        Some((number, &self.all[number]))
+    }
+
+    /// The number of the context of an address, which may have ended.
+    fn number(&mut self, address: u64) -> usize {
+        match self.known(address) {
+            Some((number, _)) => number,
+            None => self.begin(address),
+        }
+    }
+
+    /// The number of the context that has an address and is there: if the known one has ended, this is another one.
+    fn alive(&mut self, address: u64) -> usize {
+        match self.known(address) {
+            Some((number, context)) if context.ended.is_none() => number,
+            _ => self.begin(address),
+        }
+    }
+
+    fn begin(&mut self, address: u64) -> usize {
+        let number = self.all.len();
+        self.all.push(Context { address, ended: None });
+        // The former one has ended, and stays in the list.
+        let _ = self.names.give(Object::Context, address, number);
+        number
+    }
+
+    fn end(&mut self, ending: &Ending, by: impl Fn() -> By) {
+        if let Some(context) = ending.context {
+            let number = self.number(context);
+            self.all[number].ended = Some(by());
+        }
+        let all = &self.all;
+        let takes = |number: usize| ending.takes(Object::Peer, Some(all[number].address), None);
+        self.enabled.retain(|(from, to), _| !takes(*from) && !takes(*to));
+    }
 }
 
 pub struct Closed {
     pub address: u64,
     pub fingerprint: u64,
     pub at: u64,
-    /// The context that it was open in.
-    pub context: Option<u64>,
+    /// The number of the context that it was open in.
+    context: Option<usize>,
     /// Whether it went with its context.
     pub with_context: bool,
     /// Who closed it, or ended its context.
@@ -80,7 +124,7 @@ impl Own {
     pub fn concerns(&self, function: FnId, call: &Call) -> bool {
         let spec = function.spec();
         let is_any = [Group::Enable, Group::Release, Group::Lifetime].iter().any(|group| spec.is_in(*group));
-        is_any || call.details.context.is_some() || !self.ended.is_empty()
+        is_any || call.details.context.is_some() || self.first_ended.is_some()
     }
 
     /// Notes a call, before the ledger does.
@@ -92,21 +136,16 @@ impl Own {
         if let Some(context) =
             context.filter(|context| *context != 0 && spec.ends_context().is_none() && !is_gone)
         {
-            self.current.insert(call.tid, context);
+            let number = self.contexts.number(context);
+            self.contexts.current.insert(call.tid, number);
         }
-        if let Some(peer) = spec.enables().or(spec.disables()) {
-            let contexts = context.zip(call.number(peer.by));
-            let is_on = call.outcome == Outcome::Returned(Result::PEER_ACCESS_ALREADY_ENABLED as i32)
-                || call.succeeded();
-            match contexts {
-                Some(contexts) if is_on && spec.enables().is_some() => {
-                    self.enabled.entry(contexts).or_insert_with(|| By::of(call, at));
-                    if let (Some(from), Some(to)) = call.details.devices {
-                        self.space.enabled(from, to);
-                    }
-                }
-                Some(contexts) if call.succeeded() => drop(self.enabled.remove(&contexts)),
-                _ => {}
+        let peer = spec.enables().or(spec.disables()).and_then(|peer| call.number(peer.by));
+        if let Some((from, to)) = context.zip(peer) {
+            let contexts = (self.contexts.number(from), self.contexts.number(to));
+            if is_enabled(function, call) {
+                self.contexts.enabled.entry(contexts).or_insert_with(|| By::of(call, at));
+            } else if call.succeeded() {
+                self.contexts.enabled.remove(&contexts);
             }
         }
         if !call.succeeded() || call.injected {
@@ -122,53 +161,21 @@ impl Own {
         if let Some(address) =
             spec.closes().filter(|_| spec.ends().is_none()).and_then(|by| call.number(by.by))
         {
-            let held = follower.opened.get(&(Object::Memory, address));
+            let held = follower.opened.bearer(Object::Memory, address);
             if let Some(held) = held.filter(|held| held.is_last(ledger)) {
                 self.remember(address, held, ledger, at, call);
             }
         } else if let Some(ending) = Ending::of(function, call) {
-            self.ended.extend(ending.context.map(|context| (context, By::of(call, at))));
-            let takes = |context: &u64| ending.takes(Object::Peer, Some(*context), None);
-            self.enabled.retain(|(from, to), _| !takes(from) && !takes(to));
-            for ((kind, address), held) in &follower.opened {
-                if *kind == Object::Memory && ending.takes(*kind, held.context, held.device) {
-                    self.remember(*address, held, ledger, at, call);
+            self.contexts.end(&ending, || By::of(call, at));
+            for (kind, address, held) in follower.opened.iter() {
+                if kind == Object::Memory && ending.takes(kind, held.context, held.device) {
+                    self.remember(address, held, ledger, at, call);
                 }
             }
-        } else if !self.ended.is_empty()
-            && let Some(context) = context
-        {
-            // Another one has its address now.
-            self.ended.remove(&context);
+        } else if let Some(context) = context.filter(|context| *context != 0) {
+            let number = self.contexts.alive(context);
+            self.contexts.current.insert(call.tid, number);
         }
-    }
-
-    /// Notes a call about virtual memory or pools, which was made at a time, from a stack.
-    pub fn note(&mut self, function: FnId, call: &Call, at: u64, stack: impl FnOnce() -> Stack) {
-        let (is_virtual, is_of_pools) = (function.spec().is_virtual(), function.spec().changes_pools());
-        match call.outcome {
-            Outcome::Returned(result) if !call.injected => {
-                let args = call.arguments();
-                let judged = judged(function, result, &args, call);
-                if is_virtual {
-                    self.space.note(&judged, at, || Site::of(call, stack(), false));
-                }
-                if is_of_pools {
-                    self.pools.note(&judged);
-                }
-            }
-            Outcome::Returned(result) if result != 0 && !is_done_all_the_same(call) => {}
-            _ => {
-                is_virtual.then(|| self.space.lose());
-                is_of_pools.then(|| self.pools.lose());
-            }
-        }
-    }
-
-    /// The device of the pool that a call exports.
-    pub fn exported_pool(&self, function: FnId, call: &Call) -> Option<i32> {
-        let shared = function.spec().exports().filter(|shared| shared.object == Object::Pool)?;
-        self.pools.pool(call.number(shared.by)?)?.device
     }
 
     fn remember(&mut self, address: u64, held: &OwnHandle, ledger: &Ledger, at: u64, call: &Call) {
@@ -177,7 +184,8 @@ impl Own {
         }
         let fingerprint = ledger.handles[held.handle as usize].fingerprint;
         let with_context = call.function.is_some_and(|function| function.spec().ends_context().is_some());
-        let (context, by, held) = (held.context, By::of(call, at), *held);
+        let context = held.context.map(|context| self.contexts.number(context));
+        let (by, held) = (By::of(call, at), *held);
         self.closed.push_back(Closed { address, fingerprint, at, context, with_context, by, held });
     }
 
@@ -188,13 +196,14 @@ impl Own {
 
     /// What became of the context of a thread that has none.
     pub fn had_context(&self, tid: u32) -> HadContext {
-        let Some(&context) = self.current.get(&tid) else {
-            return if self.current.is_empty() { HadContext::Unknown } else { HadContext::InOtherThread };
+        let Contexts { all, current, .. } = &self.contexts;
+        let Some(&number) = current.get(&tid) else {
+            return if current.is_empty() { HadContext::Unknown } else { HadContext::InOtherThread };
         };
-        let is_ended = self.has_ended(context);
-        let last = self.closed.iter().rev().find(|closed| closed.context == Some(context));
+        let is_ended = all[number].ended.is_some();
+        let last = self.closed.iter().rev().find(|closed| closed.context == Some(number));
         let has_closed = is_ended && last.is_some_and(|closed| closed.with_context);
-        HadContext::Here { context, is_ended, has_closed }
+        HadContext::Here { context: all[number].address, is_ended, has_closed }
     }
 
     /// Whether a context was ended, and no other one has been seen with its address.
@@ -202,25 +211,33 @@ impl Own {
         self.ending(context).is_some()
     }
 
-    /// Who has ended a context.
+    /// The call that ended a context, if no other one has been seen with its address.
     pub fn ending(&self, context: u64) -> Option<&By> {
-        self.ended.get(&context)
+        self.contexts.known(context)?.1.ended.as_ref()
     }
 
-    /// Who has ended the only context that this process has ended.
+    /// The call that ended the context that a thread was seen with last, and its address.
+    pub fn ending_of_last(&self, tid: u32) -> Option<(u64, &By)> {
+        let context = &self.contexts.all[*self.contexts.current.get(&tid)?];
+        Some((context.address, context.ended.as_ref()?))
+    }
+
+    /// The call that has ended the only context that this process has ended.
     pub fn only_ending(&self) -> Option<(Option<u64>, &By)> {
         self.first_ended.as_ref().filter(|(.., is_only)| *is_only).map(|(context, by, _)| (*context, by))
     }
 
-    /// The last context that a thread was seen with.
-    pub fn last_context(&self, tid: u32) -> Option<u64> {
-        self.current.get(&tid).copied()
-    }
-
-    /// Who has switched access on from a context to another one, where it is on.
+    /// The call that switched access on from a context to another one, where it is on.
     pub fn enabling(&self, from: u64, to: u64) -> Option<&By> {
-        self.enabled.get(&(from, to))
+        let number = |context| Some(self.contexts.known(context)?.0);
+        self.contexts.enabled.get(&(number(from)?, number(to)?))
     }
+}
+
+/// True if a call switched access on, or found it on.
+pub fn is_enabled(function: FnId, call: &Call) -> bool {
+    let is_on = call.outcome == Outcome::Returned(Result::PEER_ACCESS_ALREADY_ENABLED as i32);
+    function.spec().enables().is_some() && (is_on || call.succeeded())
 }
 
 impl OwnHandle {

@@ -28,12 +28,11 @@ impl Follower {
 
     fn take(&mut self, ledger: &mut Ledger, taken: Taken) {
         let number = ledger.number(self.realm, taken.kind, taken.handle);
-        let place = (taken.kind, taken.address);
         let Taken { context, device, is_sure, .. } = taken;
         let bytes = taken.bytes.unwrap_or(0);
         let mut held = OwnHandle { handle: number, import: 0, context, device, is_sure, bytes };
         if taken.exported {
-            let all = self.exported.entry(place).or_insert_with(|| Vec::with_capacity(1));
+            let all = self.exported.bearer_or(taken.kind, taken.address, || Vec::with_capacity(1));
             match all.iter_mut().find(|known| known.handle == number) {
                 Some(known) => *known = held,
                 None => all.push(held),
@@ -44,7 +43,9 @@ impl Follower {
         let handle = &mut ledger.handles[number as usize];
         held.import = handle.import_index(self.process) as u32;
         handle.imports[held.import as usize].open(&taken);
-        let Some(other) = self.opened.insert(place, held).filter(|other| other.handle != number) else {
+        let Some(other) =
+            self.opened.give(taken.kind, taken.address, held).filter(|other| other.handle != number)
+        else {
             return;
         };
         let ended = Ended { at: Some(taken.at), by: None, site: None, anew: None };
@@ -52,7 +53,8 @@ impl Follower {
             // A damaged copy is the same mapping by another name: it counts under the first one.
             held.import(ledger).close(ended, true);
             other.import(ledger).count_in();
-            self.opened.insert(place, other);
+            // That is its name, and the copy has none.
+            let _ = self.opened.give(taken.kind, taken.address, other);
         } else {
             // What was there before has ended without our seeing how.
             other.import(ledger).close(ended, true);

@@ -1,10 +1,11 @@
 //! Finds the allocations behind imports across processes, and the memory that imports keep alive.
 
-use super::space::{Allocation, Number, Source, Space, Target};
-use super::{Location, VirtualMemory};
+use super::VirtualMemory;
 use crate::follow::ledger::Realm;
 use crate::follow::ledger::settle::Fate;
+use crate::follow::memory::{Location, Memory, OwnAllocation, Source, Target};
 use crate::follow::peers::Peers;
+use cupeer_model::Id;
 use cupeer_report::model::Uuid;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -13,8 +14,8 @@ const MOST_EXPORTS: usize = 8;
 
 /// Imports, joined with what they are of.
 pub struct Joined<'a> {
-    pub spaces: &'a [Space],
-    exported: HashMap<(Realm, u64), (usize, Number), foldhash::fast::RandomState>,
+    pub processes: &'a [Memory],
+    exported: HashMap<(Realm, u64), (usize, Id), foldhash::fast::RandomState>,
     imported: HashSet<(Realm, u64), foldhash::fast::RandomState>,
     /// Until when processes had imports of what they had made themselves.
     own_imports: HashMap<Origin, Option<u64>, foldhash::fast::RandomState>,
@@ -24,9 +25,9 @@ pub struct Joined<'a> {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Origin {
     /// The allocation of a process.
-    Known(usize, Number),
+    Known(usize, Id),
     /// Of nobody who is known: the fingerprint and, where that is not known either, the import itself.
-    Unknown(u64, Number),
+    Unknown(u64, Id),
 }
 
 /// An allocation that a process has of another one, by one import or several.
@@ -39,7 +40,7 @@ pub struct Held<'a> {
     pub until: Option<u64>,
     pub imports: u64,
     /// The last import.
-    pub last: (Number, &'a Allocation),
+    pub last: &'a OwnAllocation,
 }
 
 /// An import of another process's allocation.
@@ -79,9 +80,9 @@ pub enum Until {
 impl Held<'_> {
     /// Returns the fingerprint of the handle that was imported last. `None` if it is unknown.
     pub fn fingerprint(&self) -> Option<u64> {
-        match self.last.1.source {
+        match self.last.history.source {
             Source::Imported(fingerprint) => Some(fingerprint).filter(|fingerprint| *fingerprint != 0),
-            Source::Made { .. } => None,
+            Source::Made(_) | Source::Unseen => None,
         }
     }
 }
@@ -89,18 +90,18 @@ impl Held<'_> {
 impl Joined<'_> {
     /// Returns what a process imported of others by a handle with a known fingerprint, in no particular order.
     pub fn imports(&self, process: usize) -> impl Iterator<Item = Imported> {
-        let allocations = self.spaces[process].allocations.iter();
-        allocations.filter_map(move |(number, own)| {
-            let Source::Imported(fingerprint @ 1..) = own.source else { return None };
-            let origin = self.origin(process, *number);
+        let allocations = self.processes[process].allocations();
+        allocations.filter_map(move |own| {
+            let Source::Imported(fingerprint @ 1..) = own.history.source else { return None };
+            let origin = self.origin(process, own.id);
             let owned = self.allocation(origin);
             let is_own = matches!(origin, Origin::Known(owner, _) if owner == process);
             (!is_own).then(|| Imported {
                 fingerprint,
-                since: own.since,
-                is_left: own.ended.is_none(),
-                bytes: owned.and_then(|owned| owned.bytes).or(own.bytes).unwrap_or(0),
-                freed: owned.and_then(|owned| owned.ended),
+                since: own.history.since,
+                is_left: own.history.ended.is_none(),
+                bytes: owned.and_then(|owned| owned.size()).or(own.size()).unwrap_or(0),
+                freed: owned.and_then(|owned| owned.history.ended),
             })
         })
     }
@@ -109,40 +110,42 @@ impl Joined<'_> {
 impl VirtualMemory {
     /// Returns true if a process still has everything that it ever mapped.
     pub fn has_unmapped_nothing(&self, process: usize) -> bool {
-        let mapped = &self.spaces[process].mapped;
+        let mapped = &self.processes[process].state.keeper.mapped;
         mapped.times > 0 && mapped.now == mapped.times
     }
 
     /// The most bytes that a process had made on a device at one time.
     pub fn made_on(&self, process: usize, device: Uuid) -> u64 {
-        self.spaces[process].own.get(&Location::Device(device)).map_or(0, |sum| sum.most)
+        self.processes[process].state.keeper.own.get(&Location::Device(device)).map_or(0, |sum| sum.most)
     }
 
     /// Joins imports with exports.
     pub fn joined(&self) -> Joined<'_> {
         let mut joined = Joined {
-            spaces: &self.spaces,
+            processes: &self.processes,
             exported: HashMap::default(),
             imported: HashSet::default(),
             own_imports: HashMap::default(),
         };
-        for (process, space) in self.spaces.iter().enumerate() {
-            for (number, allocation) in &space.allocations {
-                let exports = allocation.exports.iter();
-                joined.exported.extend(exports.map(|export| ((space.realm, *export), (process, *number))));
-                if let Source::Imported(fingerprint) = allocation.source {
-                    joined.imported.insert((space.realm, fingerprint));
+        for (process, memory) in self.processes.iter().enumerate() {
+            for allocation in memory.allocations() {
+                let exports = allocation.history.exports.iter();
+                joined
+                    .exported
+                    .extend(exports.map(|export| ((memory.realm, *export), (process, allocation.id))));
+                if let Source::Imported(fingerprint) = allocation.history.source {
+                    joined.imported.insert((memory.realm, fingerprint));
                 }
             }
         }
-        for (process, space) in self.spaces.iter().enumerate() {
-            for (number, import) in &space.allocations {
-                let origin = joined.origin(process, *number);
+        for (process, memory) in self.processes.iter().enumerate() {
+            for import in memory.allocations() {
+                let origin = joined.origin(process, import.id);
                 let is_own =
-                    matches!(origin, Origin::Known(owner, made) if owner == process && made != *number);
+                    matches!(origin, Origin::Known(owner, made) if owner == process && made != import.id);
                 if is_own {
-                    let until = joined.own_imports.entry(origin).or_insert(import.ended);
-                    *until = until.zip(import.ended).map(|(a, b)| a.max(b));
+                    let until = joined.own_imports.entry(origin).or_insert(import.history.ended);
+                    *until = until.zip(import.history.ended).map(|(a, b)| a.max(b));
                 }
             }
         }
@@ -152,11 +155,11 @@ impl VirtualMemory {
     /// Adds the access that devices have to others' memory to the matrix.
     pub fn add_reach(&self, peers: &mut Peers) {
         let joined = self.joined();
-        for (process, space) in self.spaces.iter().enumerate() {
-            for ((from, target), reach) in &space.reach {
+        for (process, memory) in self.processes.iter().enumerate() {
+            for ((from, target), reach) in &memory.state.keeper.reach {
                 let to = match target {
                     Target::At(location) => *location,
-                    Target::Import(fingerprint) => joined.location_of(space.realm, *fingerprint),
+                    Target::Import(fingerprint) => joined.location_of(memory.realm, *fingerprint),
                 };
                 // Memory of the host has no peers, and a device is not its own.
                 if to != Location::Host && to != Location::Device(*from) {
@@ -173,31 +176,32 @@ impl<'a> Joined<'a> {
         self.imported.contains(&(realm, fingerprint))
     }
 
-    pub fn origin(&self, process: usize, number: Number) -> Origin {
+    pub fn origin(&self, process: usize, number: Id) -> Origin {
         let (mut process, mut number) = (process, number);
         for _ in 0..MOST_EXPORTS {
-            let Source::Imported(fingerprint) = self.spaces[process].allocations[&number].source else {
+            let own = self.processes[process].state.allocations.entry(number);
+            let Some(Source::Imported(fingerprint)) = own.map(|own| own.history.source) else {
                 break;
             };
-            let Some(exported) = self.exported.get(&(self.spaces[process].realm, fingerprint)) else {
-                return Origin::Unknown(fingerprint, if fingerprint == 0 { number } else { 0 });
+            let Some(exported) = self.exported.get(&(self.processes[process].realm, fingerprint)) else {
+                return Origin::Unknown(fingerprint, if fingerprint == 0 { number } else { Id::NONE });
             };
             (process, number) = *exported;
         }
         Origin::Known(process, number)
     }
 
-    pub fn allocation(&self, origin: Origin) -> Option<&'a Allocation> {
+    pub fn allocation(&self, origin: Origin) -> Option<&'a OwnAllocation> {
         match origin {
-            Origin::Known(process, number) => self.spaces[process].allocations.get(&number),
+            Origin::Known(process, number) => self.processes[process].state.allocations.entry(number),
             Origin::Unknown(..) => None,
         }
     }
 
     /// Where an origin lies.
     pub fn location(&self, origin: Origin) -> Location {
-        match self.allocation(origin).map(|allocation| allocation.source) {
-            Some(Source::Made { location, .. }) => location,
+        match self.allocation(origin).map(|allocation| allocation.history.source) {
+            Some(Source::Made(location)) => location,
             _ => Location::Unknown,
         }
     }
@@ -210,33 +214,32 @@ impl<'a> Joined<'a> {
     /// What a process has, or had, of others: of each allocation one, by the time at which it was first imported.
     pub fn held(&self, process: usize) -> Vec<Held<'a>> {
         let mut held: BTreeMap<Origin, Held> = BTreeMap::new();
-        for (number, import) in &self.spaces[process].allocations {
-            if !matches!(import.source, Source::Imported(_)) {
+        for import in self.processes[process].allocations() {
+            if !matches!(import.history.source, Source::Imported(_)) {
                 continue;
             }
-            let origin = self.origin(process, *number);
+            let origin = self.origin(process, import.id);
             // What it imports of its own is its own.
             if matches!(origin, Origin::Known(owner, _) if owner == process) {
                 continue;
             }
-            let known = self.allocation(origin).and_then(|allocation| allocation.bytes);
-            let bytes = known.or(import.bytes).unwrap_or(0);
-            let last = (*number, import);
+            let known = self.allocation(origin).and_then(|allocation| allocation.size());
+            let bytes = known.or(import.size()).unwrap_or(0);
             held.entry(origin)
                 .and_modify(|held| {
-                    held.until = held.until.zip(import.ended).map(|(a, b)| a.max(b));
+                    held.until = held.until.zip(import.history.ended).map(|(a, b)| a.max(b));
                     held.imports += 1;
                     held.bytes = held.bytes.max(bytes);
-                    held.last = last;
+                    held.last = import;
                 })
                 .or_insert_with(|| Held {
                     origin,
                     location: self.location(origin),
                     bytes,
-                    since: import.since,
-                    until: import.ended,
+                    since: import.history.since,
+                    until: import.history.ended,
                     imports: 1,
-                    last,
+                    last: import,
                 });
         }
         let mut held: Vec<Held> = held.into_values().collect();
@@ -266,7 +269,7 @@ impl<'a> Joined<'a> {
 
     /// When the process that made an allocation had given it up, and what it had imported of it itself.
     fn owner_ended(&self, origin: Origin) -> Option<u64> {
-        let own = self.allocation(origin)?.ended?;
+        let own = self.allocation(origin)?.history.ended?;
         match self.own_imports.get(&origin) {
             Some(imports) => imports.map(|imports| imports.max(own)),
             None => Some(own),

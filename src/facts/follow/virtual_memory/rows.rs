@@ -5,9 +5,10 @@
 
 use super::flags::{access, handle_types};
 use super::join::{Held, Joined, Origin, Until, most};
-use super::space::{self, Number, Source, Space};
-use super::{Location, VirtualMemory, join};
+use super::{VirtualMemory, join};
 use crate::follow::ledger::settle::Fate;
+use crate::follow::memory::{Location, Memory, OwnAllocation, Source};
+use cupeer_model::{Id, Table};
 use cupeer_report::model::{AddressSpace, Allocation, Allocations, DeviceMemory, Fingerprint, Kept, Mapping};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -24,10 +25,10 @@ impl VirtualMemory {
         let mut rows = Allocations::default();
         let mut kept = BTreeMap::new();
         let mut singles = Vec::new();
-        for (process, space) in self.spaces.iter().enumerate() {
+        for (process, memory) in self.processes.iter().enumerate() {
             let held = joined.held(process);
             rows.devices.extend(devices(&joined, process, &held, fates));
-            rows.spaces.extend(address_space(space, &fates[process]));
+            rows.spaces.extend(address_space(memory, &fates[process]));
             let mut is_kept = HashSet::new();
             for held in &held {
                 if let Some(found) = joined.kept(process, held, fates) {
@@ -38,10 +39,10 @@ impl VirtualMemory {
                         .push((held.bytes, found));
                 }
             }
-            let has = |(_, allocation): &(&Number, &space::Allocation)| allocation.ended.is_none();
-            let all = space.allocations.iter().filter(has).map(|(number, allocation)| {
-                let origin = joined.origin(process, *number);
-                (is_kept.contains(&origin), joined.bytes(origin, allocation), process, *number)
+            let has = |allocation: &&OwnAllocation| allocation.history.ended.is_none();
+            let all = memory.allocations().filter(has).map(|allocation| {
+                let origin = joined.origin(process, allocation.id);
+                (is_kept.contains(&origin), joined.bytes(origin, allocation), process, allocation.id)
             });
             singles.extend(all);
         }
@@ -90,29 +91,30 @@ impl Until {
 
 impl Joined<'_> {
     /// The size of an allocation, 0 where it is not known.
-    fn bytes(&self, origin: Origin, own: &space::Allocation) -> u64 {
-        self.allocation(origin).and_then(|allocation| allocation.bytes).or(own.bytes).unwrap_or(0)
+    fn bytes(&self, origin: Origin, own: &OwnAllocation) -> u64 {
+        self.allocation(origin).and_then(|allocation| allocation.size()).or(own.size()).unwrap_or(0)
     }
 }
 
 /// What a process has of each device.
 fn devices(joined: &Joined, process: usize, held: &[Held], fates: &[Fate]) -> Vec<DeviceMemory> {
-    let space = &joined.spaces[process];
+    let memory = &joined.processes[process];
     let mut rows: BTreeMap<Location, DeviceMemory> = BTreeMap::new();
     let row = |location: Location| {
         let ((place, device), proc) = (location.place(), fates[process].proc.clone());
         DeviceMemory { proc, location: place, device, ..DeviceMemory::default() }
     };
-    for (location, own) in &space.own {
+    for (location, own) in &memory.state.keeper.own {
         let row = rows.entry(*location).or_insert_with(|| row(*location));
         (row.made, row.allocations, row.bytes, row.most_bytes) = (own.times, own.now, own.bytes, own.most);
     }
-    for (number, allocation) in space.allocations.iter().filter(|(_, it)| !it.exports.is_empty()) {
-        let location = joined.location(joined.origin(process, *number));
+    for allocation in memory.allocations().filter(|it| !it.history.exports.is_empty()) {
+        let exports = &allocation.history.exports;
+        let location = joined.location(joined.origin(process, allocation.id));
         let row = rows.entry(location).or_insert_with(|| row(location));
-        let is_known = |export: &&u64| joined.is_imported(space.realm, **export);
-        row.exported += allocation.exports.len() as u64;
-        row.never_imported += allocation.exports.iter().filter(|export| !is_known(export)).count() as u64;
+        let is_known = |export: &&u64| joined.is_imported(memory.realm, **export);
+        row.exported += exports.len() as u64;
+        row.never_imported += exports.iter().filter(|export| !is_known(export)).count() as u64;
     }
     let mut spans: BTreeMap<Location, Vec<_>> = BTreeMap::new();
     for held in held {
@@ -127,25 +129,26 @@ fn devices(joined: &Joined, process: usize, held: &[Held], fates: &[Fate]) -> Ve
     for (location, spans) in spans {
         rows.entry(location).and_modify(|row| row.imported_most_bytes = most(spans.into_iter()));
     }
-    for mapping in space.mappings.values() {
-        let of = mapping.of.filter(|number| space.allocations.contains_key(number));
-        let location = of.map_or(Location::Unknown, |number| joined.location(joined.origin(process, number)));
+    for mapping in memory.state.mappings.each() {
+        let of = memory.state.allocations.entry(mapping.of);
+        let location = of.map_or(Location::Unknown, |of| joined.location(joined.origin(process, of.id)));
         let row = rows.entry(location).or_insert_with(|| row(location));
         row.mapped_bytes = row.mapped_bytes.saturating_add(mapping.bytes);
     }
     rows.into_values().collect()
 }
 
-fn address_space(space: &Space, fate: &Fate) -> Option<AddressSpace> {
-    let is_used = space.reserved.times > 0 || space.mapped.times > 0;
+fn address_space(memory: &Memory, fate: &Fate) -> Option<AddressSpace> {
+    let (reserved, mapped) = (memory.state.keeper.reserved, memory.state.keeper.mapped);
+    let is_used = reserved.times > 0 || mapped.times > 0;
     is_used.then(|| AddressSpace {
         proc: fate.proc.clone(),
-        reservations: space.reserved.now,
-        reserved_bytes: space.reserved.bytes,
-        reserved_most_bytes: space.reserved.most,
-        mappings: space.mapped.now,
-        mapped_bytes: space.mapped.bytes,
-        mapped_most_bytes: space.mapped.most,
+        reservations: reserved.now,
+        reserved_bytes: reserved.bytes,
+        reserved_most_bytes: reserved.most,
+        mappings: mapped.now,
+        mapped_bytes: mapped.bytes,
+        mapped_most_bytes: mapped.most,
     })
 }
 
@@ -179,55 +182,57 @@ fn kept(
     }
 }
 
-fn single_rows(joined: &Joined, singles: &[(bool, u64, usize, Number)], fates: &[Fate]) -> Vec<Allocation> {
-    let mut mappings: HashMap<(usize, Number), Vec<Mapping>> = HashMap::new();
-    let chosen: HashSet<(usize, Number)> =
+fn single_rows(joined: &Joined, singles: &[(bool, u64, usize, Id)], fates: &[Fate]) -> Vec<Allocation> {
+    let mut mappings: HashMap<(usize, Id), Vec<Mapping>> = HashMap::new();
+    let chosen: HashSet<(usize, Id)> =
         singles.iter().map(|(_, _, process, number)| (*process, *number)).collect();
     let processes: HashSet<usize> = chosen.iter().map(|(process, _)| *process).collect();
     for process in processes {
-        for (address, mapping) in &joined.spaces[process].mappings {
-            let Some(key) = mapping.of.map(|number| (process, number)).filter(|key| chosen.contains(key))
-            else {
+        for mapping in joined.processes[process].state.mappings.each() {
+            let key = (process, mapping.of);
+            if !chosen.contains(&key) {
                 continue;
-            };
+            }
             let mapped = mappings.entry(key).or_default();
             if mapped.len() < MOST_PARTS {
-                let (address, bytes) = (format!("{address:#x}"), mapping.bytes);
-                mapped.push(Mapping { address, bytes, access: access(mapping.access.iter().copied()) });
+                let (address, bytes) = (format!("{:#x}", mapping.name), mapping.bytes);
+                let access = access(mapping.history.access.iter().copied());
+                mapped.push(Mapping { address, bytes, access });
             }
         }
     }
-    let mut row = |(is_kept, bytes, process, number): &(bool, u64, usize, Number)| {
-        let allocation = &joined.spaces[*process].allocations[number];
+    let mut row = |(is_kept, bytes, process, number): &(bool, u64, usize, Id)| {
+        let allocation = joined.processes[*process].state.allocations.entry(*number)?;
+        let history = &allocation.history;
         let origin = joined.origin(*process, *number);
         let (place, device) = joined.location(origin).place();
         let owner = match origin {
             Origin::Known(owner, _) => Some(fates[owner].proc.clone()),
             Origin::Unknown(..) => None,
         };
-        let (types, imported) = match allocation.source {
-            Source::Made { types, .. } => (types, None),
-            Source::Imported(fingerprint) => (0, (fingerprint != 0).then_some(Fingerprint(fingerprint))),
+        let imported = match history.source {
+            Source::Imported(fingerprint @ 1..) => Some(Fingerprint(fingerprint)),
+            _ => None,
         };
-        let exports = allocation.exports.iter().rev().take(MOST_PARTS).rev();
-        Allocation {
+        let exports = history.exports.iter().rev().take(MOST_PARTS).rev();
+        Some(Allocation {
             proc: fates[*process].proc.clone(),
-            handle: (allocation.references > 0).then(|| format!("{:#x}", allocation.handle)),
+            handle: (allocation.references > 0).then(|| format!("{:#x}", allocation.name)),
             location: place,
             device,
             bytes: (*bytes > 0).then_some(*bytes),
             owner,
-            since_ns: allocation.since,
-            handle_types: handle_types(types),
-            references: allocation.references,
-            retained: allocation.retained,
-            released: allocation.released,
+            since_ns: history.since,
+            handle_types: handle_types(allocation.types.unwrap_or(0)),
+            references: allocation.references.into(),
+            retained: history.retained,
+            released: history.released,
             exports: exports.map(|export| Fingerprint(*export)).collect(),
             imported_as: imported,
             mappings: mappings.remove(&(*process, *number)).unwrap_or_default(),
-            mapped: allocation.mappings,
+            mapped: allocation.mappings.into(),
             kept: *is_kept,
-        }
+        })
     };
-    singles.iter().map(&mut row).collect()
+    singles.iter().filter_map(&mut row).collect()
 }

@@ -4,9 +4,8 @@
 use super::VirtualMemory;
 use super::flags::handle_types;
 use super::join::Origin;
-use super::space::{self, Source};
-use super::team::{Bound, Waits};
 use crate::follow::ledger::settle::Fate;
+use crate::follow::memory::{Bound, OwnAllocation, Waits};
 use cupeer_report::model::{BoundMemory, Multicast, TeamDevice, Uuid};
 use std::collections::BTreeMap;
 
@@ -24,10 +23,10 @@ impl VirtualMemory {
         let joined = self.joined();
         let mut added: BTreeMap<Origin, (u32, Option<u32>)> = BTreeMap::new();
         let mut waiting = Vec::new();
-        for (process, space) in self.spaces.iter().enumerate() {
-            for (number, allocation) in &space.allocations {
-                let Some(team) = &allocation.team else { continue };
-                let origin = joined.origin(process, *number);
+        for (process, memory) in self.processes.iter().enumerate() {
+            for allocation in memory.allocations() {
+                let Some(team) = &allocation.history.team else { continue };
+                let origin = joined.origin(process, allocation.id);
                 let sum = added.entry(origin).or_default();
                 sum.0 += team.added.len() as u32;
                 sum.1 = sum.1.or(team.wanted);
@@ -45,29 +44,29 @@ impl VirtualMemory {
     pub(super) fn teams(&self, fates: &[Fate]) -> Vec<Multicast> {
         let joined = self.joined();
         let mut rows: BTreeMap<Origin, Multicast> = BTreeMap::new();
-        for (process, space) in self.spaces.iter().enumerate() {
+        for (process, memory) in self.processes.iter().enumerate() {
             let proc = || fates[process].proc.clone();
-            for (number, allocation) in &space.allocations {
-                let origin = joined.origin(process, *number);
-                let is_one = |own: &space::Allocation| own.team.is_some();
+            for allocation in memory.allocations() {
+                let origin = joined.origin(process, allocation.id);
+                let is_one = |own: &OwnAllocation| own.history.team.is_some();
                 if !is_one(allocation) && !joined.allocation(origin).is_some_and(is_one) {
                     continue;
                 }
-                let new = || Multicast { since_ns: allocation.since, ..Multicast::default() };
+                let new = || Multicast { since_ns: allocation.history.since, ..Multicast::default() };
                 let row = rows.entry(origin).or_insert_with(new);
-                row.since_ns = row.since_ns.min(allocation.since);
-                if let Source::Made { types, .. } = allocation.source {
-                    (row.made_by, row.bytes) = (Some(proc()), allocation.bytes);
-                    row.handle_types = handle_types(types);
+                row.since_ns = row.since_ns.min(allocation.history.since);
+                if !allocation.is_imported() {
+                    (row.made_by, row.bytes) = (Some(proc()), allocation.size());
+                    row.handle_types = handle_types(allocation.types.unwrap_or(0));
                 }
-                row.bytes = row.bytes.or(allocation.bytes);
-                if allocation.ended.is_none() {
+                row.bytes = row.bytes.or(allocation.size());
+                if allocation.history.ended.is_none() {
                     row.held_by.push(proc());
                 }
                 if allocation.mappings > 0 {
                     row.mapped_by.push(proc());
                 }
-                let Some(team) = &allocation.team else { continue };
+                let Some(team) = &allocation.history.team else { continue };
                 row.wanted_devices = row.wanted_devices.or(team.wanted);
                 let device = |(device, at): &(Option<Uuid>, u64)| TeamDevice {
                     proc: proc(),

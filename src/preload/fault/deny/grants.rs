@@ -2,12 +2,12 @@
 //! the live table; the device of a pool comes from its creator.
 
 use super::{Denied, devices, pairs, refused};
-use crate::driver::pools;
+use crate::driver::model;
 use crate::driver::questions;
 use crate::fault::forward::Forward;
 use crate::recorder;
 use crate::sys::program_memory::copy;
-use cupeer_books::wanted::Wanted;
+use cupeer_model::wanted::Wanted;
 use cupeer_spec::abi::CUmemLocation;
 use cupeer_spec::deny::Identity;
 use cupeer_spec::effect::{Grant, Object};
@@ -38,7 +38,7 @@ fn device_at(address: u64) -> Option<Identity> {
 
 /// The device of a pool. The driver does not tell: who has made it does, or the live table.
 fn device_of_pool(pool: u64) -> Option<Identity> {
-    if let Some(device) = pools::pool(pool).and_then(|known| known.device) {
+    if let Some(device) = model::pool(pool).and_then(|known| known.device) {
         return Some(devices::of_ordinal(device));
     }
     let import = recorder::imported(Object::Pool, pool)?;
@@ -95,6 +95,6 @@ pub fn made(call: &Forward, by: usize, of: usize) {
     let is_read = |place: u64, bytes: &mut [u8]| copy(place as usize, bytes) == bytes.len();
     if is_read(call.words[by], &mut handle) && is_read(call.words[of], &mut bytes) {
         let device = Wanted::of(&bytes).and_then(|wanted| wanted.device);
-        pools::made(u64::from_le_bytes(handle), device);
+        model::made_pool(u64::from_le_bytes(handle), device);
     }
 }

@@ -5,7 +5,7 @@ use super::arming::Using;
 use super::conditions::{argument_of, holds, is_like};
 use super::loaded::{LoadedPlan, LoadedRule};
 use super::{private, shared};
-use crate::driver::pools;
+use crate::driver::model;
 use crate::driver::questions;
 use crate::fault::forward::Forward;
 use crate::recorder;
@@ -154,7 +154,7 @@ impl<'a> Facts<'a> {
         if let Some(grant) = self.call.id.spec().grants() {
             let address = self.call.words[grant.by];
             if grant.object == Object::Pool {
-                return pools::pool(address).and_then(|pool| pool.device).unwrap_or(-1);
+                return model::pool(address).and_then(|pool| pool.device).unwrap_or(-1);
             }
             // A question that fails would stand in the driver's log.
             let allocation = questions::mapping(address).and_then(|_| questions::mapped_allocation(address));

@@ -7,7 +7,7 @@ use cupeer_spec::function::FnId;
 
 /// What one process has done with a multicast object.
 #[derive(Default)]
-pub struct Team {
+pub struct TeamHistory {
     /// How many devices it was made for, where this process made it.
     pub wanted: Option<u32>,
     /// The devices that this process has added, and when.
@@ -38,7 +38,7 @@ pub struct Bound {
     pub bytes: u64,
 }
 
-impl Team {
+impl TeamHistory {
     pub(super) fn binds(&mut self, bound: Bound) {
         self.binds += 1;
         self.bound.push(bound);

@@ -40,6 +40,51 @@ impl Gathering {
     }
 }
 
+/// Access of devices, a bit for each, as the process numbers them.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct Access {
+    /// Those that may do nothing.
+    none: u64,
+    /// Those that may read.
+    read: u64,
+    /// Those that may read and write.
+    write: u64,
+}
+
+impl Access {
+    /// No device.
+    pub const NONE: Access = Access { none: 0, read: 0, write: 0 };
+
+    /// Reads an array of CUmemAccessDesc. Returns its length, too.
+    pub fn of(bytes: &[u8]) -> (Access, usize) {
+        let (mut all, mut count) = (Access::default(), 0);
+        for (device, flags) in access(bytes) {
+            count += 1;
+            let bit = device.and_then(|device| 1u64.checked_shl(u32::try_from(device).ok()?)).unwrap_or(0);
+            for (known, is_it) in
+                [(&mut all.none, flags == 0), (&mut all.read, flags == 1), (&mut all.write, flags > 1)]
+            {
+                *known = if is_it { *known | bit } else { *known & !bit };
+            }
+        }
+        (all, count)
+    }
+
+    /// The devices that may do anything.
+    pub fn granted(self) -> u64 {
+        self.read | self.write
+    }
+
+    /// Each device, with its flags: those of CUmemAccess_flags.
+    pub fn each(self) -> impl Iterator<Item = (i32, i32)> {
+        let flags = move |device: i32| {
+            let has = |bits: u64| bits >> device & 1 != 0;
+            has(self.write).then_some(3).or(has(self.read).then_some(1)).or(has(self.none).then_some(0))
+        };
+        (0..64).filter_map(move |device| Some((device, flags(device)?)))
+    }
+}
+
 /// Reads an array of CUmemAccessDesc: for each the device, where it is one, and the flags.
 pub fn access(bytes: &[u8]) -> impl Iterator<Item = (Option<i32>, i32)> {
     let all = bytes.chunks_exact(ACCESS);

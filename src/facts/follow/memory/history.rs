@@ -1,0 +1,323 @@
+//! Facts of the report about entries, beside their state: places and times of calls, fingerprints, and sums.
+
+use super::unused::{Unmapped, Unused};
+use super::{Bound, Location, OwnAllocation, OwnMapping, Sum, TeamHistory};
+use crate::follow::ledger::Site;
+use crate::follow::peers::Reach;
+use cupeer_model::wanted::Access;
+use cupeer_model::{
+    Allocation, Delta, Family, History, Indexed, Keeper, Known, Mapping, Origin, Pointer, Pool, Process,
+    Reservation, Table, View,
+};
+use cupeer_report::model::Uuid;
+use cupeer_spec::effect::{Effect, Object, Shared};
+use cupeer_spec::function::FnId;
+use std::collections::BTreeMap;
+
+/// The most fingerprints of one pool.
+const MOST_EXPORTS: usize = 8;
+
+/// The time and place of a call.
+#[derive(Clone, Copy)]
+pub struct At {
+    pub time: u64,
+    pub function: FnId,
+    pub site: Site,
+}
+
+/// Where a process has an allocation from.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub enum Source {
+    /// It made it there.
+    Made(Location),
+    /// It imported it, by the handle of this fingerprint; 0 where that is not known.
+    Imported(u64),
+    /// Its creation was not seen.
+    #[default]
+    Unseen,
+}
+
+impl Source {
+    /// The location of what the process made.
+    pub fn location(self) -> Location {
+        match self {
+            Source::Made(location) => location,
+            Source::Imported(_) | Source::Unseen => Location::Unknown,
+        }
+    }
+}
+
+/// Whose memory a device reaches.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Target {
+    At(Location),
+    Import(u64),
+}
+
+/// Facts about an allocation.
+#[derive(Default)]
+pub struct AllocationHistory {
+    pub source: Source,
+    pub since: u64,
+    /// When the process had given it up: neither a handle nor a mapping was left.
+    pub ended: Option<u64>,
+    /// How often it was retained, and released.
+    pub retained: u64,
+    pub released: u64,
+    pub released_at: Option<At>,
+    /// The fingerprints of what it was exported as.
+    pub exports: Vec<u64>,
+    /// How often it was exported without one.
+    pub unknown_exports: u64,
+    /// Where it is a multicast object: its devices, and the memory bound to it.
+    pub team: Option<TeamHistory>,
+}
+
+impl AllocationHistory {
+    /// True if the call that made or imported it was seen.
+    pub fn is_seen(&self) -> bool {
+        self.source != Source::Unseen
+    }
+}
+
+impl History for AllocationHistory {
+    fn is_kept(&self) -> bool {
+        let is_shared = !self.exports.is_empty() || self.unknown_exports > 0;
+        is_shared || matches!(self.source, Source::Imported(_)) || self.team.is_some()
+    }
+}
+
+/// Facts about a mapping.
+#[derive(Default)]
+pub struct MappingHistory {
+    pub mapped: Option<At>,
+    /// The devices that have access, with the flags of that.
+    pub access: Vec<(Uuid, i32)>,
+    /// The devices that ever got access, a bit for each ordinal; all where that is not known.
+    pub devices: u64,
+}
+
+impl History for MappingHistory {}
+
+/// Facts about a pool.
+#[derive(Default)]
+pub struct PoolHistory {
+    /// Its handle, which another pool may have by now.
+    pub handle: u64,
+    /// Its device, where the process knows; or the host.
+    pub device: Option<Uuid>,
+    pub is_on_host: bool,
+    pub since: u64,
+    pub destroyed: Option<u64>,
+    pub exports: Vec<u64>,
+    pub imported_as: u64,
+    pub pointers_imported: u64,
+    /// What devices may do, and since when.
+    pub access: BTreeMap<Uuid, (i32, u64)>,
+}
+
+impl History for PoolHistory {
+    fn is_kept(&self) -> bool {
+        true
+    }
+}
+
+/// Facts about a process as a whole.
+#[derive(Default)]
+pub struct Histories {
+    /// Its devices, by their ordinals.
+    devices: Vec<Option<Uuid>>,
+    /// The allocations that it made, by where they lie.
+    pub own: BTreeMap<Location, Sum>,
+    pub reserved: Sum,
+    pub mapped: Sum,
+    /// What devices may do with memory, by device and by whose memory it is.
+    pub reach: BTreeMap<(Uuid, Target), Reach>,
+    /// Mappings that were never of use.
+    pub unmapped: Unmapped,
+}
+
+impl Histories {
+    /// A process that has nothing yet.
+    pub fn state(devices: Vec<Option<Uuid>>) -> Process<Histories> {
+        let keeper = Histories { devices, ..Histories::default() };
+        let (allocations, mappings, reservations) =
+            (Indexed::default(), Indexed::default(), Indexed::default());
+        Process::new(allocations, mappings, reservations, Indexed::default(), Indexed::default(), keeper)
+    }
+
+    fn uuid(&self, ordinal: i32) -> Option<Uuid> {
+        self.devices.get(usize::try_from(ordinal).ok()?).copied().flatten()
+    }
+
+    fn reaches(&mut self, device: Uuid, of: Option<&OwnAllocation>, (before, after): (i32, i32), at: u64) {
+        let target = match of.map(|of| of.history.source) {
+            Some(Source::Made(location)) => Target::At(location),
+            Some(Source::Imported(fingerprint)) => Target::Import(fingerprint),
+            Some(Source::Unseen) | None => return,
+        };
+        if target == Target::At(Location::Device(device)) || before == 0 && after == 0 {
+            return;
+        }
+        let reach = self.reach.entry((device, target)).or_default();
+        if after != 0 {
+            reach.granted += u64::from(before == 0);
+            reach.on += u64::from(before == 0);
+            (reach.last, reach.off) = (at, None);
+        } else {
+            reach.on = reach.on.saturating_sub(1);
+            reach.off = (reach.on == 0).then_some(at);
+        }
+    }
+}
+
+impl Keeper for Histories {
+    type At = At;
+    type OfAllocation = AllocationHistory;
+    type OfMapping = MappingHistory;
+    type OfReservation = ();
+    type OfPool = PoolHistory;
+    type Allocations = Indexed<Allocation, AllocationHistory>;
+    type Mappings = Indexed<Mapping, MappingHistory>;
+    type Reservations = Indexed<Reservation, ()>;
+    type Pools = Indexed<Pool, PoolHistory>;
+    type Pointers = Indexed<Pointer, ()>;
+
+    fn allocated(&mut self, new: &mut OwnAllocation, imported_as: u64, at: At) {
+        let location = || match (new.team, new.types) {
+            (Some(_), _) => Location::Multicast,
+            (_, None) => Location::Unknown,
+            _ => Location::wanted(new.device, |device| self.uuid(device?)),
+        };
+        let source = match new.origin {
+            Origin::Made => Source::Made(location()),
+            Origin::Imported => Source::Imported(imported_as),
+            Origin::Found => Source::Unseen,
+        };
+        let wanted = |wanted: u32| (wanted != 0).then_some(wanted);
+        let team = new.team.map(|team| TeamHistory { wanted: wanted(team.wanted), ..TeamHistory::default() });
+        new.history = AllocationHistory { source, since: at.time, team, ..AllocationHistory::default() };
+        if let Source::Made(location) = source {
+            self.own.entry(location).or_default().add(new.bytes);
+        }
+    }
+
+    fn changed(&mut self, known: &mut OwnAllocation, delta: &Delta, at: At) {
+        let history = &mut known.history;
+        let device = delta.device.and_then(|device| self.uuid(device));
+        match (delta.effect, delta.fingerprint) {
+            (Effect::Retains(_), _) => history.retained += 1,
+            (Effect::Ends(_), _) => {
+                history.released += 1;
+                history.released_at = Some(at);
+            }
+            (Effect::Exports(_), 0) => history.unknown_exports += 1,
+            (Effect::Exports(_), fingerprint) if !history.exports.contains(&fingerprint) => {
+                history.exports.push(fingerprint);
+            }
+            (Effect::Joins(_), _) => history.team.get_or_insert_default().added.push((device, at.time)),
+            (Effect::Binds(_), _) => {
+                let bound = Bound { device, at: delta.at, bytes: delta.bytes };
+                history.team.get_or_insert_default().binds(bound);
+            }
+            (Effect::Unbinds(_), _) => history.team.get_or_insert_default().unbinds(device, delta.at),
+            _ => {}
+        }
+    }
+
+    fn ended(&mut self, known: &mut OwnAllocation, at: At) {
+        if known.history.ended.is_none() {
+            known.history.ended = Some(at.time);
+            if let Source::Made(location) = known.history.source {
+                self.own.entry(location).or_default().remove(known.bytes);
+            }
+        }
+    }
+
+    fn mapped(&mut self, new: &mut OwnMapping, at: At) {
+        new.history.mapped = Some(at);
+        self.mapped.add(new.bytes);
+    }
+
+    fn unmapped(&mut self, old: &OwnMapping, of: Option<&OwnAllocation>, at: At) {
+        self.mapped.remove(old.bytes);
+        for (device, flags) in &old.history.access {
+            self.reaches(*device, of, (*flags, 0), at.time);
+        }
+        let unused = self.unmapped.unused(old, of, false);
+        self.unmapped.count(unused);
+    }
+
+    fn granted(
+        &mut self,
+        known: &mut OwnMapping,
+        of: Option<&OwnAllocation>,
+        (access, is_whole): (Access, bool),
+        at: At,
+    ) {
+        known.history.devices |= if is_whole { access.granted() } else { !0 };
+        for (device, flags) in access.each() {
+            let Some(device) = self.uuid(device) else { continue };
+            let all = &mut known.history.access;
+            let before = match all.iter_mut().find(|(its, _)| *its == device) {
+                Some((_, its)) => std::mem::replace(its, flags),
+                None => {
+                    all.push((device, flags));
+                    0
+                }
+            };
+            self.reaches(device, of, (before, flags), at.time);
+        }
+    }
+
+    fn reserved(&mut self, new: &mut Known<Reservation, ()>, _at: At) {
+        self.reserved.add(new.bytes);
+    }
+
+    fn unreserved(&mut self, bytes: u64) {
+        self.reserved.remove(bytes);
+    }
+
+    fn pool_changed(&mut self, known: &mut Known<Pool, PoolHistory>, delta: &Delta, at: At) {
+        let (pool, history) = (known.state, &mut known.history);
+        history.handle = known.name;
+        match delta.effect {
+            Effect::Exports(_) if delta.fingerprint != 0 => {
+                history.exports.truncate(MOST_EXPORTS - 1);
+                history.exports.insert(0, delta.fingerprint);
+            }
+            Effect::Grants(_) => {
+                let known = |(device, flags)| Some((self.uuid(device)?, (flags, at.time)));
+                history.access.extend(delta.access.0.each().filter_map(known));
+            }
+            Effect::Ends(_) if pool.is_destroyed => history.destroyed = Some(at.time),
+            Effect::Opens(Shared { object: Object::Pointer, .. }) => history.pointers_imported += 1,
+            Effect::Makes(_) | Effect::Opens(_) | Effect::Asks(_) => {
+                if history.since == 0 {
+                    history.since = at.time;
+                }
+                history.imported_as = delta.fingerprint;
+                history.device = pool.device.and_then(|device| self.uuid(device));
+                history.is_on_host = pool.device.is_none() && pool.types.is_some();
+            }
+            _ => {}
+        }
+    }
+}
+
+impl super::Memory {
+    /// The mappings that no device, or not every device with peer access, could use, once all calls are noted; none if calls may
+    /// be missing.
+    pub fn unused(&mut self) -> Vec<Unused> {
+        let state = &mut self.state;
+        if state.has_lost(Family::VirtualMemory) {
+            return Vec::new();
+        }
+        let mut left = Unmapped::default();
+        for mapping in state.mappings.each() {
+            let of = state.allocations.entry(mapping.of);
+            left.count(state.keeper.unmapped.unused(mapping, of, true));
+        }
+        state.keeper.unmapped.drain().chain(left.drain()).collect()
+    }
+}

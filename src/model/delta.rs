@@ -1,0 +1,164 @@
+//! One change of the state of a process, read from an effect of a call.
+
+use crate::call::Call;
+use crate::state::Team;
+use crate::wanted::Access;
+use cupeer_spec::effect::{
+    Bound, Effect, End, Grant, Joined, Made, Named, Object, Question, Shared, Subject, Unbound,
+};
+use cupeer_spec::function::Direction;
+
+/// One change: an effect of a call, with the values of its arguments. A number that is not known is 0.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Delta {
+    /// The effect.
+    pub effect: &'static Effect,
+    /// Whether the call succeeded: one that gives access shows also by its failure that the program meant to.
+    pub is_done: bool,
+    /// The driver's number of the object: a handle, or the first address.
+    pub name: u64,
+    /// The size of the object, or of the part that the effect is about; the granularity that the driver told.
+    pub bytes: u64,
+    /// The driver's number of another object: the allocation that is mapped or bound, the pool of a pointer, or the address by
+    /// which an allocation is retained.
+    pub of: u64,
+    /// Where in a multicast object.
+    pub at: u64,
+    /// The fingerprint of the handle of an object that is exported, or was imported.
+    pub fingerprint: u64,
+    /// The device that the call names, as the process numbers it.
+    pub device: Option<i32>,
+    /// The handle types that the call asks for.
+    pub types: Option<i32>,
+    /// The devices of a multicast object that is made.
+    pub team: Option<Team>,
+    /// The access that devices get, and whether these are all devices of the call.
+    pub access: (Access, bool),
+}
+
+/// The effect of a call that makes a pool.
+static MAKES_POOL: Effect =
+    Effect::Makes(Made { object: Object::Pool, by: 0, size: None, of: None, at: None });
+
+impl Delta {
+    const fn of(effect: &'static Effect) -> Delta {
+        let access = (Access::NONE, false);
+        let (device, types, team) = (None, None, None);
+        Delta {
+            effect,
+            is_done: true,
+            name: 0,
+            bytes: 0,
+            of: 0,
+            at: 0,
+            fingerprint: 0,
+            device,
+            types,
+            team,
+            access,
+        }
+    }
+
+    /// A pool is made, by a call that is not at hand.
+    pub fn makes_pool(handle: u64, device: Option<i32>) -> Delta {
+        Delta { name: handle, device, ..Delta::of(&MAKES_POOL) }
+    }
+
+    /// The changes that a call made, each read from an effect of its function.
+    pub fn each(call: &Call) -> impl Iterator<Item = Delta> {
+        call.function.spec().effects().iter().filter_map(|effect| Delta::read(effect, call))
+    }
+
+    fn read(effect: &'static Effect, call: &Call) -> Option<Delta> {
+        let at = |argument| call.at(argument);
+        let or_none = |argument: Option<usize>| argument.map_or(0, at);
+        let spec = call.function.spec();
+        let new = Delta { is_done: call.result == 0, ..Delta::of(effect) };
+        Some(match *effect {
+            Effect::Grants(Grant { by, size, .. }) if new.is_done || size.is_some() => {
+                let (access, count) = Access::of(call.elements);
+                let access = (access, call.has_all_elements(count));
+                Delta { name: at(by), bytes: or_none(size), access, ..new }
+            }
+            _ if !new.is_done => return None,
+            Effect::Makes(Made { object, by, size, of, .. })
+                if object.is_virtual() || object == Object::Pool =>
+            {
+                let wanted = call.wanted();
+                let (types, device) = (wanted.map(|it| it.types), wanted.and_then(|it| it.device));
+                let new = Delta { name: at(by), bytes: or_none(size), types, device, ..new };
+                match call.gathering() {
+                    Some(made) => {
+                        let team = Some(Team { wanted: made.devices, added: 0 });
+                        Delta { bytes: made.bytes, types: Some(made.types), team, ..new }
+                    }
+                    None if spec.gathers().is_some() => Delta { team: Some(Team::default()), ..new },
+                    None if object == Object::Mapping => Delta { of: or_none(of), ..new },
+                    None => new,
+                }
+            }
+            Effect::Opens(Shared { object, by, handle, of, .. }) if object.is_granted() => {
+                Delta { name: at(by), of: or_none(of), fingerprint: call.fingerprint(handle), ..new }
+            }
+            Effect::Exports(Shared { object: Object::Allocation | Object::Pool, by, handle, .. }) => {
+                Delta { name: at(by), fingerprint: call.fingerprint(handle), ..new }
+            }
+            Effect::Retains(Named { object: Object::Allocation, by }) => {
+                // The address at which it is asked.
+                let address = spec.args().iter().position(|argument| argument.direction == Direction::In);
+                Delta { name: at(by), of: or_none(address), ..new }
+            }
+            Effect::Ends(End { object, by, size, .. }) if object.is_virtual() || object == Object::Pool => {
+                Delta { name: at(by), bytes: size.map_or(1, at), ..new }
+            }
+            Effect::Closes(Named { object: Object::Pointer, by }) => Delta { name: at(by), ..new },
+            Effect::Joins(Joined { team, device }) => {
+                Delta { name: at(team), device: Some(at(device) as i32), ..new }
+            }
+            Effect::Binds(Bound { by, size, device, team, at: place, .. }) => {
+                let device = device.map(|device| at(device) as i32);
+                Delta { name: at(team), of: at(by), device, at: at(place), bytes: at(size), ..new }
+            }
+            Effect::Unbinds(Unbound { team, device, at: place, .. }) => {
+                Delta { name: at(team), device: Some(at(device) as i32), at: at(place), ..new }
+            }
+            // Of the answers about pools, only some are a pool.
+            Effect::Asks(Question { subject: Subject::Pool, device, answer, .. })
+                if spec.args()[answer].is_pool() =>
+            {
+                Delta { name: at(answer), device: Some(at(device) as i32), ..new }
+            }
+            Effect::Asks(Question { subject, answer, choice: Some((option, least)), .. })
+                if at(option) as i32 == least =>
+            {
+                // Other memory than a device's has another one.
+                let is_of_device = || call.wanted().is_some_and(|wanted| wanted.device.is_some());
+                if subject != Subject::Team && !(subject == Subject::Memory && is_of_device()) {
+                    return None;
+                }
+                Delta { bytes: at(answer), ..new }
+            }
+            _ => return None,
+        })
+    }
+
+    /// True if the process has something from the return of the call on; false if it no longer has something from its begin on.
+    pub fn takes(&self) -> bool {
+        !matches!(self.effect, Effect::Ends(_) | Effect::Closes(_))
+    }
+
+    /// True if it is about pools, and not about virtual memory.
+    pub fn is_of_pools(&self) -> bool {
+        let object = match *self.effect {
+            Effect::Makes(Made { object, .. })
+            | Effect::Opens(Shared { object, .. })
+            | Effect::Exports(Shared { object, .. })
+            | Effect::Ends(End { object, .. })
+            | Effect::Closes(Named { object, .. })
+            | Effect::Grants(Grant { object, .. }) => object,
+            Effect::Asks(Question { subject: Subject::Pool, .. }) => Object::Pool,
+            _ => Object::Allocation,
+        };
+        matches!(object, Object::Pool | Object::Pointer)
+    }
+}

@@ -1,0 +1,75 @@
+//! The bearers of the driver's numbers: contexts, events, and addresses of opened memory.
+
+use cupeer_spec::effect::Object;
+use std::collections::HashMap;
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher;
+
+/// Bearers by kind of object and number. The driver gives a number out again, so that a number alone is no key: whoever gives a
+/// name has to say what becomes of its former bearer.
+pub struct Names<V, S = RandomState>(HashMap<(Object, u64), V, S>);
+
+impl<V, S: Default> Default for Names<V, S> {
+    fn default() -> Self {
+        Names(HashMap::default())
+    }
+}
+
+impl<V, S: BuildHasher> Names<V, S> {
+    /// Gives a name. Returns its former bearer.
+    #[must_use = "the former bearer has ended, or is the same"]
+    pub fn give(&mut self, object: Object, number: u64, bearer: V) -> Option<V> {
+        self.0.insert((object, number), bearer)
+    }
+
+    /// The bearer of a name.
+    pub fn bearer(&self, object: Object, number: u64) -> Option<&V> {
+        self.0.get(&(object, number))
+    }
+
+    /// The bearer of a name, to change it. Made by `new` if there is none.
+    pub fn bearer_or(&mut self, object: Object, number: u64, new: impl FnOnce() -> V) -> &mut V {
+        self.0.entry((object, number)).or_insert_with(new)
+    }
+
+    /// Takes a name away from its bearer.
+    pub fn take(&mut self, object: Object, number: u64) -> Option<V> {
+        self.0.remove(&(object, number))
+    }
+
+    /// Takes their names away from all bearers of which this is not true.
+    pub fn retain(&mut self, mut is_kept: impl FnMut(Object, u64, &mut V) -> bool) {
+        self.0.retain(|(object, number), bearer| is_kept(*object, *number, bearer));
+    }
+
+    /// All names and their bearers, in no particular order.
+    pub fn iter(&self) -> impl Iterator<Item = (Object, u64, &V)> {
+        self.0.iter().map(|((object, number), bearer)| (*object, *number, bearer))
+    }
+
+    /// True if nothing has a name.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Takes all names away.
+    pub fn clear(&mut self) {
+        self.0.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_that_is_given_again_hands_over_its_former_bearer() {
+        let mut names: Names<u32> = Names::default();
+        assert_eq!(names.give(Object::Context, 7, 1), None);
+        assert_eq!(names.give(Object::Event, 7, 2), None);
+        assert_eq!(names.give(Object::Context, 7, 3), Some(1));
+        assert_eq!((names.bearer(Object::Context, 7), names.bearer(Object::Event, 7)), (Some(&3), Some(&2)));
+        assert_eq!(names.take(Object::Context, 7), Some(3));
+        assert_eq!((names.take(Object::Context, 7), names.is_empty()), (None, false));
+    }
+}

@@ -1,0 +1,403 @@
+//! The state of a process, and how deltas change it.
+
+use crate::call::Call;
+use crate::delta::Delta;
+use crate::state::{Allocation, Mapping, Origin, Pointer, Pool, Reservation};
+use crate::table::{Bare, History, Id, Known, Table};
+use crate::wanted::Access;
+use cupeer_spec::effect::{Bound, Effect, End, Grant, Made, Object, Question, Shared, Subject};
+
+/// The storage of a process's state, and what is known beside it. Each function gets what has just changed, and when and where
+/// that was.
+pub trait Keeper: Sized {
+    /// When and where a call was made.
+    type At: Copy;
+    /// Facts about an allocation.
+    type OfAllocation: History;
+    /// Facts about a mapping.
+    type OfMapping: History;
+    /// Facts about a reservation.
+    type OfReservation: History;
+    /// Facts about a pool.
+    type OfPool: History;
+    /// Allocations, by their handles.
+    type Allocations: Table<Allocation, Self::OfAllocation>;
+    /// Mappings, by their addresses.
+    type Mappings: Table<Mapping, Self::OfMapping>;
+    /// Reservations, by their addresses.
+    type Reservations: Table<Reservation, Self::OfReservation>;
+    /// Pools, by their handles.
+    type Pools: Table<Pool, Self::OfPool>;
+    /// Imported pointers, by their addresses.
+    type Pointers: Table<Pointer, ()>;
+
+    /// An allocation is there, by the handle of a fingerprint where it was imported.
+    fn allocated(
+        &mut self,
+        _new: &mut Known<Allocation, Self::OfAllocation>,
+        _imported_as: u64,
+        _at: Self::At,
+    ) {
+    }
+    /// A change of an allocation that is not in its state.
+    fn changed(&mut self, _known: &mut Known<Allocation, Self::OfAllocation>, _by: &Delta, _at: Self::At) {}
+    /// Neither a handle nor a mapping of an allocation is left.
+    fn ended(&mut self, _known: &mut Known<Allocation, Self::OfAllocation>, _at: Self::At) {}
+    /// An allocation was mapped.
+    fn mapped(&mut self, _new: &mut Known<Mapping, Self::OfMapping>, _at: Self::At) {}
+    /// A mapping, of an allocation that is known or not, has ended.
+    fn unmapped(
+        &mut self,
+        _old: &Known<Mapping, Self::OfMapping>,
+        _of: Option<&Known<Allocation, Self::OfAllocation>>,
+        _at: Self::At,
+    ) {
+    }
+    /// Devices got access to a mapping, or lost it.
+    fn granted(
+        &mut self,
+        _known: &mut Known<Mapping, Self::OfMapping>,
+        _of: Option<&Known<Allocation, Self::OfAllocation>>,
+        _access: (Access, bool),
+        _at: Self::At,
+    ) {
+    }
+    /// Addresses were reserved.
+    fn reserved(&mut self, _new: &mut Known<Reservation, Self::OfReservation>, _at: Self::At) {}
+    /// A reservation has ended.
+    fn unreserved(&mut self, _bytes: u64) {}
+    /// A change of a pool.
+    fn pool_changed(&mut self, _known: &mut Known<Pool, Self::OfPool>, _delta: &Delta, _at: Self::At) {}
+}
+
+/// Two families of objects, each of which is known wholly or not.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Family {
+    /// Allocations, mappings, and reservations.
+    VirtualMemory,
+    /// Pools and their pointers.
+    Pools,
+}
+
+/// The state of a process.
+pub struct Process<K: Keeper> {
+    /// Allocations.
+    pub allocations: K::Allocations,
+    /// Mappings.
+    pub mappings: K::Mappings,
+    /// Reservations.
+    pub reservations: K::Reservations,
+    /// Pools.
+    pub pools: K::Pools,
+    /// Imported pointers.
+    pub pointers: K::Pointers,
+    /// What is known beside.
+    pub keeper: K,
+    granularity: [Option<u64>; 2],
+    has_lost: [bool; 2],
+    last: Id,
+}
+
+impl<K: Keeper> Process<K> {
+    /// A process that has nothing yet, with these tables.
+    pub const fn new(
+        allocations: K::Allocations,
+        mappings: K::Mappings,
+        reservations: K::Reservations,
+        pools: K::Pools,
+        pointers: K::Pointers,
+        keeper: K,
+    ) -> Self {
+        let (granularity, has_lost, last) = ([None; 2], [false; 2], Id::NONE);
+        Process { allocations, mappings, reservations, pools, pointers, keeper, granularity, has_lost, last }
+    }
+
+    /// Notes that something has happened that is not known.
+    pub fn lose(&mut self, family: Family) {
+        self.has_lost[family as usize] = true;
+    }
+
+    /// Notes a call that has returned.
+    pub fn note(&mut self, call: &Call, at: K::At) {
+        Delta::each(call).for_each(|delta| self.apply(&delta, at));
+    }
+
+    /// Changes the state.
+    pub fn apply(&mut self, delta: &Delta, at: K::At) {
+        let &Delta { name, bytes, .. } = delta;
+        match *delta.effect {
+            Effect::Makes(Made { object: Object::Allocation, .. }) => self.allocates(delta, Origin::Made, at),
+            Effect::Opens(Shared { object: Object::Allocation, .. }) => {
+                self.allocates(delta, Origin::Imported, at);
+            }
+            Effect::Retains(_) => self.retains(delta, at),
+            Effect::Ends(End { object: Object::Allocation, .. }) => self.releases(delta, at),
+            Effect::Makes(Made { object: Object::Reservation, .. }) => {
+                self.frees_addresses(name);
+                let mut new = self.new_entry(name, Reservation { bytes });
+                self.keeper.reserved(&mut new, at);
+                self.reservations.insert(new);
+            }
+            Effect::Ends(End { object: Object::Reservation, .. }) => self.frees_addresses(name),
+            Effect::Makes(Made { object: Object::Mapping, .. }) => self.maps(delta, at),
+            Effect::Ends(End { object: Object::Mapping, .. }) => self.unmaps((name, bytes), at),
+            Effect::Grants(Grant { size: Some(_), .. }) => self.grants(delta, at),
+            Effect::Binds(Bound { object, .. }) => {
+                let id = match object {
+                    Object::Mapping => self.mapping_at(delta.of).map(|mapping| mapping.of),
+                    _ => self.allocations.named(delta.of).map(|known| known.id),
+                };
+                let home = id.and_then(|id| self.allocations.get(id)).and_then(|known| known.device);
+                let device = delta.device.or(home);
+                self.changes(&Delta { device, ..*delta }, at);
+            }
+            Effect::Exports(Shared { object: Object::Allocation, .. })
+            | Effect::Joins(_)
+            | Effect::Unbinds(_) => self.changes(delta, at),
+            Effect::Makes(Made { object: Object::Pool, .. }) => self.has_pool(delta, Origin::Made, at),
+            Effect::Opens(Shared { object: Object::Pool, .. }) => self.has_pool(delta, Origin::Imported, at),
+            Effect::Asks(Question { subject: Subject::Pool, .. }) => self.has_pool(delta, Origin::Found, at),
+            Effect::Asks(Question { subject, .. }) => {
+                self.granularity[usize::from(subject == Subject::Team)] =
+                    Some(bytes).filter(|bytes| bytes.is_power_of_two());
+            }
+            Effect::Exports(_) | Effect::Grants(_) | Effect::Ends(End { object: Object::Pool, .. }) => {
+                self.changes_pool(delta, at);
+            }
+            Effect::Opens(Shared { object: Object::Pointer, .. }) => {
+                self.changes_pool(&Delta { name: delta.of, ..*delta }, at);
+                let pool = self.pools.named(delta.of).map_or(Id::NONE, |pool| pool.id);
+                // The same pointer is imported again, or the call that freed it was not seen.
+                self.frees_pointer(name);
+                let new = self.new_entry(name, Pointer { pool });
+                let is_kept = self.pointers.insert(new);
+                self.has_lost[Family::Pools as usize] |= !is_kept;
+            }
+            Effect::Closes(_) => self.frees_pointer(name),
+            _ => {}
+        }
+    }
+
+    /// An allocation changes.
+    fn changes(&mut self, delta: &Delta, at: K::At) {
+        let Some(known) = self.allocations.named_mut(delta.name) else { return };
+        if let (Effect::Joins(_), Some(device)) = (delta.effect, delta.device) {
+            known.team.get_or_insert_default().added |= 1u64.checked_shl(device as u32).unwrap_or(0);
+        }
+        self.keeper.changed(known, delta, at);
+    }
+
+    /// A pool changes.
+    fn changes_pool(&mut self, delta: &Delta, at: K::At) {
+        let Some(pool) = self.pools.named_mut(delta.name) else { return };
+        match delta.effect {
+            Effect::Exports(_) => pool.is_exported = true,
+            Effect::Ends(_) => {
+                pool.imports = pool.imports.saturating_sub(1);
+                pool.is_destroyed = pool.imports == 0;
+            }
+            _ => {}
+        }
+        self.keeper.pool_changed(pool, delta, at);
+    }
+
+    fn new_entry<T, H: Default>(&mut self, name: u64, state: T) -> Known<T, H> {
+        self.last = self.last.next();
+        Known { id: self.last, name, state, history: H::default() }
+    }
+
+    fn allocates(&mut self, delta: &Delta, origin: Origin, at: K::At) {
+        // What had this handle before has ended, and that was not seen.
+        if let Some(old) = self.allocations.named_mut(delta.name)
+            && old.references != 0
+        {
+            old.references = 0;
+            if old.mappings == 0 {
+                self.keeper.ended(old, at);
+            }
+        }
+        let &Delta { name, bytes, types, device, team, .. } = delta;
+        let is_counted = origin != Origin::Found;
+        let new = Allocation { bytes, types, device, origin, references: 1, is_counted, mappings: 0, team };
+        let mut new = self.new_entry(name, new);
+        self.keeper.allocated(&mut new, delta.fingerprint, at);
+        let is_kept = self.allocations.insert(new);
+        self.has_lost[Family::VirtualMemory as usize] |= !is_kept;
+    }
+
+    /// The mapping that contains an address.
+    fn mapping_at(&self, address: u64) -> Option<&Known<Mapping, K::OfMapping>> {
+        self.mappings.touching((address, 1))
+    }
+
+    fn retains(&mut self, delta: &Delta, at: K::At) {
+        let handle = delta.name;
+        let mapped = self.mapping_at(delta.of).map(|mapping| (mapping.id, mapping.of));
+        let of = mapped.map(|(_, of)| of).filter(|of| *of != Id::NONE);
+        let known = of.or_else(|| self.allocations.named(handle).map(|known| known.id));
+        let Some(known) = known.filter(|id| self.allocations.get(*id).is_some()) else {
+            self.allocates(delta, Origin::Found, at);
+            // Then it is known of the mapping, too.
+            if let Some((mapping, id)) = mapped.zip(self.allocations.named(handle).map(|known| known.id))
+                && let Some(mapping) = self.mappings.get(mapping.0)
+                && let Some(known) = self.allocations.get(id)
+            {
+                mapping.of = id;
+                known.mappings = 1;
+            }
+            return;
+        };
+        self.allocations.rename(known, handle);
+        let Some(known) = self.allocations.get(known) else { return };
+        known.references = known.references.saturating_add(1);
+        self.keeper.changed(known, delta, at);
+    }
+
+    fn releases(&mut self, delta: &Delta, at: K::At) {
+        let Some(known) = self.allocations.named_mut(delta.name) else { return };
+        // The driver knows of references that were not seen.
+        known.is_counted &= known.references != 0;
+        if known.references == 0 {
+            return;
+        }
+        known.references -= 1;
+        self.keeper.changed(known, delta, at);
+        if known.references == 0 && known.mappings == 0 {
+            self.keeper.ended(known, at);
+        }
+    }
+
+    fn frees_addresses(&mut self, start: u64) {
+        if let Some(id) = self.reservations.named(start).map(|known| known.id)
+            && let Some(old) = self.reservations.remove(id)
+        {
+            self.keeper.unreserved(old.bytes);
+        }
+    }
+
+    fn maps(&mut self, delta: &Delta, at: K::At) {
+        let &Delta { name: start, bytes, of: handle, .. } = delta;
+        // The driver maps nothing over what is mapped: what was there has gone unseen.
+        self.unmaps((start, bytes), at);
+        let of = self.allocations.named_mut(handle).map_or(Id::NONE, |known| {
+            known.mappings = known.mappings.saturating_add(1);
+            // Only a whole allocation can be mapped: so much has one of which that was not known.
+            if known.bytes == 0 {
+                known.bytes = bytes;
+            }
+            known.id
+        });
+        let mut new = self.new_entry(start, Mapping { bytes, of, is_granted: false });
+        self.keeper.mapped(&mut new, at);
+        let is_kept = self.mappings.insert(new);
+        self.has_lost[Family::VirtualMemory as usize] |= !is_kept;
+    }
+
+    fn unmaps(&mut self, range: (u64, u64), at: K::At) {
+        while let Some(id) = self.mappings.touching(range).map(|mapping| mapping.id)
+            && let Some(old) = self.mappings.remove(id)
+        {
+            let mut of = self.allocations.get(old.of);
+            self.keeper.unmapped(&old, of.as_deref(), at);
+            if let Some(known) = &mut of {
+                known.mappings = known.mappings.saturating_sub(1);
+                if known.references == 0 && known.mappings == 0 {
+                    self.keeper.ended(known, at);
+                    let (id, is_over) = (known.id, known.name == 0 && !known.history.is_kept());
+                    if is_over {
+                        self.allocations.remove(id);
+                    }
+                }
+            }
+        }
+    }
+
+    fn grants(&mut self, delta: &Delta, at: K::At) {
+        let (mut from, end) = (delta.name, delta.name.saturating_add(delta.bytes));
+        while let Some(id) =
+            self.mappings.touching((from, end.saturating_sub(from))).map(|mapping| mapping.id)
+            && let Some(mapping) = self.mappings.get(id)
+        {
+            mapping.is_granted = true;
+            let of = self.allocations.get(mapping.of);
+            if delta.is_done {
+                self.keeper.granted(mapping, of.as_deref(), delta.access, at);
+            }
+            from = mapping.name.saturating_add(mapping.bytes);
+        }
+    }
+
+    fn has_pool(&mut self, delta: &Delta, origin: Origin, at: K::At) {
+        let &Delta { name, types, device, .. } = delta;
+        let imports = u32::from(origin == Origin::Imported);
+        // A default pool is asked for again, and a descriptor that is imported again gives the same pool.
+        let is_again = |known: &&mut Known<Pool, _>| {
+            known.origin == origin && origin != Origin::Made && !known.is_destroyed
+        };
+        if let Some(known) = self.pools.named_mut(name).filter(is_again) {
+            // Each import is destroyed by itself.
+            known.imports += imports;
+            return self.keeper.pool_changed(known, delta, at);
+        }
+        let mut new = self.new_entry(name, Pool { origin, types, device, imports, ..Pool::default() });
+        self.keeper.pool_changed(&mut new, delta, at);
+        let is_kept = self.pools.insert(new);
+        self.has_lost[Family::Pools as usize] |= !is_kept;
+    }
+
+    /// However often it was imported.
+    fn frees_pointer(&mut self, address: u64) {
+        let id = self.pointers.named(address).map(|known| known.id);
+        id.and_then(|id| self.pointers.remove(id));
+    }
+}
+
+/// The state of a process, as rules look at it.
+pub trait View {
+    /// The allocation of a handle; also one that is released, as long as nothing else was seen to have its handle.
+    fn allocation(&self, handle: u64) -> Option<Bare<Allocation>>;
+    /// The allocation of a mapping.
+    fn of(&self, mapping: &Mapping) -> Option<Bare<Allocation>>;
+    /// Hands over each mapping that touches a range.
+    fn each_mapping(&self, range: (u64, u64), work: &mut dyn FnMut(&Bare<Mapping>));
+    /// The pool of a handle; also one that is destroyed, as long as nothing else was seen to have its handle.
+    fn pool(&self, handle: u64) -> Option<Bare<Pool>>;
+    /// How many pointers of the imported pool of a handle are imported now.
+    fn pointers_of(&self, pool: u64) -> u64;
+    /// The number of which sizes and addresses have to be multiples for memory of devices, or for multicast objects, where the
+    /// process has asked.
+    fn granularity(&self, of: Subject) -> Option<u64>;
+    /// True if something is known to be missing.
+    fn has_lost(&self, family: Family) -> bool;
+}
+
+impl<K: Keeper> View for Process<K> {
+    fn allocation(&self, handle: u64) -> Option<Bare<Allocation>> {
+        self.allocations.named(handle).map(Known::bare)
+    }
+
+    fn of(&self, mapping: &Mapping) -> Option<Bare<Allocation>> {
+        self.allocations.each().find(|known| known.id == mapping.of).map(Known::bare)
+    }
+
+    fn each_mapping(&self, range: (u64, u64), work: &mut dyn FnMut(&Bare<Mapping>)) {
+        self.mappings.each().filter(|known| known.touches(range)).for_each(|known| work(&known.bare()));
+    }
+
+    fn pool(&self, handle: u64) -> Option<Bare<Pool>> {
+        self.pools.named(handle).map(Known::bare)
+    }
+
+    fn pointers_of(&self, pool: u64) -> u64 {
+        let Some(pool) = self.pools.named(pool) else { return 0 };
+        self.pointers.each().filter(|pointer| pointer.pool == pool.id).count() as u64
+    }
+
+    fn granularity(&self, of: Subject) -> Option<u64> {
+        self.granularity[usize::from(of == Subject::Team)]
+    }
+
+    fn has_lost(&self, family: Family) -> bool {
+        self.has_lost[family as usize]
+    }
+}

@@ -1,0 +1,253 @@
+//! Entries by identity and name: a fixed number in an array, or all in [`Indexed`].
+
+use std::collections::BTreeMap;
+use std::mem::take;
+use std::ops::{Deref, DerefMut};
+
+/// The identity of an entry, which no other entry of its process ever gets.
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Id(u32);
+
+impl Id {
+    /// No entry.
+    pub const NONE: Id = Id(0);
+
+    /// The identity after this one.
+    pub(crate) fn next(self) -> Id {
+        Id(self.0.wrapping_add(1).max(1))
+    }
+}
+
+impl From<Id> for u64 {
+    fn from(id: Id) -> u64 {
+        id.0.into()
+    }
+}
+
+/// The state of an entry.
+pub trait Entry: Copy + Default + 'static {
+    /// True if it has ended, and is remembered only until its place or its name is needed.
+    fn is_past(&self) -> bool {
+        false
+    }
+
+    /// The size of the addresses that begin at its name, in bytes.
+    fn bytes(&self) -> u64 {
+        1
+    }
+}
+
+/// Facts about an entry beside its state.
+pub trait History: Default + 'static {
+    /// True if the entry stays when it has ended.
+    fn is_kept(&self) -> bool {
+        false
+    }
+}
+
+impl History for () {}
+
+/// An entry.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct Known<T, H> {
+    /// Its identity.
+    pub id: Id,
+    /// The driver's number: a handle, or an address; 0 if another entry has that by now.
+    pub name: u64,
+    /// Its state.
+    pub state: T,
+    /// What else is known.
+    pub history: H,
+}
+
+/// An entry without history.
+pub type Bare<T> = Known<T, ()>;
+
+impl<T, H> Deref for Known<T, H> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.state
+    }
+}
+
+impl<T, H> DerefMut for Known<T, H> {
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.state
+    }
+}
+
+impl<T: Entry, H> Known<T, H> {
+    /// The entry without its history.
+    pub fn bare(&self) -> Bare<T> {
+        Known { id: self.id, name: self.name, state: self.state, history: () }
+    }
+
+    /// True if a part of its addresses lies in a range.
+    pub fn touches(&self, (start, bytes): (u64, u64)) -> bool {
+        let own = self.state.bytes();
+        own != 0
+            && bytes != 0
+            && self.name < start.saturating_add(bytes)
+            && start < self.name.saturating_add(own)
+    }
+
+    /// True if all of its addresses lie in a range.
+    pub fn is_within(&self, (start, bytes): (u64, u64)) -> bool {
+        self.name >= start && self.name.saturating_add(self.state.bytes()) <= start.saturating_add(bytes)
+    }
+}
+
+/// Entries of one kind.
+pub trait Table<T: Entry, H: History> {
+    /// The bearer of a name, also if it has ended.
+    fn named(&self, name: u64) -> Option<&Known<T, H>>;
+    /// An entry by its identity.
+    fn get(&mut self, id: Id) -> Option<&mut Known<T, H>>;
+    /// Adds an entry in the place of one that is past. Returns false if there is no place.
+    fn add(&mut self, new: Known<T, H>) -> bool;
+    /// Removes an entry.
+    fn remove(&mut self, id: Id) -> Option<Known<T, H>>;
+    /// Gives an entry a name that nothing has.
+    fn set_name(&mut self, id: Id, name: u64);
+    /// All entries.
+    fn each(&self) -> impl Iterator<Item = &Known<T, H>>;
+    /// The first entry, by its address, that touches a range.
+    fn touching(&self, range: (u64, u64)) -> Option<&Known<T, H>>;
+
+    /// The bearer of a name, to change it.
+    fn named_mut(&mut self, name: u64) -> Option<&mut Known<T, H>> {
+        let id = self.named(name)?.id;
+        self.get(id)
+    }
+
+    /// Takes a name from its bearer, which is removed if it has ended and is not kept.
+    fn disown(&mut self, name: u64) {
+        let Some((id, is_over)) = self.named(name).map(|it| (it.id, it.is_past() && !it.history.is_kept()))
+        else {
+            return;
+        };
+        self.set_name(id, 0);
+        if is_over {
+            self.remove(id);
+        }
+    }
+
+    /// Adds an entry that takes its name from whatever had it. Returns false if there is no place.
+    fn insert(&mut self, new: Known<T, H>) -> bool {
+        self.disown(new.name);
+        self.add(new)
+    }
+
+    /// Gives an entry a name, which is taken from whatever had it.
+    fn rename(&mut self, id: Id, name: u64) {
+        if self.named(name).is_none_or(|it| it.id != id) {
+            self.disown(name);
+            self.set_name(id, name);
+        }
+    }
+}
+
+impl<T: Entry, H: History, const N: usize> Table<T, H> for [Known<T, H>; N] {
+    fn named(&self, name: u64) -> Option<&Known<T, H>> {
+        self.iter().find(|known| known.name == name && name != 0)
+    }
+
+    fn get(&mut self, id: Id) -> Option<&mut Known<T, H>> {
+        self.iter_mut().find(|known| known.id == id && id != Id::NONE)
+    }
+
+    fn add(&mut self, new: Known<T, H>) -> bool {
+        let free = self.iter().position(|known| known.id == Id::NONE);
+        let place = free.or_else(|| self.iter().position(|known| known.is_past()));
+        place.map(|place| self[place] = new).is_some()
+    }
+
+    fn remove(&mut self, id: Id) -> Option<Known<T, H>> {
+        self.get(id).map(take)
+    }
+
+    fn set_name(&mut self, id: Id, name: u64) {
+        self.get(id).into_iter().for_each(|known| known.name = name);
+    }
+
+    fn each(&self) -> impl Iterator<Item = &Known<T, H>> {
+        self.iter().filter(|known| known.id != Id::NONE)
+    }
+
+    fn touching(&self, range: (u64, u64)) -> Option<&Known<T, H>> {
+        self.each().filter(|known| known.touches(range)).min_by_key(|known| known.name)
+    }
+}
+
+/// The most entries of a table that are not kept.
+const MOST: usize = 1 << 20;
+
+/// As many entries as there are.
+pub struct Indexed<T, H> {
+    entries: BTreeMap<Id, Known<T, H>>,
+    names: BTreeMap<u64, Id>,
+}
+
+impl<T, H> Default for Indexed<T, H> {
+    fn default() -> Self {
+        Indexed { entries: BTreeMap::new(), names: BTreeMap::new() }
+    }
+}
+
+impl<T, H> Indexed<T, H> {
+    /// An entry by its identity.
+    pub fn entry(&self, id: Id) -> Option<&Known<T, H>> {
+        self.entries.get(&id)
+    }
+}
+
+impl<T: Entry, H: History> Table<T, H> for Indexed<T, H> {
+    fn named(&self, name: u64) -> Option<&Known<T, H>> {
+        self.entries.get(self.names.get(&name)?)
+    }
+
+    fn get(&mut self, id: Id) -> Option<&mut Known<T, H>> {
+        self.entries.get_mut(&id)
+    }
+
+    fn add(&mut self, new: Known<T, H>) -> bool {
+        if self.names.len() >= MOST {
+            let mut past = self.entries.values().filter(|known| known.is_past() && !known.history.is_kept());
+            let Some(past) = past.next().map(|known| known.id) else { return false };
+            self.remove(past);
+        }
+        if new.name != 0 {
+            self.names.insert(new.name, new.id);
+        }
+        self.entries.insert(new.id, new);
+        true
+    }
+
+    fn remove(&mut self, id: Id) -> Option<Known<T, H>> {
+        let known = self.entries.remove(&id)?;
+        if known.name != 0 {
+            self.names.remove(&known.name);
+        }
+        Some(known)
+    }
+
+    fn set_name(&mut self, id: Id, name: u64) {
+        let Some(known) = self.entries.get_mut(&id) else { return };
+        self.names.remove(&known.name);
+        known.name = name;
+        if name != 0 {
+            self.names.insert(name, id);
+        }
+    }
+
+    fn each(&self) -> impl Iterator<Item = &Known<T, H>> {
+        self.entries.values()
+    }
+
+    fn touching(&self, (start, bytes): (u64, u64)) -> Option<&Known<T, H>> {
+        let touches = |id: &Id| self.entries.get(id).filter(|known| known.touches((start, bytes)));
+        let before = self.names.range(..=start).next_back().and_then(|(_, id)| touches(id));
+        before.or_else(|| touches(self.names.range(start..start.saturating_add(bytes)).next()?.1))
+    }
+}

@@ -1,0 +1,258 @@
+use crate::call::returned;
+use crate::*;
+use cupeer_spec::effect::Subject;
+use cupeer_spec::function::FnId;
+
+const GRANULE: u64 = 2 << 20;
+
+/// Keeps two allocations and two of all else.
+struct Small;
+
+impl Keeper for Small {
+    type At = ();
+    type OfAllocation = ();
+    type OfMapping = ();
+    type OfReservation = ();
+    type OfPool = ();
+    type Allocations = [Bare<Allocation>; 2];
+    type Mappings = [Bare<Mapping>; 2];
+    type Reservations = [Bare<Reservation>; 2];
+    type Pools = [Bare<Pool>; 3];
+    type Pointers = [Bare<Pointer>; 2];
+}
+
+fn small() -> Process<Small> {
+    Process::new(
+        Default::default(),
+        Default::default(),
+        Default::default(),
+        Default::default(),
+        Default::default(),
+        Small,
+    )
+}
+
+fn see<K: Keeper<At = ()>>(process: &mut Process<K>, function: FnId, values: &[(&str, u64)]) {
+    returned(function, values, |call| process.note(call, ()));
+}
+
+fn create<K: Keeper<At = ()>>(process: &mut Process<K>, handle: u64, bytes: u64) {
+    see(process, FnId::cuMemCreate, &[("handle", handle), ("size", bytes)]);
+}
+
+fn map<K: Keeper<At = ()>>(process: &mut Process<K>, start: u64, bytes: u64, handle: u64) {
+    see(process, FnId::cuMemMap, &[("ptr", start), ("size", bytes), ("handle", handle)]);
+}
+
+fn release<K: Keeper<At = ()>>(process: &mut Process<K>, handle: u64) {
+    see(process, FnId::cuMemRelease, &[("handle", handle)]);
+}
+
+#[test]
+fn an_allocation_is_counted_and_remembered_until_its_handle_is_anothers() {
+    let mut process = small();
+    create(&mut process, 1, GRANULE);
+    create(&mut process, 2, 2 * GRANULE);
+    see(&mut process, FnId::cuMemRetainAllocationHandle, &[("handle", 1)]);
+    for left in [1, 0] {
+        release(&mut process, 1);
+        assert_eq!(process.allocation(1).map(|it| (it.references, it.is_counted)), Some((left, true)));
+    }
+    see(&mut process, FnId::cuMemImportFromShareableHandle, &[("handle", 3)]);
+    assert!(process.allocation(1).is_none() && process.allocation(3).is_some_and(|it| it.is_imported()));
+    assert!(!process.has_lost(Family::VirtualMemory));
+    create(&mut process, 4, GRANULE);
+    assert!(process.has_lost(Family::VirtualMemory) && process.allocation(4).is_none());
+    assert!(process.allocation(0).is_none());
+    release(&mut process, 2);
+    release(&mut process, 2);
+    assert_eq!(process.allocation(2).map(|it| it.is_counted), Some(false), "the driver knew better");
+}
+
+#[test]
+fn mappings_come_and_go_by_ranges() {
+    let mut process = small();
+    map(&mut process, GRANULE, GRANULE, 1);
+    map(&mut process, 3 * GRANULE, 2 * GRANULE, 2);
+    see(&mut process, FnId::cuMemSetAccess, &[("ptr", GRANULE), ("size", GRANULE)]);
+    let granted: Vec<bool> = process.mappings.each().map(|mapping| mapping.is_granted).collect();
+    assert_eq!(granted, [true, false]);
+    see(&mut process, FnId::cuMemUnmap, &[("ptr", 0), ("size", 3 * GRANULE)]);
+    let left: Vec<u64> = process.mappings.each().map(|mapping| mapping.name).collect();
+    assert_eq!(left, [3 * GRANULE]);
+    let mapping = process.mappings.each().next().expect("it is there");
+    assert!(mapping.touches((4 * GRANULE, 1)) && !mapping.touches((5 * GRANULE, GRANULE)));
+    assert!(mapping.is_within((0, 5 * GRANULE)) && !mapping.is_within((4 * GRANULE, GRANULE)));
+}
+
+#[test]
+fn a_mapping_stays_with_its_allocation_whatever_has_the_handle_later() {
+    let mut process = small();
+    create(&mut process, 7, GRANULE);
+    map(&mut process, GRANULE, GRANULE, 7);
+    release(&mut process, 7);
+    let first = process.allocation(7).expect("it is mapped");
+    see(&mut process, FnId::cuMemImportFromShareableHandle, &[("handle", 7)]);
+    let mapping = process.mappings.each().next().expect("it is mapped").bare();
+    assert_eq!(process.of(&mapping).map(|it| (it.id, it.is_imported())), Some((first.id, false)));
+    assert!(process.allocation(7).is_some_and(|it| it.id != first.id && it.is_imported()));
+    // By its address it gets a handle again: its own, or another one's old one.
+    release(&mut process, 7);
+    see(&mut process, FnId::cuMemRetainAllocationHandle, &[("handle", 7), ("addr", GRANULE + 5)]);
+    assert_eq!(process.allocation(7).map(|it| (it.id, it.references)), Some((first.id, 1)));
+    see(&mut process, FnId::cuMemUnmap, &[("ptr", GRANULE), ("size", GRANULE)]);
+    assert_eq!(process.allocation(7).map(|it| (it.references, it.mappings)), Some((1, 0)));
+}
+
+#[test]
+fn a_pool_is_known_by_its_source() {
+    let mut process = small();
+    // The type, the handle types.
+    see(&mut process, FnId::cuMemPoolCreate, &[("pool", 1), ("poolProps", 1 | 1 << 32)]);
+    see(&mut process, FnId::cuDeviceGetDefaultMemPool, &[("pool_out", 2), ("dev", 1)]);
+    let import = |process: &mut _| see(process, FnId::cuMemPoolImportFromShareableHandle, &[("pool_out", 3)]);
+    import(&mut process);
+    let known =
+        |process: &Process<Small>, handle| process.pool(handle).map(|it| (it.origin, it.types, it.device));
+    assert_eq!(known(&process, 1), Some((Origin::Made, Some(1), None)));
+    assert_eq!(known(&process, 2), Some((Origin::Found, None, Some(1))));
+    assert_eq!(known(&process, 3), Some((Origin::Imported, None, None)));
+    see(&mut process, FnId::cuMemPoolExportToShareableHandle, &[("pool", 2)]);
+    see(&mut process, FnId::cuDeviceGetDefaultMemPool, &[("pool_out", 2), ("dev", 1)]);
+    assert!(process.pool(2).is_some_and(|it| it.is_exported), "it is the same");
+    import(&mut process);
+    see(&mut process, FnId::cuMemPoolDestroy, &[("pool", 3)]);
+    assert!(process.pool(3).is_some_and(|it| !it.is_destroyed), "it was imported twice");
+    see(&mut process, FnId::cuMemPoolDestroy, &[("pool", 3)]);
+    assert!(process.pool(3).is_some_and(|it| it.is_destroyed));
+    see(&mut process, FnId::cuMemPoolCreate, &[("pool", 3)]);
+    assert!(process.pool(3).is_some_and(|it| !it.is_destroyed && it.origin == Origin::Made));
+    assert!(!process.has_lost(Family::Pools));
+    see(&mut process, FnId::cuMemPoolCreate, &[("pool", 4)]);
+    assert!(process.has_lost(Family::Pools) && process.pool(4).is_none());
+}
+
+#[test]
+fn pointers_are_open_until_they_are_freed_once() {
+    let mut process = small();
+    see(&mut process, FnId::cuMemPoolImportFromShareableHandle, &[("pool_out", 7)]);
+    for address in [0x10, 0x20, 0x20] {
+        see(&mut process, FnId::cuMemPoolImportPointer, &[("ptr_out", address), ("pool", 7)]);
+    }
+    assert_eq!((process.pointers_of(7), process.pointers_of(8)), (2, 0));
+    see(&mut process, FnId::cuMemFreeAsync, &[("dptr", 0x10)]);
+    see(&mut process, FnId::cuMemFree_v2, &[("dptr", 0x999)]);
+    assert_eq!(process.pointers_of(7), 1);
+    see(&mut process, FnId::cuMemFree_v2, &[("dptr", 0x20)]);
+    assert_eq!((process.pointers_of(7), process.has_lost(Family::Pools)), (0, false));
+}
+
+#[test]
+fn the_granularity_is_the_least_that_the_driver_told() {
+    let mut process = small();
+    assert_eq!(process.granularity(Subject::Team), None);
+    // The least, and what is recommended.
+    for (granularity, option) in [(GRANULE, 0), (64 * GRANULE, 1)] {
+        let values = [("granularity", granularity), ("option", option)];
+        see(&mut process, FnId::cuMulticastGetGranularity, &values);
+    }
+    assert_eq!(
+        (process.granularity(Subject::Team), process.granularity(Subject::Memory)),
+        (Some(GRANULE), None)
+    );
+}
+
+/// Keeps all.
+struct All;
+
+impl Keeper for All {
+    type At = ();
+    type OfAllocation = ();
+    type OfMapping = ();
+    type OfReservation = ();
+    type OfPool = ();
+    type Allocations = Indexed<Allocation, ()>;
+    type Mappings = Indexed<Mapping, ()>;
+    type Reservations = Indexed<Reservation, ()>;
+    type Pools = Indexed<Pool, ()>;
+    type Pointers = Indexed<Pointer, ()>;
+}
+
+/// Keeps as many in arrays.
+struct Many;
+
+impl Keeper for Many {
+    type At = ();
+    type OfAllocation = ();
+    type OfMapping = ();
+    type OfReservation = ();
+    type OfPool = ();
+    type Allocations = [Bare<Allocation>; 32];
+    type Mappings = [Bare<Mapping>; 32];
+    type Reservations = [Bare<Reservation>; 32];
+    type Pools = [Bare<Pool>; 32];
+    type Pointers = [Bare<Pointer>; 32];
+}
+
+#[test]
+fn both_tables_give_the_same_answers_in_500_random_lives_of_numbers_that_come_back_at_once() {
+    for seed in 1..=500u64 {
+        let mut random = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+        let mut below = |count: u64| {
+            random ^= random << 13;
+            random ^= random >> 7;
+            random ^= random << 17;
+            random % count
+        };
+        let (fixed, indexed) = (&mut many(), &mut all());
+        for _ in 0..60 {
+            let (name, other) = (1 + below(4), 1 + below(4));
+            let range = [("ptr", name * GRANULE), ("size", (1 + below(2)) * GRANULE), ("handle", other)];
+            let (function, values): (FnId, &[(&str, u64)]) = match below(12) {
+                0 | 1 => (FnId::cuMemCreate, &[("handle", name), ("size", GRANULE)]),
+                2 => (FnId::cuMemImportFromShareableHandle, &[("handle", name)]),
+                3 => (FnId::cuMemRetainAllocationHandle, &[("handle", name), ("addr", other * GRANULE)]),
+                4 | 5 => (FnId::cuMemRelease, &[("handle", name)]),
+                6 | 7 => (FnId::cuMemMap, &range),
+                8 => (FnId::cuMemUnmap, &range[..2]),
+                9 => (FnId::cuMemSetAccess, &range[..2]),
+                10 => (FnId::cuMemPoolImportFromShareableHandle, &[("pool_out", name)]),
+                _ => (FnId::cuMemPoolDestroy, &[("pool", name)]),
+            };
+            see(fixed, function, values);
+            see(indexed, function, values);
+            let answers = [fixed as &dyn View, indexed].map(|view| {
+                let mut mapped = Vec::new();
+                view.each_mapping((0, 64 * GRANULE), &mut |it| mapped.push((*it, view.of(it))));
+                mapped.sort_by_key(|(it, _)| it.name);
+                // A mapping keeps what it is of, as long as it is there.
+                assert!(mapped.iter().all(|(it, of)| (it.of == Id::NONE) == of.is_none()), "seed {seed}");
+                let named = (1..5).map(|name| (view.allocation(name), view.pool(name)));
+                (mapped, named.collect::<Vec<_>>())
+            });
+            assert_eq!(answers[0], answers[1], "seed {seed}");
+        }
+    }
+}
+
+fn all() -> Process<All> {
+    Process::new(
+        Indexed::default(),
+        Indexed::default(),
+        Indexed::default(),
+        Indexed::default(),
+        Indexed::default(),
+        All,
+    )
+}
+
+fn many() -> Process<Many> {
+    Process::new(
+        Default::default(),
+        Default::default(),
+        Default::default(),
+        Default::default(),
+        Default::default(),
+        Many,
+    )
+}

@@ -1,0 +1,115 @@
+//! The state of this process, as its own calls show, up to a fixed number of entries.
+//!
+//! Pools are always followed, because the driver does not return the device of a pool. Virtual memory is followed if rules
+//! are checked.
+
+use super::questions;
+use crate::settings;
+use crate::sys::book::Book;
+use cupeer_model::{
+    Allocation, Bare, Call, Delta, Id, Keeper, Known, Mapping, Origin, Pointer, Pool, Process, Reservation,
+    View,
+};
+use cupeer_spec::effect::{Effect, End, Object};
+
+/// So many allocations, mappings, and imported pointers are known at once.
+const MOST: usize = 4096;
+/// So many pools.
+const MOST_POOLS: usize = 256;
+
+/// Keeps a fixed number of entries, and nothing beside their state.
+pub struct Fixed;
+
+impl Keeper for Fixed {
+    type At = ();
+    type OfAllocation = ();
+    type OfMapping = ();
+    type OfReservation = ();
+    type OfPool = ();
+    type Allocations = [Bare<Allocation>; MOST];
+    type Mappings = [Bare<Mapping>; MOST];
+    // No rule asks for them.
+    type Reservations = [Bare<Reservation>; 0];
+    type Pools = [Bare<Pool>; MOST_POOLS];
+    type Pointers = [Bare<Pointer>; MOST];
+}
+
+const NO_ALLOCATION: Allocation = Allocation {
+    bytes: 0,
+    types: None,
+    device: None,
+    origin: Origin::Made,
+    references: 0,
+    is_counted: false,
+    mappings: 0,
+    team: None,
+};
+const NO_POOL: Pool = Pool {
+    origin: Origin::Made,
+    types: None,
+    device: None,
+    imports: 0,
+    is_exported: false,
+    is_destroyed: false,
+};
+
+/// A place without an entry.
+const fn free<T>(state: T) -> Bare<T> {
+    Known { id: Id::NONE, name: 0, state, history: () }
+}
+
+pub static MODEL: Book<Process<Fixed>> = Book::new(Process::new(
+    [free(NO_ALLOCATION); MOST],
+    [free(Mapping { bytes: 0, of: Id::NONE, is_granted: false }); MOST],
+    [],
+    [free(NO_POOL); MOST_POOLS],
+    [free(Pointer { pool: Id::NONE }); MOST],
+    Fixed,
+));
+
+/// Notes a call that has returned, as the driver answered it. `is_own` says that the program got just that.
+pub fn note(call: &Call, is_own: bool) {
+    let spec = call.function.spec();
+    if spec.changes_pools() || spec.is_virtual() && settings::get().check.is_some() {
+        if is_own { MODEL.note(|model| model.note(call, ())) } else { MODEL.miss() }
+    }
+}
+
+/// Notes that a pool was made, and on which device it is.
+pub fn made_pool(handle: u64, device: Option<i32>) {
+    MODEL.with(|model| model.apply(&Delta::makes_pool(handle, device), ()));
+}
+
+/// The pool of a handle, also a default pool that the process never asked for.
+pub fn pool(handle: u64) -> Option<Bare<Pool>> {
+    let known = MODEL.with(|model| model.pool(handle)).flatten();
+    known.or_else(|| {
+        let device = Some(default_of(handle)?);
+        let state = Pool { origin: Origin::Found, device, ..NO_POOL };
+        Some(Known { id: Id::NONE, name: handle, state, history: () })
+    })
+}
+
+/// The device of which this is the default pool.
+fn default_of(handle: u64) -> Option<i32> {
+    (0..questions::device_count()?.min(questions::MOST_DEVICES))
+        .find(|device| questions::default_pool(*device) == Some(handle))
+}
+
+/// Whether a call is about to unmap, or has unmapped, memory that is shared or can be. Asked before it is noted.
+pub fn unmaps_shared(call: &Call) -> bool {
+    let is_unmapping = |effect: &Effect| matches!(effect, Effect::Ends(End { object: Object::Mapping, .. }));
+    let spec = call.function.spec();
+    let is_followed = spec.is_virtual() && call.result == 0 && settings::get().check.is_some();
+    if !is_followed || !spec.effects().iter().any(is_unmapping) {
+        return false;
+    }
+    let mut is_shared = false;
+    MODEL.with(|model| {
+        let view: &dyn View = model;
+        view.each_mapping(call.range(), &mut |mapping| {
+            is_shared |= view.of(mapping).is_some_and(|allocation| allocation.is_shareable());
+        });
+    });
+    is_shared
+}
