@@ -4,7 +4,7 @@
 //! not use freed memory that they have open. A finding with only that cause is a note that names the setting that
 //! turns the cache off. The same behavior in any other code has the full severity of the rule.
 
-use crate::rule::{Rule, RuleSpec, is_from};
+use crate::rule::{RuleSpec, is_from};
 use cupeer_spec::record::slot::finding::Severity;
 use cupeer_spec::texts;
 
@@ -51,17 +51,6 @@ const DECLARED: &[Declared] = &[
         hint: "Nothing to do: Open MPI closes late by design. OMPI_MCA_rcache_rgpusm_leave_pinned=0 turns its cache off.",
         source: "Open MPI opal/mca/rcache/rgpusm/rcache_rgpusm_module.c mca_rcache_rgpusm_register; rcache_rgpusm_component.c leave_pinned",
     },
-];
-
-/// The rules that a cache breaks by what it has open.
-pub const OF_OPENERS: [Rule; 7] = [
-    Rule::IpcFreedWhileOpen,
-    Rule::IpcContextEndedWhileOpen,
-    Rule::IpcAddressReused,
-    Rule::IpcNeverClosed,
-    Rule::IpcLeak,
-    Rule::PoolFreedWhileOpen,
-    Rule::PoolDestroyedWhileOpen,
 ];
 
 impl Cache {

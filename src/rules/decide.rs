@@ -30,7 +30,7 @@ pub use world::{
 
 use crate::reason::Reason;
 pub use crate::reason::{HadContext, Ptrace, Went};
-use crate::{Cache, Confidence, RULES, Rule};
+use crate::{Cache, Confidence, Found, RULES, Rule, Scope};
 use cupeer_spec::effect::Demand;
 use cupeer_spec::function::FnId;
 
@@ -62,18 +62,8 @@ pub enum Verdict {
 /// Whether what explains a failure depends on more than the function, the result, and arguments that are no addresses: then
 /// what is said of one such call need not hold for the next.
 pub fn depends_on_more(function: FnId, result: i32) -> bool {
-    // Of the last two, no call tells: the report finds them.
-    const OF_ARGUMENTS: [Rule; 7] = [
-        Rule::NullArgument,
-        Rule::PeerAttributeUnknown,
-        Rule::PeerFlags,
-        Rule::IpcFlags,
-        Rule::DriverShuttingDown,
-        Rule::MemoryKept,
-        Rule::AddressesExhausted,
-    ];
     let mut rules = RULES.iter().filter(|rule| rule.explains(function, result));
-    rules.any(|rule| !OF_ARGUMENTS.contains(&rule.id))
+    rules.any(|rule| rule.scope != Scope::Arguments && rule.found != Found::InRecordings)
 }
 
 /// Looks at a call, and hands over what is found. Says whether anything was.
@@ -119,6 +109,8 @@ impl<W: World> Judge<'_, W> {
         objects: &[(u32, W::Object)],
         cache: Option<Cache>,
     ) -> Verdict {
+        let found = reason.rule().spec().found;
+        debug_assert!(self.call.result != 0 || found.is_in_successes(), "{reason}: it is {found:?}");
         (self.report)(&Violation { reason, confidence, argument, objects, cache });
         Verdict::Broken
     }

@@ -9,10 +9,16 @@ use cupeer_spec::{lists, texts};
 /// How much must be known to decide a rule.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Scope {
+    /// Only the function, the result, and arguments that are not addresses: the rule is broken in all such calls, or in none.
+    Arguments,
     /// Only the call, and the driver's answers to questions about its arguments.
     Call,
+    /// One earlier call of the process or its parent, which no later call undoes.
+    EarlierCall,
     /// What the process did before.
     Process,
+    /// One call of another process, which no later call undoes.
+    CallElsewhere,
     /// What other processes did.
     Processes,
 }
@@ -21,11 +27,69 @@ impl Scope {
     /// The words for it.
     pub const fn words(self) -> &'static str {
         match self {
-            Scope::Call => "call",
-            Scope::Process => "process",
-            Scope::Processes => "across processes",
+            Scope::Arguments | Scope::Call => "call",
+            Scope::EarlierCall | Scope::Process => "process",
+            Scope::CallElsewhere | Scope::Processes => "across processes",
         }
     }
+
+    /// Returns true if a call that nobody saw could have kept the rule from being broken.
+    pub const fn rests_on_history(self) -> bool {
+        matches!(self, Scope::Process | Scope::Processes)
+    }
+}
+
+/// Calls in which a broken rule is found, and by whom. Unless it says otherwise, the library finds it at the call, and the report
+/// when it reads the call.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Found {
+    /// Calls that fail with one of the results of the rule.
+    InFailures,
+    /// Calls that fail because the driver is in a state already, or is not. If a fault plan hid from the process how an earlier
+    /// call ended, the process could not know the state: nothing is found.
+    InStates,
+    /// Calls that succeed. If the rule has results, calls that fail with one of them, too.
+    InSuccesses,
+    /// The same calls, but only by the library: a recording lacks the facts.
+    AtTheCall,
+    /// The same calls, but the report decides only after it has read all processes.
+    Afterwards,
+    /// Calls in a recording. The library does not find it.
+    InRecordings,
+    /// Calls that fail, and break no rule.
+    Unexplained,
+    /// No calls: it is not checked.
+    Nowhere,
+}
+
+impl Found {
+    /// Returns true if calls that succeed can break such a rule.
+    pub const fn is_in_successes(self) -> bool {
+        matches!(self, Found::InSuccesses | Found::AtTheCall | Found::Afterwards)
+    }
+}
+
+/// What a finding says of a handle or its exporter: the report then does not repeat or contradict it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Tells {
+    /// A process ended with the handle open.
+    OpenAtExit,
+    /// No process could open it, and no process under cupeer exported it.
+    Unknown,
+    /// It is a damaged copy.
+    Damaged,
+    /// It is open although its exporter exited.
+    ExporterGone,
+    /// What it names was freed while it was open.
+    FreedWhileOpen,
+    /// What it names was freed before the call. The report adds the call that freed it.
+    FreedBefore,
+    /// It is open for longer than it should be. Libraries with a [`Cache`](crate::Cache) close late by design.
+    ClosedLate,
+    /// As far as the process knows, nobody exported it. If the report knows the export, it withdraws the finding.
+    NotExported,
+    /// The exporter exited. Other findings that are stale say that in addition to their sentence.
+    ExporterEnded,
 }
 
 /// What a rule rests on.
@@ -97,6 +161,10 @@ pub struct RuleSpec {
     pub severity: Severity,
     /// How much must be known.
     pub scope: Scope,
+    /// The calls in which it is found.
+    pub found: Found,
+    /// A bit for each of [`Tells`].
+    tells: u16,
 }
 
 /// What only pages and reports say of a rule. It is by itself, so that the preload library is without it.
@@ -227,18 +295,14 @@ impl RuleSpec {
         &PAGES[self.id as usize]
     }
 
-    /// Whether a call that nobody saw could have kept it from being broken: what decides it is not in the call, and not an
-    /// earlier one that nothing undoes.
-    pub fn rests_on_history(&self) -> bool {
-        let is_decided_by_one_call = matches!(
-            self.id,
-            Rule::UsedAfterFork
-                | Rule::IpcOpenInExportingProcess
-                | Rule::IpcHandleKind
-                | Rule::IpcDeviceHidden
-                | Rule::IpcDevicesApart
-        );
-        self.scope != Scope::Call && !is_decided_by_one_call
+    /// Returns true if its findings say something of a handle.
+    pub const fn tells(&self, what: Tells) -> bool {
+        self.tells & 1 << what as u16 != 0
+    }
+
+    /// Returns true if it explains a failure without being broken: its findings are printed at every level, once for each result.
+    pub fn is_explanation(&self) -> bool {
+        self.found == Found::Unexplained
     }
 
     /// Whether breaking it makes a function return a result.
@@ -285,7 +349,7 @@ macro_rules! declare {
             $(only_shows: [$($shows:ident),* $(,)?],)?
             decided_by: $decider:ident $(($rule:expr))?,)?
             $(reasons: $reasons:tt,)?
-            severity: $severity:ident, scope: $scope:ident,
+            severity: $severity:ident, scope: $scope:ident, found: $found:ident, tells: [$($tells:ident),*],
             rests_on: $basis:ident($($basis_text:literal),+ $(,)?),
             $(rests_on_at: [$($at:ident: $basis_at:ident($($basis_at_text:literal),+ $(,)?)),+ $(,)?],)?
             $(costs: $costs:literal,)?
@@ -308,7 +372,13 @@ macro_rules! declare {
 
         /// All rules, in the order in which causes of a failure are asked for: the more particular ones first.
         pub static RULES: &[RuleSpec] =
-            &[$(RuleSpec { id: Rule::$id, severity: Severity::$severity, scope: Scope::$scope }),*];
+            &[$(RuleSpec {
+                id: Rule::$id,
+                severity: Severity::$severity,
+                scope: Scope::$scope,
+                found: Found::$found,
+                tells: 0 $(| 1 << Tells::$tells as u16)*,
+            }),*];
 
         texts!(static NAMES = &[$($name),*]);
         texts!(static CAUSES = &[$(concat!($($cause)?)),*]);
@@ -394,6 +464,22 @@ mod tests {
             if let Status::Unchecked(reason) = rule.status() {
                 assert!(reason.len() > 20, "{}", rule.name());
             }
+        }
+    }
+
+    #[test]
+    fn where_a_rule_is_found_fits_the_rest_of_its_entry() {
+        for rule in RULES {
+            let fits = match rule.found {
+                Found::InFailures | Found::InStates => !rule.results().is_empty(),
+                Found::AtTheCall => rule.only_at_the_call().is_some(),
+                Found::Unexplained => rule.results().is_empty(),
+                Found::InSuccesses | Found::Afterwards | Found::InRecordings | Found::Nowhere => true,
+            };
+            assert!(fits, "{}: {:?}", rule.name(), rule.found);
+            assert_eq!(rule.is_checked(), rule.found != Found::Nowhere, "{}", rule.name());
+            let is_early = matches!(rule.found, Found::InFailures | Found::InSuccesses);
+            assert!(rule.scope != Scope::Arguments || is_early, "{}", rule.name());
         }
     }
 

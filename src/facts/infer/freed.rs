@@ -5,7 +5,7 @@ use crate::follow::collect::Collected;
 use crate::follow::ledger::Realm;
 use cupeer_report::model;
 use cupeer_report::places::Places;
-use cupeer_rules::Rule;
+use cupeer_rules::{Rule, Tells};
 use cupeer_spec::record::slot::finding::role;
 
 /// Adds where that was freed which a finding says had been freed before.
@@ -18,8 +18,7 @@ pub fn freed(
 ) {
     let is_ended =
         |object: &model::Object| [role::FREEING, role::ENDING].iter().any(|role| object.role == word(*role));
-    let is_about = matches!(rule, Rule::IpcOpenAfterFree | Rule::IpcEventOpenedLate | Rule::IpcAddressReused);
-    if !is_about || known.iter().any(is_ended) {
+    if !rule.spec().tells(Tells::FreedBefore) || known.iter().any(is_ended) {
         return;
     }
     let export = known.iter().find(|object| object.role == word(role::EXPORT));

@@ -13,7 +13,7 @@ use crate::follow::ledger::{Again, Current, Ended, Entry, Export, Failing, Impor
 use cupeer_report::model::Object;
 use cupeer_report::places::{Places, Stack};
 use cupeer_rules::decide::{Ending, FreedBefore, Importers};
-use cupeer_rules::{Cache, Confidence, Rule};
+use cupeer_rules::{Cache, Confidence, Rule, Tells};
 use cupeer_spec::effect::Object as Kind;
 use cupeer_spec::function::FnId;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -231,7 +231,8 @@ impl<'a> Handles<'a, '_, '_, '_> {
             let inferred = findings.inferred(process as usize, *function, *result, site.stack, about);
             if !inferred.is_empty() {
                 let is_known = found.as_ref().is_some_and(|(it, _)| it.confidence != Confidence::Inferred);
-                let denies = |key: &Key| findings.rule(key).is_some_and(|rule| NOT_EXPORTED.contains(&rule));
+                let denies =
+                    |key: &Key| findings.rule(key).is_some_and(|rule| rule.spec().tells(Tells::NotExported));
                 let is_denied = entry.export.is_some() && inferred.iter().any(denies);
                 if !is_known && !is_denied {
                     continue;
@@ -319,10 +320,6 @@ fn freed<'a>(context: &Context<'a>) -> Freed<'a> {
     }
     all
 }
-
-/// Rules that say of a handle that nobody has exported it, as far as is known.
-const NOT_EXPORTED: [Rule; 4] =
-    [Rule::IpcUnknownHandle, Rule::IpcDamagedHandle, Rule::IpcEqualPids, Rule::VmmDescriptor];
 
 /// What was found, and what it is about.
 type Decided<'a> = (Sentence, Vec<Thing<'a>>);

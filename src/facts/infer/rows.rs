@@ -134,8 +134,7 @@ impl<'a> Context<'a> {
             Some(severity) => severity,
             None => all.findings.asked[process].severity(spec?, library(&caller), draft.cache)?,
         };
-        let lacks_calls =
-            spec.is_some_and(|spec| spec.rests_on_history() && all.lacks_calls(spec.scope, &processes));
+        let lacks_calls = spec.is_some_and(|spec| all.lacks_calls(spec.scope, &processes));
         let (severity, confidence) = match lacks_calls {
             true => (Severity::Note, Confidence::Inferred),
             false => (severity, sentence.confidence),

@@ -2,7 +2,7 @@
 
 use super::c_types::{cupeer_finding, cupeer_finding_callback};
 use super::held::{self, Question};
-use super::say::{self, FindingText, is_explanation};
+use super::say::{self, FindingText};
 use super::world::Call;
 use crate::driver::questions;
 use crate::job::importers::is_own;
@@ -101,12 +101,13 @@ fn told(
     }
     let usual = spec.usual_for(caller.library);
     // What was not recorded is not followed, either, by this process or by others.
-    let lacks_calls = spec.rests_on_history() && (crate::recorder::has_losses() || status::is_record_lost());
+    let lacks_calls =
+        spec.scope.rests_on_history() && (crate::recorder::has_losses() || status::is_record_lost());
     let (severity, confidence) = match lacks_calls {
         true => (Severity::Note, Confidence::Inferred),
         false => (spec.severity_in(caller.library, cache), confidence),
     };
-    let (key, most) = if is_explanation(rule) {
+    let (key, most) = if spec.is_explanation() {
         (u64::from(call.id as u16) << 32 | u64::from(call.result as u32), 1)
     } else {
         // Where the runtime called, whoever called that.
@@ -150,7 +151,7 @@ fn told(
             Level { severity: least, is_brief: true } => {
                 counts_as >= least && before == 0 && status::is_new(hash(rule, call, &caller))
             }
-            Level { severity: least, is_brief: false } => counts_as >= least || is_explanation(rule),
+            Level { severity: least, is_brief: false } => counts_as >= least || spec.is_explanation(),
         };
         let is_heard = is_said || heard == Heard::Now && listener().is_some();
         let said = FindingText {
@@ -165,7 +166,7 @@ fn told(
             caller: &caller,
             python: SourceLine::of_user(python),
             source: is_heard.then(|| source::line(&caller, source)).flatten(),
-            is_last: before + 1 == most && !is_explanation(rule),
+            is_last: before + 1 == most && !spec.is_explanation(),
         };
         keep(&said, &head, item);
         if is_heard {

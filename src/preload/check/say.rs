@@ -9,7 +9,7 @@ use crate::sys::environment;
 use crate::sys::line::Line;
 use core::fmt::{self, Write};
 use cupeer_rules::reason::{Bytes, Handle};
-use cupeer_rules::{Basis, Rule, RuleSpec, Severity, label, meaning};
+use cupeer_rules::{Basis, RuleSpec, Severity, Tells, label, meaning};
 use cupeer_spec::question::Answer;
 use cupeer_spec::record::live::{Entry, library_name};
 use cupeer_spec::record::slot::finding::{Confidence, STALE, role};
@@ -35,11 +35,6 @@ pub struct FindingText<'a> {
     pub source: Option<Answer<'a>>,
     /// Whether further findings of this rule and caller are only counted.
     pub is_last: bool,
-}
-
-/// Whether the rule says why a call failed without being broken: said whatever the level, and once for each result.
-pub fn is_explanation(rule: Rule) -> bool {
-    matches!(rule, Rule::CallFailed | Rule::DriverUndocumented)
 }
 
 /// `train.py:118 in exchange`.
@@ -89,7 +84,7 @@ fn first_line<'a>(
     said: &FindingText<'a>,
     out: &mut Line,
 ) -> Result<core::str::Split<'a, &'static str>, fmt::Error> {
-    let is_probable = said.confidence == Confidence::Inferred && !is_explanation(said.rule.id);
+    let is_probable = said.confidence == Confidence::Inferred && !said.rule.is_explanation();
     let mut clauses = said.message.split("; ");
     write!(out, "cupeer: {} {}: ", said.severity.word(), said.rule.name())?;
     write!(out, "{}{}", if is_probable { "probably, " } else { "" }, clauses.next().unwrap_or_default())?;
@@ -166,7 +161,7 @@ pub fn paragraph(said: &FindingText, out: &mut Line) -> fmt::Result {
         write!(out, "\n    {}: ", label(Some(said.rule.id), role_word(*role)))?;
         describe(call, entry, out)?;
     }
-    if said.confidence == Confidence::Stale && said.rule.id != Rule::IpcExporterGone {
+    if said.confidence == Confidence::Stale && !said.rule.tells(Tells::ExporterEnded) {
         write!(out, "\n    {STALE}")?;
     }
     if !call.driver_messages.is_empty() {

@@ -5,6 +5,7 @@ use super::{
     Allocator, Fingerprint, Place, Proc, RuntimeCall, Uuid,
     word::{self, Word},
 };
+use cupeer_rules::{Rule, Tells};
 use cupeer_spec::record::slot::finding::{Confidence, Severity, role};
 use schemars::JsonSchema;
 use serde::de::Error;
@@ -177,10 +178,14 @@ fn address_or_null<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<
     of_address(&text).map(Some).ok_or_else(|| D::Error::custom("an address is not one"))
 }
 
+impl Finding {
+    /// Returns true if the findings of its rule say something of a handle.
+    pub fn tells(&self, what: Tells) -> bool {
+        Rule::of(&self.rule).is_some_and(|rule| rule.spec().tells(what))
+    }
+}
+
 /// Returns true if a rule explains a failure without being broken: its findings are said at every level.
 pub fn is_explanation(rule: &str) -> bool {
-    matches!(
-        cupeer_rules::Rule::of(rule),
-        Some(cupeer_rules::Rule::CallFailed | cupeer_rules::Rule::DriverUndocumented)
-    )
+    Rule::of(rule).is_some_and(|rule| rule.spec().is_explanation())
 }

@@ -7,7 +7,7 @@ use crate::base::moments::{bytes, number};
 use crate::model::is_explanation;
 use crate::model::{Finding, Object};
 use crate::words::names::{clean, counted, in_words, sentence};
-use cupeer_rules::{Basis, Rule, label};
+use cupeer_rules::{Basis, Rule, Tells, label};
 use cupeer_spec::function::FnId;
 use cupeer_spec::record::slot::finding::STALE;
 use std::collections::{BTreeMap, BTreeSet};
@@ -169,7 +169,7 @@ impl<'a> Alike<'a> {
         let message = if is_explanation { first_clauses(&first.message, 2) } else { &first.message };
         match first.confidence {
             "inferred" if !is_explanation => format!("probably, {message}"),
-            "stale" if *first.rule != *Rule::IpcExporterGone.spec().name() => format!("{message}; {STALE}"),
+            "stale" if !first.tells(Tells::ExporterEnded) => format!("{message}; {STALE}"),
             _ => message.to_owned(),
         }
     }

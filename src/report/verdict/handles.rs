@@ -2,16 +2,16 @@
 
 use super::{Problem, Verdict};
 use crate::base::moments::{bytes, number};
-use crate::model::{FailedOpen, Finding, Handle, Open, State};
+use crate::model::{FailedOpen, Handle, Open, State};
 use crate::words::names::{codes, counted};
-use cupeer_rules::{Rule, Severity};
+use cupeer_rules::{Severity, Tells};
 
 /// The most importers of a handle that are named.
 const MOST_IMPORTERS: usize = 6;
 
-/// A state of handles that is a problem: how severe it is, the rules whose findings state it instead, and the words for one
+/// A state of handles that is a problem: how severe it is, how findings that state it instead are marked, and the words for one
 /// handle and for more.
-type Gone = (Severity, &'static [Rule], [&'static str; 2]);
+type Gone = (Severity, Tells, [&'static str; 2]);
 
 fn gone(state: State) -> Option<Gone> {
     Some(match state {
@@ -20,12 +20,12 @@ fn gone(state: State) -> Option<Gone> {
         }
         State::OpenAtExit => (
             Severity::Warning,
-            &[Rule::IpcNeverClosed, Rule::IpcLeak, Rule::VmmLeak],
+            Tells::OpenAtExit,
             ["was open when its opener ended", "were open when their openers ended"],
         ),
         State::Unknown => (
             Severity::Error,
-            &[Rule::IpcUnknownHandle, Rule::IpcDamagedHandle, Rule::IpcHandleKind, Rule::IpcFlags],
+            Tells::Unknown,
             [
                 "could not be opened, and nobody here exported it",
                 "could not be opened, and nobody here exported them",
@@ -33,23 +33,17 @@ fn gone(state: State) -> Option<Gone> {
         ),
         State::Damaged => (
             Severity::Error,
-            &[Rule::IpcDamagedHandle],
+            Tells::Damaged,
             ["is a copy with damaged bytes", "are copies with damaged bytes"],
         ),
         State::ExporterGone => (
             Severity::Error,
-            &[],
+            Tells::ExporterGone,
             ["is open although its exporter is gone", "are open although their exporters are gone"],
         ),
         State::FreedWhileOpen => (
             Severity::Error,
-            &[
-                Rule::IpcFreedWhileOpen,
-                Rule::IpcContextEndedWhileOpen,
-                Rule::IpcEventDestroyedWhileOpen,
-                Rule::PoolFreedWhileOpen,
-                Rule::PoolDestroyedWhileOpen,
-            ],
+            Tells::FreedWhileOpen,
             ["was freed while others had it open", "were freed while others had them open"],
         ),
     })
@@ -63,9 +57,7 @@ pub fn severity_of(state: State) -> Option<Severity> {
 impl<'a> Verdict<'a> {
     /// Returns true if findings say that handles are in a state.
     pub fn is_found(&self, state: State) -> bool {
-        let rules = gone(state).map_or(&[][..], |(_, rules, _)| rules);
-        let is_one = |finding: &Finding| rules.iter().any(|rule| *finding.rule == *rule.spec().name());
-        self.report.findings.iter().any(is_one)
+        gone(state).is_some_and(|(_, what, _)| self.report.findings.iter().any(|finding| finding.tells(what)))
     }
 
     /// The handles in states that are problems, the worst state first, as the report has them.

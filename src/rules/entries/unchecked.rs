@@ -6,7 +6,7 @@ macro_rules! unchecked_rules {
 rule IpcCloseInFlight "ipc-close-in-flight" {
     says: "Close memory only when no work that uses it is in flight.",
     functions: [cuIpcCloseMemHandle],
-    severity: Error, scope: Process,
+    severity: Error, scope: Process, found: Nowhere, tells: [],
     rests_on: Practice("Copies fail, or read what is mapped there next, if another thread or stream is still using the mapping."),
     costs: "Failing copies, or wrong data.",
     hint: "Synchronize the streams that use the memory first.",
@@ -16,7 +16,7 @@ rule IpcCloseInFlight "ipc-close-in-flight" {
 rule PeerOneWay "peer-one-way" {
     says: "Access must be enabled in each direction that is used.",
     functions: [cuCtxEnablePeerAccess],
-    severity: Error, scope: Process,
+    severity: Error, scope: Process, found: Nowhere, tells: [],
     rests_on: Documented("cuCtxEnablePeerAccess", "Note that access granted by this call is unidirectional and that in order to access memory from the current context in peerContext, a separate symmetric call to cuCtxEnablePeerAccess() is required."),
     costs: "Kernels fail with CUDA_ERROR_ILLEGAL_ADDRESS.",
     hint: "Enable access in the other direction, too; the peer matrix of the report shows both.",
@@ -26,7 +26,7 @@ rule PeerOneWay "peer-one-way" {
 rule PeerNeverEnabled "peer-never-enabled" {
     says: "Devices that can reach each other should have access enabled before memory is copied between them.",
     functions: [cuDeviceCanAccessPeer],
-    severity: Warning, scope: Process,
+    severity: Warning, scope: Process, found: Nowhere, tells: [],
     rests_on: Practice("Copies between devices work without access, through host memory."),
     costs: "Speed.",
     hint: "Enable access once at the start; the peer matrix of the report shows pairs that could have access and do not.",
@@ -36,7 +36,7 @@ rule PeerNeverEnabled "peer-never-enabled" {
 rule PeerData "peer-data" {
     says: "Data written over an enabled link must arrive.",
     functions: [cuCtxEnablePeerAccess],
-    severity: Error, scope: Process,
+    severity: Error, scope: Process, found: Nowhere, tells: [],
     rests_on: Practice("With an IOMMU or ACS in the way, drivers advertise peer access, but writes are lost or a kernel hangs; no call fails."),
     costs: "Wrong data, or a hang.",
     hint: "Run NVIDIA's simpleP2P; boot with iommu=pt and disable ACS on the switches.",
@@ -45,7 +45,7 @@ rule PeerData "peer-data" {
 }
 rule PoolAccess "pool-access" {
     says: "A device must get access to a pool's memory by cuMemPoolSetAccess, not by cuCtxEnablePeerAccess.",
-    severity: Error, scope: Process,
+    severity: Error, scope: Process, found: Nowhere, tells: [],
     rests_on: Practice("Memory of cuMemAllocAsync ignores cuCtxEnablePeerAccess."),
     costs: "Kernels on the other device fail.",
     seen: "tensorflow#47480, CUDA.jl#3166, rmm#1753",
@@ -53,7 +53,7 @@ rule PoolAccess "pool-access" {
 }
 rule FabricLifetime "fabric-lifetime" {
     says: "Memory must exist until all its fabric handles have been imported: a fabric handle holds no reference.",
-    severity: Error, scope: Processes,
+    severity: Error, scope: Processes, found: Nowhere, tells: [],
     rests_on: Practice("cuMemRelease right after the export frees the memory under the importer."),
     costs: "The import fails.",
     seen: "mscclpp#764",
@@ -61,7 +61,7 @@ rule FabricLifetime "fabric-lifetime" {
 }
 rule UseAfterOwnerExited "use-after-owner-exited" {
     says: "Opened memory may be used after its owner exited.",
-    severity: Note, scope: Processes,
+    severity: Note, scope: Processes, found: Nowhere, tells: [],
     rests_on: Observed("After the owner has exited, copies, kernels, and graphs of the importer read and write the memory as before, and all calls succeed."),
     costs: "Nothing: the memory stays until its last importer closes it.",
     unchecked: "the memory stays as it was, so right programs use it; cupeer reports the use of memory that its owner freed before it exited",

@@ -14,7 +14,7 @@ mod why;
 pub use why::{causes_without_rule, documented, seen_from, why};
 
 use cupeer_rules::probes::{FollowUp, Probe};
-use cupeer_rules::{Basis, Cache, OF_OPENERS, RULES, RuleSpec, Scope, Severity, Status};
+use cupeer_rules::{Basis, Cache, RULES, RuleSpec, Scope, Severity, Status, Tells};
 use cupeer_spec::function::FnSpec;
 use cupeer_views::table::{Table, wrap};
 use serde_json::{Value, json};
@@ -70,7 +70,7 @@ fn callers_of(probe: Probe) -> String {
 
 /// The caches that a rule may be broken for by design.
 fn caches_of(rule: &RuleSpec) -> impl Iterator<Item = Cache> {
-    Cache::all().filter(|_| OF_OPENERS.contains(&rule.id))
+    Cache::all().filter(|_| rule.tells(Tells::ClosedLate))
 }
 
 fn says(rule: &RuleSpec) -> String {
@@ -180,9 +180,11 @@ fn severity(severity: Severity) -> &'static str {
 
 fn scope(scope: Scope) -> &'static str {
     match scope {
-        Scope::Call => "decided from the call, and from driver queries about its arguments",
-        Scope::Process => "also decided from what the process did before",
-        Scope::Processes => "also decided from what other processes of the job did",
+        Scope::Arguments | Scope::Call => {
+            "decided from the call, and from driver queries about its arguments"
+        }
+        Scope::EarlierCall | Scope::Process => "also decided from what the process did before",
+        Scope::CallElsewhere | Scope::Processes => "also decided from what other processes of the job did",
     }
 }
 

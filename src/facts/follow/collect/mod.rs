@@ -157,7 +157,7 @@ impl Collected {
     pub fn lacks_calls(&self, scope: Scope, processes: &[usize]) -> bool {
         let is_of_realm = |other: usize| processes.iter().any(|its| self.realms[*its] == self.realms[other]);
         match scope {
-            Scope::Call => false,
+            Scope::Arguments | Scope::Call | Scope::EarlierCall | Scope::CallElsewhere => false,
             Scope::Process => processes.iter().any(|process| self.fates[*process].has_lost),
             Scope::Processes => {
                 self.lacks_processes

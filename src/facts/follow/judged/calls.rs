@@ -6,25 +6,21 @@
 
 use super::MadeCall;
 use super::world::{AtCall, Sight};
-use crate::follow::ledger::follow::inside;
-use cupeer_record::{Call, Finding};
+use cupeer_record::Finding;
 use cupeer_report::judged::judged;
-use cupeer_rules::Rule;
 use cupeer_rules::decide::{self, Violation};
-use cupeer_spec::effect::{Demand, Object};
-use cupeer_spec::function::{FnId, Group};
+use cupeer_rules::{Found, RULES};
+use cupeer_spec::function::FnId;
+use std::sync::LazyLock;
 
-/// Whether a call that succeeded may break a rule, as far as its process tells.
+/// Returns true if a call of a function can break a rule although it succeeds, as far as its process tells.
 #[inline]
-pub fn may_break(function: FnId, call: &Call) -> bool {
-    let spec = function.spec();
-    let is_odd =
-        |demand: Demand| call.number(demand.by).is_some_and(|flags| flags != u64::from(demand.value));
-    spec.is_in(Group::Enable)
-        || spec.is_in(Group::Release)
-        || spec.is_in(Group::Open) && spec.demands().is_some_and(is_odd)
-        || spec.opens().is_some_and(|shared| shared.object == Object::Pointer)
-        || spec.is_in(Group::Export) && inside(call) != 0
+pub fn may_break(function: FnId) -> bool {
+    static FUNCTIONS: LazyLock<Vec<bool>> = LazyLock::new(|| {
+        let rules = || RULES.iter().filter(|rule| rule.found == Found::InSuccesses);
+        FnId::all().map(|function| rules().any(|rule| rule.functions().contains(&function))).collect()
+    });
+    FUNCTIONS[function as usize]
 }
 
 /// Decides about a call, by what its process did; hands over what is found.
@@ -40,14 +36,13 @@ pub fn look(
     let call = judged(made.function, result, &args, made.call);
     let mut is_found = false;
     decide::look(&call, &AtCall { made, sight, is_forked }, &mut |found| {
-        let rule = found.reason.rule();
-        // What is said of a handle that could not be opened depends on what others did.
-        let opened = made.function.spec().opens().filter(|opened| !opened.object.is_granted());
-        let is_early = result != 0 && opened.is_some() && rule >= Rule::IpcOpenInExportingProcess;
-        // Where the driver did what the process was told had failed, the state of things is news to the process.
-        let is_news = driver_knows_more
-            && matches!(rule, Rule::PeerAlreadyEnabled | Rule::PeerNotEnabled | Rule::PeerUnreachable);
-        if !is_early && !is_news {
+        let is_kept = match found.reason.rule().spec().found {
+            // The calls of others may show something else.
+            Found::Afterwards => false,
+            Found::InStates => !driver_knows_more,
+            _ => true,
+        };
+        if is_kept {
             is_found = true;
             report(found);
         }
@@ -66,5 +61,23 @@ pub fn finding<O>(found: &Violation<O>) -> Finding {
         message: found.reason.to_string(),
         hint: found.reason.hint().into(),
         objects: Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cupeer_spec::function::FnId::*;
+
+    #[test]
+    fn successes_are_looked_at_if_a_rule_is_about_them() {
+        for function in [cuIpcGetMemHandle, cuIpcOpenMemHandle_v2, cuIpcCloseMemHandle, cuCtxEnablePeerAccess]
+        {
+            assert!(may_break(function), "{}", function.spec().name());
+        }
+        // Programs call these most, and only the library knows the memory that they use.
+        for function in FnId::all().filter(|function| function.spec().is_work()) {
+            assert!(!may_break(function), "{}", function.spec().name());
+        }
     }
 }

@@ -131,7 +131,7 @@ pub struct Asked {
 /// Whether there may be something to find in a call: it failed, carries findings, or breaks a rule although it succeeds.
 #[inline]
 pub fn concerns(function: FnId, call: &Call) -> bool {
-    !call.succeeded() || !call.details.findings.is_empty() || calls::may_break(function, call)
+    !call.succeeded() || !call.details.findings.is_empty() || calls::may_break(function)
 }
 
 impl Findings {

@@ -291,7 +291,7 @@ impl Follower {
 }
 
 /// How far inside of its allocation the pointer lies that a call exports.
-pub fn inside(call: &Call) -> u64 {
+fn inside(call: &Call) -> u64 {
     let by = call.function.and_then(|function| function.spec().exports()).map(|shared| shared.by);
     let given = by.and_then(|by| call.number(by));
     given.zip(call.details.memory).map_or(0, |(given, (base, _))| given.wrapping_sub(base))
