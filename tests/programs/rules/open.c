@@ -19,6 +19,15 @@ static void with_flags(struct link parent) {
 }
 static void flags(void) { export_for(with_flags); }
 
+/* Odd, but not 1. */
+static void with_flags_taken(struct link parent) {
+    CUdeviceptr p;
+    start(0);
+    CALL(cuIpcOpenMemHandle_v2, (&p, get_handle(parent), bad ? LAZY | 2 : LAZY));
+    OK(cuIpcCloseMemHandle(p));
+}
+static void flags_taken(void) { export_for(with_flags_taken); }
+
 static void right(struct link parent) {
     start(0);
     open_and_close(get_handle(parent));
@@ -376,7 +385,7 @@ static void failed_in(struct link parent) {
 static void failed(void) { export_for(failed_in); }
 
 SCENES({"ipc-event-context", event_context}, {"ipc-event-context/stream", event_stream},
-       {"ipc-flags", flags}, {"ipc-open-in-exporting-process", in_exporting_process}, {"ipc-handle-kind", handle_kind},
+       {"ipc-flags", flags}, {"ipc-flags/taken", flags_taken}, {"ipc-open-in-exporting-process", in_exporting_process}, {"ipc-handle-kind", handle_kind},
        {"ipc-handle-kind/event", handle_kind_event}, {"ipc-open-after-free", after_free},
        {"ipc-exporter-gone", exporter_gone}, {"ipc-exporter-gone/killed", exporter_killed},
        {"ipc-second-context", second_context},
