@@ -500,6 +500,11 @@ fn what_was_inferred_gives_way_to_what_the_record_knows() {
     let mut call = importer.opening(220, (0x13, checked(0x13)), 0);
     call.outcome = Outcome::Returned(Result::INVALID_VALUE as i32);
     call.details.findings = inferred("ipc-unknown-handle");
+    importer.add(&call);
+    // The record does not know why this failed, but it knows the export.
+    let mut call = importer.opening(230, (0x12, checked(0x12)), 0);
+    call.outcome = Outcome::Returned(Result::INVALID_VALUE as i32);
+    call.details.findings = inferred("ipc-unknown-handle");
     importer.add(&call).ends();
     // It could not see that the importer had closed.
     let mut free = exporter.makes(FnId::cuMemFree_v2, 240);

@@ -105,6 +105,10 @@ mod tests {
 
     /// The lines about findings after a run of these, in which checks report findings this severe.
     fn lines(level: &str, acts: &[Act]) -> Vec<String> {
+        lines_of(level, acts, Confidence::Certain)
+    }
+
+    fn lines_of(level: &str, acts: &[Act], confidence: Confidence) -> Vec<String> {
         let folder = tempfile::tempdir().unwrap();
         writer::job(folder.path()).unwrap();
         for (i, (rank, function, rule, severity, message)) in (0..).zip(acts) {
@@ -119,7 +123,7 @@ mod tests {
             call.outcome = Outcome::Returned(1);
             call.caller = 0x1000 + u64::from(i);
             call.details.findings = vec![Finding {
-                confidence: Confidence::Certain,
+                confidence,
                 severity: *severity,
                 argument: None,
                 rule: (*rule).into(),
@@ -165,6 +169,15 @@ mod tests {
         assert_eq!(lines("warnings", &acts), expected);
         assert_eq!(lines("notes", &acts), expected[..6], "they were shown");
         assert_eq!(lines("", &acts), expected[..6], "nobody asked for them");
+    }
+
+    #[test]
+    fn that_the_exporter_exited_is_said_once() {
+        let acts = ["ipc-exporter-gone", "ipc-open-after-free"]
+            .map(|rule| (None, cuIpcOpenMemHandle_v2, rule, Severity::Error, "too late"));
+        let lines = lines_of("errors", &acts, Confidence::Stale);
+        let said: Vec<&str> = lines.iter().filter_map(|line| line.split("too late").nth(1)).collect();
+        assert_eq!(said, ["", "; the process that recorded this has exited"]);
     }
 
     #[test]
