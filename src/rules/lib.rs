@@ -35,8 +35,6 @@ pub use causes::{Cause, causes};
 pub use chosen::Chosen;
 pub use cupeer_spec::record::slot::finding::{Confidence, Severity};
 pub use family::{FAMILIES, Family};
-pub use rule::{
-    Basis, Found, RULES, Related, Rule, RulePage, RuleSpec, Scope, Status, Tells, Usual, is_from,
-};
+pub use rule::{Basis, Found, RULES, Related, Rule, RulePage, RuleSpec, Scope, Tells, Usual, is_from};
 pub use set::{RuleSet, SetError, is_file, known_rule};
 pub use words::{label, meaning};

@@ -1,6 +1,6 @@
 //! The patterns that select rules: `ipc-flags,ipc-freed-*@libnccl*`.
 
-use crate::rule::{RULES, Rule, Status};
+use crate::rule::{RULES, Rule};
 use core::fmt;
 use cupeer_spec::names::matches;
 use cupeer_spec::names::nearest;
@@ -43,10 +43,8 @@ pub fn known_rule(rule: &str) -> Result<(), String> {
         };
         return Err(format!("no rule is named '{rule}'; {hint}"));
     };
-    match first.status() {
-        Status::Unchecked(why) if meant.all(|known| !known.is_checked()) => {
-            Err(format!("'{rule}' is not checked: {why}"))
-        }
+    match first.unchecked() {
+        Some(why) if meant.all(|known| !known.is_checked()) => Err(format!("'{rule}' is not checked: {why}")),
         _ => Ok(()),
     }
 }

@@ -10,7 +10,7 @@ use cupeer_report::model::{Finding, Object, Place, Process, Report, SuppressedBy
 use cupeer_report::names::{clean, sentence};
 use cupeer_report::terminal::write_json;
 use cupeer_report::verdict::{Incident, KINDS, Verdict, looked};
-use cupeer_rules::{RULES, Rule, RuleSpec, Status};
+use cupeer_rules::{RULES, Rule, RuleSpec};
 use serde_json::{Map, Value, json};
 use std::io::{self, Write};
 
@@ -81,9 +81,7 @@ fn rules() -> Vec<Value> {
 
 fn rule(rule: &RuleSpec) -> Value {
     let mut help = vec![rule.hint().to_owned()];
-    if let Status::Unchecked(why) = rule.status() {
-        help.push(format!("It is not checked: {why}."));
-    }
+    help.extend(rule.unchecked().map(|why| format!("It is not checked: {why}.")));
     help.push(format!("Source: {}: \"{}\"", rule.basis().source(), rule.basis().sentence()));
     if !rule.page().seen.is_empty() {
         help.push(format!("Seen in: {}.", rule.page().seen));

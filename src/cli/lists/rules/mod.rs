@@ -14,7 +14,7 @@ mod why;
 pub use why::{causes_without_rule, documented, seen_from, why};
 
 use cupeer_rules::probes::{FollowUp, Probe};
-use cupeer_rules::{Basis, Cache, RULES, RuleSpec, Scope, Severity, Status, Tells};
+use cupeer_rules::{Basis, Cache, RULES, RuleSpec, Scope, Severity, Tells};
 use cupeer_spec::function::FnSpec;
 use cupeer_views::table::{Table, wrap};
 use serde_json::{Value, json};
@@ -74,10 +74,8 @@ fn caches_of(rule: &RuleSpec) -> impl Iterator<Item = Cache> {
 }
 
 fn says(rule: &RuleSpec) -> String {
-    match rule.status() {
-        Status::Checked => rule.page().says.to_owned(),
-        Status::Unchecked(reason) => format!("{} Not checked: {reason}.", rule.page().says),
-    }
+    let unchecked = rule.unchecked().map(|reason| format!(" Not checked: {reason}."));
+    rule.page().says.to_owned() + &unchecked.unwrap_or_default()
 }
 
 pub fn json() -> Value {
@@ -105,10 +103,7 @@ fn rule_json(rule: &RuleSpec) -> Value {
             .collect::<Vec<_>>(),
         "seen": seen(rule).collect::<Vec<_>>(),
         "checked": rule.is_checked(),
-        "unchecked_because": match rule.status() {
-            Status::Checked => None,
-            Status::Unchecked(reason) => Some(reason),
-        },
+        "unchecked_because": rule.unchecked(),
     })
 }
 
@@ -149,13 +144,7 @@ fn facts_of(rule: &RuleSpec) -> Vec<Fact> {
         fact("Ruled out if", rule.page().ruled_out.into()),
         fact("Exceptions", usual.join("; ")),
         fact("Seen in", seen(rule).collect::<Vec<_>>().join(", ")),
-        fact(
-            "Not checked",
-            match rule.status() {
-                Status::Checked => String::new(),
-                Status::Unchecked(reason) => format!("{reason}."),
-            },
-        ),
+        fact("Not checked", rule.unchecked().map(|reason| format!("{reason}.")).unwrap_or_default()),
     ];
     facts.into_iter().filter(|fact| !fact.text.is_empty()).collect()
 }
