@@ -50,9 +50,9 @@ pub enum Found {
     InStates,
     /// Calls that succeed. If the rule has results, calls that fail with one of them, too.
     InSuccesses,
-    /// The same calls, but only by the library: a recording lacks the facts.
+    /// Calls of either kind, but only by the library: a recording lacks the facts.
     AtTheCall,
-    /// The same calls, but the report decides only after it has read all processes.
+    /// Calls of either kind, but the report decides only after it has read all processes.
     Afterwards,
     /// Calls in a recording. The library does not find it.
     InRecordings,
