@@ -17,6 +17,8 @@ mod runtime;
 mod ledger;
 
 // Virtual memory.
+#[path = "report/exhausted.rs"]
+mod exhausted;
 #[path = "report/memory.rs"]
 mod memory;
 #[path = "report/multicast.rs"]

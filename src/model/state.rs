@@ -127,6 +127,13 @@ pub struct Pool {
     pub is_destroyed: bool,
 }
 
+impl Pool {
+    /// True if the process created it in memory of the host.
+    pub fn is_on_host(&self) -> bool {
+        self.device.is_none() && self.types.is_some()
+    }
+}
+
 impl Entry for Pool {
     fn is_past(&self) -> bool {
         self.is_destroyed

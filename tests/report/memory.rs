@@ -8,15 +8,15 @@ use cupeer_spec::function::FnId;
 use serde_json::{Value, json};
 
 const MIB: u64 = 1 << 20;
-const GIB: u64 = 1 << 30;
+pub const GIB: u64 = 1 << 30;
 /// The devices 0 and 1.
 const DEVICES: [&str; 2] =
     ["GPU-10101010-1010-1010-1010-101010101010", "GPU-20202020-2020-2020-2020-202020202020"];
 /// A fingerprint of a descriptor.
-const FD: u64 = 0x2c00_0000_0000_0011;
+pub const FD: u64 = 0x2c00_0000_0000_0011;
 
 /// What processes do with virtual memory, at times in microseconds.
-trait VirtualMemory {
+pub trait VirtualMemory {
     fn call(&mut self, at: u64, function: FnId, arguments: &[(&str, u64)]) -> &mut Self;
     fn create(&mut self, at: u64, handle: u64, size: u64, device: i32) -> &mut Self;
     fn share(&mut self, at: u64, function: FnId, names: (&str, &str), handle: u64, known: u64) -> &mut Self;

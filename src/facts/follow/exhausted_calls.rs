@@ -1,12 +1,14 @@
 //! Tracks the calls of one process that failed because no memory or no addresses were left.
 //!
-//! It keeps one entry per function and stack: the first of these calls, and how many there were.
+//! It keeps one entry per function, stack, and place: the first of these calls, and how many there were.
 
 use crate::follow::ledger::Site;
-use crate::follow::memory::{Location, Sum};
+use crate::follow::memory::{Location, Memory, Sum};
+use cupeer_model::View;
 use cupeer_record::{Call, Outcome};
 use cupeer_report::model::Uuid;
 use cupeer_rules::Rule;
+use cupeer_spec::effect::{Effect, Made, Object};
 use cupeer_spec::function::FnId;
 use cupeer_spec::results::Result;
 
@@ -23,8 +25,8 @@ pub struct Scarce {
     pub count: u64,
     /// The size that the first one asked for.
     pub wanted: Option<u64>,
-    /// The device on which it asked for memory.
-    pub device: Option<Uuid>,
+    /// The place where it asked for memory.
+    pub location: Location,
     /// The addresses that the process had reserved.
     pub reserved: Sum,
 }
@@ -38,21 +40,38 @@ pub fn concerns(function: FnId, call: &Call) -> bool {
         && (is_it(Rule::MemoryKept) || is_it(Rule::AddressesExhausted))
 }
 
-/// Adds a call, made at a time and last repeated at another one.
+/// Returns the place where a call asks for memory: that of its properties, or that of its pool.
+pub fn location_of(
+    function: FnId,
+    call: &Call,
+    memory: &Memory,
+    uuid: impl Fn(Option<i32>) -> Option<Uuid>,
+) -> Location {
+    let pool = function.spec().effects().iter().find_map(|effect| match *effect {
+        Effect::Makes(Made { object: Object::Pointer, of: Some(pool), .. }) => call.number(pool),
+        _ => None,
+    });
+    match pool.and_then(|pool| memory.state.pool(pool)) {
+        Some(pool) if pool.device.is_some() || pool.is_on_host() => Location::of(pool.device, uuid),
+        _ => Location::wanted_by(call, uuid).unwrap_or_default(),
+    }
+}
+
+/// Adds a call that asked for memory in a place, was made at a time, and last repeated at another one.
 pub fn add(
     all: &mut Vec<Scarce>,
     (function, call, site): (FnId, &Call, Site),
     (at, last): (u64, u64),
-    uuid: impl Fn(Option<i32>) -> Option<Uuid>,
+    location: Location,
     reserved: Sum,
 ) {
-    let is_alike = |known: &&mut Scarce| (known.function, known.site.stack) == (function, site.stack);
+    let key = (function, site.stack, location);
+    let is_alike = |known: &&mut Scarce| (known.function, known.site.stack, known.location) == key;
     if let Some(known) = all.iter_mut().find(is_alike) {
         known.count = known.count.saturating_add(call.times());
         known.last = known.last.max(last);
     } else if all.len() < MOST {
         let wanted = function.spec().sized_by().and_then(|size| call.number(size));
-        let device = Location::of(call, uuid).and_then(|location| location.device());
-        all.push(Scarce { function, site, at, last, count: call.times(), wanted, device, reserved });
+        all.push(Scarce { function, site, at, last, count: call.times(), wanted, location, reserved });
     }
 }

@@ -45,6 +45,8 @@ pub struct Draft<'a> {
     pub cache: Option<Cache>,
     /// How bad it is, where its process has said that.
     pub said: Option<Severity>,
+    /// Whether the recording lacks a fact that decides it.
+    pub lacks_facts: bool,
 }
 
 impl Draft<'_> {
@@ -63,6 +65,7 @@ impl Draft<'_> {
             objects: Vec::new(),
             cache: None,
             said: None,
+            lacks_facts: false,
         }
     }
 

@@ -15,7 +15,8 @@ use cupeer_report::places::Places;
 use cupeer_rules::reason::Reason;
 use cupeer_rules::{Confidence, Rule};
 use cupeer_spec::effect::Object as Kind;
-use std::collections::{BTreeMap, BTreeSet};
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
 
 /// The addresses that a process has, on the machines where there are fewest.
 const ADDRESSES: u64 = 1 << 47;
@@ -45,18 +46,26 @@ fn draft<'a>(sentence: Sentence, process: usize, scarce: &Scarce, objects: Vec<O
     Draft { last: scarce.last, count: scarce.count, objects, ..draft }
 }
 
-/// Something that a process keeps, and that its owner has released.
+/// An allocation that other processes keep, and that its owner has released.
+#[derive(Default)]
 struct KeptMemory {
-    owner: usize,
     bytes: u64,
-    /// Which of the owner's things it is: an allocation, or what lies at an address.
-    what: (Kind, u64),
-    holder: usize,
-    /// The fingerprint by which the holder has it; 0 if unknown.
-    fingerprint: u64,
-    /// Whether the holder is known to have run until then.
+    /// The processes that keep it, each with the fingerprint by which it has it; 0 if unknown.
+    holders: BTreeMap<usize, u64>,
+    /// Whether one of them is known to have run until then.
     is_sure: bool,
 }
+
+impl KeptMemory {
+    fn add(&mut self, bytes: u64, holder: usize, fingerprint: u64, is_sure: bool) {
+        self.bytes = self.bytes.max(bytes);
+        self.holders.insert(holder, fingerprint);
+        self.is_sure |= is_sure;
+    }
+}
+
+/// Kept memory by its owner, and by what it is there: an allocation, or the memory at an address.
+type Kept = BTreeMap<(usize, Kind, u64), KeptMemory>;
 
 fn memory<'a>(
     context: &Context<'a>,
@@ -69,61 +78,62 @@ fn memory<'a>(
         return None;
     }
     let all = context.all;
-    let mut kept = allocations(all, scarce);
-    kept.extend(opened(all, scarce));
+    let mut kept = Kept::new();
+    allocations(all, scarce, &mut kept);
+    opened(all, scarce, &mut kept);
     // Only memory of the same host can be on the same device.
     let host = |process: usize| context.job.processes[process].header.boot_id;
-    kept.retain(|kept| host(kept.owner) == host(process));
-    let mut sizes: BTreeMap<(usize, Kind, u64), u64> = BTreeMap::new();
-    let (mut by_owner, mut by_holder) = (BTreeMap::<usize, u64>::new(), BTreeMap::<usize, u64>::new());
-    for one in &kept {
-        *by_holder.entry(one.holder).or_default() += one.bytes;
-        if sizes.insert((one.owner, one.what.0, one.what.1), one.bytes).is_none() {
-            *by_owner.entry(one.owner).or_default() += one.bytes;
-        }
+    kept.retain(|(owner, ..), _| host(*owner) == host(process));
+    let mut by_owner = BTreeMap::<usize, u64>::new();
+    for ((owner, ..), one) in &kept {
+        *by_owner.entry(*owner).or_default() += one.bytes;
     }
-    let bytes: u64 = by_owner.get(&process).copied().unwrap_or(0);
     // What the process itself released is the likelier cause; otherwise, the owner of most of it is named.
-    let owner = match bytes {
-        0 => by_owner.iter().max_by_key(|(_, bytes)| **bytes).map(|(owner, _)| *owner)?,
-        _ => process,
+    let owner = match by_owner.get(&process) {
+        Some(1..) => process,
+        _ => by_owner.iter().max_by_key(|(_, bytes)| **bytes).map(|(owner, _)| *owner)?,
     };
-    kept.retain(|kept| kept.owner == owner);
     let bytes = by_owner[&owner];
     if bytes == 0 {
         return None;
     }
-    let holders: BTreeSet<usize> = kept.iter().map(|kept| kept.holder).collect();
-    let first = *holders.iter().max_by_key(|holder| by_holder[holder])?;
-    let unmaps_nothing = all.virtual_memory.has_unmapped_nothing(first);
+    kept.retain(|(of, ..), _| *of == owner);
+    let mut by_holder = BTreeMap::<usize, u64>::new();
+    for one in kept.values() {
+        one.holders.keys().for_each(|holder| *by_holder.entry(*holder).or_default() += one.bytes);
+    }
+    let mut holders: Vec<usize> = by_holder.keys().copied().collect();
+    holders.sort_by_key(|holder| Reverse(by_holder[holder]));
+    let first = *holders.first()?;
     let reason = Reason::MemoryKept {
         bytes,
-        allocations: sizes.keys().filter(|(of, ..)| *of == owner).count() as u64,
+        allocations: kept.len() as u64,
         owner: (owner != process).then(|| in_words(context.job, owner as u32)),
         holders: holders.len() as u64,
         first: in_words(context.job, first as u32),
-        unmaps_nothing,
+        unmaps_nothing: all.virtual_memory.has_unmapped_nothing(first),
     };
+    let lacks_facts = scarce.location == Location::Unknown;
     let is_enough = scarce.wanted.is_some_and(|wanted| bytes >= wanted);
-    let is_sure = kept.iter().filter(|kept| kept.is_sure).map(|kept| kept.bytes).sum::<u64>() >= bytes;
-    let confidence = if is_enough && is_sure { Confidence::Certain } else { Confidence::Inferred };
-    let mut shown = BTreeSet::new();
+    let is_certain = is_enough && kept.values().all(|one| one.is_sure);
+    let confidence = if is_certain { Confidence::Certain } else { Confidence::Inferred };
     let mut things = Vec::new();
-    for kept in kept.iter().filter(|kept| shown.len() < MOST_OBJECTS && shown.insert(kept.holder)) {
-        let entry = all.ledger.handle(all.realms[kept.holder], kept.what.0, kept.fingerprint);
+    for holder in holders.into_iter().take(MOST_OBJECTS) {
+        let held = kept.iter().find_map(|((_, kind, _), one)| Some((*kind, *one.holders.get(&holder)?)));
+        let entry =
+            held.and_then(|(kind, fingerprint)| all.ledger.handle(all.realms[holder], kind, fingerprint));
         let import = entry.and_then(|entry| {
-            let import = entry.imports.iter().find(|import| import.process as usize == kept.holder)?;
+            let import = entry.imports.iter().find(|import| import.process as usize == holder)?;
             Some((entry, import.times.first()?))
         });
-        things.extend(import.map(|(entry, time)| objects.opening(entry, kept.holder as u32, time, places)));
+        things.extend(import.map(|(entry, time)| objects.opening(entry, holder as u32, time, places)));
     }
-    Some(draft(Sentence::of(&reason, confidence), process, scarce, things))
+    Some(Draft { lacks_facts, ..draft(Sentence::of(&reason, confidence), process, scarce, things) })
 }
 
-/// The allocations that processes kept when a call failed, although their owners had released them.
-fn allocations(all: &Collected, scarce: &Scarce) -> Vec<KeptMemory> {
+/// Adds the allocations that processes kept when a call failed, although their owners had released them.
+fn allocations(all: &Collected, scarce: &Scarce, kept: &mut Kept) {
     let joined = all.virtual_memory.joined();
-    let mut kept = Vec::new();
     for holder in 0..all.fates.len() {
         for held in joined.held(holder) {
             let Some(found) = joined.kept(holder, &held, &all.fates) else { continue };
@@ -135,18 +145,15 @@ fn allocations(all: &Collected, scarce: &Scarce) -> Vec<KeptMemory> {
             let is_kept = found.since < scarce.at && scarce.at < until;
             let Origin::Known(owner, number) = held.origin else { continue };
             if is_kept && is_there(held.location, scarce) {
-                let (bytes, what) = (held.bytes, (Kind::Allocation, u64::from(number)));
-                let fingerprint = held.fingerprint().unwrap_or(0);
-                kept.push(KeptMemory { owner, bytes, what, holder, fingerprint, is_sure });
+                let one = kept.entry((owner, Kind::Allocation, u64::from(number))).or_default();
+                one.add(held.bytes, holder, held.fingerprint().unwrap_or(0), is_sure);
             }
         }
     }
-    kept
 }
 
-/// The memory that processes had open when a call failed, although its exporters had freed it.
-fn opened(all: &Collected, scarce: &Scarce) -> Vec<KeptMemory> {
-    let mut kept = Vec::new();
+/// Adds the memory that processes had open when a call failed, although its exporters had freed it.
+fn opened(all: &Collected, scarce: &Scarce, kept: &mut Kept) {
     for entry in all.ledger.handles().iter().filter(|entry| entry.kind.is_memory()) {
         let Some(export) = entry.export.as_deref() else { continue };
         let location = export.device.map_or(Location::Unknown, Location::Device);
@@ -156,20 +163,13 @@ fn opened(all: &Collected, scarce: &Scarce) -> Vec<KeptMemory> {
         }
         let is_other = |import: &&Import| import.process != export.process;
         for import in entry.imports.iter().filter(is_other) {
-            if let Some(is_sure) = import.times.iter().find_map(|time| open_at(all, import, time, scarce.at))
-            {
-                kept.push(KeptMemory {
-                    is_sure,
-                    owner: export.process as usize,
-                    bytes: export.bytes.unwrap_or(0),
-                    what: (entry.kind, entry.fingerprint),
-                    holder: import.process as usize,
-                    fingerprint: entry.fingerprint,
-                });
+            let open = import.times.iter().find_map(|time| open_at(all, import, time, scarce.at));
+            if let Some(is_sure) = open {
+                let one = kept.entry((export.process as usize, entry.kind, entry.fingerprint)).or_default();
+                one.add(export.bytes.unwrap_or(0), import.process as usize, entry.fingerprint, is_sure);
             }
         }
     }
-    kept
 }
 
 /// Returns whether an importer is known to have run until a time at which it had something open. `None` if it had not, as
@@ -185,9 +185,13 @@ fn open_at(all: &Collected, import: &Import, time: &Time, at: u64) -> Option<boo
     (time.opened < at && at < until).then_some(is_sure)
 }
 
-/// Returns true if memory is on the device for which a call failed. Of a call whose device is unknown, any is.
+/// Returns true if memory is on the device for which a call failed. Of a call whose place is unknown, any device is.
 fn is_there(location: Location, scarce: &Scarce) -> bool {
-    location != Location::Host && (scarce.device.is_none() || location.device() == scarce.device)
+    match scarce.location {
+        Location::Device(_) => location == scarce.location,
+        Location::Unknown => matches!(location, Location::Device(_) | Location::Unknown),
+        Location::Host | Location::Multicast => false,
+    }
 }
 
 fn addresses<'a>(process: usize, scarce: &Scarce) -> Option<Draft<'a>> {

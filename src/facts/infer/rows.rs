@@ -110,6 +110,7 @@ impl<'a> Context<'a> {
             objects: about,
             cache: None,
             said: key.severity,
+            lacks_facts: false,
         }
     }
 
@@ -135,7 +136,7 @@ impl<'a> Context<'a> {
             None => all.findings.asked[process].severity(spec?, library(&caller), draft.cache)?,
         };
         let lacks_calls = spec.is_some_and(|spec| all.lacks_calls(spec.scope, &processes));
-        let (severity, confidence) = match lacks_calls {
+        let (severity, confidence) = match lacks_calls || draft.lacks_facts {
             true => (Severity::Note, Confidence::Inferred),
             false => (severity, sentence.confidence),
         };

@@ -290,9 +290,10 @@ impl<'a> Reading<'a> {
             let [at, last] = [call.start, call.last_end()].map(|ticks| self.clock.realtime(ticks));
             let site = self.site(call);
             let uuid = |ordinal| uuid_of(self.process, ordinal);
+            let location = exhausted_calls::location_of(function, call, &self.memory, uuid);
             let times = if call.times() > 1 { (at, last) } else { (at, at) };
             let (all, reserved) = (&mut self.tally.scarce, self.memory.state.keeper.reserved);
-            exhausted_calls::add(all, (function, call, site), times, uuid, reserved);
+            exhausted_calls::add(all, (function, call, site), times, location, reserved);
         }
         if let Some(devices) = call.details.contexts
             && self.tally.holding.is_none_or(|known| known.devices.count_ones() < devices.count_ones())

@@ -187,7 +187,7 @@ impl Keeper for Histories {
         let location = || match (new.team, new.types) {
             (Some(_), _) => Location::Multicast,
             (_, None) => Location::Unknown,
-            _ => Location::wanted(new.device, |device| self.uuid(device?)),
+            _ => Location::of(new.device, |device| self.uuid(device?)),
         };
         let source = match new.origin {
             Origin::Made => Source::Made(location()),
@@ -298,7 +298,7 @@ impl Keeper for Histories {
                 }
                 history.imported_as = delta.fingerprint;
                 history.device = pool.device.and_then(|device| self.uuid(device));
-                history.is_on_host = pool.device.is_none() && pool.types.is_some();
+                history.is_on_host = pool.is_on_host();
             }
             _ => {}
         }

@@ -39,14 +39,14 @@ impl Location {
     }
 
     /// The location that properties ask for.
-    pub fn wanted(device: Option<i32>, uuid: impl Fn(Option<i32>) -> Option<Uuid>) -> Location {
+    pub fn of(device: Option<i32>, uuid: impl Fn(Option<i32>) -> Option<Uuid>) -> Location {
         let on_device = |_| uuid(device).map_or(Location::Unknown, Location::Device);
         device.map_or(Location::Host, on_device)
     }
 
     /// The location that a call which creates an allocation asks for. `None` if the call has no properties of one.
-    pub fn of(call: &Call, uuid: impl Fn(Option<i32>) -> Option<Uuid>) -> Option<Location> {
+    pub fn wanted_by(call: &Call, uuid: impl Fn(Option<i32>) -> Option<Uuid>) -> Option<Location> {
         let wanted = Wanted::of(call.argument(call.function?.spec().describes()?)?)?;
-        Some(Location::wanted(wanted.device, uuid))
+        Some(Location::of(wanted.device, uuid))
     }
 }
