@@ -26,7 +26,7 @@ pub struct Delta {
     pub at: u64,
     /// The fingerprint of the handle of an object that is exported, or was imported.
     pub fingerprint: u64,
-    /// The device that the call names, as the process numbers it.
+    /// The device that the call names, or that of memory that it has imported, as the process numbers it.
     pub device: Option<i32>,
     /// The handle types that the call asks for.
     pub types: Option<i32>,
@@ -64,9 +64,15 @@ impl Delta {
         Delta { name: handle, device, ..Delta::of(&MAKES_POOL) }
     }
 
-    /// The changes that a call made, each read from an effect of its function.
-    pub fn each(call: &Call) -> impl Iterator<Item = Delta> {
-        call.function.spec().effects().iter().filter_map(|effect| Delta::read(effect, call))
+    /// The changes that a call made, each read from an effect of its function. `home` is the device of an allocation that it has
+    /// imported, as the driver told it.
+    pub fn each(call: &Call, home: Option<i32>) -> impl Iterator<Item = Delta> {
+        let device = move |delta: Delta| match delta.effect {
+            Effect::Opens(_) => Delta { device: home, ..delta },
+            _ => delta,
+        };
+        let effects = call.function.spec().effects().iter();
+        effects.filter_map(|effect| Delta::read(effect, call)).map(device)
     }
 
     fn read(effect: &'static Effect, call: &Call) -> Option<Delta> {

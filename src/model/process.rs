@@ -117,9 +117,9 @@ impl<K: Keeper> Process<K> {
         self.has_lost[family as usize] = true;
     }
 
-    /// Notes a call that has returned.
-    pub fn note(&mut self, call: &Call, at: K::At) {
-        Delta::each(call).for_each(|delta| self.apply(&delta, at));
+    /// Notes a call that has returned, with the device of an allocation that it has imported.
+    pub fn note(&mut self, call: &Call, home: Option<i32>, at: K::At) {
+        Delta::each(call, home).for_each(|delta| self.apply(&delta, at));
     }
 
     /// Changes the state.

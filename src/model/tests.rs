@@ -33,7 +33,7 @@ fn small() -> Process<Small> {
 }
 
 fn see<K: Keeper<At = ()>>(process: &mut Process<K>, function: FnId, values: &[(&str, u64)]) {
-    returned(function, values, |call| process.note(call, ()));
+    returned(function, values, |call| process.note(call, None, ()));
 }
 
 fn create<K: Keeper<At = ()>>(process: &mut Process<K>, handle: u64, bytes: u64) {

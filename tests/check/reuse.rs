@@ -1,7 +1,7 @@
 //! Handles and addresses that are given out again, as drivers do: what is known of the object that had one is not said of the next.
 
 use super::scenes::{How, Play, report, success};
-use crate::support::{done, temp_dir};
+use crate::support::{self, cupeer, done, temp_dir};
 use std::fs;
 
 /// Returns the scenes of the program, and the machines of each.
@@ -52,4 +52,47 @@ fn a_right_program_whose_handles_come_back_yields_nothing() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Memory of device 0 is mapped and released, and an allocation on device 1 gets its handle. Device 1 cannot reach the first one.
+const MAPPED: &str = r#"
+#include "vmm.h"
+int main(void) {
+    Allocation first, second;
+    CUdeviceptr at;
+    start(0);
+    IS(create(&first, 0, GRANULE), 0);
+    IS(cuMemAddressReserve(&at, GRANULE, 0, 0, 0), 0);
+    IS(cuMemMap(at, GRANULE, 0, first, 0), 0);
+    IS(cuMemRelease(first), 0);
+    IS(create(&second, 1, GRANULE), 0);
+    IS(second == first, 1);
+    Access access = {{1, 1}, 3};
+    IS(cuMemSetAccess(at, GRANULE, &access, 1), 101);
+    IS(cuMemUnmap(at, GRANULE), 0);
+    IS(cuMemAddressFree(at, GRANULE), 0);
+    IS(cuMemRelease(second), 0);
+    return 0;
+}
+"#;
+
+#[test]
+fn a_mapping_is_judged_by_its_own_allocation_and_not_by_what_has_its_handle() {
+    let include = concat!("-I", env!("CARGO_MANIFEST_DIR"), "/tests/conformance/programs");
+    let search = format!("-L{}", support::sim_dir().display());
+    let program = support::compile_text("mapped", MAPPED, &[include, &search, "-lcuda"]);
+    // At the call, and when the recording is read.
+    for check in ["--check", "--check=off"] {
+        let folder = temp_dir();
+        let record = folder.path().join("r");
+        let mut run = cupeer();
+        run.args(["run", "--sim=none:2,reuse=early", check, "-o"]).arg(&record).arg("--").arg(&program);
+        let ran = done(&mut run);
+        assert!(ran.stdout.is_empty(), "{}{}", ran.stdout, ran.stderr);
+        let report = report(&record);
+        let [finding] = report["findings"].as_array().expect("rows").as_slice() else { panic!("{report:#}") };
+        assert_eq!(finding["rule"], "vmm-unreachable-device");
+        let message = finding["message"].as_str().expect("a text");
+        assert!(message.contains("device 1") && message.contains("device 0"), "{check}: {message}");
+    }
 }

@@ -71,7 +71,7 @@ impl Held {
         let Some(function) = call.function.filter(|function| function.spec().is_virtual()) else { return };
         if call.succeeded() {
             let args = call.arguments();
-            for delta in Delta::each(&judged(function, 0, &args, call)) {
+            for delta in Delta::each(&judged(function, 0, &args, call), None) {
                 self.0.apply(&delta, Since(call.caller, call.start));
             }
         }

@@ -99,7 +99,7 @@ pub fn follow(record: &Recorded, call: &Answered) {
     let done =
         decide::Call { function: id, result: for_ledger, args: &args.bytes, shape: args.shape, elements };
     let unmapped_shared = model::unmaps_shared(&done);
-    model::note(&done, !has_other_output);
+    model::note(&done, about.home, !has_other_output);
     if recorder::is_weighty(id) && !has_other_output {
         let exported = id.spec().exports().filter(|_| is_judged);
         let head = match exported {

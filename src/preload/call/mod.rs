@@ -3,6 +3,20 @@
 //! call needs them, and log.
 //!
 //! This module owns the order of the steps and the guard against reentry. Each step is implemented elsewhere.
+//!
+//! A function takes the first path that its entry in the table asks for, so that functions that are called often do no more
+//! than they need:
+//!
+//! | Functions | Path | Difference |
+//! | --- | --- | --- |
+//! | `may_go_straight_on`: copies, launches, frees | [`unseen::straight_on`] | No steps while their addresses cannot matter. A failure is recorded if a rule explains it. |
+//! | Group `event` | [`run_event`] | Forwarded first. Steps only after a failure. |
+//! | `changes_kernels`, `changes_graphs`, if rules are checked | [`run_with_handles`] | Notes kernels and graphs before and after. |
+//! | `creates_context` | [`take_steps`] | Notes the context after. |
+//! | Large copies to or from the host | [`through_host::run`] | Reads what is copied. |
+//! | `is_quick` | [`run_quickly`] | Has a copy of the steps of its own. |
+//! | All others | [`run_shared`] | Share one copy of the steps. |
+//! | Any that a fault plan may concern | [`concerned`] | The plan decides before the steps. |
 
 mod after;
 mod graphs;
@@ -270,41 +284,16 @@ fn run_event(id: FnId, entered: &Entered, arguments: &dyn Arguments) -> i32 {
     }
     // SAFETY: the address is this function's, as `take_steps` demands.
     let result = unsafe { arguments.forward(entered.through) };
-    match result {
-        0 => 0,
-        _ => run_shared(id, entered, &Returned { arguments, result }),
+    let settings = settings::get();
+    if result == 0 {
+        return 0;
     }
-}
-
-/// The arguments of a call that has returned.
-struct Returned<'a> {
-    arguments: &'a dyn Arguments,
-    result: i32,
-}
-
-impl Store for Returned<'_> {
-    fn store(&self, arguments: &mut recorder::Arguments, succeeded: bool) {
-        self.arguments.store(arguments, succeeded);
+    if !settings.is_recorded(id) || ledger::is_idle(id) {
+        failed_use(id, entered.caller, arguments, result);
+        return result;
     }
-}
-
-impl Arguments for Returned<'_> {
-    /// Calls nothing.
-    unsafe fn forward(&self, _real: usize) -> i32 {
-        self.result
-    }
-    fn print(&self, succeeded: bool, out: &mut dyn Write, format: Format) -> fmt::Result {
-        self.arguments.print(succeeded, out, format)
-    }
-    fn more(&self, detail: &mut recorder::Detail, succeeded: bool) {
-        self.arguments.more(detail, succeeded);
-    }
-    fn words(&self, words: &mut ArgumentWords) {
-        self.arguments.words(words);
-    }
-    fn handed_out(&self) -> Option<*mut FunctionPointer> {
-        self.arguments.handed_out()
-    }
+    let taken = TakenUp { caller: behind_patch(id, entered.caller), settings, returned: Some(result) };
+    shared_steps(id, entered, taken, arguments, None)
 }
 
 /// Once for each function, not for each of its entries.
@@ -336,6 +325,8 @@ struct TakenUp {
     /// The program's own caller.
     caller: usize,
     settings: &'static Settings,
+    /// Its result, if it was forwarded before its steps.
+    returned: Option<i32>,
 }
 
 /// Finds out what is to be done for a call: its steps, or less.
@@ -364,7 +355,7 @@ fn take_up(
         }
         return result;
     }
-    steps(TakenUp { caller: behind_patch(id, entered.caller), settings })
+    steps(TakenUp { caller: behind_patch(id, entered.caller), settings, returned: None })
 }
 
 /// The same for a call that a rule of faults may concern: once for all functions.
@@ -377,7 +368,8 @@ fn concerned(id: FnId, entered: &Entered, arguments: &dyn Arguments) -> i32 {
     let call = Forward { id, words: &words, caller };
     let mut fault = None;
     guarded(|| fault = Fault::of(&call));
-    shared_steps(id, entered, TakenUp { caller, settings: settings::get() }, arguments, fault.as_mut())
+    let taken = TakenUp { caller, settings: settings::get(), returned: None };
+    shared_steps(id, entered, taken, arguments, fault.as_mut())
 }
 
 /// The steps of a call, in their order. `shared` is the same as `arguments`, for what is there once for all functions. What
@@ -386,7 +378,7 @@ fn concerned(id: FnId, entered: &Entered, arguments: &dyn Arguments) -> i32 {
 fn steps<A: Arguments + ?Sized>(
     id: FnId,
     entered: &Entered,
-    TakenUp { caller, settings }: TakenUp,
+    TakenUp { caller, settings, returned }: TakenUp,
     arguments: &A,
     shared: &dyn Arguments,
     mut fault: Option<&mut Fault>,
@@ -405,8 +397,8 @@ fn steps<A: Arguments + ?Sized>(
         is_heard && may_crash(id) && gone::has_any() && is_said_before(id, &record, caller, shared);
     let driver_log = if is_heard { DriverLog::enabled() } else { DriverLog::disabled() };
     let started = if logged { clock::now() } else { 0 };
-    let instead = fault.as_mut().and_then(|fault| act_before(fault, &|fault| tell(fault, &record)));
-    let mut result = match instead {
+    let instead = || fault.as_mut().and_then(|fault| act_before(fault, &|fault| tell(fault, &record)));
+    let mut result = match returned.or_else(instead) {
         Some(instead) => instead,
         None => {
             let mut inside = Inside::new(id, record.half());

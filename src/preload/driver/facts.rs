@@ -18,6 +18,8 @@ pub struct DriverFacts {
     /// The context that it belongs to, with its device; or else the current one.
     pub context: u64,
     pub device: i32,
+    /// The device of an allocation that the call has imported.
+    pub home: Option<i32>,
     /// The context that the call has ended; 0 where it has ended none.
     pub ended: u64,
 }
@@ -62,6 +64,12 @@ pub fn ask(
             };
             let own = own.filter(|device| *device >= 0);
             about.device = own.unwrap_or(about.device);
+        }
+        if result == 0 && !is_export && object == Object::Allocation {
+            about.home = device_of_allocation(number(id, args, by)).filter(|device| *device >= 0);
+            if let Some(device) = about.home {
+                note(detail::OWNER, [0, device as u64].map(u64::to_le_bytes).as_flattened());
+            }
         }
         if let Some(known) = allocation.filter(|_| function.exports().is_some()) {
             (about.context, about.device) = (known.context, known.device);

@@ -67,11 +67,12 @@ pub static MODEL: Book<Process<Fixed>> = Book::new(Process::new(
     Fixed,
 ));
 
-/// Notes a call that has returned, as the driver answered it. `is_own` says that the program got just that.
-pub fn note(call: &Call, is_own: bool) {
+/// Notes a call that has returned, as the driver answered it, with the device of an allocation that it has imported. `is_own` says
+/// that the program got just that.
+pub fn note(call: &Call, home: Option<i32>, is_own: bool) {
     let spec = call.function.spec();
     if spec.changes_pools() || spec.is_virtual() && settings::get().check.is_some() {
-        if is_own { MODEL.note(|model| model.note(call, ())) } else { MODEL.miss() }
+        if is_own { MODEL.note(|model| model.note(call, home, ())) } else { MODEL.miss() }
     }
 }
 

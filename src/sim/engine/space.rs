@@ -84,6 +84,11 @@ impl Space {
         Space { reuses_early, ..Space::default() }
     }
 
+    /// True if all handles are given out again as early as the documentation allows.
+    pub(crate) fn reuses_early(&self) -> bool {
+        self.reuses_early
+    }
+
     /// Takes addresses.
     pub(crate) fn take(&mut self, size: u64, region: Region) -> Option<u64> {
         let low = region == Region::Low;

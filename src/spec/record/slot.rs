@@ -210,7 +210,8 @@ pub mod detail {
 
     /// What a rule of a fault plan did to the call: [`super::hit`].
     pub const HIT: u8 = 10;
-    /// Of memory that was exported: the context that it belongs to, 8 bytes, and the ordinal of its device, 8 bytes.
+    /// The context that exported memory belongs to, 8 bytes, and the ordinal of its device, 8 bytes. An allocation that was
+    /// imported has no context: 0.
     pub const OWNER: u8 = 11;
 
     /// Where the slot has no room for all arguments: all of them, as they were before the call.

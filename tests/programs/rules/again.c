@@ -129,6 +129,28 @@ static void current(void) {
     OK(cuCtxDestroy_v2(second));
 }
 
+/* An allocation is mapped and released, which is the recommended order, and another one gets its handle: each can be used as what it
+ * is. The mapping gives a handle of its own allocation. */
+static void mapped(void) {
+    int fd = -1;
+    start(0);
+    Allocation first = create(0), second, third;
+    CUdeviceptr at = map(first), other;
+    OK(cuMemRelease(first));
+    second = create(DESCRIPTOR);
+    SAME(second, first);
+    other = map(second);
+    CALL(cuMemExportToShareableHandle, (&fd, second, DESCRIPTOR, 0));
+    CHECK(close(fd) == 0);
+    unmap(at);
+    OK(cuMemRetainAllocationHandle(&third, other));
+    CALL(cuMemExportToShareableHandle, (&fd, third, DESCRIPTOR, 0));
+    CHECK(close(fd) == 0);
+    OK(cuMemRelease(third));
+    CALL(cuMemRelease, (second));
+    unmap(other);
+}
+
 /* An imported allocation is released, and one of this process gets its handle: it can be exported. */
 static void import_allocation(struct link parent) {
     start(0);
@@ -269,4 +291,4 @@ static void launch_graph(struct link parent) {
 static void graph(void) { export_for(launch_graph); }
 
 SCENES({"event", event}, {"context", context}, {"context/memory", context_with_memory}, {"peer", peer}, {"current", current},
-       {"allocation", allocation}, {"allocation/mapped", allocation_mapped}, {"address", address}, {"early pool", pool}, {"early graph", graph})
+       {"allocation", allocation}, {"allocation/mapped", allocation_mapped}, {"address", address}, {"early allocation/released", mapped}, {"early pool", pool}, {"early graph", graph})

@@ -305,6 +305,7 @@ fn closed(function: FnId, call: &Call) -> Option<(Object, u64)> {
 
 /// The device, as the process numbers it, of what a call exports, or of the current context.
 pub fn device_of(call: &Call) -> Option<i32> {
-    let owners = call.details.owner.map(|(_, device)| device).filter(|device| *device >= 0);
+    let owner = call.details.owner.filter(|_| call.function.is_some_and(|it| it.spec().exports().is_some()));
+    let owners = owner.map(|(_, device)| device).filter(|device| *device >= 0);
     owners.or(call.details.devices.0)
 }

@@ -58,6 +58,8 @@ pub enum Target {
 #[derive(Default)]
 pub struct AllocationHistory {
     pub source: Source,
+    /// The device of an import, where the driver told it.
+    pub home: Option<Uuid>,
     pub since: u64,
     /// When the process had given it up: neither a handle nor a mapping was left.
     pub ended: Option<u64>,
@@ -196,7 +198,9 @@ impl Keeper for Histories {
         };
         let wanted = |wanted: u32| (wanted != 0).then_some(wanted);
         let team = new.team.map(|team| TeamHistory { wanted: wanted(team.wanted), ..TeamHistory::default() });
-        new.history = AllocationHistory { source, since: at.time, team, ..AllocationHistory::default() };
+        let home = new.device.and_then(|device| self.uuid(device)).filter(|_| new.is_imported());
+        let since = at.time;
+        new.history = AllocationHistory { source, home, since, team, ..AllocationHistory::default() };
         if let Source::Made(location) = source {
             self.own.entry(location).or_default().add(new.bytes);
         }

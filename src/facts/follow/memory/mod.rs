@@ -65,7 +65,8 @@ impl Memory {
             self.lose(function);
         }
         let args = call.arguments();
-        for delta in Delta::each(&judged(function, if is_done { 0 } else { result }, &args, call)) {
+        let home = call.details.owner.map(|(_, device)| device).filter(|device| *device >= 0);
+        for delta in Delta::each(&judged(function, if is_done { 0 } else { result }, &args, call), home) {
             // What a fault plan made up is not there, and what the program was told is gone it gives up.
             if call.injected && (delta.takes() || delta.is_of_pools()) {
                 continue;

@@ -208,3 +208,16 @@ fn each_import_of_a_pool_is_destroyed_by_itself() {
     assert_eq!(call(FnId::cuMemPoolDestroy, "pool", 5), [None]);
     assert_eq!(call(FnId::cuMemPoolDestroy, "pool", 7), [Some(7)]);
 }
+
+#[test]
+fn the_device_of_an_import_is_the_one_that_the_driver_told() {
+    let mut memory = memory();
+    let mut call = call(FnId::cuMemImportFromShareableHandle, (1, 2), &[("handle", 0xb)]);
+    call.details.owner = Some((0, 1));
+    see(&mut memory, &call);
+    simple(&mut memory, FnId::cuMemMap, 3, &[("ptr", 0x1000), ("size", 100), ("handle", 0xb)]);
+    memory.settle(u64::MAX);
+    let known = memory.state.allocations.named(0xb).unwrap();
+    assert_eq!((known.device, known.history.home), (Some(1), Some(DEVICES[1])));
+    assert!(known.is_imported());
+}

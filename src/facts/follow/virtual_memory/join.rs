@@ -206,6 +206,14 @@ impl<'a> Joined<'a> {
         }
     }
 
+    /// The location of what a process has: as its maker knows it, or else as the driver told at the import.
+    pub fn location_of_own(&self, process: usize, own: &OwnAllocation) -> Location {
+        match self.location(self.origin(process, own.id)) {
+            Location::Unknown => own.history.home.map_or(Location::Unknown, Location::Device),
+            known => known,
+        }
+    }
+
     fn location_of(&self, realm: Realm, fingerprint: u64) -> Location {
         let exported = self.exported.get(&(realm, fingerprint));
         exported.map_or(Location::Unknown, |(process, number)| self.location(self.origin(*process, *number)))
@@ -234,7 +242,7 @@ impl<'a> Joined<'a> {
                 })
                 .or_insert_with(|| Held {
                     origin,
-                    location: self.location(origin),
+                    location: self.location_of_own(process, import),
                     bytes,
                     since: import.history.since,
                     until: import.history.ended,

@@ -110,7 +110,7 @@ fn devices(joined: &Joined, process: usize, held: &[Held], fates: &[Fate]) -> Ve
     }
     for allocation in memory.allocations().filter(|it| !it.history.exports.is_empty()) {
         let exports = &allocation.history.exports;
-        let location = joined.location(joined.origin(process, allocation.id));
+        let location = joined.location_of_own(process, allocation);
         let row = rows.entry(location).or_insert_with(|| row(location));
         let is_known = |export: &&u64| joined.is_imported(memory.realm, **export);
         row.exported += exports.len() as u64;
@@ -131,7 +131,7 @@ fn devices(joined: &Joined, process: usize, held: &[Held], fates: &[Fate]) -> Ve
     }
     for mapping in memory.state.mappings.each() {
         let of = memory.state.allocations.entry(mapping.of);
-        let location = of.map_or(Location::Unknown, |of| joined.location(joined.origin(process, of.id)));
+        let location = of.map_or(Location::Unknown, |of| joined.location_of_own(process, of));
         let row = rows.entry(location).or_insert_with(|| row(location));
         row.mapped_bytes = row.mapped_bytes.saturating_add(mapping.bytes);
     }
@@ -205,7 +205,7 @@ fn single_rows(joined: &Joined, singles: &[(bool, u64, usize, Id)], fates: &[Fat
         let allocation = joined.processes[*process].state.allocations.entry(*number)?;
         let history = &allocation.history;
         let origin = joined.origin(*process, *number);
-        let (place, device) = joined.location(origin).place();
+        let (place, device) = joined.location_of_own(*process, allocation).place();
         let owner = match origin {
             Origin::Known(owner, _) => Some(fates[owner].proc.clone()),
             Origin::Unknown(..) => None,

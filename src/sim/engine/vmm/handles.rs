@@ -4,7 +4,9 @@
 //! after its last release until nothing is mapped with it.
 
 use super::super::answer::{Answer, Failure, fail, refuse};
-use super::super::driver::{ALL_WINDOWS, Behind, DEVICE, Driver, FABRIC, HOST, HOST_NUMA, Handle, PINNED};
+use super::super::driver::{
+    ALL_WINDOWS, Behind, DEVICE, Driver, FABRIC, HOST, HOST_NUMA, Handle, Kind, PINNED,
+};
 use super::super::space::HandleOf;
 use super::super::teams::Team;
 use super::super::tickets::{GRANULARITY, Thing};
@@ -116,8 +118,26 @@ impl Driver {
     pub(crate) fn release_allocation(&mut self, number: u64) -> Answer {
         let handle = self.vmm.handles.get_mut(&number).ok_or_else(unknown)?;
         handle.references = handle.references.checked_sub(1).ok_or(Code::INVALID_VALUE)?;
+        if handle.references == 0 && handle.mappings != 0 && self.space.reuses_early() {
+            self.hide_handle(number);
+        }
         self.drop_unused(number);
         Ok(())
+    }
+
+    /// Gives what a released handle is mapped as another number, so that its own can be given out again.
+    fn hide_handle(&mut self, number: u64) {
+        let Ok(hidden) = self.space.handle(HandleOf::Other) else { return };
+        let Some(handle) = self.vmm.handles.remove(&number) else { return };
+        self.vmm.handles.insert(hidden, handle);
+        for allocation in self.memory.by_address.values_mut() {
+            if let Kind::Mapped(mapping) = &mut allocation.kind
+                && mapping.handle == number
+            {
+                mapping.handle = hidden;
+            }
+        }
+        self.space.end(HandleOf::Allocation, number);
     }
 
     /// Has one more or one fewer mapping of a handle counted.
