@@ -39,8 +39,8 @@ impl Scope {
     }
 }
 
-/// Calls in which a broken rule is found, and by whom. Unless it says otherwise, the library finds it at the call, and the report
-/// when it reads the call.
+/// Calls in which a broken rule is found. Unless it says otherwise, the library finds it at the call, and the report when it reads
+/// the call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Found {
     /// Calls that fail with one of the results of the rule.
@@ -283,6 +283,11 @@ impl RuleSpec {
         &PAGES[self.id as usize]
     }
 
+    /// Returns its own label of an object in a finding, by the usual one; `None` if it has none.
+    pub fn label(&self, past: &str) -> Option<&'static str> {
+        LABELS.get(self.id as usize).lines().find_map(|line| line.strip_prefix(past)?.strip_prefix('='))
+    }
+
     /// Returns true if its findings say something of a handle.
     pub const fn tells(&self, what: Tells) -> bool {
         self.tells & 1 << what as u16 != 0
@@ -347,6 +352,7 @@ macro_rules! declare {
             $(usual: [$(($library:literal, $why:literal)),* $(,)?],)?
             $(only_at_the_call: $fact:literal,)?
             $(related: $related:ident,)?
+            $(labels: [$($past:ident: $label:literal),+ $(,)?],)?
             $(seen: $seen:literal,)?
             $(unchecked: $reason:literal,)?
         }
@@ -378,6 +384,10 @@ macro_rules! declare {
         texts!(
             /// The libraries that break them, each with the reason, in lines.
             static USUAL = &[$(concat!($($($library, "\n", $why, "\n"),*)?)),*]
+        );
+        texts!(
+            /// Their own labels of objects, in lines, each behind the usual one.
+            static LABELS = &[$(concat!($($(stringify!($past), "=", $label, "\n"),+)?)),*]
         );
         texts!(
             /// What they rest on, in lines: in general, and at each function of [`BASES_AT`].

@@ -35,14 +35,8 @@ pub fn meaning(words: &str) -> Option<&'static str> {
 
 /// Returns the label of an object in a finding, such as `exported`, by the rule and the word of the object's role.
 pub fn label(rule: Option<Rule>, word: &str) -> &str {
-    match (rule, role::past(word)) {
-        (Some(Rule::IpcEventOpenedLate), "freed") => "destroyed",
-        // The call of the finding is an export, too.
-        (Some(Rule::IpcAddressReused), "exported") => "exported earlier",
-        // The other handles: those of the finding were never closed.
-        (Some(Rule::IpcLeak | Rule::VmmLeak), "closed") => "others closed",
-        (_, past) => past,
-    }
+    let past = role::past(word);
+    rule.and_then(|rule| rule.spec().label(past)).unwrap_or(past)
 }
 
 #[cfg(test)]

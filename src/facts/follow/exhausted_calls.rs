@@ -7,7 +7,7 @@ use crate::follow::memory::{Location, Memory, Sum};
 use cupeer_model::View;
 use cupeer_record::{Call, Outcome};
 use cupeer_report::model::Uuid;
-use cupeer_rules::Rule;
+use cupeer_rules::{Found, RULES, RuleSpec};
 use cupeer_spec::effect::{Effect, Made, Object};
 use cupeer_spec::function::FnId;
 use cupeer_spec::results::Result;
@@ -34,10 +34,9 @@ pub struct Scarce {
 /// Returns true if a call failed for want of something that others may keep.
 #[inline]
 pub fn concerns(function: FnId, call: &Call) -> bool {
-    let is_it = |rule: Rule| rule.spec().functions().contains(&function);
-    call.outcome == Outcome::Returned(Result::OUT_OF_MEMORY as i32)
-        && !call.injected
-        && (is_it(Rule::MemoryKept) || is_it(Rule::AddressesExhausted))
+    const RESULT: i32 = Result::OUT_OF_MEMORY as i32;
+    let explains = |rule: &RuleSpec| rule.found == Found::InRecordings && rule.explains(function, RESULT);
+    call.outcome == Outcome::Returned(RESULT) && !call.injected && RULES.iter().any(explains)
 }
 
 /// Returns the place where a call asks for memory: that of its properties, or that of its pool.

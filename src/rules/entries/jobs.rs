@@ -46,6 +46,7 @@ rule IpcEventOpenedLate "ipc-event-opened-after-destroy" {
     rests_on: Documented("cuIpcGetEventHandle", "Performing operations on the imported event after the exported event has been freed with cuEventDestroy will result in undefined behavior."),
     costs: "Undefined behavior, although the open may succeed: a wait for the event may never end, or return before the work is done.",
     hint: "Keep the event in the exporter until the importer has opened it, waited for it, and destroyed its own. For example, destroy the event only after the importer reports that it is done.",
+    labels: [freed: "destroyed"],
     seen: "LMCache#3236",
 }
 rule IpcAddressReused "ipc-address-reused" {
@@ -56,6 +57,7 @@ rule IpcAddressReused "ipc-address-reused" {
     rests_on: Documented("cuIpcGetMemHandle", "If a region of memory is freed with cuMemFree and a subsequent call to cuMemAlloc returns memory with the same device address, cuIpcGetMemHandle will return a unique handle for the new memory."),
     costs: "Nothing by itself. An importer that recognizes a mapping by the exporter's address continues to use the freed allocation in place of the new one.",
     hint: "Close the handle in the importers before the exporter frees the memory. If importers cache mappings, compare handles or CU_POINTER_ATTRIBUTE_BUFFER_ID, not addresses.",
+    labels: [exported: "exported earlier"],
     seen: "UCX#2738",
 }
 rule IpcOpenedAtClosed "ipc-opened-at-closed-address" {
@@ -86,6 +88,7 @@ rule IpcLeak "ipc-leak" {
     rests_on: Documented("cuIpcOpenMemHandle", "Memory returned from cuIpcOpenMemHandle must be freed with cuIpcCloseMemHandle."),
     costs: "Open handles pile up while the process runs. Each keeps the exporter's memory, which is not returned to the device even after cudaFree.",
     hint: "Find the path on which the handle is not closed: an early return, an error, or an exception. `cupeer report --leaks` lists the open handles.",
+    labels: [closed: "others closed"],
 }
 rule IpcFallback "ipc-fallback" {
     says: "A failure of IPC between two devices should not go unnoticed.",

@@ -164,6 +164,7 @@ rule VmmLeak "vmm-leak" {
     rests_on: Documented("cuMemRelease", "The memory allocation will be freed when all outstanding mappings to the memory are unmapped and when all outstanding references to the handle (including it's shareable counterparts) are also released."),
     costs: "Imports pile up while the process runs. Each keeps its memory, which is not returned to the device even after its owner releases it.",
     hint: "Find the path on which the handle is not released (cuMemRelease), or its mapping not unmapped (cuMemUnmap): an early return, an error, or an exception.",
+    labels: [closed: "others closed"],
 }
     } };
 }
