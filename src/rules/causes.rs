@@ -116,7 +116,7 @@ const DECLARED: &[Declared] = &[
         "the allocation has no handle: see its kind with cuPointerGetAttributes",
     ),
     cause(
-        &[cuMemMap, cuMemExportToShareableHandle, cuMemGetAllocationPropertiesFromHandle],
+        &[cuMemGetAllocationPropertiesFromHandle],
         &[INVALID_VALUE],
         "the handle was released, and no mapping of it is left",
     ),

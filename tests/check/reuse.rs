@@ -11,7 +11,8 @@ fn plays() -> Vec<Play> {
     let names = scenes.split("{\"").skip(1).map(|scene| scene.split('"').next().expect("a name").to_owned());
     let machines = |name: &str| {
         let usual = (!name.starts_with("early ")).then_some("nvlink:2");
-        usual.into_iter().chain(["nvlink:2,reuse=early"])
+        let early = (!name.starts_with("usual ")).then_some("nvlink:2,reuse=early");
+        usual.into_iter().chain(early)
     };
     let plays = names.flat_map(|name| {
         let name: &'static str = name.leak();

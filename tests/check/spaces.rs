@@ -9,18 +9,29 @@ use std::collections::{BTreeMap, BTreeSet};
 /// So many schedules are played in one job, and so many steps each has.
 const IN_A_JOB: u32 = 50;
 const STEPS: &str = "50";
-/// What each job plays: how often rules are broken, and on which machine.
-const JOBS: [(&str, &str); 10] = [
+/// What each job plays: how often rules are broken, and on which machine. An early one gives handles out again as early as the
+/// documentation allows.
+const JOBS: [(&str, &str); 20] = [
     ("right", "nvlink"),
-    ("planted", "nvlink"),
+    ("planted", "none,early"),
     ("planted", "none"),
+    ("planted", "nvlink,early"),
     ("planted", "nvlink"),
+    ("right", "none,early"),
     ("planted", "none"),
+    ("planted", "nvlink,early"),
+    ("planted", "nvlink"),
+    ("planted", "none,early"),
     ("right", "none"),
+    ("right", "nvlink,early"),
     ("planted", "nvlink"),
+    ("planted", "none,early"),
     ("planted", "none"),
+    ("planted", "nvlink,early"),
     ("planted", "nvlink"),
+    ("planted", "none,early"),
     ("planted", "none"),
+    ("planted", "nvlink,early"),
 ];
 
 /// What explains failures without a rule, and what is supposed of ranks that should do alike: these ranks do not.
@@ -64,7 +75,11 @@ fn play(job: usize) -> u64 {
     let mut wrong = 0;
     for (option, record) in [("--check=notes", &checked), ("--check=off", &plain)] {
         let mut command = cupeer();
-        command.args(["run", &format!("--sim={machine}:2"), option, "--out"]).arg(record).arg("--");
+        let (links, reuse) = match machine.split_once(',') {
+            Some((links, _)) => (links, ",reuse=early"),
+            None => (machine, ""),
+        };
+        command.args(["run", &format!("--sim={links}:2{reuse}"), option, "--out"]).arg(record).arg("--");
         command.arg(&program).args([&seed, STEPS, kind, machine, &IN_A_JOB.to_string()]);
         let done = done(&mut command);
         assert!(done.status.success(), "{kind} {machine}, seeds from {seed} on, {option}: {}", done.stderr);

@@ -44,10 +44,12 @@ static struct actor {
         int count;
     } told[16];
 } actors[ACTORS];
-static int plants, is_apart, ranks, wrong;
+static int plants, is_apart, is_early, ranks, wrong;
 
 static int below(int limit) { return rand() % limit; }
-static int is_alive(const struct handle *handle) { return handle->references > 0 || handle->mappings > 0; }
+static int is_there(const struct handle *handle) { return handle->references > 0 || handle->mappings > 0; }
+/* Whether its number can be used: also while it is only mapped, if the driver does not give it out again. */
+static int is_alive(const struct handle *handle) { return handle->references > 0 || (!is_early && handle->mappings > 0); }
 static int touch(Bytes a, Bytes size, Bytes b, Bytes other) { return size && other && a < b + other && b < a + size; }
 
 /* Some element that fits, or NULL. */
@@ -196,7 +198,7 @@ static void numbered(struct actor *who, struct handle *handle, Bytes number) {
 }
 
 static void import(struct actor *who, const struct descriptor *mine) {
-    struct handle *handle = SOME(who->handles, it, !is_alive(it));
+    struct handle *handle = SOME(who->handles, it, !is_there(it));
     if (!handle) return;
     Bytes number = right(who, (struct order){.op = IMPORT, .handle = HANDLE(handle), .number = mine->number}).value;
     *handle = (struct handle){1, 1, 0, TYPE_NONE, mine->device, 1, mine->size, 0};
@@ -224,7 +226,7 @@ static void tidy(struct actor *who) {
 
 static void step(void) {
     struct actor *who = &actors[below(ACTORS)];
-    struct handle *handle = SOME(who->handles, it, it->references > 0), *fresh = SOME(who->handles, it, !is_alive(it));
+    struct handle *handle = SOME(who->handles, it, it->references > 0), *fresh = SOME(who->handles, it, !is_there(it));
     struct mapping *mapping = SOME(who->mappings, it, it->size);
     struct descriptor *mine = SOME(who->descriptors, it, it->is_open), *none = SOME(who->descriptors, it, !it->is_open);
     struct place *place = SOME(who->places, it, it->size), *room = SOME(who->places, it, !it->size);
@@ -256,8 +258,11 @@ static void step(void) {
     } else if (dice < 84 && mapping) {
         unmap(who, mapping);
     } else if (dice < 87 && mapping) {
-        right(who, (struct order){.op = RETAIN, .handle = mapping->handle, .at = mapping->at + below(GRANULE)});
-        who->handles[mapping->handle].references++;
+        struct handle *of = &who->handles[mapping->handle];
+        Bytes number = right(who, (struct order){.op = RETAIN, .handle = mapping->handle, .at = mapping->at + below(GRANULE)}).value;
+        CHECK(is_early || number == of->number);
+        numbered(who, of, number);
+        of->references++;
     } else if (dice < 94 && handle) {
         right(who, (struct order){.op = RELEASE, .handle = HANDLE(handle)});
         handle->references--;
@@ -274,7 +279,8 @@ int main(int argc, char **argv) {
     CHECK(argc == 5 || argc == 6);
     int seed = atoi(argv[1]), steps = atoi(argv[2]), times = argc == 6 ? atoi(argv[5]) : 1;
     plants = strcmp(argv[3], "planted") == 0;
-    is_apart = strcmp(argv[4], "none") == 0;
+    is_apart = strncmp(argv[4], "none", 4) == 0;
+    is_early = strstr(argv[4], "early") != NULL;
     alarm(300);
     for (int actor = 0; actor < ACTORS; actor++)
         CHECK(socketpair(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0, boxes[actor]) == 0);

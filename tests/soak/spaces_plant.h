@@ -5,7 +5,7 @@ enum plant {
     EXPORT_PLAIN, EXPORT_IMPORTED, EXPORT_WINDOWS, ACCESS_NO_DEVICE, ACCESS_APART, IMPORT_CLOSED, IMPORT_NUMBER,
     IMPORT_REFUSED, IMPORT_OTHER, CREATE_ODD, RESERVE_ODD, MAP_ODD, MAP_PART, MAP_MORE, MAP_OFFSET, MAP_TWICE, FREE_IN_USE,
     UNMAP_PART, ACCESS_PART, RELEASE_MAPPED, RELEASE_GONE, NO_RULE_FREE_PART, NO_RULE_MAP_BEYOND, NO_RULE_RETAIN,
-    NO_RULE_EXPORT_GONE, NO_RULE_MAP_GONE, PLANTS
+    EXPORT_GONE, MAP_GONE, PLANTS
 };
 
 /* Whether no descriptor of an actor has this number, as far as is known: others than these are below the first one. */
@@ -38,7 +38,7 @@ static void plant_of_descriptors(struct actor *who, enum plant form) {
         what.number = (int)right(who, (struct order){.op = OPEN_OTHER}).value;
         how = PERHAPS;
     }
-    struct handle *fresh = SOME(who->handles, it, !is_alive(it));
+    struct handle *fresh = SOME(who->handles, it, !is_there(it));
     if (!fresh) return;
     what.handle = HANDLE(fresh);
     expect(who, what, UNKNOWN, "vmm-descriptor", "cuMemImportFromShareableHandle", how);
@@ -115,11 +115,11 @@ static void plant_of_places(struct actor *who, enum plant form, struct place *pl
 
 static void plant(struct actor *who) {
     enum plant form = (enum plant)below(PLANTS);
-    struct handle *usable = SOME(who->handles, it, is_alive(it)), *gone = SOME(who->handles, it, it->is_known && !is_alive(it));
+    struct handle *usable = SOME(who->handles, it, is_alive(it)), *gone = SOME(who->handles, it, it->is_known && !is_there(it));
     struct handle *plain = SOME(who->handles, it, is_alive(it) && !it->is_imported && it->types == TYPE_NONE);
     struct handle *imported = SOME(who->handles, it, is_alive(it) && it->is_imported);
     struct handle *own = SOME(who->handles, it, is_alive(it) && it->types == TYPE_DESCRIPTOR);
-    struct handle *kept = SOME(who->handles, it, !it->references && it->mappings);
+    struct handle *kept = SOME(who->handles, it, it->is_known && !it->references && it->mappings);
     struct mapping *mapping = SOME(who->mappings, it, it->size);
     struct place *place = SOME(who->places, it, it->size);
     struct order what = {.op = RELEASE, .size = GRANULE};
@@ -156,13 +156,14 @@ static void plant(struct actor *who) {
         what.handle = HANDLE(kept);
         expect(who, what, INVALID_VALUE, "vmm-released-twice", "cuMemRelease", CERTAINLY);
         return;
-    case NO_RULE_EXPORT_GONE:
-    case NO_RULE_MAP_GONE:
+    case EXPORT_GONE:
+    case MAP_GONE:
         if (!gone || !place) return;
-        what = (struct order){.op = form == NO_RULE_MAP_GONE ? MAP : EXPORT, .handle = HANDLE(gone), .at = place->at,
+        what = (struct order){.op = form == MAP_GONE ? MAP : EXPORT, .handle = HANDLE(gone), .at = place->at,
                               .size = gone->size, .types = TYPE_DESCRIPTOR};
-        if (form == NO_RULE_MAP_GONE && !is_free(who, what.at, what.size)) return;
-        expect(who, what, INVALID_VALUE, NULL, NULL, 0);
+        if (form == MAP_GONE && !is_free(who, what.at, what.size)) return;
+        expect(who, what, INVALID_VALUE, "vmm-handle-released",
+               form == MAP_GONE ? "cuMemMap" : "cuMemExportToShareableHandle", CERTAINLY);
         return;
     default: return;
     }

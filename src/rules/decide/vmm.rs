@@ -52,6 +52,21 @@ impl<W: World> Judge<'_, W> {
         self.world.model(|model| model.of(mapping))
     }
 
+    pub(super) fn vmm_handle_released(&mut self) -> Verdict {
+        let spec = self.call.function.spec();
+        let exported = spec.exports().map(|shared| shared.by);
+        let by = exported.or_else(|| spec.makes().and_then(|made| made.of));
+        let Some(by) = self.in_table(by) else { return Verdict::Unknown };
+        let handle = self.call.at(by);
+        let Some(known) = self.allocation(handle) else { return Verdict::Unknown };
+        if known.references != 0 || known.mappings != 0 {
+            return Verdict::Held;
+        }
+        let is_sure = known.is_counted && self.world.knows(Family::VirtualMemory);
+        let confidence = if is_sure { Confidence::Certain } else { Confidence::Inferred };
+        self.broken(Reason::VmmHandleReleased { handle }, confidence, by, &[])
+    }
+
     pub(super) fn vmm_handle_type(&mut self) -> Verdict {
         let spec = self.call.function.spec();
         let (Some(shared), Some(kind)) = (self.in_table(spec.exports()), self.in_table(spec.handle_kind()))

@@ -3,6 +3,19 @@
 macro_rules! vmm_rules {
     ($next:ident $($rest:ident)* ; $($before:tt)*) => { $next! { $($rest)* ; $($before)*
 
+rule VmmHandleReleased "vmm-handle-released" {
+    says: "A handle must be mapped or exported before its last release, or while it is mapped.",
+    functions: [cuMemMap, cuMemExportToShareableHandle], results: [INVALID_VALUE],
+    decided_by: vmm_handle_released,
+    reasons: [VmmHandleReleased { handle: u64 }: ("{handle:#x} is no handle any more; this process released it as often as it had obtained it, and no mapping of it is left")],
+    severity: Error, scope: Process, found: InFailures, tells: [],
+    rests_on: Observed("A handle that is released as often as it was obtained, and is not mapped, is no handle: cuMemMap and cuMemExportToShareableHandle return CUDA_ERROR_INVALID_VALUE."),
+    cause: "the handle was released, and no mapping of it is left",
+    ruled_out: "the handle was not released, or is still mapped",
+    hint: "Map or export the memory first, and then release the handle. The driver gives the number of a released handle out again: a second release elsewhere in the program may have released this one.",
+    related: Releasing,
+    seen: "vllm#36651",
+}
 rule VmmHandleType "vmm-handle-type" {
     says: "Memory must be exported as a handle type that it was created with.",
     functions: [cuMemExportToShareableHandle], results: [INVALID_VALUE],

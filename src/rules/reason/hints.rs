@@ -40,6 +40,9 @@ impl Reason<'_> {
             Reason::VmmHandleType { types: None, .. } => {
                 "Pass on the descriptor or the fabric handle that this process received. Any number of processes can import it."
             }
+            Reason::VmmNoSuchDevice { .. } => {
+                "Device numbers belong to a process: CUDA_VISIBLE_DEVICES changes them. Send the UUID (cuDeviceGetUuid) in place of the number, and find the device with that UUID here. A process that does not see the device cannot give it access."
+            }
             Reason::VmmDescriptor { fd: ..0, .. } => {
                 "Check the result of the call that should have returned the descriptor (recvmsg, pidfd_getfd). pidfd_getfd needs the right to trace the exporter (CAP_SYS_PTRACE in containers, prctl(PR_SET_PTRACER) under ptrace_scope 1). Unix sockets (sendmsg with SCM_RIGHTS) need no right."
             }

@@ -1,5 +1,6 @@
 /* again SCENE good: right programs in which a handle that ended comes back as that of another object. Each checks that it does, if the
- * simulated driver gives it out again; `early` after the scene's name stands before what only a machine with reuse=early does. */
+ * simulated driver gives it out again; `early` before a scene's name is of what only a machine with reuse=early does,
+ * and `usual` of what it does not. */
 #include "memory.h"
 #include <pthread.h>
 
@@ -291,4 +292,4 @@ static void launch_graph(struct link parent) {
 static void graph(void) { export_for(launch_graph); }
 
 SCENES({"event", event}, {"context", context}, {"context/memory", context_with_memory}, {"peer", peer}, {"current", current},
-       {"allocation", allocation}, {"allocation/mapped", allocation_mapped}, {"address", address}, {"early allocation/released", mapped}, {"early pool", pool}, {"early graph", graph})
+       {"allocation", allocation}, {"usual allocation/mapped", allocation_mapped}, {"address", address}, {"early allocation/released", mapped}, {"early pool", pool}, {"early graph", graph})

@@ -244,6 +244,36 @@ static void part_accessible(void) {
     OK(cuMemRelease(allocation));
 }
 
+/* A second owner releases a handle whose number another allocation has by then. */
+static void handle_released(void) {
+    start(0);
+    Allocation first = create(NONE);
+    OK(cuMemRelease(first));
+    Allocation second = create(NONE);
+    if (bad && second == first) OK(cuMemRelease(first));
+    else if (bad) OK(cuMemRelease(second));
+    Access access = access_of(0);
+    CUdeviceptr at = reserve(SIZE);
+    CALL(cuMemMap, (at, SIZE, 0, second, 0));
+    if (!bad) {
+        OK(cuMemSetAccess(at, SIZE, &access, 1));
+        OK(cuMemRelease(second));
+        OK(cuMemUnmap(at, SIZE));
+    }
+    OK(cuMemAddressFree(at, SIZE));
+}
+static void handle_released_export(void) {
+    int fd = -1;
+    start(0);
+    Allocation allocation = create(DESCRIPTOR);
+    if (bad) OK(cuMemRelease(allocation));
+    CALL(cuMemExportToShareableHandle, (&fd, allocation, DESCRIPTOR, 0));
+    if (!bad) {
+        CHECK(close(fd) == 0);
+        OK(cuMemRelease(allocation));
+    }
+}
+
 /* The handle is the driver's as long as it is mapped. */
 static void released_twice(void) {
     Allocation again;
@@ -475,5 +505,6 @@ SCENES({"ipc-context-ended-while-open/virtual", context_destroyed},
        {"vmm-partial-mapping/offset", part_offset}, {"vmm-partial-mapping/imported", part_imported},
        {"vmm-mapped-twice", mapped_twice},
        {"vmm-reservation-in-use", in_use}, {"vmm-part-of-mapping", part_unmapped},
-       {"vmm-part-of-mapping/access", part_accessible}, {"vmm-released-twice", released_twice},
+       {"vmm-part-of-mapping/access", part_accessible}, {"vmm-released-twice", released_twice}, {"vmm-handle-released", handle_released},
+       {"vmm-handle-released/export", handle_released_export},
        {"vmm-access", access_of_peer}, {"vmm-no-access", no_access}, {"vmm-no-access/left", no_access_left})

@@ -80,7 +80,9 @@ pub fn sites(rule: Rule, made: &MadeCall, sight: Sight, stacks: &mut Stacks) -> 
         Related::MappingInRange => mapping(made, sight, |_, _| true),
         Related::MappingCut => mapping(made, sight, |mapping, (at, size)| !mapping.is_within((at, size))),
         Related::Releasing => {
-            let handle = spec.ends().and_then(|end| made.call.number(end.by));
+            let named = spec.ends().map(|end| end.by).or(spec.exports().map(|shared| shared.by));
+            let named = named.or_else(|| spec.makes().and_then(|made| made.of));
+            let handle = named.and_then(|by| made.call.number(by));
             let released = handle.and_then(|handle| sight.memory.released(handle));
             let site = |(site, at)| of_site(role::RELEASING, &site, at, 0);
             released.map(site).into_iter().collect()
