@@ -2,7 +2,7 @@
 //! children.
 
 use crate::report::html;
-use crate::support::{compile_c, cupeer, done, sim_dir, temp_dir, wait_for, with};
+use crate::support::{self, compile_c, cupeer, done, sim_dir, temp_dir, wait_for, with};
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -477,4 +477,64 @@ fn a_run_in_a_run_is_not_said_to_have_reached_no_driver() {
     command.current_dir(folder.path()).args(["run", "--sim", "-o", "record", "--", "sh", "-c", script]);
     let said = done(command.arg(inner).arg(program())).stderr;
     assert_eq!(said, "cupeer: 1 process, 2 calls, 0 failed; 'cupeer report record' shows them\n");
+}
+
+/// The first child is killed, and the second one, which called the driver before it, aborts when their parent knows that.
+const TWO_DIE: &str = r#"
+#include "vmm.h"
+static void call(void) {
+    int can;
+    IS(cuDeviceCanAccessPeer(&can, 0, 1), 0);
+}
+int main(void) {
+    int go[2];
+    char byte = 'x';
+    IS(pipe(go), 0);
+    pid_t second = fork();
+    if (!second) {
+        start(0);
+        call();
+        IS(read(go[0], &byte, 1), 1);
+        call();
+        abort();
+    }
+    pid_t first = fork();
+    if (!first) {
+        start(0);
+        call();
+        raise(SIGKILL);
+    }
+    int status;
+    IS(waitpid(first, &status, 0), first);
+    IS(write(go[1], &byte, 1), 1);
+    IS(waitpid(second, &status, 0), second);
+    start(0);
+    call();
+    return 0;
+}
+"#;
+
+#[test]
+fn the_process_that_was_killed_first_is_told_first() {
+    let include = concat!("-I", env!("CARGO_MANIFEST_DIR"), "/tests/conformance/programs");
+    let search = format!("-L{}", support::sim_dir().display());
+    let program = support::compile_text("two_die", TWO_DIE, &[include, &search, "-lcuda"]);
+    let folder = support::temp_dir();
+    let record = folder.path().join("r");
+    let mut run = support::cupeer();
+    run.args(["run", "--sim=nvlink:2", "-o"]).arg(&record).arg("--").arg(&program);
+    let done = support::done(&mut run);
+    assert!(done.status.success(), "{}{}", done.stdout, done.stderr);
+    let report =
+        |options: &[&str]| support::stdout(support::cupeer().arg("report").arg(&record).args(options));
+    let text = report(&[]);
+    assert!(text.lines().next().is_some_and(|first| first.contains(" was killed by SIGKILL")), "{text}");
+    assert!(text.contains("\n1 process ended abnormally after it: "), "{text}");
+    // Each end has a time: of its own words, it is exact; and the launcher saw the end of what it started.
+    let json: serde_json::Value = serde_json::from_str(&report(&["--format", "json"])).expect("it is JSON");
+    for process in json["processes"].as_array().expect("rows") {
+        let [ran, ended] = ["ran_until_ns", "ended_by_ns"].map(|key| process[key].as_u64().expect(key));
+        assert!(ran <= ended, "{process:#}");
+        assert_eq!(ran == ended, process["exit"]["kind"] == "returned", "{process:#}");
+    }
 }

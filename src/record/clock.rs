@@ -31,6 +31,11 @@ impl Clock {
         self.origin.realtime.saturating_add_signed(self.since(ticks))
     }
 
+    /// Returns the nanoseconds of CLOCK_REALTIME at a time of CLOCK_MONOTONIC, as if that clock had not been set since.
+    pub fn realtime_of(&self, monotonic: u64) -> u64 {
+        self.origin.realtime.saturating_add_signed(monotonic.wrapping_sub(self.origin.monotonic) as i64)
+    }
+
     /// Returns the nanoseconds between two times in ticks; 0 if the second is not later.
     pub fn between(&self, start: u64, end: u64) -> u64 {
         self.nanoseconds_of(end.saturating_sub(start)).unsigned_abs()
@@ -114,6 +119,11 @@ fn speed(a: &Moment, b: &Moment) -> Option<f64> {
     let nanoseconds = b.monotonic.checked_sub(a.monotonic)?;
     let speed = nanoseconds as f64 / ticks as f64;
     SPEEDS.contains(&speed).then_some(speed)
+}
+
+/// Returns the time of CLOCK_MONOTONIC, in nanoseconds.
+pub fn monotonic() -> u64 {
+    system(libc::CLOCK_MONOTONIC)
 }
 
 /// A clock of the system, in nanoseconds.

@@ -3,7 +3,7 @@
 use crate::process::{Device, Library, Process, PythonFunction};
 use crate::scan;
 use crate::source::{Opened, Source};
-use cupeer_spec::record::end::End;
+use cupeer_spec::record::end::{End, Span};
 use cupeer_spec::record::{
     self, BLOCK, BLOCK_MAGIC, BlockHeader, Header, META_START, Moment, OLDEST, VERSION, block, clock, meta,
     mode,
@@ -41,9 +41,17 @@ impl Process {
 
     /// Returns how the process ended, if that is known by now. The process may have ended after its record was opened.
     pub fn end(&self) -> End {
+        End::of(self.header_now().end)
+    }
+
+    /// Returns when the process ended, as far as that is known by now.
+    pub fn ended(&self) -> Span {
+        self.header_now().ended
+    }
+
+    fn header_now(&self) -> Header {
         let file = self.source.open().ok();
-        let now = file.and_then(|file| header(&file).ok());
-        End::of(now.map_or(self.header.end, |header| header.end))
+        file.and_then(|file| header(&file).ok()).unwrap_or(self.header)
     }
 }
 

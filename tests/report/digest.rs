@@ -1,11 +1,12 @@
 //! How a report opens: what is wrong in a few lines, the cause first; and what is folded, cut and shown only where it is asked
 //! for.
 
-use super::scene::{Scene, checked};
+use super::scene::{Actor, Scene, checked, us};
 use super::{json_of, of};
 use crate::support;
+use cupeer_record::writer::About;
 use cupeer_spec::function::FnId;
-use cupeer_spec::record::end::End;
+use cupeer_spec::record::end::{End, Span};
 
 /// The lines before the head.
 fn digest(text: &str) -> Vec<&str> {
@@ -160,7 +161,110 @@ fn many_problems_are_eight_lines() {
     let lines = digest(&text);
     assert!(lines.len() <= 8, "{lines:#?}");
     assert_eq!(lines[0], "rank 0 was killed by SIGSEGV after cuDeviceCanAccessPeer at 0.000100");
-    assert_eq!(lines[1], "3 processes ended abnormally after it: ranks 1-3");
+    assert_eq!(lines[1], "3 processes also ended abnormally: ranks 1-3", "no end has a time");
+}
+
+/// Adds a process that a signal killed, with the times of its last call and its end.
+fn dies(mut actor: Actor, signal: u8, last: u64, ended: Span) {
+    actor.ask(last, 1);
+    actor.writer().header(|header| (header.end, header.ended) = (End::Signal(signal).word(), ended)).unwrap();
+    actor.ends();
+}
+
+/// Seen to run until a time in microseconds, and to have ended by another one.
+fn between(after: u64, before: u64) -> Span {
+    Span { after: us(after), before: us(before) }
+}
+
+/// The lines about deaths.
+fn deaths(scene: &Scene) -> (String, String) {
+    let text = of(scene, &[]);
+    let lines = digest(&text);
+    let others = lines.iter().find(|line| line.contains("ended abnormally")).expect("the others");
+    (lines[0].to_owned(), (*others).to_owned())
+}
+
+#[test]
+fn the_first_death_is_the_first_end_and_not_the_oldest_last_call() {
+    let scene = Scene::new();
+    dies(scene.gone(0), 6, 1_000_000, between(599_000_000, 600_000_000));
+    dies(scene.gone(3), 11, 29_900_000, between(29_950_000, 30_100_000));
+    let (first, second) = deaths(&scene);
+    assert_eq!(first, "rank 3 was killed by SIGSEGV after cuDeviceCanAccessPeer at 29.900000");
+    assert_eq!(second, "1 process ended abnormally after it: rank 0");
+    // The last call shows that it ran, too.
+    let scene = Scene::new();
+    dies(scene.gone(0), 6, 600_000_000, Span::default());
+    dies(scene.gone(3), 11, 29_900_000, between(0, 30_100_000));
+    assert_eq!(deaths(&scene), (first, second));
+}
+
+#[test]
+fn an_order_that_is_unknown_is_not_claimed() {
+    let also = "1 process also ended abnormally: rank 0";
+    // Between two looks of the launcher.
+    let scene = Scene::new();
+    dies(scene.gone(0), 6, 1_000_000, between(29_000_000, 30_200_000));
+    dies(scene.gone(3), 11, 29_900_000, between(29_000_000, 30_100_000));
+    let (first, second) = deaths(&scene);
+    assert!(first.starts_with("rank 3 was killed by SIGSEGV"), "{first}");
+    assert_eq!(second, also);
+    // Nobody saw the end of one, and it made no call after the other one ended.
+    let scene = Scene::new();
+    dies(scene.gone(0), 6, 1_000_000, Span::default());
+    dies(scene.gone(3), 11, 29_900_000, between(29_000_000, 30_100_000));
+    assert_eq!(deaths(&scene), (first, also.to_owned()));
+    // Hosts have clocks of their own.
+    let scene = Scene::new();
+    let elsewhere = About { boot_id: [7; 16], pid: 1000, ..About::default() };
+    dies(scene.process(elsewhere), 6, 600_000_000, between(600_000_000, 600_100_000));
+    dies(scene.rank(3), 11, 29_900_000, between(29_950_000, 30_100_000));
+    let (first, second) = deaths(&scene);
+    assert!(first.starts_with("rank 3 was killed by SIGSEGV"), "{first}");
+    assert!(second.starts_with("1 process also ended abnormally: 1000"), "{second}");
+}
+
+/// One that died in a call is the likelier cause.
+#[test]
+fn of_ends_without_times_one_in_a_call_is_first() {
+    let scene = Scene::new();
+    dies(scene.gone(0), 6, 1_000_000, Span::default());
+    let mut actor = scene.gone(3);
+    let call = actor.makes(FnId::cuIpcOpenEventHandle, 29_900_000);
+    actor.hang(&call);
+    actor.writer().header(|header| header.end = End::Signal(11).word()).unwrap();
+    actor.ends();
+    let (first, second) = deaths(&scene);
+    assert_eq!(first, "rank 3 was killed by SIGSEGV in cuIpcOpenEventHandle at 29.900000");
+    assert_eq!(second, "1 process also ended abnormally: rank 0");
+}
+
+#[test]
+fn a_parent_that_passes_a_status_on_is_not_a_second_failure() {
+    let failing = |parent: (End, u64), child: (End, u64)| {
+        let scene = Scene::new();
+        let ends = |about: About, (end, time): (End, u64)| {
+            let mut actor = scene.process(about);
+            let ended = if time > 0 { Span::at(us(time)) } else { Span::default() };
+            actor.ask(100, 1);
+            actor.writer().header(|header| (header.end, header.ended) = (end.word(), ended)).unwrap();
+            actor.ends();
+        };
+        ends(About { pid: 2000, started: u64::MAX - 1, ..About::default() }, parent);
+        ends(About { pid: 2001, parent: 2000, started: u64::MAX - 1, ..About::default() }, child);
+        let text = of(&scene, &["--all"]);
+        let is_told = |pid: u32| {
+            let wrong = text.split_once("\nProblems\n").expect("problems").1;
+            wrong.split("\n\n").next().unwrap().contains(&pid.to_string())
+        };
+        [2000, 2001].map(is_told)
+    };
+    assert_eq!(failing((End::Returned(3), 900), (End::Returned(3), 500)), [false, true]);
+    assert_eq!(failing((End::Returned(139), 900), (End::Signal(11), 500)), [false, true]);
+    assert_eq!(failing((End::Returned(245), 900), (End::Signal(11), 500)), [false, true], "Python");
+    assert_eq!(failing((End::Returned(4), 900), (End::Returned(3), 500)), [true, true], "its own status");
+    assert_eq!(failing((End::Returned(3), 300), (End::Returned(3), 500)), [true, true], "it did not wait");
+    assert_eq!(failing((End::Returned(3), 0), (End::Returned(3), 500)), [true, true], "nobody knows");
 }
 
 #[test]

@@ -135,7 +135,9 @@ mod tests {
         Run {
             end: End::Exited(0),
             process: (1, 1),
+            ended: 0,
             orphans: Vec::new(),
+            ends: Default::default(),
             bypasses: Vec::new(),
             reached: 1,
             findings,

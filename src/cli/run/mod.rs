@@ -25,7 +25,7 @@ use crate::records::kept;
 use crate::records::{annotations, reduce, suppressions};
 use crate::start::args::{Level, Options, RunArgs};
 use crate::start::driver::{self, Chosen};
-use crate::start::job::{self, Job};
+use crate::start::job::{self, Ends, Job};
 use crate::start::output::Failure;
 use crate::start::settings::deny::{self, Verdicts};
 use crate::start::settings::{Settings, check};
@@ -53,6 +53,7 @@ use gate::Gate;
 use hang::{Hangs, OnHang};
 use orphans::Orphan;
 use page::{Image, Page};
+use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -113,8 +114,12 @@ pub struct Run {
     pub end: End,
     /// The process that was started: its pid, and when it was started.
     process: (libc::pid_t, u64),
+    /// When it had ended, on CLOCK_MONOTONIC.
+    ended: u64,
     /// The descendants that ended when nobody else could wait for them.
     orphans: Vec<Orphan>,
+    /// When descendants ran, and were seen to have ended.
+    ends: BTreeMap<(libc::pid_t, u64), end::Span>,
     /// How many processes met the driver under cupeer.
     pub reached: u32,
     /// How many findings at calls are warnings or errors; `None` where they could not be counted.
@@ -141,6 +146,18 @@ pub struct Run {
 }
 
 impl Run {
+    /// The ends of the started program and of its descendants, as far as they were seen.
+    fn all_ends(&self, end: end::End) -> Ends {
+        let mut all: Ends = self.ends.iter().map(|(process, span)| (*process, (None, *span))).collect();
+        let reaped = self.orphans.iter().copied().chain([(self.process, end, self.ended)]);
+        for (process, end, before) in reaped {
+            let (known, span) = all.entry(process).or_default();
+            *known = Some(end);
+            *span = span.and(end::Span { after: 0, before });
+        }
+        all
+    }
+
     /// Whether a driver was loaded, and no call seen in any process.
     pub fn is_unseen(&self) -> bool {
         self.unseen > 0 && self.unseen >= self.reached
@@ -246,8 +263,7 @@ pub fn command(mut args: RunArgs) -> Result<ExitCode> {
             End::Exited(status) => end::End::Returned(status),
             End::Killed(signal) => end::End::Signal(signal as u8),
         };
-        job.tell_end(Some(&args.program[0]), run.process, end);
-        run.orphans.iter().for_each(|(process, end)| job.tell_end(None, *process, *end));
+        job.tell_ends(&args.program[0], run.process, &run.all_ends(end));
         run.bypasses.iter().for_each(|(process, driver)| job.tell_bypass(process, driver));
         job.tell_lost(run.record_lost, run.unrecorded, run.forked);
     }
@@ -369,6 +385,7 @@ fn watched(
     let hangs = on_hang.map(|on_hang| Hangs::start(child.pid(), OnHang { page: page.clone(), ..on_hang }));
     let mut orphans = Vec::new();
     let end = signals::wait(&child, for_debugger, &mut orphans);
+    let ended = record::clock::monotonic();
     drop(hangs);
     drop(answers);
     let mut seen = watch.stop();
@@ -380,7 +397,7 @@ fn watched(
     if let Some(reached) = reached {
         tracing::debug!("processes that reached the driver: {reached}");
     }
-    let bypasses = std::mem::take(&mut seen.bypasses);
+    let (bypasses, ends) = (std::mem::take(&mut seen.bypasses), std::mem::take(&mut seen.ends));
     let (mut notes, mut unreached) = notes(&program[0], obstacle, seen, reached);
     let mut unused = None;
     if let Some(page) = &page {
@@ -410,7 +427,9 @@ fn watched(
     Ok(Run {
         end,
         process: (child.pid(), child.started()),
+        ended,
         orphans,
+        ends,
         reached: reached.unwrap_or(0),
         findings: told(|status| &status.findings),
         record_lost,

@@ -3,14 +3,15 @@
 //! The kernel gives these to the launcher, which is their subreaper, in place of init: so it learns how they ended. They
 //! find another process as their parent; in all else nothing is different for them.
 
+use cupeer_record::clock::monotonic;
 use cupeer_spec::proc::Stat;
 use cupeer_spec::record::end::End;
 
 /// The most ends that are kept.
 const MOST: usize = 4096;
 
-/// A descendant that ended: its pid and start, and how it ended.
-pub type Orphan = ((libc::pid_t, u64), End);
+/// A descendant that ended: its pid and start, how it ended, and when that was seen on CLOCK_MONOTONIC.
+pub type Orphan = ((libc::pid_t, u64), End, u64);
 
 /// Makes this process the one that orphans are given to.
 pub fn adopt() {
@@ -39,7 +40,8 @@ pub fn reap(program: libc::pid_t, found: &mut Vec<Orphan>) {
             libc::CLD_EXITED => End::Returned(status as u8),
             _ => End::Signal(status as u8),
         };
-        found.extend(started.filter(|_| found.len() < MOST).map(|started| ((pid, started), end)));
+        found
+            .extend(started.filter(|_| found.len() < MOST).map(|started| ((pid, started), end, monotonic())));
         // SAFETY: the process is a child that has ended, and nobody else waits for it.
         unsafe { libc::waitpid(pid, std::ptr::null_mut(), libc::WNOHANG) };
     }

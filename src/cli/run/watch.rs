@@ -8,9 +8,11 @@ use super::opens::{Opens, Woken};
 use super::program::MUSL;
 use crate::start::libraries;
 use crate::start::variables::LD_PRELOAD;
+use cupeer_record::clock::monotonic;
 use cupeer_record::host;
 use cupeer_spec::function::Library;
-use cupeer_spec::proc::Stat;
+use cupeer_spec::proc::{Stat, StatPath};
+use cupeer_spec::record::end::Span;
 use std::collections::{BTreeMap, HashSet};
 use std::ffi::OsStr;
 use std::io::{self, PipeReader, PipeWriter};
@@ -71,6 +73,8 @@ pub struct Sightings {
     pub crossings: Vec<Crossing>,
     /// Processes that had a driver and our library, a sentence each: something where none of them met the other.
     pub loaded: Vec<String>,
+    /// When descendants ran, and were seen to have ended.
+    pub ends: BTreeMap<(libc::pid_t, u64), Span>,
     /// Processes that lost our library without using a driver as long as they were looked at, a sentence each.
     pub lost: Vec<String>,
 }
@@ -113,6 +117,7 @@ struct Look {
     /// With how often each was seen so: one that is ending shows a part of its memory.
     lost: BTreeMap<u32, (String, u32)>,
     crossings: HashSet<Crossing>,
+    ends: BTreeMap<(libc::pid_t, u64), Span>,
 }
 
 impl Look {
@@ -128,7 +133,7 @@ impl Look {
         let lost = self.lost.into_values().filter(|(_, times)| *times > 1).map(|(sentence, _)| sentence);
         let lost = lost.take(MOST_NAMED).collect();
         let loaded = self.loaded.into_values().take(MOST_NAMED).collect();
-        Sightings { bypassed, bypasses, crossings, loaded, lost }
+        Sightings { bypassed, bypasses, crossings, loaded, ends: self.ends, lost }
     }
 
     /// Looks at a process and its descendants until a pipe is closed.
@@ -154,7 +159,19 @@ impl Look {
     }
 
     fn at(&mut self, root: libc::pid_t) {
-        descendants(root as u32).into_iter().for_each(|pid| self.process(pid));
+        let start = monotonic();
+        let found = descendants(root as u32);
+        for pid in &found {
+            // Its first thread may end before the others.
+            let stat = Stat::parse(&std::fs::read(StatPath(pid).to_string()).unwrap_or_default());
+            if let Some(stat) = stat.filter(|stat| !stat.is_ending || stat.threads > 1) {
+                self.ends.insert((*pid as libc::pid_t, stat.started), Span { after: start, before: 0 });
+            }
+        }
+        let now = monotonic();
+        let ended = self.ends.values_mut().filter(|span| span.before == 0 && span.after < start);
+        ended.for_each(|span| span.before = now);
+        found.into_iter().for_each(|pid| self.process(pid));
     }
 
     fn process(&mut self, pid: u32) {

@@ -18,10 +18,11 @@ use cupeer_report::names::counted;
 use cupeer_spec::env::{self, RecordMode};
 use cupeer_spec::placeholders::{AFTER, Piece, pieces};
 use cupeer_spec::record::begun::Folder;
-use cupeer_spec::record::end::End;
+use cupeer_spec::record::end::{End, Span};
 use cupeer_spec::record::faults::{self, RELEASE};
-use cupeer_spec::record::{Header, MAGIC, SUFFIX, job};
+use cupeer_spec::record::{self, Header, MAGIC, SUFFIX, job};
 use file::{check_owner, take_part};
+use std::collections::{BTreeMap, HashMap};
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::{self, Write};
@@ -37,6 +38,9 @@ const DEFAULT: &str = "auto";
 pub const OFF: &str = "off";
 /// A directory in that of a job, where vLLM keeps what it found out under faults: not to be believed later.
 pub const VLLM_CACHE: &str = "vllm-cache";
+
+/// How processes ended, where that is known, and when, by pid and start.
+pub type Ends = BTreeMap<(libc::pid_t, u64), (Option<End>, Span)>;
 
 /// The record that a run makes.
 pub struct Job {
@@ -172,37 +176,37 @@ impl Job {
         self.displaced.as_deref()
     }
 
-    /// Says in the record of a process how it ended: nobody else sees by which signal. Where it has become one program after
-    /// the other, in that of the last. `program` is that of the started one, which is noted if it has no record.
-    pub fn tell_end(&self, program: Option<&OsStr>, (pid, started): (libc::pid_t, u64), end: End) {
+    /// Says in the records of processes how and when they ended: nobody else sees by which signal. Where one has become one
+    /// program after the other, in that of the last. `program` is that of the process that was started, which is noted if it
+    /// has no record.
+    pub fn tell_ends(&self, program: &OsStr, started: (libc::pid_t, u64), ends: &Ends) {
         let (Some(boot), Some(namespace)) = (host::boot_id(), host::pid_ns()) else { return };
         // Other hosts may have a process of this number that was started at this time.
-        let of_process = format!("{}-{namespace}-{pid}-{started}", host::short(boot));
+        let of_host = format!("{}-{namespace}-", host::short(boot));
         let folder = self.directory.join(Folder(boot).to_string());
         let files = [&self.directory, &folder].into_iter().flat_map(fs::read_dir).flatten().flatten();
-        let image = |path: PathBuf| {
-            let name = path.file_name()?.to_str()?.strip_suffix(SUFFIX)?.to_owned();
-            let rest = name.strip_prefix(&of_process)?;
-            let image: u32 = if rest.is_empty() { 0 } else { rest.strip_prefix('-')?.parse().ok()? };
-            Some((image, path))
-        };
-        let Some((_, path)) = files.filter_map(|file| image(file.path())).max() else {
-            // It made no call, as a shell does that starts others, or in a large job it has shared nothing.
-            let Some(program) = program else { return };
-            let program = Path::new(program).file_name().unwrap_or(program).to_string_lossy().into_owned();
-            return self.add(&(Started { program, end }.line() + "\n"));
-        };
-        let told = plain::open_with(&path, Links::Refused, fs::OpenOptions::new().read(true).write(true))
-            .and_then(|file| {
-                let (mut magic, mut told) = ([0; MAGIC.len()], [0; 4]);
-                let at = offset_of!(Header, end) as u64;
-                file.read_exact_at(&mut magic, 0)?;
-                file.read_exact_at(&mut told, at)?;
-                let end = end.seen_of(End::of(u32::from_le_bytes(told)));
-                if magic == MAGIC { file.write_all_at(&end.word().to_le_bytes(), at) } else { Ok(()) }
-            });
-        if let Err(error) = told {
-            tracing::debug!("{}: its process's end cannot be written: {error}", path.display());
+        let mut last = HashMap::<_, (u32, PathBuf)>::new();
+        for path in files.map(|file| file.path()) {
+            let name = path.file_name().and_then(OsStr::to_str).and_then(|name| name.strip_suffix(SUFFIX));
+            let Some(numbers) = name.and_then(|name| name.strip_prefix(&of_host)) else { continue };
+            let mut numbers = numbers.split('-').map(str::parse::<u64>);
+            if let (Some(Ok(pid)), Some(Ok(started))) = (numbers.next(), numbers.next()) {
+                let image = (numbers.next().and_then(Result::ok).unwrap_or(0) as u32, path);
+                let process = last.entry((pid as libc::pid_t, started)).or_default();
+                *process = image.max(std::mem::take(process));
+            }
+        }
+        for (process, (end, span)) in ends {
+            if let Some((_, path)) = last.get(process) {
+                if let Err(error) = tell_end(path, *end, *span) {
+                    tracing::debug!("{}: its process's end cannot be written: {error}", path.display());
+                }
+            } else if let Some(end) = end.filter(|_| *process == started) {
+                // It made no call, as a shell does that starts others, or in a large job it has shared nothing.
+                let program = Path::new(program).file_name().unwrap_or(program);
+                let program = program.to_string_lossy().into_owned();
+                self.add(&(Started { program, end }.line() + "\n"));
+            }
         }
     }
 
@@ -342,6 +346,27 @@ fn make(directory: &Path, shared: bool) -> io::Result<bool> {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists && directory.is_dir() => Ok(false),
         Err(error) => Err(error),
     }
+}
+
+/// Writes to a record how and when its process ended.
+fn tell_end(path: &Path, end: Option<End>, span: Span) -> io::Result<()> {
+    if span.before == 0 {
+        return Ok(());
+    }
+    let file = plain::open_with(path, Links::Refused, fs::OpenOptions::new().read(true).write(true))?;
+    let mut bytes = [0; size_of::<Header>()];
+    file.read_exact_at(&mut bytes, 0)?;
+    let Some(header) = record::read::<Header>(&bytes).filter(|header| header.magic == MAGIC) else {
+        return Ok(());
+    };
+    let span = header.ended.and(span);
+    file.write_all_at(
+        &[span.after, span.before].map(u64::to_le_bytes).concat(),
+        offset_of!(Header, ended) as u64,
+    )?;
+    let Some(end) = end else { return Ok(()) };
+    let word = end.seen_of(End::of(header.end)).word();
+    file.write_all_at(&word.to_le_bytes(), offset_of!(Header, end) as u64)
 }
 
 /// Whether a process fills in something of a pattern, and whether that is a variable.

@@ -158,6 +158,13 @@ fn processes(job: &Job, all: &Collected, places: &mut Places, ended: u64) -> Vec
         let (end, became) = became(process, tally.last_seen, job.clock(process));
         let exit = Exit::of(all.fates[index].alive, end, are_others[index]);
         let is_here = own_boot == Some(header.boot_id);
+        let span = process.ended();
+        let of_end = |time: u64| (time != 0).then(|| job.clock(process).realtime_of(time));
+        // What is asked for may be a time at which it still ran.
+        let has_ended = exit.has_ended() && !tally.goes_on;
+        let ended_by_ns = of_end(span.before).filter(|_| has_ended);
+        let ran_until_ns = all.fates[index].last_seen.max(of_end(span.after).unwrap_or(0));
+        let ran_until_ns = ended_by_ns.map_or(ran_until_ns, |ended| ran_until_ns.min(ended));
         let mut lacks = |name, is_unknown, why| {
             if is_unknown {
                 unknown.insert(name, why);
@@ -198,6 +205,8 @@ fn processes(job: &Job, all: &Collected, places: &mut Places, ended: u64) -> Vec
             injected: tally.injected,
             lost: header.lost,
             exit,
+            ran_until_ns: has_ended.then_some(ran_until_ns),
+            ended_by_ns,
             became,
             began_ns: began_at(job, process),
             last_call: tally.last_call.map(|(number, tid, at_ns)| LastCall {

@@ -1,6 +1,7 @@
 //! Writes the end of a child of this process into the child's record, because a killed child cannot.
 
 use super::directory::{Directory, Path, c_path, named};
+use crate::sys::clock;
 use crate::sys::files;
 use crate::sys::line::Short;
 use crate::sys::opened::Opened;
@@ -8,7 +9,7 @@ use crate::sys::process::boot_id;
 use core::mem::size_of;
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use cupeer_spec::record::begun::Folder;
-use cupeer_spec::record::end::{self, End};
+use cupeer_spec::record::end::{self, End, Span};
 use cupeer_spec::record::{Header, MAGIC, SUFFIX};
 
 /// Says in the records of a child that a signal ended it, where nothing else is said there. Of several images of it, the ones
@@ -46,6 +47,9 @@ fn end_in(path: &Path, pid: u32, signal: u8) {
             let end = AtomicU32::from_ptr(&raw mut (*header).end);
             let told = end.load(Relaxed);
             if matches!(told, end::UNSEEN | end::EXECUTED) {
+                let ended = &raw mut (*header).ended;
+                let seen = Span { after: 0, before: clock::now() };
+                ended.write_volatile(ended.read_volatile().and(seen));
                 end.store(End::Signal(signal).seen_of(End::of(told)).word(), Relaxed);
             }
         }

@@ -23,7 +23,7 @@ use core::sync::atomic::{
     Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
 use cupeer_spec::proc::{Stat, StatPath};
-use cupeer_spec::record::end::End;
+use cupeer_spec::record::end::{End, Span};
 use cupeer_spec::record::{self, BLOCK, BlockHeader, FileName, Header, MAGIC, Moment, VERSION, mode};
 
 /// The most windows whose threads are looked after, so that others can go on with them.
@@ -288,6 +288,7 @@ impl File {
                     ^ record::live::mix(u64::from_le_bytes(key[8..].try_into().unwrap_or_default())),
                 end: record::end::UNSEEN,
                 reserved: 0,
+                ended: Span::default(),
             });
             // Last: what has no magic is no record.
             (&raw mut (*header).magic).write_volatile(MAGIC);
@@ -343,8 +344,13 @@ impl File {
     /// Says how the process ends, where it is this one: a child of vfork has our memory, and an end of its own.
     pub fn ends(&self, end: End) {
         if self.is_own() {
-            // SAFETY: a field of the header, which is mapped for good, aligned, and used only as an atomic.
-            unsafe { AtomicU32::from_ptr(&raw mut (*self.header).end) }.store(end.word(), Relaxed);
+            // Another program may run on for long.
+            let now = if end == End::Executed { 0 } else { clock::now() };
+            // SAFETY: fields of the header, which is mapped for good; this process alone writes them while it runs.
+            unsafe {
+                (&raw mut (*self.header).ended).write_volatile(Span::at(now));
+                AtomicU32::from_ptr(&raw mut (*self.header).end).store(end.word(), Relaxed);
+            }
         }
     }
 

@@ -63,6 +63,15 @@ pub struct Process {
     pub lost: u64,
     /// End of the process, or that it is running.
     pub exit: Exit,
+    /// Time until which the process is known to have run, in nanoseconds since 1970. Absent if it has not ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "u64")]
+    pub ran_until_ns: Option<u64>,
+    /// Time by which the process had ended, in nanoseconds since 1970; the same as `ran_until_ns` if its end is known exactly.
+    /// Absent if it is unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "u64")]
+    pub ended_by_ns: Option<u64>,
     /// Program that the process executed in its place; it ended as `exit` shows. Absent if it executed none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub became: Option<String>,
@@ -162,6 +171,12 @@ impl Process {
     /// Returns how the calls of the process were checked; `None` if they were not.
     pub fn checked(&self) -> Option<Level> {
         Level::of(self.variables.get(env::CHECK).map(String::as_str))
+    }
+
+    /// Returns true if the process had certainly ended when another one of its host ended. Clocks of hosts differ.
+    pub fn ended_before(&self, other: &Process) -> bool {
+        let times = self.ended_by_ns.zip(other.ran_until_ns);
+        self.boot_id == other.boot_id && times.is_some_and(|(ended, ran)| ended <= ran)
     }
 
     /// Returns true if a fault plan ended the process, or kept it in a call until it ended.

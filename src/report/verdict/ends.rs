@@ -12,6 +12,8 @@ use std::collections::BTreeMap;
 const MOST_HANDLES: usize = 3;
 /// The headline of processes that died.
 pub const ABNORMAL: &str = "ended abnormally";
+/// Shells pass on a signal as this exit status and the signal; Python passes on the negative signal.
+const BY_SIGNAL: u8 = 128;
 /// What is said of processes that were forked too late, after their number.
 const FORKED_LATE: &str = "forked after CUDA was initialized exited with an error without a recorded call";
 
@@ -61,10 +63,13 @@ impl<'a> Verdict<'a> {
         !self.report.record.in_part
     }
 
-    /// The processes that died, the first one first.
+    /// The processes that died, the first one first, as far as the order is known; otherwise, one that died in a call.
     pub(super) fn deaths(&self) -> Option<Problem<'a>> {
         let mut dead: Vec<&Process> = self.dead().filter(|_| self.has_ends()).collect();
-        dead.sort_by_key(|process| process.last_call.as_ref().map_or(process.began_ns, |call| call.at_ns));
+        dead.sort_by_key(|process| {
+            let last = process.last_call.as_ref().map_or(process.began_ns, |call| call.at_ns);
+            (process.ended_by_ns.unwrap_or(u64::MAX), process.pending.is_empty(), last)
+        });
         let incident = |process: &'a Process| {
             let call = process.pending.first();
             Incident {
@@ -81,7 +86,8 @@ impl<'a> Verdict<'a> {
     pub(super) fn failing_ends(&self) -> Option<Problem<'a>> {
         let mut by_code: BTreeMap<u8, Vec<&str>> = BTreeMap::new();
         let mut incidents = Vec::new();
-        for process in self.report.processes.iter().filter(|_| self.has_ends()) {
+        let own = |process: &&Process| self.has_ends() && !self.is_passed_on(process);
+        for process in self.report.processes.iter().filter(own) {
             if let End::Failed(code) = self.end(process) {
                 by_code.entry(code).or_default().push(&process.proc);
                 let failed = Incident::new(&FAILED, self.failure_of(process, code));
@@ -94,6 +100,22 @@ impl<'a> Verdict<'a> {
         let items = by_code.into_iter().map(item).collect();
         let problem = Problem::of((incidents.len() as u64, "process"), "exited with an error", items)?;
         Some(Problem { kind: Some(&FAILED), incidents, ..problem })
+    }
+
+    /// Whether a process exited with the status of a child that had ended before: it passes on how that failed.
+    fn is_passed_on(&self, process: &Process) -> bool {
+        self.report.processes.iter().any(|child| {
+            let is_child = (child.ppid, child.pid_ns) == (process.pid, process.pid_ns);
+            let code = process.exit.code.filter(|code| *code > 0);
+            let by_signal = child.exit.signal.map(|signal| [BY_SIGNAL + signal, signal.wrapping_neg()]);
+            let has_same =
+                child.exit.code == code || by_signal.is_some_and(|codes| codes.map(Some).contains(&code));
+            // The parent may have waited for it without being seen to run afterwards.
+            let has_outlived = child.ended_by_ns.is_some_and(|ended| {
+                child.boot_id == process.boot_id && process.ended_by_ns.is_some_and(|its| ended <= its)
+            });
+            is_child && has_outlived && code.is_some() && has_same
+        })
     }
 
     /// Returns a sentence: a process exited with an error.

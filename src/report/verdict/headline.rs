@@ -126,10 +126,14 @@ impl<'a> Verdict<'a> {
         };
         let text = format!("{} {}{act}", self.called_process(&first.proc), ended(first));
         let mut lines = vec![Line { text, about: About::Death(first) }];
-        if let Some(next) = others.first() {
-            let procs = self.names.processes(others.iter().map(|process| &*process.proc));
-            let text = format!("{} {ABNORMAL} after it: {procs}", counted(others.len() as u64, "process"));
-            lines.push(Line { text, about: About::Death(next) });
+        let (later, others): (Vec<_>, Vec<_>) =
+            others.iter().copied().partition(|process| first.ended_before(process));
+        for (dead, when) in [(later, "ended abnormally after it"), (others, "also ended abnormally")] {
+            if let Some(next) = dead.first() {
+                let procs = self.names.processes(dead.iter().map(|process| &*process.proc));
+                let text = format!("{} {when}: {procs}", counted(dead.len() as u64, "process"));
+                lines.push(Line { text, about: About::Death(next) });
+            }
         }
         lines
     }

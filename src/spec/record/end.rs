@@ -2,6 +2,9 @@
 //!
 //! The process itself says that it returns, last of all, and `cupeer run` how the process ended that it has started.
 //! Nobody says so of one that was killed otherwise.
+//!
+//! The field `ended` has the time: the process itself writes when it returns, a process that waits for it, by when it had
+//! ended, and `cupeer run`, which looks at all of them from time to time, between which looks. An older reader skips it.
 
 /// The end of a process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -24,6 +27,31 @@ pub enum End {
     ExecutedReturned(u8),
     /// This signal ended the program that it became.
     ExecutedSignal(u8),
+}
+
+/// When a process ended, in nanoseconds of CLOCK_MONOTONIC; 0 for a time that is not known.
+#[repr(C)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct Span {
+    /// When it was last seen to run.
+    pub after: u64,
+    /// When it was first seen to have ended.
+    pub before: u64,
+}
+
+impl Span {
+    /// Returns the span of an end at a known time.
+    pub const fn at(time: u64) -> Span {
+        Span { after: time, before: time }
+    }
+
+    /// Returns what two observers know together. The words of the process itself are exact, although it is seen to run a
+    /// moment longer.
+    pub fn and(self, other: Span) -> Span {
+        let exact = [self, other].into_iter().find(|span| span.before != 0 && span.after == span.before);
+        let before = [self.before, other.before].into_iter().filter(|time| *time != 0).min();
+        exact.unwrap_or(Span { after: self.after.max(other.after), before: before.unwrap_or(0) })
+    }
 }
 
 /// What a new record has in the field.
@@ -102,6 +130,15 @@ mod tests {
             assert_eq!(End::of(end.word()), end);
         }
         assert_eq!(End::of(77 << 8), End::Unseen);
+    }
+
+    #[test]
+    fn observers_know_more_together() {
+        let span = |after, before| Span { after, before };
+        assert_eq!(span(10, 90).and(span(20, 95)), span(20, 90));
+        assert_eq!(span(0, 0).and(span(20, 0)), span(20, 0));
+        assert_eq!(span(20, 0).and(span(0, 70)), span(20, 70));
+        assert_eq!(span(60, 90).and(Span::at(50)), Span::at(50), "it was seen while it ended");
     }
 
     #[test]

@@ -198,6 +198,8 @@ pub struct Header {
     pub end: u32,
     /// 0.
     pub reserved: u32,
+    /// When it ended. 0 in records of versions that do not say.
+    pub ended: end::Span,
 }
 
 /// The kinds of blocks.
