@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import fnmatch
 import json
 import os
+import shutil
 import subprocess
+import tempfile
+import time
 from typing import Any, Dict, Generator, Iterable, Iterator, List, Optional, Sequence, Set, Tuple
 
 import pytest
@@ -23,6 +27,10 @@ NO_TEST = "outside of tests"
 NOTHING_RAN = "no test called the CUDA driver, so cupeer checked nothing"
 # The environment variable with the name of the test, which the processes that it starts inherit.
 _TEST = "CUPEER_TEST"
+# The beginnings of the names of files that all processes share: the job, open handles, and counts of fault plans.
+_SHARED = ("job", "live-", "faults-")
+# Two changes of a directory within so many nanoseconds may have the same time.
+_COARSE = 20_000_000
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -30,21 +38,65 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(_Watch(), "cupeer-watch")
 
 
+class _Recording:
+    """The files of the recording. None is read again for a later test, unless its process is still running."""
+
+    def __init__(self) -> None:
+        self._known: Set[str] = set()
+        self._running: Set[str] = set()
+        # When each directory was last changed, as of its last listing.
+        self._listed: Dict[str, int] = {}
+
+    def new(self) -> Set[str]:
+        """Returns the files that are new since the last call."""
+        found: Set[str] = set()
+        directories = [_directory(), *self._listed]
+        for path in directories:
+            try:
+                changed = os.stat(path).st_mtime_ns
+                if self._listed.get(path) == changed:
+                    continue
+                with os.scandir(path) as entries:
+                    for entry in entries:
+                        if entry.name.endswith(".cupeer"):
+                            found.add(entry.path)
+                        elif entry.path not in self._listed and entry.is_dir(follow_symlinks=False):
+                            directories.append(entry.path)
+            except OSError:
+                continue
+            # The clock of files is coarse: another change may get the same time.
+            self._listed[path] = changed if time.time_ns() - changed > _COARSE else 0
+        found -= self._known
+        self._known |= found
+        self._running |= found
+        return found
+
+    def report(self, files: Set[str], arguments: Sequence[str]) -> "subprocess.CompletedProcess[bytes]":
+        """Reports on some files, on those of running processes, and on what all processes share."""
+        self._running = {file for file in self._running if _is_running(file)}
+        shared = [entry.path for entry in os.scandir(_directory()) if entry.name.startswith(_SHARED) and entry.is_file()]
+        with tempfile.TemporaryDirectory(prefix="cupeer-") as place:
+            for file in files.union(self._running, shared):
+                _link(file, os.path.join(place, os.path.basename(file)))
+            return subprocess.run([_command.find() or "cupeer", "report", place, *arguments], capture_output=True)
+
+
 class _Peers:
     """Findings of the processes that one test starts, from the recording."""
 
-    def __init__(self, test: str) -> None:
+    def __init__(self, test: str, recording: _Recording) -> None:
         self._test = test
-        self._before = _recorded()
+        self._recording = recording
+        self._files: Set[str] = set()
         self._told: Set[Tuple[str, ...]] = set()
+        recording.new()
 
     def take(self) -> List[Dict[str, str]]:
         """Returns the findings that are new since the last call."""
-        command = _command.find()
-        if command is None or _recorded() == self._before:
+        self._files |= self._recording.new()
+        if _command.find() is None or not self._files:
             return []
-        of_test = ["--process", f"{_TEST}={self._test}", "--format", "json"]
-        done = subprocess.run([command, "report", _directory(), *of_test], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        done = self._recording.report(self._files, ["--process", f"{_TEST}={self._test}", "--format", "json"])
         # If no process of the test called the driver, this is an error.
         report = json.loads(done.stdout) if done.returncode == 0 else {"processes": [], "findings": []}
         peers = {process["proc"]: process for process in report["processes"] if process["pid"] != os.getpid()}
@@ -71,6 +123,22 @@ def _recorded() -> Set[str]:
     return {file for file in files if file.endswith(".cupeer")}
 
 
+def _is_running(file: str) -> bool:
+    """Decides by the name of a file: boot, pid namespace, pid, and start of its process."""
+    parts = os.path.basename(file).split("-")
+    return len(parts) < 4 or os.path.exists(f"/proc/{parts[2]}")
+
+
+def _link(file: str, place: str) -> None:
+    """Links a file, or copies it if the place is on another file system."""
+    try:
+        os.link(file, place)
+    except OSError:
+        # A process that stops before it has recorded anything removes its file.
+        with contextlib.suppress(FileNotFoundError):
+            shutil.copyfile(file, place)
+
+
 def _called(process: Dict[str, Any]) -> str:
     return f"process {process['pid']}" if process["rank"] is None else f"rank {process['rank']}"
 
@@ -82,6 +150,7 @@ class _Watch:
         # Appended to by any thread.
         self._heard: List[cupeer.Finding] = []
         self._is_checked = False
+        self._recording = _Recording()
         self._peers: Optional[_Peers] = None
         # How many tests were skipped because the library is not loaded.
         self._skipped = 0
@@ -110,7 +179,7 @@ class _Watch:
         self._listen()
         outer = os.environ.get(_TEST)
         os.environ[_TEST] = item.nodeid
-        self._peers = _Peers(item.nodeid) if cupeer.is_loaded() else None
+        self._peers = _Peers(item.nodeid, self._recording) if cupeer.is_loaded() else None
         yield
         self._peers = None
         del os.environ[_TEST]

@@ -108,6 +108,15 @@ fn marked_tests_fail_by_the_rules_that_they_break() {
 }
 
 #[test]
+fn files_that_are_read_grow_with_the_number_of_tests() {
+    if !has("pytest") {
+        return;
+    }
+    let ended = in_tests(&mut pytest(&["test_linear.py"]));
+    assert_eq!(counts(&ended), "2 passed", "{}{}", ended.stdout, ended.stderr);
+}
+
+#[test]
 fn tests_fail_by_the_rules_that_their_processes_break() {
     if !has("pytest") {
         return;
