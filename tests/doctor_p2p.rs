@@ -318,6 +318,113 @@ fn a_driver_that_crashes_costs_a_process_and_not_the_run() {
     assert!(said.contains("cuDevicePrimaryCtxRetain: CUDA_ERROR_DEVICE_UNAVAILABLE (2 times)\n"), "{said}");
 }
 
+/// A simulated driver in which one function is refused, and which writes a line for all that is given and taken.
+const REFUSES: &str = r#"
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+typedef unsigned long long word;
+typedef struct { char bytes[64]; } Handle;
+static int done(int result, const char *sign, const char *what, word name) {
+    FILE *file = result ? NULL : fopen(getenv("P2P_LOG"), "a");
+    if (file) {
+        fprintf(file, "%s %d %s %llx\n", sign, getpid(), what, name);
+        fclose(file);
+    }
+    return result;
+}
+static int refuses(const char *name) { return strcmp(getenv("P2P_REFUSES"), name) ? 0 : 999; }
+#define NEXT(name, types, args) (refuses(#name) ? 999 : ((int (*) types)dlsym(RTLD_NEXT, #name)) args)
+int cuInit(unsigned flags) { return NEXT(cuInit, (unsigned), (flags)); }
+int cuMemAlloc_v2(word *at, size_t size) {
+    int result = NEXT(cuMemAlloc_v2, (word *, size_t), (at, size));
+    return done(result, "+", "memory", *at);
+}
+int cuMemFree_v2(word at) { return done(NEXT(cuMemFree_v2, (word), (at)), "-", "memory", at); }
+int cuMemCreate(word *handle, size_t size, const void *wanted, word flags) {
+    int result = NEXT(cuMemCreate, (word *, size_t, const void *, word), (handle, size, wanted, flags));
+    return done(result, "+", "handle", *handle);
+}
+int cuMemImportFromShareableHandle(word *handle, void *fd, int type) {
+    int result = NEXT(cuMemImportFromShareableHandle, (word *, void *, int), (handle, fd, type));
+    return done(result, "+", "handle", *handle);
+}
+int cuMemRelease(word handle) { return done(NEXT(cuMemRelease, (word), (handle)), "-", "handle", handle); }
+int cuMemAddressReserve(word *at, size_t size, size_t align, word wish, word flags) {
+    int result = NEXT(cuMemAddressReserve, (word *, size_t, size_t, word, word), (at, size, align, wish, flags));
+    return done(result, "+", "reservation", *at);
+}
+int cuMemAddressFree(word at, size_t size) {
+    return done(NEXT(cuMemAddressFree, (word, size_t), (at, size)), "-", "reservation", at);
+}
+int cuMemMap(word at, size_t size, size_t offset, word handle, word flags) {
+    int result = NEXT(cuMemMap, (word, size_t, size_t, word, word), (at, size, offset, handle, flags));
+    return done(result, "+", "mapping", at);
+}
+int cuMemUnmap(word at, size_t size) { return done(NEXT(cuMemUnmap, (word, size_t), (at, size)), "-", "mapping", at); }
+int cuMemExportToShareableHandle(void *fd, word handle, int type, word flags) {
+    return NEXT(cuMemExportToShareableHandle, (void *, word, int, word), (fd, handle, type, flags));
+}
+int cuMemSetAccess(word at, size_t size, const void *wishes, size_t count) {
+    return NEXT(cuMemSetAccess, (word, size_t, const void *, size_t), (at, size, wishes, count));
+}
+int cuIpcOpenMemHandle_v2(word *at, Handle handle, unsigned flags) {
+    return NEXT(cuIpcOpenMemHandle_v2, (word *, Handle, unsigned), (at, handle, flags));
+}
+int cuDevicePrimaryCtxRetain(void **context, int device) {
+    int result = NEXT(cuDevicePrimaryCtxRetain, (void **, int), (context, device));
+    return done(result, "+", "context", device);
+}
+int cuDevicePrimaryCtxRelease_v2(int device) {
+    return done(NEXT(cuDevicePrimaryCtxRelease_v2, (int), (device)), "-", "context", device);
+}
+int cuStreamCreate(void **stream, unsigned flags) { return NEXT(cuStreamCreate, (void **, unsigned), (stream, flags)); }
+"#;
+
+#[test]
+fn everything_that_was_given_is_taken_back_when_a_later_step_is_refused() {
+    let folder = temp_dir();
+    // The loader would take the name of the simulated driver for the refusing one, which depends on it: it gets a path.
+    let next = folder.path().join("next.so");
+    fs::copy(compile_text("no_driver", "", &["-shared", "-fPIC"]), &next).expect("a library");
+    let depends = ["-shared", "-fPIC", "-Wl,--no-as-needed", next.to_str().unwrap()];
+    let driver = compile_text("refusing_driver", REFUSES, &depends);
+    fs::remove_file(&next).expect("it is there");
+    std::os::unix::fs::symlink(crate::support::sim_dir().join("libcuda.so"), &next).expect("a link");
+    for function in [
+        "cuMemAlloc_v2",
+        "cuMemCreate",
+        "cuMemExportToShareableHandle",
+        "cuMemImportFromShareableHandle",
+        "cuMemAddressReserve",
+        "cuMemMap",
+        "cuMemSetAccess",
+        "cuIpcOpenMemHandle_v2",
+        "cuStreamCreate",
+        "none",
+    ] {
+        let log = folder.path().join(function);
+        let mut command = with(&["doctor", "--p2p", "--quick", "--driver"]);
+        command.arg(&driver).env("P2P_LOG", &log).env("P2P_REFUSES", function);
+        let ended = done(&mut command);
+        assert_eq!(ended.stdout.contains(function), function != "none", "{function}: {ended:?}");
+        let log = fs::read_to_string(&log).expect("a log");
+        let mut left = BTreeSet::new();
+        for line in log.lines() {
+            let (sign, thing) = line.split_once(' ').expect("a sign");
+            let is_new = if sign == "+" { left.insert(thing) } else { left.remove(thing) };
+            assert!(is_new || thing.contains("context"), "{function}: {line}\n{log}");
+        }
+        // A process may end with contexts, which take what was made in them along.
+        left.retain(|thing| function == "cuStreamCreate" || !thing.contains("context"));
+        assert!(left.is_empty(), "{function}: {left:?}\n{log}");
+    }
+}
+
 /// The processes whose environment has a word.
 fn marked(word: &str) -> BTreeSet<u32> {
     let processes = fs::read_dir("/proc").unwrap().flatten();

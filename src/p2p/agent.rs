@@ -122,7 +122,7 @@ impl Agent {
             Request::Allocate { device, bytes, shares: true } => {
                 let (cuda, open) = self.at(device)?;
                 let handle = cuda.create(open.device, bytes as usize)?;
-                let descriptor = cuda.share(handle)?;
+                let descriptor = cuda.share(handle).inspect_err(|_| drop(cuda.cuMemRelease(handle)))?;
                 return Ok((Reply::Address(self.map(device, handle, bytes)?), Some(descriptor)));
             }
             Request::Map { device, bytes } => {
@@ -213,6 +213,15 @@ impl Agent {
         let cuda = self.cuda()?;
         let device = cuda.cuDeviceGet(ordinal)?;
         let context = cuda.cuDevicePrimaryCtxRetain(device)?;
+        // All that is made in the context goes with it.
+        let open = Self::ready(cuda, device, context)
+            .inspect_err(|_| drop(cuda.cuDevicePrimaryCtxRelease_v2(device)))?;
+        let host = open.host as u64;
+        self.open.insert(ordinal, open);
+        Ok(host)
+    }
+
+    fn ready(cuda: &Cuda, device: CUdevice, context: CUcontext) -> Answer<Open> {
         cuda.cuCtxSetCurrent(context)?;
         let text =
             CStr::from_bytes_with_nul(PTX.as_bytes()).map_err(|_| own("cuModuleLoadDataEx", "no text"))?;
@@ -230,8 +239,7 @@ impl Agent {
         let events = [cuda.cuEventCreate(0)?, cuda.cuEventCreate(0)?];
         // SAFETY: the driver gave so many bytes to us, which nobody else knows of yet.
         unsafe { std::ptr::write_bytes(host.cast::<u8>(), 0, Host::BYTES) };
-        self.open.insert(ordinal, Open { device, context, stream, events, functions, host });
-        Ok(host as u64)
+        Ok(Open { device, context, stream, events, functions, host })
     }
 
     fn close(&mut self, ordinal: i32) -> Answer<Reply> {
@@ -242,15 +250,24 @@ impl Agent {
         Ok(Reply::Done)
     }
 
-    /// Maps an allocation where there is room, for a device to read and write it.
+    /// Maps an allocation where there is room, for a device to read and write it. If that fails, the allocation is released.
     fn map(&mut self, device: i32, handle: CUmemGenericAllocationHandle, bytes: u64) -> Answer<u64> {
-        let (cuda, size) = (self.at(device)?.0, bytes as usize);
-        let address = cuda.cuMemAddressReserve(size, 0, CUdeviceptr(0), 0)?;
-        cuda.cuMemMap(address, size, 0, handle, 0)?;
-        self.memory.insert(address.0, Memory::Mapped { bytes: size, handle });
         let (cuda, open) = self.at(device)?;
-        cuda.grant(open.device, address, size)?;
-        Ok(address.0)
+        let size = bytes as usize;
+        let mapped = || {
+            let address = cuda.cuMemAddressReserve(size, 0, CUdeviceptr(0), 0)?;
+            let free = |_: &Refusal| drop(cuda.cuMemAddressFree(address, size));
+            cuda.cuMemMap(address, size, 0, handle, 0).inspect_err(free)?;
+            let unmap = |refusal: &Refusal| {
+                let _ = cuda.cuMemUnmap(address, size);
+                free(refusal);
+            };
+            cuda.grant(open.device, address, size).inspect_err(unmap)?;
+            Ok(address.0)
+        };
+        let address = mapped().inspect_err(|_| drop(cuda.cuMemRelease(handle)))?;
+        self.memory.insert(address, Memory::Mapped { bytes: size, handle });
+        Ok(address)
     }
 
     fn free(&mut self, device: i32, address: u64) -> Answer<Reply> {
@@ -261,9 +278,9 @@ impl Agent {
             Some(Memory::Plain) => cuda.cuMemFree_v2(at)?,
             Some(Memory::Imported) => cuda.cuIpcCloseMemHandle(at)?,
             Some(Memory::Mapped { bytes, handle }) => {
-                cuda.cuMemUnmap(at, bytes)?;
-                cuda.cuMemAddressFree(at, bytes)?;
-                cuda.cuMemRelease(handle)?;
+                // Each is done, also if another one fails.
+                let (unmapped, freed) = (cuda.cuMemUnmap(at, bytes), cuda.cuMemAddressFree(at, bytes));
+                unmapped.and(freed).and(cuda.cuMemRelease(handle))?;
             }
         }
         Ok(Reply::Done)

@@ -202,31 +202,46 @@ impl<'a> Link<'a> {
         };
         let allocate = |device, shares| Request::Allocate { device, bytes: BUFFER, shares };
         let (local, _) = writer.address(&allocate(from, false), None)?;
-        let (here, descriptor) = owner.address(&allocate(to, way == Way::Vmm), None)?;
-        let remote = match way {
+        let given = owner.address(&allocate(to, way == Way::Vmm), None);
+        let (here, descriptor) = given.inspect_err(|broken| free_after(broken, &writer, local))?;
+        let reach = || match way {
             Way::Peer => {
                 writer.ask(&Request::Enable { from, to })?;
-                here
+                Ok(here)
             }
             Way::Ipc => {
                 let Reply::Handle(handle) = owner.ask(&Request::Export { device: to, address: here })? else {
                     return Err(other());
                 };
-                writer.address(&Request::Import { device: from, handle }, None)?.0
+                Ok(writer.address(&Request::Import { device: from, handle }, None)?.0)
             }
-            Way::Vmm => writer.address(&Request::Map { device: from, bytes: BUFFER }, descriptor)?.0,
+            Way::Vmm => Ok(writer.address(&Request::Map { device: from, bytes: BUFFER }, descriptor)?.0),
         };
+        let remote = reach().inspect_err(|broken| {
+            free_after(broken, &owner, here);
+            free_after(broken, &writer, local);
+        })?;
         Ok(Link { way, writer, owner, local, remote, here })
     }
 
     /// Takes it apart.
     pub fn close(self) -> Result<(), Broken> {
-        let free = |side: &Side, address| side.ask(&Request::Free { device: side.device, address }).map(drop);
         if self.way != Way::Peer {
             free(&self.writer, self.remote)?;
         }
         free(&self.writer, self.local)?;
         free(&self.owner, self.here)
+    }
+}
+
+fn free(side: &Side, address: u64) -> Result<(), Broken> {
+    side.ask(&Request::Free { device: side.device, address }).map(drop)
+}
+
+/// Frees memory of a way that could not be opened. Only after a refusal do both processes still answer.
+fn free_after(broken: &Broken, side: &Side, address: u64) {
+    if matches!(broken, Broken::Refused(_)) {
+        let _ = free(side, address);
     }
 }
 
