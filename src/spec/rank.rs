@@ -16,6 +16,13 @@ crate::texts!(
     pub static SIZE_NAMES = SIZE
 );
 
+/// Returns true if a variable gives a rank, or the number of ranks.
+pub fn is_one(name: &[u8]) -> bool {
+    [JOB_NAMES.position(name), HOST_NAMES.position(name), SIZE_NAMES.position(name)]
+        .iter()
+        .any(Option::is_some)
+}
+
 /// The ranks of a process: of each list the first variable that is a number counts, in whatever order they come.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Ranks {

@@ -4,6 +4,8 @@
 //! there, which is written last. Where it is not, the next multiple is looked at: a writer may have died on the
 //! way.
 
+use crate::rank;
+
 /// Where entries begin.
 pub const ALIGN: usize = 16;
 /// What a valid entry begins with.
@@ -55,7 +57,7 @@ pub const ESCAPED: u16 = 7;
 /// name. One that is not there is not known.
 pub const PYTHON: u16 = 8;
 
-/// The names of variables that are recorded begin with one of these. What may hold a secret does not belong here.
+/// The names of variables that are recorded begin with one of these, or are those of [`rank`]. What may hold a secret does not belong here.
 const VARIABLES: &[&str] = &[
     "CUDA_",
     "CUPEER_",
@@ -66,19 +68,9 @@ const VARIABLES: &[&str] = &[
     "PYTORCH_",
     "TORCH_",
     "VLLM_",
-    "RANK",
-    "LOCAL_RANK",
-    "WORLD_SIZE",
     "LOCAL_WORLD_SIZE",
     "GROUP_RANK",
     "OMPI_COMM_WORLD_",
-    "PMI_RANK",
-    "PMI_SIZE",
-    "PMIX_RANK",
-    "MPI_LOCALRANKID",
-    "SLURM_PROCID",
-    "SLURM_LOCALID",
-    "SLURM_NTASKS",
     "SLURM_JOB_ID",
     "LD_PRELOAD",
     "LD_LIBRARY_PATH",
@@ -99,7 +91,8 @@ pub fn is_secret(name: &[u8]) -> bool {
 
 /// Whether a variable is recorded.
 pub fn is_recorded(name: &[u8]) -> bool {
-    BEGINNINGS.all().any(|prefix| name.starts_with(prefix.as_bytes())) && !is_secret(name)
+    let is_known = BEGINNINGS.all().any(|prefix| name.starts_with(prefix.as_bytes())) || rank::is_one(name);
+    is_known && !is_secret(name)
 }
 
 /// One entry.
@@ -140,6 +133,14 @@ pub fn entries(block: &[u8], start: usize) -> impl Iterator<Item = Entry<'_>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn ranks_are_recorded_by_the_variables_that_give_them() {
+        for name in [rank::JOB, rank::HOST, rank::SIZE].into_iter().flatten() {
+            assert!(is_recorded(name.as_bytes()), "{name}");
+        }
+        assert!(!is_recorded(b"RANKING"));
+    }
 
     #[test]
     fn secrets_are_not_recorded() {
