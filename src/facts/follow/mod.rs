@@ -12,6 +12,7 @@
 //! - `memory`: the memory of each process.
 //! - `virtual_memory`, `pools`, `exhausted_calls`: the memory of all.
 //! - `failures`, `callers`, `marks`: failures, callers, and marks.
+//! - `pending`: a finding before its place has a name.
 //! - `judged`: the findings of single calls, as they are read.
 //! - `collect`: reads the events.
 
@@ -28,6 +29,7 @@ pub mod ledger;
 pub mod marks;
 pub mod memory;
 pub mod peers;
+pub mod pending;
 pub mod pools;
 pub mod runtime;
 pub mod virtual_memory;

@@ -1,14 +1,17 @@
 //! The facts that a recording has about the world around a call after all processes have been read: the calls of
 //! others.
 
-use super::drafts::Context;
-use super::objects::in_words;
+use super::context::Context;
+use super::objects::{export, in_words, opening};
 use crate::follow::judged::{UNSEEN, device_count, ordinal, uuid};
-use crate::follow::ledger::{self, Current, Entry, Import, Realm, Time};
+use crate::follow::ledger::{self, Current, Entry, Import, Realm, Site, Time};
+use crate::follow::pending::{PendingFinding, PendingObject};
 use cupeer_record::Process;
 use cupeer_report::model::{Fingerprint, Uuid};
 use cupeer_rules::Confidence;
-use cupeer_rules::decide::{Call, Ended, Ending, Export, FreedBefore, Life, Openers, Opening, World};
+use cupeer_rules::decide::{
+    self, Call, Ended, Ending, Export, FreedBefore, Life, Openers, Opening, Violation, World,
+};
 use cupeer_rules::reason::{Ago, Device};
 use cupeer_spec::effect::Object;
 use cupeer_spec::function::FnId;
@@ -22,6 +25,15 @@ pub enum Thing<'a> {
     Exported(&'a Entry, &'a ledger::Export),
     /// The opening of one by a process.
     Opened(&'a Entry, u32, &'a Time),
+}
+
+impl Thing<'_> {
+    fn pending(self, context: &Context) -> PendingObject {
+        match self {
+            Thing::Exported(entry, of) => export(context, entry, of),
+            Thing::Opened(entry, process, time) => opening(entry, process, time),
+        }
+    }
 }
 
 /// What follows from the whole record for all calls.
@@ -99,13 +111,8 @@ impl<'a> Afterwards<'a, '_> {
         }
     }
 
-    /// Decides about the call: what is opened, or the address of what ended.
-    pub fn look(
-        &self,
-        function: FnId,
-        result: i32,
-        report: &mut dyn FnMut(&cupeer_rules::decide::Violation<Thing<'a>>),
-    ) {
+    /// Decides about the call at a place: what is opened, or the address of what ended.
+    pub fn look(&self, function: FnId, result: i32, site: Site) -> Vec<PendingFinding> {
         let (spec, mut args) = (function.spec(), [0; MOST_ARGS]);
         let mut put = |index: usize, bytes: &[u8]| {
             let place = args.get_mut(spec.place(index)).unwrap_or_default();
@@ -119,11 +126,16 @@ impl<'a> Afterwards<'a, '_> {
         if let Some(demand) = spec.demands() {
             put(demand.by, &demand.value.to_le_bytes());
         }
-        cupeer_rules::decide::look(
-            &Call { function, result, args: &args, shape: 0, elements: &[] },
-            self,
-            report,
-        );
+        let mut all = Vec::new();
+        let call = Call { function, result, args: &args, shape: 0, elements: &[] };
+        decide::look(&call, self, &mut |found: &Violation<Thing>| {
+            let argument = found.argument.map(|index| spec.args()[index].name());
+            let objects = found.objects.iter().map(|(_, thing)| thing.pending(self.whole.context)).collect();
+            let (call, at) = ((function, result), (site, self.at));
+            let found = PendingFinding::of(&found.reason, found.confidence, call, self.process, at);
+            all.push(PendingFinding { argument, objects, ..found });
+        });
+        all
     }
 }
 

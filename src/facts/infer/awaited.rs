@@ -4,11 +4,11 @@
 //! whose export failed; otherwise, a rank that exported less often at the same place. A place and the processes that
 //! imported what a rank exported there before tell one group of ranks from another.
 
-use super::drafts::{Context, Draft, Sentence};
-use super::objects::Objects;
+use super::context::Context;
 use crate::follow::functions::Number;
 use crate::follow::ledger::descriptors::Sent;
 use crate::follow::ledger::{Entry, Site};
+use crate::follow::pending::{PendingFinding, PendingObject};
 use cupeer_record::Process;
 use cupeer_report::places::{Places, Stack};
 use cupeer_report::results;
@@ -16,6 +16,7 @@ use cupeer_rules::reason::Reason;
 use cupeer_rules::{Confidence, Rule};
 use cupeer_spec::function::FnId;
 use cupeer_spec::record::end::End;
+use cupeer_spec::record::slot::finding::role;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -42,7 +43,7 @@ struct Failed {
 }
 
 /// What processes of each host wait for.
-pub fn drafts<'a>(context: &Context<'a>, objects: &Objects, places: &mut Places) -> Vec<Draft<'a>> {
+pub fn found(context: &Context, places: &mut Places) -> Vec<PendingFinding> {
     let mut hosts: BTreeMap<[u8; 16], Vec<Waiting>> = BTreeMap::new();
     for (i, process) in context.job.processes.iter().enumerate() {
         if let Some(sent) = last_word(context, process, i) {
@@ -50,7 +51,7 @@ pub fn drafts<'a>(context: &Context<'a>, objects: &Objects, places: &mut Places)
             hosts.entry(process.header.boot_id).or_default().push(Waiting { process: i, sent, group });
         }
     }
-    let mut drafts = Vec::new();
+    let mut found = Vec::new();
     for (boot, mut waiting) in hosts {
         waiting.sort_by_key(|one| (one.sent.made.at, one.process));
         let failed: Vec<Failed> = failed(context, &boot).collect();
@@ -58,10 +59,10 @@ pub fn drafts<'a>(context: &Context<'a>, objects: &Objects, places: &mut Places)
             .into_iter()
             .filter(|one| failed.iter().all(|failed| failed.process != one.process))
             .partition(|one| failed.iter().any(|failed| may_send(one, failed.process)));
-        drafts.extend(of_failed(context, &failed, &explained, objects, places));
-        drafts.extend(of_ranks(context, &boot, others, places));
+        found.extend(of_failed(context, &failed, &explained));
+        found.extend(of_ranks(context, &boot, others, places));
     }
-    drafts
+    found
 }
 
 /// Returns true if a process may be the one that another one waits for.
@@ -69,13 +70,7 @@ fn may_send(waiting: &Waiting, process: usize) -> bool {
     process != waiting.process && (waiting.group.is_empty() || waiting.group.contains(&process))
 }
 
-fn of_failed<'a>(
-    context: &Context<'a>,
-    failed: &[Failed],
-    waiting: &[Waiting],
-    objects: &Objects,
-    places: &mut Places,
-) -> Option<Draft<'a>> {
+fn of_failed(context: &Context, failed: &[Failed], waiting: &[Waiting]) -> Option<PendingFinding> {
     let is_awaited = |one: &&Failed| waiting.iter().any(|waiting| may_send(waiting, one.process));
     let failed: Vec<&Failed> = failed.iter().filter(is_awaited).collect();
     let first = *failed.iter().min_by_key(|one| (one.at, one.process))?;
@@ -87,18 +82,17 @@ fn of_failed<'a>(
     let (waiting_ranks, function) = (waiting.len() as u64, first.function.spec().name());
     let reason =
         Reason::RanksWaitForFailed { waiting: waiting_ranks, senders: &senders, function, code: &code };
-    let thing = objects.failing(first.process, first.site, first.at, places);
-    let draft = draft(Sentence::of(&reason, Confidence::Inferred), waiting)?;
-    Some(Draft { objects: vec![thing], ..draft })
+    let export = PendingObject::of(role::EXPORT, first.process, Some(first.site), Some(first.at));
+    Some(PendingFinding { objects: vec![export], ..pending(&reason, waiting)? })
 }
 
 /// Ranks that exported less often than those that wait, at their place and in all.
-fn of_ranks<'a>(
-    context: &Context<'a>,
+fn of_ranks(
+    context: &Context,
     boot: &[u8; 16],
     mut waiting: Vec<Waiting>,
     places: &mut Places,
-) -> Option<Draft<'a>> {
+) -> Option<PendingFinding> {
     let rank_of = |process: usize| context.job.processes[process].rank();
     let mut totals: BTreeMap<u32, u64> = BTreeMap::new();
     for (process, tally) in context.job.processes.iter().zip(&context.all.tallies) {
@@ -133,7 +127,7 @@ fn of_ranks<'a>(
         least,
         most,
     };
-    draft(Sentence::of(&reason, Confidence::Inferred), &waiting)
+    pending(&reason, &waiting)
 }
 
 pub(super) fn named(all: impl Iterator<Item = String>) -> String {
@@ -144,13 +138,14 @@ pub(super) fn named(all: impl Iterator<Item = String>) -> String {
     all.join(", ")
 }
 
-fn draft<'a>(sentence: Sentence, waiting: &[Waiting]) -> Option<Draft<'a>> {
+fn pending(reason: &Reason, waiting: &[Waiting]) -> Option<PendingFinding> {
     let first = waiting.first()?.sent.made;
-    Some(Draft {
+    let (call, at) = ((first.function, 0), (first.site, first.at));
+    Some(PendingFinding {
         processes: waiting.iter().map(|one| one.process).collect(),
         last: waiting.last()?.sent.made.at,
         count: waiting.len() as u64,
-        ..Draft::of(sentence, first.function, 0, 0, first.site, first.at)
+        ..PendingFinding::of(reason, Confidence::Inferred, call, 0, at)
     })
 }
 

@@ -1,6 +1,7 @@
 //! Findings about file descriptors that no process closes.
 
-use super::drafts::{Context, Draft, Sentence};
+use super::context::Context;
+use crate::follow::pending::PendingFinding;
 use cupeer_rules::reason::Reason;
 use cupeer_rules::{Confidence, Rule};
 
@@ -9,8 +10,8 @@ use cupeer_rules::{Confidence, Rule};
 const MANY: u64 = 64;
 
 /// Descriptors whose numbers never came back, by process and function.
-pub fn kept<'a>(context: &Context<'a>) -> Vec<Draft<'a>> {
-    let mut drafts = Vec::new();
+pub fn kept(context: &Context) -> Vec<PendingFinding> {
+    let mut all = Vec::new();
     for (process, tally) in context.all.tallies.iter().enumerate() {
         // The call that found none left says it.
         if context.all.findings.has(Rule::DescriptorsExhausted, process) {
@@ -22,10 +23,10 @@ pub fn kept<'a>(context: &Context<'a>) -> Vec<Draft<'a>> {
                 continue;
             };
             let reason = Reason::FdLeak { descriptors: numbers.times, is_export };
-            let sentence = Sentence::of(&reason, Confidence::Inferred);
-            let draft = Draft::of(sentence, first.function, 0, process as u32, first.site, first.at);
-            drafts.push(Draft { last: numbers.last, count: numbers.times, ..draft });
+            let (call, at) = ((first.function, 0), (first.site, first.at));
+            let found = PendingFinding::of(&reason, Confidence::Inferred, call, process as u32, at);
+            all.push(PendingFinding { last: numbers.last, count: numbers.times, ..found });
         }
     }
-    drafts
+    all
 }

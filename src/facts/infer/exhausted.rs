@@ -2,16 +2,15 @@
 //!
 //! Each is one finding at the call that found nothing left, with a total.
 
-use super::drafts::{Context, Draft, Sentence};
-use super::objects::{Objects, in_words};
+use super::context::Context;
+use super::objects::{in_words, made, opening};
 use crate::follow::collect::Collected;
 use crate::follow::exhausted_calls::Scarce;
 use crate::follow::judged::UNSEEN;
 use crate::follow::ledger::{Import, Time};
 use crate::follow::memory::Location;
+use crate::follow::pending::{PendingFinding, PendingObject};
 use crate::follow::virtual_memory::{Origin, Until};
-use cupeer_report::model::Object;
-use cupeer_report::places::Places;
 use cupeer_rules::reason::Reason;
 use cupeer_rules::{Confidence, Rule};
 use cupeer_spec::effect::Object as Kind;
@@ -29,21 +28,21 @@ const MOST_OBJECTS: usize = 4;
 
 /// Allocations that failed while other processes kept memory that its owners had released, and addresses that a
 /// process had reserved.
-pub fn drafts<'a>(context: &Context<'a>, objects: &Objects, places: &mut Places) -> Vec<Draft<'a>> {
-    let mut drafts = Vec::new();
+pub fn found(context: &Context) -> Vec<PendingFinding> {
+    let mut found = Vec::new();
     for (process, tally) in context.all.tallies.iter().enumerate() {
         for scarce in &tally.scarce {
-            drafts.extend(memory(context, process, scarce, objects, places));
-            drafts.extend(addresses(process, scarce));
+            found.extend(memory(context, process, scarce));
+            found.extend(addresses(process, scarce));
         }
     }
-    drafts
+    found
 }
 
-fn draft<'a>(sentence: Sentence, process: usize, scarce: &Scarce, objects: Vec<Object>) -> Draft<'a> {
-    let result = cupeer_spec::results::Result::OUT_OF_MEMORY as i32;
-    let draft = Draft::of(sentence, scarce.function, result, process as u32, scarce.site, scarce.at);
-    Draft { last: scarce.last, count: scarce.count, objects, ..draft }
+fn pending(reason: &Reason, confidence: Confidence, process: usize, scarce: &Scarce) -> PendingFinding {
+    let call = (scarce.function, cupeer_spec::results::Result::OUT_OF_MEMORY as i32);
+    let found = PendingFinding::of(reason, confidence, call, process as u32, (scarce.site, scarce.at));
+    PendingFinding { last: scarce.last, count: scarce.count, ..found }
 }
 
 /// An allocation that other processes keep, and that its owner has released.
@@ -67,37 +66,13 @@ impl KeptMemory {
 /// Kept memory by its owner, and by what it is there: an allocation, or the memory at an address.
 type Kept = BTreeMap<(usize, Kind, u64), KeptMemory>;
 
-fn memory<'a>(
-    context: &Context<'a>,
-    process: usize,
-    scarce: &Scarce,
-    objects: &Objects,
-    places: &mut Places,
-) -> Option<Draft<'a>> {
+/// A failed allocation while other processes kept memory of one owner.
+fn memory(context: &Context, process: usize, scarce: &Scarce) -> Option<PendingFinding> {
     if !Rule::MemoryKept.spec().functions().contains(&scarce.function) {
         return None;
     }
-    let all = context.all;
-    let mut kept = Kept::new();
-    allocations(all, scarce, &mut kept);
-    opened(all, scarce, &mut kept);
-    // Only memory of the same host can be on the same device.
-    let host = |process: usize| context.job.processes[process].header.boot_id;
-    kept.retain(|(owner, ..), _| host(*owner) == host(process));
-    let mut by_owner = BTreeMap::<usize, u64>::new();
-    for ((owner, ..), one) in &kept {
-        *by_owner.entry(*owner).or_default() += one.bytes;
-    }
-    // What the process itself released is the likelier cause; otherwise, the owner of most of it is named.
-    let owner = match by_owner.get(&process) {
-        Some(1..) => process,
-        _ => by_owner.iter().max_by_key(|(_, bytes)| **bytes).map(|(owner, _)| *owner)?,
-    };
-    let bytes = by_owner[&owner];
-    if bytes == 0 {
-        return None;
-    }
-    kept.retain(|(of, ..), _| *of == owner);
+    let (owner, kept) = kept_of_owner(context, process, scarce)?;
+    let bytes = kept.values().map(|one| one.bytes).sum::<u64>();
     let mut by_holder = BTreeMap::<usize, u64>::new();
     for one in kept.values() {
         one.holders.keys().for_each(|holder| *by_holder.entry(*holder).or_default() += one.bytes);
@@ -111,24 +86,45 @@ fn memory<'a>(
         owner: (owner != process).then(|| in_words(context.job, owner as u32)),
         holders: holders.len() as u64,
         first: in_words(context.job, first as u32),
-        unmaps_nothing: all.virtual_memory.has_unmapped_nothing(first),
+        unmaps_nothing: context.all.virtual_memory.has_unmapped_nothing(first),
     };
     let lacks_facts = scarce.location == Location::Unknown;
     let is_enough = scarce.wanted.is_some_and(|wanted| bytes >= wanted);
     let is_certain = is_enough && kept.values().all(|one| one.is_sure);
     let confidence = if is_certain { Confidence::Certain } else { Confidence::Inferred };
-    let mut things = Vec::new();
-    for holder in holders.into_iter().take(MOST_OBJECTS) {
-        let held = kept.iter().find_map(|((_, kind, _), one)| Some((*kind, *one.holders.get(&holder)?)));
-        let entry =
-            held.and_then(|(kind, fingerprint)| all.ledger.handle(all.realms[holder], kind, fingerprint));
-        let import = entry.and_then(|entry| {
-            let import = entry.imports.iter().find(|import| import.process as usize == holder)?;
-            Some((entry, import.times.first()?))
-        });
-        things.extend(import.map(|(entry, time)| objects.opening(entry, holder as u32, time, places)));
+    let shown = holders.into_iter().take(MOST_OBJECTS);
+    let objects = shown.filter_map(|holder| holding(context.all, &kept, holder)).collect();
+    Some(PendingFinding { lacks_facts, objects, ..pending(&reason, confidence, process, scarce) })
+}
+
+/// The owner whose memory others keep when a call of a process failed, and that memory.
+fn kept_of_owner(context: &Context, process: usize, scarce: &Scarce) -> Option<(usize, Kept)> {
+    let mut kept = Kept::new();
+    allocations(context.all, scarce, &mut kept);
+    opened(context.all, scarce, &mut kept);
+    // Only memory of the same host can be on the same device.
+    let host = |process: usize| context.job.processes[process].header.boot_id;
+    kept.retain(|(owner, ..), _| host(*owner) == host(process));
+    let mut by_owner = BTreeMap::<usize, u64>::new();
+    for ((owner, ..), one) in &kept {
+        *by_owner.entry(*owner).or_default() += one.bytes;
     }
-    Some(Draft { lacks_facts, ..draft(Sentence::of(&reason, confidence), process, scarce, things) })
+    // What the process itself released is the likelier cause; otherwise, the owner of most of it is named.
+    let owner = match by_owner.get(&process) {
+        Some(1..) => process,
+        _ => by_owner.iter().max_by_key(|(_, bytes)| **bytes).map(|(owner, _)| *owner)?,
+    };
+    kept.retain(|(of, ..), _| *of == owner);
+    (by_owner[&owner] > 0).then_some((owner, kept))
+}
+
+/// The call by which a process got what it keeps.
+fn holding(all: &Collected, kept: &Kept, holder: usize) -> Option<PendingObject> {
+    let held = kept.iter().find_map(|((_, kind, _), one)| Some((*kind, *one.holders.get(&holder)?)));
+    let (kind, fingerprint) = held?;
+    let entry = all.ledger.handle(all.realms[holder], kind, fingerprint)?;
+    let import = entry.imports.iter().find(|import| import.process as usize == holder)?;
+    Some(opening(entry, holder as u32, import.times.first()?))
 }
 
 /// Adds the allocations that processes kept when a call failed, although their owners had released them.
@@ -194,7 +190,7 @@ fn is_there(location: Location, scarce: &Scarce) -> bool {
     }
 }
 
-fn addresses<'a>(process: usize, scarce: &Scarce) -> Option<Draft<'a>> {
+fn addresses(process: usize, scarce: &Scarce) -> Option<PendingFinding> {
     if !Rule::AddressesExhausted.spec().functions().contains(&scarce.function) {
         return None;
     }
@@ -204,27 +200,20 @@ fn addresses<'a>(process: usize, scarce: &Scarce) -> Option<Draft<'a>> {
     let is_exhausted = wanted <= ADDRESSES && all >= MOST_ADDRESSES;
     let confidence = if all >= ADDRESSES { Confidence::Certain } else { Confidence::Inferred };
     let reason = Reason::AddressesExhausted { wanted, reserved: reserved.bytes, ranges: reserved.now };
-    is_exhausted.then(|| draft(Sentence::of(&reason, confidence), process, scarce, Vec::new()))
+    is_exhausted.then(|| pending(&reason, confidence, process, scarce))
 }
 
-/// What adds to a finding of a process that has reached its limit of files: how many descriptors it seems to keep, and
-/// where they come from.
-pub fn descriptors(
-    context: &Context,
-    process: usize,
-    objects: &Objects,
-    places: &mut Places,
-) -> (String, Vec<Object>) {
+/// Adds to a finding of a process that has reached its limit of files how many descriptors it seems to keep, and where they
+/// come from.
+pub fn add_descriptors(context: &Context, found: &mut PendingFinding) {
+    let process = found.processes[0];
     let of = &context.all.tallies[process].descriptors;
-    let mut text = String::new();
-    let mut things = Vec::new();
     for (numbers, what) in [(&of.exported, "exported"), (&of.imported, "imported")] {
         if numbers.times < MANY || !numbers.are_all_new() {
             continue;
         }
         let Some(first) = numbers.first else { continue };
-        text += &format!("; {} descriptors that it {what} seem never to be closed", numbers.times);
-        things.push(objects.made(process, &first, what == "exported", places));
+        found.message += &format!("; {} descriptors that it {what} seem never to be closed", numbers.times);
+        found.objects.push(made(process, &first, what == "exported"));
     }
-    (text, things)
 }

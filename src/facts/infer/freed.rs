@@ -1,35 +1,28 @@
 //! Adds the release of freed memory to findings about it.
 
-use super::objects::{Objects, word};
+use super::objects::freeing;
 use crate::follow::collect::Collected;
-use crate::follow::ledger::Realm;
-use cupeer_report::model;
-use cupeer_report::places::Places;
+use crate::follow::pending::PendingFinding;
 use cupeer_rules::{Rule, Tells};
 use cupeer_spec::record::slot::finding::role;
 
 /// Adds where that was freed which a finding says had been freed before.
-pub fn freed(
-    all: &Collected,
-    (rule, realm, at): (Rule, Realm, u64),
-    known: &mut Vec<model::Object>,
-    objects: &Objects,
-    places: &mut Places,
-) {
-    let is_ended =
-        |object: &model::Object| [role::FREEING, role::ENDING].iter().any(|role| object.role == word(*role));
-    if !rule.spec().tells(Tells::FreedBefore) || known.iter().any(is_ended) {
+pub fn add(all: &Collected, found: &mut PendingFinding) {
+    let recorded = found.recorded.iter().map(|object| (object.what.role, Some(object.what.fingerprint)));
+    let mut known = recorded.chain(found.objects.iter().map(|object| (object.role, object.fingerprint)));
+    let is_ended = |(role, _)| [role::FREEING, role::ENDING].contains(&role);
+    if !Rule::of(&found.rule).is_some_and(|rule| rule.spec().tells(Tells::FreedBefore))
+        || known.clone().any(is_ended)
+    {
         return;
     }
-    let export = known.iter().find(|object| object.role == word(role::EXPORT));
-    let Some(fingerprint) = export.and_then(|export| export.fingerprint) else { return };
-    let entry = all.ledger.any(realm, fingerprint.0);
+    let fingerprint = known.find(|(role, _)| *role == role::EXPORT).and_then(|(_, fingerprint)| fingerprint);
+    let Some(fingerprint) = fingerprint.filter(|fingerprint| *fingerprint != 0) else { return };
+    let entry = all.ledger.any(all.realms[found.processes[0]], fingerprint);
     let Some((entry, export)) = entry.and_then(|entry| Some((entry, entry.export.as_deref()?))) else {
         return;
     };
-    let mut all = export.ended_before.iter().chain(&export.ended).rev();
-    let ended = all.find(|ended| ended.site.is_some() && ended.at.is_some_and(|ended| ended <= at));
-    if let Some(ended) = ended {
-        known.push(objects.freeing(entry, export, ended, places));
-    }
+    let mut ends = export.ended_before.iter().chain(&export.ended).rev();
+    let ended = ends.find(|ended| ended.site.is_some() && ended.at.is_some_and(|ended| ended <= found.at));
+    found.objects.extend(ended.map(|ended| freeing(entry, export, ended)));
 }

@@ -5,27 +5,24 @@
 //! Conclusions from the order of times apply to one host: handles of two hosts have nothing in common.
 
 use super::afterwards::{Afterwards, Thing, Whole};
-use super::drafts::{Context, Draft, Drafts, Sentence};
-use super::objects::{Objects, in_words};
-use super::{freed, replaced, unclosed};
+use super::context::Context;
+use super::kinds::Kinds;
+use super::objects::in_words;
+use super::{freed, objects, replaced, unclosed};
 use crate::follow::judged::{About, Key};
-use crate::follow::ledger::{Again, Current, Ended, Entry, Export, Failing, Import, Site, Time};
-use cupeer_report::model::Object;
+use crate::follow::ledger::{Again, Current, Ended, Entry, Export, Failing, Import, Time};
+use crate::follow::pending::PendingFinding;
 use cupeer_report::places::{Places, Stack};
 use cupeer_rules::decide::{Ending, FreedBefore, Importers};
-use cupeer_rules::{Cache, Confidence, Rule, Tells};
+use cupeer_rules::{Cache, Confidence, Tells};
 use cupeer_spec::effect::Object as Kind;
 use cupeer_spec::function::FnId;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// All that is found, and what processes have inferred that is not so, or is known better.
-pub fn drafts<'a>(
-    context: &Context<'a>,
-    objects: &Objects,
-    places: &mut Places,
-) -> (Drafts<'a, 'a>, HashSet<Key>) {
-    let (drafts, revised) = (Drafts::new(context.filter), HashSet::new());
-    let mut handles = Handles { context, whole: &Whole::new(context), objects, places, drafts, revised };
+pub fn found<'a>(context: &Context<'a>, places: &mut Places) -> (Kinds<'a>, HashSet<Key>) {
+    let (kinds, revised) = (Kinds::new(context.filter), HashSet::new());
+    let mut handles = Handles { context, whole: &Whole::new(context), places, kinds, revised };
     let mut contexts = BTreeMap::new();
     let ledger = &context.all.ledger;
     let freed = freed(context);
@@ -38,18 +35,17 @@ pub fn drafts<'a>(
         }
     }
     contexts.into_values().for_each(|ended| handles.context_ended(&ended));
-    let Handles { mut drafts, revised, .. } = handles;
-    unclosed::found(context, objects, places, &mut |draft| drafts.push(draft));
-    replaced::found(context, objects, places, &mut drafts);
-    (drafts, revised)
+    let Handles { mut kinds, revised, .. } = handles;
+    unclosed::found(context, places, &mut |found| kinds.push(found));
+    replaced::found(context, places, &mut kinds);
+    (kinds, revised)
 }
 
 struct Handles<'a, 'c, 'p, 'n> {
     context: &'c Context<'a>,
     whole: &'c Whole<'a, 'c>,
-    objects: &'c Objects<'c>,
     places: &'p mut Places<'n>,
-    drafts: Drafts<'a, 'a>,
+    kinds: Kinds<'a>,
     /// What was inferred and does not stand.
     revised: HashSet<Key>,
 }
@@ -153,12 +149,9 @@ impl<'a> Handles<'a, '_, '_, '_> {
         let mut world = self.world(entry, process, at, Current::default());
         let importers = Importers { running: open.len() as u64, unknown: 0, first, uses: (0, 0), cache };
         world.freed_before = Some(FreedBefore { export: world.export_of(other, before), importers });
-        let Some((sentence, things)) = decided(&world, function, 0).pop() else { return };
-        let mut objects: Vec<_> = things.iter().map(|thing| self.object(*thing)).collect();
-        let what = (Rule::IpcAddressReused, entry.realm, at);
-        freed::freed(self.context.all, what, &mut objects, self.objects, self.places);
-        let draft = Draft::of(sentence, function, 0, process, site, at).with_cache(cache);
-        self.drafts.push(Draft { objects, ..draft });
+        let Some(mut found) = world.look(function, 0, site).pop() else { return };
+        freed::add(self.context.all, &mut found);
+        self.kinds.push(found.with_cache(cache));
     }
 
     /// A context that took handles with it which others had open.
@@ -185,14 +178,12 @@ impl<'a> Handles<'a, '_, '_, '_> {
             importers: Importers { running: importers, unknown: 0, first, uses: time.uses(at), cache },
             is_sure,
         });
-        let Some((sentence, _)) = decided(&world, by, 0).pop() else { return };
+        let Some(mut found) = world.look(by, 0, site).pop() else { return };
         self.revise(export.process, by, 0, site.stack, About::Call(site.tid, site.seq));
-        let mut objects = vec![self.objects.export(entry, export, self.places)];
-        for (import, time) in ended.open.iter().take(MOST_OBJECTS) {
-            objects.push(self.objects.opening(entry, import.process, time, self.places));
-        }
-        let draft = Draft::of(sentence, by, 0, export.process, site, at).with_cache(cache);
-        self.drafts.push(Draft { objects, ..draft });
+        found.objects = vec![objects::export(self.context, entry, export)];
+        let open = ended.open.iter().take(MOST_OBJECTS);
+        found.objects.extend(open.map(|(import, time)| objects::opening(entry, import.process, time)));
+        self.kinds.push(found.with_cache(cache));
     }
 
     /// Takes back what a process had inferred.
@@ -221,16 +212,16 @@ impl<'a> Handles<'a, '_, '_, '_> {
         for failing in import.failing.iter().filter(|f| !f.site.is_judged && !f.is_injected) {
             let (process, Failing { function, result, site, .. }) = (import.process, failing);
             let world = self.world(entry, process, failing.at, failing.current);
-            let found = decided(&world, *function, *result).pop();
+            let found = world.look(*function, *result, *site).pop();
             // Who was checked has looked at it, and knew what the driver says.
-            let is_guess = |found: &Decided| found.0.confidence == Confidence::Inferred;
+            let is_guess = |found: &PendingFinding| found.confidence == Confidence::Inferred;
             let was_checked = self.context.all.findings.was_checked(process as usize);
             let found = found.filter(|found| !(was_checked && is_guess(found)));
             let findings = &self.context.all.findings;
             let about = About::Handle(entry.fingerprint);
             let inferred = findings.inferred(process as usize, *function, *result, site.stack, about);
             if !inferred.is_empty() {
-                let is_known = found.as_ref().is_some_and(|(it, _)| it.confidence != Confidence::Inferred);
+                let is_known = found.as_ref().is_some_and(|found| !is_guess(found));
                 let denies =
                     |key: &Key| findings.rule(key).is_some_and(|rule| rule.spec().tells(Tells::NotExported));
                 let is_denied = entry.export.is_some() && inferred.iter().any(denies);
@@ -239,20 +230,14 @@ impl<'a> Handles<'a, '_, '_, '_> {
                 }
                 self.revised.extend(inferred);
             }
-            let Some((sentence, things)) = found else { continue };
-            let mut objects: Vec<_> = things.iter().map(|thing| self.object(*thing)).collect();
+            let Some(mut found) = found else { continue };
             if let Some(export) = entry.export.as_deref()
                 && let Some(ended) = export.ended.as_ref().filter(|ended| ended.site.is_some())
             {
-                objects.push(self.objects.freeing(entry, export, ended, self.places));
+                found.objects.push(objects::freeing(entry, export, ended));
             }
-            self.drafts.push(Draft {
-                last: failing.last,
-                count: failing.count,
-                driver_message: failing.message.as_deref(),
-                objects,
-                ..Draft::of(sentence, *function, *result, process, *site, failing.at)
-            });
+            let Failing { last, count, .. } = *failing;
+            self.kinds.push(PendingFinding { last, count, driver_message: failing.message.clone(), ..found });
         }
     }
 
@@ -261,8 +246,8 @@ impl<'a> Handles<'a, '_, '_, '_> {
         let process = import.process;
         for time in &import.times {
             if !time.site.is_judged {
-                let found = decided(&self.world(entry, process, time.opened, time.current), time.function, 0);
-                self.opening(process, time, time.site, found, (time.opened, time.opened, 1));
+                let world = self.world(entry, process, time.opened, time.current);
+                self.opening(world.look(time.function, 0, time.site), time.opened, 1);
             }
             for again in time.again.iter().filter(|again| !again.site.is_judged) {
                 let Again { site, first, last, count, open } = *again;
@@ -273,36 +258,17 @@ impl<'a> Handles<'a, '_, '_, '_> {
                 let found = {
                     let mut world = self.world(entry, process, first, time.current);
                     world.again = Some((&libraries[0], &libraries[1], open, time));
-                    decided(&world, time.function, 0)
+                    world.look(time.function, 0, site)
                 };
-                self.opening(process, time, site, found, (first, last, count));
+                self.opening(found, last, count);
             }
         }
     }
 
-    fn opening(
-        &mut self,
-        process: u32,
-        time: &Time,
-        site: Site,
-        found: Vec<Decided<'a>>,
-        (at, last, count): (u64, u64, u64),
-    ) {
-        for (sentence, things) in found {
-            let mut objects: Vec<_> = things.iter().map(|thing| self.object(*thing)).collect();
-            if let Some(rule) = Rule::of(&sentence.rule) {
-                let realm = self.context.all.realms[process as usize];
-                freed::freed(self.context.all, (rule, realm, at), &mut objects, self.objects, self.places);
-            }
-            let draft = Draft::of(sentence, time.function, 0, process, site, at);
-            self.drafts.push(Draft { last, count, objects, ..draft });
-        }
-    }
-
-    fn object(&mut self, thing: Thing) -> Object {
-        match thing {
-            Thing::Exported(entry, export) => self.objects.export(entry, export, self.places),
-            Thing::Opened(entry, process, time) => self.objects.opening(entry, process, time, self.places),
+    fn opening(&mut self, all: Vec<PendingFinding>, last: u64, count: u64) {
+        for mut found in all {
+            freed::add(self.context.all, &mut found);
+            self.kinds.push(PendingFinding { last, count, ..found });
         }
     }
 }
@@ -318,19 +284,6 @@ fn freed<'a>(context: &Context<'a>) -> Freed<'a> {
             all.entry((export.process, export.address)).or_default().push((entry, export, at));
         }
     }
-    all
-}
-
-/// What was found, and what it is about.
-type Decided<'a> = (Sentence, Vec<Thing<'a>>);
-
-fn decided<'a>(world: &Afterwards<'a, '_>, function: FnId, result: i32) -> Vec<Decided<'a>> {
-    let mut all = Vec::new();
-    world.look(function, result, &mut |found| {
-        let argument = found.argument.map(|index| function.spec().args()[index].name());
-        let sentence = Sentence { argument, ..Sentence::of(&found.reason, found.confidence) };
-        all.push((sentence, found.objects.iter().map(|(_, thing)| *thing).collect()));
-    });
     all
 }
 

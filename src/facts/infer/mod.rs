@@ -1,18 +1,26 @@
 //! The findings that only the whole recording shows, and the rows of all.
 //!
-//! What was found in calls is in [`crate::follow::judged`]. Afterwards, findings
-//! follow from the handle table ([`handles`], [`unclosed`], [`freed`], [`replaced`]), from mappings ([`space`]), from descriptors
-//! ([`mod@descriptors`], [`awaited`]), and from all ranks together ([`ranks`]). [`mod@rows`] builds the rows, [`table`] joins
-//! those of all processes, and [`objects`] adds the objects involved. [`mod@afterwards`] supplies the facts that the recording has
-//! for the rules.
+//! A finding has three shapes. A decision hands over a [`Violation`](cupeer_rules::decide::Violation), which borrows its values, and a
+//! recording keeps the same as a [`Finding`](cupeer_record::Finding), in words. Until its place has a name, it is a
+//! [`PendingFinding`]: [`crate::follow::judged`] keeps those of calls, and the modules here return those that follow from all
+//! calls. [`mod@rows`] turns each of them into a [`Finding`](cupeer_report::model::Finding) of the report; a [`row::Row`] is that with
+//! the numbers of its processes, until [`table`] has joined those of all processes.
+//!
+//! Findings follow from the handle table ([`handles`], [`unclosed`], [`freed`], [`replaced`]), from mappings ([`space`]), from
+//! descriptors ([`mod@descriptors`], [`awaited`]), from what processes use up ([`exhausted`]), from the devices that they use
+//! ([`placement`], [`staged`]), and from all ranks together ([`ranks`]). [`kinds`] merges findings of one kind, [`objects`]
+//! returns the objects involved, and [`mod@afterwards`] supplies the facts that the recording has for the rules.
+//!
+//! [`PendingFinding`]: crate::follow::pending::PendingFinding
 
 mod afterwards;
 mod awaited;
+mod context;
 mod descriptors;
-mod drafts;
 mod exhausted;
 mod freed;
 mod handles;
+mod kinds;
 pub mod leaks;
 mod objects;
 mod placement;
@@ -25,7 +33,7 @@ mod staged;
 mod table;
 mod unclosed;
 
-pub use drafts::Context;
+pub use context::Context;
 pub use row::Member;
 pub use rows::{found, rows};
 pub use table::FindingRows;

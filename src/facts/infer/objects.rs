@@ -1,35 +1,91 @@
 //! The objects of findings: exports, opens, and releases, from the recording or the handle table.
 
-use crate::follow::allocator::Allocators;
+use super::context::Context;
 use crate::follow::collect::reading::Staged;
-use crate::follow::collect::{Collected, Identity, identities};
-use crate::follow::judged::Earlier;
+use crate::follow::collect::{Identity, identities};
 use crate::follow::ledger::descriptors::Made;
 use crate::follow::ledger::live::uuid;
-use crate::follow::ledger::{Ended, Entry, Export, Ledger, Realm, Site, Time};
+use crate::follow::ledger::{Ended, Entry, Export, Time};
+use crate::follow::pending::{PendingFinding, PendingObject};
 use cupeer_record::{self as record, Clock, Job};
-use cupeer_report::model::{Allocator, Fingerprint, Object, Place, Proc, Uuid};
-use cupeer_report::places::{Places, Stack, Stacks};
+use cupeer_report::model::{Fingerprint, Object, Place, Proc, Uuid};
+use cupeer_report::places::{Places, Stack};
 use cupeer_rules::reason;
 use cupeer_spec::effect::Object as Kind;
 use cupeer_spec::record::slot::finding::role;
 use std::collections::HashMap;
 
-pub struct Objects<'a> {
-    job: &'a Job,
-    stacks: &'a Stacks,
-    allocators: &'a Allocators,
-    ledger: &'a Ledger,
-    realms: &'a [Realm],
+pub fn export(context: &Context, entry: &Entry, export: &Export) -> PendingObject {
+    let Context { job, all, .. } = context;
+    PendingObject {
+        role: role::EXPORT,
+        process: export.process as usize,
+        tid: Some(export.last.0),
+        at: Some(export.last.1),
+        stack: export.stack,
+        device: export.device,
+        address: export.address,
+        bytes: export.bytes,
+        allocator: all.allocators.of(entry, &job.processes, &all.stacks),
+        fingerprint: Some(entry.fingerprint),
+    }
+}
+
+pub fn opening(entry: &Entry, process: u32, time: &Time) -> PendingObject {
+    PendingObject {
+        device: time.device,
+        fingerprint: Some(entry.fingerprint),
+        ..PendingObject::of(role::OPENING, process as usize, Some(time.site), Some(time.opened))
+    }
+}
+
+/// Where a process closed what it had opened.
+pub fn closing(entry: &Entry, process: u32, ended: &Ended) -> PendingObject {
+    PendingObject {
+        fingerprint: Some(entry.fingerprint),
+        ..PendingObject::of(role::CLOSING, process as usize, ended.site, ended.at)
+    }
+}
+
+pub fn freeing(entry: &Entry, export: &Export, ended: &Ended) -> PendingObject {
+    let is_context = ended.by.is_some_and(|by| by.spec().ends_context().is_some());
+    let role = if is_context { role::ENDING } else { role::FREEING };
+    PendingObject {
+        device: export.device,
+        address: export.address,
+        bytes: export.bytes,
+        fingerprint: Some(entry.fingerprint),
+        ..PendingObject::of(role, export.process as usize, ended.site, ended.at)
+    }
+}
+
+/// The first call of a process that exported or imported a descriptor.
+pub fn made(process: usize, made: &Made, is_export: bool) -> PendingObject {
+    let role = if is_export { role::EXPORT } else { role::OPENING };
+    PendingObject::of(role, process, Some(made.site), Some(made.at))
+}
+
+/// The call of a process that copied something from the host.
+pub fn copying(process: usize, copied: &Staged) -> PendingObject {
+    PendingObject {
+        device: copied.device,
+        address: copied.address,
+        bytes: Some(copied.bytes),
+        ..PendingObject::of(role::COPYING, process, Some(copied.site), Some(copied.at))
+    }
+}
+
+/// Puts the places of objects into words.
+pub struct Objects<'c, 'a> {
+    context: &'c Context<'a>,
     processes: HashMap<Identity, usize>,
     /// The stacks with lines of Python, by process and return addresses.
     with_python: HashMap<(usize, &'a [u64]), Vec<Stack>>,
 }
 
-impl<'a> Objects<'a> {
-    /// Of a job, of which this was collected.
-    pub fn new(job: &'a Job, all: &'a Collected) -> Self {
-        let Collected { stacks, allocators, ledger, realms, .. } = all;
+impl<'c, 'a> Objects<'c, 'a> {
+    pub fn new(context: &'c Context<'a>) -> Self {
+        let (stacks, processes) = (&context.all.stacks, identities(context.job));
         let mut with_python: HashMap<_, Vec<Stack>> = HashMap::new();
         for stack in stacks.numbers() {
             let (process, _, frames, python) = stacks.get(stack);
@@ -37,16 +93,29 @@ impl<'a> Objects<'a> {
                 with_python.entry((*process as usize, &**frames)).or_default().push(stack);
             }
         }
-        Objects { job, stacks, allocators, ledger, realms, processes: identities(job), with_python }
+        Objects { context, processes, with_python }
+    }
+
+    /// The objects of a finding: those that its process recorded, and then the others.
+    pub fn of(&self, found: &PendingFinding, places: &mut Places) -> Vec<Object> {
+        let mut all: Vec<Object> = Vec::new();
+        all.extend(found.recorded.iter().map(|object| self.recorded(object, found.processes[0], places)));
+        all.extend(found.objects.iter().map(|object| self.placed(object, places)));
+        all
+    }
+
+    /// The process of an object that was recorded with a call of another process.
+    pub fn process_of(&self, object: &record::Object, process: usize) -> Option<usize> {
+        let what = &object.what;
+        let boot_id = self.context.job.processes[process].header.boot_id;
+        self.processes.get(&(boot_id, what.pid_ns, what.pid, what.started, what.image)).copied()
     }
 
     /// One that was recorded with a call of a process.
-    pub fn recorded(&self, object: &record::Object, process: usize, places: &mut Places) -> Object {
-        let what = &object.what;
-        let teller = &self.job.processes[process];
-        let key = (teller.header.boot_id, what.pid_ns, what.pid, what.started, what.image);
-        let index = self.processes.get(&key).copied();
-        let clock = self.job.clock(teller);
+    fn recorded(&self, object: &record::Object, process: usize, places: &mut Places) -> Object {
+        let Context { job, all, .. } = self.context;
+        let (what, index) = (&object.what, self.process_of(object, process));
+        let clock = job.clock(&job.processes[process]);
         let known = |number: u64| (number != 0).then_some(number);
         let since = |at: u64| {
             let origin = &clock.origin;
@@ -56,21 +125,24 @@ impl<'a> Objects<'a> {
         let at = known(what.monotonic).map(since);
         let stack = match index {
             Some(index) if !object.frames.is_empty() => match self.in_python(object, index, at) {
-                Some(stack) => places.stack(self.stacks, stack),
+                Some(stack) => places.stack(&all.stacks, stack),
                 None => places.named(index, ticks(&clock, what.monotonic), &object.frames),
             },
             _ => Default::default(),
         };
         let device = uuid(what.uuid).or_else(|| {
-            let device = self.job.processes[index?].device(what.device)?;
+            let device = job.processes[index?].device(what.device)?;
             Some(Uuid(device.uuid))
         });
+        let exported = known(what.fingerprint).filter(|_| what.role == role::EXPORT);
+        let entry = exported.and_then(|handle| all.ledger.any(all.realms[process], handle));
         let mut made = Object {
             rank: (what.rank != u32::MAX).then_some(what.rank),
             tid: (what.tid != 0).then_some(what.tid),
             device,
             address: known(what.address),
             bytes: known(what.bytes),
+            allocator: entry.and_then(|entry| all.allocators.of(entry, &job.processes, &all.stacks)),
             fingerprint: known(what.fingerprint).map(Fingerprint),
             time_ns: at.map(|at| self.called(object, index, at).unwrap_or(at)),
             ..self.object(what.role, index, stack)
@@ -90,9 +162,9 @@ impl<'a> Objects<'a> {
         if let [only] = &all[..] {
             return Some(*only);
         }
-        let (about, realm) = (about?, *self.realms.get(process)?);
+        let (about, realm) = (about?, *self.context.all.realms.get(process)?);
         let made = |kind: &Kind| {
-            let entry = self.ledger.handle(realm, *kind, object.what.fingerprint)?;
+            let entry = self.context.all.ledger.handle(realm, *kind, object.what.fingerprint)?;
             let is_export = object.what.role == role::EXPORT;
             let export =
                 entry.export.as_ref().filter(|export| is_export && export.process as usize == process);
@@ -111,9 +183,9 @@ impl<'a> Objects<'a> {
     /// not have all calls that it can be.
     fn called(&self, object: &record::Object, process: Option<usize>, about: u64) -> Option<u64> {
         let process = process?;
-        let realm = *self.realms.get(process)?;
+        let realm = *self.context.all.realms.get(process)?;
         let of_kind = |kind: &Kind| {
-            let entry = self.ledger.handle(realm, *kind, object.what.fingerprint)?;
+            let entry = self.context.all.ledger.handle(realm, *kind, object.what.fingerprint)?;
             match object.what.role {
                 role::EXPORT => {
                     let export = entry.export.as_ref().filter(|export| export.process as usize == process)?;
@@ -131,111 +203,27 @@ impl<'a> Objects<'a> {
         calls.min_by_key(|call| (*call > about, call.abs_diff(about)))
     }
 
-    pub fn export(&self, entry: &Entry, export: &Export, places: &mut Places) -> Object {
+    fn placed(&self, object: &PendingObject, places: &mut Places) -> Object {
+        let stack =
+            object.stack.map(|stack| places.stack(&self.context.all.stacks, stack)).unwrap_or_default();
         Object {
-            tid: Some(export.last.0),
-            device: export.device,
-            address: (export.address != 0).then_some(export.address),
-            bytes: export.bytes,
-            allocator: self.allocator(entry),
-            fingerprint: Some(Fingerprint(entry.fingerprint)),
-            time_ns: Some(export.last.1),
-            ..self.placed(role::EXPORT, export.process as usize, export.stack, places)
+            tid: object.tid,
+            device: object.device,
+            address: (object.address != 0).then_some(object.address),
+            bytes: object.bytes,
+            allocator: object.allocator,
+            fingerprint: object.fingerprint.map(Fingerprint),
+            time_ns: object.at,
+            ..self.object(object.role, Some(object.process), stack)
         }
-    }
-
-    /// Whose memory was exported.
-    pub fn allocator(&self, entry: &Entry) -> Option<Allocator> {
-        self.allocators.of(entry, &self.job.processes, self.stacks)
-    }
-
-    pub fn opening(&self, entry: &Entry, process: u32, time: &Time, places: &mut Places) -> Object {
-        Object {
-            tid: Some(time.site.tid),
-            device: time.device,
-            fingerprint: Some(Fingerprint(entry.fingerprint)),
-            time_ns: Some(time.opened),
-            ..self.placed(role::OPENING, process as usize, Some(time.site.stack), places)
-        }
-    }
-
-    /// Where a process closed what it had opened.
-    pub fn closing(&self, entry: &Entry, process: u32, ended: &Ended, places: &mut Places) -> Object {
-        Object {
-            tid: ended.site.map(|site| site.tid),
-            fingerprint: Some(Fingerprint(entry.fingerprint)),
-            time_ns: ended.at,
-            ..self.placed(role::CLOSING, process as usize, ended.site.map(|site| site.stack), places)
-        }
-    }
-
-    pub fn freeing(&self, entry: &Entry, export: &Export, ended: &Ended, places: &mut Places) -> Object {
-        let is_context = ended.by.is_some_and(|by| by.spec().ends_context().is_some());
-        let role = if is_context { role::ENDING } else { role::FREEING };
-        Object {
-            tid: ended.site.map(|site| site.tid),
-            device: export.device,
-            address: (export.address != 0).then_some(export.address),
-            bytes: export.bytes,
-            fingerprint: Some(Fingerprint(entry.fingerprint)),
-            time_ns: ended.at,
-            ..self.placed(role, export.process as usize, ended.site.map(|site| site.stack), places)
-        }
-    }
-
-    /// The first call of a process that exported or imported a descriptor.
-    pub fn made(&self, process: usize, made: &Made, is_export: bool, places: &mut Places) -> Object {
-        let role = if is_export { role::EXPORT } else { role::OPENING };
-        Object {
-            tid: Some(made.site.tid),
-            time_ns: Some(made.at),
-            ..self.placed(role, process, Some(made.site.stack), places)
-        }
-    }
-
-    /// The call of a process that copied something from the host.
-    pub fn copying(&self, process: usize, copied: &Staged, places: &mut Places) -> Object {
-        Object {
-            tid: Some(copied.site.tid),
-            device: copied.device,
-            address: Some(copied.address),
-            bytes: Some(copied.bytes),
-            time_ns: Some(copied.at),
-            ..self.placed(role::COPYING, process, Some(copied.site.stack), places)
-        }
-    }
-
-    /// The call of a process that failed to export something.
-    pub fn failing(&self, process: usize, site: Site, at: u64, places: &mut Places) -> Object {
-        Object {
-            tid: Some(site.tid),
-            time_ns: Some(at),
-            ..self.placed(role::EXPORT, process, Some(site.stack), places)
-        }
-    }
-
-    /// What a process did earlier.
-    pub fn earlier(&self, earlier: &Earlier, process: usize, places: &mut Places) -> Object {
-        Object {
-            tid: Some(earlier.tid),
-            address: (earlier.address != 0).then_some(earlier.address),
-            fingerprint: earlier.fingerprint.map(Fingerprint),
-            time_ns: Some(earlier.at),
-            ..self.placed(earlier.role, process, Some(earlier.stack), places)
-        }
-    }
-
-    fn placed(&self, role: u32, process: usize, stack: Option<Stack>, places: &mut Places) -> Object {
-        let stack = stack.map(|stack| places.stack(self.stacks, stack)).unwrap_or_default();
-        self.object(role, Some(process), stack)
     }
 
     /// Something of a process of which nothing else is known.
     fn object(&self, role: u32, process: Option<usize>, (caller, stack): (Place, Vec<Place>)) -> Object {
-        let process = process.map(|index| &self.job.processes[index]);
+        let process = process.map(|index| &self.context.job.processes[index]);
         let library = caller.file_name().map(Into::into);
         Object {
-            role: word(role),
+            role: role::word(role).unwrap_or("unknown"),
             proc: process.map(|process| Proc::from(process.proc.as_str())),
             pid: process.map_or(0, |process| process.header.pid),
             rank: process.and_then(record::Process::rank),
@@ -245,11 +233,6 @@ impl<'a> Objects<'a> {
             ..Object::default()
         }
     }
-}
-
-/// The word for a role.
-pub fn word(role: u32) -> &'static str {
-    role::word(role).unwrap_or("unknown")
 }
 
 /// A process, as sentences have it.

@@ -2,11 +2,12 @@
 //! other ranks, and the devices that exporter and importer see.
 
 use super::awaited::named;
-use super::drafts::{Context, Draft, Sentence};
-use super::objects::{Objects, in_words, word};
+use super::context::Context;
+use super::objects::{Objects, export, in_words};
 use crate::follow::judged::ordinal;
 use crate::follow::ledger::{Entry, Realm, Time};
-use cupeer_report::model::{Object, Place, Uuid};
+use crate::follow::pending::PendingFinding;
+use cupeer_report::model::{Place, Uuid};
 use cupeer_report::places::{Nameless, Places, Stack};
 use cupeer_rules::reason::{Device, Reason};
 use cupeer_rules::{Confidence, Severity};
@@ -30,15 +31,15 @@ struct Crossed<'a> {
 }
 
 /// Processes that opened the export of another device or peer than their own.
-pub fn crossed<'a>(context: &Context<'a>, objects: &Objects, places: &mut Places) -> Vec<Draft<'a>> {
-    let mut drafts = Vec::new();
+pub fn crossed(context: &Context) -> Vec<PendingFinding> {
+    let mut all = Vec::new();
     // The places are only compared, which needs no symbols.
     let mut nameless = Nameless;
     let mut unnamed = Places::new(&context.job.processes, &mut nameless);
     let mut known: BTreeMap<Place, usize> = BTreeMap::new();
     let mut callers: HashMap<Stack, usize> = HashMap::new();
-    let mut by_process: BTreeMap<(Kind, u32, Stack), Vec<&'a Entry>> = BTreeMap::new();
-    let mut by_place: BTreeMap<(Kind, Realm, usize), Vec<&'a Entry>> = BTreeMap::new();
+    let mut by_process: BTreeMap<(Kind, u32, Stack), Vec<&Entry>> = BTreeMap::new();
+    let mut by_place: BTreeMap<(Kind, Realm, usize), Vec<&Entry>> = BTreeMap::new();
     for entry in context.all.ledger.handles() {
         let made = entry.export.as_deref().and_then(|export| Some((export.process, export.made?.1.stack)));
         let is_shared = matches!(entry.kind, Kind::Memory | Kind::Pointer | Kind::Allocation);
@@ -48,29 +49,26 @@ pub fn crossed<'a>(context: &Context<'a>, objects: &Objects, places: &mut Places
             *known.entry(unnamed.stack(&context.all.stacks, stack).0).or_insert(next)
         });
         // Of one that is too long, one entry more is kept than is looked at.
-        let add = |list: &mut Vec<&'a Entry>| list.extend((list.len() <= MOST).then_some(entry));
-        add(by_process.entry((entry.kind, process, stack)).or_default());
-        add(by_place.entry((entry.kind, entry.realm, place)).or_default());
+        let of_process = by_process.entry((entry.kind, process, stack)).or_default();
+        let of_place = by_place.entry((entry.kind, entry.realm, place)).or_default();
+        for list in [of_process, of_place] {
+            list.extend((list.len() <= MOST).then_some(entry));
+        }
     }
     let is_one = |entries: &&Vec<&Entry>| {
         (FEWEST..=MOST).contains(&entries.len()) && context.all.knows_all(entries[0].realm)
     };
     for entries in by_process.values().filter(is_one) {
-        drafts.extend(of_devices(context, entries, objects, places));
+        all.extend(of_devices(context, entries));
     }
     for entries in by_place.values().filter(is_one).filter(|entries| entries.len() > FEWEST) {
-        drafts.extend(of_peers(context, entries, objects, places));
+        all.extend(of_peers(context, entries));
     }
-    drafts
+    all
 }
 
 /// One process exported a buffer per device, and each importer but one opened that of its own.
-fn of_devices<'a>(
-    context: &Context<'a>,
-    entries: &[&'a Entry],
-    objects: &Objects,
-    places: &mut Places,
-) -> Option<Draft<'a>> {
+fn of_devices(context: &Context, entries: &[&Entry]) -> Option<PendingFinding> {
     let label = |entry: &Entry| entry.export.as_deref()?.device;
     let found = find(entries, label, |_, device| device, |own: Uuid| own)?;
     let process = &context.job.processes[found.process as usize];
@@ -79,16 +77,11 @@ fn of_devices<'a>(
         Some(Device { ordinal: ordinal(process, uuid), uuid })
     };
     let (here, there) = (device(found.missed)?, device(found.opened)?);
-    Some(draft(&found, &Reason::RanksCrossedDevices { here, there }, objects, places))
+    Some(pending(context, &found, &Reason::RanksCrossedDevices { here, there }))
 }
 
 /// Each rank exported one buffer, and each importer but one opened that of the rank which is as far from its own.
-fn of_peers<'a>(
-    context: &Context<'a>,
-    entries: &[&'a Entry],
-    objects: &Objects,
-    places: &mut Places,
-) -> Option<Draft<'a>> {
+fn of_peers(context: &Context, entries: &[&Entry]) -> Option<PendingFinding> {
     let count = entries.len() as u32;
     let rank = |process: u32| context.job.processes[process as usize].rank().filter(|rank| *rank < count);
     let label = |entry: &Entry| rank(entry.export.as_deref()?.process);
@@ -96,7 +89,7 @@ fn of_peers<'a>(
         .find_map(|far| find(entries, label, |process, _| rank(process), |own: u32| (own + far) % count))?;
     let exporter = |entry: &Entry| Some(in_words(context.job, entry.export.as_deref()?.process));
     let reason = Reason::RanksCrossed { opened: exporter(found.opened)?, missed: exporter(found.missed)? };
-    Some(draft(&found, &reason, objects, places))
+    Some(pending(context, &found, &reason))
 }
 
 /// Finds the only importer that opened another entry than the expected one, which nobody opened. Each importer opened one
@@ -134,13 +127,12 @@ fn find<'a, L: Copy + Ord>(
     wrong.filter(|found| is_whole && found.missed.imports.is_empty())
 }
 
-fn draft<'a>(found: &Crossed<'a>, reason: &Reason, objects: &Objects, places: &mut Places) -> Draft<'a> {
+fn pending(context: &Context, found: &Crossed, reason: &Reason) -> PendingFinding {
     let &Crossed { process, time, opened, missed } = found;
     let exports = [opened, missed].into_iter().filter_map(|entry| Some((entry, entry.export.as_deref()?)));
-    let things = exports.map(|(entry, export)| objects.export(entry, export, places)).collect();
-    let sentence = Sentence::of(reason, Confidence::Inferred);
-    let draft = Draft::of(sentence, time.function, 0, process, time.site, time.opened);
-    Draft { objects: things, ..draft }
+    let objects = exports.map(|(entry, of)| export(context, entry, of)).collect();
+    let (call, at) = ((time.function, 0), (time.site, time.opened));
+    PendingFinding { objects, ..PendingFinding::of(reason, Confidence::Inferred, call, process, at) }
 }
 
 /// What is known of a rank on a host. A device that is `None` is an unknown one.
@@ -166,7 +158,7 @@ impl Rank {
 
 /// Ranks that hold a context on the device of another rank, which holds none but that. Each of them opens memory only on its own
 /// device, and enabled no access between the two.
-pub fn contexts<'a>(context: &Context<'a>) -> Vec<Draft<'a>> {
+pub fn contexts(context: &Context) -> Vec<PendingFinding> {
     let all = context.all;
     let mut hosts: BTreeMap<[u8; 16], BTreeMap<u32, Rank>> = BTreeMap::new();
     let mut ranks: Vec<Option<([u8; 16], u32)>> = Vec::new();
@@ -194,7 +186,7 @@ pub fn contexts<'a>(context: &Context<'a>) -> Vec<Draft<'a>> {
     hosts.values().flat_map(|ranks| of_host(context, ranks)).collect()
 }
 
-fn of_host<'a>(context: &Context<'a>, ranks: &BTreeMap<u32, Rank>) -> Vec<Draft<'a>> {
+fn of_host(context: &Context, ranks: &BTreeMap<u32, Rank>) -> Vec<PendingFinding> {
     // The devices of ranks that hold no other context, each with the only rank whose device it is.
     let mut owners: BTreeMap<Uuid, Option<u32>> = BTreeMap::new();
     for (rank, known) in ranks.iter().filter(|(_, known)| known.holders.is_empty()) {
@@ -213,7 +205,7 @@ fn of_host<'a>(context: &Context<'a>, ranks: &BTreeMap<u32, Rank>) -> Vec<Draft<
             }
         }
     }
-    let draft = |((owner, device), holders): ((u32, Uuid), Vec<(u32, usize)>)| {
+    let pending = |((owner, device), holders): ((u32, Uuid), Vec<(u32, usize)>)| {
         let first = holders.first()?.1;
         let seen = context.all.tallies[first].holding?;
         let its: BTreeSet<u32> = holders.iter().map(|(rank, _)| *rank).collect();
@@ -223,14 +215,14 @@ fn of_host<'a>(context: &Context<'a>, ranks: &BTreeMap<u32, Rank>) -> Vec<Draft<
         let device = Device { ordinal: ordinal(&context.job.processes[first], device.0), uuid: device.0 };
         let (count, named) = (its.len() as u64, named(its.iter().map(u32::to_string)));
         let reason = Reason::RanksHoldDevice { count, ranks: &named, device, owner, exports, allocated };
-        let sentence = Sentence::of(&reason, Confidence::Inferred);
-        let draft = Draft::of(sentence, seen.function, 0, first as u32, seen.site, seen.at);
+        let (call, at) = ((seen.function, 0), (seen.site, seen.at));
+        let found = PendingFinding::of(&reason, Confidence::Inferred, call, first as u32, at);
         let processes: Vec<usize> = holders.iter().map(|(_, holder)| *holder).collect();
         // Of two ranks, either may be the one that does as it should; and memory may be placed there for the other rank.
         let said = (ranks.len() < FEWEST || exports).then_some(Severity::Note);
-        Some(Draft { count: processes.len() as u64, processes, said, ..draft })
+        Some(PendingFinding { count: processes.len() as u64, processes, said, ..found })
     };
-    found.into_iter().filter_map(draft).collect()
+    found.into_iter().filter_map(pending).collect()
 }
 
 /// The only device beside its home on which a process holds a context.
@@ -244,9 +236,10 @@ fn other_device(context: &Context, process: usize, home: Uuid) -> Option<Uuid> {
 }
 
 /// What adds to a finding about a device that the importer may not use: the devices that both processes see.
-pub fn visible(context: &Context, process: usize, about: &[Object]) -> Option<String> {
-    let export = about.iter().find(|object| object.role == word(role::EXPORT))?;
-    let exporter = context.all.fates.iter().position(|fate| Some(&fate.proc) == export.proc.as_ref())?;
+pub fn visible(context: &Context, found: &PendingFinding, objects: &Objects) -> Option<String> {
+    let process = *found.processes.first()?;
+    let export = found.recorded.iter().find(|object| object.what.role == role::EXPORT)?;
+    let exporter = objects.process_of(export, process)?;
     let sees = |process: usize| {
         let process = &context.job.processes[process];
         let devices = process.devices.iter().take(MOST_DEVICES);

@@ -1,10 +1,11 @@
 //! Findings that need all ranks together: functions that fail in some ranks and succeed in others, and pairs of
 //! devices that continued without IPC.
 
-use super::drafts::{Context, Draft, Sentence};
+use super::context::Context;
 use super::row::{Member, Row};
 use crate::follow::judged::ordinal;
 use crate::follow::ledger::Failing;
+use crate::follow::pending::PendingFinding;
 use cupeer_record::Process;
 use cupeer_report::model::Uuid;
 use cupeer_rules::Rule;
@@ -21,17 +22,17 @@ const CHANGED: &str = "; a fault plan changed calls there";
 
 /// How calls of a function failed, by process: each with the first of its failures. Where the record is all there is, only those
 /// of functions that always fail in some ranks, and never in most.
-pub fn failing<'a>(context: &Context<'a>) -> Vec<Draft<'a>> {
+pub fn failing(context: &Context) -> Vec<PendingFinding> {
     Rule::RanksDiffer.spec().functions().iter().flat_map(|function| failing_of(context, *function)).collect()
 }
 
-fn failing_of<'a>(context: &Context<'a>, function: FnId) -> Vec<Draft<'a>> {
+fn failing_of(context: &Context, function: FnId) -> Vec<PendingFinding> {
     let all = context.all;
-    let mut by_process: BTreeMap<usize, Draft> = BTreeMap::new();
+    let mut by_process: BTreeMap<usize, PendingFinding> = BTreeMap::new();
     let mut groups: Vec<_> = all.failures.of(function as usize).collect();
     groups.sort_by_key(|(process, _, group)| (group.first, *process));
     for (process, result, group) in groups {
-        let draft = by_process.entry(process).or_insert_with(|| {
+        let found = by_process.entry(process).or_insert_with(|| {
             // What it says is known when all ranks are.
             let reason = Reason::RanksDiffer {
                 function: function.spec().name(),
@@ -39,16 +40,16 @@ fn failing_of<'a>(context: &Context<'a>, function: FnId) -> Vec<Draft<'a>> {
                 failing: 0,
                 others: 0,
             };
-            let sentence = Sentence::of(&reason, Confidence::Inferred);
-            let draft = Draft::of(sentence, function, result, process as u32, group.site, group.first);
-            Draft { count: 0, ..draft }
+            let (call, at) = ((function, result), (group.site, group.first));
+            let found = PendingFinding::of(&reason, Confidence::Inferred, call, process as u32, at);
+            PendingFinding { count: 0, ..found }
         });
-        draft.last = draft.last.max(group.last);
-        draft.count += group.count;
+        found.last = found.last.max(group.last);
+        found.count += group.count;
     }
     let rank_of = |process: usize| context.job.processes[process].rank();
     let calls = all.functions.by_process(function as usize).iter().copied().enumerate();
-    let failed = by_process.iter().map(|(process, draft)| (*process, draft.count));
+    let failed = by_process.iter().map(|(process, found)| (*process, found.count));
     if !context.is_part && differ(calls, failed, rank_of).is_none() {
         return Vec::new();
     }
@@ -108,16 +109,16 @@ pub fn differing<'c>(
             failing: failing.len() as u64,
             others: others as u64,
         };
-        row.finding.message = sentence(&reason, note).message;
+        row.finding.message = reason.to_string() + note.unwrap_or_default();
         Some(row)
     };
     by_function.into_iter().filter_map(differs).collect()
 }
 
 /// Pairs of devices over which IPC was tried, failed, and has had no mapping since.
-pub fn fallbacks<'a>(context: &Context<'a>) -> Vec<Draft<'a>> {
+pub fn fallbacks(context: &Context) -> Vec<PendingFinding> {
     let all = context.all;
-    let mut pairs: BTreeMap<(usize, Uuid, Uuid), Vec<&'a Failing>> =
+    let mut pairs: BTreeMap<(usize, Uuid, Uuid), Vec<&Failing>> =
         all.peers.unmapped().map(|pair| (pair, Vec::new())).collect();
     for (import, export) in all.ledger.each_pair() {
         let devices = import.device.zip(export.and_then(|export| export.device));
@@ -129,11 +130,11 @@ pub fn fallbacks<'a>(context: &Context<'a>) -> Vec<Draft<'a>> {
     pairs.into_iter().filter_map(|(pair, failing)| fallback(context, pair, &failing)).collect()
 }
 
-fn fallback<'a>(
-    context: &Context<'a>,
+fn fallback(
+    context: &Context,
     (process, from, to): (usize, Uuid, Uuid),
-    failing: &[&'a Failing],
-) -> Option<Draft<'a>> {
+    failing: &[&Failing],
+) -> Option<PendingFinding> {
     let first = failing.iter().min_by_key(|failing| failing.at)?;
     let last = failing.iter().map(|failing| failing.last).max().unwrap_or(first.last);
     // A program that ends after a failure has not gone another way.
@@ -144,21 +145,11 @@ fn fallback<'a>(
     let of = &context.job.processes[process];
     let (from, to, code) = (device(of, from), device(of, to), name_of(first.result));
     let note = (context.all.tallies[process].injected > 0).then_some(CHANGED);
-    let sentence = sentence(&Reason::IpcFallback { from, to, failed, code }, note);
-    let (function, site) = (first.function, first.site);
-    Some(Draft {
-        last,
-        count: failed,
-        driver_message: first.message.as_deref(),
-        ..Draft::of(sentence, function, first.result, process as u32, site, first.at)
-    })
-}
-
-/// What all together tell is the likeliest explanation.
-fn sentence(reason: &Reason, note: Option<&str>) -> Sentence {
-    let mut sentence = Sentence::of(reason, Confidence::Inferred);
-    sentence.message.push_str(note.unwrap_or_default());
-    sentence
+    let reason = Reason::IpcFallback { from, to, failed, code };
+    let (call, at) = ((first.function, first.result), (first.site, first.at));
+    let mut found = PendingFinding::of(&reason, Confidence::Inferred, call, process as u32, at);
+    found.message.extend(note);
+    Some(PendingFinding { last, count: failed, driver_message: first.message.clone(), ..found })
 }
 
 fn device(process: &Process, uuid: Uuid) -> Device {

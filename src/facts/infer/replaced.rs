@@ -1,10 +1,12 @@
 //! A note about processes that failed: memory that one opened where it had closed other memory. A pointer from before leads to
 //! the new memory, which no call can tell from a right use.
 
-use super::drafts::{Context, Draft, Drafts, Sentence};
-use super::objects::Objects;
+use super::context::Context;
+use super::kinds::Kinds;
+use super::objects::closing;
 use super::unclosed::cache_of;
 use crate::follow::ledger::{Ended, Entry, Time};
+use crate::follow::pending::PendingFinding;
 use cupeer_report::places::Places;
 use cupeer_rules::Confidence;
 use cupeer_rules::reason::{Handle, Reason};
@@ -15,7 +17,7 @@ use std::collections::BTreeMap;
 type Opened<'a> = BTreeMap<(u32, u64), Vec<(&'a Entry, &'a Time)>>;
 
 /// Adds one for each place that opens such memory. Caches let go of their pointers, and get none.
-pub fn found<'a>(context: &Context<'a>, objects: &Objects, places: &mut Places, drafts: &mut Drafts<'a, 'a>) {
+pub fn found(context: &Context, places: &mut Places, kinds: &mut Kinds) {
     let mut opened = Opened::new();
     for entry in context.all.ledger.handles().iter().filter(|entry| entry.kind == Kind::Memory) {
         for import in entry.imports.iter().filter(|it| context.all.fates[it.process as usize].has_failed) {
@@ -34,9 +36,9 @@ pub fn found<'a>(context: &Context<'a>, objects: &Objects, places: &mut Places, 
             }
             let (handle, before_it) = (Handle(entry.fingerprint), Handle(before.fingerprint));
             let reason = Reason::IpcOpenedAtClosed { handle, address, before: before_it };
-            let sentence = Sentence::of(&reason, Confidence::Inferred);
-            let draft = Draft::of(sentence, time.function, 0, process, time.site, time.opened);
-            drafts.push(Draft { objects: vec![objects.closing(before, process, &ended, places)], ..draft });
+            let (call, at) = ((time.function, 0), (time.site, time.opened));
+            let found = PendingFinding::of(&reason, Confidence::Inferred, call, process, at);
+            kinds.push(PendingFinding { objects: vec![closing(before, process, &ended)], ..found });
         }
     }
 }

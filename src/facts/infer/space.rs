@@ -1,18 +1,19 @@
 //! Findings about virtual memory: mappings that no device, or not every expected device, could access, and waits that
 //! nothing ends.
 
-use super::drafts::{Context, Draft, Sentence};
+use super::context::Context;
 use crate::follow::judged::uuid;
 use crate::follow::memory::Waits;
 use crate::follow::memory::{Apart, Unused};
+use crate::follow::pending::PendingFinding;
 use crate::follow::virtual_memory::Waiting;
 use cupeer_rules::Confidence;
 use cupeer_rules::reason::{Device, Reason};
 
 /// Mappings without access, by process and place: those that were unmapped so, and those that an ended process left so. Of
 /// a process that runs, or whose record is not whole, it is not known what comes, or has come.
-pub fn unused<'a>(context: &Context<'a>) -> Vec<Draft<'a>> {
-    let mut drafts = Vec::new();
+pub fn unused(context: &Context) -> Vec<PendingFinding> {
+    let mut all = Vec::new();
     for (process, (tally, fate)) in context.all.tallies.iter().zip(&context.all.fates).enumerate() {
         let is_whole = fate.is_full && !fate.has_lost;
         let has_ended = fate.alive == Some(false) && !fate.is_ended_on_purpose;
@@ -27,25 +28,25 @@ pub fn unused<'a>(context: &Context<'a>) -> Vec<Draft<'a>> {
                     (Reason::VmmAccess { mappings, bytes, start, from, home }, Confidence::Inferred)
                 }
             };
-            let sentence = Sentence::of(&reason, confidence);
-            let draft = Draft::of(sentence, unused.function, 0, process as u32, unused.site, unused.at);
-            drafts.push(Draft { last: unused.last, count: unused.count, ..draft });
+            let (call, at) = ((unused.function, 0), (unused.site, unused.at));
+            let found = PendingFinding::of(&reason, confidence, call, process as u32, at);
+            all.push(PendingFinding { last: unused.last, count: unused.count, ..found });
         }
     }
-    drafts
+    all
 }
 
 /// Calls that wait for devices of a multicast object that no process of the record has added.
-pub fn incomplete<'a>(context: &Context<'a>) -> Vec<Draft<'a>> {
+pub fn incomplete(context: &Context) -> Vec<PendingFinding> {
     // Else somebody may have added one without a trace.
     let is_known = |waiting: &Waiting| context.all.knows_all(context.all.realms[waiting.process]);
     let waiting = context.all.virtual_memory.waiting().into_iter().filter(is_known);
-    let drafts = waiting.map(|waiting| {
+    let found = waiting.map(|waiting| {
         let reason = Reason::MulticastIncomplete { added: waiting.added, wanted: waiting.wanted };
         let has_ended = context.all.fates[waiting.process].alive == Some(false);
         let confidence = if has_ended { Confidence::Certain } else { Confidence::Inferred };
         let Waits { function, site, at } = waiting.call;
-        Draft::of(Sentence::of(&reason, confidence), function, 0, waiting.process as u32, site, at)
+        PendingFinding::of(&reason, confidence, (function, 0), waiting.process as u32, (site, at))
     });
-    drafts.collect()
+    found.collect()
 }

@@ -5,13 +5,13 @@
 //! found if the other device had been given the content by the host before: it is loaded once more. Nor is anything found if a process
 //! copied directly in the other direction: the data may only come back.
 
-use super::drafts::{Context, Draft, Sentence};
-use super::objects::{Objects, in_words};
+use super::context::Context;
+use super::objects::{copying, in_words, opening};
 use crate::follow::collect::reading::Staged;
 use crate::follow::judged::ordinal;
 use crate::follow::ledger::{Ended, Entry, Realm, Time};
+use crate::follow::pending::PendingFinding;
 use cupeer_report::model::Uuid;
-use cupeer_report::places::Places;
 use cupeer_rules::Confidence;
 use cupeer_rules::reason::{Ago, Device, Reason};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -61,8 +61,8 @@ struct Seen<'a> {
 
 type Ranges<'a> = HashMap<usize, Vec<Range<'a>>>;
 
-pub fn drafts<'a>(context: &Context<'a>, objects: &Objects, places: &mut Places) -> Vec<Draft<'a>> {
-    let mut realms: BTreeMap<Realm, Vec<Copied<'a>>> = BTreeMap::new();
+pub fn found(context: &Context) -> Vec<PendingFinding> {
+    let mut realms: BTreeMap<Realm, Vec<Copied>> = BTreeMap::new();
     for (process, tally) in context.all.tallies.iter().enumerate() {
         let all = tally.staged.iter().map(|copy| Copied { process, copy });
         realms.entry(context.all.realms[process]).or_default().extend(all);
@@ -75,14 +75,14 @@ pub fn drafts<'a>(context: &Context<'a>, objects: &Objects, places: &mut Places)
         return Vec::new();
     }
     let ranges = ranges(context);
-    let mut drafts = Vec::new();
+    let mut found = Vec::new();
     for mut all in realms.into_values() {
         all.sort_by_key(|copied| copied.copy.at);
         for ((from, to, ..), detour) in detours(context, &all, &ranges) {
-            drafts.push(draft(context, (from, to), &detour, objects, places));
+            found.push(pending(context, (from, to), &detour));
         }
     }
-    drafts
+    found
 }
 
 fn ranges<'a>(context: &Context<'a>) -> Ranges<'a> {
@@ -203,13 +203,7 @@ fn way<'a>(
     (is_known && copies(to, from).0 == 0).then_some((from, to, holder, range))
 }
 
-fn draft<'a>(
-    context: &Context<'a>,
-    (from, to): (Uuid, Uuid),
-    detour: &Detour<'a>,
-    objects: &Objects,
-    places: &mut Places,
-) -> Draft<'a> {
+fn pending(context: &Context, (from, to): (Uuid, Uuid), detour: &Detour) -> PendingFinding {
     let (source, target) = detour.first;
     let process = &context.job.processes[source.process];
     let device = |uuid: Uuid| Device { ordinal: ordinal(process, uuid.0), uuid: uuid.0 };
@@ -225,11 +219,10 @@ fn draft<'a>(
         holder: in_words(context.job, detour.holder as u32),
         since: Ago(target.copy.at.saturating_sub(opened)),
     };
-    let mut things = vec![objects.copying(target.process, target.copy, places)];
+    let mut objects = vec![copying(target.process, target.copy)];
     let entry = detour.range.entry;
-    things.extend(open.map(|time| objects.opening(entry, detour.holder as u32, time, places)));
-    let sentence = Sentence::of(&reason, Confidence::Inferred);
-    let copy = source.copy;
-    let draft = Draft::of(sentence, copy.function, 0, source.process as u32, copy.site, copy.at);
-    Draft { last: detour.last, count: detour.count, objects: things, ..draft }
+    objects.extend(open.map(|time| opening(entry, detour.holder as u32, time)));
+    let (call, at) = ((source.copy.function, 0), (source.copy.site, source.copy.at));
+    let found = PendingFinding::of(&reason, Confidence::Inferred, call, source.process as u32, at);
+    PendingFinding { last: detour.last, count: detour.count, objects, ..found }
 }

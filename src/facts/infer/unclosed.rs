@@ -5,12 +5,13 @@
 //! become more from one mark to the next of a program that marks its iterations. Or they become more over minutes. Handles that a
 //! process holds from its start, and the newest ones, are no leak.
 
-use super::drafts::{Context, Draft, Sentence};
-use super::objects::Objects;
+use super::context::Context;
+use super::objects::{closing, export, opening};
 use super::table::library;
 use crate::follow::ledger::settle::Fate;
 use crate::follow::ledger::{Ended, Entry, Time};
 use crate::follow::marks::Repeated;
+use crate::follow::pending::PendingFinding;
 use crate::follow::virtual_memory::Imported;
 use cupeer_report::places::{Places, Stack};
 use cupeer_rules::reason::{Growth, Reason};
@@ -35,23 +36,18 @@ const LONGEST_MARK: usize = 40;
 type Unclosed<'a> = BTreeMap<(u32, Stack), Vec<(&'a Entry, &'a Time)>>;
 
 /// Gives each finding to `add`.
-pub fn found<'a>(
-    context: &Context<'a>,
-    objects: &Objects,
-    places: &mut Places,
-    add: &mut dyn FnMut(Draft<'a>),
-) {
+pub fn found(context: &Context, places: &mut Places, add: &mut dyn FnMut(PendingFinding)) {
     let ledger = &context.all.ledger;
     let mut unclosed = Unclosed::new();
     for entry in ledger.handles().iter().filter(|entry| !ledger.damage.is_of(entry)) {
         never_closed(context, entry, &mut unclosed);
     }
     let (siblings, marks) = (siblings(context, &unclosed), context.all.marks.repeated());
-    imports(context, objects, places, &marks, add);
+    imports(context, &marks, add);
     for (site, open) in unclosed {
         let siblings = siblings.get(&site).map(Vec::as_slice).unwrap_or_default();
-        if let Some(draft) = of_site(context, objects, places, (site.0, &open), (siblings, &marks)) {
-            add(draft);
+        if let Some(found) = of_site(context, places, (site.0, &open), (siblings, &marks)) {
+            add(found);
         }
     }
 }
@@ -64,13 +60,7 @@ struct Import<'a> {
 }
 
 /// Virtual memory that processes imported and did not give up. What a call released, only a whole record tells.
-fn imports<'a>(
-    context: &Context<'a>,
-    objects: &Objects,
-    places: &mut Places,
-    marks: &Repeated,
-    add: &mut dyn FnMut(Draft<'a>),
-) {
+fn imports(context: &Context, marks: &Repeated, add: &mut dyn FnMut(PendingFinding)) {
     let joined = context.all.virtual_memory.joined();
     for (process, fate) in context.all.fates.iter().enumerate() {
         if fate.alive.is_none() || !fate.is_full || fate.has_lost || fate.is_ended_on_purpose {
@@ -101,13 +91,12 @@ fn imports<'a>(
             let (handles, bytes, freed) =
                 (left.len() as u64, sum(&|_| true), sum(&|of| of.freed.is_some_and(|at| is_kept(fate, at))));
             let reason = Reason::VmmLeak { handles, opened: all.len() as u64, bytes, freed, growth };
-            let mut about = vec![objects.opening(first.entry, process as u32, first.time, places)];
-            about.extend(first.entry.export.iter().map(|export| objects.export(first.entry, export, places)));
-            let sentence = Sentence::of(&reason, Confidence::Certain);
-            let Time { function, site, .. } = *first.time;
+            let mut objects = vec![opening(first.entry, process as u32, first.time)];
+            objects.extend(first.entry.export.iter().map(|of| export(context, first.entry, of)));
             let last = left.last().map_or(first.of.since, |import| import.of.since);
-            let draft = Draft::of(sentence, function, 0, process as u32, site, first.of.since);
-            add(Draft { last, count: handles, objects: about, ..draft });
+            let (call, at) = ((first.time.function, 0), (first.time.site, first.of.since));
+            let found = PendingFinding::of(&reason, Confidence::Certain, call, process as u32, at);
+            add(PendingFinding { last, count: handles, objects, ..found });
         }
     }
 }
@@ -160,13 +149,12 @@ fn siblings<'a>(context: &Context<'a>, unclosed: &Unclosed) -> HashMap<(u32, Sta
 }
 
 /// What a process had opened in one place and did not close: with the place of the export, and the one that closed others.
-fn of_site<'a>(
-    context: &Context<'a>,
-    objects: &Objects,
+fn of_site(
+    context: &Context,
     places: &mut Places,
-    (process, open): (u32, &[(&'a Entry, &'a Time)]),
+    (process, open): (u32, &[(&Entry, &Time)]),
     (siblings, marks): (&[Sibling], &Repeated),
-) -> Option<Draft<'a>> {
+) -> Option<PendingFinding> {
     let (entry, time) = open.iter().min_by_key(|(_, time)| time.opened)?;
     let fate = &context.all.fates[process as usize];
     let exported = |entry: &Entry| entry.export.as_ref().and_then(|export| export.bytes).unwrap_or(0);
@@ -184,22 +172,20 @@ fn of_site<'a>(
         None if fate.alive == Some(true) => return None,
         None => Reason::IpcNeverClosed { handles, bytes },
     };
-    let mut about = vec![objects.opening(entry, process, time, places)];
-    if let Some(export) = &entry.export {
-        about.push(objects.export(entry, export, places));
-    }
+    let mut objects = vec![opening(entry, process, time)];
+    objects.extend(entry.export.iter().map(|of| export(context, entry, of)));
     if let (Reason::IpcLeak { .. }, Some((entry, ended))) =
         (&reason, siblings.iter().rev().find_map(|sibling| sibling.closed))
     {
-        about.push(objects.closing(entry, process, ended, places));
+        objects.push(closing(entry, process, ended));
     }
     let cache = cache_of(context, places, time);
-    let sentence = Sentence::of(&reason, Confidence::Certain);
-    Some(Draft {
+    let (call, at) = ((time.function, 0), (time.site, time.opened));
+    Some(PendingFinding {
         last: open.iter().map(|(_, time)| time.opened).max().unwrap_or(time.opened),
         count: handles,
-        objects: about,
-        ..Draft::of(sentence, time.function, 0, process, time.site, time.opened).with_cache(cache)
+        objects,
+        ..PendingFinding::of(&reason, Confidence::Certain, call, process, at).with_cache(cache)
     })
 }
 

@@ -8,32 +8,25 @@ use super::MadeCall;
 use super::world::Sight;
 use crate::follow::ledger::Site;
 use crate::follow::ledger::follow::OwnHandle;
-use crate::follow::ledger::own::{By, Closed};
-use crate::follow::memory::OwnMapping;
+use crate::follow::ledger::own::By;
+use crate::follow::pending::PendingObject;
 use cupeer_report::judged::judged;
-use cupeer_report::places::{Stack, Stacks};
+use cupeer_report::places::Stacks;
 use cupeer_rules::{Related, Rule};
 use cupeer_spec::effect::Object;
 use cupeer_spec::record::slot::finding::role;
 
-/// What the process of a finding had done.
-pub struct Earlier {
-    /// As what it counts: [`role`].
-    pub role: u32,
-    pub tid: u32,
-    pub at: u64,
-    pub stack: Stack,
-    /// What it was done to: an address or a context.
-    pub address: u64,
-    pub fingerprint: Option<u64>,
-}
-
 /// What a process has done to what one of its calls is about, as far as that broke the rule.
-pub fn sites(rule: Rule, made: &MadeCall, sight: Sight, stacks: &mut Stacks) -> Vec<Earlier> {
+pub fn sites(rule: Rule, made: &MadeCall, sight: Sight, stacks: &mut Stacks) -> Vec<PendingObject> {
     let spec = made.function.spec();
     let mut earlier = |role, by: &By, address, fingerprint| {
         let stack = stacks.number(made.index, by.ticks, &by.frames, &by.python);
-        Earlier { role, tid: by.tid, at: by.at, stack, address, fingerprint }
+        let earlier = PendingObject::of(role, made.index, None, Some(by.at));
+        PendingObject { tid: Some(by.tid), stack: Some(stack), address, fingerprint, ..earlier }
+    };
+    let of_site = |role, site: Site, at, address| PendingObject {
+        address,
+        ..PendingObject::of(role, made.index, Some(site), Some(at))
     };
     let related = rule.spec().page().related;
     match related {
@@ -45,17 +38,10 @@ pub fn sites(rule: Rule, made: &MadeCall, sight: Sight, stacks: &mut Stacks) -> 
             let Some(closed) = sight.own.closed(address) else { return Vec::new() };
             let role = if closed.with_context { role::ENDING } else { role::CLOSING };
             let closing = earlier(role, &closed.by, address, Some(closed.fingerprint));
-            opening(closed, sight).into_iter().chain([closing]).collect()
+            opened(made, closed.address, &closed.held, sight).into_iter().chain([closing]).collect()
         }
         Related::EndOfContext | Related::EndOfOwnContext => {
-            let peer = spec.enables().or(spec.disables()).and_then(|peer| made.call.number(peer.by));
-            let own = made.call.details.context.filter(|context| *context != 0);
-            let ending = |context: Option<u64>| Some((context?, sight.own.ending(context?)?));
-            let had = sight.own.ending_of_last(made.call.tid).filter(|_| own.is_none());
-            let mut ended = [ending(own), had, ending(peer)].into_iter().flatten();
-            // Of a context that is gone, the driver does not always tell which it was.
-            let only = || sight.own.only_ending().filter(|_| related == Related::EndOfContext);
-            let ended = ended.next().or_else(|| only().map(|(context, by)| (context.unwrap_or(0), by)));
+            let ended = ended(related, made, sight);
             ended.map(|(context, by)| earlier(role::ENDING, by, context, None)).into_iter().collect()
         }
         Related::Enabling => {
@@ -67,56 +53,52 @@ pub fn sites(rule: Rule, made: &MadeCall, sight: Sight, stacks: &mut Stacks) -> 
         Related::FirstOpening => {
             let address = spec.opens().and_then(|shared| made.call.number(shared.by));
             let held = address.and_then(|at| Some((at, sight.follower.opened.bearer(Object::Pointer, at)?)));
-            let first = held.and_then(|(address, held)| opened(address, held, sight));
+            let first = held.and_then(|(address, held)| opened(made, address, held, sight));
             first.into_iter().collect()
         }
-        Related::MappingUsed => {
-            let args = made.call.arguments();
-            let call = judged(made.function, made.result().unwrap_or(0), &args, made.call);
-            let mapped = |(_, start, bytes)| sight.memory.mapped((start, bytes), |_| true);
-            let mapped = call.used().find_map(mapped);
-            mapped.map(|(start, site, at)| of_site(role::MAPPING, &site, at, start)).into_iter().collect()
+        Related::MappingUsed | Related::MappingInRange | Related::MappingCut => {
+            let mapped = mapping(related, made, sight);
+            mapped.map(|(start, site, at)| of_site(role::MAPPING, site, at, start)).into_iter().collect()
         }
-        Related::MappingInRange => mapping(made, sight, |_, _| true),
-        Related::MappingCut => mapping(made, sight, |mapping, (at, size)| !mapping.is_within((at, size))),
         Related::Releasing => {
             let named = spec.ends().map(|end| end.by).or(spec.exports().map(|shared| shared.by));
             let named = named.or_else(|| spec.makes().and_then(|made| made.of));
             let handle = named.and_then(|by| made.call.number(by));
             let released = handle.and_then(|handle| sight.memory.released(handle));
-            let site = |(site, at)| of_site(role::RELEASING, &site, at, 0);
+            let site = |(site, at)| of_site(role::RELEASING, site, at, 0);
             released.map(site).into_iter().collect()
         }
     }
 }
 
-/// Where the first mapping among the addresses of a call was mapped of which something is true.
-fn mapping(made: &MadeCall, sight: Sight, is_it: impl Fn(&OwnMapping, (u64, u64)) -> bool) -> Vec<Earlier> {
+/// The end of the context that a call needs, and the context; 0 if unknown.
+fn ended<'a>(related: Related, made: &MadeCall, sight: Sight<'a>) -> Option<(u64, &'a By)> {
+    let spec = made.function.spec();
+    let peer = spec.enables().or(spec.disables()).and_then(|peer| made.call.number(peer.by));
+    let own = made.call.details.context.filter(|context| *context != 0);
+    let ending = |context: Option<u64>| Some((context?, sight.own.ending(context?)?));
+    let had = sight.own.ending_of_last(made.call.tid).filter(|_| own.is_none());
+    let ended = [ending(own), had, ending(peer)].into_iter().flatten().next();
+    // Of a context that is gone, the driver does not always tell which it was.
+    let only = || sight.own.only_ending().filter(|_| related == Related::EndOfContext);
+    ended.or_else(|| only().map(|(context, by)| (context.unwrap_or(0), by)))
+}
+
+/// The first mapping that a call uses or, of the addresses that it names, has or cuts: its start, and where and when it was mapped.
+fn mapping(related: Related, made: &MadeCall, sight: Sight) -> Option<(u64, Site, u64)> {
     let args = made.call.arguments();
-    let range = judged(made.function, made.result().unwrap_or(0), &args, made.call).range();
-    let mapped = sight.memory.mapped(range, |mapping| is_it(mapping, range));
-    mapped.map(|(start, site, at)| of_site(role::MAPPING, &site, at, start)).into_iter().collect()
-}
-
-fn of_site(role: u32, site: &Site, at: u64, address: u64) -> Earlier {
-    Earlier { role, tid: site.tid, at, stack: site.stack, address, fingerprint: None }
-}
-
-/// Where something was opened that has been closed.
-fn opening(closed: &Closed, sight: Sight) -> Option<Earlier> {
-    opened(closed.address, &closed.held, sight)
+    let call = judged(made.function, made.result().unwrap_or(0), &args, made.call);
+    if related == Related::MappingUsed {
+        return call.used().find_map(|(_, start, bytes)| sight.memory.mapped((start, bytes), |_| true));
+    }
+    let range = call.range();
+    sight.memory.mapped(range, |mapping| related != Related::MappingCut || !mapping.is_within(range))
 }
 
 /// Where a process opened what it has, or had, at an address.
-fn opened(address: u64, held: &OwnHandle, sight: Sight) -> Option<Earlier> {
+fn opened(made: &MadeCall, address: u64, held: &OwnHandle, sight: Sight) -> Option<PendingObject> {
     let entry = &sight.ledger.handles()[held.handle as usize];
     let time = entry.imports.get(held.import as usize)?.times.last()?;
-    Some(Earlier {
-        role: role::OPENING,
-        tid: time.site.tid,
-        at: time.opened,
-        stack: time.site.stack,
-        address,
-        fingerprint: Some(entry.fingerprint),
-    })
+    let opened = PendingObject::of(role::OPENING, made.index, Some(time.site), Some(time.opened));
+    Some(PendingObject { address, fingerprint: Some(entry.fingerprint), ..opened })
 }

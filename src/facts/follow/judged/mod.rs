@@ -6,17 +6,18 @@
 //!
 //! A finding that a process could only infer is judged again when the recording knows more. A certain one stays.
 //!
-//! Findings are kept by process, rule, function, result, and stack, each with its first one, however many there are.
+//! Findings are kept by process, rule, function, result, and stack, each with its first one, however many there are. Related sites
+//! in its own process ([`earlier`]) are noted with the first one.
 
 mod calls;
 mod earlier;
 mod world;
 
-pub use earlier::Earlier;
 pub use world::{Sight, UNSEEN, device_count, ordinal, uuid};
 
 use crate::follow::functions::Number;
 use crate::follow::ledger::Site;
+use crate::follow::pending::PendingFinding;
 use cupeer_record::{Call, Finding, Outcome, Process};
 use cupeer_report::expected::{Question, Standing};
 use cupeer_report::model::is_explanation;
@@ -33,8 +34,8 @@ const MOST_INFERRED: usize = 1 << 16;
 const MOST_NAMES: usize = cupeer_rules::RULES.len() + 256;
 
 pub struct Findings {
-    pub kept: HashMap<Key, Box<FindingGroup>, foldhash::fast::RandomState>,
-    pub names: Numbered,
+    pub kept: HashMap<Key, Box<PendingFinding>, foldhash::fast::RandomState>,
+    names: Numbered,
     /// What is asked for, by process.
     pub asked: Vec<Asked>,
     /// How many were inferred that are judged again.
@@ -68,18 +69,6 @@ pub enum About {
     Call(u32, u64),
     /// Calls that may turn out to have been probes.
     Asked(Question),
-}
-
-/// Findings that are alike: how many, when the last was, and the first.
-pub struct FindingGroup {
-    pub count: u64,
-    pub last: u64,
-    pub at: u64,
-    pub site: Site,
-    pub finding: Finding,
-    pub driver_message: Option<Vec<u8>>,
-    /// What its process had done to what it is about.
-    pub earlier: Vec<Earlier>,
 }
 
 pub struct MadeCall<'a> {
@@ -237,13 +226,34 @@ impl Findings {
         let MadeCall { index, call, at, last, .. } = *made;
         let result = made.result();
         let (function, stack) = (made.function as Number, stacks.of(index, call));
-        let kept = Key { process: index, rule, function, result, stack, severity, confidence, about };
-        let kept = self.kept.entry(kept).or_insert_with(|| {
-            let (finding, driver_message) = (finding(), call.details.message.clone());
-            let site = Site::of(call, stack, true);
+        let key = Key { process: index, rule, function, result, stack, severity, confidence, about };
+        let kept = self.kept.entry(key).or_insert_with(|| {
+            let Finding { message, hint, argument, objects: recorded, .. } = finding();
             let sites = |(rule, sight)| earlier::sites(rule, made, sight, stacks);
-            let earlier = id.zip(sight).map(sites).unwrap_or_default();
-            Box::new(FindingGroup { count: 0, last: at, at, site, finding, driver_message, earlier })
+            let mut objects = id.zip(sight).map(sites).unwrap_or_default();
+            // The sites that the process recorded are not repeated.
+            objects.retain(|object| !recorded.iter().any(|known| known.what.role == object.role));
+            let args = made.function.spec().args();
+            Box::new(PendingFinding {
+                rule: self.names.name(rule),
+                message,
+                hint,
+                confidence,
+                argument: argument.and_then(|i| Some(args.get(usize::from(i))?.name())),
+                function,
+                result,
+                processes: vec![index],
+                site: Site::of(call, stack, true),
+                at,
+                last: at,
+                count: 0,
+                driver_message: call.details.message.clone().map(Vec::into_boxed_slice),
+                recorded,
+                objects,
+                cache: None,
+                said: severity,
+                lacks_facts: false,
+            })
         });
         kept.count = kept.count.saturating_add(call.times());
         kept.last = kept.last.max(last);

@@ -1,0 +1,77 @@
+//! Merges pending findings of one kind, so that a million of them need the memory of one.
+
+use crate::follow::functions::{Functions, Number};
+use crate::follow::pending::PendingFinding;
+use cupeer_report::filter::Filter;
+use cupeer_report::places::Stack;
+use cupeer_rules::{Cache, Severity};
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::rc::Rc;
+
+/// What pending findings have in common that one row tells: the rule and how sure it is, the argument, function, result, processes,
+/// stack, cache, and the severity that a process has said.
+type Kind = (
+    Rc<str>,
+    &'static str,
+    Option<&'static str>,
+    Number,
+    Option<i32>,
+    Vec<usize>,
+    Stack,
+    Option<Cache>,
+    Option<Severity>,
+);
+
+/// Pending findings, one for each kind: the first that has words, with the count of all.
+pub struct Kinds<'a> {
+    filter: &'a Filter,
+    all: Vec<PendingFinding>,
+    numbers: HashMap<Kind, usize>,
+}
+
+impl<'a> Kinds<'a> {
+    /// None yet, of what a filter shows.
+    pub fn new(filter: &'a Filter) -> Self {
+        Kinds { filter, all: Vec::new(), numbers: HashMap::new() }
+    }
+
+    pub fn push(&mut self, found: PendingFinding) {
+        if !self.filter.shows(Functions::id(found.function), found.result != Some(0), found.at) {
+            return;
+        }
+        match self.numbers.entry(kind(&found)) {
+            Entry::Vacant(place) => {
+                place.insert(self.all.len());
+                self.all.push(found);
+            }
+            Entry::Occupied(place) => {
+                let known = &mut self.all[*place.get()];
+                let (count, last) = (known.count.saturating_add(found.count), known.last.max(found.last));
+                let order = |found: &PendingFinding| (found.message.is_empty(), found.at);
+                if order(&found) < order(known) {
+                    *known = found;
+                }
+                (known.count, known.last) = (count, last);
+            }
+        }
+    }
+
+    pub fn into_all(self) -> Vec<PendingFinding> {
+        self.all
+    }
+}
+
+fn kind(found: &PendingFinding) -> Kind {
+    (
+        found.rule.clone(),
+        found.confidence.word(),
+        found.argument,
+        found.function,
+        found.result,
+        found.processes.clone(),
+        found.site.stack,
+        found.cache,
+        found.said,
+    )
+}
