@@ -78,7 +78,6 @@ impl Delta {
     fn read(effect: &'static Effect, call: &Call) -> Option<Delta> {
         let at = |argument| call.at(argument);
         let or_none = |argument: Option<usize>| argument.map_or(0, at);
-        let spec = call.function.spec();
         let new = Delta { is_done: call.result == 0, ..Delta::of(effect) };
         Some(match *effect {
             Effect::Grants(Grant { by, size, .. }) if new.is_done || size.is_some() => {
@@ -87,21 +86,8 @@ impl Delta {
                 Delta { name: at(by), bytes: or_none(size), access, ..new }
             }
             _ if !new.is_done => return None,
-            Effect::Makes(Made { object, by, size, of, .. })
-                if object.is_virtual() || object == Object::Pool =>
-            {
-                let wanted = call.wanted();
-                let (types, device) = (wanted.map(|it| it.types), wanted.and_then(|it| it.device));
-                let new = Delta { name: at(by), bytes: or_none(size), types, device, ..new };
-                match call.gathering() {
-                    Some(made) => {
-                        let team = Some(Team { wanted: made.devices, added: 0 });
-                        Delta { bytes: made.bytes, types: Some(made.types), team, ..new }
-                    }
-                    None if spec.gathers().is_some() => Delta { team: Some(Team::default()), ..new },
-                    None if object == Object::Mapping => Delta { of: or_none(of), ..new },
-                    None => new,
-                }
+            Effect::Makes(made) if made.object.is_virtual() || made.object == Object::Pool => {
+                new.made(made, call)
             }
             Effect::Opens(Shared { object, by, handle, of, .. }) if object.is_granted() => {
                 Delta { name: at(by), of: or_none(of), fingerprint: call.fingerprint(handle), ..new }
@@ -111,7 +97,8 @@ impl Delta {
             }
             Effect::Retains(Named { object: Object::Allocation, by }) => {
                 // The address at which it is asked.
-                let address = spec.args().iter().position(|argument| argument.direction == Direction::In);
+                let args = call.function.spec().args();
+                let address = args.iter().position(|argument| argument.direction == Direction::In);
                 Delta { name: at(by), of: or_none(address), ..new }
             }
             Effect::Ends(End { object, by, size, .. }) if object.is_virtual() || object == Object::Pool => {
@@ -128,24 +115,39 @@ impl Delta {
             Effect::Unbinds(Unbound { team, device, at: place, .. }) => {
                 Delta { name: at(team), device: Some(at(device) as i32), at: at(place), ..new }
             }
-            // Of the answers about pools, only some are a pool.
-            Effect::Asks(Question { subject: Subject::Pool, device, answer, .. })
-                if spec.args()[answer].is_pool() =>
-            {
-                Delta { name: at(answer), device: Some(at(device) as i32), ..new }
-            }
-            Effect::Asks(Question { subject, answer, choice: Some((option, least)), .. })
-                if at(option) as i32 == least =>
-            {
-                // Other memory than a device's has another one.
-                let is_of_device = || call.wanted().is_some_and(|wanted| wanted.device.is_some());
-                if subject != Subject::Team && !(subject == Subject::Memory && is_of_device()) {
-                    return None;
-                }
-                Delta { bytes: at(answer), ..new }
-            }
+            Effect::Asks(question) => return new.told(question, call),
             _ => return None,
         })
+    }
+
+    /// Adds the values of an object that the call made.
+    fn made(self, Made { object, by, size, of, .. }: Made, call: &Call) -> Delta {
+        let or_none = |argument: Option<usize>| argument.map_or(0, |argument| call.at(argument));
+        let wanted = call.wanted();
+        let (types, device) = (wanted.map(|it| it.types), wanted.and_then(|it| it.device));
+        let new = Delta { name: call.at(by), bytes: or_none(size), types, device, ..self };
+        match call.gathering() {
+            Some(made) => {
+                let team = Some(Team { wanted: made.devices, added: 0 });
+                Delta { bytes: made.bytes, types: Some(made.types), team, ..new }
+            }
+            None if call.function.spec().gathers().is_some() => Delta { team: Some(Team::default()), ..new },
+            None if object == Object::Mapping => Delta { of: or_none(of), ..new },
+            None => new,
+        }
+    }
+
+    /// Adds the answer to a question: a pool, or a granularity. `None` for other answers.
+    fn told(self, Question { subject, device, answer, choice, .. }: Question, call: &Call) -> Option<Delta> {
+        let is_of_device = || call.wanted().is_some_and(|wanted| wanted.device.is_some());
+        // Of the answers about pools, only some are a pool.
+        if subject == Subject::Pool && call.function.spec().args()[answer].is_pool() {
+            return Some(Delta { name: call.at(answer), device: Some(call.at(device) as i32), ..self });
+        }
+        let (option, least) = choice?;
+        // Other memory than a device's has another one.
+        let is_granularity = subject == Subject::Team || subject == Subject::Memory && is_of_device();
+        (call.at(option) as i32 == least && is_granularity).then(|| Delta { bytes: call.at(answer), ..self })
     }
 
     /// True if the process has something from the return of the call on; false if it no longer has something from its begin on.
