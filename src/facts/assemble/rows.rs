@@ -153,11 +153,9 @@ fn processes(job: &Job, all: &Collected, places: &mut Places, ended: u64) -> Vec
     let are_others = job.are_others();
     let rows = job.processes.iter().zip(&all.tallies).enumerate().map(|(index, (process, tally))| {
         let header = &process.header;
-        let boot_id = boot_text(&header.boot_id);
-        let mut unknown = Unknown::new();
         let (end, became) = became(process, tally.last_seen, job.clock(process));
         let exit = Exit::of(all.fates[index].alive, end, are_others[index]);
-        let is_here = own_boot == Some(header.boot_id);
+        let unknown = unknown(process, exit.kind, own_boot == Some(header.boot_id));
         let span = process.ended();
         let of_end = |time: u64| (time != 0).then(|| job.clock(process).realtime_of(time));
         // What is asked for may be a time at which it still ran.
@@ -165,33 +163,12 @@ fn processes(job: &Job, all: &Collected, places: &mut Places, ended: u64) -> Vec
         let ended_by_ns = of_end(span.before).filter(|_| has_ended);
         let ran_until_ns = all.fates[index].last_seen.max(of_end(span.after).unwrap_or(0));
         let ran_until_ns = ended_by_ns.map_or(ran_until_ns, |ended| ran_until_ns.min(ended));
-        let mut lacks = |name, is_unknown, why| {
-            if is_unknown {
-                unknown.insert(name, why);
-            }
-        };
-        lacks("rank", process.rank().is_none(), "no variable of a launcher sets one");
-        lacks("rank", process.text(meta::MISSING).is_some(), "its variables are missing");
-        lacks(
-            "devices",
-            process.devices.is_empty(),
-            "the driver had not named any when events were recorded",
-        );
-        lacks("host", process.host().is_empty(), "its record does not say");
-        lacks("program", process.program().is_empty(), "its record does not say");
-        let why = match is_here {
-            true => "processes of its pid namespace or user cannot be seen from here",
-            false => "it ran on another host, or before this host was started",
-        };
-        lacks("exit", exit.kind == ExitKind::Unseen, why);
-        let why = "its record does not say how it ended: an older cupeer made it";
-        lacks("exit", exit.kind == ExitKind::Gone, why);
         Process {
             proc: all.fates[index].proc.clone(),
             pid: header.pid,
             ppid: header.parent,
             host: process.host().to_owned(),
-            boot_id,
+            boot_id: boot_text(&header.boot_id),
             pid_ns: header.pid_ns,
             rank: process.rank(),
             program: process.program().to_owned(),
@@ -220,6 +197,26 @@ fn processes(job: &Job, all: &Collected, places: &mut Places, ended: u64) -> Vec
         }
     });
     rows.collect()
+}
+
+/// The fields of a process that are not known, each with the reason.
+fn unknown(process: &record::Process, exit: ExitKind, is_here: bool) -> Unknown {
+    let unseen = match is_here {
+        true => "processes of its pid namespace or user cannot be seen from here",
+        false => "it ran on another host, or before this host was started",
+    };
+    let gone = "its record does not say how it ended: an older cupeer made it";
+    let no_device = "the driver had not named any when events were recorded";
+    let all = [
+        ("rank", process.rank().is_none(), "no variable of a launcher sets one"),
+        ("rank", process.text(meta::MISSING).is_some(), "its variables are missing"),
+        ("devices", process.devices.is_empty(), no_device),
+        ("host", process.host().is_empty(), "its record does not say"),
+        ("program", process.program().is_empty(), "its record does not say"),
+        ("exit", exit == ExitKind::Unseen, unseen),
+        ("exit", exit == ExitKind::Gone, gone),
+    ];
+    all.into_iter().filter(|(_, is_unknown, _)| *is_unknown).map(|(name, _, why)| (name, why)).collect()
 }
 
 /// The variables that a record has. None that may be a secret, whoever wrote the record.

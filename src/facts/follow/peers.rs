@@ -79,6 +79,39 @@ impl Sum {
         (self.enabled.max(granted), over.filter(|_| !is_on))
     }
 
+    /// Adds a call: a copy, a query, or a change of access.
+    fn call(&mut self, function: FnId, call: &Call, at: u64) {
+        let spec = function.spec();
+        let Outcome::Returned(result) = call.outcome else { return };
+        self.injected += u64::from(call.injected);
+        if let Some(copied) = spec.copies() {
+            let is_done = result == 0 && !call.injected;
+            self.copies += u64::from(is_done);
+            let bytes = call.number(copied.size).filter(|_| is_done);
+            self.copied = self.copied.saturating_add(bytes.unwrap_or(0));
+            return;
+        }
+        if result != 0 {
+            results::count(&mut self.failed, result, call.times());
+        }
+        if let Some(access) = spec.enables() {
+            if result == 0 || result == Result::PEER_ACCESS_ALREADY_ENABLED as i32 {
+                self.enabled = Some(at);
+                self.disabled = None;
+                self.contexts = (call.details.context, call.number(access.by));
+            }
+        } else if spec.disables().is_some() && result == 0 {
+            self.disabled = Some(at);
+        } else if let Some(question) = spec.asks() {
+            let ordinal = |argument| call.number(argument).map(|ordinal| ordinal as i32);
+            self.asked = self.asked.saturating_add(call.times());
+            let is_chosen = |(choice, reach)| ordinal(choice) == Some(reach);
+            let asks_reach = question.subject == Subject::Reach || question.choice.is_some_and(is_chosen);
+            let answer = ordinal(question.answer).filter(|_| result == 0 && asks_reach);
+            self.can_access = answer.map(|answer| answer != 0).or(self.can_access);
+        }
+    }
+
     /// Whether opening failed, not because of a fault plan, and nothing has been open since.
     fn is_unmapped(&self) -> bool {
         self.last_failed.is_some_and(|last| self.open_until < last)
@@ -128,35 +161,7 @@ impl Peers {
                 number
             }
         };
-        let sum = &mut self.all[number];
-        let Outcome::Returned(result) = call.outcome else { return };
-        sum.injected += u64::from(call.injected);
-        if let Some(copied) = spec.copies() {
-            let is_done = result == 0 && !call.injected;
-            sum.copies += u64::from(is_done);
-            let bytes = call.number(copied.size).filter(|_| is_done);
-            sum.copied = sum.copied.saturating_add(bytes.unwrap_or(0));
-            return;
-        }
-        if result != 0 {
-            results::count(&mut sum.failed, result, call.times());
-        }
-        let context = call.details.context;
-        if let Some(access) = spec.enables() {
-            if result == 0 || result == Result::PEER_ACCESS_ALREADY_ENABLED as i32 {
-                sum.enabled = Some(at);
-                sum.disabled = None;
-                sum.contexts = (context, call.number(access.by));
-            }
-        } else if spec.disables().is_some() && result == 0 {
-            sum.disabled = Some(at);
-        } else if let Some(question) = spec.asks() {
-            sum.asked = sum.asked.saturating_add(call.times());
-            let is_chosen = |(choice, reach)| ordinal(choice) == Some(reach);
-            let asks_reach = question.subject == Subject::Reach || question.choice.is_some_and(is_chosen);
-            let answer = ordinal(question.answer).filter(|_| result == 0 && asks_reach);
-            sum.can_access = answer.map(|answer| answer != 0).or(sum.can_access);
-        }
+        self.all[number].call(function, call, at);
     }
 
     fn number(&mut self, process: usize, devices: Devices) -> usize {

@@ -15,70 +15,70 @@ impl JobPart {
     /// Adds another part. Of single failures, `most_failures` are kept. Fails where a process is in both.
     pub fn add(&mut self, mut other: JobPart, most_failures: usize) -> Result<()> {
         self.refuse_twice(&other)?;
-        let processes = self.processes.len();
         let ended = self.record.ended_ns.max(other.record.ended_ns);
         self.age(ended);
         other.age(ended);
         let mut problems = self.apart(&other);
+        self.add_rows(other, most_failures);
+        self.record.problems.append(&mut problems);
+        Ok(())
+    }
+
+    fn add_rows(&mut self, other: JobPart, most_failures: usize) {
+        let processes = self.processes.len();
         // Named one by one, so that no field of a later version is forgotten.
         let JobPart {
             record,
-            mut keys,
-            processes: mut other_processes,
-            mut devices,
+            keys,
+            processes: other_processes,
+            devices,
             functions,
-            mut callers,
+            callers,
             callers_more,
             found,
             faults,
-            mut handles,
+            handles,
             handles_more,
             handles_more_bytes,
             allocations,
-            mut pools,
-            mut leaks,
-            mut peers,
-            mut failures,
+            pools,
+            leaks,
+            peers,
+            failures,
             failures_more,
             failure_groups,
-            mut marks,
+            marks,
             marks_more,
-            mut escaped,
+            escaped,
             unnamed,
         } = other;
         join_records(&mut self.record, record);
-        self.record.problems.append(&mut problems);
-        self.keys.append(&mut keys);
-        self.processes.append(&mut other_processes);
-        self.devices.append(&mut devices);
+        self.keys.extend(keys);
+        self.processes.extend(other_processes);
+        self.devices.extend(devices);
+        self.peers.extend(peers);
+        self.escaped.extend(escaped);
         add_functions(&mut self.functions, functions, processes);
-        self.callers.append(&mut callers);
-        self.callers = callers::joined(std::mem::take(&mut self.callers));
-        self.callers_more = self.callers_more.saturating_add(callers_more);
         self.found.add(found, processes);
         add_faults(&mut self.faults, faults);
-        self.handles.append(&mut handles);
-        self.handles_more = self.handles_more.saturating_add(handles_more);
-        self.handles_more_bytes = self.handles_more_bytes.saturating_add(handles_more_bytes);
-        self.handles.sort_by_key(|handle| handle.order());
         join_allocations(&mut self.allocations, allocations);
-        self.pools.append(&mut pools);
-        pools::order(&mut self.pools);
-        self.leaks.append(&mut leaks);
-        self.leaks = leaks::joined(std::mem::take(&mut self.leaks));
-        self.peers.append(&mut peers);
-        self.failures.append(&mut failures);
-        self.failures.sort_by_key(|failure| failure.time_ns);
-        self.failures_more = self.failures_more.saturating_add(failures_more);
-        cut(&mut self.failures, most_failures, &mut self.failures_more);
         add_groups(&mut self.failure_groups, failure_groups);
-        self.marks.append(&mut marks);
-        self.marks.sort_by_key(|mark| mark.time_ns);
-        self.marks_more = self.marks_more.saturating_add(marks_more);
-        cut(&mut self.marks, marks::MOST, &mut self.marks_more);
-        self.escaped.append(&mut escaped);
         add_unnamed(&mut self.unnamed, unnamed);
-        Ok(())
+        self.callers.extend(callers);
+        self.callers = callers::joined(std::mem::take(&mut self.callers));
+        add_up(&mut self.callers_more, callers_more);
+        self.handles.extend(handles);
+        self.handles.sort_by_key(|handle| handle.order());
+        add_up(&mut self.handles_more, handles_more);
+        add_up(&mut self.handles_more_bytes, handles_more_bytes);
+        self.pools.extend(pools);
+        pools::order(&mut self.pools);
+        self.leaks.extend(leaks);
+        self.leaks = leaks::joined(std::mem::take(&mut self.leaks));
+        let kept = (&mut self.failures, &mut self.failures_more);
+        add_first(kept, (failures, failures_more), most_failures, |failure| failure.time_ns);
+        let kept = (&mut self.marks, &mut self.marks_more);
+        add_first(kept, (marks, marks_more), marks::MOST, |mark| mark.time_ns);
     }
 
     fn refuse_twice(&self, other: &JobPart) -> Result<()> {
@@ -198,10 +198,8 @@ fn add_faults(all: &mut Vec<Fault>, others: Vec<Fault>) {
                 known.fired = known.fired.saturating_add(fault.fired);
                 known.processes = known.processes.saturating_add(fault.processes);
                 known.dry_run |= fault.dry_run;
-                known.hits.extend(fault.hits);
-                known.hits.sort_by_key(|hit| hit.time_ns);
-                known.hits_more = known.hits_more.saturating_add(fault.hits_more);
-                cut(&mut known.hits, MOST_HITS, &mut known.hits_more);
+                let hits = (&mut known.hits, &mut known.hits_more);
+                add_first(hits, (fault.hits, fault.hits_more), MOST_HITS, |hit| hit.time_ns);
             }
             None => all.push(fault),
         }
@@ -253,6 +251,23 @@ fn add_unnamed(all: &mut Vec<Unnamed>, others: Vec<Unnamed>) {
             all.push(unnamed);
         }
     }
+}
+
+fn add_up(all: &mut u64, more: u64) {
+    *all = all.saturating_add(more);
+}
+
+/// Adds rows, of which the first by time are kept, and the others counted.
+fn add_first<T>(
+    (all, all_more): (&mut Vec<T>, &mut u64),
+    (others, more): (Vec<T>, u64),
+    most: usize,
+    time: impl Fn(&T) -> u64,
+) {
+    all.extend(others);
+    all.sort_by_key(time);
+    add_up(all_more, more);
+    cut(all, most, all_more);
 }
 
 /// Keeps so many, and counts the others.

@@ -60,25 +60,7 @@ pub struct Collected {
 
 /// Reads the whole record.
 pub fn collect(job: &Job, filter: &Filter, keep: Keep) -> Result<Collected> {
-    let damage = Damage::of(job.faults.iter().flat_map(|file| &file.damaged).copied());
-    let mut all = Collected {
-        functions: Functions::new(),
-        callers: Callers::default(),
-        failures: Failures::new(keep.failures),
-        findings: Findings::new(&job.processes),
-        ledger: Ledger::with(damage),
-        fired: Fired::default(),
-        peers: Peers::default(),
-        stacks: Stacks::default(),
-        virtual_memory: VirtualMemory::default(),
-        made_by: MadeBy::default(),
-        marks: Marks::default(),
-        tallies: Vec::new(),
-        fates: Vec::new(),
-        realms: realms(job),
-        lacks_processes: job.lacks_processes(),
-        allocators: Allocators::new(&job.processes),
-    };
+    let mut all = Collected::new(job, keep);
     // Before their calls are read: what has ended now has written all of them, and its end.
     let alive = job.alive();
     for (index, process) in job.processes.iter().enumerate() {
@@ -90,29 +72,8 @@ pub fn collect(job: &Job, filter: &Filter, keep: Keep) -> Result<Collected> {
         all.tallies.push(tally);
     }
     all.failures.settle();
-    for (index, (process, alive)) in job.processes.iter().zip(alive).enumerate() {
-        // The recorder looks at the clock from time to time, also where nothing is called.
-        let [begun, later] = [process.header.first, process.header.last]
-            .map(|moment| job.clock(process).realtime(moment.ticks));
-        let tally = &all.tallies[index];
-        // What is asked for may be a time at which it still ran.
-        let goes_on = tally.goes_on || !filter.is_past(later);
-        let later = filter.until().map_or(later, |until| later.min(until));
-        // Its pid may live on as that of another program.
-        let (end, _) = became(process, tally.last_seen, job.clock(process));
-        let alive = if end == End::Executed { Some(false) } else { alive };
-        let is_ended_on_purpose = !goes_on && alive != Some(true) && tally.is_ended_on_purpose;
-        all.fates.push(Fate {
-            proc: process.proc.as_str().into(),
-            alive: if goes_on { Some(true) } else { alive },
-            last_seen: tally.last_seen.unwrap_or(begun).max(later),
-            is_full: process.header.mode == mode::FULL,
-            has_lost: process.has_losses() || tally.problem.is_some(),
-            has_gaps: process.has_dropped(),
-            is_ended_on_purpose,
-            has_failed: !goes_on && !is_ended_on_purpose && Exit::of(alive, end, false).is_failure(),
-        });
-    }
+    let processes = job.processes.iter().zip(&all.tallies).zip(alive);
+    all.fates = processes.map(|((process, tally), alive)| fate(job, filter, process, tally, alive)).collect();
     if filter.until().is_none() {
         all.add_tables(job);
     }
@@ -121,6 +82,30 @@ pub fn collect(job: &Job, filter: &Filter, keep: Keep) -> Result<Collected> {
     virtual_memory.add_reach(peers);
     pools::add_reach(virtual_memory.processes(), peers);
     Ok(all)
+}
+
+/// The end of a process, as far as the time that is asked for shows it.
+fn fate(job: &Job, filter: &Filter, process: &Process, tally: &Tally, alive: Option<bool>) -> Fate {
+    // The recorder looks at the clock from time to time, also where nothing is called.
+    let [begun, later] =
+        [process.header.first, process.header.last].map(|moment| job.clock(process).realtime(moment.ticks));
+    // What is asked for may be a time at which it still ran.
+    let goes_on = tally.goes_on || !filter.is_past(later);
+    let later = filter.until().map_or(later, |until| later.min(until));
+    // Its pid may live on as that of another program.
+    let (end, _) = became(process, tally.last_seen, job.clock(process));
+    let alive = if end == End::Executed { Some(false) } else { alive };
+    let is_ended_on_purpose = !goes_on && alive != Some(true) && tally.is_ended_on_purpose;
+    Fate {
+        proc: process.proc.as_str().into(),
+        alive: if goes_on { Some(true) } else { alive },
+        last_seen: tally.last_seen.unwrap_or(begun).max(later),
+        is_full: process.header.mode == mode::FULL,
+        has_lost: process.has_losses() || tally.problem.is_some(),
+        has_gaps: process.has_dropped(),
+        is_ended_on_purpose,
+        has_failed: !goes_on && !is_ended_on_purpose && Exit::of(alive, end, false).is_failure(),
+    }
 }
 
 /// Numbers for what fingerprints have in common: the boot of a host, and a key.
@@ -146,6 +131,29 @@ pub fn identities(job: &Job) -> HashMap<Identity, usize> {
 }
 
 impl Collected {
+    /// Nothing yet, of a job.
+    fn new(job: &Job, keep: Keep) -> Collected {
+        let damage = Damage::of(job.faults.iter().flat_map(|file| &file.damaged).copied());
+        Collected {
+            functions: Functions::new(),
+            callers: Callers::default(),
+            failures: Failures::new(keep.failures),
+            findings: Findings::new(&job.processes),
+            ledger: Ledger::with(damage),
+            fired: Fired::default(),
+            peers: Peers::default(),
+            stacks: Stacks::default(),
+            virtual_memory: VirtualMemory::default(),
+            made_by: MadeBy::default(),
+            marks: Marks::default(),
+            tallies: Vec::new(),
+            fates: Vec::new(),
+            realms: realms(job),
+            lacks_processes: job.lacks_processes(),
+            allocators: Allocators::new(&job.processes),
+        }
+    }
+
     /// Whether all calls were kept of the processes whose fingerprints mean the same: else one may have exported, or joined,
     /// something without a trace.
     pub fn knows_all(&self, realm: Realm) -> bool {
