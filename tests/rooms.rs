@@ -400,6 +400,47 @@ fn no_source_is_longer_than_600_lines() {
     assert!(long.is_empty(), "{long:?}");
 }
 
+/// The functions of a formatted source with more lines than that, and their lines. Unit tests may have more.
+fn long_functions(text: &str, most: usize) -> Vec<(&str, usize)> {
+    let lines: Vec<&str> = text.split("#[cfg(test)]").next().unwrap().lines().collect();
+    let is_modifier = |word: &str| {
+        word.starts_with("pub")
+            || word.ends_with(')')
+            || ["const", "unsafe", "extern", "\"C\""].contains(&word)
+    };
+    let function = |at: usize| {
+        let (before, after) = lines[at].split_once("fn ")?;
+        let name = after.split(['(', '<']).next().filter(|_| before.split_whitespace().all(is_modifier))?;
+        let indent = before.len() - before.trim_start().len();
+        let is_end = |line: &&str| {
+            line.len() - line.trim_start().len() == indent && (line.ends_with('}') || line.ends_with(';'))
+        };
+        Some((name, 1 + lines[at..].iter().position(is_end)?))
+    };
+    (0..lines.len()).filter_map(function).filter(|(_, count)| *count > most).collect()
+}
+
+#[test]
+fn no_function_of_the_facts_or_the_model_is_longer_than_60_lines() {
+    let mut long = Vec::new();
+    for folder in ["src/facts", "src/model"] {
+        let files = files_of(folder);
+        assert!(files.iter().any(|file| !long_functions(&file.text, 20).is_empty()), "{folder}");
+        for file in &files {
+            let found = long_functions(&file.text, 60).into_iter();
+            long.extend(found.map(|(name, lines)| format!("{folder}/{}: {name} has {lines}", file.path)));
+        }
+    }
+    assert!(long.is_empty(), "{long:#?}");
+}
+
+#[test]
+fn a_long_function_is_found_however_it_is_declared() {
+    let text = "trait T {\n    fn none(\n        &self,\n    );\n    fn one(&self) {}\n\n    pub(in crate::a) unsafe fn six<T>(\n        x: T,\n    ) {\n                        if x {\n        }\n    }\n}\n// fn not() {\nconst fn three() -> u8 {\n    1\n}\n";
+    assert_eq!(long_functions(text, 2), [("none", 3), ("six", 6), ("three", 3)]);
+    assert_eq!(long_functions(text, 3), [("six", 6)]);
+}
+
 /// What only the files of one processor say.
 const OF_PROCESSORS: [&str; 5] = ["x86", "aarch64", "rdtsc", "tpidr", "asm!"];
 
