@@ -246,26 +246,37 @@ impl<'a> Reading<'a> {
     /// Judges a call, and changes the state of its process. Returns whether it failed because of what a fault plan had changed.
     #[inline]
     fn follow_call(&mut self, function: FnId, call: &Call, standing: Standing) -> bool {
-        let mut follows_fault = false;
         let is_judged = self.judge(function, call, standing);
+        self.follow_own(function, call);
+        let changes_memory = memory::concerns(function);
+        if changes_memory {
+            self.memory.settle(call.start);
+        }
+        let is_kept = || function.spec().is_virtual() && self.memory.keeps_reference(function, call);
+        let is_followed = follow::concerns(function) && !is_kept();
+        let follows_fault = is_followed && self.follow(function, call, is_judged);
+        if changes_memory {
+            let at = memory::At { time: self.at(call), function, site: self.site(call) };
+            self.memory.call(function, call, at);
+        }
+        self.follow_access(function, call);
+        follows_fault
+    }
+
+    /// Notes what a process closed, ended, or enabled by a call.
+    #[inline]
+    fn follow_own(&mut self, function: FnId, call: &Call) {
         if self.own.concerns(function, call) {
             // What it has open now.
             self.follower.settle(&mut self.all.ledger, call.start);
             let at = self.at(call);
             self.own.call(&self.follower, &self.all.ledger, function, call, at);
         }
-        let changes_memory = memory::concerns(function);
-        if changes_memory {
-            self.memory.settle(call.start);
-        }
-        let is_kept = || function.spec().is_virtual() && self.memory.keeps_reference(function, call);
-        if follow::concerns(function) && !is_kept() {
-            follows_fault = self.follow(function, call, is_judged);
-        }
-        if changes_memory {
-            let at = memory::At { time: self.at(call), function, site: self.site(call) };
-            self.memory.call(function, call, at);
-        }
+    }
+
+    /// Notes the access between devices that a call asked for, changed, or used.
+    #[inline]
+    fn follow_access(&mut self, function: FnId, call: &Call) {
         if peers::concerns(function) {
             let at = self.at(call);
             let uuid = |ordinal| uuid_of(self.process, ordinal);
@@ -275,7 +286,6 @@ impl<'a> Reading<'a> {
                 self.memory.enabled(from, to);
             }
         }
-        follows_fault
     }
 
     /// Keeps what findings about the whole process need of a call.
@@ -287,13 +297,7 @@ impl<'a> Reading<'a> {
             self.tally.descriptors.call(function, call, self.memory.realm, made);
         }
         if exhausted_calls::concerns(function, call) {
-            let [at, last] = [call.start, call.last_end()].map(|ticks| self.clock.realtime(ticks));
-            let site = self.site(call);
-            let uuid = |ordinal| uuid_of(self.process, ordinal);
-            let location = exhausted_calls::location_of(function, call, &self.memory, uuid);
-            let times = if call.times() > 1 { (at, last) } else { (at, at) };
-            let (all, reserved) = (&mut self.tally.scarce, self.memory.state.keeper.reserved);
-            exhausted_calls::add(all, (function, call, site), times, location, reserved);
+            self.keep_scarce(function, call);
         }
         if let Some(devices) = call.details.contexts
             && self.tally.holding.is_none_or(|known| known.devices.count_ones() < devices.count_ones())
@@ -301,23 +305,33 @@ impl<'a> Reading<'a> {
             let (site, at) = (self.site(call), self.at(call));
             self.tally.holding = Some(Holding { devices, function, site, at });
         }
-        if let (Some(content), Some(copied)) = (call.details.content, function.spec().host_copy())
-            && let [Some(address), Some(bytes)] = [copied.device, copied.size].map(|of| call.number(of))
-        {
-            let (site, at) = (self.site(call), self.at(call));
-            let device = uuid_of(self.process, Some(content.device));
-            let is_to_host = copied.is_to_host;
-            self.tally.staged.push(Staged {
-                function,
-                site,
-                at,
-                is_to_host,
-                device,
-                address,
-                bytes,
-                content,
-            });
+        if let Some(content) = call.details.content {
+            self.keep_copy(function, call, content);
         }
+    }
+
+    /// Keeps a call that found no memory or addresses left.
+    fn keep_scarce(&mut self, function: FnId, call: &Call) {
+        let [at, last] = [call.start, call.last_end()].map(|ticks| self.clock.realtime(ticks));
+        let site = self.site(call);
+        let uuid = |ordinal| uuid_of(self.process, ordinal);
+        let location = exhausted_calls::location_of(function, call, &self.memory, uuid);
+        let times = if call.times() > 1 { (at, last) } else { (at, at) };
+        let (all, reserved) = (&mut self.tally.scarce, self.memory.state.keeper.reserved);
+        exhausted_calls::add(all, (function, call, site), times, location, reserved);
+    }
+
+    /// Keeps a copy between device memory and the host.
+    fn keep_copy(&mut self, function: FnId, call: &Call, content: Content) {
+        let Some(copied) = function.spec().host_copy() else { return };
+        let [Some(address), Some(bytes)] = [copied.device, copied.size].map(|of| call.number(of)) else {
+            return;
+        };
+        let (site, at) = (self.site(call), self.at(call));
+        let device = uuid_of(self.process, Some(content.device));
+        let is_to_host = copied.is_to_host;
+        let copy = Staged { function, site, at, is_to_host, device, address, bytes, content };
+        self.tally.staged.push(copy);
     }
 
     /// The time of a call.
