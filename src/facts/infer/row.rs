@@ -27,10 +27,6 @@ pub struct Member {
 }
 
 impl Row {
-    pub fn new(finding: Finding, processes: Vec<usize>, process: usize, by_report: bool) -> Row {
-        Row { finding, process, by_report, processes }
-    }
-
     pub fn severity(&self) -> Severity {
         Severity::of(self.finding.severity).unwrap_or(Severity::Note)
     }

@@ -125,6 +125,6 @@ impl<'a> Context<'a> {
             objects,
             suppressed_by,
         };
-        Some(Row::new(finding, found.processes, process, found.said.is_none()))
+        Some(Row { finding, process, by_report: found.said.is_none(), processes: found.processes })
     }
 }

@@ -45,19 +45,19 @@ pub struct Findings {
 /// What findings have in common that are kept as one.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Key {
-    pub process: usize,
+    process: usize,
     /// A number in [`Numbered`].
-    pub rule: u16,
-    pub function: Number,
+    rule: u16,
+    function: Number,
     /// `None` where the call has not returned.
-    pub result: Option<i32>,
-    pub stack: Stack,
+    result: Option<i32>,
+    stack: Stack,
     /// How bad it is, where its process has said that.
-    pub severity: Option<Severity>,
+    severity: Option<Severity>,
     /// How sure it is: what is inferred of one call is not said with what is certain of another.
-    pub confidence: Confidence,
+    confidence: Confidence,
     /// Of what is inferred and judged again: what it is about.
-    pub about: Option<About>,
+    about: Option<About>,
 }
 
 /// What a finding is about that is judged again.
