@@ -38,7 +38,10 @@ impl<W: World> Judge<'_, W> {
                 first = Some(*known);
             }
         };
-        self.world.model(|model| Some(model.each_mapping(range, &mut look)));
+        self.world.model(|model| {
+            model.each_mapping(range, &mut look);
+            Some(())
+        });
         first
     }
 

@@ -101,10 +101,11 @@ impl Follower {
         let is_judged = seen.is_judged || is_done && call.injected;
         let site = seen.stack.map(|stack| Site::of(call, stack, is_judged));
         let done = Ended { at: Some(seen.at), by: Some(function), site, anew: None };
-        if is_done && !call.succeeded() {
-            if let Some((object, number)) = closed(function, call) {
-                self.unreal.bearer_or(object, number, || ());
-            }
+        if is_done
+            && !call.succeeded()
+            && let Some((object, number)) = closed(function, call)
+        {
+            self.unreal.bearer_or(object, number, || ());
         }
         let spec = function.spec();
         match (spec.exports(), spec.opens()) {
