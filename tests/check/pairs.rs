@@ -66,7 +66,7 @@ fn play(kind: &str, seed: u32, times: u32, options: &[&str], with_notes: bool) -
     let record = folder.path().join("record");
     let mut command = cupeer();
     // Handles are given out again as a driver was seen to do, and as early as it may.
-    let machine = if (seed / 25 + seed / 100) % 2 == 0 {
+    let machine = if (seed / 25 + seed / 100).is_multiple_of(2) {
         "nvlink:2,kernels=skip"
     } else {
         "nvlink:2,kernels=skip,reuse=early"
