@@ -34,4 +34,4 @@ pub use delta::Delta;
 pub use names::Names;
 pub use process::{Family, Keeper, Process, View};
 pub use state::{Allocation, Mapping, Origin, Pointer, Pool, Reservation, Team};
-pub use table::{Bare, Entry, History, Id, Indexed, Known, Table};
+pub use table::{Bare, Entry, History, Id, Indexed, Known, Slots, Table};

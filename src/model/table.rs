@@ -1,4 +1,4 @@
-//! Entries by identity and name: a fixed number in an array, or all in [`Indexed`].
+//! Entries by identity and name: a fixed number in [`Slots`], or all in [`Indexed`].
 
 use std::collections::BTreeMap;
 use std::mem::take;
@@ -148,19 +148,48 @@ pub trait Table<T: Entry, H: History> {
     }
 }
 
-impl<T: Entry, H: History, const N: usize> Table<T, H> for [Known<T, H>; N] {
+/// A fixed number of entries, of which only as many are looked at as ever were there at once.
+pub struct Slots<T, H, const N: usize> {
+    slots: [Known<T, H>; N],
+    used: usize,
+}
+
+impl<T, H, const N: usize> Slots<T, H, N> {
+    /// None yet, with these places.
+    pub const fn new(slots: [Known<T, H>; N]) -> Self {
+        Slots { slots, used: 0 }
+    }
+
+    fn used(&self) -> &[Known<T, H>] {
+        self.slots.get(..self.used).unwrap_or(&[])
+    }
+}
+
+impl<T: Entry, H: History, const N: usize> Default for Slots<T, H, N> {
+    fn default() -> Self {
+        Slots::new(std::array::from_fn(|_| Known::default()))
+    }
+}
+
+impl<T: Entry, H: History, const N: usize> Table<T, H> for Slots<T, H, N> {
     fn named(&self, name: u64) -> Option<&Known<T, H>> {
-        self.iter().find(|known| known.name == name && name != 0)
+        self.used().iter().find(|known| known.name == name && name != 0)
     }
 
     fn get(&mut self, id: Id) -> Option<&mut Known<T, H>> {
-        self.iter_mut().find(|known| known.id == id && id != Id::NONE)
+        let used = self.slots.get_mut(..self.used).unwrap_or(&mut []);
+        used.iter_mut().find(|known| known.id == id && id != Id::NONE)
     }
 
     fn add(&mut self, new: Known<T, H>) -> bool {
-        let free = self.iter().position(|known| known.id == Id::NONE);
-        let place = free.or_else(|| self.iter().position(|known| known.is_past()));
-        place.map(|place| self[place] = new).is_some()
+        let free = self.used().iter().position(|known| known.id == Id::NONE);
+        let more = || (self.used < N).then_some(self.used);
+        let past = || self.used().iter().position(|known| known.is_past());
+        let Some(place) = free.or_else(more).or_else(past) else { return false };
+        let Some(slot) = self.slots.get_mut(place) else { return false };
+        *slot = new;
+        self.used = self.used.max(place + 1);
+        true
     }
 
     fn remove(&mut self, id: Id) -> Option<Known<T, H>> {
@@ -172,7 +201,7 @@ impl<T: Entry, H: History, const N: usize> Table<T, H> for [Known<T, H>; N] {
     }
 
     fn each(&self) -> impl Iterator<Item = &Known<T, H>> {
-        self.iter().filter(|known| known.id != Id::NONE)
+        self.used().iter().filter(|known| known.id != Id::NONE)
     }
 
     fn touching(&self, range: (u64, u64)) -> Option<&Known<T, H>> {

@@ -14,11 +14,11 @@ impl Keeper for Small {
     type OfMapping = ();
     type OfReservation = ();
     type OfPool = ();
-    type Allocations = [Bare<Allocation>; 2];
-    type Mappings = [Bare<Mapping>; 2];
-    type Reservations = [Bare<Reservation>; 2];
-    type Pools = [Bare<Pool>; 3];
-    type Pointers = [Bare<Pointer>; 2];
+    type Allocations = Slots<Allocation, (), 2>;
+    type Mappings = Slots<Mapping, (), 2>;
+    type Reservations = Slots<Reservation, (), 2>;
+    type Pools = Slots<Pool, (), 3>;
+    type Pointers = Slots<Pointer, (), 2>;
 }
 
 fn small() -> Process<Small> {
@@ -187,11 +187,11 @@ impl Keeper for Many {
     type OfMapping = ();
     type OfReservation = ();
     type OfPool = ();
-    type Allocations = [Bare<Allocation>; 32];
-    type Mappings = [Bare<Mapping>; 32];
-    type Reservations = [Bare<Reservation>; 32];
-    type Pools = [Bare<Pool>; 32];
-    type Pointers = [Bare<Pointer>; 32];
+    type Allocations = Slots<Allocation, (), 32>;
+    type Mappings = Slots<Mapping, (), 32>;
+    type Reservations = Slots<Reservation, (), 32>;
+    type Pools = Slots<Pool, (), 32>;
+    type Pointers = Slots<Pointer, (), 32>;
 }
 
 #[test]

@@ -97,3 +97,24 @@ fn a_mapping_is_judged_by_its_own_allocation_and_not_by_what_has_its_handle() {
         assert!(message.contains("device 1") && message.contains("device 0"), "{check}: {message}");
     }
 }
+
+/// A real driver crashes when a handle is mapped or exported that was released.
+#[test]
+fn a_released_handle_from_which_the_driver_does_not_come_back_is_found() {
+    for (name, function) in
+        [("vmm-handle-released", "cuMemMap"), ("vmm-handle-released/export", "cuMemExportToShareableHandle")]
+    {
+        let play = Play { program: "vmm", name, machine: "nvlink:2" };
+        let folder = temp_dir();
+        let record = folder.path().join("record");
+        let fault = format!("{function}:signal=SEGV");
+        let ran = done(&mut play.under(How::Bad, &["--check", "--inject", &fault], &record));
+        assert!(!ran.status.success() && ran.stderr.contains("vmm-handle-released"), "{}", ran.stderr);
+        let report = report(&record);
+        let [finding] = report["findings"].as_array().expect("rows").as_slice() else { panic!("{report:#}") };
+        assert_eq!(
+            (&finding["rule"], &finding["function"]),
+            (&"vmm-handle-released".into(), &function.into())
+        );
+    }
+}

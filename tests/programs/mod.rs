@@ -365,13 +365,13 @@ fn read_all(file: &mut fs::File) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// The calls of the program: the library asks the driver on which device an allocation lies that was exported.
+/// The calls of the program: the library asks the driver for the device of an allocation that was exported or imported.
 fn without_questions(mut calls: Vec<Call>) -> Vec<Call> {
-    let exported =
-        calls.iter().filter(|call| call.function == FnId::cuMemExportToShareableHandle.spec().name());
-    let exported: BTreeSet<String> = exported.map(|call| call.mark.clone()).collect();
+    let shares = [FnId::cuMemExportToShareableHandle, FnId::cuMemImportFromShareableHandle];
+    let shared = calls.iter().filter(|call| shares.iter().any(|one| call.function == one.spec().name()));
+    let shared: BTreeSet<String> = shared.map(|call| call.mark.clone()).collect();
     let asks = FnId::cuMemGetAllocationPropertiesFromHandle.spec().name();
-    calls.retain(|call| call.function != asks || !exported.contains(&call.mark));
+    calls.retain(|call| call.function != asks || !shared.contains(&call.mark));
     calls
 }
 

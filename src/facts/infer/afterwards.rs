@@ -104,7 +104,7 @@ impl<'a> Afterwards<'a, '_> {
                 ordinal: export.ordinal.unwrap_or(-1),
                 uuid: export.device.map_or([0; 16], |uuid| uuid.0),
             },
-            inside: export.inside,
+            inside: export.inside(self.at),
             ago: self.at.checked_sub(export.last.1).map(Ago),
             ended,
             object: Thing::Exported(entry, export),

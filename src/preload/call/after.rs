@@ -153,9 +153,15 @@ pub fn is_explained(record: &Recorded, call: &Answered) -> bool {
 /// Reports what would explain a failure of a call that is recorded and not forwarded yet. Returns whether anything does. For use in
 /// `guarded`.
 pub fn judge_before(record: &Recorded, call: &Answered) -> bool {
-    let is_explained = is_explained(record, call);
+    let args = record.arguments(false);
+    let is_explained = if call.id.spec().is_virtual() {
+        let &Answered { id: function, result, .. } = call;
+        let named = decide::Call { function, result, args: &args.bytes, shape: args.shape, elements: &[] };
+        model::names_released(&named) && !inject::is_excused(function, &args.bytes)
+    } else {
+        is_explained(record, call)
+    };
     if is_explained {
-        let args = record.arguments(false);
         check::look(&checked(record, call, &args, &[], DriverFacts::default()));
     }
     is_explained

@@ -393,8 +393,9 @@ fn steps<A: Arguments + ?Sized>(
     let before = record.is_weighty().then(|| weigh(&mut record, caller));
     // What is not in the record is not judged, either: freeing what nobody shares.
     let is_heard = settings.check.is_some() && record.has_begun();
-    let is_judged =
-        is_heard && may_crash(id) && gone::has_any() && is_said_before(id, &record, caller, shared);
+    let is_judged = is_heard
+        && (may_crash(id) && gone::has_any() || FUNCTIONS[id as usize].is_virtual())
+        && is_said_before(id, &record, caller, shared);
     let driver_log = if is_heard { DriverLog::enabled() } else { DriverLog::disabled() };
     let started = if logged { clock::now() } else { 0 };
     let instead = || fault.as_mut().and_then(|fault| act_before(fault, &|fault| tell(fault, &record)));
@@ -450,8 +451,8 @@ fn steps<A: Arguments + ?Sized>(
     result
 }
 
-/// Reports that a copy uses memory that is gone, before the driver gets it: a driver takes an address that it does not know for
-/// one of the host, and the process crashes. Returns whether something was reported.
+/// Reports that a copy uses memory that is gone, or that a handle was released, before the driver gets it. A driver takes an address that
+/// it does not know for one of the host, and follows a handle: the process crashes. Returns true if something was reported.
 #[cold]
 #[inline(never)]
 fn is_said_before(id: FnId, record: &Recorded, caller: usize, arguments: &dyn Arguments) -> bool {

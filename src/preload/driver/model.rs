@@ -7,10 +7,10 @@ use super::questions;
 use crate::settings;
 use crate::sys::book::Book;
 use cupeer_model::{
-    Allocation, Bare, Call, Delta, Id, Keeper, Known, Mapping, Origin, Pointer, Pool, Process, Reservation,
-    View,
+    Allocation, Bare, Call, Delta, Family, Id, Keeper, Known, Mapping, Origin, Pointer, Pool, Process,
+    Reservation, Slots, View,
 };
-use cupeer_spec::effect::{Effect, End, Object};
+use cupeer_spec::effect::{Effect, End, Made, Object, Shared};
 
 /// So many allocations, mappings, and imported pointers are known at once.
 const MOST: usize = 4096;
@@ -26,12 +26,12 @@ impl Keeper for Fixed {
     type OfMapping = ();
     type OfReservation = ();
     type OfPool = ();
-    type Allocations = [Bare<Allocation>; MOST];
-    type Mappings = [Bare<Mapping>; MOST];
+    type Allocations = Slots<Allocation, (), MOST>;
+    type Mappings = Slots<Mapping, (), MOST>;
     // No rule asks for them.
-    type Reservations = [Bare<Reservation>; 0];
-    type Pools = [Bare<Pool>; MOST_POOLS];
-    type Pointers = [Bare<Pointer>; MOST];
+    type Reservations = Slots<Reservation, (), 0>;
+    type Pools = Slots<Pool, (), MOST_POOLS>;
+    type Pointers = Slots<Pointer, (), MOST>;
 }
 
 const NO_ALLOCATION: Allocation = Allocation {
@@ -59,11 +59,11 @@ const fn free<T>(state: T) -> Bare<T> {
 }
 
 pub static MODEL: Book<Process<Fixed>> = Book::new(Process::new(
-    [free(NO_ALLOCATION); MOST],
-    [free(Mapping { bytes: 0, of: Id::NONE, is_granted: false }); MOST],
-    [],
-    [free(NO_POOL); MOST_POOLS],
-    [free(Pointer { pool: Id::NONE }); MOST],
+    Slots::new([free(NO_ALLOCATION); MOST]),
+    Slots::new([free(Mapping { bytes: 0, of: Id::NONE, is_granted: false }); MOST]),
+    Slots::new([]),
+    Slots::new([free(NO_POOL); MOST_POOLS]),
+    Slots::new([free(Pointer { pool: Id::NONE }); MOST]),
     Fixed,
 ));
 
@@ -95,6 +95,22 @@ pub fn pool(handle: u64) -> Option<Bare<Pool>> {
 fn default_of(handle: u64) -> Option<i32> {
     (0..questions::device_count()?.min(questions::MOST_DEVICES))
         .find(|device| questions::default_pool(*device) == Some(handle))
+}
+
+/// True if a call names a handle that was surely released as often as it was obtained, and is not mapped: drivers were seen to crash
+/// there.
+pub fn names_released(call: &Call) -> bool {
+    let named = call.function.spec().effects().iter().find_map(|effect| match *effect {
+        Effect::Exports(Shared { object: Object::Allocation, by, .. })
+        | Effect::Ends(End { object: Object::Allocation, by, .. }) => Some(by),
+        Effect::Makes(Made { object: Object::Mapping, of, .. }) => of,
+        _ => None,
+    });
+    let Some(by) = named else { return false };
+    MODEL.is_whole(|model| {
+        let is_released = |it: Bare<Allocation>| it.references == 0 && it.mappings == 0 && it.is_counted;
+        !model.has_lost(Family::VirtualMemory) && model.allocation(call.at(by)).is_some_and(is_released)
+    })
 }
 
 /// Whether a call is about to unmap, or has unmapped, memory that is shared or can be. Asked before it is noted.

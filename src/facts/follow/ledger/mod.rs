@@ -99,8 +99,8 @@ pub struct Export {
     pub freed_while_open: bool,
     /// The device, as the exporter numbers it.
     pub ordinal: Option<i32>,
-    /// How far inside of the allocation the last exported pointer lay.
-    pub inside: u64,
+    /// How far inside of the allocation the exported pointers lay, each since when; at most [`MOST_TIMES`].
+    pub inside: Vec<(u64, u64)>,
 }
 
 /// What ended something, and when that is known.
@@ -120,6 +120,24 @@ pub struct Site {
     pub stack: Stack,
     /// Whether a rule has found something in it already.
     pub is_judged: bool,
+}
+
+impl Export {
+    /// How far inside of the allocation the pointer lay that was exported last before a time.
+    pub fn inside(&self, at: u64) -> u64 {
+        let before = self.inside.iter().rev().find(|(since, _)| *since <= at).or(self.inside.first());
+        before.map_or(0, |(_, inside)| *inside)
+    }
+
+    /// Notes how far inside the pointer lies that is exported.
+    fn lies(&mut self, at: u64, inside: u64) {
+        if self.inside.last().is_none_or(|(_, known)| *known != inside) {
+            if self.inside.len() == MOST_TIMES {
+                self.inside.remove(0);
+            }
+            self.inside.push((at, inside));
+        }
+    }
 }
 
 impl Site {

@@ -71,7 +71,7 @@ impl Entry {
                 export.last = at;
                 export.times += 1;
                 export.stack = stack;
-                export.inside = taken.inside;
+                export.lies(taken.at, taken.inside);
                 // The same bytes once more after a free: the allocation is there again.
                 if let Some(ended) = export.ended.take() {
                     if export.ended_before.len() == MOST_TIMES {
@@ -92,7 +92,7 @@ impl Entry {
                     stack,
                     device: taken.uuid,
                     ordinal: taken.device,
-                    inside: taken.inside,
+                    inside: vec![(taken.at, taken.inside)],
                     ..Export::default()
                 }));
             }
