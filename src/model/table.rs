@@ -209,18 +209,20 @@ impl<T: Entry, H: History, const N: usize> Table<T, H> for Slots<T, H, N> {
     }
 }
 
-/// The most entries of a table that are not kept.
-const MOST: usize = 1 << 20;
+/// So many entries are there before those are forgotten that have ended and are not kept.
+const MANY: usize = 1 << 16;
 
 /// As many entries as there are.
 pub struct Indexed<T, H> {
     entries: BTreeMap<Id, Known<T, H>>,
     names: BTreeMap<u64, Id>,
+    /// How many entries are there before some are forgotten.
+    many: usize,
 }
 
 impl<T, H> Default for Indexed<T, H> {
     fn default() -> Self {
-        Indexed { entries: BTreeMap::new(), names: BTreeMap::new() }
+        Indexed { entries: BTreeMap::new(), names: BTreeMap::new(), many: MANY }
     }
 }
 
@@ -228,6 +230,15 @@ impl<T, H> Indexed<T, H> {
     /// An entry by its identity.
     pub fn entry(&self, id: Id) -> Option<&Known<T, H>> {
         self.entries.get(&id)
+    }
+}
+
+impl<T: Entry, H: History> Indexed<T, H> {
+    /// Forgets what has ended and is not kept. What is there then may double before the next time.
+    fn forget(&mut self) {
+        self.entries.retain(|_, known| !known.is_past() || known.history.is_kept());
+        self.names.retain(|_, id| self.entries.contains_key(id));
+        self.many = MANY.max(2 * self.entries.len());
     }
 }
 
@@ -241,10 +252,8 @@ impl<T: Entry, H: History> Table<T, H> for Indexed<T, H> {
     }
 
     fn add(&mut self, new: Known<T, H>) -> bool {
-        if self.names.len() >= MOST {
-            let mut past = self.entries.values().filter(|known| known.is_past() && !known.history.is_kept());
-            let Some(past) = past.next().map(|known| known.id) else { return false };
-            self.remove(past);
+        if self.entries.len() >= self.many {
+            self.forget();
         }
         if new.name != 0 {
             self.names.insert(new.name, new.id);

@@ -256,3 +256,17 @@ fn many() -> Process<Many> {
         Many,
     )
 }
+
+#[test]
+fn what_has_ended_does_not_pile_up() {
+    let mut process = all();
+    create(&mut process, 1, GRANULE);
+    for handle in 2..200_000 {
+        create(&mut process, handle, GRANULE);
+        release(&mut process, handle);
+    }
+    assert!(process.allocations.each().count() < 70_000);
+    assert!(process.allocation(1).is_some_and(|it| it.references == 1), "it is still there");
+    assert!(process.allocation(199_999).is_some_and(|it| it.references == 0), "the last ones are remembered");
+    assert!(!process.has_lost(Family::VirtualMemory));
+}
