@@ -516,9 +516,7 @@ int main(void) {
 
 #[test]
 fn the_process_that_was_killed_first_is_told_first() {
-    let include = concat!("-I", env!("CARGO_MANIFEST_DIR"), "/tests/conformance/programs");
-    let search = format!("-L{}", support::sim_dir().display());
-    let program = support::compile_text("two_die", TWO_DIE, &[include, &search, "-lcuda"]);
+    let program = support::compile_linked("two_die", TWO_DIE);
     let folder = support::temp_dir();
     let record = folder.path().join("r");
     let mut run = support::cupeer();

@@ -72,7 +72,17 @@ impl Delta {
             _ => delta,
         };
         let effects = call.function.spec().effects().iter();
-        effects.filter_map(|effect| Delta::read(effect, call)).map(device)
+        effects.filter_map(|effect| Delta::read(effect, call)).filter(Delta::is_known).map(device)
+    }
+
+    /// True unless it makes an object of which the number is not known.
+    fn is_known(&self) -> bool {
+        let makes = match self.effect {
+            Effect::Makes(_) | Effect::Opens(_) => true,
+            Effect::Asks(question) => question.subject == Subject::Pool,
+            _ => false,
+        };
+        self.name != 0 || !makes
     }
 
     fn read(effect: &'static Effect, call: &Call) -> Option<Delta> {

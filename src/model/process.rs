@@ -3,7 +3,7 @@
 use crate::call::Call;
 use crate::delta::Delta;
 use crate::state::{Allocation, Mapping, Origin, Pointer, Pool, Reservation};
-use crate::table::{Bare, History, Id, Known, Table};
+use crate::table::{Bare, Entry, History, Id, Known, Table};
 use crate::wanted::Access;
 use cupeer_spec::effect::{Bound, Effect, End, Grant, Made, Object, Question, Shared, Subject};
 
@@ -96,6 +96,29 @@ pub struct Process<K: Keeper> {
     granularity: [Option<u64>; 2],
     has_lost: [bool; 2],
     last: Id,
+}
+
+impl<K> Default for Process<K>
+where
+    K: Keeper<
+            Allocations: Default,
+            Mappings: Default,
+            Reservations: Default,
+            Pools: Default,
+            Pointers: Default,
+        > + Default,
+{
+    fn default() -> Self {
+        let (allocations, mappings, reservations) = Default::default();
+        Process::new(
+            allocations,
+            mappings,
+            reservations,
+            Default::default(),
+            Default::default(),
+            K::default(),
+        )
+    }
 }
 
 impl<K: Keeper> Process<K> {
@@ -262,7 +285,7 @@ impl<K: Keeper> Process<K> {
         }
         known.references -= 1;
         self.keeper.changed(known, delta, at);
-        if known.references == 0 && known.mappings == 0 {
+        if known.is_past() {
             self.keeper.ended(known, at);
         }
     }
@@ -301,7 +324,7 @@ impl<K: Keeper> Process<K> {
             self.keeper.unmapped(&old, of.as_deref(), at);
             if let Some(known) = &mut of {
                 known.mappings = known.mappings.saturating_sub(1);
-                if known.references == 0 && known.mappings == 0 {
+                if known.is_past() {
                     self.keeper.ended(known, at);
                     let (id, is_over) = (known.id, known.name == 0 && !known.history.is_kept());
                     if is_over {

@@ -5,31 +5,34 @@ use cupeer_spec::function::FnId;
 
 const GRANULE: u64 = 2 << 20;
 
-/// Keeps two allocations and two of all else.
-struct Small;
+/// Declares a keeper of nothing beside the state, by its tables.
+macro_rules! keeper {
+    ($name:ident: $allocations:ty, $mappings:ty, $reservations:ty, $pools:ty, $pointers:ty) => {
+        #[derive(Default)]
+        struct $name;
 
-impl Keeper for Small {
-    type At = ();
-    type OfAllocation = ();
-    type OfMapping = ();
-    type OfReservation = ();
-    type OfPool = ();
-    type Allocations = Slots<Allocation, (), 2>;
-    type Mappings = Slots<Mapping, (), 2>;
-    type Reservations = Slots<Reservation, (), 2>;
-    type Pools = Slots<Pool, (), 3>;
-    type Pointers = Slots<Pointer, (), 2>;
+        impl Keeper for $name {
+            type At = ();
+            type OfAllocation = ();
+            type OfMapping = ();
+            type OfReservation = ();
+            type OfPool = ();
+            type Allocations = $allocations;
+            type Mappings = $mappings;
+            type Reservations = $reservations;
+            type Pools = $pools;
+            type Pointers = $pointers;
+        }
+    };
 }
+type Few<T, const N: usize> = Slots<T, (), N>;
+type Each<T> = Indexed<T, ()>;
+keeper!(Small: Few<Allocation, 2>, Few<Mapping, 2>, Few<Reservation, 2>, Few<Pool, 3>, Few<Pointer, 2>);
+keeper!(Many: Few<Allocation, 32>, Few<Mapping, 32>, Few<Reservation, 32>, Few<Pool, 32>, Few<Pointer, 32>);
+keeper!(All: Each<Allocation>, Each<Mapping>, Each<Reservation>, Each<Pool>, Each<Pointer>);
 
 fn small() -> Process<Small> {
-    Process::new(
-        Default::default(),
-        Default::default(),
-        Default::default(),
-        Default::default(),
-        Default::default(),
-        Small,
-    )
+    Process::default()
 }
 
 fn see<K: Keeper<At = ()>>(process: &mut Process<K>, function: FnId, values: &[(&str, u64)]) {
@@ -162,38 +165,6 @@ fn the_granularity_is_the_least_that_the_driver_told() {
     );
 }
 
-/// Keeps all.
-struct All;
-
-impl Keeper for All {
-    type At = ();
-    type OfAllocation = ();
-    type OfMapping = ();
-    type OfReservation = ();
-    type OfPool = ();
-    type Allocations = Indexed<Allocation, ()>;
-    type Mappings = Indexed<Mapping, ()>;
-    type Reservations = Indexed<Reservation, ()>;
-    type Pools = Indexed<Pool, ()>;
-    type Pointers = Indexed<Pointer, ()>;
-}
-
-/// Keeps as many in arrays.
-struct Many;
-
-impl Keeper for Many {
-    type At = ();
-    type OfAllocation = ();
-    type OfMapping = ();
-    type OfReservation = ();
-    type OfPool = ();
-    type Allocations = Slots<Allocation, (), 32>;
-    type Mappings = Slots<Mapping, (), 32>;
-    type Reservations = Slots<Reservation, (), 32>;
-    type Pools = Slots<Pool, (), 32>;
-    type Pointers = Slots<Pointer, (), 32>;
-}
-
 #[test]
 fn both_tables_give_the_same_answers_in_500_random_lives_of_numbers_that_come_back_at_once() {
     for seed in 1..=500u64 {
@@ -236,25 +207,11 @@ fn both_tables_give_the_same_answers_in_500_random_lives_of_numbers_that_come_ba
 }
 
 fn all() -> Process<All> {
-    Process::new(
-        Indexed::default(),
-        Indexed::default(),
-        Indexed::default(),
-        Indexed::default(),
-        Indexed::default(),
-        All,
-    )
+    Process::default()
 }
 
 fn many() -> Process<Many> {
-    Process::new(
-        Default::default(),
-        Default::default(),
-        Default::default(),
-        Default::default(),
-        Default::default(),
-        Many,
-    )
+    Process::default()
 }
 
 #[test]
@@ -269,4 +226,15 @@ fn what_has_ended_does_not_pile_up() {
     assert!(process.allocation(1).is_some_and(|it| it.references == 1), "it is still there");
     assert!(process.allocation(199_999).is_some_and(|it| it.references == 0), "the last ones are remembered");
     assert!(!process.has_lost(Family::VirtualMemory));
+}
+
+#[test]
+fn what_has_no_number_takes_no_place() {
+    let mut process = small();
+    for function in [FnId::cuMemCreate, FnId::cuMemMap, FnId::cuMemPoolCreate, FnId::cuMemPoolImportPointer] {
+        (0..5).for_each(|_| see(&mut process, function, &[]));
+    }
+    let counts = (process.allocations.each().count(), process.mappings.each().count());
+    assert_eq!((counts, process.pools.each().count(), process.pointers.each().count()), ((0, 0), 0, 0));
+    assert!(!process.has_lost(Family::VirtualMemory) && !process.has_lost(Family::Pools));
 }

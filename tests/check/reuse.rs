@@ -79,9 +79,7 @@ int main(void) {
 
 #[test]
 fn a_mapping_is_judged_by_its_own_allocation_and_not_by_what_has_its_handle() {
-    let include = concat!("-I", env!("CARGO_MANIFEST_DIR"), "/tests/conformance/programs");
-    let search = format!("-L{}", support::sim_dir().display());
-    let program = support::compile_text("mapped", MAPPED, &[include, &search, "-lcuda"]);
+    let program = support::compile_linked("mapped", MAPPED);
     // At the call, and when the recording is read.
     for check in ["--check", "--check=off"] {
         let folder = temp_dir();

@@ -229,9 +229,7 @@ int main(int argc, char **argv) {
 
 #[test]
 fn a_pool_of_a_real_process_has_its_own_device() {
-    let include = concat!("-I", env!("CARGO_MANIFEST_DIR"), "/tests/conformance/programs");
-    let search = format!("-L{}", support::sim_dir().display());
-    let program = support::compile_text("exhausted", KEEPS, &[include, &search, "-lcuda"]);
+    let program = support::compile_linked("exhausted", KEEPS);
     let report = |device: &str| -> Value {
         let folder = temp_dir();
         let record = folder.path().join("r");

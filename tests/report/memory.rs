@@ -340,9 +340,7 @@ int main(void) {
 
 #[test]
 fn a_real_process_keeps_what_another_one_has_released() {
-    let include = concat!("-I", env!("CARGO_MANIFEST_DIR"), "/tests/conformance/programs");
-    let search = format!("-L{}", support::sim_dir().display());
-    let program = support::compile_text("keeps", KEEPS, &[include, &search, "-lcuda"]);
+    let program = support::compile_linked("keeps", KEEPS);
     let folder = support::temp_dir();
     let mut run = support::cupeer();
     run.args(["run", "--sim=nvlink:2", "--record", "full", "-o"]).arg(folder.path().join("r"));

@@ -236,6 +236,14 @@ pub fn compile_text(name: &str, text: &str, args: &[&str]) -> PathBuf {
     compile(&source, &[], args)
 }
 
+/// The same with the headers of the conformance programs, linked to the simulated driver.
+#[track_caller]
+pub fn compile_linked(name: &str, text: &str) -> PathBuf {
+    let include = format!("-I{}", tests().join("conformance/programs").display());
+    let search = format!("-L{}", sim_dir().display());
+    compile_text(name, text, &[&include, &search, "-lcuda"])
+}
+
 fn tests() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests"))
 }

@@ -1,7 +1,7 @@
 //! Virtual memory that a process holds at its end, followed from its calls: the live table has only what is shared.
 
 use cupeer_model::{
-    Allocation, Delta, History, Indexed, Keeper, Known, Mapping, Pointer, Pool, Process, Reservation, Table,
+    Allocation, History, Indexed, Keeper, Known, Mapping, Pointer, Pool, Process, Reservation, Table,
 };
 use cupeer_record::Call;
 use cupeer_report::judged::judged;
@@ -43,6 +43,7 @@ impl Keeper for Calls {
 }
 
 /// The memory of one process.
+#[derive(Default)]
 pub struct Held(Process<Calls>);
 
 /// An entry that it holds.
@@ -56,24 +57,13 @@ pub struct Holding {
     pub since: Since,
 }
 
-impl Default for Held {
-    fn default() -> Self {
-        let (allocations, mappings, reservations) =
-            (Indexed::default(), Indexed::default(), Indexed::default());
-        let (pools, pointers) = (Indexed::default(), Indexed::default());
-        Held(Process::new(allocations, mappings, reservations, pools, pointers, Calls))
-    }
-}
-
 impl Held {
     /// Follows a call, in the order of time. What the program was told counts: it can give back nothing else.
     pub fn follow(&mut self, call: &Call) {
         let Some(function) = call.function.filter(|function| function.spec().is_virtual()) else { return };
         if call.succeeded() {
             let args = call.arguments();
-            for delta in Delta::each(&judged(function, 0, &args, call), None) {
-                self.0.apply(&delta, Since(call.caller, call.start));
-            }
+            self.0.note(&judged(function, 0, &args, call), None, Since(call.caller, call.start));
         }
     }
 

@@ -284,10 +284,10 @@ fn run_event(id: FnId, entered: &Entered, arguments: &dyn Arguments) -> i32 {
     }
     // SAFETY: the address is this function's, as `take_steps` demands.
     let result = unsafe { arguments.forward(entered.through) };
-    let settings = settings::get();
     if result == 0 {
         return 0;
     }
+    let settings = settings::get();
     if !settings.is_recorded(id) || ledger::is_idle(id) {
         failed_use(id, entered.caller, arguments, result);
         return result;
@@ -393,9 +393,7 @@ fn steps<A: Arguments + ?Sized>(
     let before = record.is_weighty().then(|| weigh(&mut record, caller));
     // What is not in the record is not judged, either: freeing what nobody shares.
     let is_heard = settings.check.is_some() && record.has_begun();
-    let is_judged = is_heard
-        && (may_crash(id) && gone::has_any() || FUNCTIONS[id as usize].is_virtual())
-        && is_said_before(id, &record, caller, shared);
+    let is_judged = is_heard && may_crash(id) && is_said_before(id, &record, caller, shared);
     let driver_log = if is_heard { DriverLog::enabled() } else { DriverLog::disabled() };
     let started = if logged { clock::now() } else { 0 };
     let instead = || fault.as_mut().and_then(|fault| act_before(fault, &|fault| tell(fault, &record)));
@@ -547,9 +545,13 @@ impl Rest<'_> {
     }
 }
 
-/// Whether a copy may crash if it uses memory that is gone: it takes any address, also of the host, and uses it before it returns.
-const fn may_crash(id: FnId) -> bool {
-    FUNCTIONS[id as usize].takes_any_address() && !FUNCTIONS[id as usize].is_asynchronous()
+/// True if a call may crash: a copy that takes any address, also of the host, and uses it before it returns, if memory is gone; and a
+/// call that names an allocation by its handle.
+#[inline]
+fn may_crash(id: FnId) -> bool {
+    let spec = &FUNCTIONS[id as usize];
+    let copies = spec.takes_any_address() && !spec.is_asynchronous() && gone::has_any();
+    copies || spec.is_virtual() && spec.allocation_handle().is_some()
 }
 
 /// What is known before a call is forwarded that opens or ends something.

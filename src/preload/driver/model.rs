@@ -7,10 +7,10 @@ use super::questions;
 use crate::settings;
 use crate::sys::book::Book;
 use cupeer_model::{
-    Allocation, Bare, Call, Delta, Family, Id, Keeper, Known, Mapping, Origin, Pointer, Pool, Process,
+    Allocation, Bare, Call, Delta, Entry, Family, Id, Keeper, Known, Mapping, Origin, Pointer, Pool, Process,
     Reservation, Slots, View,
 };
-use cupeer_spec::effect::{Effect, End, Made, Object, Shared};
+use cupeer_spec::effect::{Effect, End, Object};
 
 /// So many allocations, mappings, and imported pointers are known at once.
 const MOST: usize = 4096;
@@ -100,15 +100,9 @@ fn default_of(handle: u64) -> Option<i32> {
 /// True if a call names a handle that was surely released as often as it was obtained, and is not mapped: drivers were seen to crash
 /// there.
 pub fn names_released(call: &Call) -> bool {
-    let named = call.function.spec().effects().iter().find_map(|effect| match *effect {
-        Effect::Exports(Shared { object: Object::Allocation, by, .. })
-        | Effect::Ends(End { object: Object::Allocation, by, .. }) => Some(by),
-        Effect::Makes(Made { object: Object::Mapping, of, .. }) => of,
-        _ => None,
-    });
-    let Some(by) = named else { return false };
+    let Some(by) = call.function.spec().allocation_handle() else { return false };
     MODEL.is_whole(|model| {
-        let is_released = |it: Bare<Allocation>| it.references == 0 && it.mappings == 0 && it.is_counted;
+        let is_released = |it: Bare<Allocation>| it.is_past() && it.is_counted;
         !model.has_lost(Family::VirtualMemory) && model.allocation(call.at(by)).is_some_and(is_released)
     })
 }

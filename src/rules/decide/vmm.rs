@@ -3,7 +3,7 @@
 use super::{Judge, Verdict, World};
 use crate::Confidence;
 use crate::reason::Reason;
-use cupeer_model::{Allocation, Bare, Family, Mapping, wanted};
+use cupeer_model::{Allocation, Bare, Entry, Family, Mapping, wanted};
 use cupeer_spec::abi::CUmemAllocationHandleType;
 use cupeer_spec::effect::{End, Made, Object, Shared, Subject};
 use cupeer_spec::function::Direction;
@@ -56,13 +56,11 @@ impl<W: World> Judge<'_, W> {
     }
 
     pub(super) fn vmm_handle_released(&mut self) -> Verdict {
-        let spec = self.call.function.spec();
-        let exported = spec.exports().map(|shared| shared.by);
-        let by = exported.or_else(|| spec.makes().and_then(|made| made.of));
+        let by = self.call.function.spec().allocation_handle();
         let Some(by) = self.in_table(by) else { return Verdict::Unknown };
         let handle = self.call.at(by);
         let Some(known) = self.allocation(handle) else { return Verdict::Unknown };
-        if known.references != 0 || known.mappings != 0 {
+        if !known.is_past() {
             return Verdict::Held;
         }
         let is_sure = known.is_counted && self.world.knows(Family::VirtualMemory);
@@ -83,7 +81,7 @@ impl<W: World> Judge<'_, W> {
         };
         let types = match known.types {
             // It is nobody's handle any more, whatever it was created with.
-            _ if known.references == 0 && known.mappings == 0 => return Verdict::Unknown,
+            _ if known.is_past() => return Verdict::Unknown,
             _ if known.is_imported() => None,
             None => return Verdict::Unknown,
             Some(types) if types & wanted != 0 => return Verdict::Held,

@@ -113,6 +113,16 @@ impl FnSpec {
         })
     }
 
+    /// The handle of an allocation that a call maps, exports, or releases: the argument that names it.
+    pub fn allocation_handle(&self) -> Option<usize> {
+        self.effect(|effect| match effect {
+            Effect::Exports(Shared { object: Object::Allocation, by, .. })
+            | Effect::Ends(End { object: Object::Allocation, by, .. }) => Some(by),
+            Effect::Makes(Made { object: Object::Mapping, of, .. }) => of,
+            _ => None,
+        })
+    }
+
     /// The kind of a shareable handle that a call makes or opens: the argument that says it.
     pub fn handle_kind(&self) -> Option<usize> {
         self.args()[self.exports().or(self.opens())?.handle].kind()

@@ -61,9 +61,7 @@ pub fn sites(rule: Rule, made: &MadeCall, sight: Sight, stacks: &mut Stacks) -> 
             mapped.map(|(start, site, at)| of_site(role::MAPPING, site, at, start)).into_iter().collect()
         }
         Related::Releasing => {
-            let named = spec.ends().map(|end| end.by).or(spec.exports().map(|shared| shared.by));
-            let named = named.or_else(|| spec.makes().and_then(|made| made.of));
-            let handle = named.and_then(|by| made.call.number(by));
+            let handle = spec.allocation_handle().and_then(|by| made.call.number(by));
             let released = handle.and_then(|handle| sight.memory.released(handle));
             let site = |(site, at)| of_site(role::RELEASING, site, at, 0);
             released.map(site).into_iter().collect()

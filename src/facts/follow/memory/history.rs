@@ -142,10 +142,9 @@ pub struct Histories {
 impl Histories {
     /// A process that has nothing yet.
     pub fn state(devices: Vec<Option<Uuid>>) -> Process<Histories> {
-        let keeper = Histories { devices, ..Histories::default() };
-        let (allocations, mappings, reservations) =
-            (Indexed::default(), Indexed::default(), Indexed::default());
-        Process::new(allocations, mappings, reservations, Indexed::default(), Indexed::default(), keeper)
+        let mut state: Process<Histories> = Process::default();
+        state.keeper.devices = devices;
+        state
     }
 
     fn uuid(&self, ordinal: i32) -> Option<Uuid> {
