@@ -104,17 +104,17 @@ impl<'a> Verdict<'a> {
 
     /// Whether a process exited with the status of a child that had ended before: it passes on how that failed.
     fn is_passed_on(&self, process: &Process) -> bool {
+        let Some(code) = process.exit.code.filter(|code| *code > 0) else { return false };
         self.report.processes.iter().any(|child| {
             let is_child = (child.ppid, child.pid_ns) == (process.pid, process.pid_ns);
-            let code = process.exit.code.filter(|code| *code > 0);
             let by_signal = child.exit.signal.map(|signal| [BY_SIGNAL + signal, signal.wrapping_neg()]);
             let has_same =
-                child.exit.code == code || by_signal.is_some_and(|codes| codes.map(Some).contains(&code));
+                child.exit.code == Some(code) || by_signal.is_some_and(|codes| codes.contains(&code));
             // The parent may have waited for it without being seen to run afterwards.
             let has_outlived = child.ended_by_ns.is_some_and(|ended| {
                 child.boot_id == process.boot_id && process.ended_by_ns.is_some_and(|its| ended <= its)
             });
-            is_child && has_outlived && code.is_some() && has_same
+            is_child && has_outlived && has_same
         })
     }
 
