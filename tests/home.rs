@@ -6,7 +6,6 @@ use cupeer_spec::env;
 use serde_json::Value;
 use std::fs;
 use std::io::Write;
-use std::os::fd::{FromRawFd, OwnedFd};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -305,15 +304,7 @@ fn a_run_in_progress_is_listed_and_stays() {
 
 /// What `cupeer clean` prints to stderr and stdout when somebody types an answer on its terminal.
 fn cleaned(folder: &Path, words: &[&str], answer: &str) -> (String, String) {
-    let (mut master, mut terminal) = (0, 0);
-    // SAFETY: both descriptors are written; null asks for no name and for default settings.
-    let opened = unsafe {
-        let null = std::ptr::null_mut();
-        libc::openpty(&mut master, &mut terminal, null, std::ptr::null(), std::ptr::null())
-    };
-    assert_eq!(opened, 0);
-    // SAFETY: openpty has just opened both, and nobody else owns them.
-    let (mut master, terminal) = unsafe { (fs::File::from_raw_fd(master), OwnedFd::from_raw_fd(terminal)) };
+    let (mut master, terminal) = support::terminal();
     master.write_all(answer.as_bytes()).unwrap();
     let done = done(at(folder, &["clean"]).args(words).stdin(Stdio::from(terminal)));
     assert!(done.status.success(), "{}", done.stderr);

@@ -2,12 +2,11 @@
 //! did not take effect.
 
 use crate::support::{
-    assert_loaded_from, compile_text, copy_program, cupeer, done, install, plain, preload_library, sim_dir,
-    sim_library, stdout, temp_dir, wait_for, with, write_program,
+    self, assert_loaded_from, compile_text, copy_program, cupeer, done, install, plain, preload_library,
+    sim_dir, sim_library, stdout, temp_dir, wait_for, with, write_program,
 };
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::os::fd::{FromRawFd, OwnedFd};
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
@@ -257,15 +256,7 @@ fn a_signal_of_the_terminal_is_not_passed_on() {
         }"#,
         &[],
     );
-    let (mut master, mut terminal) = (0, 0);
-    // SAFETY: both descriptors are written; null asks for no name and for default settings.
-    let opened = unsafe {
-        let null = std::ptr::null_mut();
-        libc::openpty(&mut master, &mut terminal, null, std::ptr::null(), std::ptr::null())
-    };
-    assert_eq!(opened, 0);
-    // SAFETY: openpty has just opened both, and nobody else owns them.
-    let (master, terminal) = unsafe { (OwnedFd::from_raw_fd(master), OwnedFd::from_raw_fd(terminal)) };
+    let (mut master, terminal) = support::terminal();
     let mut command = run(&[]);
     command.arg(program).stdin(Stdio::from(terminal)).stdout(Stdio::piped());
     // SAFETY: setsid and ioctl may be called between fork and exec; stdin is the terminal there.
@@ -278,7 +269,7 @@ fn a_signal_of_the_terminal_is_not_passed_on() {
     }
     let (mut child, mut rest, line) = start(&mut command);
     assert_eq!(line, "ready");
-    fs::File::from(master.try_clone().unwrap()).write_all(b"\x03").unwrap();
+    master.write_all(b"\x03").unwrap();
     let mut more = String::new();
     rest.read_to_string(&mut more).unwrap();
     assert_eq!((child.wait().unwrap().code(), more.as_str()), (Some(0), "1\n"));

@@ -2,10 +2,10 @@
 //! Whatever happens, a launcher does not stay stopped while its program runs.
 
 use super::{kill, run, start};
-use crate::support::{compile_text, cupeer, plain, wait_for};
+use crate::support::{self, compile_text, cupeer, plain, wait_for};
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::AsRawFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -182,15 +182,7 @@ struct Shell {
 
 impl Shell {
     fn start(script: &str, how: &str) -> Shell {
-        let (mut master, mut terminal) = (0, 0);
-        // SAFETY: both descriptors are written; null asks for no name and for default settings.
-        let opened = unsafe {
-            let null = std::ptr::null_mut();
-            libc::openpty(&mut master, &mut terminal, null, std::ptr::null(), std::ptr::null())
-        };
-        assert_eq!(opened, 0);
-        // SAFETY: openpty has just opened both, and nobody else owns them.
-        let (master, terminal) = unsafe { (File::from_raw_fd(master), OwnedFd::from_raw_fd(terminal)) };
+        let (master, terminal) = support::terminal();
         let launcher = cupeer();
         let mut command = plain("bash");
         command.args(["-c", &format!("set -m; {script}"), "bash"]).arg(launcher.get_program());

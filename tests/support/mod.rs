@@ -12,6 +12,7 @@ use std::ffi::OsStr;
 use std::fs;
 use std::hash::{Hash, Hasher};
 use std::io::{ErrorKind, Write};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -317,6 +318,21 @@ pub fn wait_for(what: &str, mut condition: impl FnMut() -> bool) {
         assert!(start.elapsed() < PATIENCE, "waited in vain for: {what}");
         std::thread::sleep(Duration::from_millis(5));
     }
+}
+
+/// Both ends of a new terminal: that of the program that shows it, and that of the programs in it. No program that another
+/// test starts meanwhile inherits them, which `openpty` would let it.
+pub fn terminal() -> (fs::File, OwnedFd) {
+    let flags = libc::O_RDWR | libc::O_NOCTTY | libc::O_CLOEXEC;
+    // SAFETY: the call makes a descriptor, which nobody else owns.
+    let shows = unsafe { fs::File::from_raw_fd(libc::posix_openpt(flags)) };
+    let fd = shows.as_raw_fd();
+    // SAFETY: the calls take the descriptor, which is open, and the last makes another one, which nobody else owns.
+    let within = unsafe {
+        assert_eq!((libc::grantpt(fd), libc::unlockpt(fd)), (0, 0));
+        OwnedFd::from_raw_fd(libc::ioctl(fd, libc::TIOCGPTPEER, flags))
+    };
+    (shows, within)
 }
 
 /// An empty directory that is removed with the value.

@@ -2,10 +2,10 @@
 //! back on every way out.
 
 use super::Crew;
-use crate::support::{cupeer, temp_dir, wait_for};
+use crate::support::{self, cupeer, temp_dir, wait_for};
 use std::fs::File;
 use std::io::{Read, Write};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Child, ExitStatus};
@@ -22,15 +22,9 @@ struct Terminal {
 
 impl Terminal {
     fn start(folder: &Path, size: (u16, u16), words: &[&str], colors: bool) -> Terminal {
-        let (mut ours, mut theirs) = (-1, -1);
-        let size_of = winsize(size);
-        // SAFETY: the call makes two descriptors and writes their numbers; the size is valid.
-        let made = unsafe {
-            libc::openpty(&mut ours, &mut theirs, std::ptr::null_mut(), std::ptr::null(), &size_of)
-        };
-        assert_eq!(made, 0);
-        // SAFETY: both are new, and nobody else's.
-        let (ours, theirs) = unsafe { (File::from_raw_fd(ours), OwnedFd::from_raw_fd(theirs)) };
+        let (ours, theirs) = support::terminal();
+        // SAFETY: the descriptor is that of a terminal, and the size is valid.
+        assert_eq!(unsafe { libc::ioctl(ours.as_raw_fd(), libc::TIOCSWINSZ, &winsize(size)) }, 0);
         let mut command = cupeer();
         command
             .args(["top", "--interval", "100ms"])
