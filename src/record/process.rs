@@ -4,7 +4,7 @@ use crate::alive;
 use crate::source::Source;
 use cupeer_spec::function::FnId;
 use cupeer_spec::rank::Ranks;
-use cupeer_spec::record::{BLOCK, Header, Moment, clock, meta, mode};
+use cupeer_spec::record::{BLOCK, Header, Moment, called_bit, clock, meta, mode};
 use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
@@ -92,6 +92,15 @@ impl Process {
         FnId::all()
             .find(|function| function.spec().name() == name)
             .filter(|function| function.spec().stored() == usize::from(*stored))
+    }
+
+    /// Returns the names of the functions that the process, or the one that it was forked from, has called, recorded or not.
+    pub fn called(&self) -> impl Iterator<Item = &str> {
+        let is_called = |number: &usize| {
+            let (word, bit) = called_bit(*number);
+            self.header.called.get(word).is_some_and(|called| called & bit != 0)
+        };
+        (0..self.functions.len()).filter(is_called).map(|number| &*self.functions[number].0)
     }
 
     /// Returns the name of the function with a number in this record; `?` if the record does not have it.

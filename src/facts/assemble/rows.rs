@@ -12,11 +12,12 @@ use cupeer_record::{self as record, Call, Job};
 use cupeer_report::filter::Filter;
 use cupeer_report::lives::{became, began, began_at};
 use cupeer_report::model::{
-    Device, Escaped, Exit, ExitKind, LastCall, Ordinal, Pending, Process, Record, Unknown, Uuid,
+    Device, Escaped, Exit, ExitKind, LastCall, Ordinal, Pending, Process, Record, Unknown, Uuid, Word,
 };
 use cupeer_report::names::counted;
 use cupeer_report::places::{Nameless, Names, Places};
 use cupeer_report::values;
+use cupeer_spec::function::{FnId, Group};
 use cupeer_spec::record::{meta, mode};
 use std::collections::BTreeMap;
 use std::time::SystemTime;
@@ -37,7 +38,7 @@ pub fn reduced(
     let groups = all.failures.groups(&all.functions, &all.fates, &all.stacks, &all.made_by, &mut places);
     let Collected { failures, functions: names, fates, stacks, made_by, .. } = &mut all;
     let (failures, failures_more) = failures.rows(names, fates, stacks, made_by, &mut places);
-    let processes = processes(job, &all, &mut places, ended);
+    let processes = processes(job, filter, &all, &mut places, ended);
     let leaks = leaks::rows(&all, job, &mut places, filter, ended);
     let allocations = all.virtual_memory.rows(&all.fates, ended);
     let pools = pools::rows(all.virtual_memory.processes(), &all.fates);
@@ -147,7 +148,18 @@ fn boot_text(id: &[u8; 16]) -> String {
     Uuid(*id).to_string().split_off(4)
 }
 
-fn processes(job: &Job, all: &Collected, places: &mut Places, ended: u64) -> Vec<Process> {
+/// The functions of the driver that a process called and of which its whole record has no call. Look-ups are none of them, and
+/// what initializes the driver.
+fn unrecorded(process: &record::Process, index: usize, functions: &Functions) -> Vec<Word> {
+    let is_recorded = |name: &str| {
+        functions.by_process_of(name).and_then(|all| all.get(index)).is_some_and(|calls| *calls > 0)
+    };
+    let known = process.called().filter_map(|name| FnId::all().find(|id| id.spec().name() == name));
+    let is_other = |id: &FnId| id.spec().hands_out().is_none() && !id.spec().is_in(Group::Init);
+    known.filter(is_other).map(|id| id.spec().name()).filter(|name| !is_recorded(name)).collect()
+}
+
+fn processes(job: &Job, filter: &Filter, all: &Collected, places: &mut Places, ended: u64) -> Vec<Process> {
     let ordinal = |device: &record::Device| Ordinal { ordinal: device.ordinal, uuid: Uuid(device.uuid) };
     let own_boot = record::host::boot_id();
     let are_others = job.are_others();
@@ -192,6 +204,10 @@ fn processes(job: &Job, all: &Collected, places: &mut Places, ended: u64) -> Vec
                 at_ns,
             }),
             pending: pending(job, index, tally, all, places, ended),
+            unrecorded: match filter.chooses_all_calls() && !process.has_dropped() {
+                true => unrecorded(process, index, &all.functions),
+                false => Vec::new(),
+            },
             devices: process.devices.iter().map(ordinal).collect(),
             unknown,
         }

@@ -33,7 +33,7 @@ use crate::job::ledger::{self, BeforeCall, CallOrigin};
 use crate::log::{self, Call, FaultSummary};
 use crate::recorder::{self, Recorded, Store};
 use crate::resolve::needs::{self, Needs};
-use crate::resolve::{driver, entries, handed_out, linked, patched};
+use crate::resolve::{driver, entries, handed_out, linked, patched, traced, used};
 use crate::settings::{self, Settings};
 use crate::sys::arch::{ASYNCHRONOUS, Thread, forward_asynchronously, stack_height, thread};
 use crate::sys::caller::Caller;
@@ -117,6 +117,9 @@ fn enter_shared(id: FnId, is_export: bool, noted: Noted) -> Entered {
 
 #[inline(always)]
 fn enter_by(id: FnId, is_export: bool, Noted { caller, entered }: Noted) -> Entered {
+    if used::note(id) {
+        traced::route(id);
+    }
     let thread = thread();
     // A signal handler that called between the entry's note and this line has left its own.
     let is_plain = entered == id as u32 + 1;

@@ -88,8 +88,8 @@ fn has_failed(id: FnId, caller: usize, arguments: &dyn Arguments, result: i32) {
     }
 }
 
-/// Records a copy, memset, free, or change of a graph that has failed, and that nothing made worth recording before, if a rule explains it.
-/// So nothing of this is done for those that succeed. What fails all the time is looked at now and then.
+/// Records a copy, memset, free, or change of a graph that has failed, and that nothing made worth recording before. So nothing of
+/// this is done for those that succeed. Rules look at what fails all the time and is never explained only now and then.
 #[cold]
 #[inline(never)]
 pub fn failed_use(id: FnId, caller: usize, arguments: &dyn Arguments, result: i32) {
@@ -97,28 +97,27 @@ pub fn failed_use(id: FnId, caller: usize, arguments: &dyn Arguments, result: i3
     const MANY: u32 = 64;
     static UNEXPLAINED: AtomicU32 = AtomicU32::new(0);
     let settings = settings::get();
-    let may_be_explained = || RULES.iter().any(|rule| rule.explains(id, result));
     // The nodes of a graph are not read unless some may use memory that is gone.
     let may_use = || id.spec().uses_or_frees() || id.spec().uses_graph().is_some() && gone::has_any();
-    if settings.check.is_none() || !settings.is_recorded(id) || !may_use() || !may_be_explained() {
+    if !settings.is_recorded(id) || !may_use() {
         return;
     }
     let known = UNEXPLAINED.load(Ordering::Relaxed);
-    if known >= MANY && !known.is_power_of_two() {
-        UNEXPLAINED.store(known.saturating_add(1), Ordering::Relaxed);
-        return;
-    }
+    let may_be_explained = settings.check.is_some()
+        && (known < MANY || known.is_power_of_two())
+        && RULES.iter().any(|rule| rule.explains(id, result));
     let caller = behind_patch(id, caller);
     let mut record = Recorded::new(id, arguments);
     with_failure((id, caller, result), arguments, &mut |call| {
         let mut is_explained = false;
-        guarded(|| is_explained = after::is_explained(&record, call));
+        if may_be_explained {
+            guarded(|| is_explained = after::is_explained(&record, call));
+        }
         if !is_explained {
             UNEXPLAINED.store(known.saturating_add(1), Ordering::Relaxed);
-            return;
         }
         record.begin(arguments, caller, true, true);
-        if record.finish(arguments, result, false) {
+        if record.finish(arguments, result, false) && is_explained {
             guarded(|| after::follow(&record, call));
         }
     });

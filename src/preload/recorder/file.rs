@@ -24,7 +24,9 @@ use core::sync::atomic::{
 };
 use cupeer_spec::proc::{Stat, StatPath};
 use cupeer_spec::record::end::{End, Span};
-use cupeer_spec::record::{self, BLOCK, BlockHeader, FileName, Header, MAGIC, Moment, VERSION, mode};
+use cupeer_spec::record::{
+    self, BLOCK, BlockHeader, CALLED_WORDS, FileName, Header, MAGIC, Moment, VERSION, mode,
+};
 
 /// The most windows whose threads are looked after, so that others can go on with them.
 const WINDOWS: usize = 4096;
@@ -289,6 +291,7 @@ impl File {
                 end: record::end::UNSEEN,
                 reserved: 0,
                 ended: Span::default(),
+                called: [0; CALLED_WORDS],
             });
             // Last: what has no magic is no record.
             (&raw mut (*header).magic).write_volatile(MAGIC);
@@ -358,6 +361,12 @@ impl File {
     pub fn is_own(&self) -> bool {
         // SAFETY: the header is mapped for good, and its number does not change; getpid has no preconditions.
         unsafe { (*self.header).pid == libc::getpid() as u32 }
+    }
+
+    /// [`Header::called`].
+    pub fn called(&self) -> &'static [AtomicU64; CALLED_WORDS] {
+        // SAFETY: the header is mapped for good, and the field is aligned and only used as atomics.
+        unsafe { &*(&raw const (*self.header).called).cast() }
     }
 
     /// Counts events that could not be kept.

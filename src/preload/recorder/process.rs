@@ -9,6 +9,7 @@ use super::file::{File, REST};
 use super::{about, early, stream};
 use crate::job::{directory, live, reclaim};
 use crate::log::{message, status};
+use crate::resolve::used;
 use crate::settings;
 use crate::sys::arch::thread;
 use crate::sys::aside::aside;
@@ -224,6 +225,7 @@ fn make() {
         about::begin(file);
         FILE.store(ptr::from_ref(file).cast_mut(), Release);
         page.store(next, Release);
+        used::note_in(file.called());
         tell_missed(file);
         Ok(())
     };

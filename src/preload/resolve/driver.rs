@@ -7,7 +7,7 @@
 //! alone without a report.
 
 use super::libraries::{LIBRARIES, is_driver, is_missed, library_of};
-use super::{data_symbols, dlerror, entries, loader, needs, scope};
+use super::{data_symbols, dlerror, entries, loader, needs, scope, used};
 use crate::log::{message, status};
 use crate::settings;
 use crate::sys::elf;
@@ -95,7 +95,12 @@ pub fn trace(id: FnId) {
     let index = id as usize;
     let real = real(id);
     if real != 0 {
-        aim(&TARGETS[index], || needs::is_traced(id), entries::traced_looked_up(id), real);
+        aim(
+            &TARGETS[index],
+            || needs::is_traced(id) || used::is_awaited(id),
+            entries::traced_looked_up(id),
+            real,
+        );
     }
 }
 

@@ -10,7 +10,7 @@
 use super::libraries::library_of;
 use super::needs::is_traced;
 use super::scope::{anywhere, at_start, in_scope_of, is_defined_elsewhere};
-use super::{dlerror, driver, entries, loader};
+use super::{dlerror, driver, entries, loader, needs, used};
 use crate::sys::arena;
 use crate::sys::elf;
 use crate::sys::guard::guarded;
@@ -180,6 +180,9 @@ fn find(id: FnId, caller: usize) -> (usize, usize) {
     let library = object.map_or((0, 0), |object| object.identity());
     let bound = bindings(id).find(|binding| object.is_some() && binding.holds(library, generation));
     if let Some(bound) = bound {
+        if !bound.is_own {
+            note(id);
+        }
         keep(id, caller, &bound.route, generation);
         return (bound.route.target.load(Acquire), bound.route.real);
     }
@@ -193,6 +196,9 @@ fn find(id: FnId, caller: usize) -> (usize, usize) {
     }
     // A library's own function of the name may be something else altogether.
     let is_own = !is_real && elf::is_same_object(caller, real);
+    if !is_own {
+        note(id);
+    }
     let target = if is_traced(id) && !is_own { entries::traced_export(id) } else { real };
     let (low, length) = match object.and_then(|object| object.part(caller)) {
         _ if for_all => (0, usize::MAX),
@@ -217,6 +223,14 @@ fn find(id: FnId, caller: usize) -> (usize, usize) {
         return (binding.route.target.load(Acquire), real);
     }
     (target, real)
+}
+
+/// Notes a linked call, after the first of which looked-up ones need not come to us, either.
+fn note(id: FnId) {
+    if used::note(id) {
+        needs::look_again(id);
+        driver::trace(id);
+    }
 }
 
 /// Lets linked calls of a function come to us, or go straight on, as is needed now.

@@ -4,6 +4,7 @@
 //!
 //! - `entries`, `names`: our entries, and which function a name is.
 //! - `loader`, `dlerror`: the C library's own functions of the loader, and its messages.
+//! - `used`: which functions the process has called.
 //! - `needs`: which functions' calls run through `call`.
 //! - `libraries`, `scope`: which library an object is, and what the objects define.
 //! - `named`, `data_symbols`, `patched`: who bypasses us, and what others did to references and to our entries.
@@ -32,3 +33,4 @@ pub mod patched;
 pub mod runtime;
 pub mod scope;
 pub mod traced;
+pub mod used;

@@ -1,7 +1,7 @@
 //! Decides which functions' calls run through `call`: those that the settings name, those that armed fault plans test, and those
 //! that matter because of what the process has done. `traced` changes the last two.
 
-use super::entries;
+use super::{entries, used};
 use crate::settings;
 use core::sync::atomic::{
     AtomicBool, AtomicU32,
@@ -85,13 +85,27 @@ pub fn is_awake(id: FnId) -> bool {
 }
 
 /// The functions whose calls run through `call` only because the process has done what they need.
-pub(super) static ONLY_AWAKE: [AtomicBool; FUNCTION_COUNT] =
-    [const { AtomicBool::new(false) }; FUNCTION_COUNT];
+static ONLY_AWAKE: [AtomicBool; FUNCTION_COUNT] = [const { AtomicBool::new(false) }; FUNCTION_COUNT];
 
 /// Whether nothing but that makes calls of a function matter: no log, fault plan, or denied pair.
 #[inline(always)]
 pub fn is_only_awake(id: FnId) -> bool {
     ONLY_AWAKE[id as usize].load(Relaxed)
+}
+
+/// Decides that anew. The first call of a function matters because it is the first one.
+pub(super) fn look_again(id: FnId) {
+    let is_wanted = || {
+        settings::get().is_traced(id, false) || PLANS[id as usize].load(SeqCst) > 0 || used::is_awaited(id)
+    };
+    // Other threads do the same meanwhile: who writes last looks again.
+    loop {
+        let now = is_wanted();
+        ONLY_AWAKE[id as usize].store(!now, SeqCst);
+        if is_wanted() == now {
+            break;
+        }
+    }
 }
 
 /// Whether the process has done something that calls of some functions need.

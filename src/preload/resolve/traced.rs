@@ -1,9 +1,8 @@
 //! Sends calls of functions through `call`, and past it again: when the process does what they need (`needs`), and when
 //! plans of faults are armed.
 
-use super::needs::{DONE, Needs, ONLY_AWAKE, PLANS, has_done};
+use super::needs::{self, DONE, Needs, PLANS, has_done};
 use super::{driver, linked};
-use crate::settings;
 use core::sync::atomic::{AtomicU32, Ordering::SeqCst, fence};
 use cupeer_spec::function::FnId;
 use cupeer_spec::selector::FunctionSet;
@@ -36,17 +35,12 @@ fn change(functions: &FunctionSet, change: impl Fn(&AtomicU32) -> u32) {
 fn route_anew() {
     // Whoever publishes another way to a function from here on sees that.
     fence(SeqCst);
-    for id in FnId::all() {
-        let is_wanted = || settings::get().is_traced(id, false) || PLANS[id as usize].load(SeqCst) > 0;
-        // Other threads do the same meanwhile: who writes last looks again.
-        loop {
-            let now = is_wanted();
-            ONLY_AWAKE[id as usize].store(!now, SeqCst);
-            if is_wanted() == now {
-                break;
-            }
-        }
-        driver::trace(id);
-        linked::trace(id);
-    }
+    FnId::all().for_each(route);
+}
+
+/// Lets calls of a function come to us, or go straight on, as is needed now.
+pub fn route(id: FnId) {
+    needs::look_again(id);
+    driver::trace(id);
+    linked::trace(id);
 }

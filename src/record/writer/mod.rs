@@ -156,6 +156,7 @@ impl Writer {
             key_check: about.key_check,
             end: record::end::End::Returned(0).word(),
             reserved: 0,
+            called: [0; record::CALLED_WORDS],
             ended: Default::default(),
         };
         let mut writer = Writer {

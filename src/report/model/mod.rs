@@ -31,7 +31,7 @@ pub use process::{Device, Escaped, Exit, ExitKind, LastCall, Ordinal, Pending, P
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 pub use word::Word;
 
@@ -103,6 +103,16 @@ pub struct Report {
 pub const SCHEMA: &str = "cupeer-report/1";
 
 impl Report {
+    /// Returns how many calls there are.
+    pub fn call_count(&self) -> u64 {
+        self.functions.iter().map(|function| function.calls).sum()
+    }
+
+    /// Returns the functions that processes called and of which no call is in the recording, by name.
+    pub fn called_unrecorded(&self) -> BTreeSet<Word> {
+        self.processes.iter().flat_map(|process| process.unrecorded.iter().copied()).collect()
+    }
+
     /// Returns the libraries whose calls bypassed cupeer, except for drivers about which nothing is known but that no
     /// call was seen.
     pub fn past(&self) -> impl Iterator<Item = &Escaped> {

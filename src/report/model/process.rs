@@ -81,6 +81,9 @@ pub struct Process {
     pub last_call: Option<LastCall>,
     /// Calls that have not returned, the oldest first.
     pub pending: Vec<Pending>,
+    /// Functions of cupeer's table that the process called, and of which the recording has no call.
+    #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "word::read")]
+    pub unrecorded: Vec<Word>,
     /// Devices that the process sees, in its own numbering.
     pub devices: Vec<Ordinal>,
     /// Reasons for fields that are unknown.

@@ -77,6 +77,8 @@ pub const OLDEST: u32 = 1;
 pub const BLOCK: usize = 128 * 1024;
 /// Where the entries of block 0 begin.
 pub const META_START: usize = 512;
+/// The words of [`Header::called`].
+pub const CALLED_WORDS: usize = 8;
 /// The slots of a block between its header and its trailer.
 pub const SLOTS: usize = BLOCK / 64 - 2;
 
@@ -200,6 +202,14 @@ pub struct Header {
     pub reserved: u32,
     /// When it ended. 0 in records of versions that do not say.
     pub ended: end::Span,
+    /// A bit for each function that the process, or the one that it was forked from, has called, recorded or not, as
+    /// [`called_bit`] says. 0 in records of versions that do not say.
+    pub called: [u64; CALLED_WORDS],
+}
+
+/// The word of [`Header::called`] and the bit in it of the function with a number in the record.
+pub const fn called_bit(number: usize) -> (usize, u64) {
+    (number / 64, 1 << (number % 64))
 }
 
 /// The kinds of blocks.

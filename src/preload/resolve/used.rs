@@ -1,0 +1,64 @@
+//! Notes which functions a process has called, recorded or not, so that a report can name those that nobody looked at.
+//!
+//! The first call of a function comes to us: a linked one to find its route, and a looked-up one because its target is the
+//! traced entry until then. Later calls go where they would without this.
+
+use crate::settings;
+use crate::sys::every_call::has_record;
+use core::ptr;
+use core::sync::atomic::{
+    AtomicPtr, AtomicU64,
+    Ordering::{Acquire, Relaxed, Release},
+};
+use cupeer_spec::function::{FUNCTION_COUNT, FnId, Library};
+use cupeer_spec::record::{CALLED_WORDS, called_bit};
+
+const _: () = assert!(FUNCTION_COUNT <= 64 * CALLED_WORDS);
+
+/// A bit for each function that this process, or the one that it was forked from, has called.
+static CALLED: Called = [const { AtomicU64::new(0) }; CALLED_WORDS];
+
+/// A bit for each function, as `Header::called` has them.
+pub type Called = [AtomicU64; CALLED_WORDS];
+
+/// The same in the record of this process, or of the one that it was forked from.
+static IN_RECORD: AtomicPtr<Called> = AtomicPtr::new(ptr::null_mut());
+
+/// Whether the first call of a function is yet to be seen.
+#[inline(always)]
+pub fn is_awaited(id: FnId) -> bool {
+    let (word, bit) = called_bit(id as usize);
+    CALLED[word].load(Relaxed) & bit == 0
+        && id.spec().library == Library::Cuda
+        && settings::get().record.is_some()
+}
+
+/// Notes a call of a function. Returns true if it is the first one, so that later ones are to go where they go without this.
+#[inline(always)]
+pub fn note(id: FnId) -> bool {
+    let is_first = is_awaited(id);
+    if is_first {
+        note_first(id);
+    }
+    is_first
+}
+
+#[cold]
+#[inline(never)]
+fn note_first(id: FnId) {
+    let (word, bit) = called_bit(id as usize);
+    CALLED[word].fetch_or(bit, Relaxed);
+    // SAFETY: the words of a record are never unmapped.
+    let recorded = has_record().then(|| unsafe { IN_RECORD.load(Acquire).as_ref() }).flatten();
+    if let Some(recorded) = recorded {
+        recorded[word].fetch_or(bit, Relaxed);
+    }
+}
+
+/// Notes what is called from now on, and what was called before, in a record that has just begun.
+pub fn note_in(recorded: &'static Called) {
+    IN_RECORD.store(ptr::from_ref(recorded).cast_mut(), Release);
+    for (recorded, called) in recorded.iter().zip(&CALLED) {
+        recorded.fetch_or(called.load(Relaxed), Relaxed);
+    }
+}
