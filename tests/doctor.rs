@@ -25,7 +25,7 @@ fn the_doctor_finds_the_simulated_driver_well() {
         "LD_PRELOAD        not set".to_owned(),
         "version           13.0".to_owned(),
         format!("functions         {0} of the {0} that cupeer intercepts", of_the_driver().count()),
-        "Nothing is wrong.".to_owned(),
+        "All checks above passed.".to_owned(),
     ] {
         assert!(report.lines().any(|found| found == line), "{line} is missing in\n{report}");
     }
@@ -37,7 +37,7 @@ fn the_doctor_finds_the_simulated_driver_well() {
     }
     // Our own library in the environment is not in the way.
     let report = stdout(with(&["doctor", "--sim"]).env("LD_PRELOAD", preload_library()));
-    assert!(report.ends_with("Nothing is wrong.\n"), "{report}");
+    assert!(report.ends_with("All checks above passed.\n"), "{report}");
 }
 
 /// A directory for LD_LIBRARY_PATH in which this file is the driver.
@@ -130,7 +130,7 @@ fn the_doctor_runs_a_program_and_finds_what_really_escaped() {
     let doctor = |deep: &[&str]| done(with(&["doctor", "--sim"]).arg(&program).arg(&library).args(deep));
     let fine = doctor(&[]);
     assert!(fine.stdout.contains("reached the driver  1 process\n"), "{}", fine.stdout);
-    assert!(fine.status.success() && fine.stdout.ends_with("Nothing is wrong.\n"), "{}", fine.stdout);
+    assert!(fine.status.success() && fine.stdout.ends_with("All checks above passed.\n"), "{}", fine.stdout);
     let escaped = doctor(&["deep"]);
     let sentence = format!("\nWrong:\n- the calls of {} escape cupeer: RTLD_DEEPBIND\n", library.display());
     assert!(escaped.stdout.contains(&sentence), "{}", escaped.stdout);

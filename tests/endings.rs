@@ -93,7 +93,7 @@ fn told_in(folder: &tempfile::TempDir, words: &[&str]) -> (Told, PathBuf) {
 }
 
 const RETURNED: &str = "returned";
-const WELL: &str = "Nothing is wrong: all calls returned, none failed, and no handles are open.";
+const WELL: &str = "No rule was broken by the 1 call that was recorded.";
 
 #[test]
 fn what_returns_is_told_with_its_status() {
@@ -153,9 +153,9 @@ fn a_signal_is_told_first_and_by_its_name() {
         let wrong = told.report.split_once("\nProblems\n").expect("something is wrong").1;
         assert!(wrong.starts_with("- 1 process ended abnormally\n"), "{wrong}");
         assert!(wrong.contains(&format!("was killed by {name}; its last call was")), "{wrong}");
-        assert!(told.report.contains("1 killed by a signal") && !told.report.contains("Nothing is wrong"));
+        assert!(told.report.contains("1 killed by a signal") && !told.report.contains("was broken"));
         assert!(told.page.contains(&format!(" was killed by {name} after ")), "{}", told.page);
-        assert!(told.page.contains("1 killed by a signal") && !told.page.contains("Nothing is wrong"));
+        assert!(told.page.contains("1 killed by a signal") && !told.page.contains("was broken"));
     }
 }
 
@@ -179,8 +179,8 @@ fn children_are_told_of_as_far_as_they_and_who_waits_for_them_know() {
         let first = told.summary.lines().next().unwrap_or_default();
         let (report, page) = (unwrapped(&told.report), &told.page);
         let is_well = matches!(exit.1, Some(0) | None) && how.is_none();
-        assert_eq!(report.contains("Nothing is wrong"), is_well, "{words:?}: {report}");
-        assert_eq!(page.contains("Nothing is wrong"), is_well, "{words:?}: {page}");
+        assert_eq!(report.contains("was broken by "), is_well, "{words:?}: {report}");
+        assert_eq!(page.contains("was broken by "), is_well, "{words:?}: {page}");
         if let Some(how) = how {
             assert!(first.ends_with(how), "{words:?}: {first}");
             assert!(report.contains(&format!("{how}; its last call was")), "{words:?}: {report}");
@@ -424,8 +424,11 @@ fn who_lives_on_is_running_and_then_told() {
         "{}",
         ended.stderr
     );
-    assert!(text.contains("Nothing is wrong so far: "), "{text}");
-    assert!(page(&record, &exits).contains("Nothing is wrong so far: "), "{text}");
+    assert!(text.contains("No rule was broken so far by the 2 calls that were recorded."), "{text}");
+    assert!(
+        page(&record, &exits).contains("No rule was broken so far by the 2 calls that were recorded."),
+        "{text}"
+    );
     fs::write(&word, "").unwrap();
     wait_for("its end", || report(&record).1 == [(RETURNED.to_owned(), Some(0), None)]);
 }
@@ -456,11 +459,11 @@ fn a_run_that_joins_a_record_sums_up_its_own_processes() {
         done(command.args(words)).stderr
     };
     let first = run(&["return", "0"]);
-    assert_eq!(first, "cupeer: 1 process, 1 call, 0 failed; 'cupeer report record' shows them\n");
+    assert_eq!(first, "cupeer: 1 process, 1 recorded call, 0 failed; 'cupeer report record' shows them\n");
     let second = run(&["child", "abort"]);
     let (death, counts) = second.split_once('\n').unwrap();
     assert!(death.ends_with(" was killed by SIGABRT"), "{second}");
-    let wanted = "cupeer: 1 process, 1 call, 0 failed in this run; 'cupeer report record' shows them and 1 process of \
+    let wanted = "cupeer: 1 process, 1 recorded call, 0 failed in this run; 'cupeer report record' shows them and 1 process of \
                   other runs\n";
     assert_eq!(counts, wanted);
     assert_eq!(report(&record).1.len(), 2);
@@ -476,7 +479,7 @@ fn a_run_in_a_run_is_not_said_to_have_reached_no_driver() {
     let mut command = cupeer();
     command.current_dir(folder.path()).args(["run", "--sim", "-o", "record", "--", "sh", "-c", script]);
     let said = done(command.arg(inner).arg(program())).stderr;
-    assert_eq!(said, "cupeer: 1 process, 2 calls, 0 failed; 'cupeer report record' shows them\n");
+    assert_eq!(said, "cupeer: 1 process, 2 recorded calls, 0 failed; 'cupeer report record' shows them\n");
 }
 
 /// The first child is killed, and the second one, which called the driver before it, aborts when their parent knows that.

@@ -95,7 +95,7 @@ pub fn without_call(report: &Report, reached: u32) -> Option<String> {
 
 /// How many processes, calls and failures there are.
 fn counts(report: &Report) -> String {
-    let calls: u64 = report.functions.iter().map(|function| function.calls).sum();
+    let calls = report.call_count();
     let count = |expected: bool| {
         let groups = report.failure_groups.iter().filter(|group| group.is_expected() == expected);
         groups.map(|group| group.count).fold(0, u64::saturating_add)
@@ -107,7 +107,7 @@ fn counts(report: &Report) -> String {
     // One that became another program has an entry for each.
     let is_one = |process: &&Process| process.exit.kind != ExitKind::Executed;
     let processes = counted(report.processes.iter().filter(is_one).count() as u64, "process");
-    let (last, calls) = (report.last(), counted(calls, "call"));
+    let (last, calls) = (report.last(), counted(calls, "recorded call"));
     let quiet = quiet_ones(report.record.quiet_processes(), report.processes.len())
         .map_or(String::new(), |quiet| format!("; {quiet}"));
     format!("{processes}, {last}{calls}, {} failed{more}{quiet}", number(failed))

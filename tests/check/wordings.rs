@@ -367,7 +367,7 @@ fn a_handle_of_another_record_is_told_in_the_report() {
     given("take", &["--record=full"], ["exporter", "importer"], folder.path());
     let (whole, part) = (words(&page(&at("exporter"))), words(&page(&at("importer"))));
     assert!(!whole.contains("outside this record"), "{whole}");
-    assert!(part.contains("Nothing is wrong") && part.contains(OUTSIDE), "{part}");
+    assert!(part.contains("was broken by ") && part.contains(OUTSIDE), "{part}");
     // Beside something that is wrong, too.
     given("take-and-close-twice", &["--record=full"], ["exporter-2", "closing"], folder.path());
     let closing = words(&page(&at("closing")));
@@ -378,7 +378,7 @@ fn a_handle_of_another_record_is_told_in_the_report() {
     // In one record, both are seen.
     given("take", &["--record=full"], ["both", "both"], folder.path());
     let both = words(&page(&at("both")));
-    assert!(both.contains("Nothing is wrong") && !both.contains("outside this record"), "{both}");
+    assert!(both.contains("was broken by ") && !both.contains("outside this record"), "{both}");
 }
 
 #[test]

@@ -110,9 +110,9 @@ fn text(document: &Document, width: usize, style: Style) -> String {
     }
     if document.wrong.is_empty() && document.unclear.is_empty() {
         text += if bad.is_empty() {
-            "\nNothing is wrong.\n"
+            "\nAll checks above passed.\n"
         } else {
-            "\nNothing is wrong with cupeer and the driver.\n"
+            "\nThe checks of cupeer and the driver passed.\n"
         };
     }
     text

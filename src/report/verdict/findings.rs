@@ -7,7 +7,7 @@ use crate::base::moments::{bytes, number};
 use crate::model::is_explanation;
 use crate::model::{Finding, Object};
 use crate::words::names::{clean, counted, in_words, sentence};
-use cupeer_rules::{Basis, Rule, Tells, label};
+use cupeer_rules::{Basis, Rule, Severity, Tells, label};
 use cupeer_spec::function::FnId;
 use cupeer_spec::record::slot::finding::STALE;
 use std::collections::{BTreeMap, BTreeSet};
@@ -144,6 +144,18 @@ impl<'a> Alike<'a> {
     /// Returns how many there are.
     pub fn count(&self) -> u64 {
         self.0.iter().map(|finding| finding.count).sum()
+    }
+
+    /// Returns the place of the line among the others in the headline: errors, failures that a rule explains, what was left
+    /// open, and the rest.
+    pub fn place(&self) -> u8 {
+        let first = self.first();
+        match Severity::of(first.severity) {
+            Some(Severity::Error) => 0,
+            _ if is_explanation(&first.rule) => 1,
+            Some(Severity::Warning) if first.tells(Tells::OpenAtExit) => 2,
+            _ => 3,
+        }
     }
 
     /// The ranks of the findings; their processes, where not all have one.

@@ -67,7 +67,7 @@ impl<'a> Verdict<'a> {
     }
 
     fn handles_in(&self, state: State, handles: &[Handle]) -> Option<Problem<'a>> {
-        let (_, _, [one, more]) = gone(state)?;
+        let (severity, _, [one, more]) = gone(state)?;
         // If only fault plans kept processes from opening it, it may be known elsewhere.
         let is_tried = |handle: &&Handle| {
             state != State::Unknown || !handle.failed.iter().all(FailedOpen::is_on_purpose)
@@ -78,10 +78,11 @@ impl<'a> Verdict<'a> {
         }
         let (what, size) = (if handles.len() == 1 { one } else { more }, in_all(handles.iter().copied()));
         let what = format!("{}{size} {what}", counted(handles.len() as u64, "handle"));
-        Some(match state {
+        let problem = match state {
             State::OpenAtExit => Problem { option: "--leaks", ..Problem::new(what, Vec::new()) },
             _ => Problem::new(what, handles.iter().map(|handle| self.handle(handle)).collect()),
-        })
+        };
+        Some(Problem { severity, ..problem })
     }
 
     fn handle(&self, handle: &Handle) -> String {

@@ -24,18 +24,13 @@ const RECORDED: [(Group, &str); 7] = [
     (Group::Lifetime, "frees and ends of contexts"),
 ];
 
-/// What programs do with a GPU, and how the names of its functions begin: only functions of the table are seen.
-const OFTEN: [(&str, &str); 5] = [
-    ("kernel launches", "cuLaunch"),
-    ("memsets", "cuMemset"),
-    ("copies to and from the host", "cuMemcpyHto"),
-    ("streams", "cuStream"),
-    ("graphs", "cuGraph"),
-];
+/// The most rules that are named that were not looked for.
+const MOST_RULES: usize = 3;
+/// The most functions that are named of which no call is in the recording.
+const MOST_FUNCTIONS: usize = 4;
 
-/// Returns what cupeer looked at in a report that explains nothing, and what it did not: two sentences.
+/// Returns what rules looked at in a report that explains nothing, and what nobody checked: two sentences.
 pub fn scope(report: &Report) -> String {
-    let calls: u64 = report.functions.iter().map(|function| function.calls).sum();
     let of = |name: &str| FnId::all().find(|id| id.spec().name() == name);
     let has = |group: Group| {
         let mut known = report.functions.iter().filter_map(|function| of(&function.function));
@@ -46,23 +41,33 @@ pub fn scope(report: &Report) -> String {
         |rule: &&RuleSpec| rule.is_checked() && is_called(report, rule) && of_rule(report, rule).is_none();
     let rules = counted(RULES.iter().filter(is_asked).count() as u64, "rule");
     let of_what = if about.is_empty() { String::new() } else { format!(" ({})", about.join(", ")) };
-    let is_unseen = |prefix: &str| !FnId::all().any(|id| id.spec().name().starts_with(prefix));
-    let mut unseen: Vec<String> =
-        OFTEN.iter().filter(|(_, prefix)| is_unseen(prefix)).map(|(what, _)| (*what).to_owned()).collect();
-    let left_out = left_out_rules(report).into_values().map(|rules| rules.len() as u64).sum::<u64>();
-    let why = if unchecked(report).is_some() {
-        "only partly checked without --check"
-    } else {
-        "left out by options"
-    };
-    unseen.extend((left_out > 0).then(|| format!("{} ({why})", counted(left_out, "rule"))));
-    unseen.push("and the program's own code".into());
     let but = reservations(report).into_iter().next().map_or_else(String::new, |why| format!("; {why}"));
-    format!(
-        "Looked at: {}{of_what}, by {rules}. Not looked at: {}{but}",
-        counted(calls, "call"),
-        unseen.join(", ")
-    )
+    let calls = counted(report.call_count(), "call");
+    format!("{rules} looked at {calls}{of_what}. Not checked: {}{but}", not_checked(report))
+}
+
+/// Returns what no rule looked at in a recording: what none ever does, rules that were left out, and functions that the program
+/// called and that were not recorded.
+pub fn not_checked(report: &Report) -> String {
+    let mut all = vec!["the order of reads and writes".to_owned(), "what memory contains".to_owned()];
+    let called = report.called_unrecorded();
+    let named: Vec<&str> = called.iter().take(MOST_FUNCTIONS).map(|name| &**name).collect();
+    if !named.is_empty() {
+        let more = match called.len() - named.len() {
+            0 => String::new(),
+            more => format!(" and {}", counted(more as u64, "more function")),
+        };
+        all.push(format!("calls of {}{more}", named.join(", ")));
+    }
+    let left_out: Vec<&str> = left_out_rules(report).into_values().flatten().collect();
+    let why = if unchecked(report).is_some() { "only with --check" } else { "left out by options" };
+    let names = || match left_out.len().saturating_sub(MOST_RULES) {
+        0 => left_out.join(", "),
+        more => format!("{} and {more} more", left_out[..MOST_RULES].join(", ")),
+    };
+    let rules = || counted(left_out.len() as u64, "rule");
+    all.extend((!left_out.is_empty()).then(|| format!("{} ({why}: {})", rules(), names())));
+    format!("{}, and the program's own code", all.join(", "))
 }
 
 /// Returns why of no rule can be said that all processes kept it.
@@ -130,14 +135,6 @@ fn unchecked(report: &Report) -> Option<String> {
         count if count == all.len() => Some(String::new()),
         count => Some(format!(" in {count} of {}", counted(all.len() as u64, "process"))),
     }
-}
-
-/// The rules that only the calls of this record could have told to be kept, and in how many processes nobody looked.
-pub fn only_at_the_call(report: &Report) -> Option<(String, Vec<&'static str>)> {
-    let is_one = |rule: &&RuleSpec| rule.only_at_the_call().is_some() && is_called(report, rule);
-    let rules: Vec<&str> = RULES.iter().filter(is_one).map(|rule| rule.name()).collect();
-    let how_far = unchecked(report).filter(|_| !rules.is_empty())?;
-    Some((how_far, rules))
 }
 
 /// Whether a call was recorded that could have broken it. What a fault plan answers is never judged.

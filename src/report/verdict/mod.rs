@@ -2,7 +2,7 @@
 //!
 //! [`decide`] grades the findings when a report is built: how severe each counts, and whether it fails a run. A [`Verdict`]
 //! lists the problems in order, each in a sentence and with its evidence: processes that died, findings, and other problems.
-//! [`Verdict::headline`] sums them up, and [`looked`] says what was not looked at. Views (text, HTML, SARIF, JUnit, annotations,
+//! [`Verdict::headline`] sums them up; without any, [`Verdict::seen`] says what was seen and not checked ([`looked`]). Views (text, HTML, SARIF, JUnit, annotations,
 //! and the summary after a run) render these lists: they wrap, mark, and cut them, and decide nothing.
 
 mod calls;
@@ -15,6 +15,7 @@ pub mod looked;
 mod outside;
 mod ranks;
 mod rules;
+mod seen;
 
 pub use calls::{in_runtime, whose};
 pub use ends::{ABNORMAL, End};
@@ -93,6 +94,8 @@ pub struct Problem<'a> {
     pub in_short: String,
     /// Option of `cupeer report` that shows more; empty for none.
     pub option: &'static str,
+    /// Severity.
+    pub severity: Severity,
     /// Kind of the things, if tools read of them one by one.
     pub kind: Option<&'static Kind>,
     /// Each of them with its evidence, for tools; empty if other problems say it.
@@ -170,13 +173,27 @@ impl<'a> Problem<'a> {
             (Some(one), 1) => format!("{what}: {one}"),
             (Some(first), _) => format!("{what}, first {first}"),
         };
-        Problem { what, items, in_short, option: "", kind: None, incidents: Vec::new() }
+        Problem {
+            what,
+            items,
+            in_short,
+            option: "",
+            severity: Severity::Warning,
+            kind: None,
+            incidents: Vec::new(),
+        }
     }
 
     /// Things of a kind, each with its evidence.
     fn of_kind(kind: &'static Kind, word: &str, what: &str, incidents: Vec<Incident<'a>>) -> Option<Self> {
         let count = incidents.iter().map(|incident| incident.count).sum();
         let items = incidents.iter().map(|incident| incident.message.clone()).collect();
-        Some(Problem { kind: Some(kind), incidents, ..Problem::of((count, word), what, items)? })
+        let problem = Problem::of((count, word), what, items)?;
+        Some(Problem { kind: Some(kind), severity: kind.severity, incidents, ..problem })
+    }
+
+    /// The line of the headline.
+    fn line(&self) -> Line<'a> {
+        Line { text: self.in_short.clone(), about: About::Problem(self.severity) }
     }
 }

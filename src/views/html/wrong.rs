@@ -17,9 +17,9 @@ impl Page<'_> {
     pub fn digest(&self) -> Markup {
         let lines = &self.headline;
         html! {
-            section #digest class=(if lines.is_empty() { "well" } else { "ill" }) aria-label="Summary" {
+            section #digest class=(lines.first().map_or("", |line| class_of(line.about))) aria-label="Summary" {
                 @if lines.is_empty() {
-                    @for line in self.verdict.nothing() { p { (line) } }
+                    @for line in self.verdict.seen() { p { (line) } }
                 } @else {
                     ol {
                         @for line in lines {
@@ -57,7 +57,7 @@ impl Page<'_> {
         match about {
             About::Death(process) => Some(self.process_id(&process.proc)),
             About::Finding(finding) => Some(self.finding_id(finding)),
-            About::Rest => Some("wrong".into()),
+            About::Problem(_) | About::Rest => Some("wrong".into()),
             About::More => None,
         }
     }
@@ -72,19 +72,13 @@ impl Page<'_> {
         html! { a href={ "#" (self.process_id(proc)) } { (self.brief.called_process(proc)) } }
     }
 
-    /// Whether the summary has a line about that.
-    fn tells_what_was_not_checked(&self) -> bool {
-        let unchecked = self.verdict.unchecked();
-        self.headline.is_empty() && unchecked.is_some_and(|line| self.verdict.nothing().contains(&line))
-    }
-
     /// What is wrong in full: deaths, what rules found, and other things; then notes.
     pub fn wrong(&self) -> Markup {
         let Verdict { died, told, noted, others, .. } = self.verdict;
         html! {
             section #wrong {
                 h2 { "Problems" }
-                @if died.is_none() && told.is_empty() && others.is_empty() { p { "No problems found." @if self.tells_what_was_not_checked() { " The summary above lists what was not checked." } } }
+                @if died.is_none() && told.is_empty() && others.is_empty() { p { "The summary above says what was checked and what was not." } }
                 @if let Some(died) = died {
                     article class="card error" {
                         h3 { (died.what) }
@@ -173,6 +167,7 @@ fn class_of(about: About) -> &'static str {
     match about {
         About::Death(_) => "error",
         About::Finding(finding) => finding.severity,
+        About::Problem(severity) => severity.word(),
         About::Rest => "rest",
         About::More => "more",
     }

@@ -41,7 +41,7 @@ fn handles_are_counted_and_not_openings() {
     assert_eq!(
         lines,
         [
-            "1 process, 13 calls, 0 failed; 'cupeer report DIR' shows them",
+            "1 process, 13 recorded calls, 0 failed; 'cupeer report DIR' shows them",
             "  2 of 3 memory handles were left open; --leaks shows where"
         ]
     );
@@ -58,7 +58,7 @@ fn of_a_ring_the_last_calls_are_counted() {
         });
         lines.concat()
     };
-    assert!(calls(10).starts_with("1 process, 10 calls, 0 failed"), "it has them all");
+    assert!(calls(10).starts_with("1 process, 10 recorded calls, 0 failed"), "it has them all");
     let many = calls(100_000);
     assert!(many.starts_with("1 process, the last ") && many.contains(" calls, 0 failed"), "{many}");
 }
@@ -75,7 +75,7 @@ fn what_the_driver_had_ended_already_has_not_failed() {
     let failed: Vec<&str> =
         lines.iter().filter(|line| line.contains(" call")).map(|line| line.trim()).collect();
     let wanted = [
-        "1 process, 5 calls, 2 failed, 3 expected failures; 'cupeer report DIR' shows them",
+        "1 process, 5 recorded calls, 2 failed, 3 expected failures; 'cupeer report DIR' shows them",
         "cuIpcCloseMemHandle, 2 calls: 1 INVALID_VALUE",
         "cuIpcGetMemHandle, 1 call: 1 DEINITIALIZED",
     ];

@@ -1,4 +1,4 @@
-//! The headline at the start of a report, and that there are no problems.
+//! The headline at the start of a report; without problems, what was seen and not checked.
 
 use super::View;
 use crate::table::wrap;
@@ -8,7 +8,7 @@ impl View<'_> {
     pub fn digest(&self) -> String {
         let lines = self.headline(self.shown);
         if lines.is_empty() {
-            return self.nothing();
+            return self.seen();
         }
         let marked = |Line { text, about }: &Line| match about.mark() {
             None => self.hanging(text),
@@ -27,9 +27,9 @@ impl View<'_> {
         lines.fold(first, |text, line| text + "\n    " + &line) + "\n"
     }
 
-    /// That nothing is wrong, as far as can be seen.
-    fn nothing(&self) -> String {
-        let text: String = self.verdict.nothing().iter().map(|text| self.item("", text)).collect();
+    /// What was seen and not checked.
+    fn seen(&self) -> String {
+        let text: String = self.verdict.seen().iter().map(|text| self.item("", text)).collect();
         if text.is_empty() { text } else { text + "\n" }
     }
 }

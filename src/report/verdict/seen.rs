@@ -1,0 +1,137 @@
+//! The first lines of a report without problems: the calls that broke no rule, and what nobody checked. They acquit nobody.
+
+use super::{Verdict, looked};
+use crate::model::{ExitKind, FailureGroup, Handle, Proc, Process, State};
+use crate::words::names::{counted, quiet_ones};
+
+impl Verdict<'_> {
+    /// Returns what was seen and not checked if there are no problems: a paragraph each.
+    pub fn seen(&self) -> Vec<String> {
+        if self.report.record.matching == Some(0) {
+            return Vec::new();
+        }
+        let unseen: Vec<(&Proc, String)> = self.report.unseen().collect();
+        if let Some((_, why)) = unseen.first() {
+            let processes = self.names.processes(unseen.iter().map(|(proc, _)| &***proc));
+            return vec![format!(
+                "libcuda was loaded in {processes}, but cupeer saw no call that it records: {why}."
+            )];
+        }
+        let record = &self.report.record;
+        let quiet = quiet_ones(record.quiet_processes(), 0).filter(|_| record.hosts.is_empty());
+        if let Some(quiet) = quiet {
+            return vec![format!("Nothing is known: {quiet}. --record full keeps all.")];
+        }
+        let not_checked = format!("Not checked: {}.", looked::not_checked(self.report));
+        [Some(self.unbroken()), self.outside(), Some(not_checked)].into_iter().flatten().collect()
+    }
+
+    /// That the calls broke no rule, and what else is known of them.
+    fn unbroken(&self) -> String {
+        let record = &self.report.record;
+        let all = self.report.call_count();
+        let (calls, were) = (counted(all, "call"), was(all));
+        let which = match (record.matching, record.dropped) {
+            (Some(_), _) => format!("the {calls} shown"),
+            (None, true) => format!("the {calls} that {were} kept"),
+            (None, false) => format!("the {calls} that {were} recorded"),
+        };
+        let which = if all == 0 { "the calls".into() } else { which };
+        let is_running = self.ends_of(&[ExitKind::Running]) > 0;
+        let so_far = if is_running { " so far" } else { "" };
+        let notes = self.noted.len() as u64;
+        let has_suppressed = self.report.findings.iter().any(|finding| finding.suppressed_by.is_some());
+        let apart: Vec<String> = [
+            (notes > 0).then(|| counted(notes, "note")),
+            has_suppressed.then(|| "what is suppressed".into()),
+        ]
+        .into_iter()
+        .flatten()
+        .collect();
+        let apart =
+            if apart.is_empty() { String::new() } else { format!(", apart from {}", apart.join(" and ")) };
+        let mut sentences: Vec<String> = self.failed_on_purpose().into_iter().collect();
+        let has_all = looked::left_out_rules(self.report).is_empty();
+        let rule = if has_all { "No rule" } else { "No rule that was checked" };
+        sentences.push(format!("{rule} was broken{so_far} by {which}{apart}"));
+        sentences.extend(self.failed_as_expected());
+        sentences.extend(self.left_and_unknown());
+        sentences.join(". ") + "."
+    }
+
+    /// How many processes exited with an error while a fault plan was active: without one, that would be a problem.
+    fn failed_on_purpose(&self) -> Option<String> {
+        let is_own = |process: &&Process| !process.is_stopped_on_purpose() && !self.report.record.in_part;
+        let own = self.report.processes.iter().filter(is_own);
+        let count = own.filter(|process| process.exit.code.is_some_and(|code| code > 0)).count() as u64;
+        (count > 0).then(|| {
+            format!("{} exited with an error while a fault plan was active", counted(count, "process"))
+        })
+    }
+
+    /// How many calls failed, all as expected or on purpose.
+    fn failed_as_expected(&self) -> Option<String> {
+        let groups = &self.report.failure_groups;
+        let sum = |is_one: &dyn Fn(&&FailureGroup) -> bool| {
+            groups.iter().filter(is_one).map(|group| group.count).fold(0, u64::saturating_add)
+        };
+        let on_purpose = sum(&|group| group.is_on_purpose());
+        let expected = sum(&|group| group.is_expected() && !group.is_on_purpose());
+        let parts = [(expected, "as expected"), (on_purpose, "because of a fault plan")];
+        let parts: Vec<String> = parts
+            .iter()
+            .filter(|(count, _)| *count > 0)
+            .map(|(count, why)| format!("{} failed {why}", counted(*count, "call")))
+            .collect();
+        (!parts.is_empty()).then(|| parts.join(", and "))
+    }
+
+    /// What is open, stopped, or unknown, in sentences without their full stops.
+    fn left_and_unknown(&self) -> Vec<String> {
+        let record = &self.report.record;
+        let open = self.handles_in_state(|state| matches!(state, State::Open | State::OpenAtExit));
+        let freed = self.handles_in_state(|state| state == State::FreedWhileOpen);
+        let unknown = self.ends_of(&[ExitKind::Gone, ExitKind::Unseen]);
+        let is_stopped = self.report.processes.iter().any(|process| !process.pending.is_empty());
+        let said = [
+            is_stopped.then(|| "A fault plan stopped calls, which have not returned".into()),
+            (open > 0).then(|| {
+                format!("{} {} open", counted(open, "handle"), if open == 1 { "is" } else { "are" })
+            }),
+            (freed > 0).then(|| {
+                let handles = counted(freed, "handle");
+                format!("{handles} {} freed while open in another process (see Notes)", was(freed))
+            }),
+            (unknown > 0).then(|| format!("It is unknown how {} ended", counted(unknown, "process"))),
+            (record.lost > 0).then(|| format!("{} could not be recorded", counted(record.lost, "event"))),
+            (!record.problems.is_empty()).then(|| "The recording is incomplete".into()),
+            match self.report.limited() {
+                Some(limited) => Some(limited.sentence()),
+                None if record.dropped => {
+                    Some("The ring no longer contains older calls and their findings".into())
+                }
+                None => None,
+            },
+            (record.quiet_processes() > 0).then(|| {
+                "Processes that shared nothing were not recorded, so how they ended is unknown".into()
+            }),
+        ];
+        said.into_iter().flatten().collect()
+    }
+
+    /// How many processes ended so, apart from those that a fault plan ended.
+    fn ends_of(&self, kinds: &[ExitKind]) -> u64 {
+        let all = self.report.processes.iter();
+        all.filter(|process| kinds.contains(&process.exit.kind) && !process.is_stopped_on_purpose()).count()
+            as u64
+    }
+
+    fn handles_in_state(&self, is_it: impl Fn(State) -> bool) -> u64 {
+        let is_one = |handle: &&Handle| is_it(handle.state);
+        self.report.handles.iter().filter(is_one).count() as u64
+    }
+}
+
+fn was(count: u64) -> &'static str {
+    if count == 1 { "was" } else { "were" }
+}
