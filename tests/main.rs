@@ -43,6 +43,9 @@ mod export;
 // Programs that have nothing to do with CUDA.
 mod guests;
 
+// The first lines over programs that no rule knows.
+mod headlines;
+
 // The header is what our C functions are.
 mod header;
 
