@@ -1,6 +1,7 @@
 //! The first lines of a report without problems: the calls that broke no rule, and what nobody checked. They acquit nobody.
 
 use super::{Verdict, looked};
+use crate::base::moments::{bytes, number};
 use crate::model::{ExitKind, FailureGroup, Handle, Proc, Process, State};
 use crate::words::names::{counted, quiet_ones};
 
@@ -90,13 +91,23 @@ impl Verdict<'_> {
     fn left_and_unknown(&self) -> Vec<String> {
         let record = &self.report.record;
         let open = self.handles_in_state(|state| matches!(state, State::Open | State::OpenAtExit));
+        let opened = self.report.handles.iter().filter(|handle| !handle.opens.is_empty()).count() as u64;
+        let own = self.report.allocations.devices.iter();
+        let (kept, size) = own.fold((0u64, 0u64), |(count, size), row| {
+            (count.saturating_add(row.allocations), size.saturating_add(row.bytes))
+        });
         let freed = self.handles_in_state(|state| state == State::FreedWhileOpen);
         let unknown = self.ends_of(&[ExitKind::Gone, ExitKind::Unseen]);
         let is_stopped = self.report.processes.iter().any(|process| !process.pending.is_empty());
         let said = [
             is_stopped.then(|| "A fault plan stopped calls, which have not returned".into()),
             (open > 0).then(|| {
-                format!("{} {} open", counted(open, "handle"), if open == 1 { "is" } else { "are" })
+                let (opened, are) = (counted(opened, "handle"), if open == 1 { "is" } else { "are" });
+                format!("{} of {opened} that were opened {are} open", number(open))
+            }),
+            (kept > 0).then(|| {
+                let made = counted(kept, "allocation");
+                format!("{made} of virtual memory ({}) {} not released", bytes(size), was(kept))
             }),
             (freed > 0).then(|| {
                 let handles = counted(freed, "handle");
