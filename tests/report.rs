@@ -51,6 +51,10 @@ mod effects;
 #[path = "report/findings.rs"]
 mod findings;
 
+// Unusual facts about jobs that failed without a finding.
+#[path = "report/clues.rs"]
+mod clues;
+
 // Records that lack calls.
 #[path = "report/lossy.rs"]
 mod lossy;

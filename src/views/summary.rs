@@ -123,6 +123,7 @@ pub fn whole(report: &Report, shown: &str, symbols: &mut Symbols, launched: u32)
     let sum = format!("{}; 'cupeer report {shown}' shows them", counts(report));
     let mut all = ends(&verdict, sum, launched);
     all.extend(unexplained(&verdict, launched));
+    all.extend(findings::clues(report, symbols));
     all.extend(blind(report).into_iter().map(|text| Line::bad(Mark::Warning, text)));
     let (told, kinds) = findings::lines(&verdict, symbols);
     all.extend(told);

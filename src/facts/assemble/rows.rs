@@ -35,6 +35,7 @@ pub fn reduced(
     let ended = ended(&all, filter, began);
     let mut places = Places::new(&job.processes, names);
     let found = infer::found(&infer::Context { job, all: &all, filter, is_part }, &mut places);
+    let clues = infer::clues(&infer::Context { job, all: &all, filter, is_part }, &mut places);
     let groups = all.failures.groups(&all.functions, &all.fates, &all.stacks, &all.made_by, &mut places);
     let Collected { failures, functions: names, fates, stacks, made_by, .. } = &mut all;
     let (failures, failures_more) = failures.rows(names, fates, stacks, made_by, &mut places);
@@ -69,6 +70,7 @@ pub fn reduced(
         failures,
         failures_more,
         failure_groups: groups,
+        clues,
         marks,
         marks_more,
         escaped: escaped(job),

@@ -10,6 +10,7 @@
 //! - `faults`: the faults of plans.
 //! - `peers`: the access between devices.
 //! - `memory`: the memory of each process.
+//! - `uses`: the recorded copies, by the memory that they use.
 //! - `virtual_memory`, `pools`, `exhausted_calls`: the memory of all.
 //! - `failures`, `callers`, `marks`: failures, callers, and marks.
 //! - `pending`: a finding before its place has a name.
@@ -32,4 +33,5 @@ pub mod peers;
 pub mod pending;
 pub mod pools;
 pub mod runtime;
+pub mod uses;
 pub mod virtual_memory;

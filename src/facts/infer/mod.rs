@@ -8,13 +8,14 @@
 //!
 //! Findings follow from the handle table ([`handles`], [`unclosed`], [`freed`], [`replaced`]), from mappings ([`space`]), from
 //! descriptors ([`mod@descriptors`], [`awaited`]), from what processes use up ([`exhausted`]), from the devices that they use
-//! ([`placement`], [`staged`]), and from all ranks together ([`ranks`]). [`kinds`] merges findings of one kind, [`objects`]
+//! ([`placement`], [`staged`]), and from all ranks together ([`ranks`]). [`mod@clues`] lists facts that break no rule. [`kinds`] merges findings of one kind, [`objects`]
 //! returns the objects involved, and [`mod@afterwards`] supplies the facts that the recording has for the rules.
 //!
 //! [`PendingFinding`]: crate::follow::pending::PendingFinding
 
 mod afterwards;
 mod awaited;
+mod clues;
 mod context;
 mod descriptors;
 mod exhausted;
@@ -33,6 +34,7 @@ mod staged;
 mod table;
 mod unclosed;
 
+pub use clues::found as clues;
 pub use context::Context;
 pub use row::Member;
 pub use rows::{found, rows};

@@ -1,12 +1,12 @@
 //! The objects of findings: exports, opens, and releases, from the recording or the handle table.
 
 use super::context::Context;
-use crate::follow::collect::reading::Staged;
 use crate::follow::collect::{Identity, identities};
 use crate::follow::ledger::descriptors::Made;
 use crate::follow::ledger::live::uuid;
 use crate::follow::ledger::{Ended, Entry, Export, Time};
 use crate::follow::pending::{PendingFinding, PendingObject};
+use crate::follow::uses::Use;
 use cupeer_record::{self as record, Clock, Job};
 use cupeer_report::model::{Fingerprint, Object, Place, Proc, Uuid};
 use cupeer_report::places::{Places, Stack};
@@ -66,7 +66,7 @@ pub fn made(process: usize, made: &Made, is_export: bool) -> PendingObject {
 }
 
 /// The call of a process that copied something from the host.
-pub fn copying(process: usize, copied: &Staged) -> PendingObject {
+pub fn copying(process: usize, copied: &Use) -> PendingObject {
     PendingObject {
         device: copied.device,
         address: copied.address,

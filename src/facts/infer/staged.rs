@@ -7,10 +7,11 @@
 
 use super::context::Context;
 use super::objects::{copying, in_words, opening};
-use crate::follow::collect::reading::Staged;
 use crate::follow::judged::ordinal;
 use crate::follow::ledger::{Ended, Entry, Realm, Time};
 use crate::follow::pending::PendingFinding;
+use crate::follow::uses::Use;
+use cupeer_record::Content;
 use cupeer_report::model::Uuid;
 use cupeer_rules::Confidence;
 use cupeer_rules::reason::{Ago, Device, Reason};
@@ -23,17 +24,18 @@ const MOST: usize = 16;
 #[derive(Clone, Copy)]
 struct Copied<'a> {
     process: usize,
-    copy: &'a Staged,
+    copy: &'a Use,
+    content: Content,
 }
 
 /// Memory that a process exported, or has open: at `start`, from one time to another.
 #[derive(Clone, Copy)]
-struct Range<'a> {
-    start: u64,
+pub struct Range<'a> {
+    pub start: u64,
     bytes: u64,
     from: u64,
     until: u64,
-    entry: &'a Entry,
+    pub entry: &'a Entry,
     /// The opening of what it has open.
     open: Option<&'a Time>,
 }
@@ -59,16 +61,18 @@ struct Seen<'a> {
     found: BTreeSet<(usize, usize)>,
 }
 
-type Ranges<'a> = HashMap<usize, Vec<Range<'a>>>;
+/// The memory that processes exported, or have open, by process.
+pub type Ranges<'a> = HashMap<usize, Vec<Range<'a>>>;
 
 pub fn found(context: &Context) -> Vec<PendingFinding> {
     let mut realms: BTreeMap<Realm, Vec<Copied>> = BTreeMap::new();
     for (process, tally) in context.all.tallies.iter().enumerate() {
-        let all = tally.staged.iter().map(|copy| Copied { process, copy });
+        let all = tally.uses.all.iter();
+        let all = all.filter_map(|copy| Some(Copied { process, copy, content: copy.content? }));
         realms.entry(context.all.realms[process]).or_default().extend(all);
     }
     realms.retain(|realm, all| {
-        let goes = |to_host| all.iter().any(|copied| copied.copy.is_to_host == to_host);
+        let goes = |to_host| all.iter().any(|copied| copied.copy.is_write != to_host);
         goes(true) && goes(false) && context.all.knows_all(*realm)
     });
     if realms.is_empty() {
@@ -85,7 +89,16 @@ pub fn found(context: &Context) -> Vec<PendingFinding> {
     found
 }
 
-fn ranges<'a>(context: &Context<'a>) -> Ranges<'a> {
+impl Range<'_> {
+    /// Whether it has so many bytes from an address on, at a time.
+    pub fn has(&self, address: u64, bytes: u64, at: u64) -> bool {
+        self.start <= address
+            && address - self.start <= self.bytes.saturating_sub(bytes)
+            && (self.from..self.until).contains(&at)
+    }
+}
+
+pub fn ranges<'a>(context: &Context<'a>) -> Ranges<'a> {
     let mut ranges = Ranges::new();
     let ended = |ended: Option<Ended>| ended.map_or(u64::MAX, |ended| ended.at.unwrap_or(0));
     for entry in context.all.ledger.handles().iter().filter(|entry| entry.kind.is_memory()) {
@@ -123,9 +136,9 @@ fn detours<'a>(
     let mut contents: HashMap<(u64, u64), Seen> = HashMap::new();
     let mut detours: BTreeMap<(Uuid, Uuid, usize, usize), Detour> = BTreeMap::new();
     for copied in all {
-        let Copied { process, copy } = *copied;
-        let Seen { to_host, loaded, found } = contents.entry((copy.content.hash, copy.bytes)).or_default();
-        if copy.is_to_host {
+        let Copied { process, copy, content } = *copied;
+        let Seen { to_host, loaded, found } = contents.entry((content.hash, copy.bytes)).or_default();
+        if !copy.is_write {
             to_host.push(*copied);
             continue;
         }
@@ -160,11 +173,7 @@ fn way<'a>(
 ) -> Option<(Uuid, Uuid, usize, Range<'a>)> {
     let at = |copied: &Copied| {
         let copy = copied.copy;
-        let is_there = |range: &&Range| {
-            range.start <= copy.address
-                && copy.address - range.start <= range.bytes.saturating_sub(copy.bytes)
-                && (range.from..range.until).contains(&copy.at)
-        };
+        let is_there = |range: &&Range| range.has(copy.address, copy.bytes, copy.at);
         ranges.get(&copied.process)?.iter().find(is_there).copied()
     };
     let device = |copied: &Copied, range: Option<Range>| match range {
@@ -198,7 +207,7 @@ fn way<'a>(
     };
     let (copies_there, copied_there) = copies(from, to);
     // What repeats one word may be the same by accident. Not so if other pieces of the same size were copied directly.
-    let is_known = !source.copy.content.is_constant
+    let is_known = !source.content.is_constant
         || copies_there > 0 && copied_there == copies_there.saturating_mul(source.copy.bytes);
     (is_known && copies(to, from).0 == 0).then_some((from, to, holder, range))
 }

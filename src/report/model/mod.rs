@@ -5,6 +5,7 @@
 
 mod allocation;
 mod call;
+mod clue;
 mod fault;
 mod finding;
 mod handle;
@@ -20,6 +21,7 @@ pub use allocation::{
 pub use call::{
     Caller, Deviation, Failure, FailureGroup, Function, MOST_PROCS, Mark, Place, Ranks, RuntimeCall,
 };
+pub use clue::Clue;
 pub use fault::MOST_HITS;
 pub use fault::{DENY, Fault, FaultHit};
 pub use finding::is_explanation;
@@ -89,6 +91,9 @@ pub struct Report {
     pub failures_more: u64,
     /// All failed calls, by function, result, and caller.
     pub failure_groups: Vec<FailureGroup>,
+    /// Unusual facts, the most specific first, if a process failed and no finding explains it; null otherwise.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub clues: Vec<Clue>,
     /// Marks that programs set with `cupeer_mark`, ordered by time.
     pub marks: Vec<Mark>,
     /// Number of marks that `marks` omits.

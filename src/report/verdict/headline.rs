@@ -75,7 +75,7 @@ impl<'a> Verdict<'a> {
             return lines;
         }
         if !self.explains_ends() && !lines.is_empty() && self.report.record.filters.is_empty() {
-            lines.splice(1..1, self.unexplained("that"));
+            lines.splice(1..1, self.unexplained("that").into_iter().chain(self.clues_in_short()));
         }
         if self.report.record.lost > 0 {
             let lost = counted(self.report.record.lost, "event");

@@ -6,6 +6,7 @@
 //! and the summary after a run) render these lists: they wrap, mark, and cut them, and decide nothing.
 
 mod calls;
+mod clues;
 mod ends;
 mod findings;
 mod handles;
@@ -18,6 +19,7 @@ mod rules;
 mod seen;
 
 pub use calls::{in_runtime, whose};
+pub use clues::{keep_clues, of as clue};
 pub use ends::{ABNORMAL, End};
 pub use findings::{Alike, times};
 pub use handles::{in_all, severity_of};

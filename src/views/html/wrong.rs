@@ -95,6 +95,9 @@ impl Page<'_> {
                         (left_out(problem.items.len()))
                     }
                 }
+                @if !self.report.clues.is_empty() {
+                    article.card.thing { ul { @for clue in self.verdict.clues() { li { (clue) } } } }
+                }
                 @if let Some(outside) = self.verdict.outside() { p { (outside) } }
                 @if !noted.is_empty() {
                     details.notes {

@@ -5,12 +5,14 @@ use cupeer_record::Library;
 use cupeer_report::model::{Finding, Object, Place, Process, Report};
 use cupeer_report::names::{clean, counted};
 use cupeer_report::style::Mark;
-use cupeer_report::verdict::{Alike, Verdict, times};
+use cupeer_report::verdict::{Alike, Verdict, clue, times};
 use cupeer_rules::{Rule, Severity, label};
 use cupeer_symbols::Symbols;
 
 /// How many other sites of a finding are named.
 const MOST_SITES: usize = 3;
+/// The most clues.
+const MOST_CLUES: usize = 3;
 
 /// What rules have found, some lines a kind, and how many kinds there are. Where it was said in a line each as it happened,
 /// what to do has not been said yet.
@@ -49,6 +51,12 @@ pub fn lines(verdict: &Verdict, symbols: &mut Symbols) -> (Vec<Line>, usize) {
             .collect::<Vec<Line>>()
     };
     (groups.iter().take(MOST_LINES).flat_map(&mut lines).collect(), groups.len())
+}
+
+/// The first unusual facts, if nothing explains how processes failed.
+pub fn clues(report: &Report, symbols: &mut Symbols) -> Vec<Line> {
+    let all = report.clues.iter().take(MOST_CLUES);
+    all.map(|one| format!("  {}", clue(one, |place| source(place, symbols))).into()).collect()
 }
 
 /// ` in rank 3` or ` in process 17`, if the object is of another process than the finding. Processes of two pid namespaces

@@ -13,7 +13,8 @@ impl View<'_> {
         let died = self.died.as_ref().map_or_else(String::new, |died| self.problem(died));
         let died = self.style.mark_in(Mark::Error, ABNORMAL, &died);
         let others: String = self.others.iter().map(|problem| self.problem(problem)).collect();
-        let text = died + &self.findings() + &others;
+        let clues: String = self.clues().map(|clue| self.item("- ", &clue)).collect();
+        let text = died + &self.findings() + &others + &clues;
         let outside = self.verdict.outside().map_or_else(String::new, |text| self.item("", &text));
         if text.is_empty() { text } else { self.title("Problems") + &text + &outside }
     }

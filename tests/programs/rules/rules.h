@@ -74,6 +74,7 @@ enum { SIZE = 4 << 20, OFFSET = 4096 };
     F(cuMemAllocAsync, (CUdeviceptr *, size_t, void *))                                                                \
     F(cuMemFreeAsync, (CUdeviceptr, void *))                                                                           \
     F(cuMemGetInfo_v2, (size_t *, size_t *))                                                                           \
+    F(cuMemGetAddressRange_v2, (CUdeviceptr *, size_t *, CUdeviceptr))                                                 \
     F(cuMemFree_v2, (CUdeviceptr))                                                                                     \
     F(cuMemcpyHtoD_v2, (CUdeviceptr, const void *, size_t))                                                            \
     F(cuMemcpyDtoH_v2, (void *, CUdeviceptr, size_t))                                                                  \

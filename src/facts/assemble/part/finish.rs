@@ -46,6 +46,7 @@ impl JobPart {
             failures: self.failures,
             failures_more: self.failures_more,
             failure_groups: self.failure_groups,
+            clues: self.clues,
             marks: self.marks,
             marks_more: self.marks_more,
             escaped: self.escaped,
@@ -53,6 +54,7 @@ impl JobPart {
         };
         verdict::decide(&mut report, filter.error_on.as_ref());
         filter.apply(&mut report);
+        verdict::keep_clues(&mut report);
         report.processes.sort_by_key(|process| (process.rank.is_none(), process.rank, process.began_ns));
         report
     }

@@ -47,6 +47,7 @@ impl JobPart {
             failures,
             failures_more,
             failure_groups,
+            clues,
             marks,
             marks_more,
             escaped,
@@ -58,6 +59,7 @@ impl JobPart {
         self.devices.extend(devices);
         self.peers.extend(peers);
         self.escaped.extend(escaped);
+        self.clues.extend(clues);
         add_functions(&mut self.functions, functions, processes);
         self.found.add(found, processes);
         add_faults(&mut self.faults, faults);

@@ -20,8 +20,8 @@ use crate::infer::FindingRows;
 use cupeer_record::Job;
 use cupeer_report::filter::Filter;
 use cupeer_report::model::{
-    Allocations, Device, Escaped, Failure, FailureGroup, Fault, Handle, Leak, Mark, Peer, Pool, Process,
-    Record, Unnamed,
+    Allocations, Clue, Device, Escaped, Failure, FailureGroup, Fault, Handle, Leak, Mark, Peer, Pool,
+    Process, Record, Unnamed,
 };
 use cupeer_report::suppress::Suppressions;
 use serde::{Deserialize, Serialize};
@@ -107,6 +107,8 @@ pub struct JobPart {
     pub(crate) failures: Vec<Failure>,
     pub(crate) failures_more: u64,
     pub(crate) failure_groups: Vec<FailureGroup>,
+    #[serde(default)]
+    pub(crate) clues: Vec<Clue>,
     pub(crate) marks: Vec<Mark>,
     pub(crate) marks_more: u64,
     pub(crate) escaped: Vec<Escaped>,

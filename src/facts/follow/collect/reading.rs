@@ -16,8 +16,9 @@ use crate::follow::ledger::{Realm, Site};
 use crate::follow::memory::{self, Memory, Unused, Waits};
 use crate::follow::peers;
 use crate::follow::runtime::{Latest, Runtime};
+use crate::follow::uses::Uses;
 use anyhow::Result;
-use cupeer_record::{Call, Clock, Content, Event, Outcome, Process};
+use cupeer_record::{Call, Clock, Event, Outcome, Process};
 use cupeer_report::Keep;
 use cupeer_report::expected::{self, Question, Standing};
 use cupeer_report::filter::Filter;
@@ -60,22 +61,8 @@ pub struct Tally {
     pub descriptors: Descriptors,
     /// The most devices on which it held contexts, if these were several.
     pub holding: Option<Holding>,
-    /// What it copied between devices and the host, in the order of the record.
-    pub staged: Vec<Staged>,
-}
-
-/// A copy between device memory and the host.
-pub struct Staged {
-    pub function: FnId,
-    pub site: Site,
-    pub at: u64,
-    pub is_to_host: bool,
-    pub device: Option<Uuid>,
-    /// Where the device memory is, and how many bytes were copied.
-    pub address: u64,
-    pub bytes: u64,
-    /// What was copied.
-    pub content: Content,
+    /// What its copies used.
+    pub uses: Uses,
 }
 
 /// The devices on which a process holds a context, and the call at which it was seen to.
@@ -305,8 +292,11 @@ impl<'a> Reading<'a> {
             let (site, at) = (self.site(call), self.at(call));
             self.tally.holding = Some(Holding { devices, function, site, at });
         }
-        if let Some(content) = call.details.content {
-            self.keep_copy(function, call, content);
+        if call.succeeded() && !call.injected {
+            let device = call.details.content.and_then(|it| uuid_of(self.process, Some(it.device)));
+            let (at, stacks) = (self.at(call), &mut self.all.stacks);
+            let made = || (Site::of(call, stacks.of(self.index, call), false), at, device);
+            self.tally.uses.call(function, call, &self.memory, made);
         }
     }
 
@@ -319,19 +309,6 @@ impl<'a> Reading<'a> {
         let times = if call.times() > 1 { (at, last) } else { (at, at) };
         let (all, reserved) = (&mut self.tally.scarce, self.memory.state.keeper.reserved);
         exhausted_calls::add(all, (function, call, site), times, location, reserved);
-    }
-
-    /// Keeps a copy between device memory and the host.
-    fn keep_copy(&mut self, function: FnId, call: &Call, content: Content) {
-        let Some(copied) = function.spec().host_copy() else { return };
-        let [Some(address), Some(bytes)] = [copied.device, copied.size].map(|of| call.number(of)) else {
-            return;
-        };
-        let (site, at) = (self.site(call), self.at(call));
-        let device = uuid_of(self.process, Some(content.device));
-        let is_to_host = copied.is_to_host;
-        let copy = Staged { function, site, at, is_to_host, device, address, bytes, content };
-        self.tally.staged.push(copy);
     }
 
     /// The time of a call.
@@ -553,6 +530,7 @@ impl<'a> Reading<'a> {
         }
         self.tally.pending = pending.into_iter().map(|call| (self.number(&call), call)).collect();
         self.tally.unused = self.memory.unused();
+        self.tally.uses.settle(&self.memory);
         let realtime = |ticks| self.clock.realtime(ticks);
         self.tally.last_call = self.last_call.map(|(number, tid, ticks)| (number, tid, realtime(ticks)));
         self.tally.last_seen = (self.last_tick > 0).then(|| realtime(self.last_tick));

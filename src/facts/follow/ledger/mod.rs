@@ -245,6 +245,12 @@ impl Ledger {
         &self.handles
     }
 
+    /// The handles that processes exported, and fault plans did not damage.
+    pub fn exports(&self) -> impl Iterator<Item = (&Entry, &Export)> {
+        let whole = self.handles.iter().filter(|entry| !self.damage.is_of(entry));
+        whole.filter_map(|entry| Some((entry, &**entry.export.as_ref()?)))
+    }
+
     pub fn handle(&self, realm: Realm, kind: Object, fingerprint: u64) -> Option<&Entry> {
         self.numbers.get(&(realm, kind, fingerprint)).map(|number| &self.handles[*number as usize])
     }

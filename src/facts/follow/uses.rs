@@ -1,0 +1,93 @@
+//! The recorded copies of one process, by the device memory that each reads or writes: those between devices, and large ones to and
+//! from the host.
+
+use crate::follow::ledger::Site;
+use crate::follow::memory::{Memory, Source};
+use cupeer_model::{Id, Table};
+use cupeer_record::{Call, Content};
+use cupeer_report::model::Uuid;
+use cupeer_spec::function::FnId;
+
+/// The most copies between devices of a process that are kept.
+const MOST: usize = 256;
+
+/// Use of device memory by a copy.
+pub struct Use {
+    pub function: FnId,
+    pub site: Site,
+    pub at: u64,
+    pub address: u64,
+    pub bytes: u64,
+    pub is_write: bool,
+    /// Of a copy to or from the host: what was copied, and the device.
+    pub content: Option<Content>,
+    pub device: Option<Uuid>,
+    /// The allocation of virtual memory that is mapped there, and the fingerprint of its only handle.
+    of: Option<Id>,
+    pub handle: Option<u64>,
+    /// The offset in that allocation.
+    pub offset: u64,
+}
+
+/// The uses of a process, in the order of the record.
+#[derive(Default)]
+pub struct Uses {
+    pub all: Vec<Use>,
+    /// Whether later ones are missing.
+    pub is_cut: bool,
+}
+
+impl Uses {
+    /// Adds a call that succeeded. `made` returns its place, its time, and the device of its content.
+    pub fn call(
+        &mut self,
+        function: FnId,
+        call: &Call,
+        memory: &Memory,
+        made: impl FnOnce() -> (Site, u64, Option<Uuid>),
+    ) {
+        let (spec, content) = (function.spec(), call.details.content);
+        let (size, sides) = match (spec.copies(), spec.host_copy().filter(|_| content.is_some())) {
+            (Some(copied), _) => (copied.size, [Some((copied.to, true)), Some((copied.from, false))]),
+            (_, Some(copied)) => (copied.size, [Some((copied.device, !copied.is_to_host)), None]),
+            _ => return,
+        };
+        self.is_cut |= content.is_none() && self.all.len() >= MOST;
+        let Some(bytes) = call.number(size).filter(|_| content.is_some() || !self.is_cut) else { return };
+        let (site, at, device) = made();
+        for (by, is_write) in sides.into_iter().flatten() {
+            let Some(address) = call.number(by) else { continue };
+            let mapped = memory.state.mappings.touching((address, bytes));
+            let mapped = mapped.filter(|mapping| mapping.name <= address);
+            // Of an allocation that is mapped in part, it is not known which part that is.
+            let is_whole = |id, bytes| memory.state.allocations.entry(id).is_some_and(|it| it.bytes == bytes);
+            let of = mapped.filter(|mapping| is_whole(mapping.of, mapping.bytes)).map(|mapping| mapping.of);
+            let offset = mapped.map_or(0, |mapping| address - mapping.name);
+            let handle = None;
+            self.all.push(Use {
+                function,
+                site,
+                at,
+                address,
+                bytes,
+                is_write,
+                content,
+                device,
+                of,
+                handle,
+                offset,
+            });
+        }
+    }
+
+    /// Finds the handles of virtual memory, once all calls are noted.
+    pub fn settle(&mut self, memory: &Memory) {
+        for used in &mut self.all {
+            let Some(known) = used.of.and_then(|id| memory.state.allocations.entry(id)) else { continue };
+            used.handle = match (known.history.source, &known.history.exports[..]) {
+                (Source::Imported(fingerprint), _) | (_, &[fingerprint]) => Some(fingerprint),
+                _ => None,
+            };
+        }
+    }
+}

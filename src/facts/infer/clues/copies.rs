@@ -1,0 +1,177 @@
+//! Facts about the recorded copies of shared memory: bytes that were not written, not read, or written by an importer.
+
+use super::{Fact, named};
+use crate::follow::ledger::Entry;
+use crate::follow::uses::Use;
+use crate::infer::context::Context;
+use crate::infer::staged;
+use cupeer_report::moments::{bytes, duration, number};
+use cupeer_spec::effect::Object;
+use std::collections::BTreeMap;
+
+/// The most uses of one memory that are compared with each other.
+const MOST: usize = 1024;
+
+/// Use of shared memory by a process.
+#[derive(Clone, Copy)]
+struct Touch<'a> {
+    process: usize,
+    used: &'a Use,
+    offset: u64,
+}
+
+/// Shared memory, its exporter, and its uses in the order of time.
+struct Touched<'a> {
+    entry: &'a Entry,
+    owner: usize,
+    all: Vec<Touch<'a>>,
+}
+
+impl Touch<'_> {
+    /// Whether it writes bytes that another use has to do with.
+    fn writes(&self, other: &Touch) -> bool {
+        self.used.is_write && self.overlaps(other)
+    }
+
+    fn overlaps(&self, other: &Touch) -> bool {
+        self.offset < other.offset.saturating_add(other.used.bytes)
+            && other.offset < self.offset.saturating_add(self.used.bytes)
+    }
+}
+
+pub fn found<'a>(context: &Context<'a>) -> Vec<Fact<'a>> {
+    let touched = touched(context);
+    let mut facts = unused(context, &touched);
+    for memory in &touched {
+        let is_foreign = |touch: &&Touch| touch.used.is_write && touch.process != memory.owner;
+        facts.extend(memory.all.iter().find(is_foreign).map(|touch| {
+            let (who, size, at) = (context.who(touch.process), bytes(touch.used.bytes), number(touch.offset));
+            let (what, owner) = (named(memory.entry), context.who(memory.owner));
+            let message = format!("{who} wrote {size} at offset {at} of {what}, which {owner} exported");
+            fact("written-by-importer", message, memory, &[touch])
+        }));
+        let mut uses = context.all.tallies.iter().map(|tally| &tally.uses);
+        if memory.all.len() > MOST || !context.all.knows_all(memory.entry.realm) || uses.any(|it| it.is_cut) {
+            continue;
+        }
+        for (number, touch) in memory.all.iter().enumerate() {
+            let (earlier, later) = (&memory.all[..number], &memory.all[number + 1..]);
+            facts.extend(match touch.used.is_write {
+                true => overwritten(context, memory, touch, later),
+                false => misread(context, memory, touch, (earlier, later)),
+            });
+        }
+    }
+    facts
+}
+
+/// The shared memory that recorded copies used.
+fn touched<'a>(context: &Context<'a>) -> Vec<Touched<'a>> {
+    let (ranges, ledger) = (staged::ranges(context), &context.all.ledger);
+    let mut all: BTreeMap<_, Touched> = BTreeMap::new();
+    for (process, tally) in context.all.tallies.iter().enumerate() {
+        for used in &tally.uses.all {
+            let at = |range: &&staged::Range| range.has(used.address, used.bytes, used.at);
+            let shared = |handle| ledger.handle(context.all.realms[process], Object::Allocation, handle);
+            let there = used.handle.and_then(shared).map(|entry| (entry, used.offset)).or_else(|| {
+                let range = ranges.get(&process)?.iter().find(at)?;
+                Some((range.entry, used.address - range.start))
+            });
+            let Some((entry, offset)) = there else { continue };
+            let Some(owner) = entry.export.as_ref().map(|export| export.process as usize) else { continue };
+            let key = (entry.realm, entry.fingerprint);
+            let memory = all.entry(key).or_insert_with(|| Touched { entry, owner, all: Vec::new() });
+            memory.all.push(Touch { process, used, offset });
+        }
+    }
+    all.values_mut().for_each(|memory| memory.all.sort_by_key(|touch| touch.used.at));
+    all.into_values().collect()
+}
+
+fn fact<'a>(kind: &'static str, message: String, memory: &Touched<'a>, touches: &[&Touch]) -> Fact<'a> {
+    let processes = touches.iter().map(|touch| touch.process).collect();
+    let calls = touches.iter().map(|touch| (touch.used.at, touch.used.site)).collect();
+    Fact(kind, message, Some(memory.entry), processes, calls)
+}
+
+/// A later write over what a call wrote, if nothing recorded read it in between, and another process read the memory at some time.
+fn overwritten<'a>(
+    context: &Context<'a>,
+    memory: &Touched<'a>,
+    first: &Touch,
+    later: &[Touch],
+) -> Option<Fact<'a>> {
+    let next = later.iter().find(|touch| touch.overlaps(first)).filter(|next| next.used.is_write)?;
+    let is_read = memory.all.iter().any(|touch| !touch.used.is_write && touch.process != first.process);
+    (is_read || next.process != first.process).then(|| {
+        let (who, before, what) =
+            (context.who(next.process), context.who(first.process), named(memory.entry));
+        let (size, after) = (bytes(next.used.bytes), duration(next.used.at - first.used.at));
+        let nobody = "and no recorded copy read them in between";
+        let message = format!("{who} wrote {size} to {what} {after} after {before} had, {nobody}");
+        fact("overwritten", message, memory, &[next, first])
+    })
+}
+
+/// A read of bytes that no process had written: not these, not yet, or only others of the same memory.
+fn misread<'a>(
+    context: &Context<'a>,
+    memory: &Touched<'a>,
+    read: &Touch,
+    (earlier, later): (&[Touch], &[Touch]),
+) -> Option<Fact<'a>> {
+    let (who, size, what) = (context.who(read.process), bytes(read.used.bytes), named(memory.entry));
+    let content = |used: &Use| Some((used.content?.hash, used.bytes));
+    let apart = |write: &Touch| duration(write.used.at.abs_diff(read.used.at));
+    if let Some(write) = earlier.iter().rfind(|touch| touch.writes(read)) {
+        let mut all = context.all.tallies.iter().flat_map(|tally| &tally.uses.all).filter(|it| it.is_write);
+        // Of a copy between devices, the content is unknown.
+        let is_known = earlier.iter().all(|touch| !touch.writes(read) || touch.used.content.is_some());
+        let own = content(read.used).filter(|_| is_known)?;
+        let (by, before) = (context.who(write.process), apart(write));
+        let message = format!(
+            "{who} read {size} from {what} that no recorded copy wrote; {by} wrote other bytes there {before} before"
+        );
+        let is_new = all.all(|used| content(used) != Some(own));
+        return is_new.then(|| fact("read-of-nobody", message, memory, &[read, write]));
+    }
+    if let Some(write) = later.iter().find(|touch| touch.writes(read)) {
+        let (by, before) = (context.who(write.process), apart(write));
+        let message = format!("{who} read {size} from {what} {before} before {by} first wrote there");
+        return Some(fact("read-first", message, memory, &[read, write]));
+    }
+    let write = memory.all.iter().find(|touch| touch.used.is_write)?;
+    let (by, at, there) = (context.who(write.process), number(read.offset), number(write.offset));
+    let message = format!(
+        "{who} read {size} at offset {at} of {what}, where no recorded copy wrote; {by} wrote at offset {there}"
+    );
+    Some(fact("read-elsewhere", message, memory, &[read, write]))
+}
+
+/// Memory that a process opened and that its recorded copies did not use, although they used other memory that it opened.
+fn unused<'a>(context: &Context<'a>, touched: &[Touched<'a>]) -> Vec<Fact<'a>> {
+    let mut used: BTreeMap<usize, Vec<&Entry>> = BTreeMap::new();
+    for memory in touched {
+        for touch in memory.all.iter().filter(|touch| touch.process != memory.owner) {
+            used.entry(touch.process).or_default().push(memory.entry);
+        }
+    }
+    let mut facts = Vec::new();
+    for (process, used) in used.iter().filter(|(process, _)| !context.all.tallies[**process].uses.is_cut) {
+        for (entry, export) in context.all.ledger.exports().filter(|(entry, _)| entry.kind != Object::Event) {
+            let import = entry.imports.iter().find(|import| import.process as usize == *process);
+            let time = import.and_then(|import| import.times.first());
+            let Some(time) = time.filter(|_| !used.iter().any(|it| std::ptr::eq(*it, entry))) else {
+                continue;
+            };
+            let (who, what, whose) =
+                (context.who(*process), named(entry), context.who(export.process as usize));
+            let others = number(used.len() as u64);
+            let message = format!(
+                "no recorded copy of {who} used {what}, which it opened from {whose}; {others} used other memory that it opened"
+            );
+            facts.push(Fact("unused", message, Some(entry), vec![*process], vec![(time.opened, time.site)]));
+        }
+    }
+    facts
+}

@@ -1,0 +1,79 @@
+//! Unusual facts about a job of which a process failed: places to look at if no finding explains the failure.
+//!
+//! [`mod@copies`] compares the recorded copies of shared memory, and [`mod@handles`] exports, opens, and counts of calls. Each fact is
+//! true of some right programs, so the report drops them all if nothing failed, or a finding explains that.
+
+mod copies;
+mod handles;
+
+use super::context::Context;
+use super::objects::in_words;
+use crate::follow::ledger::{Entry, Site};
+use cupeer_report::model::{Clue, Exit, Fingerprint};
+use cupeer_report::moments::bytes;
+use cupeer_report::places::Places;
+
+/// The kinds of clues, the most specific first.
+const KINDS: [&str; 12] = [
+    "result-ignored",
+    "exporter-ended",
+    "read-of-nobody",
+    "read-elsewhere",
+    "read-first",
+    "overwritten",
+    "exported-again",
+    "not-opened",
+    "opened-in-other-order",
+    "written-by-importer",
+    "unused",
+    "differs",
+];
+
+/// A fact whose places have no names yet: its kind, its sentence, the handle, the processes, and the calls.
+struct Fact<'a>(&'static str, String, Option<&'a Entry>, Vec<usize>, Vec<(u64, Site)>);
+
+/// Returns one clue per kind, the most specific first. Of parts of a job, only all together tell whether a process failed.
+pub fn found(context: &Context, places: &mut Places) -> Vec<Clue> {
+    let mut started = context.job.started.iter().map(|one| Exit::of(Some(false), one.end, false));
+    let has_failed = context.all.fates.iter().any(|fate| fate.has_failed) || started.any(Exit::is_failure);
+    if !context.is_part && !has_failed {
+        return Vec::new();
+    }
+    let (mut facts, mut clues) = (copies::found(context), Vec::<Clue>::new());
+    facts.extend(handles::found(context));
+    facts.sort_by_key(|Fact(kind, ..)| KINDS.iter().position(|known| known == kind));
+    for Fact(kind, message, entry, processes, calls) in facts {
+        if let Some(known) = clues.iter_mut().find(|clue| clue.kind == kind) {
+            known.count += 1;
+            continue;
+        }
+        let stack = |(_, site): &(u64, Site)| places.stack(&context.all.stacks, site.stack).1;
+        clues.push(Clue {
+            kind,
+            message,
+            count: 1,
+            procs: processes.iter().map(|process| context.all.fates[*process].proc.clone()).collect(),
+            fingerprint: entry.map(|entry| Fingerprint(entry.fingerprint)),
+            time_ns: calls.first().map_or(0, |(at, _)| *at),
+            stacks: calls.iter().map(stack).collect(),
+        });
+    }
+    clues
+}
+
+impl Context<'_> {
+    /// A process in words.
+    fn who(&self, process: usize) -> String {
+        in_words(self.job, process as u32).to_string()
+    }
+}
+
+/// A handle with its size: `ipc:2f04c73bc883fc02 (4MiB)`.
+fn named(entry: &Entry) -> String {
+    let size = entry.export.as_ref().and_then(|export| export.bytes);
+    format!(
+        "{}{}",
+        Fingerprint(entry.fingerprint),
+        size.map_or(String::new(), |size| format!(" ({})", bytes(size)))
+    )
+}

@@ -1,0 +1,56 @@
+//! Clues: which of them a report shows, and their sentences.
+
+use super::incidents::{DIED, FAILED};
+use super::{About, Incident, Line, Verdict};
+use crate::base::moments::number;
+use crate::model::{Clue, Place, Report};
+use crate::words::names::clean;
+use cupeer_symbols::SourceLine;
+
+/// The most clues of a report.
+const MOST: usize = 5;
+/// The signals by which a process ends itself: SIGILL, SIGTRAP, SIGABRT, SIGBUS, SIGFPE, and SIGSEGV.
+const OWN: [u8; 6] = [4, 5, 6, 7, 8, 11];
+/// The most clues of a headline.
+const MOST_IN_SHORT: usize = 3;
+
+/// Drops the clues if no process failed by itself, or a finding explains that; otherwise, keeps the first few.
+pub fn keep_clues(report: &mut Report) {
+    let verdict = Verdict::of(report, false);
+    let is_own = |incident: &Incident| {
+        let signal = incident.process.and_then(|process| process.exit.signal);
+        [DIED.id, FAILED.id].contains(&incident.kind.id) && signal.is_none_or(|signal| OWN.contains(&signal))
+    };
+    let has_failed = verdict.incidents().any(is_own);
+    let is_unexplained = has_failed && report.record.filters.is_empty() && !verdict.explains_ends();
+    report.clues.truncate(if is_unexplained { MOST } else { 0 });
+}
+
+impl<'a> Verdict<'a> {
+    /// Returns the first clues, a line each.
+    pub fn clues_in_short(&self) -> impl Iterator<Item = Line<'a>> {
+        self.clues().take(MOST_IN_SHORT).map(|text| Line { text, about: About::Rest })
+    }
+
+    /// Returns all clues in sentences.
+    pub fn clues(&self) -> impl Iterator<Item = String> {
+        self.report.clues.iter().map(|clue| of(clue, |place| place.source().map(SourceLine::text)))
+    }
+}
+
+/// Returns a clue in a sentence. Each call in it has two places: its caller, and the line that called that.
+pub fn of(clue: &Clue, mut line: impl FnMut(&Place) -> Option<String>) -> String {
+    let mut at = |stack: &Vec<Place>| {
+        let caller = stack.first()?;
+        let first = line(caller).unwrap_or_else(|| caller.long());
+        let above = stack.get(1).and_then(&mut line).map(|above| format!(", from {above}"));
+        Some(clean(&(first + &above.unwrap_or_default())))
+    };
+    let places: Vec<String> = clue.stacks.iter().filter_map(&mut at).collect();
+    let at = if places.is_empty() { String::new() } else { format!(" (at {})", places.join("; at ")) };
+    let more = match clue.count {
+        0 | 1 => String::new(),
+        all => format!("; {} more like this", number(all - 1)),
+    };
+    format!("unusual: {}{at}{more}", clean(&clue.message))
+}
