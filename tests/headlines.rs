@@ -100,3 +100,36 @@ fn a_right_program_is_not_suspected() {
         assert!(!lines().any(is_suspected), "{name}: {}", said.summary);
     }
 }
+
+/// The programs of `unknown` with what leads to their faults, in the words of a clue.
+const CLUES: [(&str, &str); 18] = [
+    ("both-wait-first", "times; no recorded copy of another process wrote there"),
+    ("copy-arguments-swapped", "wrote 2KiB at offset 0 of "),
+    ("flag-barrier-passes", "wrote 4B at offset 0 of "),
+    ("half-of-the-tensor", "read bytes 0 to 2,000 of the 4,000 of "),
+    ("import-never-used", "; it launched no kernel"),
+    ("importer-writes", "wrote 1KiB at offset 0 of "),
+    ("keys-and-values-swapped", "opened 2 handles in another order than "),
+    ("off-by-one-block", "read bytes 0 to 12,288 of the 16,384 of "),
+    ("offset-added-twice", "read bytes 8,192 to 9,216 of the 16,384 of "),
+    ("offset-lost", "exported one address, "),
+    ("old-generation-read", "no process opened "),
+    ("one-address-exported-twice", "exported one address, "),
+    ("pool-pointer-sent-twice", " 2 times"),
+    ("reader-before-writer", " before the first recorded write there, by "),
+    ("signal-erased", ", and no recorded copy read them in between"),
+    ("slots-swapped", "wrote 256B at offset 256 of "),
+    ("tail-lost", "read bytes 0 to 8,192 of the 10,000 of "),
+    ("wrong-ranks-buffer", " 2 times"),
+];
+
+#[test]
+fn a_clue_leads_to_a_fault_that_no_rule_knows() {
+    for (name, clue) in CLUES {
+        let said = play("unknown", name, &[]);
+        for text in [&said.head, &said.page] {
+            let is_clue = |part: &str| part.contains(clue) && part.contains(&format!("{name}.c:"));
+            assert!(text.split("unusual: ").skip(1).any(is_clue), "{name}: {text}");
+        }
+    }
+}

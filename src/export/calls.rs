@@ -77,6 +77,7 @@ pub fn read(
                     reading.call(&call, calls)?;
                 }
             }
+            Event::Use(_) => {}
             Event::Mark { tid, time, text } => {
                 let text = String::from_utf8_lossy(text);
                 let time_ns = moment(clock.realtime(*time));

@@ -232,6 +232,9 @@ pub struct Run {
 pub enum Event {
     /// Call of a function of the driver.
     Call(Call),
+    /// Copy or memset that succeeded and was recorded only because it used shared memory. It counts as no call. Its result is 1 if
+    /// later uses of that memory are not recorded.
+    Use(Call),
     /// Mark that the program set.
     Mark {
         /// Thread id of the thread that set the mark.
@@ -266,7 +269,7 @@ impl Event {
     /// Returns the time when the event began, in ticks; for a late end, the time of the end.
     pub fn start(&self) -> u64 {
         match self {
-            Event::Call(call) => call.start,
+            Event::Call(call) | Event::Use(call) => call.start,
             Event::Mark { time, .. } => *time,
             Event::LateEnd { end, .. } => *end,
         }

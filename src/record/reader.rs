@@ -260,9 +260,13 @@ impl Reader {
 pub(crate) fn is_slot(slot: &Slot) -> bool {
     match slot.state() {
         slot::EMPTY => false,
-        slot::PENDING | slot::RETURNED | slot::UNWOUND | slot::LATE_END | slot::THREAD | slot::RUN => {
-            slot.slots() == 1
-        }
+        slot::PENDING
+        | slot::RETURNED
+        | slot::UNWOUND
+        | slot::LATE_END
+        | slot::THREAD
+        | slot::RUN
+        | slot::USED => slot.slots() == 1,
         _ => true,
     }
 }

@@ -52,6 +52,7 @@ enum Kind {
     Call,
     Mark,
     LateEnd,
+    Use,
 }
 
 impl Stream {
@@ -131,6 +132,7 @@ impl Stream {
                     self.held.push_back(late);
                 }
             }
+            slot::USED => self.held.push_back(hold(Kind::Use, number, self.reader.tid)),
             slot::RUN => self.run(number, &slot::Run::of(&slot)),
             slot::THREAD => self.reader.tid = slot.end as u32,
             slot::MARK => {
@@ -184,9 +186,9 @@ impl Stream {
                 let outcome = Outcome::Returned(slot.result);
                 Event::LateEnd { stream, seq, tid, end: slot.end, outcome, injected, slot, details }
             }
-            Kind::Call => {
+            Kind::Call | Kind::Use => {
                 let outcome = match slot.state() {
-                    slot::RETURNED => Outcome::Returned(slot.result),
+                    slot::RETURNED | slot::USED => Outcome::Returned(slot.result),
                     slot::UNWOUND => Outcome::Unwound,
                     _ => {
                         self.remember(seq);
@@ -203,7 +205,7 @@ impl Stream {
                 if shared.version > 1 && (!details.frames.is_empty() || may_refer) {
                     self.stacks.meet(function, &slot, seq, result, &mut details);
                 }
-                Event::Call(Call {
+                let call = Call {
                     stream,
                     seq,
                     tid,
@@ -216,7 +218,8 @@ impl Stream {
                     caller,
                     slot,
                     details,
-                })
+                };
+                if kind == Kind::Use { Event::Use(call) } else { Event::Call(call) }
             }
         }
     }

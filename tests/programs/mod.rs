@@ -315,7 +315,7 @@ pub fn recorded(process: &Process) -> Vec<cupeer_record::Call> {
                 let call = pending.get(&(stream, seq)).map(|place| &mut calls[*place]);
                 assert!(call.is_some_and(|call| call.finish(&event)), "the end of no call: {event:?}");
             }
-            Event::Mark { .. } => {}
+            Event::Mark { .. } | Event::Use(_) => {}
         }
     }
     assert!(events.error().is_none(), "{:?}", events.error());

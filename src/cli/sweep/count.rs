@@ -132,7 +132,7 @@ impl Counted {
                     pending.remove(&(stream, seq));
                     continue;
                 }
-                Event::Mark { .. } => continue,
+                Event::Mark { .. } | Event::Use(_) => continue,
             };
             let name = process.function_name(call.number);
             held.follow(&call);

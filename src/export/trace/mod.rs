@@ -141,6 +141,7 @@ impl<W: Write> Trace<'_, W> {
                         self.call(current, &call)?;
                     }
                 }
+                Event::Use(_) => {}
                 Event::Mark { tid, time, text } => {
                     let at = current.clock.realtime(time);
                     if self.filter.shows(None, false, at) {

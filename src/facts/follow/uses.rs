@@ -1,5 +1,5 @@
-//! The recorded copies of one process, by the device memory that each reads or writes: those between devices, and large ones to and
-//! from the host.
+//! The recorded copies and memsets of one process, by the device memory that each reads or writes: those between devices, large ones to
+//! and from the host, and the first ones of each shared memory.
 
 use crate::follow::ledger::Site;
 use crate::follow::memory::{Memory, Source};
@@ -8,8 +8,8 @@ use cupeer_record::{Call, Content};
 use cupeer_report::model::Uuid;
 use cupeer_spec::function::FnId;
 
-/// The most copies between devices of a process that are kept.
-const MOST: usize = 256;
+/// The most copies without a known content of a process that are kept.
+const MOST: usize = 4096;
 
 /// Use of device memory by a copy.
 pub struct Use {
@@ -46,17 +46,24 @@ impl Uses {
         memory: &Memory,
         made: impl FnOnce() -> (Site, u64, Option<Uuid>),
     ) {
-        let (spec, content) = (function.spec(), call.details.content);
-        let (size, sides) = match (spec.copies(), spec.host_copy().filter(|_| content.is_some())) {
-            (Some(copied), _) => (copied.size, [Some((copied.to, true)), Some((copied.from, false))]),
-            (_, Some(copied)) => (copied.size, [Some((copied.device, !copied.is_to_host)), None]),
-            _ => return,
+        let content = call.details.content;
+        let touches = match function.spec().copies() {
+            Some(copied) => {
+                [Some((copied.to, copied.size, 1, true)), Some((copied.from, copied.size, 1, false))]
+            }
+            None => function.spec().touches(),
         };
+        if touches[0].is_none() {
+            return;
+        }
         self.is_cut |= content.is_none() && self.all.len() >= MOST;
-        let Some(bytes) = call.number(size).filter(|_| content.is_some() || !self.is_cut) else { return };
+        if content.is_none() && self.is_cut {
+            return;
+        }
         let (site, at, device) = made();
-        for (by, is_write) in sides.into_iter().flatten() {
-            let Some(address) = call.number(by) else { continue };
+        for (by, size, element, is_write) in touches.into_iter().flatten() {
+            let (Some(address), Some(count)) = (call.number(by), call.number(size)) else { continue };
+            let bytes = count.saturating_mul(element);
             let mapped = memory.state.mappings.touching((address, bytes));
             let mapped = mapped.filter(|mapping| mapping.name <= address);
             // Of an allocation that is mapped in part, it is not known which part that is.

@@ -33,7 +33,7 @@ use crate::job::ledger::{self, BeforeCall, CallOrigin};
 use crate::log::{self, Call, FaultSummary};
 use crate::recorder::{self, Recorded, Store};
 use crate::resolve::needs::{self, Needs};
-use crate::resolve::{driver, entries, handed_out, linked, patched, traced, used};
+use crate::resolve::{driver, entries, handed_out, linked, patched, traced};
 use crate::settings::{self, Settings};
 use crate::sys::arch::{ASYNCHRONOUS, Thread, forward_asynchronously, stack_height, thread};
 use crate::sys::caller::Caller;
@@ -117,9 +117,7 @@ fn enter_shared(id: FnId, is_export: bool, noted: Noted) -> Entered {
 
 #[inline(always)]
 fn enter_by(id: FnId, is_export: bool, Noted { caller, entered }: Noted) -> Entered {
-    if used::note(id) {
-        traced::route(id);
-    }
+    traced::note(id);
     let thread = thread();
     // A signal handler that called between the entry's note and this line has left its own.
     let is_plain = entered == id as u32 + 1;
@@ -352,11 +350,7 @@ fn take_up(
     let is_unseen = || !settings.is_recorded(id) || ledger::is_idle(id);
     if !settings.is_logged(id) && arguments.handed_out().is_none() && is_unseen() {
         // It came here because a rule of faults names the function, and that was all; or there is nothing to see.
-        let result = forward();
-        if result != 0 {
-            failed_use(id, entered.caller, arguments, result);
-        }
-        return result;
+        return unseen::forward(id, entered.caller, arguments, forward);
     }
     steps(TakenUp { caller: behind_patch(id, entered.caller), settings, returned: None })
 }
@@ -399,6 +393,7 @@ fn steps<A: Arguments + ?Sized>(
     let is_judged = is_heard && may_crash(id) && is_said_before(id, &record, caller, shared);
     let driver_log = if is_heard { DriverLog::enabled() } else { DriverLog::disabled() };
     let started = if logged { clock::now() } else { 0 };
+    let since_use = if record.has_begun() { 0 } else { unseen::since_use(id, shared) };
     let instead = || fault.as_mut().and_then(|fault| act_before(fault, &|fault| tell(fault, &record)));
     let mut result = match returned.or_else(instead) {
         Some(instead) => instead,
@@ -426,6 +421,8 @@ fn steps<A: Arguments + ?Sized>(
     let fault = fault.map(|fault| &*fault);
     if !succeeded && fault.is_none() && !record.was_kept() {
         failed_use(id, entered.caller, shared, result);
+    } else if since_use != 0 && succeeded && fault.is_none() {
+        unseen::has_used(id, entered.caller, shared, since_use);
     }
     if let Some(before) = before.as_ref().filter(|before| record.was_counted() && before.takes_out()) {
         put_back(&record, caller, result, before);

@@ -4,8 +4,9 @@ use super::{
     Arguments, Function, Noted, after, behind_patch, is_again, take_steps, through_host, with_failure,
 };
 use crate::driver::places;
-use crate::job::gone;
-use crate::recorder::Recorded;
+use crate::fault::forward::ArgumentWords;
+use crate::job::{gone, uses};
+use crate::recorder::{Recorded, clock};
 use crate::resolve::needs::{self, Needs};
 use crate::resolve::{driver, linked};
 use crate::settings;
@@ -36,12 +37,58 @@ pub unsafe fn straight_on<F: Function, const EXPORT: bool>(noted: Noted, argumen
         // SAFETY: as promised.
         return unsafe { aside::<F, EXPORT>(noted, &arguments()) };
     };
+    let since = if is_watched(&passed) { clock::now() } else { 0 };
     // SAFETY: the address is this function's.
     let result = unsafe { passed.forward(real) };
     if result != 0 {
         has_failed(F::ID, noted.caller, &arguments(), result);
+    } else if since != 0 {
+        has_used(F::ID, noted.caller, &arguments(), since);
     }
     result
+}
+
+/// Whether a call may be one of the first uses of memory that is shared. A few loads.
+#[inline(always)]
+fn is_watched<F: Function>(arguments: &F) -> bool {
+    let touches = const { FUNCTIONS[F::ID as usize].touches() };
+    touches.iter().flatten().any(|(by, ..)| uses::is_watched(arguments.word(*by)))
+}
+
+/// Forwards a call of which nothing else is to be seen.
+pub fn forward(id: FnId, caller: usize, arguments: &dyn Arguments, forward: impl FnOnce() -> i32) -> i32 {
+    let since = since_use(id, arguments);
+    let result = forward();
+    if result != 0 {
+        failed_use(id, caller, arguments, result);
+    } else if since != 0 {
+        has_used(id, caller, arguments, since);
+    }
+    result
+}
+
+/// When a call begins that may be such a use, on the clock of the record; 0 if it cannot be one.
+pub fn since_use(id: FnId, arguments: &dyn Arguments) -> u64 {
+    if id.spec().touches()[0].is_none() || !settings::get().is_recorded(id) {
+        return 0;
+    }
+    let mut words = ArgumentWords::default();
+    arguments.words(&mut words);
+    let mut touches = id.spec().touches().into_iter().flatten();
+    if touches.any(|(by, ..)| uses::is_watched(words[by])) { clock::now() } else { 0 }
+}
+
+/// Records a copy or a memset that has succeeded, if it is one of the first uses of memory that is shared.
+#[cold]
+#[inline(never)]
+pub fn has_used(id: FnId, caller: usize, arguments: &dyn Arguments, since: u64) {
+    let mut words = ArgumentWords::default();
+    arguments.words(&mut words);
+    let counted = id.spec().touches().into_iter().flatten().filter_map(|(by, ..)| uses::count(words[by]));
+    if let Some(is_last) = counted.reduce(|a, b| a || b) {
+        let caller = behind_patch(id, caller);
+        guarded(|| Recorded::new(id, arguments).append_use(caller, since, is_last));
+    }
 }
 
 /// The driver's function that such a call goes on to. `None` if it takes its steps.

@@ -8,6 +8,7 @@ use super::live;
 use super::process::{self, Identity};
 use super::python_line::SourceLine;
 use super::reclaim;
+use super::uses;
 use crate::driver::contexts;
 use crate::driver::facts::DriverFacts;
 use crate::driver::questions::{self, number, word};
@@ -350,6 +351,9 @@ fn exported(kind: u32, (fingerprint, checked): (u64, u64), given: u64, made: &Ca
             (entry.fingerprint, entry.checked, entry.address, entry.bytes) =
                 (fingerprint, checked, address, bytes);
             entry.inside = given.wrapping_sub(address);
+            if kind == kind::EXPORTED_MEMORY {
+                uses::watch(address, bytes);
+            }
             reclaim::insert(entry);
         }
     }
@@ -396,6 +400,9 @@ fn opened(id: FnId, kind: u32, (fingerprint, checked): (u64, u64), address: u64,
     (entry.fingerprint, entry.checked, entry.address, entry.count) = (fingerprint, checked, address, 1);
     entry.bytes = made.about.memory.map_or(0, |(_, size)| size);
     entry.inside = 1;
+    if kind == kind::OPENED_MEMORY {
+        uses::watch(address, entry.bytes);
+    }
     reclaim::insert(entry);
     if let Some(export) = kind::export_of(kind).and_then(|export| live::find(handle_key(export, fingerprint)))
     {

@@ -13,3 +13,4 @@ pub mod live;
 pub mod process;
 pub mod python_line;
 pub mod reclaim;
+pub mod uses;

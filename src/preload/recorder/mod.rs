@@ -24,6 +24,7 @@ mod repeats;
 pub mod speed;
 mod stream;
 mod told;
+mod used;
 mod weight;
 
 pub use arguments::{Arguments, Store, Stored};
@@ -287,22 +288,6 @@ impl<'a> Recorded<'a> {
         if speed::is_due(self.start) {
             guarded(speed::note);
         }
-    }
-
-    /// Puts a call into the record that has succeeded: when it was forwarded, and when it returned.
-    pub fn append(&mut self, caller: usize, start: u64, end: u64) {
-        let store = self.store;
-        self.begin(store, caller, true, false);
-        if !self.has_begun() {
-            return;
-        }
-        self.finish(store, 0, true);
-        let before = stream::fill(thread());
-        if let Some(slot) = stream::place_of(self.number as u32) {
-            // SAFETY: the slot is in this thread's window, which is mapped for good, and before the next one.
-            unsafe { ((*slot).start, (*slot).end) = (start, end) };
-        }
-        stream::filled(thread(), before);
     }
 
     /// Looks at a weighty call before it is forwarded: adds its frames, and gives its arguments to `note`.

@@ -81,7 +81,7 @@ pub fn is_awake(id: FnId) -> bool {
     // Copies between devices use memory as well, and those between a device and the host may take the place of one.
     has_done(needs)
         || needs == Needs::Reach && has_done(Needs::Gone)
-        || needs == Needs::Gone && has_done(Needs::Shared) && id.spec().host_copy().is_some()
+        || has_done(Needs::Shared) && id.spec().touches()[0].is_some()
 }
 
 /// The functions whose calls run through `call` only because the process has done what they need.

@@ -2,7 +2,7 @@
 //! plans of faults are armed.
 
 use super::needs::{self, DONE, Needs, PLANS, has_done};
-use super::{driver, linked};
+use super::{driver, linked, used};
 use core::sync::atomic::{AtomicU32, Ordering::SeqCst, fence};
 use cupeer_spec::function::FnId;
 use cupeer_spec::selector::FunctionSet;
@@ -38,8 +38,16 @@ fn route_anew() {
     FnId::all().for_each(route);
 }
 
+/// Notes a call of a function, the first of which came to us because it is the first one.
+#[inline(always)]
+pub fn note(id: FnId) {
+    if used::note(id) {
+        route(id);
+    }
+}
+
 /// Lets calls of a function come to us, or go straight on, as is needed now.
-pub fn route(id: FnId) {
+fn route(id: FnId) {
     needs::look_again(id);
     driver::trace(id);
     linked::trace(id);

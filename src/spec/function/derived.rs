@@ -228,6 +228,27 @@ impl FnSpec {
         }
     }
 
+    /// The ranges of device memory that a call reads or writes and nothing else: the arguments that say where each begins and how
+    /// many elements it has, the bytes of an element, and whether it is written.
+    pub const fn touches(&self) -> [Option<(usize, usize, u64, bool)>; 2] {
+        if let Some(Copied { to, from, size, .. }) = self.copies_one_range() {
+            return [Some((to, size, 1, true)), Some((from, size, 1, false))];
+        }
+        let Some((by, size, bytes)) = self.uses_one_range() else { return [None; 2] };
+        match *self.effects() {
+            [Effect::Uses(Used { beside: Beside::ToHost(_), .. })] => [Some((by, size, bytes, false)), None],
+            [Effect::Uses(Used { beside: Beside::FromHost(_), .. } | Used { element: Some(_), .. })] => {
+                [Some((by, size, bytes, true)), None]
+            }
+            _ => [None; 2],
+        }
+    }
+
+    /// Whether a call fills memory with an element.
+    pub const fn fills(&self) -> bool {
+        matches!(self.effects(), [Effect::Uses(Used { element: Some(_), .. })])
+    }
+
     /// Whether most calls do not matter, which their addresses show at once: those that use one range or two, or launch.
     pub const fn may_go_straight_on(&self) -> bool {
         let launches = matches!(*self.effects(), [Effect::Launches(_)]);

@@ -20,6 +20,9 @@ pub const THREAD: u8 = 6;
 pub const MARK: u8 = 7;
 /// Calls that did the same as the call before them: see [`Run`].
 pub const RUN: u8 = 8;
+/// A copy or a memset that succeeded, and is here only because it used shared memory: it counts nowhere. `result` is 1 if later
+/// uses of that memory are not recorded.
+pub const USED: u8 = 9;
 /// Added to the state: the result was not the driver's but a fault of our making.
 pub const INJECTED: u8 = 0x80;
 

@@ -175,6 +175,7 @@ impl Reading<'_> {
                         self.returned(&call, &mut read);
                     }
                 }
+                Event::Use(_) => {}
                 Event::Mark { .. } => {}
             }
         }

@@ -153,7 +153,7 @@ impl<'a> Reading<'a> {
             if ends && !self.filter.is_past(self.clock.realtime(event.start())) {
                 // From here on they are only counted.
                 self.tally.goes_on = true;
-                self.tally.events += u64::from(!matches!(event, Event::LateEnd { .. }));
+                self.tally.events += u64::from(matches!(event, Event::Call(_) | Event::Mark { .. }));
                 continue;
             }
             match event {
@@ -166,6 +166,7 @@ impl<'a> Reading<'a> {
                     self.begin(call);
                     self.end(call);
                 }
+                Event::Use(call) => self.used(call),
                 Event::LateEnd { stream, seq, .. } => {
                     if let Some(mut call) = self.pending.remove(&(*stream, *seq))
                         && call.finish(event)
@@ -292,6 +293,20 @@ impl<'a> Reading<'a> {
             let (site, at) = (self.site(call), self.at(call));
             self.tally.holding = Some(Holding { devices, function, site, at });
         }
+        self.use_memory(function, call);
+    }
+
+    /// Notes a copy or a memset that is recorded only because it used shared memory.
+    fn used(&mut self, call: &Call) {
+        self.tally.uses.is_cut |= call.outcome != Outcome::Returned(0);
+        if let Some(function) = call.function {
+            self.memory.settle(call.start);
+            self.use_memory(function, &Call { outcome: Outcome::Returned(0), ..call.clone() });
+        }
+    }
+
+    /// Keeps which device memory a call read or wrote that succeeded.
+    fn use_memory(&mut self, function: FnId, call: &Call) {
         if call.succeeded() && !call.injected {
             let device = call.details.content.and_then(|it| uuid_of(self.process, Some(it.device)));
             let (at, stacks) = (self.at(call), &mut self.all.stacks);

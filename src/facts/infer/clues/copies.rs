@@ -7,6 +7,7 @@ use crate::infer::context::Context;
 use crate::infer::staged;
 use cupeer_report::moments::{bytes, duration, number};
 use cupeer_spec::effect::Object;
+use cupeer_spec::function::{FnId, Group};
 use std::collections::BTreeMap;
 
 /// The most uses of one memory that are compared with each other.
@@ -33,9 +34,12 @@ impl Touch<'_> {
         self.used.is_write && self.overlaps(other)
     }
 
+    fn end(&self) -> u64 {
+        self.offset.saturating_add(self.used.bytes)
+    }
+
     fn overlaps(&self, other: &Touch) -> bool {
-        self.offset < other.offset.saturating_add(other.used.bytes)
-            && other.offset < self.offset.saturating_add(self.used.bytes)
+        self.offset < other.end() && other.offset < self.end()
     }
 }
 
@@ -54,6 +58,8 @@ pub fn found<'a>(context: &Context<'a>) -> Vec<Fact<'a>> {
         if memory.all.len() > MOST || !context.all.knows_all(memory.entry.realm) || uses.any(|it| it.is_cut) {
             continue;
         }
+        facts.extend(in_part(context, memory));
+        facts.extend(polled(context, memory));
         for (number, touch) in memory.all.iter().enumerate() {
             let (earlier, later) = (&memory.all[..number], &memory.all[number + 1..]);
             facts.extend(match touch.used.is_write {
@@ -95,6 +101,7 @@ fn fact<'a>(kind: &'static str, message: String, memory: &Touched<'a>, touches: 
 }
 
 /// A later write over what a call wrote, if nothing recorded read it in between, and another process read the memory at some time.
+/// That a process first fills its memory is usual.
 fn overwritten<'a>(
     context: &Context<'a>,
     memory: &Touched<'a>,
@@ -103,7 +110,8 @@ fn overwritten<'a>(
 ) -> Option<Fact<'a>> {
     let next = later.iter().find(|touch| touch.overlaps(first)).filter(|next| next.used.is_write)?;
     let is_read = memory.all.iter().any(|touch| !touch.used.is_write && touch.process != first.process);
-    (is_read || next.process != first.process).then(|| {
+    let is_usual = first.used.function.spec().fills() || !is_read;
+    (next.process != first.process || !is_usual).then(|| {
         let (who, before, what) =
             (context.who(next.process), context.who(first.process), named(memory.entry));
         let (size, after) = (bytes(next.used.bytes), duration(next.used.at - first.used.at));
@@ -125,8 +133,10 @@ fn misread<'a>(
     let apart = |write: &Touch| duration(write.used.at.abs_diff(read.used.at));
     if let Some(write) = earlier.iter().rfind(|touch| touch.writes(read)) {
         let mut all = context.all.tallies.iter().flat_map(|tally| &tally.uses.all).filter(|it| it.is_write);
-        // Of a copy between devices, the content is unknown.
-        let is_known = earlier.iter().all(|touch| !touch.writes(read) || touch.used.content.is_some());
+        // Of a copy between devices and of a memset, the content is unknown.
+        let is_all = write.offset <= read.offset && write.end() >= read.end();
+        let mut others = earlier.iter().filter(|touch| touch.writes(read));
+        let is_known = is_all && write.used.content.is_some() || others.all(|it| it.used.content.is_some());
         let own = content(read.used).filter(|_| is_known)?;
         let (by, before) = (context.who(write.process), apart(write));
         let message = format!(
@@ -137,7 +147,8 @@ fn misread<'a>(
     }
     if let Some(write) = later.iter().find(|touch| touch.writes(read)) {
         let (by, before) = (context.who(write.process), apart(write));
-        let message = format!("{who} read {size} from {what} {before} before {by} first wrote there");
+        let message =
+            format!("{who} read {size} from {what} {before} before the first recorded write there, by {by}");
         return Some(fact("read-first", message, memory, &[read, write]));
     }
     let write = memory.all.iter().find(|touch| touch.used.is_write)?;
@@ -148,12 +159,54 @@ fn misread<'a>(
     Some(fact("read-elsewhere", message, memory, &[read, write]))
 }
 
-/// Memory that a process opened and that its recorded copies did not use, although they used other memory that it opened.
+/// A part of the memory that one process read, of the first byte to the last, where no other process read more.
+fn in_part<'a>(context: &Context<'a>, memory: &Touched<'a>) -> Option<Fact<'a>> {
+    let all = memory.entry.export.as_ref()?.bytes?;
+    let mut reads = memory.all.iter().filter(|touch| !touch.used.is_write && touch.process != memory.owner);
+    let first = reads.next()?;
+    let (from, to) = reads
+        .fold((first.offset, first.end()), |(from, to), touch| (from.min(touch.offset), to.max(touch.end())));
+    (to - from < all).then(|| {
+        let (who, what) = (context.who(first.process), named(memory.entry));
+        let (from, to, all) = (number(from), number(to), number(all));
+        let message =
+            format!("{who} read bytes {from} to {to} of the {all} of {what}; no recorded copy read others");
+        fact("read-in-part", message, memory, &[first])
+    })
+}
+
+/// Memory that a process read again and again, while no recorded copy of another one wrote there.
+fn polled<'a>(context: &Context<'a>, memory: &Touched<'a>) -> Option<Fact<'a>> {
+    /// So many reads are no accident.
+    const MANY: usize = 8;
+    let reads =
+        |of: usize| memory.all.iter().filter(move |touch| !touch.used.is_write && touch.process == of);
+    let first = memory.all.iter().find(|touch| reads(touch.process).count() >= MANY)?;
+    let is_foreign = |touch: &Touch| touch.used.is_write && touch.process != first.process;
+    (!memory.all.iter().any(is_foreign)).then(|| {
+        let (who, times) = (context.who(first.process), number(reads(first.process).count() as u64));
+        let what = named(memory.entry);
+        let message =
+            format!("{who} read {what} {times} times; no recorded copy of another process wrote there");
+        fact("polled", message, memory, &[first])
+    })
+}
+
+/// Memory that a process opened and that its recorded copies did not use, although they used other memory that it opened, or although it
+/// launched no kernel.
 fn unused<'a>(context: &Context<'a>, touched: &[Touched<'a>]) -> Vec<Fact<'a>> {
     let mut used: BTreeMap<usize, Vec<&Entry>> = BTreeMap::new();
     for memory in touched {
         for touch in memory.all.iter().filter(|touch| touch.process != memory.owner) {
             used.entry(touch.process).or_default().push(memory.entry);
+        }
+    }
+    let launches = |id: FnId| id.spec().is_in(Group::Launch) || id.spec().replays().is_some();
+    for (process, of) in context.job.processes.iter().enumerate() {
+        let mut called =
+            of.called().filter_map(|name| FnId::all().find(|id| id.spec().name() == name)).peekable();
+        if called.peek().is_some() && !called.any(launches) {
+            used.entry(process).or_default();
         }
     }
     let mut facts = Vec::new();
@@ -166,10 +219,12 @@ fn unused<'a>(context: &Context<'a>, touched: &[Touched<'a>]) -> Vec<Fact<'a>> {
             };
             let (who, what, whose) =
                 (context.who(*process), named(entry), context.who(export.process as usize));
-            let others = number(used.len() as u64);
-            let message = format!(
-                "no recorded copy of {who} used {what}, which it opened from {whose}; {others} used other memory that it opened"
-            );
+            let beside = match used.len() {
+                0 => "it launched no kernel".to_owned(),
+                others => format!("{} used other memory that it opened", number(others as u64)),
+            };
+            let message =
+                format!("no recorded copy of {who} used {what}, which it opened from {whose}; {beside}");
             facts.push(Fact("unused", message, Some(entry), vec![*process], vec![(time.opened, time.site)]));
         }
     }

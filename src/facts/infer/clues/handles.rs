@@ -89,6 +89,13 @@ fn of_one<'a>(context: &Context<'a>, (entry, export): &(&'a Entry, &'a Export)) 
         let message = format!("{whose} exported one address, {:#x}, {times} times as {what}", export.address);
         facts.push(Fact("exported-again", message, Some(entry), vec![owner], made(export)));
     }
+    let is_one_of_more = context.all.ledger.exports().nth(1).is_some();
+    for (import, time) in openers(entry).filter(|(import, _)| import.opened > 1 && is_one_of_more) {
+        let (who, opened) = (context.who(import.process as usize), counted(import.opened, "time"));
+        let message = format!("{who} opened {what} of {whose} {opened}");
+        let process = import.process as usize;
+        facts.push(Fact("opened-again", message, Some(entry), vec![process], vec![(time.opened, time.site)]));
+    }
     let end_of = |process: usize| {
         let (of, is_over) = (&context.job.processes[process], fates[process].alive == Some(false));
         let ended = Some(of.ended().before).filter(|time| *time > 0 && is_over)?;

@@ -14,17 +14,20 @@ use cupeer_report::moments::bytes;
 use cupeer_report::places::Places;
 
 /// The kinds of clues, the most specific first.
-const KINDS: [&str; 12] = [
+const KINDS: [&str; 15] = [
     "result-ignored",
     "exporter-ended",
     "read-of-nobody",
     "read-elsewhere",
     "read-first",
     "overwritten",
+    "polled",
     "exported-again",
+    "opened-again",
     "not-opened",
     "opened-in-other-order",
     "written-by-importer",
+    "read-in-part",
     "unused",
     "differs",
 ];

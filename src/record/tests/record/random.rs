@@ -225,6 +225,7 @@ fn read_back(bytes: Vec<u8>) -> Expected {
         }
         match event {
             Event::Call(call) => assert!(calls.insert((call.stream, call.seq), call).is_none(), "twice"),
+            Event::Use(_) => panic!("{event:?}"),
             Event::Mark { tid, time, text } => back.marks.push((tid, time, text)),
             Event::LateEnd { stream, seq, .. } => {
                 assert!(calls.get_mut(&(stream, seq)).expect("its call comes first").finish(&event));

@@ -59,7 +59,7 @@ fn read(path: &Path) -> (Counts, Vec<Unreturned>) {
                 open.remove(&(stream, seq)).expect("it was begun");
                 counts.failed += u64::from(outcome != Outcome::Returned(0));
             }
-            Event::Mark { .. } => {}
+            Event::Mark { .. } | Event::Use(_) => {}
         }
     }
     (counts, sorted(open.into_values()))
