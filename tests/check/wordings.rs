@@ -43,8 +43,8 @@ const WORDINGS: &[Wording] = &[
         name: "fork-uninitialised",
         machine: "nvlink:2",
         rule: "not-initialized",
-        checked: "this process has not called cuInit, or cuInit failed; it was forked, and CUDA does not work in it if its parent called cuInit before the fork",
-        plain: "probably, this process has not called cuInit, or cuInit failed; it was forked, and CUDA does not work in it if its parent called cuInit before the fork",
+        checked: "this process has not called cuInit, or cuInit failed",
+        plain: "this process has not called cuInit, or cuInit failed",
     },
     Wording {
         name: "context-with-openings",

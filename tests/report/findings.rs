@@ -371,21 +371,6 @@ fn what_a_call_alone_tells_is_found_where_nothing_was_checked() {
 }
 
 #[test]
-fn a_child_of_fork_may_have_a_parent_who_initialised_the_driver() {
-    let scene = Scene::new();
-    scene.process(About::default()).ask(100, 1).ends();
-    for (pid, parent) in [(1001, 1000), (1002, 1)] {
-        let mut actor = scene.process(About { pid, parent, ..About::default() });
-        let call = failing(&actor, FnId::cuDeviceCanAccessPeer, 200, Result::NOT_INITIALIZED);
-        actor.add(&call).ends();
-        let report = json_of(&scene, &["--process", &pid.to_string()]);
-        let row = &report["findings"][0];
-        let is_forked = row["message"].as_str().unwrap().contains("it was forked");
-        assert_eq!((is_forked, row["confidence"] == "inferred"), (parent == 1000, parent == 1000), "{row}");
-    }
-}
-
-#[test]
 fn an_argument_that_is_null_is_named() {
     let scene = Scene::new();
     let mut actor = scene.gone(0);

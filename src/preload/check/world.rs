@@ -16,7 +16,7 @@ use crate::sys::caller::Caller;
 use crate::sys::clock;
 use crate::sys::life;
 use crate::sys::line::Short;
-use crate::sys::{descriptors, environment, forks, neighbour};
+use crate::sys::{descriptors, environment, neighbour};
 use core::cell::Cell;
 use core::fmt::{self, Write};
 use cupeer_model::{Bare, Family, Pool, View};
@@ -138,9 +138,6 @@ impl World for Call<'_> {
     }
     fn initialized_before_fork(&self) -> Option<(Option<u32>, Confidence)> {
         questions::was_initialized_before_fork()
-    }
-    fn is_forked(&self) -> (bool, bool) {
-        (forks::is_forked(), true)
     }
     fn current(&self) -> Option<(i32, u64)> {
         Some(questions::current())

@@ -16,12 +16,7 @@ impl<W: World> Judge<'_, W> {
 
     pub(super) fn not_initialized(&mut self) -> Verdict {
         let is_so = self.world.current().is_some_and(|(result, _)| result == Result::NOT_INITIALIZED as i32);
-        let (is_forked, is_known) = self.world.is_forked();
-        let confidence = if is_forked && !is_known { Confidence::Inferred } else { Confidence::Certain };
-        if !is_so {
-            return Verdict::Held;
-        }
-        self.broken(Reason::NotInitialized { is_forked }, confidence, None, &[])
+        self.when(is_so, None, Reason::NotInitialized)
     }
 
     pub(super) fn driver_shutting_down(&mut self) -> Verdict {

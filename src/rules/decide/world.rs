@@ -24,10 +24,6 @@ pub trait World {
     fn initialized_before_fork(&self) -> Option<(Option<u32>, Confidence)> {
         None
     }
-    /// Whether the process was forked, and whether it is known then what its parent had done.
-    fn is_forked(&self) -> (bool, bool) {
-        (false, true)
-    }
     /// What the driver says about the current context, and that context: 0 where none is current.
     fn current(&self) -> Option<(i32, u64)>;
     /// The device of the current context; -1 where there is none, or it is not known.

@@ -31,7 +31,7 @@ rule NotInitialized "not-initialized" {
                 cuIpcCloseMemHandle, cuIpcGetEventHandle, cuIpcOpenEventHandle],
     results: [NOT_INITIALIZED],
     decided_by: not_initialized,
-    reasons: [NotInitialized { is_forked: bool }: (in devices::not_initialized)],
+    reasons: [NotInitialized: ("this process has not called cuInit, or cuInit failed")],
     severity: Error, scope: Call, found: InFailures, tells: [],
     rests_on: Documented("cuInit", "Initializes the driver API and must be called before any other function from the driver API in the current process."),
     cause: "cuInit was not called, or failed",

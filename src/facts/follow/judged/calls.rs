@@ -27,7 +27,6 @@ pub fn may_break(function: FnId) -> bool {
 pub fn look(
     made: &MadeCall,
     sight: Sight,
-    is_forked: bool,
     driver_knows_more: bool,
     report: &mut dyn FnMut(&Violation<()>),
 ) -> bool {
@@ -35,7 +34,7 @@ pub fn look(
     let args = made.call.arguments();
     let call = judged(made.function, result, &args, made.call);
     let mut is_found = false;
-    decide::look(&call, &AtCall { made, sight, is_forked }, &mut |found| {
+    decide::look(&call, &AtCall { made, sight }, &mut |found| {
         let is_kept = match found.reason.rule().spec().found {
             // The calls of others may show something else.
             Found::Afterwards => false,

@@ -111,8 +111,6 @@ pub struct Asked {
     /// Whether the driver has done what this process was told had failed, because a fault plan said so: what it says of
     /// the state of things is then news to the process.
     driver_knows_more: bool,
-    /// Whether it looks like a child of fork: its parent is there, and has its program and arguments.
-    is_forked: bool,
     ignore: RuleSet,
     only: Option<RuleSet>,
 }
@@ -125,7 +123,7 @@ pub fn concerns(function: FnId, call: &Call) -> bool {
 
 impl Findings {
     pub fn new(processes: &[Process]) -> Self {
-        let asked = processes.iter().map(|process| Asked::of(process, processes)).collect();
+        let asked = processes.iter().map(Asked::of).collect();
         Findings { kept: HashMap::default(), names: Numbered::default(), asked, inferred: 0 }
     }
 
@@ -138,9 +136,9 @@ impl Findings {
         let asked = made.standing.question().map(About::Asked);
         let recorded = &made.call.details.findings;
         if recorded.is_empty() && !self.asked[made.index].is_checked {
-            let Asked { is_forked, driver_knows_more, .. } = self.asked[made.index];
+            let driver_knows_more = self.asked[made.index].driver_knows_more;
             let Some(sight) = sight else { return false };
-            let is_found = calls::look(made, sight, is_forked, driver_knows_more, &mut |found| {
+            let is_found = calls::look(made, sight, driver_knows_more, &mut |found| {
                 let rule = found.reason.rule().spec().name();
                 self.add(
                     made,
@@ -261,12 +259,7 @@ impl Findings {
 }
 
 impl Asked {
-    fn of(process: &Process, all: &[Process]) -> Self {
-        let whole = |process: &Process, pid| (process.header.boot_id, process.header.pid_ns, pid);
-        let is_parent = |other: &&Process| {
-            whole(other, other.header.pid) == whole(process, process.header.parent)
-                && (other.program(), &other.arguments) == (process.program(), &process.arguments)
-        };
+    fn of(process: &Process) -> Self {
         let value = |name: &str| {
             let found = process.variables.iter().rev().find(|(known, _)| known == name);
             found.map(|(_, value)| value.as_str()).filter(|value| !value.is_empty())
@@ -277,7 +270,6 @@ impl Asked {
             is_checked: env::Level::of(value(env::CHECK)).is_some(),
             has_told: false,
             driver_knows_more: false,
-            is_forked: all.iter().any(|other| is_parent(&other)),
             ignore: set(env::IGNORE).unwrap_or_default(),
             only: set(env::ONLY),
         }

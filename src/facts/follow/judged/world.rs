@@ -55,8 +55,6 @@ pub struct Sight<'a> {
 pub struct AtCall<'a, 'b> {
     pub made: &'a MadeCall<'b>,
     pub sight: Sight<'a>,
-    /// Whether the process looks like a child of fork.
-    pub is_forked: bool,
 }
 
 impl AtCall<'_, '_> {
@@ -91,9 +89,6 @@ impl World for AtCall<'_, '_> {
         let (pid, confidence) = known.or(text(meta::DEVICES_FROM).map(|pid| (pid, Confidence::Inferred)))?;
         let parent: u32 = pid.parse().ok()?;
         Some(((parent != 0).then_some(parent), confidence))
-    }
-    fn is_forked(&self) -> (bool, bool) {
-        (self.is_forked, false)
     }
     fn current(&self) -> Option<(i32, u64)> {
         match self.made.call.details.context {
