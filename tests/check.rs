@@ -43,6 +43,9 @@ mod kills;
 // What valgrind says of our own memory.
 mod memcheck;
 
+// Failed calls, and what is known of them elsewhere.
+mod links;
+
 // Who is told, and how.
 mod told;
 mod uses;

@@ -37,4 +37,4 @@ pub use cupeer_spec::record::slot::finding::{Confidence, Severity};
 pub use family::{FAMILIES, Family};
 pub use rule::{Basis, Found, RULES, Related, Rule, RulePage, RuleSpec, Scope, Tells, Usual, is_from};
 pub use set::{RuleSet, SetError, is_file, known_rule};
-pub use words::{label, meaning};
+pub use words::{DRIVER_SAYS, NO_CAUSE, label, meaning};

@@ -4,33 +4,50 @@ use crate::rule::Rule;
 use cupeer_spec::record::slot::finding::role;
 use cupeer_spec::texts;
 
-/// What is said, and what it means.
-const MEANINGS: &[(&str, &str)] = &[
+/// What an explanation says before the meaning of the result where neither a rule nor the driver gives a cause. What other calls
+/// show, the report adds.
+pub const NO_CAUSE: &str = "; the documentation of the result says: ";
+/// What it says before the driver's words where only these give a cause.
+pub const DRIVER_SAYS: &str = "; the driver says: ";
+
+/// What is said, what it means, and a part of the names of the functions of which it means that.
+const MEANINGS: &[(&str, &str, &str)] = &[
     (
         "Failed to allocate physical memory",
         "the driver also prints this for memory that was freed, or whose exporter exited; memory is not exhausted",
+        "cuIpcOpen",
     ),
     (
         "Failed to open/create interprocess memory file",
         "the exporter has exited, or these bytes are not an event handle",
+        "",
     ),
-    ("not created from malloc API function", "only cuMemAlloc and cudaMalloc qualify"),
+    (
+        "must be between 0 and",
+        "the second number is the number of devices; the last device has a number one less",
+        "cuDevice",
+    ),
+    ("not created from malloc API function", "only cuMemAlloc and cudaMalloc qualify", ""),
     (
         "Error opening locally created",
         "the driver takes a handle for this process's own if the pid in it is the same",
+        "",
     ),
     (
         "User passed invalid device pointer",
         "the driver prints this for a pointer that was freed or closed, or that was never device memory",
+        "",
     ),
 ];
 
 texts!(static SAID = MEANINGS.0);
 texts!(static MEANT = MEANINGS.1);
+texts!(static FUNCTIONS = MEANINGS.2);
 
-/// What words of the driver mean, where people have misread them.
-pub fn meaning(words: &str) -> Option<&'static str> {
-    SAID.all().position(|said| words.contains(said)).map(|index| MEANT.get(index))
+/// What words of the driver mean in a call of a function, where people have misread them.
+pub fn meaning(function: &str, words: &str) -> Option<&'static str> {
+    let index = SAID.all().position(|said| words.contains(said))?;
+    function.contains(FUNCTIONS.get(index)).then(|| MEANT.get(index))
 }
 
 /// Returns the label of an object in a finding, such as `exported`, by the rule and the word of the object's role.
@@ -45,10 +62,13 @@ mod tests {
 
     #[test]
     fn misleading_words_are_known() {
-        assert!(
-            meaning("a; Failed to allocate physical memory").is_some_and(|text| text.contains("exporter"))
-        );
-        assert_eq!(meaning("devPtr cannot be NULL"), None);
+        let said = "a; Failed to allocate physical memory";
+        assert!(meaning("cuIpcOpenMemHandle_v2", said).is_some_and(|text| text.contains("exporter")));
+        let between = "Parameter peerDev must be between 0 and 1";
+        assert!(meaning("cuDeviceCanAccessPeer", between).is_some_and(|text| text.contains("one less")));
+        // There, it means what it says.
+        assert_eq!(meaning("cuMemCreate", said), None);
+        assert_eq!(meaning("cuIpcOpenMemHandle_v2", "devPtr cannot be NULL"), None);
     }
 
     #[test]

@@ -204,7 +204,7 @@ const WORDINGS: &[Wording] = &[
         name: "fails-with-unknown",
         machine: "answers nvlink:2",
         rule: "driver-undocumented-result",
-        checked: "cuIpcOpenMemHandle_v2 returned CUDA_ERROR_UNKNOWN; its documentation does not list that; no cause is known beyond the documentation of the code: An unknown internal error has occurred",
+        checked: "cuIpcOpenMemHandle_v2 returned CUDA_ERROR_UNKNOWN; its documentation does not list that; the documentation of the result says: An unknown internal error has occurred",
         plain: "",
     },
     Wording {

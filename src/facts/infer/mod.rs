@@ -8,7 +8,8 @@
 //!
 //! Findings follow from the handle table ([`handles`], [`unclosed`], [`freed`], [`replaced`]), from mappings ([`space`]), from
 //! descriptors ([`mod@descriptors`], [`awaited`]), from what processes use up ([`exhausted`]), from the devices that they use
-//! ([`placement`], [`staged`]), and from all ranks together ([`ranks`]). [`mod@clues`] lists facts that break no rule. [`kinds`] merges findings of one kind, [`objects`]
+//! ([`placement`], [`staged`]), from forks ([`forks`]), and from all ranks together ([`ranks`]). [`links`] says which of them
+//! explains a failed call, and [`mod@clues`] lists facts that break no rule. [`kinds`] merges findings of one kind, [`objects`]
 //! returns the objects involved, and [`mod@afterwards`] supplies the facts that the recording has for the rules.
 //!
 //! [`PendingFinding`]: crate::follow::pending::PendingFinding
@@ -24,6 +25,7 @@ mod handles;
 mod kinds;
 pub mod leaks;
 mod objects;
+mod links;
 mod placement;
 mod ranks;
 mod replaced;

@@ -5,7 +5,7 @@ use super::context::Context;
 use super::objects::Objects;
 use super::row::{Member, Row};
 use super::table::{FindingRows, library};
-use super::{awaited, descriptors, exhausted, freed, handles, placement, ranks, space, staged};
+use super::{awaited, descriptors, exhausted, forks, freed, handles, links, placement, ranks, space, staged};
 use crate::follow::functions::Functions;
 use crate::follow::pending::PendingFinding;
 use cupeer_report::model::Finding;
@@ -34,6 +34,7 @@ pub fn found(context: &Context, places: &mut Places) -> FindingRows {
     all.extend(descriptors::kept(context));
     all.extend(awaited::found(context, places));
     let mut rows = |all: Vec<PendingFinding>| {
+    links::add(context, &mut all);
         all.into_iter().filter_map(|found| context.row(found, &objects, places)).collect()
     };
     FindingRows {

@@ -30,7 +30,12 @@ pub fn unused(context: &Context) -> Vec<PendingFinding> {
             };
             let (call, at) = ((unused.function, 0), (unused.site, unused.at));
             let found = PendingFinding::of(&reason, confidence, call, process as u32, at);
-            all.push(PendingFinding { last: unused.last, count: unused.count, ..found });
+            all.push(PendingFinding {
+                last: unused.last,
+                count: unused.count,
+                about: vec![(start, bytes)],
+                ..found
+            });
         }
     }
     all

@@ -5,8 +5,12 @@ use super::emit::{self, Heard};
 use super::world::Call;
 use core::fmt;
 use cupeer_rules::decide::{Verdict, World, verdict};
-use cupeer_rules::{RULES, Rule, RuleSpec, causes};
+use cupeer_rules::{DRIVER_SAYS, NO_CAUSE, RULES, Rule, RuleSpec, causes};
 use cupeer_spec::effect::Shared;
+use cupeer_spec::value::quoted_inside;
+
+/// The most bytes of the driver's words that stand for a cause.
+const MOST_SAID: usize = 160;
 
 pub fn failure(call: &Call, heard: Heard) {
     let rule = if call.is_documented() { Rule::CallFailed } else { Rule::DriverUndocumented };
@@ -22,11 +26,11 @@ struct Hint<'a> {
 impl fmt::Display for Hint<'_> {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         match self.call.id.spec().result(self.call.result) {
-            Some(result) if self.rule == Rule::CallFailed => write!(
-                f,
-                "Check the most likely cause first. `cupeer explain {}` lists all known causes of this result.",
-                result.short()
-            ),
+            Some(result) if self.rule == Rule::CallFailed => {
+                let has_causes = Explanation(self.call).each_cause(|_| Ok(())).is_ok_and(|count| count > 0);
+                let first = if has_causes { "Check the most likely cause first. " } else { "" };
+                write!(f, "{first}`cupeer explain {}` lists all known causes of this result.", result.short())
+            }
             _ => f.write_str(self.rule.spec().hint()),
         }
     }
@@ -41,6 +45,16 @@ impl Explanation<'_> {
         let explains = move |rule: &&RuleSpec| rule.explains(call.id, call.result);
         let is_unknown = move |rule: &&RuleSpec| verdict(rule.id, &call.judged(), *call) == Verdict::Unknown;
         RULES.iter().filter(explains).filter(is_unknown)
+    }
+
+    /// Hands over the causes that were not ruled out, the most likely first. Returns their number.
+    fn each_cause(&self, mut found: impl FnMut(&str) -> fmt::Result) -> Result<usize, fmt::Error> {
+        let Explanation(call) = self;
+        let export = |(shared, fingerprint, _): (Shared, _, _)| call.export(shared.object, fingerprint);
+        let is_known = call.judged().handle().and_then(export).is_some();
+        let of_practice = causes(call.id, call.result).filter(|cause| !(is_known && cause.is_of_strangers));
+        let mut all = self.undecided().map(RuleSpec::cause).chain(of_practice.map(|known| known.text));
+        all.try_fold(0, |count, text| found(text).map(|()| count + 1))
     }
 }
 
@@ -57,25 +71,19 @@ impl fmt::Display for Explanation<'_> {
             f.write_str("; its documentation does not list that")?;
         }
         let mut separator = "; most likely ";
-        let mut cause = |text: &str| {
+        let count = self.each_cause(|text| {
             let said = write!(f, "{separator}{text}");
             separator = if separator == "; most likely " { "; or " } else { ", or " };
             said
-        };
-        for rule in self.undecided() {
-            cause(rule.cause())?;
-        }
-        let export = |(shared, fingerprint, _): (Shared, _, _)| call.export(shared.object, fingerprint);
-        let is_known = call.judged().handle().and_then(export).is_some();
-        for known in causes(call.id, result).filter(|cause| !(is_known && cause.is_of_strangers)) {
-            cause(known.text)?;
-        }
-        if separator == "; most likely " {
-            f.write_str("; no cause is known beyond the documentation of the code")?;
-            if let Some(spec) = known {
-                write!(f, ": {}", spec.meaning().trim_end_matches('.'))?;
+        })?;
+        match known {
+            _ if count > 0 => Ok(()),
+            _ if !call.driver_messages.is_empty() => {
+                f.write_str(DRIVER_SAYS)?;
+                quoted_inside(call.driver_messages.as_bytes(), MOST_SAID, f)
             }
+            Some(spec) => write!(f, "{NO_CAUSE}{}", spec.meaning().trim_end_matches('.')),
+            None => Ok(()),
         }
-        Ok(())
     }
 }

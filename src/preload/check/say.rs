@@ -167,7 +167,7 @@ pub fn paragraph(said: &FindingText, out: &mut Line) -> fmt::Result {
     if !call.driver_messages.is_empty() {
         out.write_str("\n    the driver says: ")?;
         quoted(call.driver_messages.as_bytes(), 256, out)?;
-        if let Some(meaning) = meaning(call.driver_messages) {
+        if let Some(meaning) = meaning(call.id.spec().name(), call.driver_messages) {
             write!(out, " ({meaning})")?;
         }
     }

@@ -48,8 +48,10 @@ impl<'a> Verdict<'a> {
             format!("{}{source}: \"{sentence}\"", if is_documented { "documentation of " } else { "" })
         }));
         all.extend(finding.objects.iter().map(|object| self.object(rule, object)));
-        all.extend(finding.driver_message.as_ref().map(|message| {
-            let meaning = cupeer_rules::meaning(message).map(|text| format!(" ({text})")).unwrap_or_default();
+        let is_said = finding.message.contains(cupeer_rules::DRIVER_SAYS);
+        all.extend(finding.driver_message.as_ref().filter(|_| !is_said).map(|message| {
+            let meaning = cupeer_rules::meaning(&finding.function, message);
+            let meaning = meaning.map(|text| format!(" ({text})")).unwrap_or_default();
             format!("the driver says: {}{meaning}", clean(message))
         }));
         all.extend(self.hint(finding));

@@ -36,9 +36,9 @@ rule CallFailed "call-failed" {
                 cuCtxDisablePeerAccess, cuIpcGetMemHandle, cuIpcOpenMemHandle, cuIpcOpenMemHandle_v2,
                 cuIpcCloseMemHandle, cuIpcGetEventHandle, cuIpcOpenEventHandle],
     severity: Note, scope: Call, found: Unexplained, tells: [],
-    rests_on: Practice("As far as cupeer can see, no rule is broken. The finding lists the causes that were not ruled out, the most likely first."),
+    rests_on: Practice("As far as cupeer can see, no rule is broken. The finding lists the causes that cupeer knows and did not rule out, the most likely first; or it has the words of the driver or of its documentation."),
     costs: "The call's result.",
-    hint: "Check the most likely cause first. `cupeer explain RESULT`, such as `cupeer explain MAP_FAILED`, lists all known causes of a result.",
+    hint: "If the finding lists causes, check the most likely one first. `cupeer explain RESULT`, such as `cupeer explain MAP_FAILED`, lists all known causes of a result.",
     only_at_the_call: "which causes the driver rules out",
 }
     } };

@@ -250,12 +250,29 @@ impl Findings {
                 objects,
                 cache: None,
                 said: severity,
+                about: about_of(call),
                 lacks_facts: false,
             })
         });
         kept.count = kept.count.saturating_add(call.times());
         kept.last = kept.last.max(last);
     }
+}
+
+/// The numbers of a call that may be addresses or fingerprints: those that the driver names, and then its arguments.
+fn about_of(call: &Call) -> Vec<(u64, u64)> {
+    /// Smaller numbers are sizes, flags, and devices.
+    const LEAST: u64 = 1 << 32;
+    let said = String::from_utf8_lossy(call.details.message.as_deref().unwrap_or_default()).into_owned();
+    let named = said.split("0x").skip(1).filter_map(|text| {
+        let end = text.find(|c: char| !c.is_ascii_hexdigit()).unwrap_or(text.len());
+        u64::from_str_radix(&text[..end], 16).ok()
+    });
+    let arguments = call.arguments();
+    let args = call.function.map_or(&[][..], |function| function.spec().args());
+    let places = (0..args.len()).filter_map(|index| arguments.get(call.function?.spec().place(index)));
+    let words = places.filter_map(|bytes| bytes.first_chunk()).map(|bytes| u64::from_le_bytes(*bytes));
+    named.chain(words).filter(|number| *number >= LEAST).map(|number| (number, 1)).collect()
 }
 
 impl Asked {
