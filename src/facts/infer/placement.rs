@@ -218,8 +218,12 @@ fn of_host(context: &Context, ranks: &BTreeMap<u32, Rank>) -> Vec<PendingFinding
         let (call, at) = ((seen.function, 0), (seen.site, seen.at));
         let found = PendingFinding::of(&reason, Confidence::Inferred, call, first as u32, at);
         let processes: Vec<usize> = holders.iter().map(|(_, holder)| *holder).collect();
-        // Of two ranks, either may be the one that does as it should; and memory may be placed there for the other rank.
-        let said = (ranks.len() < FEWEST || exports).then_some(Severity::Note);
+        // Of two ranks, either may be the one that does as it should; and memory may be placed there for the other rank. But all
+        // ranks that hold the device that CUDA uses by default have forgotten to select theirs, if the job fails.
+        let has_failed = context.all.fates.iter().any(|fate| fate.has_failed);
+        let is_default = its.len() + 1 == ranks.len() && device.ordinal == 0;
+        let may_be_right = ranks.len() < FEWEST || exports;
+        let said = (may_be_right && !(has_failed && is_default)).then_some(Severity::Note);
         Some(PendingFinding { count: processes.len() as u64, processes, said, ..found })
     };
     found.into_iter().filter_map(pending).collect()
