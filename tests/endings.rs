@@ -2,7 +2,7 @@
 //! children.
 
 use crate::report::html;
-use crate::support::{self, compile_c, cupeer, done, sim_dir, temp_dir, wait_for, with};
+use crate::support::{self, Done, compile_c, cupeer, done, sim_dir, temp_dir, wait_for, with};
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -218,7 +218,7 @@ fn the_summary_tells_which_child_exited_with_an_error() {
 fn forks_late(name: &str, first: &str, child: &str) -> PathBuf {
     let text = format!(
         "#include <stdlib.h>\n#include <sys/wait.h>\n#include <unistd.h>\nint cuInit(unsigned);\n\
-         int cuDeviceCanAccessPeer(int *, int, int);\nint main(void) {{ int can; (void)can; {first}\n\
+         int cuDeviceCanAccessPeer(int *, int, int), cuDeviceGetCount(int *);\nint main(void) {{ int can; (void)can; {first}\n\
          if (fork() == 0) {child};\nwait(0); return 0; }}\n"
     );
     crate::support::compile_text(
@@ -258,58 +258,143 @@ fn a_child_that_was_forked_too_late_is_a_finding_where_it_initializes_the_driver
     assert!(!said.contains("1 call"), "{said}");
 }
 
-/// The driver does not work in it, and no call that is recorded shows that.
-#[test]
-fn a_child_that_was_forked_too_late_is_told_without_a_recorded_call() {
-    let late = forks_late;
-    let uses = "exit(1)";
-    let said = |program: PathBuf| {
-        let folder = temp_dir();
-        let mut command = cupeer();
-        command.args(["run", "--sim", "-o"]).arg(folder.path().join("record")).arg("--").arg(program);
-        done(&mut command).stderr
-    };
-    let line = "cupeer: 1 process was forked after the parent had initialized CUDA, and exited with an error";
-    for first in ["if (cuInit(0)) return 9;", "if (cuInit(0) || cuDeviceCanAccessPeer(&can, 0, 1)) return 9;"]
-    {
-        let said = said(late("forked", first, uses));
-        assert!(said.contains(line), "{said}");
-    }
-    // A child that initialized the driver itself, of which nothing is recorded, is not one of them.
-    let mut command = cupeer();
-    command.args([
-        "run",
-        "--sim",
-        "--record",
-        "off",
-        "--inject",
-        "cuDeviceCanAccessPeer:error=INVALID_DEVICE",
-        "--",
-    ]);
-    let asks = "exit(cuInit(0) || cuDeviceCanAccessPeer(&can, 0, 1) ? 1 : 0)";
-    let unrecorded = done(command.arg(late("asks", "", asks))).stderr;
-    assert!(unrecorded.contains("matched 1, fired 1") && !unrecorded.contains("forked"), "{unrecorded}");
-    // The report says so, too, of a recording that there is.
+/// Runs a program with a status for findings, and returns what it printed, and its report in a form.
+fn with_report(program: &Path, form: &str) -> (Done, String) {
     let folder = temp_dir();
     let record = folder.path().join("record");
-    let first = "if (cuInit(0) || cuDeviceCanAccessPeer(&can, 0, 1)) return 9;";
-    done(cupeer().args(["run", "--sim", "-o"]).arg(&record).arg("--").arg(late("forked", first, uses)));
-    let (text, exits) = report(&record);
-    assert_eq!(exits.len(), 1, "{text}");
-    let wanted = "- 1 process forked after CUDA was initialized exited with an error without a recorded call The driver";
-    assert!(unwrapped(&text).contains(wanted), "{text}");
-    // As do the forms for other tools.
-    for (format, wanted) in
-        [("junit", "type=\"process-forked-late\""), ("sarif", "\"ruleId\": \"process-forked-late\"")]
-    {
-        let shown = done(with(&["report", "--format", format]).arg(&record)).stdout;
-        assert!(shown.contains(wanted), "{format}: {shown}");
+    let mut command = cupeer();
+    command.args(["run", "--sim", "--error-exitcode", "7", "-o"]).arg(&record).arg("--").arg(program);
+    let ended = done(&mut command);
+    let shown = done(with(&["report", "--format", form]).arg(&record)).stdout;
+    (ended, shown)
+}
+
+/// The driver does not work in it. No call shows that, but the recording says where it was forked, in every form.
+#[test]
+fn a_child_that_was_forked_too_late_is_a_finding_without_a_recorded_call() {
+    let asks = "if (cuInit(0) || cuDeviceCanAccessPeer(&can, 0, 1)) return 9;";
+    for (name, first) in [("forked", "if (cuInit(0)) return 9;"), ("forked-asks", asks)] {
+        for how in ["exit(1)", "_exit(1)", "exit(cuDeviceGetCount(&can) ? 1 : 0)"] {
+            let program = forks_late(name, first, how);
+            let (ended, text) = with_report(&program, "text");
+            assert_eq!(ended.status.code(), Some(7), "{}", ended.stderr);
+            let text = unwrapped(&text);
+            assert!(text.starts_with("warning used-after-fork in process "), "{text}");
+            assert!(text.contains("had initialized CUDA, and exited with status 1"), "{text}");
+            assert!(text.contains(".c:7 in main, "), "{text}");
+            assert!(ended.stderr.contains("used-after-fork: fork, once in process "), "{}", ended.stderr);
+            for (form, wanted) in [
+                ("junit", "failures=\"2\""),
+                ("sarif", "\"ruleId\": \"used-after-fork\""),
+                ("html", "used-after-fork"),
+                ("json", "\"forked\": 1"),
+            ] {
+                let (_, shown) = with_report(&program, form);
+                assert!(shown.contains(wanted), "{form}: {shown}");
+            }
+        }
     }
-    // Nor is a child told of that was to become another program, and could not.
-    let becomes = r#"{ char *none[] = {"none", 0}; execv("/nonexistent", none); _exit(127); }"#;
-    for program in [late("unforked", "", uses), late("unexecuted", "if (cuInit(0)) return 9;", becomes)] {
-        let said = said(program);
-        assert!(!said.contains("forked"), "{said}");
+}
+
+/// The place is that of the fork in the parent, also of a call that the child makes later.
+#[test]
+fn a_call_in_a_child_that_was_forked_too_late_has_the_place_of_the_fork() {
+    let program = forks_late("forked-calls", "if (cuInit(0)) return 9;", "exit(cuInit(0))");
+    let (_, text) = with_report(&program, "text");
+    let line = text.lines().find(|line| line.trim_start().starts_with("forked:"));
+    assert!(line.is_some_and(|line| line.contains("forked-calls")), "{text}");
+}
+
+/// Of Python, it is the line that forked. The driver that the parent initialized is not said to be unseen.
+#[test]
+fn a_child_of_python_that_was_forked_too_late_has_its_line() {
+    let text = "import ctypes, os, subprocess, sys
+cuda = ctypes.CDLL('libcuda.so.1')
+def start():
+    return os.fork()
+assert cuda.cuInit(0) == 0
+subprocess.run(['sh', '-c', 'exit 2'])
+if start() == 0:
+    sys.exit(3)
+os.wait()
+";
+    let folder = temp_dir();
+    let (script, record) = (folder.path().join("job.py"), folder.path().join("record"));
+    fs::write(&script, text).expect("a script");
+    let mut command = cupeer();
+    command.args(["run", "--sim", "-o"]).arg(&record).args(["--", "python3"]).arg(script);
+    let ended = done(&mut command);
+    assert!(ended.stderr.contains("warning used-after-fork: fork, once in process "), "{}", ended.stderr);
+    assert!(ended.stderr.contains("at job.py:4 in start"), "{}", ended.stderr);
+    assert!(!ended.stderr.contains("saw no call"), "{}", ended.stderr);
+}
+
+/// A fork before the driver is initialized, a program that is executed, and a worker that does not use CUDA are right.
+#[test]
+fn right_children_of_fork_are_not_suspected() {
+    let init = "if (cuInit(0)) return 9;";
+    let executes = r#"{ char *args[] = {"sh", "-c", "exit 3", 0}; execv("/bin/sh", args); _exit(127); }"#;
+    let cannot = r#"{ char *none[] = {"none", 0}; execv("/nonexistent", none); _exit(127); }"#;
+    for (name, first, child) in [
+        ("early", "", "exit(1)"),
+        ("early-uses", "", "exit(cuInit(0) || cuDeviceCanAccessPeer(&can, 0, 1) ? 1 : 0)"),
+        ("executes", init, executes),
+        ("cannot-execute", init, cannot),
+        ("computes", init, "_exit(0)"),
+        ("system", "if (cuInit(0)) return 9; if (system(\"exit 3\") < 0) return 9;", "exit(0)"),
+    ] {
+        let (ended, text) = with_report(&forks_late(name, first, child), "text");
+        let said = format!("{}{text}", ended.stderr);
+        assert!(ended.status.success() && !said.contains("fork"), "{name}: {said}");
+    }
+}
+
+/// Its open device files keep the memory of a process that ended, until it ends.
+#[test]
+fn a_child_that_outlives_its_parent_with_its_device_files_is_a_warning() {
+    let text = r#"#define _GNU_SOURCE
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+int cuInit(unsigned);
+int main(int count, char **args) {
+    int ends[2], gone[2];
+    char byte;
+    if (pipe(ends) || pipe(gone)) return 9;
+    if (fork() == 0) {
+        if (cuInit(0)) _exit(9);
+        if (fork() == 0) {
+            close(ends[1]);
+            close(gone[0]);
+            if (read(ends[0], &byte, 1) < 0) _exit(9);
+            usleep(atoi(args[1]) * 1000);
+            if (count > 2 && (close_range(3, gone[1] - 1, 0) || close_range(gone[1] + 1, ~0u, 0))) _exit(9);
+            exit(0);
+        }
+        _exit(0);
+    }
+    close(ends[0]);
+    close(gone[1]);
+    wait(0);
+    close(ends[1]);
+    return read(gone[0], &byte, 1) < 0;
+}
+"#;
+    let program = crate::support::compile_text(
+        "outlives",
+        text,
+        &["-Wl,--no-as-needed", sim_dir().join("libcuda.so").to_str().unwrap()],
+    );
+    for (arguments, is_told) in [(&["2500"][..], true), (&["1"], false), (&["2500", "closes"], false)] {
+        let folder = temp_dir();
+        let record = folder.path().join("record");
+        let mut command = cupeer();
+        command.args(["run", "--sim", "--error-exitcode", "7", "-o"]).arg(&record).arg("--");
+        let ended = done(command.arg(&program).args(arguments));
+        let wanted = "kept the device memory of process ";
+        assert_eq!(ended.stderr.contains(wanted), is_told, "{arguments:?}: {}", ended.stderr);
+        assert_eq!(ended.status.code(), Some(if is_told { 7 } else { 0 }), "{}", ended.stderr);
     }
 }
 

@@ -32,9 +32,6 @@ pub struct Job {
     pub started: Vec<Started>,
     /// Processes that used a driver without libcupeer.so, as runs saw them: the process, and the path of the driver.
     pub bypassed: Vec<(String, String)>,
-    /// Number of processes that were forked after the driver was initialized, made no call that is recorded, and exited with
-    /// an error.
-    pub forked: u64,
     /// Processes of a large job without a file of their own, because they shared nothing.
     pub quiet: Vec<Quiet>,
     /// Files with the stacks of processes that made no progress.
@@ -140,7 +137,6 @@ impl Job {
             faults: Vec::new(),
             started: Vec::new(),
             bypassed: Vec::new(),
-            forked: 0,
             quiet: Vec::new(),
             hangs: Vec::new(),
             problems: Vec::new(),
@@ -215,7 +211,6 @@ impl Job {
         self.tables.retain(|table| table.boot_id == boot);
         self.faults.retain(|file| file.boot_id == boot);
         self.started.clear();
-        self.forked = 0;
         let short = crate::host::short(boot);
         self.hangs.clear();
         self.quiet.retain(|quiet| quiet.file.starts_with(&short));
@@ -265,7 +260,6 @@ impl Job {
                 Some(answer) => answer.map(|told| {
                     self.started.extend(told.started);
                     self.bypassed.extend(told.bypassed);
-                    self.forked = self.forked.saturating_add(told.forked);
                     self.lost = self.lost.saturating_add(told.lost);
                     self.missing = self.missing.saturating_add(told.missing);
                     None
@@ -407,8 +401,6 @@ struct Told {
     lost: u64,
     /// How many of them have no record.
     missing: u64,
-    /// How many were forked too late.
-    forked: u64,
 }
 
 /// Looks at the first line of a file `job`, and reads what runs have told; `None` where it is somebody else's.
@@ -427,13 +419,13 @@ fn check_job(path: &Path) -> Option<Result<Told, String>> {
                 .filter_map(|line| line.strip_prefix(name)?.strip_prefix('=')?.parse::<u32>().ok());
             counts.map(u64::from).sum()
         };
-        let [lost, missing, forked] = [job::LOST, job::MISSING, job::FORKED].map(sum);
+        let [lost, missing] = [job::LOST, job::MISSING].map(sum);
         let bypassed = |line: &str| {
             let (process, driver) = line.strip_prefix(job::BYPASSED)?.strip_prefix('=')?.split_once(' ')?;
             Some((process.to_owned(), driver.to_owned()))
         };
         let bypassed = text.lines().filter_map(bypassed).collect();
-        return Some(Ok(Told { started: Started::all(&text), bypassed, lost, missing, forked }));
+        return Some(Ok(Told { started: Started::all(&text), bypassed, lost, missing }));
     }
     let (words, ours) = job::FIRST_LINE.rsplit_once(' ').unwrap_or((job::FIRST_LINE, ""));
     let version = line.strip_prefix(words)?.trim().parse().ok()?;

@@ -57,7 +57,7 @@ pub use finding::{Finding, Object};
 pub use hit::{Hit, deeds};
 pub use job::{Error, Job, Problem, Started};
 pub use live::LiveTable;
-pub use process::{Clock, Device, Library, Process, PythonFunction};
+pub use process::{Clock, Device, Forked, Library, Process, PythonFunction};
 pub use quiet::Quiet;
 pub use read::library;
 pub use source::Source;

@@ -4,6 +4,7 @@ use crate::alive;
 use crate::source::Source;
 use cupeer_spec::function::FnId;
 use cupeer_spec::rank::Ranks;
+use cupeer_spec::record::slot::Line;
 use cupeer_spec::record::{BLOCK, Header, Moment, called_bit, clock, meta, mode};
 use std::collections::BTreeMap;
 use std::io;
@@ -35,6 +36,19 @@ pub struct PythonFunction {
     pub name: String,
     /// First line of the function.
     pub first_line: u32,
+}
+
+/// Fork of a process whose parent had initialized the driver.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Forked {
+    /// Pid of the process that had initialized the driver.
+    pub initializer: u32,
+    /// Time of the fork on the monotonic clock.
+    pub monotonic: u64,
+    /// Return addresses of the code that forked; none if they are unknown.
+    pub frames: Vec<u64>,
+    /// Python frames among them.
+    pub python: Vec<Line>,
 }
 
 /// Device as one process sees it.
@@ -74,6 +88,8 @@ pub struct Process {
     pub libraries: Vec<Library>,
     /// Python functions that calls came from, by their number in the record.
     pub python: BTreeMap<u32, PythonFunction>,
+    /// Fork to which the process owes its existence, if its parent had initialized the driver.
+    pub forked: Option<Forked>,
     /// Devices that the process sees.
     pub devices: Vec<Device>,
     /// Libraries whose calls bypassed cupeer: how, and the path.

@@ -1,9 +1,10 @@
 //! Reads the bytes of a file into facts about its process.
 
-use crate::process::{Device, Library, Process, PythonFunction};
+use crate::process::{Device, Forked, Library, Process, PythonFunction};
 use crate::scan;
 use crate::source::{Opened, Source};
 use cupeer_spec::record::end::{End, Span};
+use cupeer_spec::record::slot::Line;
 use cupeer_spec::record::{
     self, BLOCK, BLOCK_MAGIC, BlockHeader, Header, META_START, Moment, OLDEST, VERSION, block, clock, meta,
     mode,
@@ -71,6 +72,7 @@ pub(crate) fn process(source: Source, path: &Path) -> Result<Process, String> {
         functions: Vec::new(),
         libraries: Vec::new(),
         python: BTreeMap::new(),
+        forked: None,
         devices: Vec::new(),
         escaped: Vec::new(),
         moments: Vec::new(),
@@ -202,6 +204,7 @@ fn add(process: &mut Process, tag: u16, bytes: &[u8]) {
         }
         meta::LIBRARY => process.libraries.extend(library(bytes)),
         meta::PYTHON => process.python.extend(python(bytes)),
+        meta::FORKED => process.forked = forked(bytes).or(process.forked.take()),
         meta::DEVICE => process.devices.extend(device(bytes)),
         meta::ESCAPED => process.escaped.extend(pair(bytes, 0)),
         _ => {}
@@ -236,6 +239,19 @@ pub fn library(bytes: &[u8]) -> Option<Library> {
     let (length, rest) = rest.split_first()?;
     let (build_id, path) = rest.split_at_checked(usize::from(*length))?;
     Some(Library { base, range: start..end, since, build_id: build_id.to_vec(), path: text(path) })
+}
+
+fn forked(bytes: &[u8]) -> Option<Forked> {
+    let (initializer, bytes) = bytes.split_first_chunk()?;
+    let (monotonic, bytes) = bytes.split_first_chunk()?;
+    let (count, bytes) = bytes.split_first()?;
+    let (frames, python) = bytes.split_at_checked(usize::from(*count) * 8)?;
+    Some(Forked {
+        initializer: u32::from_le_bytes(*initializer),
+        monotonic: u64::from_le_bytes(*monotonic),
+        frames: frames.as_chunks().0.iter().map(|frame| u64::from_le_bytes(*frame)).collect(),
+        python: Line::all(python).collect(),
+    })
 }
 
 fn python(bytes: &[u8]) -> Option<(u32, PythonFunction)> {

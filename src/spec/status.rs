@@ -29,8 +29,6 @@ pub struct Status {
     pub findings: AtomicU32,
     /// Processes that had a driver of which no watched call was seen.
     pub unseen: AtomicU32,
-    /// Processes that were forked from one that had initialized the driver, made no watched call, and exited with an error.
-    pub forked: AtomicU32,
     /// Whether the CUDA runtime asked the simulated driver for functions that have no names, and was refused.
     pub nameless: AtomicU32,
     /// Processes that began without our library in LD_PRELOAD, although it is in them: what they start is without it.

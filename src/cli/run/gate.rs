@@ -147,7 +147,6 @@ mod tests {
             unreached: Vec::new(),
             unused: None,
             unseen: 0,
-            forked: 0,
             escaped: 0,
         }
     }

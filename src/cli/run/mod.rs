@@ -139,8 +139,6 @@ pub struct Run {
     unused: Option<String>,
     /// How many processes had a driver of which no watched call was seen.
     pub unseen: u32,
-    /// How many processes were forked after the driver was initialized, and exited with an error without a watched call.
-    forked: u32,
     /// How many libraries' calls went past us, counted once a process.
     pub escaped: u32,
 }
@@ -161,19 +159,6 @@ impl Run {
     /// Whether a driver was loaded, and no call seen in any process.
     pub fn is_unseen(&self) -> bool {
         self.unseen > 0 && self.unseen >= self.reached
-    }
-
-    /// That children were forked too late, where no call shows what the driver returned to them.
-    fn forked(&self) -> Option<String> {
-        let processes = counted(self.forked.into(), "process");
-        let was = if self.forked == 1 { "was" } else { "were" };
-        (self.forked > 0).then(|| {
-            format!(
-                "{processes} {was} forked after the parent had initialized CUDA, and exited with an error without a call that \
-                 cupeer records: the driver does not work in a forked child; start processes with spawn instead ('cupeer \
-                 explain used-after-fork')"
-            )
-        })
     }
 
     /// What went past us, where no record tells it.
@@ -265,7 +250,7 @@ pub fn command(mut args: RunArgs) -> Result<ExitCode> {
         };
         job.tell_ends(&args.program[0], run.process, &run.all_ends(end));
         run.bypasses.iter().for_each(|(process, driver)| job.tell_bypass(process, driver));
-        job.tell_lost(run.record_lost, run.unrecorded, run.forked);
+        job.tell_lost(run.record_lost, run.unrecorded);
     }
     let of_run =
         |job: &Job| told::of_run(&job.directory, &home::shown(&job.directory), &how, of_this_run(job, begun));
@@ -305,7 +290,6 @@ pub fn command(mut args: RunArgs) -> Result<ExitCode> {
     }
     lines.extend(seed.map(Line::from));
     lines.extend(run.unused.clone().filter(|_| job.is_none()).map(Line::from));
-    lines.extend(run.forked().map(warning));
     lines.extend(unreached.iter().chain(&run.notes).cloned().map(warning));
     lines.iter().for_each(output::sum_up);
     if let Some(report) = &report {
@@ -439,7 +423,6 @@ fn watched(
         unreached,
         unused,
         unseen: told(|status| &status.unseen).unwrap_or(0),
-        forked: told(|status| &status.forked).unwrap_or(0),
         escaped: told(|status| &status.escaped).unwrap_or(0),
     })
 }

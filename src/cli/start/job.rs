@@ -210,12 +210,12 @@ impl Job {
         }
     }
 
-    /// Says in the record how many processes of a run could not record everything, how many of these have no record, and how
-    /// many were forked too late: they cannot say so themselves.
-    pub fn tell_lost(&self, lost: u32, missing: u32, forked: u32) {
+    /// Says in the record how many processes of a run could not record everything, and how many of these have no
+    /// record: they cannot say so themselves.
+    pub fn tell_lost(&self, lost: u32, missing: u32) {
         let line =
             |name, processes| if processes > 0 { format!("{name}={processes}\n") } else { String::new() };
-        let lines = line(job::LOST, lost) + &line(job::MISSING, missing) + &line(job::FORKED, forked);
+        let lines = line(job::LOST, lost) + &line(job::MISSING, missing);
         if let Err(error) = self.try_to_add(&lines) {
             let which = counted(lost.into(), "process");
             output::complain(&format!(

@@ -45,9 +45,13 @@ pub enum End {
 }
 
 impl Functions {
+    /// The number of fork, of which findings tell, and which is no call.
+    pub const FORK: Number = FUNCTION_COUNT;
+
     pub fn new() -> Self {
-        let names: Vec<Rc<str>> = FUNCTIONS.iter().map(|f| f.name().into()).collect();
-        Functions { names, sums: (0..FUNCTION_COUNT).map(|_| None).collect() }
+        let names: Vec<Rc<str>> =
+            FUNCTIONS.iter().map(|f| f.name()).chain(["fork"]).map(Into::into).collect();
+        Functions { sums: names.iter().map(|_| None).collect(), names }
     }
 
     pub fn number(&mut self, name: &str) -> Number {

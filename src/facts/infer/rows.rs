@@ -26,6 +26,7 @@ pub fn found(context: &Context, places: &mut Places) -> FindingRows {
     }
     let mut all = kinds.into_all();
     all.extend(exhausted::found(context));
+    all.extend(forks::found(context));
     all.extend(placement::crossed(context));
     all.extend(placement::contexts(context));
     all.extend(staged::found(context));
@@ -33,8 +34,8 @@ pub fn found(context: &Context, places: &mut Places) -> FindingRows {
     all.extend(space::incomplete(context));
     all.extend(descriptors::kept(context));
     all.extend(awaited::found(context, places));
-    let mut rows = |all: Vec<PendingFinding>| {
     links::add(context, &mut all);
+    let mut rows = |all: Vec<PendingFinding>| {
         all.into_iter().filter_map(|found| context.row(found, &objects, places)).collect()
     };
     FindingRows {
@@ -66,6 +67,7 @@ impl<'a> Context<'a> {
         freed::add(self.all, &mut found);
         match Rule::of(&found.rule) {
             Some(Rule::DescriptorsExhausted) => exhausted::add_descriptors(self, &mut found),
+            Some(Rule::UsedAfterFork) => found.objects.extend(forks::place(self.all, found.processes[0])),
             Some(Rule::IpcDeviceHidden) => found.message.extend(placement::visible(self, kept, objects)),
             _ => {}
         }

@@ -3,12 +3,10 @@
 //! A process that is killed, or that calls the kernel directly to exit, never reaches this code.
 
 use crate::check;
-use crate::driver::questions;
 use crate::log::{self, status};
-use crate::recorder;
+use crate::recorder::{self, outlived};
 use crate::resolve::{escapes, loader};
 use crate::settings;
-use crate::sys::every_call::has_record;
 use crate::sys::forks;
 use crate::sys::guard::guarded;
 use crate::sys::process::owner;
@@ -44,25 +42,8 @@ pub fn begin() {
     }
 }
 
-/// Tells the launcher of a child that was forked after its parent had initialized the driver, made no watched call, and exits
-/// with an error: no call of it shows that it tried to use the driver.
-fn tell_forked(code: c_int) {
-    /// How children end that cannot execute a program: those of shells and of posix_spawn, and those of Python.
-    const NOT_EXECUTED: [u8; 3] = [126, 127, 255];
-    let code = code as u8;
-    // Without a recording, nobody knows whether it made a call.
-    let is_recorded = settings::get().record.is_some();
-    if code != 0 && is_recorded && !NOT_EXECUTED.contains(&code) && forks::is_forked() && !has_record() {
-        guarded(|| {
-            if questions::was_initialized_before_fork().is_some() {
-                status::forked();
-            }
-        });
-    }
-}
-
 extern "C" fn at_exit(status: c_int, _: *mut c_void) {
-    tell_forked(status);
+    outlived::ends(status as u8);
     recorder::ends(End::Returned(status as u8));
 }
 
@@ -109,7 +90,7 @@ fn is_unseen_end() -> bool {
 
 fn leave(status: c_int, next: &AtomicUsize) -> ! {
     check::say_held();
-    tell_forked(status);
+    outlived::ends(status as u8);
     name_escapes(is_unseen_end);
     status::ended();
     recorder::ends(End::Left(status as u8));

@@ -25,6 +25,7 @@ fn at_load() {
     elf::find_search(loader::next_of_version(c"_dl_find_object", c"GLIBC_2.35"));
     stack::find(loader::next_of_version(c"__libc_stack_end", arch::FIRST_VERSION));
     forks::watch_forks();
+    recorder::forked::watch();
     elf::count_start();
     inject::load();
     log::is_on();

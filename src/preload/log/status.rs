@@ -117,11 +117,6 @@ pub fn record_lost() {
     count(|status| &status.record_lost);
 }
 
-/// Counts a process that was forked after its parent had initialized the driver, and exits with an error.
-pub fn forked() {
-    count(|status| &status.forked);
-}
-
 /// Returns true if no process of the run has said a line before, by its hash, or if that is unknown.
 pub fn is_new(hash: u64) -> bool {
     /// How many places are looked at.

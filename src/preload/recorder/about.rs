@@ -113,7 +113,7 @@ fn started_by(file: &File, line: &mut [u8]) {
     }
 }
 
-fn text(file: &File, name: &str, value: &[u8]) {
+pub fn text(file: &File, name: &str, value: &[u8]) {
     entry(file, meta::TEXT, &[name.as_bytes(), b"\0", value]);
 }
 
@@ -182,7 +182,7 @@ pub fn escaped(library: &[u8], way: &str) {
 }
 
 /// Appends an entry. What does not fit into a block is cut; what cannot be written is not there.
-fn entry(file: &File, tag: u16, pieces: &[&[u8]]) {
+pub fn entry(file: &File, tag: u16, pieces: &[&[u8]]) {
     const HEAD: usize = size_of::<meta::Head>();
     let most = BLOCK - size_of::<BlockHeader>() - HEAD - meta::ALIGN;
     let length = pieces.iter().map(|piece| piece.len()).sum::<usize>().min(most);

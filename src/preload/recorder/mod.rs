@@ -1,5 +1,4 @@
-//! The record of this process, in the format of `cupeer_spec::record`, written so that it survives any end of the
-//! program.
+//! The record of this process, in the format of `cupeer_spec::record`, written so that it survives any end.
 //!
 //! The path of a call: [`Recorded::begin`] writes it into the thread's own window before it is forwarded, and
 //! [`Recorded::finish`] adds the result. Both write to memory that no other thread writes to, and make no system call.
@@ -16,9 +15,11 @@ mod current;
 pub mod detail;
 mod early;
 pub mod file;
+pub mod forked;
 mod functions_of_python;
 mod libraries;
 mod matter;
+pub mod outlived;
 pub mod process;
 mod repeats;
 pub mod speed;
@@ -49,7 +50,6 @@ use cupeer_spec::record::slot::{self, ARGS, MOST_ARGS, Slot, word};
 
 /// The longest name of a rule of faults: longer ones are cut.
 const MOST_NAME: usize = 160;
-
 /// The low 48 bits of a word: an address.
 const ADDRESS: u64 = (1 << 48) - 1;
 

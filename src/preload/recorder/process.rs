@@ -6,7 +6,7 @@
 
 use super::current::{BEGAN_ANEW, FILE, current, has_begun_anew};
 use super::file::{File, REST};
-use super::{about, early, stream};
+use super::{about, early, forked, stream};
 use crate::job::{directory, live, reclaim};
 use crate::log::{message, status};
 use crate::resolve::used;
@@ -226,6 +226,7 @@ fn make() {
         FILE.store(ptr::from_ref(file).cast_mut(), Release);
         page.store(next, Release);
         used::note_in(file.called());
+        forked::describe(file);
         tell_missed(file);
         Ok(())
     };

@@ -185,7 +185,9 @@ pub fn look_through_all(is_empty: bool) {
     if log::is_on() {
         patched::log_all();
     }
-    let silent = driver::followed_driver().or(elsewhere).filter(|_| is_silent && !forks::is_forked());
+    // Its cuInit came through us, although that is not recorded, and its children tell of it.
+    let is_seen = forks::is_forked() || forks::forks_late();
+    let silent = driver::followed_driver().or(elsewhere).filter(|_| is_silent && !is_seen);
     if let Some(driver) = silent {
         if elf::is_of_start(&driver) && !named::has_any() {
             status::escaped(Way::Unseen);

@@ -99,6 +99,31 @@ pub fn initialized() {
     INITIALIZED_BY.store(unsafe { libc::getpid() } as u32, Relaxed);
 }
 
+/// Whether this process has forked after it had initialized the driver: its children may have records that say so.
+static FORKS_LATE: AtomicBool = AtomicBool::new(false);
+
+pub fn forks_late() -> bool {
+    FORKS_LATE.load(Relaxed)
+}
+
+/// Whether this process, which is about to fork, has itself initialized the driver, as far as is known.
+pub fn is_late() -> bool {
+    let is_late = has_initialized();
+    FORKS_LATE.fetch_or(is_late, Relaxed);
+    is_late
+}
+
+/// Whether this process itself has initialized the driver, as far as is known.
+pub fn has_initialized() -> bool {
+    initializer() == std::process::id()
+}
+
+/// The process that has initialized the driver, this one or an older one; 0 where none is known.
+pub fn initializer() -> u32 {
+    let described_by = DESCRIBED_BY.load(Relaxed);
+    if described_by != 0 { described_by } else { INITIALIZED_BY.load(Relaxed) }
+}
+
 /// The process that had initialised the driver before the one with this record was forked from it. What a process has
 /// noted and described, its children have in their memory.
 pub fn initialized_before_fork(epoch: u64) -> Option<u32> {

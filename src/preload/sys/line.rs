@@ -60,9 +60,11 @@ pub struct Short<const N: usize> {
 }
 
 impl<const N: usize> Short<N> {
+    pub const EMPTY: Self = Short { bytes: [0; N], length: 0 };
+
     /// Makes a text; cut where it does not fit.
     pub fn new(text: fmt::Arguments) -> Self {
-        let mut short = Short { bytes: [0; N], length: 0 };
+        let mut short = Self::EMPTY;
         let _ = fmt::Write::write_fmt(&mut short, text);
         short
     }

@@ -39,7 +39,7 @@ pub struct Finding {
     /// Argument that the finding is about, by its name in cuda.h.
     #[serde(deserialize_with = "word::read")]
     pub argument: Option<Word>,
-    /// Name of the result, or its number if it has no name; null if the call has not returned.
+    /// Name of the result, or its number if it has no name; null if the call has not returned, or the function is fork.
     pub result: Option<String>,
     /// Process of the first occurrence.
     pub proc: Proc,

@@ -1,6 +1,6 @@
 //! The ends of processes: which of them are problems, in sentences.
 
-use super::incidents::{DIED, FAILED, FORKED};
+use super::incidents::{DIED, FAILED};
 use super::{Incident, Problem, Verdict};
 use crate::base::moments::{bytes, number};
 use crate::model::{Exit, ExitKind, Handle, Process, Started};
@@ -14,8 +14,6 @@ const MOST_HANDLES: usize = 3;
 pub const ABNORMAL: &str = "ended abnormally";
 /// Shells pass on a signal as this exit status and the signal; Python passes on the negative signal.
 const BY_SIGNAL: u8 = 128;
-/// What is said of processes that were forked too late, after their number.
-const FORKED_LATE: &str = "forked after CUDA was initialized exited with an error without a recorded call";
 
 /// Weight of the end of a process.
 pub enum End {
@@ -152,14 +150,6 @@ impl<'a> Verdict<'a> {
             true => Problem { in_short: String::new(), incidents: Vec::new(), ..problem },
             false => problem,
         })
-    }
-
-    /// The processes that were forked after the driver was initialized, and made no call that shows it.
-    pub(super) fn forked_late(&self) -> Option<Problem<'a>> {
-        let count = if self.has_ends() { self.report.record.forked } else { 0 };
-        let problem = Problem::of((count, "process"), FORKED_LATE, vec![FORKED.hint.into()])?;
-        let incident = Incident { count, ..Incident::new(&FORKED, problem.what.clone()) };
-        Some(Problem { kind: Some(&FORKED), incidents: vec![incident], ..problem })
     }
 
     /// Returns a sentence: how a process died, in which call, and what it left open elsewhere.

@@ -67,6 +67,7 @@ impl<'a> Verdict<'a> {
     fn call(&self, finding: &Finding) -> String {
         let result = match finding.result.as_deref() {
             Some(result) => format!("returned {}", clean(result)),
+            None if *finding.function == *"fork" => "forked".to_owned(),
             None => "has not returned".to_owned(),
         };
         let first = if finding.count > 1 { "first " } else { "" };

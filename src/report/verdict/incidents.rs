@@ -34,14 +34,6 @@ pub const FAILED: Kind = Kind {
     severity: Severity::Warning,
     fails: true,
 };
-/// Process that was forked too late, without a finding that shows it.
-pub const FORKED: Kind = Kind {
-    id: "process-forked-late",
-    says: "A process was forked after CUDA was initialized, and exited with an error without a recorded call.",
-    hint: "The driver does not work in a forked child. Start processes with spawn instead; see 'cupeer explain used-after-fork'.",
-    severity: Severity::Warning,
-    fails: true,
-};
 /// Call that did not return.
 pub const UNRETURNED: Kind = Kind {
     id: "call-not-returned",
@@ -59,7 +51,7 @@ pub const UNEXPLAINED: Kind = Kind {
     fails: false,
 };
 /// All kinds.
-pub const KINDS: [&Kind; 5] = [&DIED, &FAILED, &FORKED, &UNRETURNED, &UNEXPLAINED];
+pub const KINDS: [&Kind; 4] = [&DIED, &FAILED, &UNRETURNED, &UNEXPLAINED];
 
 /// Something that went wrong, with its evidence.
 pub struct Incident<'a> {

@@ -112,7 +112,7 @@ impl<'a> Verdict<'a> {
         let mut verdict = Verdict { report, names, all, died: None, told, noted, others: Vec::new() };
         verdict.died = verdict.deaths();
         let calls = [verdict.unreturned_calls(), verdict.unexplained_failures()].into_iter().flatten();
-        let ends = [verdict.failing_ends(), verdict.failing_starts(), verdict.forked_late()];
+        let ends = [verdict.failing_ends(), verdict.failing_starts()];
         let links = [verdict.unmapped(), verdict.deviating()];
         verdict.others = calls
             .chain(verdict.handles_gone_wrong())

@@ -4,7 +4,7 @@ macro_rules! peer_rules {
     ($next:ident $($rest:ident)* $(; $($before:tt)*)?) => { $next! { $($rest)* ; $($($before)*)?
 
 rule UsedAfterFork "used-after-fork" {
-    says: "A forked child must not use the driver if its parent initialized the driver before the fork.",
+    says: "A forked child must not use the driver if its parent initialized the driver before the fork, and must not outlive that parent.",
     functions: [cuInit, cuDeviceCanAccessPeer, cuDeviceGetP2PAttribute, cuDeviceGetP2PAtomicCapabilities,
                 cuCtxEnablePeerAccess, cuCtxDisablePeerAccess, cuIpcGetMemHandle, cuIpcOpenMemHandle,
                 cuIpcOpenMemHandle_v2, cuIpcCloseMemHandle, cuIpcGetEventHandle, cuIpcOpenEventHandle,
@@ -15,10 +15,14 @@ rule UsedAfterFork "used-after-fork" {
                 cuMulticastGetGranularity],
     results: [NOT_INITIALIZED],
     decided_by: used_after_fork,
-    reasons: [UsedAfterFork { pid: u32, parent: Option<u32> }: (in devices::used_after_fork)],
+    reasons: [
+        UsedAfterFork { pid: u32, parent: Option<u32> }: (in devices::used_after_fork),
+        ForkedAndFailed { pid: u32, parent: u32, code: u8 }: ("process {pid} was forked after process {parent} had initialized CUDA, and exited with status {code}; CUDA does not work in it, and it made no call that cupeer records"),
+        ForkedAndKept { pid: u32, parent: u32, ago: Option<Ago>, allocations: u64, bytes: u64 }: (in devices::forked_and_kept),
+    ],
     severity: Error, scope: EarlierCall, found: InFailures, tells: [],
     rests_on: Observed("In a child forked after cuInit, all calls return CUDA_ERROR_NOT_INITIALIZED, even cuInit."),
-    costs: "Every call of the child fails with CUDA_ERROR_NOT_INITIALIZED.",
+    costs: "Every call of the child fails with CUDA_ERROR_NOT_INITIALIZED. As long as the child has the inherited device files open, the memory of its parent is not returned to the device, even after the parent ended.",
     cause: "the process was forked from one that had initialized the driver",
     ruled_out: "its parent had not initialized the driver before the fork",
     hint: "Start the child before the first CUDA call, or with spawn (multiprocessing.set_start_method(\"spawn\")) or exec.",

@@ -1,6 +1,6 @@
 //! Hints for values of a reason that the rule's own hint does not fit.
 
-use super::{Device, HandleFlaw, POINTERS, Reason};
+use super::{Device, HadContext, HandleFlaw, POINTERS, Reason};
 use crate::rule::Rule;
 
 impl Reason<'_> {
@@ -16,6 +16,15 @@ impl Reason<'_> {
                 "Remove backend:cudaMallocAsync from that variable: tensors are then memory of cudaMalloc, which legacy handles can export."
             }
             Reason::IpcMemoryKind { kind, .. } => kind.hint(),
+            Reason::NoCurrentContext { had: HadContext::Here { is_ended: true, .. }, .. } => {
+                "Keep the context until the last call that needs it: destroy, reset, or release it after this call, or leave that to the end of the process. Retaining it anew does not bring back what went with it."
+            }
+            Reason::ForkedAndKept { .. } => {
+                "Start workers before the first CUDA call, or with spawn or forkserver, and end them with their parent (PR_SET_PDEATHSIG)."
+            }
+            Reason::ForkedAndFailed { .. } => {
+                "If it needed CUDA, start it before the first CUDA call, or with spawn (multiprocessing.set_start_method(\"spawn\")) or exec. Otherwise, read what it printed last."
+            }
             Reason::PeerSameDevice { context: None, .. } => {
                 "Skip the pair of a device with itself; it needs no link."
             }

@@ -112,6 +112,9 @@ fn hints_know_the_values() {
         |inside, is_own| Reason::IpcCloseAddress { address: 16, inside, is_own, elsewhere: None }.hint();
     assert!(close(Some(8), false).contains("without an offset") && !close(None, true).contains("offset"));
     assert!(close(None, true).contains("cuMemFree") && !close(Some(8), false).contains("cuMemFree"));
+    let had = |is_ended| HadContext::Here { context: 16, is_ended, has_closed: false };
+    let without = |is_ended| Reason::NoCurrentContext { tid: 1, had: had(is_ended) }.hint();
+    assert!(without(true).starts_with("Keep the context") && without(false).contains("PrimaryCtxRetain"));
     let export = |types| Reason::VmmHandleType { wanted: 1, types }.hint();
     assert!(export(None).starts_with("Pass on") && export(Some(0)).contains("requestedHandleTypes"));
 }

@@ -26,10 +26,6 @@ pub const LOST: &str = "lost";
 /// The same for those of them that have no record.
 pub const MISSING: &str = "missing";
 
-/// A line for each run with processes that were forked after the driver was initialized, made no call that is recorded, and
-/// exited with an error: how many.
-pub const FORKED: &str = "forked";
-
 /// A line for each run that ended with something to look at: a finding above a note, a death, a failure.
 pub const NOTABLE: &str = "notable";
 

@@ -25,12 +25,17 @@ pub struct Head {
 
 /// A text: `name`, NUL, value. Names in use: `cupeer` (its version), `program`, `host`, `driver` (its version as
 /// a number), `trace` (the recorded functions), `directory` (the working directory),
-/// [`INITIALIZED_BY`], [`DEVICES_FROM`], [`MISSING`], [`STARTED_BY`].
+/// [`INITIALIZED_BY`], [`DEVICES_FROM`], [`OUTLIVED`], [`MISSING`], [`STARTED_BY`].
 pub const TEXT: u16 = 1;
 /// The name of a pid: of the process that had initialised the driver before this one was forked from it; 0 unknown.
 pub const INITIALIZED_BY: &str = "initialized-by";
 /// The same where that is only likely: a process that was forked has device nodes open when its record begins.
 pub const DEVICES_FROM: &str = "devices-from";
+/// The name of a number: how long before the end of a process that was forked so the other one had ended, in nanoseconds; 0
+/// unknown. It made no call, and kept the other one's device nodes open.
+pub const OUTLIVED: &str = "outlived";
+/// A shorter time is none: processes end one after the other.
+pub const LEAST_OUTLIVED: u64 = 2_000_000_000;
 /// The name of a sentence: what of the process could not be recorded, and why.
 pub const MISSING: &str = "missing";
 /// The name of a text: the command line of the program behind a process that Python's multiprocessing started.
@@ -56,6 +61,13 @@ pub const ESCAPED: u16 = 7;
 /// A function of Python: its number (4 bytes), its first line (4 bytes), the path of its file as its compiler had it, NUL, its
 /// name. One that is not there is not known.
 pub const PYTHON: u16 = 8;
+
+/// Where this process was forked after its parent had initialized the driver, in code that both have: the pid of the process
+/// that did (4 bytes), the moment on the monotonic clock (8 bytes), the number of return addresses (1), which is 0 where they are
+/// not known, these (8 each), and the lines of Python among them, each as a [`Line`](super::slot::Line).
+pub const FORKED: u16 = 9;
+/// The numbers of the functions in these lines begin here: no call has such a number.
+pub const FORKED_PYTHON: u32 = 1 << 16;
 
 /// The names of variables that are recorded begin with one of these, or are those of [`rank`]. What may hold a secret does not belong here.
 const VARIABLES: &[&str] = &[

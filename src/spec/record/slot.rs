@@ -499,9 +499,11 @@ pub mod finding {
         pub const UNMAPPING: u32 = 10;
         /// Where the same was copied from the host.
         pub const COPYING: u32 = 11;
+        /// Where the process was forked.
+        pub const FORKING: u32 = 12;
 
         /// The words for them, by their number less one.
-        pub const WORDS: [&str; 11] = [
+        pub const WORDS: [&str; 12] = [
             "export",
             "opening",
             "closing",
@@ -513,6 +515,7 @@ pub mod finding {
             "releasing",
             "unmapping",
             "copying",
+            "forking",
         ];
 
         crate::texts!(static NAMES = &WORDS);
@@ -521,7 +524,7 @@ pub mod finding {
             /// The words for people, in the same order. The place of the call follows them.
             static PAST = &[
                 "exported", "opened", "closed", "freed", "allocated", "access enabled", "context ended", "mapped",
-                "released", "unmapped", "copied from the host",
+                "released", "unmapped", "copied from the host", "forked",
             ]
         );
 

@@ -118,7 +118,7 @@ impl Redaction {
             meta::TEXT => {
                 let (name, value) = split(bytes, 0)?;
                 let value = match name {
-                    b"cupeer" | b"driver" | b"trace" => value.to_vec(),
+                    b"cupeer" | b"driver" | b"trace" | b"outlived" => value.to_vec(),
                     b"program" => self.replace(value, |text| self.file(text)),
                     b"host" => self.replace(value, |text| self.host(text)),
                     b"directory" => self.replace(value, |text| self.directory(text)),
@@ -145,7 +145,7 @@ impl Redaction {
                 let (path, name) = split(rest, 0)?;
                 Some([head, &self.replace(path, |text| self.file(text)), b"\0", name].concat())
             }
-            meta::FUNCTION | meta::DEVICE => Some(bytes.to_vec()),
+            meta::FUNCTION | meta::DEVICE | meta::FORKED => Some(bytes.to_vec()),
             _ => self.what.is_empty().then(|| bytes.to_vec()),
         }
     }

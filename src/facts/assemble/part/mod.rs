@@ -61,7 +61,6 @@ impl JobPart {
     /// Adds the contents of a directory except for the records of processes, which were reduced.
     pub fn note(&mut self, job: &Job) {
         self.record.started.extend(job.started.iter().map(directory::started));
-        self.record.forked = self.record.forked.saturating_add(job.forked);
         for hang in directory::hangs(job) {
             if !self.record.hangs.contains(&hang) {
                 self.record.hangs.push(hang);

@@ -12,17 +12,17 @@ use crate::follow::functions::Functions;
 use crate::follow::judged::Findings;
 use crate::follow::ledger::live;
 use crate::follow::ledger::settle::Fate;
-use crate::follow::ledger::{Damage, Ledger, Realm};
+use crate::follow::ledger::{Damage, Ledger, Realm, Site};
 use crate::follow::marks::Marks;
 use crate::follow::peers::Peers;
 use crate::follow::pools;
 use crate::follow::runtime::MadeBy;
 use crate::follow::virtual_memory::VirtualMemory;
 use anyhow::{Context, Result};
-use cupeer_record::{Job, Process};
+use cupeer_record::{Forked, Job, Process};
 use cupeer_report::Keep;
 use cupeer_report::filter::Filter;
-use cupeer_report::lives::became;
+use cupeer_report::lives::{became, began_at};
 use cupeer_report::model::Exit;
 use cupeer_report::places::Stacks;
 use cupeer_rules::Scope;
@@ -54,6 +54,8 @@ pub struct Collected {
     pub realms: Vec<Realm>,
     /// Whether some processes have no record.
     pub lacks_processes: bool,
+    /// The forks to which they owe their existence, where their parents had initialized the driver: place, and time.
+    pub forks: Vec<Option<(Site, u64)>>,
     /// What they may have made memory with.
     pub allocators: Allocators,
 }
@@ -70,6 +72,8 @@ pub fn collect(job: &Job, filter: &Filter, keep: Keep) -> Result<Collected> {
         reading.run().with_context(|| format!("failed to read {}", process.path.display()))?;
         let tally = reading.finish();
         all.tallies.push(tally);
+        let fork = fork(job, index, process, &mut all.stacks);
+        all.forks.push(fork);
     }
     all.failures.settle();
     let processes = job.processes.iter().zip(&all.tallies).zip(alive);
@@ -82,6 +86,16 @@ pub fn collect(job: &Job, filter: &Filter, keep: Keep) -> Result<Collected> {
     virtual_memory.add_reach(peers);
     pools::add_reach(virtual_memory.processes(), peers);
     Ok(all)
+}
+
+/// The fork to which a process owes its existence, if its parent is known to have initialized the driver.
+fn fork(job: &Job, index: usize, process: &Process, stacks: &mut Stacks) -> Option<(Site, u64)> {
+    let Forked { monotonic, frames, python, .. } = process.forked.as_ref()?;
+    // Its libraries are described when its record begins, later than the fork.
+    let stack = stacks.number(index, u64::MAX, frames, python);
+    let at =
+        if frames.is_empty() { began_at(job, process) } else { job.clock(process).realtime_of(*monotonic) };
+    Some((Site { tid: process.header.pid, seq: 0, stack, is_judged: false }, at))
 }
 
 /// The end of a process, as far as the time that is asked for shows it.
@@ -150,6 +164,7 @@ impl Collected {
             fates: Vec::new(),
             realms: realms(job),
             lacks_processes: job.lacks_processes(),
+            forks: Vec::new(),
             allocators: Allocators::new(&job.processes),
         }
     }

@@ -39,13 +39,7 @@ pub fn each_frame(caller: usize, most: usize, mut found: impl FnMut(usize) -> bo
     if caller == 0 || most == 0 {
         return;
     }
-    let mut saved = MaybeUninit::uninit();
-    // SAFETY: writes to the place. This frame stays for as long as the walk does.
-    let saved = unsafe {
-        arch::saved_registers(saved.as_mut_ptr());
-        saved.assume_init()
-    };
-    let mut walk = Walk::from(&saved, stack::above(arch::stack_height()));
+    let mut walk = Walk::here();
     let mut ours = 0;
     while walk.address() != caller {
         ours += 1;
@@ -61,6 +55,14 @@ pub fn each_frame(caller: usize, most: usize, mut found: impl FnMut(usize) -> bo
     }
 }
 
+/// Calls `found` with all return addresses on this thread's stack, from that of the function that calls this on, until it
+/// returns false.
+#[inline(never)]
+pub fn each_frame_from_here(mut found: impl FnMut(usize) -> bool) {
+    let mut walk = Walk::here();
+    while walk.step() && found(walk.address()) {}
+}
+
 /// Returns true if both addresses belong to one function, as the unwind information of their object has it.
 pub fn is_same_function(one: usize, other: usize) -> bool {
     elf::unwind_table(one).filter(|table| elf::unwind_table(other) == Some(*table)).is_some_and(|table| {
@@ -71,6 +73,18 @@ pub fn is_same_function(one: usize, other: usize) -> bool {
 }
 
 impl Walk {
+    /// One that begins in the frame of the function that this is a part of.
+    #[inline(always)]
+    fn here() -> Self {
+        let mut saved = MaybeUninit::uninit();
+        // SAFETY: writes to the place. The frame stays for as long as the walk does.
+        let saved = unsafe {
+            arch::saved_registers(saved.as_mut_ptr());
+            saved.assume_init()
+        };
+        Walk::from(&saved, stack::above(arch::stack_height()))
+    }
+
     /// One that begins in the frame that saved its registers.
     fn from(saved: &arch::Saved, there: Range<usize>) -> Self {
         let mut registers = Registers::none();

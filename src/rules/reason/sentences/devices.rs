@@ -1,7 +1,7 @@
 //! Sentences about devices, contexts, and peer access.
 
 use crate::reason::states::HadContext;
-use crate::reason::values::{Count, Device};
+use crate::reason::values::{Ago, Bytes, Count, Device};
 use core::fmt::{self, Formatter};
 
 /// [`Reason::UsedAfterFork`](crate::reason::Reason::UsedAfterFork).
@@ -14,12 +14,27 @@ pub fn used_after_fork(pid: u32, parent: Option<u32>, f: &mut Formatter) -> fmt:
     }
 }
 
-/// [`Reason::NotInitialized`](crate::reason::Reason::NotInitialized).
-pub fn not_initialized(is_forked: bool, f: &mut Formatter) -> fmt::Result {
-    f.write_str("this process has not called cuInit, or cuInit failed")?;
-    if is_forked {
-        f.write_str(
-            "; it was forked, and CUDA does not work in it if its parent called cuInit before the fork",
+/// [`Reason::ForkedAndKept`](crate::reason::Reason::ForkedAndKept).
+pub fn forked_and_kept(
+    pid: u32,
+    parent: u32,
+    ago: Option<Ago>,
+    allocations: u64,
+    bytes: u64,
+    f: &mut Formatter,
+) -> fmt::Result {
+    write!(f, "process {pid} kept the device memory of process {parent} allocated")?;
+    match ago {
+        Some(ago) => write!(f, " for {ago} after that process had ended")?,
+        None => f.write_str(" after that process had ended")?,
+    }
+    f.write_str("; it was forked after CUDA was initialized, and kept the inherited device files open")?;
+    if allocations > 0 {
+        write!(
+            f,
+            "; of that memory, cupeer knows {} of {}",
+            Count(allocations, "exported allocation"),
+            Bytes(bytes)
         )?;
     }
     Ok(())

@@ -1,0 +1,100 @@
+//! Findings about processes that were forked after the driver was initialized: those that made no recorded call, and failed or
+//! outlived the process whose device files they have.
+
+use super::context::Context;
+use crate::follow::collect::Collected;
+use crate::follow::functions::Functions;
+use crate::follow::pending::{PendingFinding, PendingObject};
+use cupeer_record::{Job, Process};
+use cupeer_report::lives::began;
+use cupeer_report::model::Exit;
+use cupeer_rules::reason::{Ago, Reason};
+use cupeer_rules::{Confidence, Rule, Severity};
+use cupeer_spec::function::FnId;
+use cupeer_spec::record::meta;
+use cupeer_spec::record::slot::finding::role;
+
+/// A process that was forked after the driver was initialized, and made no recorded call.
+pub struct Late {
+    process: usize,
+    /// The pid of the process that initialized the driver.
+    parent: u32,
+    code: Option<u8>,
+    /// Whether it exited with an error.
+    pub has_failed: bool,
+}
+
+/// Returns these processes, if it is certain.
+pub fn late<'a>(job: &'a Job, all: &'a Collected) -> impl Iterator<Item = Late> + 'a {
+    let is_silent = |process: &usize| all.tallies[*process].events == 0 && all.forks[*process].is_some();
+    (0..job.processes.len()).filter(is_silent).filter_map(|process| {
+        let of = &job.processes[process];
+        let code = Exit::of(all.fates[process].alive, of.end(), false).code;
+        let parent = of.forked.as_ref()?.initializer;
+        let has_failed = of.text(meta::OUTLIVED).is_none() && code.is_some_and(|code| code != 0);
+        Some(Late { process, parent, code, has_failed })
+    })
+}
+
+pub fn found(context: &Context) -> Vec<PendingFinding> {
+    late(context.job, context.all).filter_map(|late| of(context, &late)).collect()
+}
+
+fn of(context: &Context, late: &Late) -> Option<PendingFinding> {
+    let Context { job, all, .. } = context;
+    let (process, parent) = (&job.processes[late.process], late.parent);
+    let pid = process.header.pid;
+    let asked = all.findings.asked[late.process].severity(Rule::UsedAfterFork.spec(), "", None)?;
+    let (reason, most) = match late.code.filter(|_| late.has_failed) {
+        Some(code) => {
+            let is_planned = all.tallies.iter().any(|tally| tally.injected > 0);
+            let most = if is_planned { Severity::Note } else { Severity::Warning };
+            (Reason::ForkedAndFailed { pid, parent, code }, most)
+        }
+        None => {
+            let owner = owner(job, process, parent);
+            let noted = process.text(meta::OUTLIVED)?.parse().ok().filter(|ago| *ago != 0);
+            let seen = || {
+                let ended = job.processes[owner?].ended().before;
+                (ended != 0).then(|| process.ended().before.saturating_sub(ended))
+            };
+            let ago: Option<u64> = noted.or_else(seen);
+            if ago.is_some_and(|ago| ago < meta::LEAST_OUTLIVED) {
+                return None;
+            }
+            let (allocations, bytes) = owner.map_or((0, 0), |owner| kept(all, owner));
+            let most = if ago.is_some() { Severity::Warning } else { Severity::Note };
+            (Reason::ForkedAndKept { pid, parent, ago: ago.map(Ago), allocations, bytes }, most)
+        }
+    };
+    // The record began later than the fork.
+    let (site, at) = all.forks[late.process]?;
+    let place = (site, at.max(began(job)));
+    let call = (FnId::at(0), 0);
+    let found = PendingFinding::of(&reason, Confidence::Certain, call, late.process as u32, place);
+    Some(PendingFinding { function: Functions::FORK, result: None, said: Some(asked.min(most)), ..found })
+}
+
+/// The process whose device files another one has, by its pid.
+fn owner(job: &Job, of: &Process, pid: u32) -> Option<usize> {
+    let is_it = |other: &Process| {
+        (other.header.boot_id, other.header.pid_ns, other.header.pid)
+            == (of.header.boot_id, of.header.pid_ns, pid)
+            && other.header.first.monotonic <= of.header.first.monotonic
+    };
+    job.processes.iter().rposition(is_it)
+}
+
+/// How many of its exports a process had not freed, and their bytes.
+fn kept(all: &Collected, owner: usize) -> (u64, u64) {
+    let exports = all.ledger.handles().iter().filter_map(|entry| entry.export.as_deref());
+    let open = exports.filter(|export| export.process as usize == owner && export.ended.is_none());
+    let bytes = open.filter_map(|export| export.bytes);
+    bytes.fold((0, 0), |(count, sum), bytes| (count + 1, sum.saturating_add(bytes)))
+}
+
+/// Returns the place at which a process was forked after the driver was initialized.
+pub fn place(all: &Collected, process: usize) -> Option<PendingObject> {
+    let (site, at) = all.forks[process].filter(|(site, _)| !all.stacks.get(site.stack).2.is_empty())?;
+    Some(PendingObject::of(role::FORKING, process, Some(site), Some(at)))
+}
