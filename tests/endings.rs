@@ -618,9 +618,11 @@ fn the_process_that_was_killed_first_is_told_first() {
     assert!(text.contains("\n1 process ended abnormally after it: "), "{text}");
     // Each end has a time: of its own words, it is exact; and the launcher saw the end of what it started.
     let json: serde_json::Value = serde_json::from_str(&report(&["--format", "json"])).expect("it is JSON");
+    let began = json["record"]["began_ns"].as_u64().expect("a time");
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_nanos() as u64;
     for process in json["processes"].as_array().expect("rows") {
         let [ran, ended] = ["ran_until_ns", "ended_by_ns"].map(|key| process[key].as_u64().expect(key));
-        assert!(ran <= ended, "{process:#}");
+        assert!(began <= ran && ran <= ended && ended <= now, "{process:#}");
         assert_eq!(ran == ended, process["exit"]["kind"] == "returned", "{process:#}");
     }
 }

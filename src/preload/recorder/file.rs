@@ -348,7 +348,7 @@ impl File {
     pub fn ends(&self, end: End) {
         if self.is_own() {
             // Another program may run on for long.
-            let now = if end == End::Executed { 0 } else { clock::now() };
+            let now = if end == End::Executed { 0 } else { system_clock::now() };
             // SAFETY: fields of the header, which is mapped for good; this process alone writes them while it runs.
             unsafe {
                 (&raw mut (*self.header).ended).write_volatile(Span::at(now));
