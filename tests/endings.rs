@@ -7,6 +7,9 @@ use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+// Ends that came from outside, and which was the first.
+mod outside;
+
 /// A program that reaches the driver and ends in the way that it is asked for.
 pub fn program() -> PathBuf {
     let driver = sim_dir().join("libcuda.so");
@@ -48,6 +51,7 @@ fn page(record: &Path, exits: &[Exit]) -> String {
         let wanted = match (kind.as_str(), code, signal) {
             (RETURNED, Some(code), _) => format!(" exit status {code} "),
             (RETURNED, None, _) => " returned ".to_owned(),
+            ("signal", _, Some(1..=3 | 15)) => " was ended by SIG".to_owned(),
             ("signal", _, Some(_)) => " was killed by SIG".to_owned(),
             ("died", ..) => " was killed or called exit_group ".to_owned(),
             ("executed", ..) => " became ".to_owned(),
@@ -140,8 +144,6 @@ fn a_signal_is_told_first_and_by_its_name() {
         (&["signal", "11"], 11, "SIGSEGV"),
         (&["signal", "8"], 8, "SIGFPE"),
         (&["signal", "9"], 9, "SIGKILL"),
-        (&["signal", "15"], 15, "SIGTERM"),
-        (&["signal", "2"], 2, "SIGINT"),
     ] {
         let told = told(words, None);
         assert_eq!(told.exits, [("signal".to_owned(), None, Some(signal))], "{words:?}");
@@ -150,12 +152,29 @@ fn a_signal_is_told_first_and_by_its_name() {
             first.starts_with("cupeer: process ") && first.ends_with(&format!(" was killed by {name}")),
             "{first}"
         );
-        let wrong = told.report.split_once("\nProblems\n").expect("something is wrong").1;
-        assert!(wrong.starts_with("- 1 process ended abnormally\n"), "{wrong}");
-        assert!(wrong.contains(&format!("was killed by {name}; its last call was")), "{wrong}");
+        let wrong = unwrapped(told.report.split_once("\nProblems\n").expect("something is wrong").1);
+        assert!(wrong.starts_with("- 1 process ended abnormally "), "{wrong}");
+        assert!(wrong.contains(&format!("was killed by {name}; its last recorded call was")), "{wrong}");
         assert!(told.report.contains("1 killed by a signal") && !told.report.contains("was broken"));
         assert!(told.page.contains(&format!(" was killed by {name} after ")), "{}", told.page);
         assert!(told.page.contains("1 killed by a signal") && !told.page.contains("was broken"));
+    }
+}
+
+/// No fault of a program causes these.
+#[test]
+fn a_signal_that_asks_for_the_end_is_no_crash() {
+    for (signal, name) in [(15, "SIGTERM"), (2, "SIGINT"), (1, "SIGHUP"), (3, "SIGQUIT")] {
+        let told = told(&["signal", &signal.to_string()], None);
+        assert_eq!(told.exits, [("signal".to_owned(), None, Some(signal))], "{name}");
+        let ended = format!(" was ended by {name} after ");
+        let first = told.summary.lines().next().unwrap_or_default();
+        assert!(first.starts_with("cupeer: process ") && first.contains(&ended), "{first}");
+        assert!(told.report.starts_with("process ") && told.report.contains(&ended), "{}", told.report);
+        assert!(told.page.contains(&ended), "{}", told.page);
+        for said in [&told.summary, &told.report, &told.page] {
+            assert!(!said.contains("killed by SIG") && !said.contains("no finding explains"), "{said}");
+        }
     }
 }
 
@@ -172,7 +191,7 @@ fn children_are_told_of_as_far_as_they_and_who_waits_for_them_know() {
         (&["child", "system-call", "0"], ("died", None, None), Some(DIED)),
         (&["child", "child", "signal", "11"], ("signal", None, Some(11)), Some("was killed by SIGSEGV")),
         (&["child", "child", "exit", "2"], (RETURNED, Some(2), None), None),
-        (&["child", "exec-fails", "15"], ("signal", None, Some(15)), Some("was killed by SIGTERM")),
+        (&["child", "exec-fails", "11"], ("signal", None, Some(11)), Some("was killed by SIGSEGV")),
     ] {
         let told = told(words, Some(0));
         assert_eq!(told.exits, [(exit.0.to_owned(), exit.1, exit.2)], "{words:?}");
@@ -183,8 +202,8 @@ fn children_are_told_of_as_far_as_they_and_who_waits_for_them_know() {
         assert_eq!(page.contains("was broken by "), is_well, "{words:?}: {page}");
         if let Some(how) = how {
             assert!(first.ends_with(how), "{words:?}: {first}");
-            assert!(report.contains(&format!("{how}; its last call was")), "{words:?}: {report}");
-            assert!(page.contains(&format!("{how}; its last call was")), "{words:?}: {page}");
+            assert!(report.contains(&format!("{how}; its last recorded call was")), "{words:?}: {report}");
+            assert!(page.contains(&format!("{how}; its last recorded call was")), "{words:?}: {page}");
         }
     }
 }
@@ -193,7 +212,7 @@ fn children_are_told_of_as_far_as_they_and_who_waits_for_them_know() {
 #[test]
 fn the_launcher_sees_how_an_orphan_ended() {
     for (words, exit, how) in [
-        (["orphan", "signal", "15"], ("signal", None, Some(15)), "was killed by SIGTERM"),
+        (["orphan", "signal", "11"], ("signal", None, Some(11)), "was killed by SIGSEGV"),
         (["orphan", "signal", "9"], ("signal", None, Some(9)), "was killed by SIGKILL"),
         (["orphan", "system-call", "3"], (RETURNED, Some(3), None), "exited with status 3"),
     ] {
@@ -452,7 +471,7 @@ fn a_process_that_becomes_another_program_is_told_with_that() {
     let (told, json) = told_with_json(&["child", "exec-killed"], Some(0));
     assert_eq!((&json["became"], &json["exit"]["signal"]), (&"/bin/sh".into(), &9.into()), "{}", told.report);
     let report = unwrapped(&told.report);
-    assert!(report.contains("became /bin/sh: was killed by SIGKILL; its last call was"), "{report}");
+    assert!(report.contains("became /bin/sh: was killed by SIGKILL; its last recorded call was"), "{report}");
     let (_, json) = told_with_json(&["exec-fails", "15"], None);
     assert_eq!((&json["became"], &json["exit"]["signal"]), (&Value::Null, &15.into()));
 }
@@ -530,7 +549,7 @@ fn what_an_exporter_left_open_elsewhere_is_told_with_its_death() {
     let (text, exits) = report(&record);
     assert!(exits.contains(&("signal".to_owned(), None, Some(9))), "{exits:?}");
     let text = unwrapped(&text);
-    assert!(text.contains("; its last call was cuIpcGetMemHandle at"), "{text}");
+    assert!(text.contains("; its last recorded call was cuIpcGetMemHandle at"), "{text}");
     assert!(text.contains("; never closed elsewhere: ipc:"), "{text}");
 }
 
@@ -618,11 +637,12 @@ fn the_process_that_was_killed_first_is_told_first() {
     assert!(text.contains("\n1 process ended abnormally after it: "), "{text}");
     // Each end has a time: of its own words, it is exact; and the launcher saw the end of what it started.
     let json: serde_json::Value = serde_json::from_str(&report(&["--format", "json"])).expect("it is JSON");
-    let began = json["record"]["began_ns"].as_u64().expect("a time");
+    let [began, all] = ["began_ns", "ended_ns"].map(|key| json["record"][key].as_u64().expect(key));
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_nanos() as u64;
+    assert!(all <= now, "the record ended in the future");
     for process in json["processes"].as_array().expect("rows") {
         let [ran, ended] = ["ran_until_ns", "ended_by_ns"].map(|key| process[key].as_u64().expect(key));
-        assert!(began <= ran && ran <= ended && ended <= now, "{process:#}");
+        assert!(began <= ran && ran <= ended && ended <= all, "{process:#}");
         assert_eq!(ran == ended, process["exit"]["kind"] == "returned", "{process:#}");
     }
 }

@@ -5,6 +5,7 @@
 
 use crate::alive;
 use crate::faults::{self, FaultFile, FaultRule};
+use crate::launcher::Asked;
 use crate::live::LiveTable;
 use crate::plain::{self, Links};
 use crate::process::{Clock, Process};
@@ -34,6 +35,8 @@ pub struct Job {
     pub bypassed: Vec<(String, String)>,
     /// Processes of a large job without a file of their own, because they shared nothing.
     pub quiet: Vec<Quiet>,
+    /// Signals that launchers received from outside of their runs, or sent themselves, in the order of their times.
+    pub signals: Vec<Asked>,
     /// Files with the stacks of processes that made no progress.
     pub hangs: Vec<PathBuf>,
     /// Files that could not be read, or only in part.
@@ -137,6 +140,7 @@ impl Job {
             faults: Vec::new(),
             started: Vec::new(),
             bypassed: Vec::new(),
+            signals: Vec::new(),
             quiet: Vec::new(),
             hangs: Vec::new(),
             problems: Vec::new(),
@@ -260,6 +264,8 @@ impl Job {
                 Some(answer) => answer.map(|told| {
                     self.started.extend(told.started);
                     self.bypassed.extend(told.bypassed);
+                    self.signals.extend(told.signals);
+                    self.signals.sort_by_key(|signal| signal.at);
                     self.lost = self.lost.saturating_add(told.lost);
                     self.missing = self.missing.saturating_add(told.missing);
                     None
@@ -397,6 +403,7 @@ const LONGEST_JOB: u64 = 1 << 20;
 struct Told {
     started: Vec<Started>,
     bypassed: Vec<(String, String)>,
+    signals: Vec<Asked>,
     /// How many processes could not record everything.
     lost: u64,
     /// How many of them have no record.
@@ -425,7 +432,8 @@ fn check_job(path: &Path) -> Option<Result<Told, String>> {
             Some((process.to_owned(), driver.to_owned()))
         };
         let bypassed = text.lines().filter_map(bypassed).collect();
-        return Some(Ok(Told { started: Started::all(&text), bypassed, lost, missing }));
+        let (started, signals) = (Started::all(&text), Asked::all(&text).collect());
+        return Some(Ok(Told { started, bypassed, signals, lost, missing }));
     }
     let (words, ours) = job::FIRST_LINE.rsplit_once(' ').unwrap_or((job::FIRST_LINE, ""));
     let version = line.strip_prefix(words)?.trim().parse().ok()?;

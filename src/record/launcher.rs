@@ -3,9 +3,10 @@
 //! same start time.
 
 use crate::alive::{Host, Who};
+use crate::clock::monotonic;
 use crate::host;
 use cupeer_spec::proc::{Stat, StatPath};
-use cupeer_spec::record::job::RUN;
+use cupeer_spec::record::job::{RUN, SIGNAL};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 
@@ -19,6 +20,54 @@ pub fn line() -> Option<String> {
     let user = fs::metadata("/proc/self").ok()?.uid();
     let boot: String = boot.iter().map(|byte| format!("{byte:02x}")).collect();
     Some(format!("{RUN}={boot}:{pid_ns}:{}:{started}:{user}", std::process::id()))
+}
+
+/// Signal that a launcher received from outside of its run, or sent itself to end the run.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Asked {
+    /// Boot id of the launcher's host.
+    pub boot_id: [u8; 16],
+    /// Pid of the launcher.
+    pub launcher: u32,
+    /// Time when the launcher noted the signal, in nanoseconds of CLOCK_MONOTONIC.
+    pub at: u64,
+    /// Number of the signal.
+    pub signal: u8,
+    /// Pid of the process that sent the signal; 0 for the terminal.
+    pub sender: u32,
+    /// Name of the sender; empty if it is unknown.
+    pub name: String,
+}
+
+impl Asked {
+    /// Returns a signal that this process notes now; `None` if the system does not supply the data.
+    pub fn now(signal: u8, sender: u32, name: &str) -> Option<Asked> {
+        let (boot_id, launcher, at) = (host::boot_id()?, std::process::id(), monotonic());
+        Some(Asked { boot_id, launcher, at, signal, sender, name: name.replace(char::is_control, "?") })
+    }
+
+    /// Returns the line of the file `job` for this signal, without its newline.
+    pub fn line(&self) -> String {
+        let Asked { boot_id, launcher, at, signal, sender, name } = self;
+        let boot = u128::from_be_bytes(*boot_id);
+        format!("{SIGNAL}={boot:032x}:{launcher}:{at}:{signal}:{sender}:{name}")
+    }
+
+    /// Returns the signals in the text of a file `job`.
+    pub fn all(text: &str) -> impl Iterator<Item = Asked> {
+        let one = |value: &str| {
+            let mut parts = value.splitn(6, ':');
+            Some(Asked {
+                boot_id: u128::from_str_radix(parts.next()?, 16).ok()?.to_be_bytes(),
+                launcher: parts.next()?.parse().ok()?,
+                at: parts.next()?.parse().ok()?,
+                signal: parts.next()?.parse().ok()?,
+                sender: parts.next()?.parse().ok()?,
+                name: parts.next()?.to_owned(),
+            })
+        };
+        text.lines().filter_map(move |line| one(line.strip_prefix(SIGNAL)?.strip_prefix('=')?))
+    }
 }
 
 /// Returns true if a launcher in the text of a file `job` has the pid of this process, on another host or in another pid
@@ -63,6 +112,14 @@ mod tests {
         for (text, has) in [(own.clone(), false), (format!("{own}\n{elsewhere}\n"), true), (other, false)] {
             assert_eq!(has_namesake(&text), has, "{text}");
         }
+    }
+
+    #[test]
+    fn a_signal_is_read_as_it_was_written() {
+        let asked = Asked::now(15, 100, "a:b c\n").unwrap();
+        let text = format!("cupeer job 1\n{}\nsignal=1:2\nsignals=\n", asked.line());
+        assert_eq!(asked.name, "a:b c?");
+        assert_eq!(Asked::all(&text).collect::<Vec<_>>(), [asked]);
     }
 
     #[test]

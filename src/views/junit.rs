@@ -182,6 +182,7 @@ fn of_end(view: &View, process: &Process) -> Outcome {
     match view.end(process) {
         End::Well => Outcome::Passed,
         End::Unknown(why) => Outcome::Skipped(why),
+        End::Asked => Outcome::Skipped(view.death(process)),
         End::Died => failed(&DIED, view.death(process)),
         End::Failed(code) => failed(&FAILED, view.failure_of(process, code)),
     }

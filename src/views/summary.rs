@@ -13,7 +13,7 @@ use cupeer_report::model::{
 use cupeer_report::moments::number;
 use cupeer_report::names::{clean, codes, counted, quiet_ones};
 use cupeer_report::style::{Mark, Style};
-use cupeer_report::verdict::{FAILED, Problem, Verdict};
+use cupeer_report::verdict::{ASKED, FAILED, Problem, Verdict};
 use cupeer_spec::effect::Object;
 use cupeer_symbols::Symbols;
 use std::collections::{BTreeMap, BTreeSet};
@@ -176,12 +176,14 @@ pub fn limit_of(job: &Job) -> Option<Line> {
 /// How processes ended, around a line that counts them.
 fn ends(verdict: &Verdict, sum: String, launched: u32) -> Vec<Line> {
     let living = living(verdict.report).into_iter().map(Line::from);
-    deaths(verdict)
-        .into_iter()
-        .chain([sum.into()])
-        .chain(living)
-        .chain(failing_ends(verdict, launched))
-        .collect()
+    let asked = verdict.of_kind(&ASKED).map(|problem| Line::bad(Mark::Note, problem.in_short.clone()));
+    // A process that failed by itself comes before those that ended because of that.
+    let has_failed = verdict.of_kind(&FAILED).is_some();
+    let (after, first) = asked.into_iter().partition::<Vec<_>, _>(|_| has_failed);
+    let mut lines = deaths(verdict);
+    lines.extend(first.into_iter().chain([sum.into()]).chain(living).chain(failing_ends(verdict, launched)));
+    lines.extend(after.into_iter().map(|line| Line { text: format!("  {}", line.text), ..line }));
+    lines
 }
 
 /// The processes that are still running.

@@ -42,7 +42,7 @@ fn scene(errors: u64, warnings: u64) -> Scene {
 fn findings_above_note_and_deaths_are_annotated() {
     let lines = annotations(&scene(1, 1));
     let [death, error, warning] = &lines[..] else { panic!("{lines:#?}") };
-    let expected = "::error title=cupeer process-died::rank 0 was killed by SIGSEGV; its last call was cuIpcGetMemHandle at 0.090000";
+    let expected = "::error title=cupeer process-died::rank 0 was killed by SIGSEGV; its last recorded call was cuIpcGetMemHandle at 0.090000";
     assert_eq!(death, expected);
     let said = "::cuIpcOpenMemHandle_v2, once in rank 0, from train+0x";
     let text = ": 50%25\u{fffd}\u{fffd}::stop-commands::x, y";

@@ -41,18 +41,18 @@ fn killed() -> Scene {
     scene
 }
 
+const DEATH: [&str; 2] =
+    ["rank 5 was killed or called exit_group in cuIpcOpenEventHandle, called at", "    0.064000"];
+
 #[test]
 fn a_death_is_the_first_line_and_what_followed_comes_after_it() {
     let text = of(&killed(), &[]);
     let lines = digest(&text);
-    assert_eq!(
-        lines[0], "rank 5 was killed or called exit_group in cuIpcOpenEventHandle at 0.064000",
-        "{text}"
-    );
+    assert_eq!(lines[..2], DEATH, "{text}");
     // The last one is as long as the path of the record.
     let more = lines.iter().position(|line| line.starts_with("more: cupeer report")).expect("more");
-    assert!(more <= 6, "{lines:#?}");
-    assert!(lines[1].starts_with("error ipc-exporter-gone in rank 6: "), "{lines:#?}");
+    assert!(more <= 7, "{lines:#?}");
+    assert!(lines[2].starts_with("error ipc-exporter-gone in rank 6: "), "{lines:#?}");
     assert!(text.contains(" --rank 5"), "{text}");
 }
 
@@ -74,11 +74,7 @@ fn where_calls_are_left_out_deaths_are_counted_first() {
 fn of_a_rank_that_is_asked_for_its_death_is_told_and_of_another_nothing() {
     let scene = killed();
     let text = of(&scene, &["--rank", "5"]);
-    assert_eq!(
-        digest(&text)[0],
-        "rank 5 was killed or called exit_group in cuIpcOpenEventHandle at 0.064000",
-        "{text}"
-    );
+    assert_eq!(digest(&text)[..2], DEATH, "{text}");
     assert!(!text.contains("more: cupeer report"), "that is what is shown: {text}");
     let text = of(&scene, &["--rank", "6"]);
     assert!(digest(&text).contains(&"1 process exited with an error: exit status 1: rank 6"), "{text}");
@@ -160,7 +156,10 @@ fn many_problems_are_eight_lines() {
     let text = support::stdout(support::cupeer().arg("report").arg(scene.dir()).env("COLUMNS", "300"));
     let lines = digest(&text);
     assert!(lines.len() <= 8, "{lines:#?}");
-    assert_eq!(lines[0], "rank 0 was killed by SIGSEGV after cuDeviceCanAccessPeer at 0.000100");
+    assert_eq!(
+        lines[0],
+        "rank 0 was killed by SIGSEGV; its last recorded call was cuDeviceCanAccessPeer at 0.000100"
+    );
     assert_eq!(lines[1], "3 processes also ended abnormally: ranks 1-3", "no end has a time");
 }
 
@@ -178,11 +177,13 @@ fn between(after: u64, before: u64) -> Span {
 
 /// The lines about deaths.
 fn deaths(scene: &Scene) -> (String, String) {
-    let text = of(scene, &[]);
+    let text = support::stdout(support::cupeer().arg("report").arg(scene.dir()).env("COLUMNS", "300"));
     let lines = digest(&text);
     let others = lines.iter().find(|line| line.contains("ended abnormally")).expect("the others");
     (lines[0].to_owned(), (*others).to_owned())
 }
+
+const CRASH: &str = "rank 3 was killed by SIGSEGV after 30.100s; its last recorded call was cuDeviceCanAccessPeer at 29.900000";
 
 #[test]
 fn the_first_death_is_the_first_end_and_not_the_oldest_last_call() {
@@ -190,7 +191,7 @@ fn the_first_death_is_the_first_end_and_not_the_oldest_last_call() {
     dies(scene.gone(0), 6, 1_000_000, between(599_000_000, 600_000_000));
     dies(scene.gone(3), 11, 29_900_000, between(29_950_000, 30_100_000));
     let (first, second) = deaths(&scene);
-    assert_eq!(first, "rank 3 was killed by SIGSEGV after cuDeviceCanAccessPeer at 29.900000");
+    assert_eq!(first, CRASH);
     assert_eq!(second, "1 process ended abnormally after it: rank 0");
     // The last call shows that it ran, too.
     let scene = Scene::new();
@@ -235,7 +236,7 @@ fn of_ends_without_times_one_in_a_call_is_first() {
     actor.writer().header(|header| header.end = End::Signal(11).word()).unwrap();
     actor.ends();
     let (first, second) = deaths(&scene);
-    assert_eq!(first, "rank 3 was killed by SIGSEGV in cuIpcOpenEventHandle at 29.900000");
+    assert_eq!(first, "rank 3 was killed by SIGSEGV in cuIpcOpenEventHandle, called at 29.900000");
     assert_eq!(second, "1 process also ended abnormally: rank 0");
 }
 
@@ -257,7 +258,16 @@ fn a_parent_that_passes_a_status_on_is_not_a_second_failure() {
             let wrong = text.split_once("\nProblems\n").expect("problems").1;
             wrong.split("\n\n").next().unwrap().contains(&pid.to_string())
         };
-        [2000, 2001].map(is_told)
+        let told = [2000, 2001].map(is_told);
+        // All forms agree.
+        let shown = |form: &str| {
+            support::stdout(support::cupeer().arg("report").arg(scene.dir()).args(["--format", form]))
+        };
+        let failures = told.iter().filter(|is_told| **is_told).count();
+        assert!(shown("junit").contains(&format!(" failures=\"{failures}\"")), "{}", shown("junit"));
+        let results = shown("sarif").matches("\"ruleId\": \"process-").count();
+        assert_eq!(results, failures, "{}", shown("sarif"));
+        told
     };
     assert_eq!(failing((End::Returned(3), 900), (End::Returned(3), 500)), [false, true]);
     assert_eq!(failing((End::Returned(139), 900), (End::Signal(11), 500)), [false, true]);

@@ -145,8 +145,8 @@ fn all_rules_stand_in_the_log() {
     let ids: Vec<&str> = rules.iter().map(|rule| rule["id"].as_str().unwrap()).collect();
     let names: Vec<&str> = RULES.iter().map(|rule| rule.name()).collect();
     assert_eq!(ids[..names.len()], names);
-    let own = ["process-died", "process-failed", "call-not-returned", "call-unexplained"];
-    assert_eq!(ids[names.len()..], own);
+    let processes = ["process-died", "process-failed", "process-asked-to-end"];
+    assert_eq!(ids[names.len()..], [&processes[..], &["call-not-returned", "call-unexplained"]].concat());
     for (rule, spec) in rules.iter().zip(RULES) {
         assert_eq!(
             rule["defaultConfiguration"],

@@ -5,6 +5,7 @@
 
 mod answers;
 mod child;
+mod ends;
 mod faults;
 pub mod formats;
 pub mod gate;
@@ -63,6 +64,9 @@ use std::sync::atomic::{AtomicU32, Ordering::Acquire};
 use std::time::{SystemTime, UNIX_EPOCH};
 use told::{How, Told};
 use watch::{Sightings, Watch};
+
+/// The command that ends a program by SIGTERM after a time.
+const TIMEOUT: &str = "timeout";
 
 /// Why a program could not be executed: with the words and the exit status of `env`.
 pub fn cannot_run(program: &OsStr, error: &io::Error) -> Failure {
@@ -221,11 +225,9 @@ pub fn command(mut args: RunArgs) -> Result<ExitCode> {
         bail!("--unused-exitcode is for fault plans, but there is none; add --inject or --deny-peer");
     }
     let unmasked = deny::unmasked(&environment).filter(|_| faults.as_ref().is_some_and(Faults::is_ours));
-    let on_hang = args.on_hang.map(|limit| {
-        let record = settings.job.as_ref().map(|job| job.directory.clone());
-        OnHang { limit, record, page: None }
-    });
-    let run = watched(&args.program, environment, settings.driver.as_ref(), on_hang);
+    let record = settings.job.as_ref().map(|job| job.directory.clone());
+    let on_hang = args.on_hang.map(|limit| OnHang { limit, record: record.clone(), page: None });
+    let run = watched(&args.program, environment, settings.driver.as_ref(), on_hang, record.as_deref());
     let seen = faults.as_ref().map(Faults::seen).unwrap_or_default();
     let is_ours_to_tell = settings.job.as_ref().is_none_or(Job::is_ours_alone);
     let seed = settings.seed_drawn();
@@ -240,7 +242,7 @@ pub fn command(mut args: RunArgs) -> Result<ExitCode> {
     if let Some(job) = job.as_ref().filter(|job| !job.is_inherited()) {
         told::wait_for_the_last(&job.directory);
     }
-    orphans::reap(run.process.0, &mut run.orphans);
+    orphans::reap_the_last(run.process.0, &mut run.orphans);
     how.launched = run.process.0 as u32;
     let (run, how) = (run, how);
     if let Some(job) = &job {
@@ -341,15 +343,17 @@ pub fn with_options(options: &Options, extra: &[(&str, &OsStr)], program: &[OsSt
     for (name, value) in extra {
         environment.set(name, value);
     }
-    watched(program, environment, settings.driver.as_ref(), None)
+    watched(program, environment, settings.driver.as_ref(), None, None)
 }
 
-/// Starts a program in an environment, passes signals on to it, looks at its processes, and waits for it.
+/// Starts a program in an environment, passes signals on to it, looks at its processes, and waits for it. Signals from outside
+/// are noted in the recording, if there is one.
 fn watched(
     program: &[OsString],
     mut environment: Environment,
     driver: Option<&Chosen>,
     on_hang: Option<OnHang>,
+    record: Option<&Path>,
 ) -> Result<Run> {
     let obstacle = program::obstacle(&program[0]);
     let failed = |error: &io::Error| tracing::debug!("cannot share a page with the program: {error}");
@@ -368,8 +372,16 @@ fn watched(
     let answers = page.as_ref().filter(|_| is_checked).and_then(Answers::start);
     let hangs = on_hang.map(|on_hang| Hangs::start(child.pid(), OnHang { page: page.clone(), ..on_hang }));
     let mut orphans = Vec::new();
-    let end = signals::wait(&child, for_debugger, &mut orphans);
-    let ended = record::clock::monotonic();
+    let note = |signal: i32, pid: u32, name: &str| {
+        if let Some(record) = record {
+            job::tell_signal(record, signal, pid, name);
+        }
+    };
+    let end = signals::wait(&child, for_debugger, &mut orphans, note);
+    let ended = cupeer_record::clock::monotonic();
+    if child.last_name() == TIMEOUT && end == End::Exited(status::TIMED_OUT) {
+        note(libc::SIGTERM, child.pid() as u32, TIMEOUT);
+    }
     drop(hangs);
     drop(answers);
     let mut seen = watch.stop();

@@ -2,6 +2,7 @@
 //!
 //! The kernel names the file, not the process: whoever is told looks at all processes.
 
+use super::ends::Ends;
 use std::ffi::CString;
 use std::io::{PipeReader, Read};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -19,6 +20,8 @@ pub enum Woken {
     Stopped,
     /// Somebody has opened the driver since the last wait.
     Opened,
+    /// A process that is followed has ended.
+    Ended,
     /// The time is over.
     Timeout,
 }
@@ -49,22 +52,24 @@ impl Opens {
         Opens(None)
     }
 
-    /// Waits until the other end of a pipe is closed, the driver is opened, or the time is over.
-    pub fn wait(&self, stopped: &PipeReader, most: Duration) -> Woken {
+    /// Waits until the other end of a pipe is closed, the driver is opened, a process ends, or the time is over.
+    pub fn wait(&self, stopped: &PipeReader, ends: &Ends, most: Duration) -> Woken {
         // A descriptor of -1 is left alone.
         let own = self.0.as_ref().map_or(-1, |fd| fd.as_raw_fd());
         let wanted = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
-        let mut fds = [wanted(stopped.as_raw_fd()), wanted(own)];
+        let mut fds = vec![wanted(stopped.as_raw_fd()), wanted(own)];
+        fds.extend(ends.wanted());
         let most = most.as_micros().div_ceil(1000).try_into().unwrap_or(libc::c_int::MAX);
-        // SAFETY: the array has two elements, whose descriptors are open or -1.
+        // SAFETY: the array has so many elements, whose descriptors are open or -1.
         unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, most) };
-        match fds.map(|fd| fd.revents != 0) {
-            [true, _] => Woken::Stopped,
-            [false, true] => {
+        match fds.iter().position(|fd| fd.revents != 0) {
+            Some(0) => Woken::Stopped,
+            Some(1) => {
                 self.drain();
                 Woken::Opened
             }
-            [false, false] => Woken::Timeout,
+            Some(_) => Woken::Ended,
+            None => Woken::Timeout,
         }
     }
 
@@ -88,13 +93,16 @@ mod tests {
         let (reader, writer) = std::io::pipe().unwrap();
         let (short, long) = (Duration::from_millis(1), Duration::from_secs(600));
         let opens = Opens::of(Some(file.path()));
-        assert_eq!(opens.wait(&reader, short), Woken::Timeout);
+        assert_eq!(opens.wait(&reader, &Ends::default(), short), Woken::Timeout);
         (0..1000).for_each(|_| drop(File::open(file.path()).unwrap()));
-        assert_eq!(opens.wait(&reader, long), Woken::Opened);
-        assert_eq!(opens.wait(&reader, short), Woken::Timeout);
+        assert_eq!(opens.wait(&reader, &Ends::default(), long), Woken::Opened);
+        assert_eq!(opens.wait(&reader, &Ends::default(), short), Woken::Timeout);
         let missing = Opens::of(Some(Path::new("/nowhere/libcuda.so.1")));
-        assert_eq!(missing.wait(&reader, short), Woken::Timeout);
+        assert_eq!(missing.wait(&reader, &Ends::default(), short), Woken::Timeout);
         drop(writer);
-        assert_eq!([opens, missing].map(|opens| opens.wait(&reader, long)), [Woken::Stopped, Woken::Stopped]);
+        assert_eq!(
+            [opens, missing].map(|opens| opens.wait(&reader, &Ends::default(), long)),
+            [Woken::Stopped, Woken::Stopped]
+        );
     }
 }

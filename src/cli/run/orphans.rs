@@ -3,12 +3,17 @@
 //! The kernel gives these to the launcher, which is their subreaper, in place of init: so it learns how they ended. They
 //! find another process as their parent; in all else nothing is different for them.
 
+use super::watch::descendants;
 use cupeer_record::clock::monotonic;
-use cupeer_spec::proc::Stat;
+use cupeer_spec::proc::{Stat, StatPath};
 use cupeer_spec::record::end::End;
+use std::time::Duration;
 
 /// The most ends that are kept.
 const MOST: usize = 4096;
+/// How often, and how long, is waited for orphans that are about to end.
+const PATIENCE: u32 = 100;
+const MOMENT: Duration = Duration::from_millis(2);
 
 /// A descendant that ended: its pid and start, how it ended, and when that was seen on CLOCK_MONOTONIC.
 pub type Orphan = ((libc::pid_t, u64), End, u64);
@@ -17,6 +22,22 @@ pub type Orphan = ((libc::pid_t, u64), End, u64);
 pub fn adopt() {
     // SAFETY: sets an attribute of this process; no memory is involved.
     unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1) };
+}
+
+/// Does the same as [`reap`] after the program has ended, and waits a moment for orphans that are about to end.
+pub fn reap_the_last(program: libc::pid_t, found: &mut Vec<Orphan>) {
+    let own = std::process::id();
+    let is_ending = |pid: &u32| {
+        let stat = Stat::parse(&std::fs::read(StatPath(pid).to_string()).unwrap_or_default());
+        stat.is_some_and(|stat| stat.is_ending && stat.parent == own as i32)
+    };
+    for _ in 0..PATIENCE {
+        reap(program, found);
+        if !descendants(own).iter().any(is_ending) {
+            return;
+        }
+        std::thread::sleep(MOMENT);
+    }
 }
 
 /// Waits for the orphans that have ended, and notes how. The started program stays for its own wait.

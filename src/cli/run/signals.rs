@@ -13,10 +13,19 @@ use super::child::{Child, State};
 use super::mask::waited_for;
 use super::orphans::{self, Orphan};
 use super::stops::{self, Stops};
+use super::watch;
+
+/// Name of a sender that is no process.
+const TERMINAL: &str = "terminal";
 
 /// Passes signals on until the program ends, and notes how orphans end. `for_debugger` says that its processes may stop for
-/// a debugger.
-pub fn wait(child: &Child, for_debugger: bool, orphans: &mut Vec<Orphan>) -> End {
+/// a debugger. `from_outside` receives each signal from outside of the run, with the pid and name of its sender.
+pub fn wait(
+    child: &Child,
+    for_debugger: bool,
+    orphans: &mut Vec<Orphan>,
+    from_outside: impl Fn(i32, u32, &str),
+) -> End {
     let set = waited_for();
     let mut stops = Stops::default();
     loop {
@@ -45,9 +54,19 @@ pub fn wait(child: &Child, for_debugger: bool, orphans: &mut Vec<Orphan>) -> End
             }
             libc::SIGCONT => stops.continued(child, sender()),
             _ => {
+                // One that has sent its signal may end at once.
+                let name = sender().map(|pid| watch::comm(pid as u32));
                 if sender().is_some() {
                     tracing::debug!("passing signal {signal} on to process {}", child.pid());
                     child.signal(signal);
+                }
+                let is_terminal = info.si_code > 0 && !stops::is_of_terminal(signal);
+                match sender().zip(name) {
+                    Some((pid, name)) if !watch::descendants(std::process::id()).contains(&(pid as u32)) => {
+                        from_outside(signal, pid as u32, &name);
+                    }
+                    None if is_terminal => from_outside(signal, 0, TERMINAL),
+                    _ => {}
                 }
                 if stops::is_of_terminal(signal) {
                     stops.asked(child, signal);

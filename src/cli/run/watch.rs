@@ -4,6 +4,7 @@
 //! It costs the program only what the kernel does to answer from /proc. Looks become rare, until somebody opens the driver
 //! (`opens`). A process that ends before the look after that is missed, so nothing here is more than a note at the end.
 
+use super::ends::Ends;
 use super::opens::{Opens, Woken};
 use super::program::MUSL;
 use crate::start::libraries;
@@ -118,6 +119,8 @@ struct Look {
     lost: BTreeMap<u32, (String, u32)>,
     crossings: HashSet<Crossing>,
     ends: BTreeMap<(libc::pid_t, u64), Span>,
+    /// Those of them whose ends wake us.
+    followed: Ends,
 }
 
 impl Look {
@@ -140,21 +143,32 @@ impl Look {
     fn until(&mut self, stopped: &PipeReader, root: libc::pid_t) {
         let opens = Opens::of(self.driver.as_deref());
         let (mut pause, mut least) = (PAUSES.0, Duration::ZERO);
+        let mut due = Instant::now() + pause;
         loop {
-            match opens.wait(stopped, pause.max(least)) {
-                Woken::Stopped => return,
+            self.note_ends();
+            match opens.wait(stopped, &self.followed, due.saturating_duration_since(Instant::now())) {
+                Woken::Stopped => return self.note_ends(),
+                Woken::Ended => continue,
                 Woken::Timeout => pause = (pause * 3 / 2).min(PAUSES.1),
                 Woken::Opened => {
                     // It is mapped in a moment.
                     pause = PAUSES.0;
-                    if Opens::none().wait(stopped, pause.max(least)) == Woken::Stopped {
-                        return;
+                    if Opens::none().wait(stopped, &Ends::default(), pause.max(least)) == Woken::Stopped {
+                        return self.note_ends();
                     }
                 }
             }
             let start = Instant::now();
             self.at(root);
             least = start.elapsed() * SHARE;
+            due = Instant::now() + pause.max(least);
+        }
+    }
+
+    fn note_ends(&mut self) {
+        for (process, seen) in self.followed.take() {
+            let span = self.ends.entry(process).or_default();
+            *span = span.and(seen);
         }
     }
 
@@ -165,7 +179,10 @@ impl Look {
             // Its first thread may end before the others.
             let stat = Stat::parse(&std::fs::read(StatPath(pid).to_string()).unwrap_or_default());
             if let Some(stat) = stat.filter(|stat| !stat.is_ending || stat.threads > 1) {
-                self.ends.insert((*pid as libc::pid_t, stat.started), Span { after: start, before: 0 });
+                let process = (*pid as libc::pid_t, stat.started);
+                if self.ends.insert(process, Span { after: start, before: 0 }).is_none() {
+                    self.followed.follow(process);
+                }
             }
         }
         let now = monotonic();
@@ -254,7 +271,7 @@ fn proc_of(pid: u32) -> Option<String> {
     Some(format!("{}-{}-{pid}-{started}", host::short(host::boot_id()?), host::pid_ns()?))
 }
 
-fn comm(pid: u32) -> String {
+pub fn comm(pid: u32) -> String {
     let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
     name.trim_end().to_owned()
 }

@@ -135,12 +135,7 @@ impl Job {
     }
 
     fn try_to_add(&self, lines: &str) -> std::io::Result<()> {
-        if lines.is_empty() {
-            return Ok(());
-        }
-        let file = self.directory.join(job::FILE);
-        let file = plain::open_with(&file, Links::Refused, fs::OpenOptions::new().append(true));
-        file.and_then(|mut file| file.write_all(lines.as_bytes()))
+        append(&self.directory, lines)
     }
 
     /// Whether we made the job, and no other run has joined it.
@@ -328,6 +323,23 @@ fn unnamed(program: &OsStr, kept: &OsStr) -> Option<Job> {
 /// A directory for temporary files that only we use, and that goes with the value.
 pub fn temporary(prefix: &str) -> io::Result<TempDir> {
     tempfile::Builder::new().prefix(prefix).permissions(fs::Permissions::from_mode(0o700)).tempdir()
+}
+
+/// Notes in a recording that a launcher received a signal from outside of its run, or sends it itself to end the run: by
+/// the pid and name of the sender, [`cupeer_report::endings::OURSELVES`] for cupeer itself.
+pub fn tell_signal(directory: &Path, signal: i32, sender: u32, name: &str) {
+    let asked = launcher::Asked::now(signal as u8, sender, name);
+    // Who may not write there may still record.
+    let _ = asked.map(|asked| append(directory, &(asked.line() + "\n")));
+}
+
+fn append(directory: &Path, lines: &str) -> io::Result<()> {
+    if lines.is_empty() {
+        return Ok(());
+    }
+    let file = directory.join(job::FILE);
+    let file = plain::open_with(&file, Links::Refused, fs::OpenOptions::new().append(true));
+    file.and_then(|mut file| file.write_all(lines.as_bytes()))
 }
 
 /// Makes a directory, and says whether it is new.

@@ -4,6 +4,7 @@
 
 use super::document::{Device, Document, Hold, Job, Process, SCHEMA, Unreturned, Who};
 use super::reading::{OfJob, OfProcess, Reading};
+use cupeer_report::endings::killed;
 use cupeer_report::model::{Exit, ExitKind};
 use cupeer_spec::record::live::{self, kind};
 use cupeer_spec::uuid::{self, Uuid};
@@ -50,9 +51,9 @@ pub fn document(reading: &Reading, before: Option<&Before>) -> Document {
     document
 }
 
-/// Whether a process ended otherwise than by returning.
+/// Whether a process ended otherwise than by returning, or after a signal that asks for it.
 pub fn has_died(exit: &Exit) -> bool {
-    matches!(exit.kind, ExitKind::Died | ExitKind::Signal)
+    killed(*exit).is_some()
 }
 
 type Key = (u64, u32, u64, u32);

@@ -78,9 +78,10 @@ pub fn reduced(
     }
 }
 
-/// The end of the record: its last event or, while a process runs, now. Not after what is asked for.
+/// The end of the record: its last event, the last end of a process, or, while a process runs, now. Not after what is asked for.
 pub fn ended(all: &Collected, filter: &Filter, began: u64) -> u64 {
-    let mut ended = all.fates.iter().map(|fate| fate.last_seen).max().unwrap_or(began);
+    let ends = all.fates.iter().map(|fate| fate.last_seen.max(fate.ended_by.unwrap_or(0)));
+    let mut ended = ends.max().unwrap_or(began);
     if all.fates.iter().any(|fate| fate.alive == Some(true))
         && let Ok(now) = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)
     {
@@ -170,13 +171,9 @@ fn processes(job: &Job, filter: &Filter, all: &Collected, places: &mut Places, e
         let (end, became) = became(process, tally.last_seen, job.clock(process));
         let exit = Exit::of(all.fates[index].alive, end, are_others[index]);
         let unknown = unknown(process, exit.kind, own_boot == Some(header.boot_id));
-        let span = process.ended();
-        let of_end = |time: u64| (time != 0).then(|| job.clock(process).realtime_of(time));
         // What is asked for may be a time at which it still ran.
         let has_ended = exit.has_ended() && !tally.goes_on;
-        let ended_by_ns = of_end(span.before).filter(|_| has_ended);
-        let ran_until_ns = all.fates[index].last_seen.max(of_end(span.after).unwrap_or(0));
-        let ran_until_ns = ended_by_ns.map_or(ran_until_ns, |ended| ran_until_ns.min(ended));
+        let ended_by_ns = all.fates[index].ended_by.filter(|_| has_ended);
         Process {
             proc: all.fates[index].proc.clone(),
             pid: header.pid,
@@ -196,8 +193,9 @@ fn processes(job: &Job, filter: &Filter, all: &Collected, places: &mut Places, e
             injected: tally.injected,
             lost: header.lost,
             exit,
-            ran_until_ns: has_ended.then_some(ran_until_ns),
+            ran_until_ns: has_ended.then_some(all.fates[index].ran_until),
             ended_by_ns,
+            asked: all.fates[index].asked.clone().filter(|_| has_ended),
             became,
             began_ns: began_at(job, process),
             last_call: tally.last_call.map(|(number, tid, at_ns)| LastCall {

@@ -29,7 +29,9 @@ pub use finding::{Finding, Object, SEVERITIES, SuppressedBy, Suppression};
 pub use handle::{Allocator, Certainty, FailedOpen, Fingerprint, Handle, Leak, Open, State};
 pub use peer::{Peer, Uuid};
 pub use pool::Pool;
-pub use process::{Device, Escaped, Exit, ExitKind, LastCall, Ordinal, Pending, Process, Unnamed, past};
+pub use process::{
+    Asked, Device, Escaped, Exit, ExitKind, LastCall, Ordinal, Pending, Process, Unnamed, past,
+};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -148,7 +150,7 @@ pub struct Record {
     pub path: String,
     /// Time when the recording of the first process began.
     pub began_ns: u64,
-    /// Time of the last event or, while processes run, now.
+    /// Time of the last event, or of the last end of a process if that is later; while processes run, now.
     pub ended_ns: u64,
     /// True if a process is still running.
     pub running: bool,

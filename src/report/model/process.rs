@@ -72,6 +72,10 @@ pub struct Process {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "u64")]
     pub ended_by_ns: Option<u64>,
+    /// Signal from outside of the run after which the process ended. Absent if there was none, or cupeer did not see it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Asked")]
+    pub asked: Option<Asked>,
     /// Program that the process executed in its place; it ended as `exit` shows. Absent if it executed none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub became: Option<String>,
@@ -186,6 +190,19 @@ impl Process {
     pub fn is_stopped_on_purpose(&self) -> bool {
         self.pending.iter().any(|call| call.injected_by.is_some())
     }
+}
+
+/// Signal from outside of a run that asked its processes to end, as its launcher noted it.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Asked {
+    /// Number of the signal.
+    pub signal: u8,
+    /// Sender of the signal: the name of the process, `terminal`, or `cupeer`; null if it is unknown.
+    pub sender: Option<String>,
+    /// Pid of the sender; null for the terminal.
+    pub pid: Option<u32>,
+    /// Time when the launcher noted the signal, in nanoseconds since 1970.
+    pub at_ns: u64,
 }
 
 /// Last call of a process.

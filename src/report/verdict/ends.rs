@@ -1,17 +1,20 @@
 //! The ends of processes: which of them are problems, in sentences.
 
-use super::incidents::{DIED, FAILED};
+use super::incidents::{ASKED, DIED, FAILED};
 use super::{Incident, Problem, Verdict};
-use crate::base::moments::{bytes, number};
-use crate::model::{Exit, ExitKind, Handle, Process, Started};
-use crate::words::endings::{ended, killed};
+use crate::base::moments::{bytes, duration, number};
+use crate::model::{Asked, Exit, ExitKind, Handle, Process, Started};
+use crate::words::endings::{ended, is_asking, killed, sender};
 use crate::words::names::{clean, counted};
-use std::collections::BTreeMap;
+use cupeer_spec::env;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The most handles that are named of one process.
 const MOST_HANDLES: usize = 3;
 /// The headline of processes that died.
 pub const ABNORMAL: &str = "ended abnormally";
+/// The headline of processes that were asked to end.
+const ENDED: &str = "ended after a signal";
 /// Shells pass on a signal as this exit status and the signal; Python passes on the negative signal.
 const BY_SIGNAL: u8 = 128;
 
@@ -23,6 +26,8 @@ pub enum End {
     Unknown(String),
     /// Something killed it.
     Died,
+    /// A signal from outside asked it to end: that is no fault of it.
+    Asked,
     /// It returned a failure.
     Failed(u8),
 }
@@ -33,10 +38,14 @@ impl<'a> Verdict<'a> {
         let unknown = |why: &str| End::Unknown(why.into());
         match (process.exit.kind, process.exit.code) {
             _ if process.is_stopped_on_purpose() => unknown("a fault plan ended it"),
+            _ if process.asked.is_some() || process.exit.signal.is_some_and(is_asking) => End::Asked,
             (ExitKind::Signal | ExitKind::Died, _) => End::Died,
             (ExitKind::Returned, Some(0)) => End::Well,
             (ExitKind::Returned, Some(code)) if self.is_injected() => {
                 End::Unknown(format!("it ended with exit status {code}, and a fault plan changed calls"))
+            }
+            (ExitKind::Returned, Some(code)) if self.is_passed_on(process) => {
+                End::Unknown(format!("it passed on how a child of it ended, with exit status {code}"))
             }
             (ExitKind::Returned, Some(code)) => End::Failed(code),
             (ExitKind::Returned, None) => unknown("it returned, and its exit status is unknown"),
@@ -64,10 +73,7 @@ impl<'a> Verdict<'a> {
     /// The processes that died, the first one first, as far as the order is known; otherwise, one that died in a call.
     pub(super) fn deaths(&self) -> Option<Problem<'a>> {
         let mut dead: Vec<&Process> = self.dead().filter(|_| self.has_ends()).collect();
-        dead.sort_by_key(|process| {
-            let last = process.last_call.as_ref().map_or(process.began_ns, |call| call.at_ns);
-            (process.ended_by_ns.unwrap_or(u64::MAX), process.pending.is_empty(), last)
-        });
+        dead.sort_by_key(|process| (process.ended_by_ns.unwrap_or(u64::MAX), process.pending.is_empty()));
         let incident = |process: &'a Process| {
             let call = process.pending.first();
             Incident {
@@ -80,24 +86,82 @@ impl<'a> Verdict<'a> {
         Problem::of_kind(&DIED, "process", ABNORMAL, dead.into_iter().map(incident).collect())
     }
 
-    /// The processes that returned a failure, by exit status.
+    /// The processes that returned a failure, the first one first, by exit status.
     pub(super) fn failing_ends(&self) -> Option<Problem<'a>> {
-        let mut by_code: BTreeMap<u8, Vec<&str>> = BTreeMap::new();
-        let mut incidents = Vec::new();
-        let own = |process: &&Process| self.has_ends() && !self.is_passed_on(process);
-        for process in self.report.processes.iter().filter(own) {
-            if let End::Failed(code) = self.end(process) {
-                by_code.entry(code).or_default().push(&process.proc);
-                let failed = Incident::new(&FAILED, self.failure_of(process, code));
-                incidents.push(Incident { process: Some(process), ..failed });
+        let failed = |process: &'a Process| match self.end(process) {
+            End::Failed(code) => Some((code, process)),
+            _ => None,
+        };
+        let own = self.report.processes.iter().filter(|_| self.has_ends());
+        let mut all: Vec<(u8, &Process)> = own.filter_map(failed).collect();
+        all.sort_by_key(|(_, process)| process.ended_by_ns.unwrap_or(u64::MAX));
+        let (mut codes, mut items) = (BTreeSet::new(), Vec::new());
+        for (code, _) in &all {
+            if codes.insert(code) {
+                let procs = all.iter().filter(|(other, _)| other == code).map(|(_, process)| &*process.proc);
+                items.push(format!("exit status {code}: {}", self.names.processes(procs)));
             }
         }
-        let item = |(code, procs): (u8, Vec<&str>)| {
-            format!("exit status {code}: {}", self.names.processes(procs.into_iter()))
+        let incident = |(code, process): (u8, &'a Process)| Incident {
+            process: Some(process),
+            ..Incident::new(&FAILED, self.failure_of(process, code))
         };
-        let items = by_code.into_iter().map(item).collect();
+        let incidents: Vec<_> = all.iter().copied().map(incident).collect();
         let problem = Problem::of((incidents.len() as u64, "process"), "exited with an error", items)?;
         Some(Problem { kind: Some(&FAILED), incidents, ..problem })
+    }
+
+    /// The processes that a signal from outside ended. One whose parent ended it, in a run that went well, is none.
+    pub(super) fn asked_ends(&self) -> Option<Problem<'a>> {
+        let failing = self.failing_ends();
+        let failed = || self.died.iter().chain(&failing).flat_map(Problem::processes);
+        let are_started_well = self.report.record.started.iter().all(|started| started.exit.code == Some(0));
+        let is_well = failed().next().is_none() && are_started_well;
+        let is_one = |process: &&Process| {
+            let is_told = process.asked.is_some() || !is_well || is_launched(process);
+            self.has_ends() && is_told && matches!(self.end(process), End::Asked)
+        };
+        let mut by_how: BTreeMap<_, Vec<&Process>> = BTreeMap::new();
+        for process in self.report.processes.iter().filter(is_one) {
+            by_how.entry((ended(process), process.asked.as_ref())).or_default().push(process);
+        }
+        let mut groups: Vec<_> = by_how.into_iter().collect();
+        let last = |group: &[&Process]| group.iter().filter_map(|process| process.ended_by_ns).max();
+        groups.sort_by_key(|(_, group)| last(group));
+        let line = |((how, asked), group): &((String, Option<&Asked>), Vec<&Process>)| {
+            let (who, was) = match group[..] {
+                [one] => (self.called_process(&one.proc), "was "),
+                _ => (counted(group.len() as u64, "process"), "were "),
+            };
+            let how = match how.strip_prefix("was ") {
+                Some(rest) => format!("{was}{rest}"),
+                None if how.starts_with("ended ") => how.clone(),
+                None => format!("ended with {how}"),
+            };
+            let is_later = |process: &&Process| failed().any(|first| first.ended_before(process));
+            let when = match last(group) {
+                _ if group.iter().all(is_later) => " after that".to_owned(),
+                ended => self.after(ended),
+            };
+            let by = asked.and_then(sender).map(|by| format!(" ({by})")).unwrap_or_default();
+            let which = self.names.processes(group.iter().map(|process| &*process.proc));
+            let which = if group.len() > 1 { format!(": {which}") } else { String::new() };
+            format!("{who} {how}{when}{by}{which}")
+        };
+        let lines: Vec<String> = groups.iter().map(line).collect();
+        let incident = |process: &&'a Process| Incident {
+            process: Some(*process),
+            ..Incident::new(&ASKED, self.death(process))
+        };
+        let incidents: Vec<_> = groups.iter().flat_map(|(_, group)| group.iter().map(incident)).collect();
+        let problem = Problem::of((incidents.len() as u64, "process"), ENDED, lines.clone())?;
+        Some(Problem { kind: Some(&ASKED), in_short: lines.join("; "), incidents, ..problem })
+    }
+
+    /// ` after 14.021s`: how long after the start of the recording something was; empty if that is unknown.
+    pub(super) fn after(&self, moment: Option<u64>) -> String {
+        let since = moment.map(|moment| moment.saturating_sub(self.report.record.began_ns));
+        since.map(|since| format!(" after {}", duration(since))).unwrap_or_default()
     }
 
     /// Whether a process exited with the status of a child that had ended before: it passes on how that failed.
@@ -145,7 +209,10 @@ impl<'a> Verdict<'a> {
         let incidents = record.started.iter().filter(|_| self.has_ends()).filter_map(incident).collect();
         let problem = Problem::of_kind(&FAILED, "launched program", "failed", incidents)?;
         let problem = Problem { kind: None, ..problem };
-        let is_passed_on = self.died.is_some() || self.failing_ends().is_some();
+        let is_asked = |process: &Process| matches!(self.end(process), End::Asked);
+        let is_passed_on = self.died.is_some()
+            || self.failing_ends().is_some()
+            || self.report.processes.iter().any(is_asked);
         Some(match is_passed_on {
             true => Problem { in_short: String::new(), incidents: Vec::new(), ..problem },
             false => problem,
@@ -178,7 +245,7 @@ impl<'a> Verdict<'a> {
         }
         let last = process.last_call.as_ref();
         last.map_or_else(String::new, |call| {
-            format!("; its last call was {} at {}", clean(&call.function), self.at(call.at_ns))
+            format!("; its last recorded call was {} at {}", clean(&call.function), self.at(call.at_ns))
         })
     }
 
@@ -192,4 +259,10 @@ impl<'a> Verdict<'a> {
         let names = || self.names.processes(who.iter().copied());
         (!who.is_empty()).then(|| format!("{}{size} in {}", handle.fingerprint, names()))
     }
+}
+
+/// Returns true if `cupeer run` started a process itself.
+fn is_launched(process: &Process) -> bool {
+    let page = process.variables.get(env::STATUS);
+    page.is_some_and(|page| page.starts_with(&format!("/proc/{}/", process.ppid)))
 }

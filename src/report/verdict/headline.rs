@@ -7,7 +7,7 @@ use super::incidents::{FAILED, UNEXPLAINED};
 use super::{Alike, Problem, Verdict, looked};
 use crate::base::style::Mark;
 use crate::model::{Finding, Process};
-use crate::words::endings::ended;
+use crate::words::endings::{ended, is_crash};
 use crate::words::names::{clean, counted};
 use cupeer_rules::Severity;
 use std::iter;
@@ -120,8 +120,9 @@ impl<'a> Verdict<'a> {
     /// Returns that no finding explains something, what rules looked at and what they did not, and the notes about the processes that failed: the cause may
     /// be among these.
     pub fn unexplained(&self, what: &str) -> Vec<Line<'a>> {
-        let failed = self.died.iter().chain(self.of_kind(&FAILED));
-        let notes = self.noted_about(failed);
+        // No note explains that a process was killed from outside, or for lack of memory.
+        let crashed = self.died.iter().filter(|died| died.processes().any(|process| is_crash(process.exit)));
+        let notes = self.noted_about(crashed.chain(self.of_kind(&FAILED)));
         let and = if notes.is_empty() { "" } else { "; notes about it are below" };
         let text = format!("no finding explains {what}{and}. {}", looked::scope(self.report));
         let notes = notes.iter().take(MOST_NOTES).map(|group| self.line(group));
@@ -131,12 +132,15 @@ impl<'a> Verdict<'a> {
     /// What happened to the first process that died, and how many others did.
     fn deaths_in_short(&self, dead: &[&'a Process]) -> Vec<Line<'a>> {
         let Some((first, others)) = dead.split_first() else { return Vec::new() };
+        let after = self.after(first.ended_by_ns);
         let act = match (first.pending.first(), &first.last_call) {
-            (Some(call), _) => format!(" in {} at {}", clean(&call.function), self.at(call.since_ns)),
-            (None, Some(call)) => format!(" after {} at {}", clean(&call.function), self.at(call.at_ns)),
+            (Some(call), _) => format!(" in {}, called at {}", clean(&call.function), self.at(call.since_ns)),
+            (None, Some(call)) => {
+                format!("; its last recorded call was {} at {}", clean(&call.function), self.at(call.at_ns))
+            }
             (None, None) => String::new(),
         };
-        let text = format!("{} {}{act}", self.called_process(&first.proc), ended(first));
+        let text = format!("{} {}{after}{act}", self.called_process(&first.proc), ended(first));
         let mut lines = vec![Line { text, about: About::Death(first) }];
         let (later, others): (Vec<_>, Vec<_>) =
             others.iter().copied().partition(|process| first.ended_before(process));

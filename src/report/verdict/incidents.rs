@@ -1,4 +1,4 @@
-//! Kinds of problems that no rule covers: abnormal exits, exit statuses other than 0, and calls that failed or did not
+//! Kinds of problems that no rule covers: abnormal exits, ends from outside, exit statuses other than 0, and calls that failed or did not
 //! return. Tools read their names beside those of the rules.
 
 use crate::model::{Place, Process};
@@ -34,6 +34,14 @@ pub const FAILED: Kind = Kind {
     severity: Severity::Warning,
     fails: true,
 };
+/// Process that was asked to end.
+pub const ASKED: Kind = Kind {
+    id: "process-asked-to-end",
+    says: "A process ended after a signal that asks processes to end, such as SIGTERM.",
+    hint: "Nothing to do if that was intended. Otherwise, find out which process sent the signal, and why.",
+    severity: Severity::Note,
+    fails: false,
+};
 /// Call that did not return.
 pub const UNRETURNED: Kind = Kind {
     id: "call-not-returned",
@@ -51,7 +59,7 @@ pub const UNEXPLAINED: Kind = Kind {
     fails: false,
 };
 /// All kinds.
-pub const KINDS: [&Kind; 4] = [&DIED, &FAILED, &UNRETURNED, &UNEXPLAINED];
+pub const KINDS: [&Kind; 5] = [&DIED, &FAILED, &ASKED, &UNRETURNED, &UNEXPLAINED];
 
 /// Something that went wrong, with its evidence.
 pub struct Incident<'a> {

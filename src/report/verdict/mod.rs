@@ -24,7 +24,7 @@ pub use ends::{ABNORMAL, End};
 pub use findings::{Alike, times};
 pub use handles::{in_all, severity_of};
 pub use headline::{About, Line};
-pub use incidents::{DIED, FAILED, Incident, KINDS, Kind};
+pub use incidents::{ASKED, DIED, FAILED, Incident, KINDS, Kind};
 pub use rules::OfRule;
 
 use crate::base::moments;
@@ -114,7 +114,10 @@ impl<'a> Verdict<'a> {
         let calls = [verdict.unreturned_calls(), verdict.unexplained_failures()].into_iter().flatten();
         let ends = [verdict.failing_ends(), verdict.failing_starts()];
         let links = [verdict.unmapped(), verdict.deviating()];
-        verdict.others = calls
+        let asked = verdict.asked_ends();
+        verdict.others = asked
+            .into_iter()
+            .chain(calls)
             .chain(verdict.handles_gone_wrong())
             .chain(links.into_iter().chain(ends).flatten())
             .collect();

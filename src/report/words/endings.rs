@@ -1,7 +1,27 @@
 //! The ends of processes in words. Whether an end is a problem is up to `verdict`.
 
-use crate::model::{Exit, ExitKind, Process};
+use crate::model::{Asked, Exit, ExitKind, Process};
 use crate::words::names::{clean, signal_name};
+
+/// Number of SIGKILL.
+pub const KILL: u8 = 9;
+/// Numbers of the signals that ask a process to end: SIGHUP, SIGINT, SIGQUIT, and SIGTERM. No fault of a program causes them.
+const ASKING: [u8; 4] = [1, 2, 3, 15];
+/// Numbers of the signals by which a fault of a program ends it: SIGILL, SIGTRAP, SIGABRT, SIGBUS, SIGFPE, SIGSEGV, and SIGSYS.
+const CRASHING: [u8; 7] = [4, 5, 6, 7, 8, 11, 31];
+
+/// Name of the sender of a signal by which cupeer itself ends a run.
+pub const OURSELVES: &str = "cupeer";
+
+/// Returns true if a signal asks a process to end.
+pub fn is_asking(signal: u8) -> bool {
+    ASKING.contains(&signal)
+}
+
+/// Returns true if a process crashed: something in the recording may explain that.
+pub fn is_crash(exit: Exit) -> bool {
+    exit.signal.is_some_and(|signal| CRASHING.contains(&signal))
+}
 
 /// Formats the end of a process for a column of a table.
 pub fn ending(exit: Exit) -> String {
@@ -26,7 +46,8 @@ pub fn how(exit: Exit) -> String {
         Exit { kind: ExitKind::Returned, code: Some(code), .. } => format!("exit status {code}"),
         Exit { kind: ExitKind::Returned, .. } => "returned".into(),
         Exit { kind: ExitKind::Signal, signal, .. } => {
-            format!("was killed by {}", signal_name(signal.unwrap_or(0).into()))
+            let verb = if signal.is_some_and(is_asking) { "ended" } else { "killed" };
+            format!("was {verb} by {}", signal_name(signal.unwrap_or(0).into()))
         }
         Exit { kind: ExitKind::Died, .. } => "was killed or called exit_group".into(),
         Exit { kind: ExitKind::Running, .. } => "runs".into(),
@@ -36,18 +57,47 @@ pub fn how(exit: Exit) -> String {
     }
 }
 
-/// Formats the end of a process in words, with the program that it became.
+/// Formats the end of a process in words, with the program that it became, and the signal from outside that it ended after.
 pub fn ended(process: &Process) -> String {
+    let itself = match &process.asked {
+        Some(asked) if process.exit.signal == Some(asked.signal) => {
+            format!("was ended by {}", from_outside(asked))
+        }
+        // Its parent took how it ended along when the same signal ended that.
+        Some(asked) if process.exit.kind == ExitKind::Died && process.ended_by_ns.is_some() => {
+            format!("was ended by {}", from_outside(asked))
+        }
+        Some(asked) if process.exit.kind == ExitKind::Died => format!("ended after {}", from_outside(asked)),
+        Some(asked) => format!("{} after {}", how(process.exit), from_outside(asked)),
+        None => how(process.exit),
+    };
     match (&process.became, process.exit.kind) {
-        (None, _) => how(process.exit),
+        (None, _) => itself,
         (Some(program), ExitKind::Executed) => format!("became {}", clean(program)),
-        (Some(program), _) => format!("became {}: {}", clean(program), how(process.exit)),
+        (Some(program), _) => format!("became {}: {itself}", clean(program)),
     }
 }
 
-/// Formats how a program was killed; `None` if it was not killed.
+/// `SIGTERM from outside`, or from cupeer itself.
+fn from_outside(asked: &Asked) -> String {
+    let from = if asked.sender.as_deref() == Some(OURSELVES) { OURSELVES } else { "outside" };
+    format!("{} from {from}", signal_name(asked.signal.into()))
+}
+
+/// `timeout, process 100`: the sender of a signal; `None` if it is unknown.
+pub fn sender(asked: &Asked) -> Option<String> {
+    let name = asked.sender.as_deref().filter(|name| *name != OURSELVES).map(clean);
+    match (name, asked.pid) {
+        (Some(name), Some(pid)) => Some(format!("{name}, process {pid}")),
+        (None, Some(pid)) if asked.sender.is_none() => Some(format!("process {pid}")),
+        (name, _) => name,
+    }
+}
+
+/// Formats how a program was killed; `None` if it was not killed, or a signal asked it to end.
 pub fn killed(exit: Exit) -> Option<String> {
     match exit {
+        Exit { kind: ExitKind::Signal, signal: Some(signal), .. } if is_asking(signal) => None,
         Exit { kind: ExitKind::Signal | ExitKind::Died, .. } => Some(how(exit)),
         _ => None,
     }

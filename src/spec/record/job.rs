@@ -26,6 +26,10 @@ pub const LOST: &str = "lost";
 /// The same for those of them that have no record.
 pub const MISSING: &str = "missing";
 
+/// A line for each signal that a launcher received from outside of its run, or sent itself to end the run: boot id, pid of the
+/// launcher, time in nanoseconds of CLOCK_MONOTONIC, signal, pid of the sender (0 for the terminal), and name of the sender.
+pub const SIGNAL: &str = "signal";
+
 /// A line for each run that ended with something to look at: a finding above a note, a death, a failure.
 pub const NOTABLE: &str = "notable";
 

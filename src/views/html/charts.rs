@@ -2,13 +2,13 @@
 //!
 //! Moments are nanoseconds since the start of the recording.
 
-use super::timeline::Timeline;
+use super::timeline::{Row, Timeline};
 use super::{Page, ledger};
 use crate::pairs;
 use crate::text::matrix;
 use cupeer_report::endings;
 use cupeer_report::model::{ExitKind, Peer, Process, Uuid};
-use cupeer_report::verdict::{End, Problem};
+use cupeer_report::verdict::{ASKED, End, Problem};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
@@ -145,15 +145,21 @@ impl Page<'_> {
         }
     }
 
+    /// When a process ended, as far as that is known; otherwise the last moment that the record has of it.
+    fn until(&self, process: &Process, row: &Row) -> u64 {
+        let all = self.since(self.report.record.ended_ns);
+        match process.exit.kind {
+            ExitKind::Running => all,
+            _ => row.until_ns.max(process.ended_by_ns.map_or(0, |ended| self.since(ended).min(all))),
+        }
+    }
+
     fn lives_of_processes(&self, timeline: &Timeline) -> Vec<Proc> {
         let all = self.report.processes.iter().zip(&timeline.rows);
-        let row = |(process, row): (&Process, &super::timeline::Row)| Proc {
+        let row = |(process, row): (&Process, &Row)| Proc {
             name: self.brief.called_process(&process.proc),
             began_ns: self.since(process.began_ns),
-            until_ns: match process.exit.kind {
-                ExitKind::Running => self.since(self.report.record.ended_ns),
-                _ => row.until_ns,
-            },
+            until_ns: self.until(process, row),
             how: endings::ended(process),
             state: self.state(process),
         };
@@ -182,12 +188,14 @@ impl Page<'_> {
 
     fn moments(&self, timeline: &Timeline) -> Vec<Moment> {
         let mut all = Vec::new();
-        for process in self.verdict.died.iter().flat_map(Problem::processes).take(MOST_MOMENTS) {
+        let died = self.verdict.died.iter().flat_map(Problem::processes).map(|process| (process, "death"));
+        let asked = self.verdict.of_kind(&ASKED).into_iter().flat_map(Problem::processes);
+        for (process, kind) in died.chain(asked.map(|process| (process, "note"))).take(MOST_MOMENTS) {
             let Some(place) = self.place(&process.proc) else { continue };
             let (who, how) = (self.brief.called_process(&process.proc), endings::ended(process));
             let text = format!("{who} {how}{}", self.brief.last_act(process));
-            let at_ns = timeline.rows[place].until_ns;
-            all.push(Moment { process: place, at_ns, kind: "death", text, id: format!("p{place}") });
+            let at_ns = self.until(process, &timeline.rows[place]);
+            all.push(Moment { process: place, at_ns, kind, text, id: format!("p{place}") });
         }
         // In which call a process died, its death tells.
         let lives =
@@ -210,7 +218,8 @@ impl Page<'_> {
             let text = format!("{} {}: {who}: {}", finding.severity, finding.rule, finding.message);
             // Of the others, only the first one's time is known: as far as they had begun and not ended.
             for place in finding.procs.iter().filter_map(|proc| self.place(proc)) {
-                let lived = self.since(self.report.processes[place].began_ns)..=timeline.rows[place].until_ns;
+                let process = &self.report.processes[place];
+                let lived = self.since(process.began_ns)..=self.until(process, &timeline.rows[place]);
                 let at_ns = self.since(finding.time_ns).min(*lived.end()).max(*lived.start());
                 let (text, id) = (text.clone(), self.finding_id(finding));
                 if all.len() < most {
@@ -298,8 +307,9 @@ impl Page<'_> {
     /// When a process ended; `None` while it runs.
     fn ended(&self, proc: &str, timeline: &Timeline) -> Option<u64> {
         let place = self.place(proc)?;
-        let is_running = self.report.processes[place].exit.kind == ExitKind::Running;
-        (!is_running).then(|| timeline.rows[place].until_ns)
+        let process = &self.report.processes[place];
+        let is_running = process.exit.kind == ExitKind::Running;
+        (!is_running).then(|| self.until(process, &timeline.rows[place]))
     }
 
     fn life(&self, line: &ledger::Line, timeline: &Timeline) -> Life {

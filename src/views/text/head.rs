@@ -1,6 +1,7 @@
 //! The head: the recording, its place, time, and size, and what is missing from it.
 
 use super::View;
+use cupeer_report::endings::is_asking;
 use cupeer_report::model::{Exit, ExitKind, Process, Quiet};
 use cupeer_report::moments::{date, duration, number};
 use cupeer_report::names::{clean, counted, quiet_ones, ranks};
@@ -127,12 +128,14 @@ impl View<'_> {
 
 /// What a process does or did, in a word or a few, and the place of that among the others.
 fn state(process: &Process) -> (u8, &'static str) {
+    let is_asked = process.asked.is_some() || process.exit.signal.is_some_and(is_asking);
     match process.exit {
+        _ if is_asked => (3, "ended by a signal"),
         Exit { kind: ExitKind::Running, .. } => (0, "running"),
         Exit { kind: ExitKind::Returned, code: Some(1..), .. } => (2, "exited with an error"),
         Exit { kind: ExitKind::Returned | ExitKind::Executed | ExitKind::Gone, .. } => (1, "ended"),
-        Exit { kind: ExitKind::Signal, .. } => (3, "killed by a signal"),
-        Exit { kind: ExitKind::Died, .. } => (4, "killed, or called exit_group"),
-        Exit { kind: ExitKind::Unseen, .. } => (5, "which may still be running, or may have ended"),
+        Exit { kind: ExitKind::Signal, .. } => (4, "killed by a signal"),
+        Exit { kind: ExitKind::Died, .. } => (5, "killed, or called exit_group"),
+        Exit { kind: ExitKind::Unseen, .. } => (6, "which may still be running, or may have ended"),
     }
 }

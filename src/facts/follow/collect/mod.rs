@@ -1,7 +1,8 @@
 //! Collects a recording: reads the events of one process after the other, and adds the tables of what is open.
 //!
-//! [`reading`] reads one process. Nothing here grows with the number of events.
+//! [`reading`] reads one process, and [`asked`] the signals from outside. Nothing here grows with the number of events.
 
+mod asked;
 pub mod reading;
 
 use crate::follow::allocator::Allocators;
@@ -21,6 +22,7 @@ use crate::follow::virtual_memory::VirtualMemory;
 use anyhow::{Context, Result};
 use cupeer_record::{Forked, Job, Process};
 use cupeer_report::Keep;
+use cupeer_report::endings::{KILL, is_asking};
 use cupeer_report::filter::Filter;
 use cupeer_report::lives::{became, began_at};
 use cupeer_report::model::Exit;
@@ -110,15 +112,27 @@ fn fate(job: &Job, filter: &Filter, process: &Process, tally: &Tally, alive: Opt
     let (end, _) = became(process, tally.last_seen, job.clock(process));
     let alive = if end == End::Executed { Some(false) } else { alive };
     let is_ended_on_purpose = !goes_on && alive != Some(true) && tally.is_ended_on_purpose;
+    let alive = if goes_on { Some(true) } else { alive };
+    let (exit, span) = (Exit::of(alive, end, false), process.ended());
+    let [after, before] = [span.after, span.before].map(|time| job.clock(process).realtime_of(time));
+    let ended_by = Some(before).filter(|_| span.before != 0 && alive != Some(true));
+    let last_seen = tally.last_seen.unwrap_or(begun).max(later);
+    let ran_until = if span.after == 0 { last_seen } else { last_seen.max(after) };
+    let ran_until = ended_by.map_or(ran_until, |ended| ran_until.min(ended));
+    let asked = asked::of(job, process, exit, (ran_until, ended_by));
+    let is_fault = asked.is_none() && exit.signal.is_none_or(|signal| signal != KILL && !is_asking(signal));
     Fate {
         proc: process.proc.as_str().into(),
-        alive: if goes_on { Some(true) } else { alive },
-        last_seen: tally.last_seen.unwrap_or(begun).max(later),
+        alive,
+        last_seen,
+        ran_until,
+        ended_by,
+        asked,
         is_full: process.header.mode == mode::FULL,
         has_lost: process.has_losses() || tally.problem.is_some(),
         has_gaps: process.has_dropped(),
         is_ended_on_purpose,
-        has_failed: !goes_on && !is_ended_on_purpose && Exit::of(alive, end, false).is_failure(),
+        has_failed: !is_ended_on_purpose && is_fault && exit.is_failure(),
     }
 }
 

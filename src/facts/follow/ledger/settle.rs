@@ -1,7 +1,9 @@
 //! Decides what the entries of the handle table mean after all processes have been read.
 
 use super::{Entry, Export, Import, Ledger, Realm, Time};
-use cupeer_report::model::{Allocator, Codes, FailedOpen, Fingerprint, Handle, Open, Proc, State, Unknown};
+use cupeer_report::model::{
+    Allocator, Asked, Codes, FailedOpen, Fingerprint, Handle, Open, Proc, State, Unknown,
+};
 use cupeer_report::results;
 use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
@@ -14,6 +16,10 @@ pub struct Fate {
     pub alive: Option<bool>,
     /// When it was last seen at work.
     pub last_seen: u64,
+    /// Until when it is known to have run: also without a call.
+    pub ran_until: u64,
+    /// By when it had ended; `None` if it runs, or that is not known.
+    pub ended_by: Option<u64>,
     /// Whether all of its events were to be kept.
     pub is_full: bool,
     /// Whether some of them, or what they returned, could not be kept or read.
@@ -21,7 +27,9 @@ pub struct Fate {
     /// Whether some of them were overwritten: those of busy threads, while what a thread has done that rests is still there.
     pub has_gaps: bool,
     pub is_ended_on_purpose: bool,
-    /// Whether it ended with an error or by a signal, and not on purpose.
+    /// The signal from outside after which it ended.
+    pub asked: Option<Asked>,
+    /// Whether it ended with an error or crashed: not on purpose, and not because of something outside.
     pub has_failed: bool,
 }
 
