@@ -149,7 +149,6 @@ macro_rules! declare_deciders {
             $(functions: $functions:tt,)?
             $(functions_of: $table:ident,)?
             $(results: $results:tt,
-            $(only_shows: $shows:tt,)?
             decided_by: $decider:ident $(($decided:expr))?,)?
             $(reasons: $reasons:tt,)?
             severity: $($rest:tt)*

@@ -28,7 +28,6 @@ macro_rules! declare_reasons {
             $(functions: $functions:tt,)?
             $(functions_of: $table:ident,)?
             $(results: $results:tt,
-            $(only_shows: $shows:tt,)?
             decided_by: $decider:ident $(($decided:expr))?,)?
             $(reasons: [$($id:ident $({ $($field:ident: $type:ty),* })?: ($($sentence:tt)*)),* $(,)?],)?
             severity: $($rest:tt)*

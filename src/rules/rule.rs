@@ -218,12 +218,6 @@ impl RuleSpec {
         RESULTS.get(self.id as usize)
     }
 
-    /// Those of its functions that do their work all the same: such a call only shows that the rule is broken, and what it
-    /// returns has other causes.
-    pub fn only_shows(&self) -> &'static [FnId] {
-        ONLY_SHOWS.get(self.id as usize)
-    }
-
     /// What it rests on.
     pub fn basis(&self) -> Basis {
         self.basis_at(None)
@@ -300,9 +294,7 @@ impl RuleSpec {
 
     /// Whether breaking it makes a function return a result.
     pub fn explains(&self, function: FnId, result: i32) -> bool {
-        self.functions().contains(&function)
-            && !self.only_shows().contains(&function)
-            && self.results().iter().any(|known| *known as i32 == result)
+        self.functions().contains(&function) && self.results().iter().any(|known| *known as i32 == result)
     }
 }
 
@@ -339,7 +331,6 @@ macro_rules! declare {
             $(functions: [$($function:ident),* $(,)?],)?
             $(functions_of: $table:ident,)?
             $(results: [$($result:ident),* $(,)?],
-            $(only_shows: [$($shows:ident),* $(,)?],)?
             decided_by: $decider:ident $(($rule:expr))?,)?
             $(reasons: $reasons:tt,)?
             severity: $severity:ident, scope: $scope:ident, found: $found:ident, tells: [$($tells:ident),*],
@@ -399,7 +390,6 @@ macro_rules! declare {
         lists!(static BASES_AT: FnId = &[$(&[$($(FnId::$at),+)?]),*]);
         lists!(static FUNCTIONS: FnId = &[$(declare!(@functions [$($($function)*)?] $($table)?)),*]);
         lists!(static RESULTS: Result = &[$(&[$($(Result::$result),*)?]),*]);
-        lists!(static ONLY_SHOWS: FnId = &[$(&[$($($(FnId::$shows),*)?)?]),*]);
 
         static PAGES: &[RulePage] = &[$(RulePage {
             says: $says,
@@ -449,11 +439,6 @@ mod tests {
             assert!(!rule.is_checked() || rule.hint().ends_with('.'), "{}: no hint", rule.name());
             assert!(rule.hint().len() <= 512, "{}: a finding has no room for the hint", rule.name());
             let is_cause = !rule.results().is_empty();
-            assert!(
-                rule.only_shows().iter().all(|function| rule.functions().contains(function)),
-                "{}",
-                rule.name()
-            );
             assert!(
                 !is_cause || !rule.cause().is_empty() && !rule.page().ruled_out.is_empty(),
                 "{}",

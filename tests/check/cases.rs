@@ -194,13 +194,13 @@ fn c6_an_address_that_comes_back() {
 
 #[test]
 fn c7_the_producer_ended_first() {
-    let wanted = ["has exited", "Make the exporter wait until its importers have closed"];
+    let wanted = ["has ended", "Make the exporter wait until its importers have closed"];
     case("cases_life", "C7", "nvlink:2", &["ipc-exporter-gone"], &wanted);
 }
 
 #[test]
 fn c9_a_peer_that_was_started_anew() {
-    let wanted = ["has exited", "Make the exporter wait until its importers have closed"];
+    let wanted = ["has ended", "Make the exporter wait until its importers have closed"];
     case("cases_life", "C9", "nvlink:2", &["ipc-exporter-gone"], &wanted);
 }
 

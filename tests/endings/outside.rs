@@ -335,3 +335,56 @@ fn an_end_by_cupeer_itself_is_told_as_such() {
     assert!(told.text.contains("2 processes were ended by SIGKILL from cupeer after "), "{}", told.text);
     told.suspects_nothing();
 }
+
+/// A rank that opens memory where it had closed other memory, as right programs do: the address is a clue only if it crashes or
+/// fails by itself.
+#[test]
+fn no_note_is_found_about_a_process_that_was_ended_from_outside() {
+    let text = r#"
+        #include "vmm.h"
+        int main(int count, char **words) {
+            int to[2], signal = atoi(words[1]), status;
+            Handle handles[2];
+            CUdeviceptr at;
+            (void)count;
+            IS(pipe(to), 0);
+            pid_t child = fork();
+            if (!child) {
+                start(0);
+                IS(read(to[0], handles, sizeof handles), sizeof handles);
+                for (int i = 0; i < 2; i++) {
+                    IS(cuIpcOpenMemHandle_v2(&at, handles[i], 1), 0);
+                    IS(cuIpcCloseMemHandle(at), 0);
+                }
+                if (!signal) exit(3);
+                raise(signal);
+            }
+            start(0);
+            for (int i = 0; i < 2; i++) {
+                IS(cuMemAlloc_v2(&at, 4096), 0);
+                IS(cuIpcGetMemHandle(&handles[i], at), 0);
+            }
+            IS(write(to[1], handles, sizeof handles), sizeof handles);
+            IS(waitpid(child, &status, 0), child);
+            return 0;
+        }"#;
+    let program = compile_linked("reopens", text);
+    for (signal, is_told) in
+        [(0, true), (libc::SIGSEGV, true), (libc::SIGTERM, false), (libc::SIGKILL, false)]
+    {
+        let folder = temp_dir();
+        let record = folder.path().join("r");
+        let mut run = cupeer();
+        run.args(["run", "--sim=nvlink:2", "-o"])
+            .arg(&record)
+            .arg("--")
+            .arg(&program)
+            .arg(signal.to_string());
+        let told = done(&mut run);
+        let text = report(&record).0;
+        for said in [&told.stderr, &text] {
+            assert_eq!(said.contains("note ipc-opened-at-closed-address"), is_told, "{signal}: {said}");
+            assert_eq!(unwrapped(said).contains("but a note may."), is_told, "{signal}: {said}");
+        }
+    }
+}

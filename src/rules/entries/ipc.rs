@@ -143,25 +143,28 @@ rule IpcOpenAfterFree "ipc-open-after-free" {
 }
 rule IpcExporterGone "ipc-exporter-gone" {
     says: "The exporter must keep running as long as another process opens or uses its memory.",
-    functions: [cuIpcOpenMemHandle, cuIpcOpenMemHandle_v2, cuIpcOpenEventHandle, cuIpcCloseMemHandle],
+    functions: [cuIpcOpenMemHandle, cuIpcOpenMemHandle_v2, cuIpcOpenEventHandle],
     results: [INVALID_HANDLE, NOT_PERMITTED, INVALID_VALUE, MAP_FAILED],
-    only_shows: [cuIpcCloseMemHandle],
     decided_by: exporter_gone,
-    reasons: [
-        IpcExporterGone { handle: Handle, owner: Process }: ("{owner}, which exported {handle}, has exited"),
-        IpcExporterDied { handle: Handle, owner: Process }: ("{owner}, which exported {handle}, ended abnormally; this process still had it open"),
-    ],
+    reasons: [IpcExporterGone { handle: Handle, owner: Process }: ("{owner}, which exported {handle}, has ended")],
     severity: Error, scope: Processes, found: Afterwards, tells: [ExporterEnded],
     rests_on: Observed("After the exporter has exited, cuIpcOpenMemHandle returns CUDA_ERROR_INVALID_HANDLE, and the driver says \"Failed to allocate physical memory\"."),
-    rests_on_at: [
-        cuIpcCloseMemHandle: Observed("After the exporter has exited, reads of the open memory and cuIpcCloseMemHandle still succeed. No call reports to the importer that the exporter exited."),
-    ],
-    costs: "An open fails, because the memory was freed with its process. A process that has it open may wait for an exporter that will not answer.",
+    costs: "An open fails, because the memory was freed with its process.",
     cause: "the exporter has exited",
     ruled_out: "the exporter runs",
     hint: "Make the exporter wait until its importers have closed their handles. If the exporter crashed, its output may contain the error.",
-    only_at_the_call: "whether an exporter that makes no further call still runs, or had died before a close",
+    only_at_the_call: "whether an exporter that makes no further call still runs",
     seen: "Vox-Fusion#6, vllm#5528, vllm#49238",
+}
+rule IpcExporterDied "ipc-exporter-died" {
+    says: "An exporter should not be killed while another process has its memory open.",
+    functions: [cuIpcCloseMemHandle],
+    reasons: [IpcExporterDied { handle: Handle, owner: Process }: ("{owner}, which exported {handle}, was killed or ended itself with exit_group before this close")],
+    severity: Note, scope: Processes, found: Afterwards, tells: [ExporterEnded],
+    rests_on: Observed("After the exporter has exited, reads of the open memory and cuIpcCloseMemHandle still succeed. No call reports to the importer that the exporter exited."),
+    costs: "Nothing by itself: the close is right, and succeeds. A process that has the memory open may wait for an exporter that will not answer.",
+    hint: "If the exporter crashed, look there first. If it was ended on purpose, ignore this.",
+    only_at_the_call: "whether an exporter had been killed before a close",
 }
 rule IpcSecondContext "ipc-second-context" {
     says: "An importing process must open all handles from one device of an exporter with one context per device.",

@@ -387,7 +387,7 @@ static void failed(void) { export_for(failed_in); }
 SCENES({"ipc-event-context", event_context}, {"ipc-event-context/stream", event_stream},
        {"ipc-flags", flags}, {"ipc-flags/taken", flags_taken}, {"ipc-open-in-exporting-process", in_exporting_process}, {"ipc-handle-kind", handle_kind},
        {"ipc-handle-kind/event", handle_kind_event}, {"ipc-open-after-free", after_free},
-       {"ipc-exporter-gone", exporter_gone}, {"ipc-exporter-gone/killed", exporter_killed},
+       {"ipc-exporter-gone", exporter_gone}, {"ipc-exporter-died", exporter_killed},
        {"ipc-second-context", second_context},
        {"ipc-already-mapped", already_mapped}, {"ipc-second-library", second_library},
        {"ipc-devices-apart", devices_apart}, {"ipc-damaged-handle", damaged_handle},
