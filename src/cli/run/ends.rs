@@ -1,4 +1,4 @@
-//! When descendants end, from descriptors of them that the kernel makes ready at that moment.
+//! Ends of descendants, at the moment when the kernel makes a descriptor of them ready.
 
 use cupeer_record::clock::monotonic;
 use cupeer_spec::record::end::Span;

@@ -51,7 +51,7 @@ pub fn document(reading: &Reading, before: Option<&Before>) -> Document {
     document
 }
 
-/// Whether a process ended otherwise than by returning, or after a signal that asks for it.
+/// Returns true if a process was killed, but not by a signal that asks it to end.
 pub fn has_died(exit: &Exit) -> bool {
     killed(*exit).is_some()
 }

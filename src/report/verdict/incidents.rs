@@ -22,7 +22,7 @@ pub struct Kind {
 pub const DIED: Kind = Kind {
     id: "process-died",
     says: "A process was killed by a signal, or called exit_group.",
-    hint: "Look at its last call. Use a core dump or a debugger for details.",
+    hint: "Look at its last recorded call. Use a core dump or a debugger for details. SIGKILL comes from another process, or from the kernel if memory is short.",
     severity: Severity::Error,
     fails: true,
 };

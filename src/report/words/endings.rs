@@ -94,7 +94,7 @@ pub fn sender(asked: &Asked) -> Option<String> {
     }
 }
 
-/// Formats how a program was killed; `None` if it was not killed, or a signal asked it to end.
+/// Formats how a program was killed; `None` if it was not killed, or by a signal that asks for the end.
 pub fn killed(exit: Exit) -> Option<String> {
     match exit {
         Exit { kind: ExitKind::Signal, signal: Some(signal), .. } if is_asking(signal) => None,

@@ -159,7 +159,7 @@ rule IpcExporterGone "ipc-exporter-gone" {
 rule IpcExporterDied "ipc-exporter-died" {
     says: "An exporter should not be killed while another process has its memory open.",
     functions: [cuIpcCloseMemHandle],
-    reasons: [IpcExporterDied { handle: Handle, owner: Process }: ("{owner}, which exported {handle}, was killed or ended itself with exit_group before this close")],
+    reasons: [IpcExporterDied { handle: Handle, owner: Process }: ("{owner}, which exported {handle}, ended abnormally; this process still had it open")],
     severity: Note, scope: Processes, found: Afterwards, tells: [ExporterEnded],
     rests_on: Observed("After the exporter has exited, reads of the open memory and cuIpcCloseMemHandle still succeed. No call reports to the importer that the exporter exited."),
     costs: "Nothing by itself: the close is right, and succeeds. A process that has the memory open may wait for an exporter that will not answer.",

@@ -29,7 +29,7 @@ pub struct Fate {
     pub is_ended_on_purpose: bool,
     /// The signal from outside after which it ended.
     pub asked: Option<Asked>,
-    /// Whether it ended with an error or crashed: not on purpose, and not because of something outside.
+    /// True if it ended with an error or crashed: not on purpose, and not because of something outside.
     pub has_failed: bool,
 }
 
