@@ -3,7 +3,7 @@
 use super::incidents::{ASKED, DIED, FAILED};
 use super::{Incident, Problem, Verdict};
 use crate::base::moments::{bytes, duration, number};
-use crate::model::{Asked, Exit, ExitKind, Handle, Process, Started};
+use crate::model::{Exit, ExitKind, Handle, Process, Started};
 use crate::words::endings::{ended, is_asking, killed, sender};
 use crate::words::names::{clean, counted};
 use cupeer_spec::env;
@@ -123,12 +123,13 @@ impl<'a> Verdict<'a> {
         };
         let mut by_how: BTreeMap<_, Vec<&Process>> = BTreeMap::new();
         for process in self.report.processes.iter().filter(is_one) {
-            by_how.entry((ended(process), process.asked.as_ref())).or_default().push(process);
+            let by = process.asked.as_ref().and_then(sender);
+            by_how.entry((ended(process), by)).or_default().push(process);
         }
         let mut groups: Vec<_> = by_how.into_iter().collect();
         let last = |group: &[&Process]| group.iter().filter_map(|process| process.ended_by_ns).max();
         groups.sort_by_key(|(_, group)| last(group));
-        let line = |((how, asked), group): &((String, Option<&Asked>), Vec<&Process>)| {
+        let line = |((how, by), group): &((String, Option<String>), Vec<&Process>)| {
             let (who, was) = match group[..] {
                 [one] => (self.called_process(&one.proc), "was "),
                 _ => (counted(group.len() as u64, "process"), "were "),
@@ -143,7 +144,7 @@ impl<'a> Verdict<'a> {
                 _ if group.iter().all(is_later) => " after that".to_owned(),
                 ended => self.after(ended),
             };
-            let by = asked.and_then(sender).map(|by| format!(" ({by})")).unwrap_or_default();
+            let by = by.as_ref().map(|by| format!(" ({by})")).unwrap_or_default();
             let which = self.names.processes(group.iter().map(|process| &*process.proc));
             let which = if group.len() > 1 { format!(": {which}") } else { String::new() };
             format!("{who} {how}{when}{by}{which}")

@@ -23,7 +23,7 @@ pub fn of(
     let is_its = |asked: &&launcher::Asked| {
         asked.boot_id == process.header.boot_id && page.starts_with(&format!("/proc/{}/", asked.launcher))
     };
-    let asked = job.signals.iter().filter(is_its).map(|asked| Asked {
+    let mut asked = job.signals.iter().filter(is_its).map(|asked| Asked {
         signal: asked.signal,
         sender: Some(asked.name.clone()).filter(|name| !name.is_empty()),
         pid: Some(asked.sender).filter(|pid| *pid != 0),
@@ -46,5 +46,5 @@ pub fn of(
         }
     };
     // A process that another signal asked before may have handled that one.
-    asked.filter(follows).last()
+    asked.rfind(follows)
 }
