@@ -41,6 +41,18 @@ impl Ends {
 
     /// Returns the processes that ended since the last time, each with when it still ran, and by when it had ended.
     pub fn take(&mut self) -> Vec<(Key, Span)> {
+        let mut all = Vec::new();
+        // The others are known to run after these ended only if they are asked for once more.
+        loop {
+            let ended = self.ended();
+            if ended.is_empty() {
+                return all;
+            }
+            all.extend(ended);
+        }
+    }
+
+    fn ended(&mut self) -> Vec<(Key, Span)> {
         let now = monotonic();
         let mut fds: Vec<_> = self.wanted().collect();
         // SAFETY: the array has so many elements, whose descriptors are open.
