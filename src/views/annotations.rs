@@ -1,6 +1,6 @@
 //! Writes workflow commands of GitHub Actions, which its runner shows as annotations of the job.
 //!
-//! Each finding above note that counts, and each process that ended abnormally, is one line: `::error
+//! Each finding above note that counts, each hang, and each process that ended abnormally, is one line: `::error
 //! title=TITLE,file=FILE,line=LINE::MESSAGE`, as "Workflow commands for GitHub Actions" describes it.
 
 use cupeer_report::model::{Place, Report};
@@ -11,7 +11,7 @@ use cupeer_rules::Severity;
 /// The most of one kind that GitHub shows of a step.
 const MOST: usize = 10;
 
-/// Returns the lines: processes that ended abnormally first, at most ten of each kind. Paths of source files below
+/// Returns the lines: hangs and processes that ended abnormally first, at most ten of each kind. Paths of source files below
 /// `root` are relative to it, as those of the repository are.
 pub fn lines(report: &Report, root: &str) -> Vec<String> {
     let verdict = Verdict::of(report, true);

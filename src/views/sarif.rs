@@ -43,7 +43,8 @@ impl Form for SarifForm {
 /// ```
 pub fn log(report: &Report) -> Value {
     let verdict = Verdict::of(report, true);
-    let deaths = verdict.died.iter().flat_map(|died| &died.incidents).map(of_incident);
+    let first = verdict.hung.iter().chain(&verdict.died);
+    let first = first.flat_map(|problem| &problem.incidents).map(of_incident);
     let findings = report.findings.iter().map(|finding| of_finding(&verdict, finding));
     let others = verdict.others.iter().flat_map(|problem| &problem.incidents).map(of_incident);
     json!({
@@ -58,7 +59,7 @@ pub fn log(report: &Report) -> Value {
                 "rules": rules(),
             } },
             "invocations": [invocation(report)],
-            "results": deaths.chain(findings).chain(others).collect::<Vec<_>>(),
+            "results": first.chain(findings).chain(others).collect::<Vec<_>>(),
             "columnKind": "unicodeCodePoints",
             "properties": { "record": report.record.path, "filters": report.record.filters },
         }],

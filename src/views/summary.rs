@@ -180,7 +180,9 @@ fn ends(verdict: &Verdict, sum: String, launched: u32) -> Vec<Line> {
     // A process that failed by itself comes before those that ended because of that.
     let has_failed = verdict.of_kind(&FAILED).is_some();
     let (after, first) = asked.into_iter().partition::<Vec<_>, _>(|_| has_failed);
-    let mut lines = deaths(verdict);
+    let hung = verdict.hung.iter().flat_map(|hung| &hung.incidents).take(MOST_LINES);
+    let mut lines: Vec<Line> = hung.map(|hang| Line::bad(Mark::Error, hang.message.clone())).collect();
+    lines.extend(deaths(verdict));
     lines.extend(first.into_iter().chain([sum.into()]).chain(living).chain(failing_ends(verdict, launched)));
     lines.extend(after.into_iter().map(|line| Line { text: format!("  {}", line.text), ..line }));
     lines

@@ -9,8 +9,11 @@
  *   asks     a thread asks the driver the same again and again
  *   held     a thread polls, and main makes a call
  *   loops    children that sleep come and go
+ *   naps     a child sleeps again and again, and its parent waits for it
+ *   oversleeps    sleeps for days
+ *   stubborn two processes wait, and take no notice of SIGTERM
  *   crowd:N  N threads calculate
- *   computes, sleeps, calls    go on for 2 s without waiting for anybody, and end
+ *   computes, sleeps, calls, stores    go on for 2 s without waiting for anybody, and end
  *   busy:N   calculates for N rounds, with system calls of which Linux does not continue all, and prints what comes of it */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -233,12 +236,43 @@ static void loops(void) {
     exit(0);
 }
 
+static void naps(void) {
+    meet_driver();
+    ready();
+    if (fork() == 0) {
+        struct pollfd over = {0, POLLIN, 0};
+        die_with_parent();
+        while (poll(&over, 1, 0) == 0) usleep(50000);
+        _exit(0);
+    }
+    wait(0);
+    exit(0);
+}
+
+static void stubborn(void) {
+    meet_driver();
+    signal(SIGTERM, SIG_IGN);
+    if (fork()) ready();
+    for (;;) pause();
+}
+
+/* Writes to a file in the current directory, for which storage takes its time. */
+static void stores(void) {
+    static char block[1 << 18];
+    FILE *file = fopen("stored", "w");
+    for (int i = 0; i < 20; i++) {
+        if (!file || fwrite(block, sizeof block, 1, file) != 1 || fflush(file) || fdatasync(fileno(file))) exit(2);
+        usleep(100000);
+    }
+}
+
 static void goes_on(const char *what) {
     unsigned long long memory;
     meet_driver();
     ready();
     if (!strcmp(what, "computes"))
         for (clock_t end = clock() + 2 * CLOCKS_PER_SEC; clock() < end;) calculate(1000, 1);
+    if (!strcmp(what, "stores")) stores();
     if (!strcmp(what, "sleeps")) sleep(2);
     if (!strcmp(what, "calls")) {
         char handle[64];
@@ -257,8 +291,16 @@ int main(int count, char **words) {
     int ends[2];
     if (!strcmp(what, "polls") || !strcmp(what, "asks") || !strcmp(what, "held")) hangs(what);
     if (!strcmp(what, "loops")) loops();
-    if (!strcmp(what, "computes") || !strcmp(what, "sleeps") || !strcmp(what, "calls")) goes_on(what);
-    if (!strcmp(what, "steps") || !strcmp(what, "spins")) meet_driver();
+    const char *going_on[] = {"computes", "sleeps", "calls", "stores"};
+    for (int i = 0; i < 4; i++)
+        if (!strcmp(what, going_on[i])) goes_on(what);
+    if (!strcmp(what, "naps")) naps();
+    if (!strcmp(what, "stubborn")) stubborn();
+    if (!strcmp(what, "steps") || !strcmp(what, "spins") || !strcmp(what, "oversleeps")) meet_driver();
+    if (!strcmp(what, "oversleeps")) {
+        ready();
+        sleep(1000000);
+    }
     if (!strcmp(what, "mutex")) waits_for_mutex();
     if (!strcmp(what, "steps")) steps();
     if (!strcmp(what, "large")) large();

@@ -145,8 +145,15 @@ fn all_rules_stand_in_the_log() {
     let ids: Vec<&str> = rules.iter().map(|rule| rule["id"].as_str().unwrap()).collect();
     let names: Vec<&str> = RULES.iter().map(|rule| rule.name()).collect();
     assert_eq!(ids[..names.len()], names);
-    let processes = ["process-died", "process-failed", "process-asked-to-end"];
-    assert_eq!(ids[names.len()..], [&processes[..], &["call-not-returned", "call-unexplained"]].concat());
+    let own = [
+        "job-hung",
+        "process-died",
+        "process-failed",
+        "process-asked-to-end",
+        "call-not-returned",
+        "call-unexplained",
+    ];
+    assert_eq!(ids[names.len()..], own);
     for (rule, spec) in rules.iter().zip(RULES) {
         assert_eq!(
             rule["defaultConfiguration"],

@@ -15,7 +15,7 @@ pub fn kept(record: &Path) -> Vec<PathBuf> {
 }
 
 /// The last of so many, when it is whole.
-fn last(record: &Path, count: usize) -> Value {
+pub fn last(record: &Path, count: usize) -> Value {
     let mut document = Value::Null;
     wait_for("what is kept of a hang", || {
         let files = kept(record);
@@ -58,11 +58,14 @@ fn a_hang_is_printed_kept_and_reported() {
     {
         assert_ne!(stderr.read_line(&mut printed).unwrap(), 0, "{printed}");
     }
-    waits.end();
+    waits.kill();
 
     let report = |words: &[&str]| stdout(with(&["report", "r"]).args(words).current_dir(folder.path()));
     let text = report(&[]);
-    assert!(text.contains("\nHUNG       at ") && text.contains("stacks in"), "{text}");
+    assert!(
+        text.starts_with("the job hung, without progress ") && text.contains("      stacks in hang-"),
+        "{text}"
+    );
     let report: Value = serde_json::from_str(&report(&["--format", "json"])).unwrap();
     let hang = report["record"]["hangs"].as_array().unwrap().last().unwrap().clone();
     assert_eq!(hang["answer"], answer);
@@ -73,7 +76,8 @@ fn a_hang_is_printed_kept_and_reported() {
 fn each_hang_is_told_once() {
     let folder = temp_dir();
     let mut command = cupeer();
-    command.args(["run", "--on-hang", "1s", "-o", "r", "--sim", "--"]).arg(waits_c()).arg("steps");
+    command.args(["run", "--on-hang", "1s", "--error-exitcode", "9", "-o", "r", "--sim", "--"]);
+    command.arg(waits_c()).arg("steps");
     let mut waits = Waits::start(
         {
             command.current_dir(folder.path()).stderr(Stdio::piped());
@@ -101,19 +105,39 @@ fn each_hang_is_told_once() {
         (4, 4),
         "{stderr}"
     );
-    // No process has recorded a call, and the report has them all the same.
-    let text = stdout(with(&["report", "r"]).current_dir(folder.path()));
-    assert_eq!(text.matches("\nHUNG ").count(), 4, "{text}");
+    // No process has recorded a call, and the report has them all the same. All are over, so none is a problem.
+    assert_eq!(stderr.matches("cupeer: the job makes progress again, after ").count(), 4, "{stderr}");
+    assert_eq!(waits.child.wait().unwrap().code(), Some(0), "{stderr}");
+    let report = |format| stdout(with(&["report", "r", "--format", format]).current_dir(folder.path()));
+    let text = report("text");
+    assert_eq!(text.matches("\nstalled    for ").count(), 4, "{text}");
+    assert!(!text.contains("the job h") && !report("junit").contains("job-hung"), "{text}");
 }
 
 #[test]
-fn a_time_is_asked_for_with_its_unit() {
-    let sentence = "invalid value '60' for '--on-hang <TIME>': a time is a number with ms, s, m or h, at least 100ms, such as 60s; see --help";
-    refused(&["run", "--on-hang", "60", "--", "true"], sentence);
+fn a_time_and_a_status_are_asked_for_in_their_form() {
+    let time = "a time is a number with ms, s, m or h, at least 100ms, such as 60s";
+    let status = |status: &str| format!("'{status}' is not an exit status from 1 to 255, such as 60s:exit=3");
+    let action =
+        |action: &str| format!("'{action}' is not an action; the only action is exit=N, such as 60s:exit=3");
+    for (value, why) in [
+        ("60", time.to_owned()),
+        (":exit=3", time.to_owned()),
+        ("60s:exit=0", status("0")),
+        ("60s:exit=300", status("300")),
+        ("60s:exit=", status("")),
+        ("60s:exit=3:exit=4", status("3:exit=4")),
+        ("60s:exit", action("exit")),
+        ("60s:quit", action("quit")),
+        ("60s:", action("")),
+    ] {
+        let sentence = format!("invalid value '{value}' for '--on-hang <TIME[:exit=N]>': {why}; see --help");
+        refused(&["run", "--on-hang", value, "--", "true"], &sentence);
+    }
 }
 
 /// Runs a program of C under `--on-hang`.
-fn on_hang(folder: &Path, options: &[&str], words: &[&str]) -> Waits {
+pub fn on_hang(folder: &Path, options: &[&str], words: &[&str]) -> Waits {
     let mut command = cupeer();
     command.args(["run", "--on-hang", "500ms", "-o", "r", "--sim"]).args(options);
     command.arg("--").args(words).current_dir(folder).stderr(Stdio::piped());
@@ -129,6 +153,8 @@ fn polling_is_no_progress() {
         ("asks", &[], "waits in read at waits.c:"),
         ("held", &["--inject", "cuDeviceCanAccessPeer:hang"], "is in cuDeviceCanAccessPeer"),
         ("loops", &[], ""),
+        ("naps", &[], "sleeps at waits.c:"),
+        ("oversleeps", &[], "sleeps at waits.c:"),
     ] {
         let folder = temp_dir();
         let mut waits = on_hang(folder.path(), options, &[&program, what]);
@@ -137,7 +163,9 @@ fn polling_is_no_progress() {
         // Its age alone makes a call a hang, a moment before the time without progress does.
         let without = document["without_progress_ns"].as_u64();
         assert!(without.map_or(what == "held", |time| time >= 500_000_000), "{what}: {document:#}");
-        if what == "held" {
+        // Nobody waits for the end of a sleep that lasts for days, as for one of some seconds.
+        assert!(what != "oversleeps" || without < Some(5_000_000_000), "{document:#}");
+        if ["held", "oversleeps"].contains(&what) {
             waits.kill();
         } else {
             waits.end();
@@ -161,8 +189,9 @@ fn a_call_in_flight_is_told_while_others_compute() {
 #[test]
 fn programs_that_go_on_do_not_hang() {
     let program = waits_c().display().to_string();
-    for what in ["computes", "sleeps", "calls"] {
-        let folder = temp_dir();
+    for what in ["computes", "sleeps", "calls", "stores"] {
+        // Temporary files may be in memory.
+        let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
         let mut waits = on_hang(folder.path(), &[], &[&program, what]);
         assert_eq!(waits.end(), "done\n", "{what}");
         let kept = kept(&folder.path().join("r"));

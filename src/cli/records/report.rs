@@ -19,6 +19,7 @@ use cupeer_report::filter::{Asked, Filter};
 use cupeer_report::model::Report;
 use cupeer_report::suppress::suggest;
 use cupeer_report::symbols::Symbols;
+use cupeer_report::verdict::counts_hangs;
 use cupeer_rules::Chosen;
 use cupeer_views::form::{Cleaning, Form, Given, Options, lacks_calls};
 use cupeer_views::{FORMS, diff};
@@ -98,7 +99,8 @@ fn of_parts(args: &ReportArgs, mut parts: JobPart) -> Result<Report> {
     Ok(parts.report(&filter))
 }
 
-/// Prints a report, of a record or of what is kept of some. The status is 1 if `--error-on` chooses a finding of it.
+/// Prints a report, of a record or of what is kept of some. The status is 1 if `--error-on` chooses a finding of it, or
+/// its hang.
 fn print(
     args: &ReportArgs,
     shown: &str,
@@ -120,8 +122,12 @@ fn print(
     {
         output::printed(annotations::write(report, io::stdout().lock()))?;
     }
-    let fails = given.report.is_some_and(|report| report.failing().next().is_some());
-    Ok(if fails && args.error_on.is_some() { ExitCode::FAILURE } else { printed })
+    let chosen = error_on(args)?;
+    let hangs_count = chosen.is_some() && counts_hangs(chosen.as_ref());
+    let fails = given.report.is_some_and(|report| {
+        report.failing().next().is_some() || hangs_count && report.lasting_hangs().next().is_some()
+    });
+    Ok(if fails && chosen.is_some() { ExitCode::FAILURE } else { printed })
 }
 
 fn options<'a>(args: &ReportArgs, shown: &'a str) -> Options<'a> {

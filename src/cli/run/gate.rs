@@ -1,4 +1,4 @@
-//! Which findings end a run with another status: `--error-exitcode` and `--error-on`.
+//! Which findings, and whether a hang, end a run with another status: `--error-exitcode` and `--error-on`.
 //!
 //! What counts is what the report of the run's processes says: it has what was found at the calls, what only the end of the
 //! processes or all of them together show, and it judges again what a process could only infer. The page that the processes
@@ -12,6 +12,7 @@ use crate::start::output;
 use anyhow::{Result, bail};
 use cupeer_report::model::{Finding, Report};
 use cupeer_report::names::counted;
+use cupeer_report::verdict::counts_hangs;
 use cupeer_rules::{Chosen, Rule, Severity};
 use std::collections::BTreeMap;
 
@@ -42,9 +43,13 @@ impl Gate {
 
     /// The status that a run ends with, and why; says so where nobody can say.
     pub fn broken(&self, report: Option<&Report>, run: &Run) -> Option<(u8, String)> {
-        let why = self.verdict(report, run).unwrap_or_else(|why| {
-            output::complain(&format!("{}: {why}", self.option));
-            None
+        let hung = run.hung.as_ref().filter(|_| counts_hangs(self.chosen.as_ref()));
+        let hung = hung.map(|_| format!("the job hung ({})", self.option));
+        let why = hung.or_else(|| {
+            self.verdict(report, run).unwrap_or_else(|why| {
+                output::complain(&format!("{}: {why}", self.option));
+                None
+            })
         });
         why.map(|why| (self.status, why))
     }
@@ -140,6 +145,7 @@ mod tests {
             ends: Default::default(),
             bypasses: Vec::new(),
             reached: 1,
+            hung: None,
             findings,
             record_lost: 0,
             unrecorded: 0,

@@ -1,30 +1,29 @@
-//! `cupeer run --on-hang`: notices that no process of the run makes progress, prints what they wait in, and keeps it in the
-//! recording.
+//! `cupeer run --on-hang`: notices that no process of the run makes progress, prints what they wait in, keeps it in the recording
+//! ([`super::hung`]), and ends the run if that was asked for ([`super::ending`]).
 //!
 //! Nothing hangs before a process has met a driver. Then, progress is:
 //!
 //! - a process that meets a driver, begins to record, or ends its recording
 //! - a recorded call that brings something new ([`cupeer_record::Follower::fruitful`])
-//! - a thread that computes ([`super::processors`])
+//! - a process that computes, or reads and writes files ([`super::processors`])
 //!
 //! Time that a process spends waiting for the device, as CUDA does in a loop, is no progress: if there is no recorded call, the
 //! stacks of those that compute are looked at. A recorded call that does not return is a hang by its age alone. A rank that is in
-//! one sleep goes on by itself, so the others wait for that.
+//! one sleep, and not in one that hardly ends, goes on by itself, so the others wait for that.
 
+use super::hung::{self, Call};
 use super::page::Page;
 use super::processors::{Processors, Ready};
 use super::watch::descendants;
+use super::{End, ending};
+use crate::start::args::OnHang as Asked;
 use crate::start::output;
 use crate::top::reading::{SOME, Watcher};
 use crate::why::{self, Read};
 use cupeer_record::host;
-use cupeer_report::model::ExitKind;
-use cupeer_spec::record::job::{HANG, HANG_SUFFIX};
+use cupeer_report::model::{Exit, ExitKind};
 use std::collections::HashMap;
-use std::fs::OpenOptions;
-use std::io::{self, Write};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Acquire;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
@@ -36,34 +35,50 @@ const LOOKS: u32 = 8;
 const LONGEST: Duration = Duration::from_secs(1);
 /// So many times as long, one sleep keeps the others from hanging.
 const LONGEST_SLEEP: u32 = 10;
-/// The most hangs of a run that are kept.
-const MOST: u32 = 100;
+/// How often, and how long, is waited for processes that are about to end.
+const PATIENCE: u32 = 5;
+const MOMENT: Duration = Duration::from_millis(40);
 
 /// What to do when nothing makes progress.
 pub struct OnHang {
-    /// For how long none has to make progress.
-    pub limit: Duration,
+    /// For how long none has to make progress, and how the run ends then.
+    pub asked: Asked,
     /// Where it is kept.
     pub record: Option<PathBuf>,
     /// Where processes say that they met a driver.
     pub page: Option<Arc<Page>>,
 }
 
-/// The thread that looks, as long as this lives.
+/// A job that hung, and did not resume.
+pub struct Hung {
+    /// The status of the run, if cupeer ended it because of the hang.
+    pub status: Option<u8>,
+}
+
+/// The thread that looks.
 pub struct Hangs {
-    stop: Sender<()>,
-    thread: Option<JoinHandle<()>>,
+    stop: Sender<End>,
+    thread: Option<JoinHandle<Option<Hung>>>,
 }
 
 impl Hangs {
-    /// Begins to look at the descendants of a process, and at itself.
-    pub fn start(pid: libc::pid_t, on_hang: OnHang) -> Hangs {
+    /// Begins to look at the descendants of this process.
+    pub fn start(on_hang: OnHang) -> Hangs {
         let (stop, stopped) = mpsc::channel();
-        let pause = (on_hang.limit / LOOKS).min(LONGEST);
+        let pause = (on_hang.asked.limit / LOOKS).min(LONGEST);
         let thread = std::thread::Builder::new().name("cupeer-hang".into()).spawn(move || {
-            let mut progress = Progress::new(pid as u32, on_hang);
-            while stopped.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
-                progress.look();
+            let mut progress = Progress::new(on_hang);
+            loop {
+                match stopped.recv_timeout(pause) {
+                    Ok(end) => return progress.end(end),
+                    Err(RecvTimeoutError::Disconnected) => return None,
+                    Err(RecvTimeoutError::Timeout) => progress.look(),
+                }
+                let status = progress.on_hang.asked.exit.filter(|_| !progress.hangs.are_over());
+                if status.is_some() {
+                    ending::end_all(progress.on_hang.record.as_deref());
+                    return Some(Hung { status });
+                }
             }
         });
         if let Err(error) = &thread {
@@ -71,13 +86,12 @@ impl Hangs {
         }
         Hangs { stop, thread: thread.ok() }
     }
-}
 
-impl Drop for Hangs {
-    fn drop(&mut self) {
+    /// Returns whether the run hung until it ended so. If it is being ended, waits for that.
+    pub fn stop(self, end: End) -> Option<Hung> {
         // Fails only where the thread is gone already.
-        let _ = self.stop.send(());
-        let _ = self.thread.take().map(JoinHandle::join);
+        let _ = self.stop.send(end);
+        self.thread?.join().ok()?
     }
 }
 
@@ -95,12 +109,13 @@ struct Recorded {
     done: Done,
     /// The processes that record and run, by their pids here.
     pids: Vec<u32>,
-    /// Calls that have not returned: process and thread, and how long ago they began.
-    calls: Vec<((String, u32), Duration)>,
+    /// Calls that have not returned, and how long ago they began.
+    calls: Vec<(Call, Duration)>,
+    /// How many processes failed.
+    failed: u64,
 }
 
 struct Progress {
-    root: u32,
     on_hang: OnHang,
     calls: Option<Watcher>,
     done: Done,
@@ -113,18 +128,20 @@ struct Progress {
     /// Whether in that one, processes waited in a loop.
     is_in_loop: bool,
     /// The calls that were told of, until they return, and their ages.
-    overdue: HashMap<(String, u32), Duration>,
-    told: u32,
+    overdue: HashMap<Call, Duration>,
+    hangs: hung::Hangs,
+    /// When it was looked last.
+    looked: Instant,
 }
 
 impl Progress {
-    fn new(root: u32, on_hang: OnHang) -> Progress {
+    fn new(on_hang: OnHang) -> Progress {
         let calls =
             on_hang.record.as_ref().and_then(|record| Watcher::new(std::slice::from_ref(record)).ok());
-        let now = Instant::now();
+        let (now, limit) = (Instant::now(), on_hang.asked.limit);
         Progress {
-            root,
-            processors: Processors::new(on_hang.limit),
+            processors: Processors::new(limit),
+            hangs: hung::Hangs::new(on_hang.record.clone(), limit),
             on_hang,
             calls,
             done: Done::default(),
@@ -133,17 +150,40 @@ impl Progress {
             is_armed: true,
             is_in_loop: false,
             overdue: HashMap::new(),
-            told: 0,
+            looked: now,
         }
     }
 
     fn look(&mut self) {
-        let limit = self.on_hang.limit;
-        let Recorded { done, pids: ranks, calls } = self.recorded();
+        let was_armed = self.is_armed;
+        if self.looked.elapsed() >= self.on_hang.asked.limit / 2 {
+            // The launcher was stopped, with the job as far as anybody knows.
+            (self.idle, self.unrecorded) = (Instant::now(), Instant::now());
+        }
+        let recorded = self.recorded();
+        let failed = recorded.failed;
+        let found = self.find(&recorded);
+        if self.is_armed && !was_armed {
+            self.hangs.progress();
+        }
+        self.hangs.look(|call| recorded.calls.iter().any(|(known, _)| known == call), failed);
+        if let Some((read, calls, is_in_loop)) = found {
+            (self.is_armed, self.is_in_loop) = (false, is_in_loop);
+            self.hangs.add(read, calls, failed, self.on_hang.asked.exit.is_some());
+        }
+        self.looked = Instant::now();
+    }
+
+    /// Looks for a hang that was not told of: what processes wait in, the calls that did not return, and whether processes wait in
+    /// a loop.
+    fn find(&mut self, recorded: &Recorded) -> Option<(Read, Vec<Call>, bool)> {
+        let limit = self.on_hang.asked.limit;
+        let Recorded { done, pids: ranks, calls, .. } = recorded;
         let (met, is_recorded) = (done.processes[0], !ranks.is_empty());
-        let pids = descendants(self.root);
+        // Those whose parents have ended are children of the launcher.
+        let pids = descendants(std::process::id()).split_off(1);
         // A process without a recorded call may be a rank as well.
-        let ranks = if ranks.is_empty() { pids.clone() } else { ranks };
+        let ranks = if is_recorded { ranks } else { &pids };
         let busy = self.processors.look(&pids);
         let now = Instant::now();
         let record = self.on_hang.record.clone();
@@ -154,22 +194,24 @@ impl Progress {
             *before = age.unwrap_or_default();
             is_same
         });
-        if done != self.done || met == 0 && !is_recorded {
-            (self.done, self.idle, self.unrecorded) = (done, now, now);
+        if *done != self.done || met == 0 && !is_recorded {
+            (self.done, self.idle, self.unrecorded) = (*done, now, now);
             self.is_armed = true;
             self.processors.forget_sleeps();
         }
-        let overdue = calls.iter().filter(|(call, age)| *age >= limit && !self.overdue.contains_key(call));
-        if let Some(oldest) = overdue.map(|(_, age)| *age).max().filter(|_| self.is_armed) {
-            self.overdue = calls.into_iter().collect();
+        let is_overdue = |(call, age): &&(Call, Duration)| *age >= limit && !self.overdue.contains_key(call);
+        let overdue: Vec<_> = calls.iter().filter(is_overdue).cloned().collect();
+        if let Some(oldest) = overdue.iter().map(|(_, age)| *age).max().filter(|_| self.is_armed) {
+            self.overdue = calls.iter().cloned().collect();
             // Others may make progress all the while.
             let without = (self.unrecorded.elapsed() >= limit).then_some(oldest);
-            return self.tell(why::of_hang(&pids, record, without), true);
+            let calls = overdue.into_iter().map(|(call, _)| call).collect();
+            return Some((why::of_hang(&pids, record, without), calls, true));
         }
         if !busy.is_empty() {
             self.idle = now;
         }
-        self.processors.follow_sleeps(&ranks);
+        self.processors.follow_sleeps(ranks);
         if !self.is_armed {
             // A process that was told of for waiting in a loop still uses the processor.
             let mut goes_on = || !busy.is_empty() || self.processors.ready(&pids) == Ready::Surely;
@@ -177,23 +219,39 @@ impl Progress {
             if self.is_armed {
                 self.idle = now;
             }
-            return;
+            return None;
         }
         let (idle, without) = (self.idle.elapsed(), self.unrecorded.elapsed());
         if idle >= limit {
-            let sleeps =
-                idle < limit * LONGEST_SLEEP && ranks.iter().any(|pid| self.processors.sleeps_once(*pid));
-            if !sleeps && self.processors.ready(&pids) == Ready::None {
-                self.tell(why::of_hang(&pids, record, Some(idle)), false);
-            }
-        } else if without >= limit && !busy.is_empty() {
+            let most = limit * LONGEST_SLEEP;
+            let sleeps = idle < most && ranks.iter().any(|pid| self.processors.sleeps_once(*pid, most));
+            let hangs = !sleeps && self.processors.ready(&pids) == Ready::None;
+            return hangs.then(|| (why::of_hang(&pids, record, Some(idle)), Vec::new(), false));
+        }
+        if without >= limit && !busy.is_empty() {
             let read = why::of_hang(&pids, record, Some(without));
             if read.wait_for_device(&busy) {
-                self.tell(read, true);
-            } else {
-                self.unrecorded = now;
+                return Some((read, Vec::new(), true));
             }
+            self.unrecorded = now;
         }
+        None
+    }
+
+    /// Returns whether the run hung until it ended so.
+    fn end(&mut self, end: End) -> Option<Hung> {
+        let mut recorded = self.recorded();
+        for _ in 0..PATIENCE {
+            if self.hangs.are_over() || recorded.pids.is_empty() {
+                break;
+            }
+            std::thread::sleep(MOMENT);
+            recorded = self.recorded();
+        }
+        if end == End::Exited(0) && recorded.pids.is_empty() {
+            self.hangs.end(recorded.failed);
+        }
+        (!self.hangs.are_over()).then_some(Hung { status: None })
     }
 
     /// Reads the recording, and asks for the processes that met a driver.
@@ -208,6 +266,7 @@ impl Progress {
             recorded.done.calls = recorded.done.calls.wrapping_add(process.fruitful);
             if !matches!(process.exit.kind, ExitKind::Running | ExitKind::Unseen) {
                 ended += 1;
+                recorded.failed += u64::from(has_failed(&process.exit));
                 continue;
             }
             recorded.pids.extend(Some(process.header.pid).filter(|_| Some(process.header.pid_ns) == pid_ns));
@@ -219,36 +278,9 @@ impl Progress {
         recorded.done.processes = [met.into(), count, ended];
         recorded
     }
-
-    fn tell(&mut self, read: Read, is_in_loop: bool) {
-        (self.is_armed, self.is_in_loop) = (false, is_in_loop);
-        if read.is_empty() || self.told == MOST {
-            return;
-        }
-        self.told += 1;
-        output::explain(|style| read.text(false, style));
-        let Some(record) = &self.on_hang.record else { return };
-        match keep(record, self.told, &read) {
-            Ok(path) => {
-                output::complain(&format!("all stacks are kept in {}", crate::start::home::place(&path)))
-            }
-            Err(error) => {
-                output::complain(&format!("cannot keep the stacks in {}: {error}", record.display()))
-            }
-        }
-    }
 }
 
-/// Keeps what was read in a recording, for those who may read that.
-fn keep(record: &Path, number: u32, read: &Read) -> io::Result<PathBuf> {
-    let boot = host::boot_id().map(host::short).unwrap_or_default();
-    let path = record.join(format!("{HANG}{boot}-{}-{number}{HANG_SUFFIX}", std::process::id()));
-    let is_shared = record.metadata()?.permissions().mode() & 0o020 != 0;
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
-    if is_shared {
-        file.set_permissions(std::fs::Permissions::from_mode(0o660))?;
-    }
-    file.write_all(&serde_json::to_vec_pretty(read.document())?)?;
-    file.write_all(b"\n")?;
-    Ok(path)
+/// Whether a process ended otherwise than well, as far as is known.
+fn has_failed(exit: &Exit) -> bool {
+    !matches!((exit.kind, exit.code), (ExitKind::Returned, Some(0) | None) | (ExitKind::Executed, _))
 }

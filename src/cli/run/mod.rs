@@ -5,11 +5,13 @@
 
 mod answers;
 mod child;
+mod ending;
 mod ends;
 mod faults;
 pub mod formats;
 pub mod gate;
 mod hang;
+mod hung;
 mod mask;
 mod opens;
 mod orphans;
@@ -51,7 +53,7 @@ use cupeer_views::summary::{self, Line};
 use cupeer_views::text::suppressed::unmatched;
 use faults::Faults;
 use gate::Gate;
-use hang::{Hangs, OnHang};
+use hang::{Hangs, Hung, OnHang};
 use orphans::Orphan;
 use page::{Image, Page};
 use std::collections::BTreeMap;
@@ -126,6 +128,8 @@ pub struct Run {
     ends: BTreeMap<(libc::pid_t, u64), end::Span>,
     /// How many processes met the driver under cupeer.
     pub reached: u32,
+    /// That it hung until it ended.
+    hung: Option<Hung>,
     /// How many findings at calls are warnings or errors; `None` where they could not be counted.
     pub findings: Option<u32>,
     /// How many processes could not record everything.
@@ -226,7 +230,7 @@ pub fn command(mut args: RunArgs) -> Result<ExitCode> {
     }
     let unmasked = deny::unmasked(&environment).filter(|_| faults.as_ref().is_some_and(Faults::is_ours));
     let record = settings.job.as_ref().map(|job| job.directory.clone());
-    let on_hang = args.on_hang.map(|limit| OnHang { limit, record: record.clone(), page: None });
+    let on_hang = args.on_hang.map(|asked| OnHang { asked, record: record.clone(), page: None });
     let run = watched(&args.program, environment, settings.driver.as_ref(), on_hang, record.as_deref());
     let seen = faults.as_ref().map(Faults::seen).unwrap_or_default();
     let is_ours_to_tell = settings.job.as_ref().is_none_or(Job::is_ours_alone);
@@ -322,12 +326,14 @@ fn of_this_run(job: &Job, begun: SystemTime) -> impl Fn(&record::Process) -> boo
 
 /// How a run ends where what was found takes the place of the program's status; says so, and why.
 fn replaced(args: &RunArgs, broken: Option<(u8, String)>, run: &Run, seen: &[Fault]) -> End {
-    let End::Exited(_) = run.end else { return run.end };
+    let ended = run.hung.as_ref().and_then(|hung| hung.status);
+    let ended = ended.map(|status| (status, "the job hung (--on-hang)".to_owned()));
+    let has_exited = matches!(run.end, End::Exited(_));
     let unused = || {
         let why = plans::unused(seen)?;
         Some((args.unused_exitcode?, format!("{why} (--unused-exitcode)")))
     };
-    match broken.or_else(unused) {
+    match ended.or_else(|| broken.or_else(unused).filter(|_| has_exited)) {
         Some((code, why)) => {
             output::complain(&format!("exits with {code}, because {why}"));
             End::Exited(code)
@@ -370,7 +376,7 @@ fn watched(
     let watch = Watch::start(child.pid(), driver.map(|chosen| chosen.library.clone()));
     let is_checked = environment.get(env::CHECK).is_some_and(|level| !level.is_empty());
     let answers = page.as_ref().filter(|_| is_checked).and_then(Answers::start);
-    let hangs = on_hang.map(|on_hang| Hangs::start(child.pid(), OnHang { page: page.clone(), ..on_hang }));
+    let hangs = on_hang.map(|on_hang| Hangs::start(OnHang { page: page.clone(), ..on_hang }));
     let mut orphans = Vec::new();
     let note = |signal: i32, pid: u32, name: &str| {
         if let Some(record) = record {
@@ -382,7 +388,7 @@ fn watched(
     if child.last_name() == TIMEOUT && end == End::Exited(status::TIMED_OUT) {
         note(libc::SIGTERM, child.pid() as u32, TIMEOUT);
     }
-    drop(hangs);
+    let hung = hangs.and_then(|hangs| hangs.stop(end));
     drop(answers);
     let mut seen = watch.stop();
     if !is_watched(&environment) {
@@ -427,6 +433,7 @@ fn watched(
         orphans,
         ends,
         reached: reached.unwrap_or(0),
+        hung,
         findings: told(|status| &status.findings),
         record_lost,
         unrecorded: told(|status| &status.unrecorded).unwrap_or(0),

@@ -2,10 +2,13 @@
 //!
 //! A thread computes if it uses a tenth of a processor, or would if it did not have to wait for one. A thread that polls each
 //! millisecond uses some hundredths, and so does each of many that do: they are counted one by one. Children that ended count with half of a processor: a loop of short
-//! commands, such as `sleep`, uses less.
+//! commands, such as `sleep`, uses less. A process also goes on if it reads or writes files that storage has: that takes its time, and
+//! little of a processor. What is in memory, such as pipes and files that are polled, does not count.
 
 use procfs::process::{Process, Stat, Syscall, Task};
 use std::collections::HashMap;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
 /// The parts of the time that a thread computes, and that ended children compute.
@@ -13,6 +16,8 @@ const THREAD: u32 = 10;
 const CHILDREN: u32 = 2;
 /// So much is used without computing, however short the time is: what the kernel counts is not finer.
 const LEAST: Duration = Duration::from_millis(30);
+/// So many bytes a second, and so many in any case, are read and written by a process that goes on.
+const STORED: u64 = 64 << 10;
 /// So often in a window, the threads of a process are read.
 const READINGS: u32 = 8;
 /// A thread that polls uses less than this between two waits.
@@ -24,6 +29,8 @@ struct Used {
     began: Instant,
     own: Duration,
     children: Duration,
+    /// Bytes that storage gave or took.
+    stored: u64,
     threads: HashMap<i32, Ran>,
 }
 
@@ -67,7 +74,7 @@ impl Processors {
         Processors { limit, processes, sleeps, ready }
     }
 
-    /// Returns the processes that have computed since the last look that found them so.
+    /// Returns the processes that have computed, read, or written since the last look that found them so.
     pub fn look(&mut self, pids: &[u32]) -> Vec<u32> {
         self.processes.retain(|pid, _| pids.contains(pid));
         pids.iter().copied().filter(|pid| self.computes(*pid).unwrap_or(false)).collect()
@@ -78,6 +85,8 @@ impl Processors {
         let stat = process.stat().ok()?;
         let (own, children) =
             (time(stat.utime + stat.stime), time((stat.cutime + stat.cstime).max(0) as u64));
+        // Of a process that may not be read, none is known.
+        let stored = process.io().map_or(0, |io| io.read_bytes.wrapping_add(io.write_bytes));
         let is_new = self.processes.get(&pid).is_none_or(|used| used.started != stat.starttime);
         // All that a new process has used is new.
         let begun = || Used {
@@ -85,6 +94,7 @@ impl Processors {
             began: Instant::now(),
             own: Duration::ZERO,
             children,
+            stored,
             threads: HashMap::new(),
         };
         if is_new {
@@ -93,6 +103,7 @@ impl Processors {
         let used = self.processes.get_mut(&pid)?;
         let most = |part: u32| (self.limit / part).max(LEAST);
         let mut computes = children.saturating_sub(used.children) > most(CHILDREN);
+        computes |= stored.saturating_sub(used.stored) > STORED * self.limit.as_secs().max(1);
         let age = used.began.elapsed();
         let is_over = age >= self.limit;
         let has_used = own.saturating_sub(used.own) > LEAST && age >= self.limit / READINGS;
@@ -154,23 +165,42 @@ impl Processors {
         self.ready.clear();
     }
 
-    /// Returns true if the main thread of a process has been in one sleep, at the most, since something happened.
-    pub fn sleeps_once(&self, pid: u32) -> bool {
+    /// Returns true if the main thread of a process has been in one sleep, at the most, since something happened, and if that does
+    /// not last longer than so long.
+    pub fn sleeps_once(&self, pid: u32, most: Duration) -> bool {
         let is_one = self.sleeps.get(&pid).is_some_and(|sleeps| sleeps.is_first && sleeps.changes <= 1);
-        is_one && main(pid).and_then(|task| task.syscall().ok()).is_some_and(|call| is_sleep(&call))
+        let call = main(pid).filter(|_| is_one).and_then(|task| task.syscall().ok());
+        call.and_then(|call| sleep(pid, &call)).is_some_and(|time| time <= most)
     }
 }
 
+/// Returns for how long a system call sleeps, or will sleep if it ends at a given time; `None` if it does not sleep, or has no end.
 /// Python sleeps in select, without any descriptor.
-fn is_sleep(call: &Syscall) -> bool {
-    let Syscall::Blocked { syscall_number, argument_registers, .. } = call else { return false };
-    match *syscall_number {
-        libc::SYS_nanosleep | libc::SYS_clock_nanosleep => true,
+fn sleep(pid: u32, call: &Syscall) -> Option<Duration> {
+    let Syscall::Blocked { syscall_number, argument_registers, .. } = call else { return None };
+    let [first, second, third, _, fifth, _] = *argument_registers;
+    let is_at = second as i32 & libc::TIMER_ABSTIME != 0;
+    let (place, clock) = match *syscall_number {
+        libc::SYS_nanosleep => (first, None),
+        libc::SYS_clock_nanosleep => (third, is_at.then_some(first as libc::clockid_t)),
         #[cfg(target_arch = "x86_64")]
-        libc::SYS_select => argument_registers[0] == 0,
-        libc::SYS_pselect6 => argument_registers[0] == 0,
-        _ => false,
-    }
+        libc::SYS_select if first == 0 => (fifth, None),
+        libc::SYS_pselect6 if first == 0 => (fifth, None),
+        _ => return None,
+    };
+    let mut bytes = [0; 8];
+    let memory = File::open(format!("/proc/{pid}/mem")).ok();
+    let read = memory.filter(|_| place != 0).map(|memory| memory.read_exact_at(&mut bytes, place));
+    // One that cannot be read may be short.
+    let Some(Ok(())) = read else { return (place != 0).then_some(Duration::ZERO) };
+    let seconds = u64::try_from(i64::from_ne_bytes(bytes)).unwrap_or(0);
+    let now = clock.map_or(0, |clock| {
+        let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        // SAFETY: writes the time of a clock, or nothing, to a valid place.
+        unsafe { libc::clock_gettime(clock, &mut now) };
+        now.tv_sec as u64
+    });
+    Some(Duration::from_secs(seconds.saturating_sub(now)))
 }
 
 fn main(pid: u32) -> Option<Task> {

@@ -10,10 +10,12 @@
 
 use super::End;
 use super::child::{Child, State};
+use super::hung::IS_ENDED;
 use super::mask::waited_for;
 use super::orphans::{self, Orphan};
 use super::stops::{self, Stops};
 use super::watch;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// Name of a sender that is no process.
 const TERMINAL: &str = "terminal";
@@ -54,6 +56,9 @@ pub fn wait(
             }
             libc::SIGCONT => stops.continued(child, sender()),
             _ => {
+                if matches!(signal, libc::SIGTERM | libc::SIGINT | libc::SIGQUIT | libc::SIGHUP) {
+                    IS_ENDED.store(true, Relaxed);
+                }
                 // One that has sent its signal may end at once.
                 let name = sender().map(|pid| watch::comm(pid as u32));
                 if sender().is_some() {

@@ -1,6 +1,7 @@
 //! What a run tells of its recording when it ends. This reads the report, unless the recording is large; the lines are
 //! [`cupeer_views::summary`]'s.
 
+use super::hung;
 use anyhow::{Error, Result};
 use cupeer_record::{Job, Process};
 use cupeer_report::Keep;
@@ -135,6 +136,7 @@ fn own(directory: &Path, shown: &str, how: &How, is_of_it: impl Fn(&Process) -> 
         let mut job = Job::open(directory)?;
         let all = job.processes.len();
         job.processes.retain(is_of_it);
+        job.hangs.retain(|path| hung::is_own(path));
         if job.processes.is_empty() {
             let quiet = quiet_ones(job.quiet.len() as u64, all);
             let line = quiet.map(|quiet| format!("no process of this run is recorded in {shown}: {quiet}"));

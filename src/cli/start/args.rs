@@ -198,7 +198,8 @@ Examples:
   cupeer run --deny-peer all -- ./program
   cupeer run --inject 'cuIpcOpenMemHandle*:error=MAP_FAILED' -- ./program
   cupeer run --sim=nvlink:8 --log text -- ./program
-  cupeer run --on-hang 60s -- torchrun --nproc-per-node 8 train.py")]
+  cupeer run --on-hang 60s -- torchrun --nproc-per-node 8 train.py
+  cupeer run --on-hang 10m:exit=3 -- pytest tests          # ends a test job that hangs")]
 pub struct RunArgs {
     #[command(flatten)]
     pub options: Options,
@@ -217,9 +218,9 @@ pub struct RunArgs {
     /// Print only problems: errors, crashed and killed processes, and findings above note
     #[arg(short, long, conflicts_with = "verbose")]
     pub quiet: bool,
-    /// When no process of the run makes progress for TIME, print what they wait for, and keep it in the recording (see 'cupeer why')
-    #[arg(long, help_heading = "Recording", value_name = "TIME", value_parser = of_hang, conflicts_with = "exec")]
-    pub on_hang: Option<Duration>,
+    /// Report a hang when no process makes progress for TIME, and keep what they wait for ('cupeer why'); with :exit=N, also end the run, and exit with status N (1 to 255)
+    #[arg(long, help_heading = "Recording", value_name = "TIME[:exit=N]", value_parser = on_hang, conflicts_with = "exec")]
+    pub on_hang: Option<OnHang>,
     /// When the run ends, replace this host's recordings with one small file (see 'cupeer reduce')
     #[arg(long, help_heading = "Recording", conflicts_with = "exec")]
     pub reduce: bool,
@@ -234,6 +235,28 @@ pub struct RunArgs {
         value_hint = ValueHint::CommandWithArguments
     )]
     pub program: Vec<OsString>,
+}
+
+/// What is done about a hang.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct OnHang {
+    /// The time after which a run hangs.
+    pub limit: Duration,
+    /// The status of a run that is ended then.
+    pub exit: Option<u8>,
+}
+
+fn on_hang(text: &str) -> Result<OnHang, String> {
+    let (time, action) = text.split_once(':').map_or((text, None), |(time, action)| (time, Some(action)));
+    let limit = of_hang(time)?;
+    let exit = action.map(|action| {
+        let status = action.strip_prefix("exit=").ok_or_else(|| {
+            format!("'{action}' is not an action; the only action is exit=N, such as 60s:exit=3")
+        })?;
+        let number = status.parse().ok().filter(|number| *number > 0);
+        number.ok_or_else(|| format!("'{status}' is not an exit status from 1 to 255, such as 60s:exit=3"))
+    });
+    Ok(OnHang { limit, exit: exit.transpose()? })
 }
 
 /// Reads the time after which a run hangs.

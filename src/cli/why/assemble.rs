@@ -46,6 +46,8 @@ pub fn document(all: &[Seen], ledger: Option<&Ledger>, record: Option<&Path>, be
         record: record.map(|path| path.display().to_string()),
         answer,
         without_progress_ns: None,
+        resumed_ns: None,
+        ended_ns: None,
         processes,
         unseen,
     }

@@ -32,6 +32,11 @@ pub struct Document {
     pub answer: String,
     /// Time in nanoseconds without progress of any process, if `cupeer run --on-hang` printed this; null otherwise.
     pub without_progress_ns: Option<u64>,
+    /// Time when the job made progress again, in nanoseconds since 1970, in the file that `cupeer run --on-hang` keeps; null
+    /// otherwise.
+    pub resumed_ns: Option<u64>,
+    /// Time when `cupeer run --on-hang` began to end the job, in nanoseconds since 1970; null if it did not.
+    pub ended_ns: Option<u64>,
     /// Processes of the job: those with a rank in the order of their ranks, then the others by pid.
     pub processes: Vec<Process>,
     /// Data that could not be read: one sentence each.

@@ -74,6 +74,10 @@ impl Read {
         &self.document
     }
 
+    pub fn document_mut(&mut self) -> &mut Document {
+        &mut self.document
+    }
+
     /// Whether no process was there any more.
     pub fn is_empty(&self) -> bool {
         self.document.processes.is_empty()

@@ -128,7 +128,7 @@ fn whole(job: &Job, all: &Collected, filter: &Filter, began_ns: u64, ended_ns: u
         lost: job.processes.iter().fold(0, |all, process| all.saturating_add(process.header.lost)),
         started: job.started.iter().map(started).collect(),
         forked: infer::forks::late(job, all).filter(|late| late.has_failed).count() as u64,
-        hangs: hangs(job),
+        hangs: hangs(&job.hangs),
         quiet: Vec::new(),
         problems,
         matching: (!filter.given.is_empty()).then(|| all.tallies.iter().map(|tally| tally.chosen).sum()),

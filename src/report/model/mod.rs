@@ -198,7 +198,7 @@ pub struct Record {
     pub in_part: bool,
 }
 
-/// Hang: a time at which no process of the job had made progress for a while.
+/// Hang: a time at which no process of the job had made progress for a while, or a call had not returned.
 #[derive(Clone, Serialize, Deserialize, JsonSchema, PartialEq, Eq)]
 pub struct Hang {
     /// Time at which cupeer noticed the hang, in nanoseconds.
@@ -207,8 +207,27 @@ pub struct Hang {
     pub without_progress_ns: Option<u64>,
     /// Calls in which the processes waited, in one sentence.
     pub answer: String,
-    /// File in the directory of the recording with the stacks of the processes, as 'cupeer why --format json' prints them.
+    /// File in the directory of the recording with the stacks of the processes, as 'cupeer why --format json' prints them; empty if
+    /// it has none, as a packed recording.
     pub file: String,
+    /// Time when the job made progress again, in nanoseconds; null if it did not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "u64")]
+    pub resumed_ns: Option<u64>,
+    /// Time when cupeer began to end the job because of the hang, in nanoseconds; null if it did not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "u64")]
+    pub ended_ns: Option<u64>,
+    /// Recorded processes, each with its activity.
+    #[serde(skip)]
+    pub doing: Vec<(String, String)>,
+}
+
+impl Hang {
+    /// Returns the time since which there was no progress, or when the hang was noticed.
+    pub fn began_ns(&self) -> u64 {
+        self.time_ns.saturating_sub(self.without_progress_ns.unwrap_or(0))
+    }
 }
 
 /// Processes that reached the driver and shared nothing, which a large job does not record.

@@ -52,7 +52,7 @@ impl About<'_> {
 }
 
 impl<'a> Verdict<'a> {
-    /// Returns the lines, the first of which is the worst that is known: a process that died, an error, a failure that nothing
+    /// Returns the lines, the first of which is the worst that is known: a hang, a process that died, an error, a failure that nothing
     /// explains, what was left open, another warning. None without problems. `shown` is the argument of `cupeer report` for
     /// this recording.
     pub fn headline(&self, shown: &str) -> Vec<Line<'a>> {
@@ -60,7 +60,9 @@ impl<'a> Verdict<'a> {
         groups.sort_by_key(Alike::place);
         let rest = |text: String| Line { text, about: About::Rest };
         let dead: Vec<&Process> = self.died.iter().flat_map(Problem::processes).collect();
-        let mut lines = self.deaths_in_short(&dead);
+        let mut lines: Vec<Line> = self.hung.iter().map(Problem::line).collect();
+        let hung = lines.len();
+        lines.extend(self.deaths_in_short(&dead));
         lines.extend(
             self.deaths_not_shown().map(|text| Line { text, about: About::Problem(Severity::Error) }),
         );
@@ -74,8 +76,9 @@ impl<'a> Verdict<'a> {
         if lines.is_empty() && self.others.is_empty() {
             return lines;
         }
-        if !self.explains_ends() && !lines.is_empty() && self.report.record.filters.is_empty() {
-            lines.splice(1..1, self.unexplained("that").into_iter().chain(self.clues_in_short()));
+        if !self.explains_ends() && lines.len() > hung && self.report.record.filters.is_empty() {
+            let unexplained = self.unexplained("that").into_iter().chain(self.clues_in_short());
+            lines.splice(hung + 1..hung + 1, unexplained);
         }
         if self.report.record.lost > 0 {
             let lost = counted(self.report.record.lost, "event");
@@ -114,7 +117,9 @@ impl<'a> Verdict<'a> {
         more.dedup();
         let report = format!("cupeer report {} {}", clean(shown), more.join(" or "));
         let rule = groups.first().map(|group| format!("cupeer explain {}", clean(&group.first().rule)));
-        (!more.is_empty()).then_some(report).into_iter().chain(rule).collect()
+        let hangs = self.hung.is_some() && self.report.record.running;
+        let why = hangs.then(|| format!("cupeer why {}", clean(shown)));
+        why.into_iter().chain((!more.is_empty()).then_some(report)).chain(rule).collect()
     }
 
     /// Returns that no finding explains something, what rules looked at and what they did not, and the notes about the processes that failed: the cause may

@@ -1,4 +1,4 @@
-//! Kinds of problems that no rule covers: abnormal exits, ends from outside, exit statuses other than 0, and calls that failed or did not
+//! Kinds of problems that no rule covers: hangs, abnormal exits, ends from outside, exit statuses other than 0, and calls that failed or did not
 //! return. Tools read their names beside those of the rules.
 
 use crate::model::{Place, Process};
@@ -18,6 +18,14 @@ pub struct Kind {
     pub fails: bool,
 }
 
+/// Job that made no progress.
+pub const HUNG: Kind = Kind {
+    id: "job-hung",
+    says: "No process of the job made progress, or a recorded call did not return, for the time of --on-hang.",
+    hint: "Look at the process and the line that the message names. The stacks of all processes are in hang-*.json in the recording.",
+    severity: Severity::Error,
+    fails: true,
+};
 /// Process that died.
 pub const DIED: Kind = Kind {
     id: "process-died",
@@ -59,7 +67,7 @@ pub const UNEXPLAINED: Kind = Kind {
     fails: false,
 };
 /// All kinds.
-pub const KINDS: [&Kind; 5] = [&DIED, &FAILED, &ASKED, &UNRETURNED, &UNEXPLAINED];
+pub const KINDS: [&Kind; 6] = [&HUNG, &DIED, &FAILED, &ASKED, &UNRETURNED, &UNEXPLAINED];
 
 /// Something that went wrong, with its evidence.
 pub struct Incident<'a> {

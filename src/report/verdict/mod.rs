@@ -10,6 +10,7 @@ mod clues;
 mod ends;
 mod findings;
 mod handles;
+mod hang;
 mod headline;
 mod incidents;
 pub mod looked;
@@ -23,8 +24,9 @@ pub use clues::{keep_clues, of as clue};
 pub use ends::{ABNORMAL, End};
 pub use findings::{Alike, times};
 pub use handles::{in_all, severity_of};
+pub use hang::counts_hangs;
 pub use headline::{About, Line};
-pub use incidents::{ASKED, DIED, FAILED, Incident, KINDS, Kind};
+pub use incidents::{ASKED, DIED, FAILED, HUNG, Incident, KINDS, Kind};
 pub use rules::OfRule;
 
 use crate::base::moments;
@@ -76,7 +78,9 @@ pub struct Verdict<'a> {
     pub names: Labels,
     /// True if sentences name everything that they are about, instead of the first few.
     pub all: bool,
-    /// Processes that ended abnormally: the problem to read first.
+    /// Hangs after which the job made no progress: the problem to read first.
+    pub hung: Option<Problem<'a>>,
+    /// Processes that ended abnormally: the problem to read next.
     pub died: Option<Problem<'a>>,
     /// Findings above note, and explanations of failed calls, the worst first.
     pub told: Vec<&'a Finding>,
@@ -109,7 +113,9 @@ impl<'a> Verdict<'a> {
     pub fn of(report: &'a Report, all: bool) -> Self {
         let (told, noted) = report.unsuppressed().partition(|finding| is_told(finding));
         let names = Labels::new(report);
-        let mut verdict = Verdict { report, names, all, died: None, told, noted, others: Vec::new() };
+        let mut verdict =
+            Verdict { report, names, all, hung: None, died: None, told, noted, others: Vec::new() };
+        verdict.hung = verdict.hangs();
         verdict.died = verdict.deaths();
         let calls = [verdict.unreturned_calls(), verdict.unexplained_failures()].into_iter().flatten();
         let ends = [verdict.failing_ends(), verdict.failing_starts()];
@@ -126,7 +132,7 @@ impl<'a> Verdict<'a> {
 
     /// Returns the problems that no finding is about, one by one, in their order.
     pub fn incidents(&self) -> impl Iterator<Item = &Incident<'a>> {
-        self.died.iter().chain(&self.others).flat_map(|problem| &problem.incidents)
+        self.hung.iter().chain(&self.died).chain(&self.others).flat_map(|problem| &problem.incidents)
     }
 
     /// Returns the problem of a kind.

@@ -74,11 +74,18 @@ impl Page<'_> {
 
     /// What is wrong in full: deaths, what rules found, and other things; then notes.
     pub fn wrong(&self) -> Markup {
-        let Verdict { died, told, noted, others, .. } = self.verdict;
+        let Verdict { hung, died, told, noted, others, .. } = self.verdict;
         html! {
             section #wrong {
                 h2 { "Problems" }
-                @if died.is_none() && told.is_empty() && others.is_empty() { p { "The summary above says what was checked and what was not." } }
+                @if hung.is_none() && died.is_none() && told.is_empty() && others.is_empty() { p { "The summary above says what was checked and what was not." } }
+                @if let Some(hung) = hung {
+                    article class="card error" {
+                        h3 { (hung.what) }
+                        ul { @for item in hung.items.iter().take(MOST) { li { (lines(item)) } } }
+                        (left_out(hung.items.len()))
+                    }
+                }
                 @if let Some(died) = died {
                     article class="card error" {
                         h3 { (died.what) }

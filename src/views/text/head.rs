@@ -43,18 +43,8 @@ impl View<'_> {
                 ),
             );
         }
-        for hang in &record.hangs {
-            let at = self.at(hang.time_ns);
-            let without = hang
-                .without_progress_ns
-                .map(|without| format!(" after {} without progress", duration(without)));
-            let text_of = format!(
-                "at {at}{}: {}; stacks in {}",
-                without.unwrap_or_default(),
-                clean(&hang.answer),
-                clean(&hang.file)
-            );
-            text += &self.item("HUNG       ", &text_of);
+        for stall in self.stalls() {
+            text += &self.item("stalled    ", &stall);
         }
         if let Some(quiet) = self.quiet() {
             text += &self.item("quiet      ", &quiet);

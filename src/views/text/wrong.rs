@@ -10,11 +10,13 @@ pub const MOST: usize = 5;
 impl View<'_> {
     /// What is wrong in full; nothing, where nothing is.
     pub fn wrong(&self) -> String {
+        let hung = self.hung.as_ref().map_or_else(String::new, |hung| self.problem(hung));
+        let hung = self.style.mark_in(Mark::Error, "hang", &hung);
         let died = self.died.as_ref().map_or_else(String::new, |died| self.problem(died));
         let died = self.style.mark_in(Mark::Error, ABNORMAL, &died);
         let others: String = self.others.iter().map(|problem| self.problem(problem)).collect();
         let clues: String = self.clues().map(|clue| self.item("- ", &clue)).collect();
-        let text = died + &self.findings() + &others + &clues;
+        let text = hung + &died + &self.findings() + &others + &clues;
         let outside = self.verdict.outside().map_or_else(String::new, |text| self.item("", &text));
         if text.is_empty() { text } else { self.title("Problems") + &text + &outside }
     }

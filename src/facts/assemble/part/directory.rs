@@ -7,28 +7,41 @@ use serde::Deserialize;
 use std::io::{BufReader, Read};
 use std::path::PathBuf;
 
-/// What `cupeer run --on-hang` kept. A file that cannot be read is named without an answer.
-pub fn hangs(job: &Job) -> Vec<Hang> {
+/// Reads the files that `cupeer run --on-hang` kept. One that cannot be read is named without an answer.
+pub fn hangs(paths: &[PathBuf]) -> Vec<Hang> {
     /// The longest file that is read.
     const LONGEST: u64 = 64 << 20;
     #[derive(Deserialize)]
+    struct Doing {
+        proc: Option<String>,
+        doing: String,
+    }
+    #[derive(Deserialize, Default)]
     struct KeptAnswer {
         time_ns: u64,
         without_progress_ns: Option<u64>,
         answer: String,
+        resumed_ns: Option<u64>,
+        ended_ns: Option<u64>,
+        /// Those that were packed have none.
+        processes: Option<Vec<Doing>>,
     }
+    let unreadable = || KeptAnswer {
+        answer: "its file cannot be read".into(),
+        processes: Some(Vec::new()),
+        ..KeptAnswer::default()
+    };
     let one = |path: &PathBuf| {
         let opened = record::plain::open(path, record::plain::Links::Refused).ok();
         let kept = opened.and_then(|file| serde_json::from_reader(BufReader::new(file.take(LONGEST))).ok());
-        let KeptAnswer { time_ns, without_progress_ns, answer } = kept.unwrap_or(KeptAnswer {
-            time_ns: 0,
-            without_progress_ns: None,
-            answer: "its file cannot be read".into(),
-        });
-        let file = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        Hang { time_ns, without_progress_ns, answer, file }
+        let KeptAnswer { time_ns, without_progress_ns, answer, resumed_ns, ended_ns, processes } =
+            kept.unwrap_or_else(unreadable);
+        let name = path.file_name().filter(|_| processes.is_some());
+        let file = name.unwrap_or_default().to_string_lossy().into_owned();
+        let doing = processes.into_iter().flatten().filter_map(|one| Some((one.proc?, one.doing))).collect();
+        Hang { time_ns, without_progress_ns, answer, file, resumed_ns, ended_ns, doing }
     };
-    let mut hangs: Vec<Hang> = job.hangs.iter().map(one).collect();
+    let mut hangs: Vec<Hang> = paths.iter().map(one).collect();
     hangs.sort_by(|a, b| (a.time_ns, &a.file).cmp(&(b.time_ns, &b.file)));
     hangs
 }

@@ -173,7 +173,7 @@ fn join_records(all: &mut Record, other: Record) {
     // Its file is not reduced, so it may be read twice.
     all.hangs.extend(hangs);
     all.hangs.sort_by(|a, b| (a.time_ns, &a.file).cmp(&(b.time_ns, &b.file)));
-    all.hangs.dedup();
+    all.hangs.dedup_by(|a, b| (a.time_ns, &a.file) == (b.time_ns, &b.file));
     let known: HashSet<String> = all.problems.iter().cloned().collect();
     all.problems.extend(problems.into_iter().filter(|problem| !known.contains(problem)));
 }

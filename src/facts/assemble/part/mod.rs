@@ -14,6 +14,8 @@ mod finish;
 mod fold;
 mod merge;
 
+pub use directory::hangs;
+
 use crate::follow::callers::CallerSum;
 use crate::follow::functions::FunctionSum;
 use crate::infer::FindingRows;
@@ -61,10 +63,10 @@ impl JobPart {
     /// Adds the contents of a directory except for the records of processes, which were reduced.
     pub fn note(&mut self, job: &Job) {
         self.record.started.extend(job.started.iter().map(directory::started));
-        for hang in directory::hangs(job) {
-            if !self.record.hangs.contains(&hang) {
-                self.record.hangs.push(hang);
-            }
+        for hang in hangs(&job.hangs) {
+            // What was reduced may not have had its end.
+            self.record.hangs.retain(|known| known.time_ns != hang.time_ns);
+            self.record.hangs.push(hang);
         }
         self.escaped.extend(directory::bypassed(job));
         self.record.add_quiet(directory::quiet(job));
