@@ -89,6 +89,7 @@ impl Rows {
                 failed: Some(seen.counts.failed),
                 complete: seen.is_complete,
                 unreturned: unreturned.collect(),
+                hung: seen.hung.clone(),
                 lost: seen.header.lost,
                 ..empty(who, seen.program.clone(), seen.exit)
             });
@@ -214,6 +215,7 @@ impl Rows {
             running: count(|exit| exit.kind == ExitKind::Running),
             ended: count(|exit| exit.has_ended()) - died,
             died,
+            hung_since_ns: job.hung_since_ns,
             refused: job.refused,
             calls: sum(self.processes.iter().filter_map(|one| one.calls)),
             failed: sum(self.processes.iter().filter_map(|one| one.failed)),
@@ -303,6 +305,7 @@ fn empty(who: Who, program: String, exit: Exit) -> Process {
         complete: false,
         calls_per_second: None,
         unreturned: Vec::new(),
+        hung: None,
         lost: 0,
     }
 }

@@ -50,6 +50,8 @@ pub struct Job {
     pub ended: usize,
     /// Number of processes that crashed, were killed, or called exit_group.
     pub died: usize,
+    /// Time since which the job hangs, in nanoseconds since 1970, if `cupeer run --on-hang` found that; null otherwise.
+    pub hung_since_ns: Option<u64>,
     /// Number of exports and opens that did not fit into its live table.
     pub refused: u64,
     /// Number of calls of its processes on this host.
@@ -134,6 +136,8 @@ pub struct Process {
     pub calls_per_second: Option<f64>,
     /// Calls that have not returned, the oldest first.
     pub unreturned: Vec<Unreturned>,
+    /// Activity of the process when `cupeer run --on-hang` found that its job hangs; null if the job does not hang.
+    pub hung: Option<String>,
     /// Number of calls that could not be recorded.
     pub lost: u64,
 }

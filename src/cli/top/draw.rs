@@ -191,6 +191,13 @@ fn header(document: &Document, view: &View, most: usize) -> Vec<Line> {
 fn sums(document: &Document) -> Line {
     let of = |of: fn(&Device) -> u64| sum(document.devices.iter().map(of));
     let mut line = Line::default();
+    if let Some(since) = document.jobs.iter().filter_map(|job| job.hung_since_ns).min() {
+        let age = age(document.time_ns.saturating_sub(since));
+        let hung = document.jobs.iter().filter(|job| job.hung_since_ns.is_some()).count() as u64;
+        let whose = if document.jobs.len() == 1 { "the job".into() } else { names::counted(hung, "job") };
+        let have = if hung == 1 { "has" } else { "have" };
+        line = line.with(Look::Bad, &format!("{whose} {have} hung for {age}")).with(Look::Plain, "; ");
+    }
     let hanging: Vec<u64> = document.processes.iter().filter_map(view::hangs).collect();
     if let Some(oldest) = hanging.iter().max() {
         let whose = names::counted(hanging.len() as u64, "process");
@@ -345,6 +352,9 @@ fn state(process: &Process) -> Cell {
             _ => ending(process.exit),
         };
         return (look, how + &left);
+    }
+    if let Some(doing) = &process.hung {
+        return (Look::Bad, format!("hung: {doing}"));
     }
     if let (Some(age_ns), Some(oldest)) = (view::hangs(process), process.oldest()) {
         let more = process.unreturned.iter().filter(|call| call.age_ns >= Some(view::HANGS)).count() - 1;

@@ -13,7 +13,7 @@ struct Metric(&'static str, &'static str, &'static str);
 type OfJob = (Metric, fn(&Job, &[&Process]) -> f64);
 type OfDevice = (Metric, fn(&Device) -> u64);
 
-const JOBS: [OfJob; 8] = [
+const JOBS: [OfJob; 9] = [
     (Metric("cupeer_processes_running", "gauge", "Processes that run, by job."), |job, _| job.running as f64),
     (
         Metric("cupeer_processes_died", "gauge", "Processes that were killed or called exit_group."),
@@ -45,6 +45,10 @@ const JOBS: [OfJob; 8] = [
             "Exports and openings for which the live table had no room.",
         ),
         |job, _| job.refused as f64,
+    ),
+    (
+        Metric("cupeer_job_hung", "gauge", "1 if 'cupeer run --on-hang' found that the job hangs."),
+        |job, _| f64::from(u8::from(job.hung_since_ns.is_some())),
     ),
     (
         Metric("cupeer_hanging_processes", "gauge", "Processes that are in one call for a second or longer."),

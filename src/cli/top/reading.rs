@@ -6,12 +6,13 @@
 use crate::records::kept;
 use crate::start::home;
 use anyhow::{Result, bail, ensure};
+use cupeer_facts::part::hangs;
 use cupeer_record::quiet::{self, Quiet};
 use cupeer_record::tail::Counts;
 use cupeer_record::{Clock, Device, Error, Follower, LiveTable, Process, alive, host, launcher};
 use cupeer_report::model::{Exit, ExitKind};
 use cupeer_spec::record::end::End;
-use cupeer_spec::record::job::FILE;
+use cupeer_spec::record::job::{FILE, HANG, HANG_SUFFIX};
 use cupeer_spec::record::{Header, SUFFIX, live, mode};
 use std::collections::BTreeMap;
 use std::fs;
@@ -44,6 +45,8 @@ pub struct OfJob {
     /// What the live table of this host has.
     pub entries: Vec<live::Entry>,
     pub refused: u64,
+    /// Since when it hangs, as a run of it has found.
+    pub hung_since_ns: Option<u64>,
     /// What is not seen of it, a sentence each without its name.
     pub unseen: Vec<String>,
 }
@@ -66,6 +69,8 @@ pub struct OfProcess {
     pub is_complete: bool,
     /// Function, thread, age.
     pub unreturned: Vec<(String, u32, Option<u64>)>,
+    /// What it did when its job was found to hang.
+    pub hung: Option<String>,
 }
 
 /// Where the records are.
@@ -140,6 +145,7 @@ struct Files {
     tables: Vec<PathBuf>,
     /// Those that say which processes have begun.
     begun: Vec<PathBuf>,
+    hangs: Vec<PathBuf>,
     /// Directories that cannot be read, and why.
     unreadable: Vec<String>,
     has_job: bool,
@@ -171,6 +177,8 @@ impl Files {
             self.tables.push(path.to_owned());
         } else if quiet::is_named(path) {
             self.begun.push(path.to_owned());
+        } else if name.starts_with(HANG) && name.ends_with(HANG_SUFFIX) {
+            self.hangs.push(path.to_owned());
         } else if name == FILE {
             self.has_job = true;
         } else {
@@ -243,6 +251,16 @@ impl Job {
         if behind > 0 {
             let sentence = "calls of before are still being read: there may be more, and more failures";
             seen.unseen.push(sentence.into());
+        }
+        for hang in hangs(&files.hangs).iter().filter(|hang| hang.resumed_ns.is_none()) {
+            for process in seen.processes.iter_mut().filter(|process| !process.exit.has_ended()) {
+                let found = hang.doing.iter().find(|(proc, _)| *proc == process.proc);
+                let Some((_, doing)) = found else { continue };
+                // For how long it did so, was true then.
+                process.hung = doing.split(" since ").next().map(str::to_owned);
+                let since = seen.hung_since_ns.into_iter().chain([hang.began_ns()]).min();
+                seen.hung_since_ns = since;
+            }
         }
         tables(&files.tables, &mut seen);
         quiet_ones(&files, &mut seen);
@@ -349,6 +367,7 @@ impl Followed {
             fruitful: follower.fruitful(),
             is_complete: follower.is_complete(),
             unreturned: calls.iter().map(|call| (name(call.function), call.tid, age(call.start))).collect(),
+            hung: None,
         }
     }
 }

@@ -45,6 +45,7 @@ fn process(rank: u32) -> OfProcess {
         fruitful: 0,
         is_complete: true,
         unreturned: Vec::new(),
+        hung: None,
     }
 }
 

@@ -202,8 +202,10 @@ fn compare(sort: Sort, a: &Process, b: &Process) -> Ordering {
     let most = |of: fn(&Process) -> u64| of(b).cmp(&of(a));
     match sort {
         Sort::State => {
-            let rank =
-                |process: &Process| (has_died(&process.exit), hangs(process), process.exit.has_ended());
+            let rank = |process: &Process| {
+                let ended = process.exit.has_ended();
+                (has_died(&process.exit), process.hung.is_some(), hangs(process), ended)
+            };
             rank(b).cmp(&rank(a))
         }
         Sort::Rank => by_rank(a, b),
