@@ -10,6 +10,7 @@ use cupeer_record::plain::{self, Links};
 use cupeer_record::quiet;
 use cupeer_spec::record::begun::{self, Begun};
 use cupeer_spec::record::{SUFFIX, faults, job, live};
+use serde_json::{Map, Value};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -25,6 +26,8 @@ pub enum Kind {
     Table,
     /// What a fault plan did on a host.
     Faults,
+    /// That the job hung.
+    Hang,
 }
 
 pub struct Member {
@@ -41,6 +44,8 @@ pub struct RecordFiles {
     pub problems: Vec<(String, String)>,
 }
 
+/// The longest file about a hang that is read.
+const LONGEST_HANG: u64 = 64 << 20;
 /// The longest name without its suffix: the header of an archive has room for 100 bytes in all.
 const LONGEST: usize = 64;
 
@@ -60,6 +65,7 @@ pub fn kind(name: &str) -> Option<Kind> {
         (name.strip_suffix(SUFFIX), Kind::Process),
         (name.strip_prefix(live::PREFIX), Kind::Table),
         (name.strip_prefix(faults::PREFIX), Kind::Faults),
+        (name.strip_prefix(job::HANG).and_then(|name| name.strip_suffix(job::HANG_SUFFIX)), Kind::Hang),
     ];
     kinds.into_iter().find(|(word, _)| word.is_some_and(is_word)).map(|(_, kind)| kind)
 }
@@ -152,6 +158,23 @@ pub fn add_begun(file: &Member, redaction: &Redaction, archive: &mut Archive) ->
     Ok(Vec::new())
 }
 
+/// Adds that the job hung and what it waited for, without the processes and their stacks. If anything is redacted, only the first
+/// clause of that stays, because the others may name files and addresses.
+pub fn add_hang(file: &Member, redaction: &Redaction, archive: &mut Archive) -> Result<Vec<String>> {
+    let read = plain::read(&file.path, Links::Refused, LONGEST_HANG).map_err(anyhow::Error::from);
+    let mut hang: Map<String, Value> = match read.and_then(|bytes| Ok(serde_json::from_slice(&bytes)?)) {
+        Ok(hang) => hang,
+        Err(error) => return Ok(vec![format!("cannot be read: {error:#}, and is left out")]),
+    };
+    let answer = hang.get("answer").and_then(Value::as_str).unwrap_or_default();
+    let first = answer.split("; ").next().filter(|_| !redaction.words().is_empty());
+    let answer = redaction.sentence(first.unwrap_or(answer));
+    hang.retain(|key, _| key.ends_with("_ns") || ["schema", "cupeer"].contains(&key.as_str()));
+    hang.insert("answer".into(), answer.into());
+    archive.add(&file.name, &serde_json::to_vec_pretty(&hang)?)?;
+    Ok(Vec::new())
+}
+
 #[cfg(test)]
 mod tests {
     use super::{Kind, kind};
@@ -164,6 +187,7 @@ mod tests {
         assert_eq!(kind("begun-17"), Some(Kind::Begun));
         assert_eq!(kind("live-0123abcd"), Some(Kind::Table));
         assert_eq!(kind("faults-0123abcd-89abcdef"), Some(Kind::Faults));
+        assert_eq!(kind("hang-0123abcd-17-1.json"), Some(Kind::Hang));
         for other in [
             ".cupeer",
             "x.cupeer.tar.gz",
@@ -172,6 +196,8 @@ mod tests {
             "live-",
             "live-/x",
             "faults-",
+            "hang-.json",
+            "hang-0123abcd-17-1",
             ".faults-1",
             "release-gate",
             ".job-1",
