@@ -10,6 +10,8 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 // What `cupeer run --on-hang` and `cupeer top` make of it.
 mod on_hang;
+// What a report, `cupeer top`, and the exit status say of a hang.
+mod hung;
 // Programs that a busy machine does not let run.
 mod starved;
 
