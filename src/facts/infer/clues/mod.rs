@@ -35,11 +35,11 @@ const KINDS: [&str; 15] = [
 /// A fact whose places have no names yet: its kind, its sentence, the handle, the processes, and the calls.
 struct Fact<'a>(&'static str, String, Option<&'a Entry>, Vec<usize>, Vec<(u64, Site)>);
 
-/// Returns one clue per kind, the most specific first. Of parts of a job, only all together tell whether a process failed.
+/// Returns one clue per kind, the most specific first; none if no process failed.
 pub fn found(context: &Context, places: &mut Places) -> Vec<Clue> {
     let mut started = context.job.started.iter().map(|one| Exit::of(Some(false), one.end, false));
     let has_failed = context.all.fates.iter().any(|fate| fate.has_failed) || started.any(Exit::is_failure);
-    if !context.is_part && !has_failed {
+    if !has_failed {
         return Vec::new();
     }
     let (mut facts, mut clues) = (copies::found(context), Vec::<Clue>::new());
