@@ -10,7 +10,7 @@ use crate::follow::uses::Use;
 use cupeer_record::{self as record, Clock, Job};
 use cupeer_report::model::{Fingerprint, Object, Place, Proc, Uuid};
 use cupeer_report::places::{Places, Stack};
-use cupeer_rules::reason;
+use cupeer_rules::reason::{self, Ago};
 use cupeer_spec::effect::Object as Kind;
 use cupeer_spec::record::slot::finding::role;
 use std::collections::HashMap;
@@ -195,12 +195,45 @@ impl<'c, 'a> Objects<'c, 'a> {
                     let import = entry.imports.iter().find(|import| import.process as usize == process)?;
                     import.all_opened()
                 }
+                role::CLOSING | role::FREEING | role::ENDING => {
+                    let of = entry.imports.iter().filter(|import| import.process as usize == process);
+                    let closed = of.flat_map(|import| &import.times).filter_map(|time| time.ended);
+                    let export = entry.export.iter().filter(|export| export.process as usize == process);
+                    let ended = export
+                        .flat_map(|it| it.ended.iter().chain(&it.ended_before).chain(&it.perhaps_ended));
+                    Some(closed.chain(ended.copied()).filter_map(|ended| ended.at).collect())
+                }
                 _ => None,
             }
         };
         // The call began before the process noted it.
         let calls = Kind::ALL.iter().find_map(of_kind)?.into_iter();
         calls.min_by_key(|call| (*call > about, call.abs_diff(about)))
+    }
+
+    /// A sentence that a process wrote, with the age that follows from the recorded times: the process noted later what it had done.
+    pub fn aged(&self, message: String, at: u64, objects: &[Object], process: usize) -> String {
+        let parts = message.split_once(" ago").and_then(|(before, after)| {
+            let mut words = before.rsplitn(3, ' ');
+            let unit = words.next().filter(|unit| ["us", "ms", "s"].contains(unit));
+            unit.zip(words.next()?.parse::<f64>().ok())?;
+            Some((words.next()?, after))
+        });
+        let is_end = |object: &&Object| {
+            let [export, opening] = [role::EXPORT, role::OPENING].map(role::word);
+            ![export, opening].contains(&Some(object.role))
+        };
+        let ended = |object: &Object| {
+            let entry =
+                self.context.all.ledger.any(self.context.all.realms[process], object.fingerprint?.0)?;
+            entry.export.as_ref()?.ended?.at.filter(|ended| *ended <= at)
+        };
+        let past = objects.iter().find(is_end).and_then(|object| object.time_ns);
+        let past = past.or_else(|| objects.iter().find_map(|object| ended(object).or(object.time_ns)));
+        match parts.zip(past) {
+            Some(((before, after), past)) => format!("{before} {} ago{after}", Ago(at.saturating_sub(past))),
+            None => message,
+        }
     }
 
     fn placed(&self, object: &PendingObject, places: &mut Places) -> Object {

@@ -98,8 +98,11 @@ impl<'a> Context<'a> {
             found.processes.iter().map(|process| self.job.processes[*process].program()).collect();
         let facts = Facts { rule: &found.rule, caller: &caller, stack: &stack, programs: &programs };
         let suppressed_by = self.filter.suppressions.find(&facts);
-        let objects = objects.of(&found, places);
-        let message = found.message;
+        let listed = objects.of(&found, places);
+        let message = match found.said {
+            Some(_) => objects.aged(found.message, found.at, &listed, process),
+            None => found.message,
+        };
         let finding = Finding {
             rule: found.rule,
             severity: severity.word(),
@@ -125,7 +128,7 @@ impl<'a> Context<'a> {
             runtime: all.made_by.of(process, found.site.tid, found.site.seq),
             caller,
             stack,
-            objects,
+            objects: listed,
             suppressed_by,
         };
         Some(Row { finding, process, by_report: found.said.is_none(), processes: found.processes })
