@@ -121,6 +121,7 @@ fn row(
         (None, _) if damaged_from.is_some() => State::Damaged,
         (Some(export), _) if export.freed_while_open => State::FreedWhileOpen,
         (_, Some(worst)) => worst,
+        (Some(export), None) if export.ended.is_some() => State::Closed,
         (Some(_), None) => State::Exported,
         (None, None) => State::Unknown,
     };
@@ -207,7 +208,7 @@ fn state(time: &Time, entry: &Entry, opener: &Fate, fates: &[Fate]) -> State {
         return if time.is_kept(opener) { State::OpenOnPurpose } else { State::Open };
     }
     // What a process has open that is gone was certainly open when it was last seen.
-    let until = if opener.alive == Some(true) { u64::MAX } else { opener.last_seen };
+    let until = if opener.alive == Some(true) { u64::MAX } else { opener.ran_until };
     if freed_between(time.kept.map_or(until, |kept| kept.min(until))) {
         return State::FreedWhileOpen;
     }
