@@ -5,7 +5,7 @@
 
 use cupeer_report::model::{Place, Report};
 use cupeer_report::names::clean;
-use cupeer_report::verdict::Verdict;
+use cupeer_report::verdict::{Verdict, said};
 use cupeer_rules::Severity;
 
 /// The most of one kind that GitHub shows of a step.
@@ -25,7 +25,7 @@ pub fn lines(report: &Report, root: &str) -> Vec<String> {
         let (who, from) = (verdict.who_and_how_often(finding), clean(&finding.caller.long()));
         let message = match finding.message.is_empty() {
             true => format!("{who}, from {from}"),
-            false => format!("{who}, from {from}: {}", clean(&finding.message)),
+            false => format!("{who}, from {from}: {}", clean(&said(finding))),
         };
         (finding.severity, finding.rule.to_string(), source(&finding.caller, root), message)
     });

@@ -11,7 +11,7 @@ use anyhow::Result;
 use cupeer_report::model::{Finding, Process, Report};
 use cupeer_report::moments;
 use cupeer_report::terminal::clean_lines;
-use cupeer_report::verdict::{DIED, End, FAILED, Kind, OfRule, Verdict, looked};
+use cupeer_report::verdict::{DIED, End, FAILED, Kind, OfRule, Verdict, looked, said};
 use maud::{Markup, PreEscaped, Render, html};
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -132,8 +132,8 @@ fn of_rule(view: &View, of: &OfRule) -> Case {
     let outcome = match (&of.failing[..], &of.suppressed[..]) {
         ([first, ..], _) => {
             let message = match (first.message.is_empty(), of.rule) {
-                (true, Some(rule)) => rule.page().says,
-                _ => &first.message,
+                (true, Some(rule)) => rule.page().says.into(),
+                _ => said(first),
             };
             let message = format!("{}: {message}", view.who_and_how_often(first));
             Outcome::Failed(first.severity, message, text(&of.failing))

@@ -9,7 +9,7 @@ use anyhow::Result;
 use cupeer_report::model::{Finding, Object, Place, Process, Report, SuppressedBy};
 use cupeer_report::names::{clean, sentence};
 use cupeer_report::terminal::write_json;
-use cupeer_report::verdict::{Incident, KINDS, Verdict, looked};
+use cupeer_report::verdict::{Incident, KINDS, Verdict, looked, said};
 use cupeer_rules::{RULES, Rule, RuleSpec};
 use serde_json::{Map, Value, json};
 use std::io::{self, Write};
@@ -121,7 +121,7 @@ fn invocation(report: &Report) -> Value {
 fn of_finding(verdict: &Verdict, finding: &Finding) -> Value {
     let mut text = verdict.who_and_how_often(finding);
     if !finding.message.is_empty() {
-        text += &format!(": {}", clean(&finding.message));
+        text += &format!(": {}", clean(&said(finding)));
     }
     let about = [&finding.rule, &finding.function];
     let mut result = result(

@@ -10,6 +10,7 @@ use crate::words::names::{clean, counted, in_words, sentence};
 use cupeer_rules::{Basis, Rule, Severity, Tells, label};
 use cupeer_spec::function::FnId;
 use cupeer_spec::record::slot::finding::STALE;
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Findings of one rule and function, the first one first.
@@ -36,9 +37,9 @@ impl<'a> Verdict<'a> {
     pub fn paragraph(&self, finding: &Finding) -> (String, Vec<String>) {
         let Finding { rule: name, confidence, .. } = finding;
         let rule = Rule::of(name);
-        let sure = if *confidence == "certain" { String::new() } else { format!(" ({confidence})") };
+        let sure = if *confidence == "inferred" { " (inferred)" } else { "" };
         let head = format!("{}{sure}: {}", clean(name), self.who_and_how_often(finding));
-        let message = (!finding.message.is_empty()).then(|| sentence(&clean(&finding.message)));
+        let message = (!finding.message.is_empty()).then(|| sentence(&clean(&said(finding))));
         let mut all: Vec<String> = message.into_iter().chain([self.call(finding)]).collect();
         let quote = finding.sentence.zip(finding.source).filter(|_| !is_explanation(name));
         all.extend(quote.map(|(sentence, source)| {
@@ -181,12 +182,18 @@ impl<'a> Alike<'a> {
     pub fn message(&self) -> String {
         let first = self.first();
         let is_explanation = is_explanation(&first.rule);
-        let message = if is_explanation { first_clauses(&first.message, 2) } else { &first.message };
-        match first.confidence {
-            "inferred" if !is_explanation => format!("probably, {message}"),
-            "stale" if !first.tells(Tells::ExporterEnded) => format!("{message}; {STALE}"),
-            _ => message.to_owned(),
-        }
+        if is_explanation { first_clauses(&first.message, 2).to_owned() } else { said(first).into_owned() }
+    }
+}
+
+/// Returns the sentence of a finding with how sure it is.
+pub fn said(finding: &Finding) -> Cow<'_, str> {
+    let message = &finding.message;
+    match finding.confidence {
+        _ if message.is_empty() || is_explanation(&finding.rule) => message.into(),
+        "inferred" => format!("probably, {message}").into(),
+        "stale" if !finding.tells(Tells::ExporterEnded) => format!("{message}; {STALE}").into(),
+        _ => message.into(),
     }
 }
 

@@ -8,7 +8,7 @@ use crate::pairs;
 use crate::text::matrix;
 use cupeer_report::endings;
 use cupeer_report::model::{ExitKind, Peer, Process, Uuid};
-use cupeer_report::verdict::{ASKED, End, Problem};
+use cupeer_report::verdict::{ASKED, End, Problem, said};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
@@ -215,7 +215,7 @@ impl Page<'_> {
                 break;
             }
             let who = self.brief.who_and_how_often(finding);
-            let text = format!("{} {}: {who}: {}", finding.severity, finding.rule, finding.message);
+            let text = format!("{} {}: {who}: {}", finding.severity, finding.rule, said(finding));
             // Of the others, only the first one's time is known: as far as they had begun and not ended.
             for place in finding.procs.iter().filter_map(|proc| self.place(proc)) {
                 let process = &self.report.processes[place];

@@ -4,6 +4,7 @@ use super::View;
 use cupeer_report::model::{Finding, Object};
 use cupeer_report::names::clean;
 use cupeer_report::style::Mark;
+use cupeer_report::verdict::said;
 use cupeer_rules::Rule;
 use cupeer_spec::record::slot::finding::role;
 
@@ -22,7 +23,7 @@ impl View<'_> {
         let note = |(i, finding): (usize, &&Finding)| {
             let (rule, who) = (clean(&finding.rule), self.who_and_how_often(finding));
             let text =
-                self.item("- ", &format!("{} {rule}: {who}: {}", finding.severity, clean(&finding.message)));
+                self.item("- ", &format!("{} {rule}: {who}: {}", finding.severity, clean(&said(finding))));
             let caller = self.item("  ", &format!("at {}", clean(&finding.caller.long())));
             let is_copying = |object: &&Object| object.role == role::WORDS[role::COPYING as usize - 1];
             let copying = finding.objects.iter().find(is_copying);
