@@ -84,13 +84,13 @@ pub fn of_run(mut report: Report, all: usize, others: u64, shown: &str, launched
     lines
 }
 
-/// Counts the processes that loaded the driver and made no call that cupeer records; `reached` is how many loaded it.
+/// Counts the programs that loaded the driver and made no call that cupeer records; `reached` is how many loaded it. One may have
+/// run in a process before another that made calls.
 pub fn without_call(report: &Report, reached: u32) -> Option<String> {
-    let is_one = |process: &&Process| process.exit.kind != ExitKind::Executed;
-    let recorded = report.processes.iter().filter(is_one).count() as u64 + report.record.quiet_processes();
+    let recorded = report.processes.len() as u64 + report.record.quiet_processes();
     let others = u64::from(reached).checked_sub(recorded).filter(|others| *others > 0 && recorded > 0)?;
-    let others = counted(others, "process").replacen(' ', " more ", 1);
-    Some(format!("  {others} loaded the driver and made no call that cupeer records"))
+    let times = counted(others, "more time");
+    Some(format!("  the driver was loaded {times}, without a call that cupeer records"))
 }
 
 /// How many processes, calls and failures there are.
@@ -140,11 +140,8 @@ pub fn whole(report: &Report, shown: &str, symbols: &mut Symbols, launched: u32)
         let left = of_kind().filter(|handle| handle.opens.iter().any(is_open)).count() as u64;
         if left > 0 {
             let (all, was) = (format!("{kind} handle"), if left == 1 { "was" } else { "were" });
-            lines.push(format!(
-                "  {} of {} {was} left open; --leaks shows where",
-                number(left),
-                counted(opened, &all)
-            ));
+            let of = if opened == 1 { String::new() } else { format!("{} of ", number(left)) };
+            lines.push(format!("  {of}{} {was} left open; --leaks shows where", counted(opened, &all)));
         }
         let freed = of_kind().filter(|handle| handle.state == State::FreedWhileOpen).count() as u64;
         if freed > 0 && !verdict.is_found(State::FreedWhileOpen) {

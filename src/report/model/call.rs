@@ -4,6 +4,7 @@ use super::{
     Codes, Proc,
     word::{self, Word},
 };
+use crate::base::moments::number;
 use cupeer_symbols::SourceLine;
 use schemars::JsonSchema;
 use serde::de::Error;
@@ -209,6 +210,19 @@ pub struct FailureGroup {
     /// Purpose of the calls if they are probes, whose failure is expected; null for other calls.
     #[serde(default, deserialize_with = "word::read")]
     pub expected: Option<Word>,
+}
+
+impl super::Report {
+    /// Returns the number of failed calls of a function, with how many of them were expected: `3 (2 expected)`.
+    pub fn failed(&self, function: &Function) -> String {
+        let own = self.failure_groups.iter().filter(|group| group.function == function.function);
+        let expected: u64 = own.filter(|group| group.is_expected()).map(|group| group.count).sum();
+        match (number(function.failed()), number(expected)) {
+            (failed, _) if expected == 0 => failed,
+            (failed, expected) if failed == expected => format!("{failed} expected"),
+            (failed, expected) => format!("{failed} ({expected} expected)"),
+        }
+    }
 }
 
 impl FailureGroup {

@@ -186,7 +186,7 @@ impl Page<'_> {
                     cells: vec![
                         text(&*function.function),
                         count(function.calls),
-                        count(function.failed()),
+                        ordered(self.report.failed(function), function.failed()),
                         time(Some(function.total_ns)),
                         time(function.p50_ns),
                         time(function.p99_ns),

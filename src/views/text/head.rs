@@ -90,7 +90,9 @@ impl View<'_> {
 
     /// `8 on 1 host (vm): 8 have ended; ranks 0-7`.
     fn who(&self) -> String {
-        let processes = &self.report.processes;
+        // One that became another program has an entry for each.
+        let (became, processes): (Vec<&Process>, Vec<&Process>) =
+            self.report.processes.iter().partition(|process| process.exit.kind == ExitKind::Executed);
         let hosts = &self.report.record.hosts;
         if hosts.is_empty() {
             return "none".into();
@@ -105,9 +107,12 @@ impl View<'_> {
         }
         let mut counts = BTreeMap::new();
         processes.iter().for_each(|process| *counts.entry(state(process)).or_insert(0) += 1);
+        let before = counted(became.len() as u64, "other program");
         let states: Vec<String> =
             counts.iter().map(|((_, state), count)| format!("{} {state}", number(*count))).collect();
         text += &format!(": {}", states.join(", "));
+        text +=
+            &if became.is_empty() { String::new() } else { format!(", after {before} in the same process") };
         let numbers: BTreeSet<u32> = processes.iter().filter_map(|process| process.rank).collect();
         if !numbers.is_empty() {
             text += &format!("; {}", ranks(numbers.into_iter()));

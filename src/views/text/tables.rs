@@ -55,7 +55,7 @@ impl View<'_> {
             table.row([
                 clean(&function.function),
                 number(function.calls),
-                number(function.failed()),
+                self.report.failed(function),
                 duration(function.total_ns),
                 time(function.p50_ns),
                 time(function.p99_ns),
