@@ -2,8 +2,9 @@
 
 use super::scenes::{Checked, How, cannot, for_each, scene, scenes, success, words};
 use crate::support::{self, cupeer, done, temp_dir};
+use cupeer_rules::reason::Ago;
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::process::ExitStatusExt;
 
 #[test]
@@ -51,6 +52,12 @@ fn contradictions(checked: &Checked) -> Vec<String> {
     found.extend(checked.findings().iter().filter_map(quoted_wrongly));
     found.extend(checked.findings().iter().filter_map(hints_at_what_failed));
     found.extend(told_at_two_times(&checked.report));
+    found.extend(ages_without_times(&checked.report));
+    found.extend(ends_that_tables_lack(&checked.report));
+    found.extend(states_that_findings_deny(&checked.report));
+    found.extend(counts_of_processes(&checked.report, &said, &text));
+    found.extend(column_of_failures(&checked.report, &checked.text));
+    found.extend(certainty_that_is_lost(&checked.report, &said, &text));
     found
 }
 
@@ -204,6 +211,133 @@ fn told_at_two_times(report: &Value) -> Vec<String> {
     let is_told_twice =
         |(call, times): &(String, BTreeMap<u64, &str>)| times.len() > 1 && is_once(call, times);
     times.into_iter().filter(is_told_twice).map(|(call, times)| format!("{call}: {times:?}")).collect()
+}
+
+/// Ages in sentences, such as `freed 253 us ago`, that no pair of recorded times has.
+fn ages_without_times(report: &Value) -> Vec<String> {
+    let mut found = Vec::new();
+    for finding in list(&report["findings"]) {
+        let (message, at) = (finding["message"].as_str().unwrap_or_default(), finding["time_ns"].as_u64());
+        let Some((before, _)) = message.split_once(" ago") else { continue };
+        let mut words = before.rsplitn(3, ' ');
+        let (unit, number) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+        let objects = list(&finding["objects"]);
+        let is_about =
+            |handle: &&Value| objects.iter().any(|object| object["fingerprint"] == handle["fingerprint"]);
+        let handles: Vec<&Value> = list(&report["handles"]).iter().filter(is_about).collect();
+        let of_handles = handles.iter().map(|handle| &handle["freed_ns"]);
+        let times = objects.iter().map(|object| &object["time_ns"]).chain(of_handles);
+        let ages = times.filter_map(|time| at?.checked_sub(time.as_u64()?));
+        let says_so = |ns: u64| Ago(ns).to_string() == format!("{number} {unit}");
+        if !ages.into_iter().any(says_so) {
+            found.push(format!("no time is {number} {unit} before {at:?}: {message}: {objects:?}"));
+        }
+    }
+    found
+}
+
+/// Closes and frees of findings that have other times than the tables.
+fn ends_that_tables_lack(report: &Value) -> Vec<String> {
+    let objects = list(&report["findings"]).iter().flat_map(|finding| list(&finding["objects"]));
+    let mut found = Vec::new();
+    for object in objects.filter(|object| !object["time_ns"].is_null()) {
+        let mut handles = list(&report["handles"]).iter();
+        let Some(handle) = handles.find(|handle| handle["fingerprint"] == object["fingerprint"]) else {
+            continue;
+        };
+        let own = list(&handle["opens"]).iter().filter(|open| open["proc"] == object["proc"]);
+        let closed: Vec<&Value> = own.map(|open| &open["closed_ns"]).collect();
+        let has = match object["role"].as_str() {
+            Some("closing") => closed.is_empty() || closed.contains(&&object["time_ns"]),
+            Some("freeing") => {
+                let freed = &handle["freed_ns"];
+                freed.is_null() || *freed == object["time_ns"] || closed.contains(&&object["time_ns"])
+            }
+            _ => true,
+        };
+        if !has {
+            found.push(format!("a finding and the table have two times of one end: {object} {handle}"));
+        }
+    }
+    found
+}
+
+/// States of handles that other places deny.
+fn states_that_findings_deny(report: &Value) -> Vec<String> {
+    let handle = |fingerprint: &Value| {
+        list(&report["handles"]).iter().find(|handle| handle["fingerprint"] == *fingerprint)
+    };
+    let freed = list(&report["findings"]).iter().filter(|finding| finding["rule"] == "ipc-freed-while-open");
+    let mut found = Vec::new();
+    for object in freed.flat_map(|finding| list(&finding["objects"])) {
+        let state = handle(&object["fingerprint"]).map_or(&Value::Null, |handle| &handle["state"]);
+        if !state.is_null() && state != "freed while open" {
+            found.push(format!("freed while open by a finding, and {state} in the table"));
+        }
+    }
+    let is_exported = |handle: &&Value| handle["state"] == "exported" && !handle["freed_ns"].is_null();
+    found.extend(
+        list(&report["handles"]).iter().filter(is_exported).map(|it| format!("exported and freed: {it}")),
+    );
+    found
+}
+
+/// How many processes there are, which the run, the report, and the tables must agree on.
+fn counts_of_processes(report: &Value, said: &str, text: &str) -> Option<String> {
+    let number = |text: &str| text.rsplit(' ').next()?.replace(',', "").parse::<usize>().ok();
+    let of_run = said.match_indices(" process").find_map(|(at, word)| {
+        let rest = said[at + word.len()..].trim_start_matches("es").strip_prefix(", ")?;
+        let is_sum =
+            rest.split(", ").next()?.ends_with("call") || rest.split(", ").next()?.ends_with("calls");
+        number(&said[..at]).filter(|_| is_sum)
+    })?;
+    let (_, after) = text.split_once(" processes ")?;
+    let of_text: usize = after.split(' ').next()?.replace(',', "").parse().ok()?;
+    let processes = list(&report["processes"]).iter();
+    let of_table = processes.filter(|process| process["exit"]["kind"] != "executed").count();
+    let is_same = of_run == of_table && of_text == of_table;
+    (!is_same)
+        .then(|| format!("{of_run} processes in the run, {of_text} in the text, {of_table} in the table"))
+}
+
+/// Functions whose failures were all expected, and that the table of functions calls failed.
+fn column_of_failures(report: &Value, text: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    for function in list(&report["functions"]) {
+        let name = function["function"].as_str().unwrap_or_default();
+        let of_function = |group: &&Value| group["function"] == *name;
+        let groups: Vec<&Value> = list(&report["failure_groups"]).iter().filter(of_function).collect();
+        let is_expected = |group: &&Value| group["usual"] == true && group["injected"] == false;
+        let row = text.lines().find(|line| line.starts_with(name) && line[name.len()..].starts_with(' '));
+        let says_so = row.is_some_and(|row| row.contains(" expected"));
+        if row.is_some() && says_so != groups.iter().any(is_expected) {
+            found.push(format!("expected failures in one place only: {row:?} {groups:?}"));
+        }
+    }
+    found
+}
+
+/// Findings that are only probable in one form, and a fact in another one.
+fn certainty_that_is_lost(report: &Value, said: &str, text: &str) -> Vec<String> {
+    let is_guess = |finding: &&Value| {
+        let is_cause =
+            ["call-failed", "driver-undocumented-result"].iter().any(|name| finding["rule"] == *name);
+        finding["confidence"] == "inferred" && !is_cause
+    };
+    let guesses = list(&report["findings"]).iter().filter(is_guess);
+    let messages: BTreeSet<&str> = guesses.filter_map(|finding| finding["message"].as_str()).collect();
+    let mut found = Vec::new();
+    for (form, all) in [("run", said), ("report", text)] {
+        for message in messages.iter().filter(|message| !message.is_empty()) {
+            let message = words(&message[..message.find("; ").unwrap_or(message.len())]);
+            let sure =
+                all.match_indices(&message).filter(|(at, _)| !all[..*at].ends_with("probably, ")).count();
+            if sure > 0 {
+                found.push(format!("{form}: {sure} times without 'probably': {message}"));
+            }
+        }
+    }
+    found
 }
 
 /// A process that exits with an error although all that cupeer sees is right; and one whose call fails without a rule.

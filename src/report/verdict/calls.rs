@@ -127,7 +127,7 @@ impl<'a> Verdict<'a> {
         };
         let usual = match group.expected {
             Some(why) => format!(" ({})", clean(why)),
-            None if group.usual && !group.injected => " (as programs do)".into(),
+            None if group.usual && !group.injected => " (expected)".into(),
             None => String::new(),
         };
         // Of a few calls, each has its stack.

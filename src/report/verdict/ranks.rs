@@ -2,15 +2,24 @@
 
 use super::{Problem, Verdict};
 use crate::base::moments::number;
-use crate::model::{Finding, Peer, Proc, Process};
+use crate::model::{Finding, Peer, Proc, Process, is_explanation};
 use crate::words::names::{clean, codes, counted, ranks};
 use cupeer_rules::Rule;
+use cupeer_spec::function::FnId;
 use std::collections::{BTreeMap, BTreeSet};
 
 impl<'a> Verdict<'a> {
     pub(super) fn unmapped(&self) -> Option<Problem<'a>> {
         let is_found = |proc: &Proc| {
-            let is_it = |finding: &Finding| *finding.rule == *Rule::IpcFallback.spec().name();
+            // A finding about the open that failed says it.
+            let is_open =
+                |name: &str| FnId::all().any(|id| id.spec().name() == name && id.spec().opens().is_some());
+            let is_it = |finding: &Finding| {
+                *finding.rule == *Rule::IpcFallback.spec().name()
+                    || finding.result.as_deref().is_some_and(|result| result != "CUDA_SUCCESS")
+                        && is_open(&finding.function)
+                        && !is_explanation(&finding.rule)
+            };
             self.report.findings.iter().any(|finding| is_it(finding) && finding.procs.contains(proc))
         };
         let unmapped =
@@ -20,7 +29,8 @@ impl<'a> Verdict<'a> {
             let (who, codes) = (self.names.process(&peer.proc), codes(&peer.open_failed));
             let injected =
                 if peer.injected > 0 { format!(" ({} INJECTED)", peer.injected) } else { String::new() };
-            format!("{who} from {from} to {to}: {codes}{injected}")
+            let from = if peer.from.is_some() { format!(" from {from}") } else { String::new() };
+            format!("{who}{from} to {to}: {codes}{injected}")
         };
         let items: Vec<String> = self.report.peers.iter().filter(unmapped).map(item).collect();
         let have = if items.len() == 1 { "has" } else { "have" };

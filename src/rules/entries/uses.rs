@@ -79,13 +79,13 @@ rule UseWithoutAccess "use-without-access" {
 rule UseAfterOwnerFreed "use-after-owner-freed" {
     says: "Opened memory should not be used after its owner freed it.",
     functions_of: USES_AND_GRAPHS,
-    reasons: [UseAfterOwnerFreed { name: &'a str, address: u64, range: (u64, u64), handle: Handle, owner: Process, ago: Option<Ago> }: ("{name} {address:#x} is in memory that {owner} freed{}; {handle} is still open in this process at {}, and shows what the memory held when it was freed", When(ago), Range(range))],
+    reasons: [UseAfterOwnerFreed { name: &'a str, address: u64, range: (u64, u64), handle: Handle, owner: Process, ago: Option<Ago> }: ("{name} {address:#x} is in memory that {owner} freed{}; {handle} is still open in this process at {}, where the old content remains", When(ago), Range(range))],
     severity: Warning, scope: Processes, found: AtTheCall, tells: [],
     rests_on: Observed("After the owner's cuMemFree, the importer goes on reading and writing what the memory held, and the call succeeds."),
     costs: "The call succeeds, and reads or writes memory that its owner no longer has: what the owner writes later is not there.",
     cause: "the owner of the memory freed it",
     ruled_out: "no owner freed memory that is open at the address",
-    hint: "Let the owner free the memory when all importers closed it, or have told that they no longer use it.",
+    hint: "Free the memory in the owner after all importers have closed it. Until then, let them tell the owner when they are done.",
     only_at_the_call: "which copies go within a device, which are not recorded otherwise",
 }
 rule UseInGraph "use-in-graph" {

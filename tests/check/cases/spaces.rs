@@ -4,7 +4,7 @@ use super::case;
 
 /// What is said of FABRIC without a channel.
 const NO_CHANNEL: [&str; 3] = [
-    "can read no IMEX channel",
+    "cannot open an IMEX channel",
     "the device's attribute does not show this",
     "request POSIX_FILE_DESCRIPTOR",
 ];

@@ -120,11 +120,11 @@ pub fn peer_context_invalid(context: u64, f: &mut Formatter) -> fmt::Result {
 
 /// [`Reason::PeerNotEnabled`](crate::reason::Reason::PeerNotEnabled).
 pub fn peer_not_enabled(from: Device, to: Device, reverse: bool, f: &mut Formatter) -> fmt::Result {
-    write!(f, "access from {from} to {to} is not enabled")?;
-    f.write_str(match reverse {
-        true => "; only the opposite direction is enabled",
-        false => " in the current context",
-    })
+    write!(f, "access from {from} to {to} is not enabled; ")?;
+    match reverse {
+        true => f.write_str("only the opposite direction is enabled"),
+        false => write!(f, "the current context is on {from}, and peerContext on {to}"),
+    }
 }
 
 /// [`Reason::PeerLimit`](crate::reason::Reason::PeerLimit).

@@ -201,7 +201,7 @@ pub fn unknown_handle(handle: Handle, flaw: HandleFlaw, is_event: bool, f: &mut 
                     write!(f, "; its bytes name process {pid}, but no such process runs here")
                 }
                 HandleFlaw::Names { pid, runs: None } => write!(f, "; its bytes name process {pid}"),
-                HandleFlaw::NamesNobody => f.write_str("; its bytes name no process"),
+                HandleFlaw::NamesNobody => f.write_str("; its bytes do not contain the pid of a process"),
                 _ if is_event => f.write_str("; its exporter may not run under cupeer"),
                 _ => Ok(()),
             }

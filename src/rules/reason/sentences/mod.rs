@@ -7,7 +7,7 @@ pub mod ranks;
 pub mod uses;
 pub mod vmm;
 
-use super::values::{Ago, Bytes, Handle, Process, Site};
+use super::values::{Ago, Bytes, Count, Handle, Process, Site};
 use core::fmt::{self, Display, Formatter};
 
 /// `memory` or `an event`.
@@ -69,11 +69,11 @@ pub struct Cut(pub u8);
 
 impl Display for Cut {
     fn fmt(&self, f: &mut Formatter) -> fmt::Result {
-        match self.0 {
-            1 => f.write_str("all but the first byte of the handle is 0")?,
-            length => write!(f, "all but the first {length} bytes of the handle are 0")?,
-        }
-        f.write_str(": it was cut, as strcpy and ctypes' c_char arrays do")
+        let first = Count(self.0.into(), "byte");
+        write!(
+            f,
+            "the handle is 0 after its first {first}: it was cut, by a copy that was too short or stopped at a 0, as strcpy and ctypes' c_char arrays do"
+        )
     }
 }
 

@@ -64,10 +64,10 @@ pub fn unreachable_device(from: Device, to: Option<Device>, f: &mut Formatter) -
 pub fn fabric_without_channel(is_known: bool, f: &mut Formatter) -> fmt::Result {
     match is_known {
         true => f.write_str(
-                "requestedHandleTypes has FABRIC, but this process can read no IMEX channel; there is no /dev/nvidia-caps-imex-channels/channel* that it can open; the device's attribute does not show this",
+                "requestedHandleTypes has FABRIC, but this process cannot open an IMEX channel; there is no /dev/nvidia-caps-imex-channels/channel* that it can open; the device's attribute does not show this",
             ),
         false => f.write_str(
-                "requestedHandleTypes has FABRIC, which fails this way if the process can read no /dev/nvidia-caps-imex-channels/channel*",
+                "requestedHandleTypes has FABRIC, which fails this way if the process cannot open any /dev/nvidia-caps-imex-channels/channel*",
             ),
     }
 }
@@ -115,7 +115,7 @@ pub fn descriptor(
             )?,
         }
         owner.map_or(Ok(()), |owner| {
-                    write!(f, "; {owner} exported memory as its file descriptor {fd}, a number that means nothing in another process")
+                    write!(f, "; {owner} exported memory as its own file descriptor {fd}, and each process has its own numbers")
                 })
     }
 }
