@@ -70,7 +70,7 @@ fn deviating(
 }
 
 /// The processes that opened a handle, and when first.
-fn openers<'a>(entry: &'a Entry) -> impl Iterator<Item = (&'a Import, &'a Time)> {
+fn openers(entry: &Entry) -> impl Iterator<Item = (&Import, &Time)> {
     entry.imports.iter().filter_map(|import| Some((import, import.times.first()?)))
 }
 
