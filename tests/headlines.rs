@@ -94,7 +94,10 @@ fn a_right_program_is_not_suspected() {
     for name in names("right") {
         let said = play("right", &name, &[]);
         assert_eq!(said.status, Some(0), "{name}: {}", said.summary);
-        assert!(said.head.is_empty() || said.head.starts_with("No rule "), "{name}: {}", said.head);
+        // Nobody can tell whether its parent sent SIGKILL, or the system for want of memory.
+        let is_fact = name == "reader-is-killed" && said.head.contains(" was killed by SIGKILL after ");
+        let is_quiet = said.head.is_empty() || said.head.starts_with("No rule ");
+        assert!(is_quiet != is_fact, "{name}: {}", said.head);
         let is_suspected = |line: &str| line.contains("error ") || line.contains("warning ");
         let lines = || said.summary.lines().filter(|line| line.starts_with("cupeer: "));
         assert!(!lines().any(is_suspected), "{name}: {}", said.summary);
@@ -118,7 +121,7 @@ const CLUES: [(&str, &str); 18] = [
     ("pool-pointer-sent-twice", " 2 times"),
     ("reader-before-writer", " before the first recorded write there, by "),
     ("signal-erased", ", and no recorded copy read them in between"),
-    ("slots-swapped", "wrote 256B at offset 256 of "),
+    ("slots-swapped", "wrote 256B at offset "),
     ("tail-lost", "read bytes 0 to 8,192 of the 10,000 of "),
     ("wrong-ranks-buffer", " 2 times"),
 ];
@@ -131,5 +134,18 @@ fn a_clue_leads_to_a_fault_that_no_rule_knows() {
             let is_clue = |part: &str| part.contains(clue) && part.contains(&format!("{name}.c:"));
             assert!(text.split("unusual: ").skip(1).any(is_clue), "{name}: {text}");
         }
+    }
+}
+
+#[test]
+fn what_is_left_stands_in_the_first_lines() {
+    for (name, left) in [
+        ("handles", "40 of 40 handles that were opened are open."),
+        ("allocations", "40 allocations of virtual memory (80MiB) were not released."),
+    ] {
+        let said = play("left", name, &[]);
+        assert_eq!(said.status, Some(0), "{name}: {}", said.summary);
+        assert!(said.head.contains(left) && said.page.contains(left), "{name}: {}", said.head);
+        assert!(!acquits(&said.head) && !acquits(&said.summary), "{name}: {}", said.summary);
     }
 }

@@ -105,7 +105,8 @@ int main(void) {
 "#;
     let said = said("full", text, &[]);
     is_linked(&said);
-    let link = "; 84GiB were asked for, and cuMemCreate had allocated on that device: this process 84GiB";
+    let link =
+        "; 84GiB were asked for, and these had allocated virtual memory on that device: this process 84GiB";
     assert!(said.contains(link), "{said}");
 }
 

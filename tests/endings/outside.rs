@@ -305,7 +305,7 @@ fn the_crash_is_first_and_the_ranks_that_its_parent_then_ended_follow() {
         assert!(time(one, "ended_by_ns") <= time(zero, "ended_by_ns"), "{how}");
         assert!(time(zero, "ended_by_ns") <= time(parent, "ended_by_ns"), "{how}");
         // Only of a crash, a note may be the explanation.
-        assert!(how != "killed" || !told.text.contains("a note may"), "{}", told.text);
+        assert!(how != "killed" || !told.text.contains("notes about it"), "{}", told.text);
     }
 }
 
@@ -314,7 +314,7 @@ fn the_crash_is_first_and_the_ranks_that_its_parent_then_ended_follow() {
 fn a_parent_that_ends_its_children_and_returns_well_is_right() {
     let told = Job::start(&[], &[], "terminate").told();
     assert_eq!(told.code, Some(0), "{}", told.summary);
-    assert!(first(&told.summary).starts_with("cupeer: 3 processes, 3 calls, "), "{}", told.summary);
+    assert!(first(&told.summary).starts_with("cupeer: 3 processes, 3 recorded calls, "), "{}", told.summary);
     assert!(!told.text.split("\n\n").next().unwrap().contains("Problems"), "{}", told.text);
     assert!(!told.text.contains("were ended by"), "{}", told.text);
     told.suspects_nothing();
@@ -384,7 +384,7 @@ fn no_note_is_found_about_a_process_that_was_ended_from_outside() {
         let text = report(&record).0;
         for said in [&told.stderr, &text] {
             assert_eq!(said.contains("note ipc-opened-at-closed-address"), is_told, "{signal}: {said}");
-            assert_eq!(unwrapped(said).contains("but a note may."), is_told, "{signal}: {said}");
+            assert_eq!(unwrapped(said).contains("notes about it are below."), is_told, "{signal}: {said}");
         }
     }
 }

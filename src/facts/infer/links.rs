@@ -99,7 +99,7 @@ fn full_device(context: &Context, failed: &PendingFinding) -> Option<String> {
     let named: Vec<String> = named.collect();
     let wanted = bytes(scarce.wanted?);
     let then = format!(
-        "; {wanted} were asked for, and cuMemCreate had allocated on that device: {}",
+        "; {wanted} were asked for, and these had allocated virtual memory on that device: {}",
         named.join(", ")
     );
     (!named.is_empty()).then_some(then)

@@ -6,7 +6,7 @@ use super::{
 use crate::driver::places;
 use crate::fault::forward::ArgumentWords;
 use crate::job::{gone, uses};
-use crate::recorder::{Recorded, clock};
+use crate::recorder::{Recorded, clock, content};
 use crate::resolve::needs::{self, Needs};
 use crate::resolve::{driver, linked};
 use crate::settings;
@@ -14,7 +14,7 @@ use crate::sys::arch::thread;
 use crate::sys::guard::guarded;
 use core::sync::atomic::{AtomicU32, Ordering};
 use cupeer_rules::RULES;
-use cupeer_spec::effect::Launched;
+use cupeer_spec::effect::{HostCopy, Launched};
 use cupeer_spec::function::{FUNCTIONS, FnId};
 
 /// Runs a call that may not matter: at once if its addresses show that, as those of most copies and launches of a process that shares
@@ -74,6 +74,11 @@ pub fn since_use(id: FnId, arguments: &dyn Arguments) -> u64 {
     }
     let mut words = ArgumentWords::default();
     arguments.words(&mut words);
+    // What is copied by a large one is recorded elsewhere.
+    let is_large = |copied: HostCopy| words[copied.size] >= content::SMALLEST;
+    if needs::has_done(Needs::Shared) && id.spec().host_copy().is_some_and(is_large) {
+        return 0;
+    }
     let mut touches = id.spec().touches().into_iter().flatten();
     if touches.any(|(by, ..)| uses::is_watched(words[by])) { clock::now() } else { 0 }
 }

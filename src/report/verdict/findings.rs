@@ -150,6 +150,11 @@ impl<'a> Alike<'a> {
         self.0.iter().map(|finding| finding.count).sum()
     }
 
+    /// Returns true if a process is among those of the findings.
+    pub fn concerns(&self, proc: &str) -> bool {
+        self.0.iter().flat_map(|finding| &finding.procs).any(|own| **own == *proc)
+    }
+
     /// Returns the place of the line among the others in the headline: errors, failures that a rule explains, what was left
     /// open, and the rest.
     pub fn place(&self) -> u8 {

@@ -3,7 +3,7 @@
 
 use super::ends::ABNORMAL;
 use super::findings::{first_clause, times};
-use super::incidents::{FAILED, UNEXPLAINED};
+use super::incidents::{ASKED, FAILED, UNEXPLAINED};
 use super::{Alike, Problem, Verdict, looked};
 use crate::base::style::Mark;
 use crate::model::{Finding, Process};
@@ -66,11 +66,13 @@ impl<'a> Verdict<'a> {
         lines.extend(
             self.deaths_not_shown().map(|text| Line { text, about: About::Problem(Severity::Error) }),
         );
-        // What no error explains comes before warnings, with what was looked at.
-        let has_error = groups.iter().any(|group| group.place() == 0);
-        let ends: Vec<&Problem> =
-            [&FAILED, &UNEXPLAINED].into_iter().filter_map(|kind| self.of_kind(kind)).collect();
-        let ends = if has_error { &[][..] } else { &ends };
+        // What no error explains, and no warning about the same process, comes before warnings, with what was looked at.
+        let failed = self.of_kind(&FAILED);
+        let is_about =
+            |group: &Alike| failed.iter().flat_map(|it| it.processes()).any(|it| group.concerns(&it.proc));
+        let is_cause = |group: &Alike| group.place() == 0 || group.place() == 3 && is_about(group);
+        let ends: Vec<&Problem> = failed.into_iter().chain(self.of_kind(&UNEXPLAINED)).collect();
+        let ends = if groups.iter().any(is_cause) { &[][..] } else { &ends };
         lines.extend(ends.iter().map(|problem| problem.line()));
         lines.extend(groups.iter().map(|group| self.line(group)));
         if lines.is_empty() && self.others.is_empty() {
@@ -93,6 +95,14 @@ impl<'a> Verdict<'a> {
             lines.extend(
                 self.others.iter().map(|problem| Line { text: problem.what.clone(), ..problem.line() }),
             );
+        }
+        let is_asked = |problem: &Problem| problem.kind.is_some_and(|kind| kind.id == ASKED.id);
+        if self.hung.is_none()
+            && self.died.is_none()
+            && self.told.is_empty()
+            && self.others.iter().all(is_asked)
+        {
+            lines.extend(self.seen().into_iter().map(rest));
         }
         let commands = self.commands(shown, dead.first().copied(), &groups);
         let room = MOST_LINES - usize::from(!commands.is_empty());

@@ -8,8 +8,7 @@ pub const PENDING: u8 = 1;
 pub const RETURNED: u8 = 2;
 /// A call that an exception, a cancellation, or a jump of the thread left.
 pub const UNWOUND: u8 = 3;
-/// The end of a call whose own slot had left the window: `start` is the number of that slot in the stream, and
-/// all else but the return address is as it would stand there.
+/// The end of a call whose own slot, number `start` in the stream, had left the window. All but the return address is the call's.
 pub const LATE_END: u8 = 4;
 /// More about a call: [`Slot::start`] is the number of its slot. From byte 16 on, over all `slots`, lie
 /// [`detail`] items.
@@ -20,8 +19,7 @@ pub const THREAD: u8 = 6;
 pub const MARK: u8 = 7;
 /// Calls that did the same as the call before them: see [`Run`].
 pub const RUN: u8 = 8;
-/// A copy or a memset that succeeded, and is here only because it used shared memory: it counts nowhere. `result` is 1 if later
-/// uses of that memory are not recorded.
+/// A copy or a memset that only used shared memory, and counts nowhere. `result` is 1 if later ones are not recorded.
 pub const USED: u8 = 9;
 /// Added to the state: the result was not the driver's but a fault of our making.
 pub const INJECTED: u8 = 0x80;

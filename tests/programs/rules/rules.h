@@ -82,6 +82,7 @@ enum { SIZE = 4 << 20, OFFSET = 4096 };
     F(cuMemcpyDtoDAsync_v2, (CUdeviceptr, CUdeviceptr, size_t, void *))                                                \
     F(cuMemcpy2D_v2, (const void *))                                                                                   \
     F(cuMemsetD32_v2, (CUdeviceptr, unsigned, size_t))                                                                 \
+    F(cuMemsetD2D32_v2, (CUdeviceptr, size_t, unsigned, size_t, size_t))                                               \
     F(cuMemCreate, (Allocation *, size_t, const Properties *, unsigned long long))                                     \
     F(cuMemRelease, (Allocation))                                                                                      \
     F(cuMemRetainAllocationHandle, (Allocation *, CUdeviceptr))                                                        \
