@@ -9,7 +9,7 @@
 //!
 //! | Functions | Path | Difference |
 //! | --- | --- | --- |
-//! | `may_go_straight_on`: copies, launches, frees | [`unseen::straight_on`] | No steps while their addresses cannot matter. A failure is recorded if a rule explains it. |
+//! | `may_go_straight_on`: copies, launches, frees | [`unseen::straight_on`] | No steps while their addresses cannot matter. Failures are recorded, and first uses of shared memory. |
 //! | Group `event` | [`run_event`] | Forwarded first. Steps only after a failure. |
 //! | `changes_kernels`, `changes_graphs`, if rules are checked | [`run_with_handles`] | Notes kernels and graphs before and after. |
 //! | `creates_context` | [`take_steps`] | Notes the context after. |

@@ -214,7 +214,10 @@ fn unused<'a>(context: &Context<'a>, touched: &[Touched<'a>]) -> Vec<Fact<'a>> {
         for (entry, export) in context.all.ledger.exports().filter(|(entry, _)| entry.kind != Object::Event) {
             let import = entry.imports.iter().find(|import| import.process as usize == *process);
             let time = import.and_then(|import| import.times.first());
-            let Some(time) = time.filter(|_| !used.iter().any(|it| std::ptr::eq(*it, entry))) else {
+            // Small copies of virtual memory are not recorded.
+            let is_followed = !used.is_empty() || entry.kind == Object::Memory;
+            let is_unused = is_followed && !used.iter().any(|it| std::ptr::eq(*it, entry));
+            let Some(time) = time.filter(|_| is_unused) else {
                 continue;
             };
             let (who, what, whose) =
