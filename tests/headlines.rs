@@ -140,7 +140,7 @@ fn a_clue_leads_to_a_fault_that_no_rule_knows() {
 #[test]
 fn what_is_left_stands_in_the_first_lines() {
     for (name, left) in [
-        ("handles", "40 of 40 handles that were opened are open."),
+        ("handles", "40 of 40 opened handles are open."),
         ("allocations", "40 allocations of virtual memory (80MiB) were not released."),
     ] {
         let said = play("left", name, &[]);

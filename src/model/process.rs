@@ -145,6 +145,17 @@ impl<K: Keeper> Process<K> {
         Delta::each(call, home).for_each(|delta| self.apply(&delta, at));
     }
 
+    /// Doubts the references of an allocation that a call has made or opened: another thread may have released its handle before
+    /// that was its own.
+    pub fn doubt(&mut self, delta: &Delta) {
+        if let Effect::Makes(Made { object: Object::Allocation, .. })
+        | Effect::Opens(Shared { object: Object::Allocation, .. }) = delta.effect
+            && let Some(known) = self.allocations.named_mut(delta.name)
+        {
+            known.is_counted = false;
+        }
+    }
+
     /// Changes the state.
     pub fn apply(&mut self, delta: &Delta, at: K::At) {
         let &Delta { name, bytes, .. } = delta;

@@ -90,7 +90,7 @@ pub fn without_call(report: &Report, reached: u32) -> Option<String> {
     let recorded = report.processes.len() as u64 + report.record.quiet_processes();
     let others = u64::from(reached).checked_sub(recorded).filter(|others| *others > 0 && recorded > 0)?;
     let times = counted(others, "more time");
-    Some(format!("  the driver was loaded {times}, without a call that cupeer records"))
+    Some(format!("  the driver was loaded {times}, as launchers do, without a call that cupeer records"))
 }
 
 /// How many processes, calls and failures there are.

@@ -384,7 +384,7 @@ fn a_note_about_a_process_that_failed_is_among_the_first_lines() {
         let text = words(&checked.text);
         let head = text.split(" record ").next().expect("a head");
         for said in [head, &words(&checked.done.stderr)] {
-            for part in ["; notes about it are below. ", "note ipc-opened-at-closed-address in process "] {
+            for part in ["; notes about it ", "note ipc-opened-at-closed-address in process "] {
                 assert_eq!(said.contains(part), is_told, "{how:?}: {part}: {said}");
             }
         }

@@ -384,7 +384,7 @@ fn no_note_is_found_about_a_process_that_was_ended_from_outside() {
         let text = report(&record).0;
         for said in [&told.stderr, &text] {
             assert_eq!(said.contains("note ipc-opened-at-closed-address"), is_told, "{signal}: {said}");
-            assert_eq!(unwrapped(said).contains("notes about it are below."), is_told, "{signal}: {said}");
+            assert_eq!(unwrapped(said).contains("; notes about it "), is_told, "{signal}: {said}");
         }
     }
 }

@@ -47,7 +47,7 @@ const SCENES: &[Row] = &[
     (
         "read-first",
         "read-first",
-        &[" read 1MiB from ipc:", " before ", "the first recorded write there, by"],
+        &[" enqueued a read of 1MiB from ipc:", " before ", "the first recorded write there, by"],
         &["pull", "read_first"],
     ),
     (

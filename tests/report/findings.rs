@@ -215,7 +215,7 @@ fn what_is_closed_in_time_and_what_a_dead_process_had_open_is_no_finding() {
     let left = "ipc-never-closed note certain cuIpcOpenMemHandle_v2 1";
     assert_eq!(found_in(&scene, &[]), [left]);
     let text = of(&scene, &[]);
-    assert!(text.contains("apart\nfrom 1 note. 1 of 1 handle that were opened is open."), "{text}");
+    assert!(text.contains("apart\nfrom 1 note. 1 of 1 opened handle is open."), "{text}");
     assert!(
         text.contains("\nNotes (informational)\n") && text.contains("- note ipc-never-closed: "),
         "{text}"

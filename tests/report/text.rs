@@ -83,7 +83,7 @@ fn leaks_stand_alone_by_the_stack_that_opened_them() {
     assert_eq!(json_of(&scene, &["--leaks"])["leaks"][0]["times"], 3);
     let scene = Scene::new();
     scene.gone(0).ask(100, 1).ends();
-    assert!(of(&scene, &["--leaks"]).ends_with("Memory of a process's own is not listed here.\n"));
+    assert!(of(&scene, &["--leaks"]).ends_with("a process's own memory are not listed here.\n"));
 }
 
 #[test]

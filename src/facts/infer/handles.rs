@@ -110,7 +110,7 @@ impl<'a> Handles<'a, '_, '_, '_> {
                 // The call that closed it may be missing.
                 None if fate.has_lost => 0,
                 None if fate.alive == Some(true) => u64::MAX,
-                None => fate.ran_until,
+                None => fate.last_seen,
             };
             Some((import, import.times.iter().find(|time| time.opened < at && at < until(time))?))
         });

@@ -6,6 +6,7 @@
 use super::questions;
 use crate::settings;
 use crate::sys::book::Book;
+use core::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use cupeer_model::{
     Allocation, Bare, Call, Delta, Entry, Family, Id, Keeper, Known, Mapping, Origin, Pointer, Pool, Process,
     Reservation, Slots, View,
@@ -67,12 +68,35 @@ pub static MODEL: Book<Process<Fixed>> = Book::new(Process::new(
     Fixed,
 ));
 
+/// How many calls that release an allocation are in the driver. It may give the handle to another thread before they return.
+static RELEASING: AtomicU32 = AtomicU32::new(0);
+
+fn releases(call: &Call) -> bool {
+    let is_one = |effect: &Effect| matches!(effect, Effect::Ends(End { object: Object::Allocation, .. }));
+    call.function.spec().effects().iter().any(is_one)
+}
+
 /// Notes a call that has returned, as the driver answered it, with the device of an allocation that it has imported. `is_own` says
 /// that the program got just that.
 pub fn note(call: &Call, home: Option<i32>, is_own: bool) {
     let spec = call.function.spec();
     if spec.changes_pools() || spec.is_virtual() && settings::get().check.is_some() {
-        if is_own { MODEL.note(|model| model.note(call, home, ())) } else { MODEL.miss() }
+        // The release of a handle that this call has got may be noted after it.
+        let is_doubtful = RELEASING.load(SeqCst) > 0;
+        let note = |model: &mut Process<Fixed>| {
+            model.note(call, home, ());
+            if is_doubtful {
+                Delta::each(call, home).for_each(|delta| model.doubt(&delta));
+            }
+        };
+        if is_own {
+            MODEL.note(note)
+        } else {
+            MODEL.miss()
+        }
+        if releases(call) {
+            let _ = RELEASING.fetch_update(SeqCst, SeqCst, |count| count.checked_sub(1));
+        }
     }
 }
 
@@ -97,10 +121,13 @@ fn default_of(handle: u64) -> Option<i32> {
         .find(|device| questions::default_pool(*device) == Some(handle))
 }
 
-/// True if a call names a handle that was surely released as often as it was obtained, and is not mapped: drivers were seen to crash
+/// Asked before a call is forwarded. True if it names a handle that was surely released as often as it was obtained, and is not mapped: drivers were seen to crash
 /// there.
 pub fn names_released(call: &Call) -> bool {
     let Some(by) = call.function.spec().allocation_handle() else { return false };
+    if releases(call) {
+        RELEASING.fetch_add(1, SeqCst);
+    }
     MODEL.is_whole(|model| {
         let is_released = |it: Bare<Allocation>| it.is_past() && it.is_counted;
         !model.has_lost(Family::VirtualMemory) && model.allocation(call.at(by)).is_some_and(is_released)

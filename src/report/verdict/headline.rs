@@ -138,7 +138,11 @@ impl<'a> Verdict<'a> {
         // No note explains that a process was killed from outside, or for lack of memory.
         let crashed = self.died.iter().filter(|died| died.processes().any(|process| is_crash(process.exit)));
         let notes = self.noted_about(crashed.chain(self.of_kind(&FAILED)));
-        let and = if notes.is_empty() { "" } else { "; notes about it are below" };
+        let below = [(!notes.is_empty(), "notes about it"), (!self.report.clues.is_empty(), "unusual facts")];
+        let below: Vec<&str> =
+            below.iter().filter(|(is_there, _)| *is_there).map(|(_, what)| *what).collect();
+        let and =
+            if below.is_empty() { String::new() } else { format!("; {} are below", below.join(" and ")) };
         let text = format!("no finding explains {what}{and}. {}", looked::scope(self.report));
         let notes = notes.iter().take(MOST_NOTES).map(|group| self.line(group));
         iter::once(Line { text, about: About::Rest }).chain(notes).collect()

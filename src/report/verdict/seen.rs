@@ -102,8 +102,8 @@ impl Verdict<'_> {
         let said = [
             is_stopped.then(|| "A fault plan stopped calls, which have not returned".into()),
             (open > 0).then(|| {
-                let (opened, are) = (counted(opened, "handle"), if open == 1 { "is" } else { "are" });
-                format!("{} of {opened} that were opened {are} open", number(open))
+                let (opened, are) = (counted(opened, "opened handle"), if open == 1 { "is" } else { "are" });
+                format!("{} of {opened} {are} open", number(open))
             }),
             (kept > 0).then(|| {
                 let made = counted(kept, "allocation");

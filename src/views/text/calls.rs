@@ -112,7 +112,7 @@ impl View<'_> {
     pub fn leaks(&self) -> String {
         let leaks = &self.report.leaks;
         if leaks.is_empty() {
-            return "\nOf the handles that were opened, none is open. Memory of a process's own is not listed here.\n".to_owned();
+            return "\nEach handle that was opened was closed or released. Mappings and a process's own memory are not listed here.\n".to_owned();
         }
         let list = self.listed(leaks.iter(), |leak| self.leak(leak) + &self.stack(&leak.stack));
         self.title("Opened and not closed, by the call stack that opened it") + &list

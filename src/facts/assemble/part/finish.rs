@@ -5,8 +5,9 @@ use crate::follow::callers;
 use crate::follow::functions::{self, FunctionSum};
 use crate::infer::Member;
 use cupeer_report::filter::Filter;
-use cupeer_report::model::{Device, Finding, Process, Report, SCHEMA, Uuid};
+use cupeer_report::model::{Device, Finding, Handle, Process, Report, SCHEMA, State, Uuid};
 use cupeer_report::verdict;
+use cupeer_rules::Tells;
 use cupeer_spec::uuid;
 use std::collections::{BTreeMap, HashMap};
 
@@ -52,12 +53,30 @@ impl JobPart {
             escaped: self.escaped,
             unnamed: self.unnamed,
         };
+        freed_by_findings(&mut report);
         verdict::decide(&mut report, filter.error_on.as_ref());
         filter.apply(&mut report);
         verdict::keep_clues(&mut report);
         report.processes.sort_by_key(|process| (process.rank.is_none(), process.rank, process.began_ns));
         report
     }
+}
+
+/// Gives handles the state that findings at the calls tell: of a process that has ended since, the recording does not show until when it
+/// had something open, but the call that freed it saw that.
+fn freed_by_findings(report: &mut Report) {
+    let told = report.findings.iter().filter(|finding| finding.tells(Tells::FreedWhileOpen));
+    let freed: Vec<_> =
+        told.flat_map(|finding| &finding.objects).filter_map(|object| object.fingerprint).collect();
+    let is_open = |state: State| matches!(state, State::Open | State::OpenAtExit);
+    for handle in report.handles.iter_mut().filter(|handle| freed.contains(&handle.fingerprint)) {
+        let opens = handle.opens.iter_mut().map(|open| &mut open.state);
+        opens
+            .chain([&mut handle.state])
+            .filter(|state| is_open(**state))
+            .for_each(|state| *state = State::FreedWhileOpen);
+    }
+    report.handles.sort_by_key(Handle::order);
 }
 
 fn member(process: &Process) -> Member {

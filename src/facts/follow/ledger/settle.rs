@@ -208,7 +208,7 @@ fn state(time: &Time, entry: &Entry, opener: &Fate, fates: &[Fate]) -> State {
         return if time.is_kept(opener) { State::OpenOnPurpose } else { State::Open };
     }
     // What a process has open that is gone was certainly open when it was last seen.
-    let until = if opener.alive == Some(true) { u64::MAX } else { opener.ran_until };
+    let until = if opener.alive == Some(true) { u64::MAX } else { opener.last_seen };
     if freed_between(time.kept.map_or(until, |kept| kept.min(until))) {
         return State::FreedWhileOpen;
     }

@@ -34,6 +34,20 @@ impl Touch<'_> {
         self.used.is_write && self.overlaps(other)
     }
 
+    /// Whether the call only put its work into a stream: nobody knows when that was done.
+    fn is_later(&self) -> bool {
+        self.used.function.spec().is_asynchronous()
+    }
+
+    fn verb(&self) -> &'static str {
+        match (self.used.is_write, self.is_later()) {
+            (false, false) => "read",
+            (false, true) => "enqueued a read of",
+            (true, false) => "wrote",
+            (true, true) => "enqueued a write of",
+        }
+    }
+
     fn end(&self) -> u64 {
         self.offset.saturating_add(self.used.bytes)
     }
@@ -116,7 +130,8 @@ fn overwritten<'a>(
             (context.who(next.process), context.who(first.process), named(memory.entry));
         let (size, after) = (bytes(next.used.bytes), duration(next.used.at - first.used.at));
         let nobody = "and no recorded copy read them in between";
-        let message = format!("{who} wrote {size} to {what} {after} after {before} had, {nobody}");
+        let verb = if first.is_later() { first.verb() } else { next.verb() };
+        let message = format!("{who} {verb} {size} to {what} {after} after {before} had, {nobody}");
         fact("overwritten", message, memory, &[next, first])
     })
 }
@@ -147,8 +162,10 @@ fn misread<'a>(
     }
     if let Some(write) = later.iter().find(|touch| touch.writes(read)) {
         let (by, before) = (context.who(write.process), apart(write));
-        let message =
-            format!("{who} read {size} from {what} {before} before the first recorded write there, by {by}");
+        let message = format!(
+            "{who} {} {size} from {what} {before} before the first recorded write there, by {by}",
+            read.verb()
+        );
         return Some(fact("read-first", message, memory, &[read, write]));
     }
     let write = memory.all.iter().find(|touch| touch.used.is_write)?;
