@@ -42,7 +42,7 @@ pub unsafe fn straight_on<F: Function, const EXPORT: bool>(noted: Noted, argumen
     let result = unsafe { passed.forward(real) };
     if result != 0 {
         has_failed(F::ID, noted.caller, &arguments(), result);
-    } else if since != 0 {
+    } else if since != 0 && !is_again(thread(), F::ID, noted.caller) {
         has_used(F::ID, noted.caller, &arguments(), since);
     }
     result
