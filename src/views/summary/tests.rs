@@ -2,7 +2,8 @@ use super::*;
 use cupeer_record::Outcome;
 use cupeer_record::writer::{self, About, Writer};
 use cupeer_spec::function::FnId::{self, *};
-use cupeer_spec::record::end::End;
+use cupeer_spec::record::Header;
+use cupeer_spec::record::end::{End, Span};
 
 fn record(ring: Option<u32>, fill: impl FnOnce(&mut Writer, u32)) -> Vec<String> {
     let folder = tempfile::tempdir().unwrap();
@@ -83,14 +84,17 @@ fn what_the_driver_had_ended_already_has_not_failed() {
 }
 
 #[test]
-fn killed_processes_are_in_the_order_of_time() {
+fn killed_processes_are_in_the_order_of_their_ends_and_not_of_their_last_calls() {
     let folder = tempfile::tempdir().unwrap();
     writer::job(folder.path()).unwrap();
-    for (pid, at) in [(1000, 500), (1001, 10)] {
+    for (pid, at, ended) in [(1000, 10, 900), (1001, 500, 600)] {
         let mut writer = Writer::create(folder.path(), About { pid, ..About::default() }).unwrap();
         let stream = writer.stream(pid).unwrap();
         writer.call(stream, &writer::call(cuCtxEnablePeerAccess, at, at + 5)).unwrap();
-        writer.header(|header| header.end = End::Signal(9).word()).unwrap();
+        let kill = |header: &mut Header| {
+            (header.end, header.ended) = (End::Signal(9).word(), Span::at(ended));
+        };
+        writer.header(kill).unwrap();
         writer.finish().unwrap();
     }
     let lines = lines(folder.path(), "DIR");
