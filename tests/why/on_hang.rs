@@ -61,11 +61,13 @@ fn a_hang_is_printed_kept_and_reported() {
     waits.kill();
 
     let report = |words: &[&str]| stdout(with(&["report", "r"]).args(words).current_dir(folder.path()));
-    let text = report(&[]);
-    assert!(
-        text.starts_with("the job hung, without progress ") && text.contains("      stacks in hang-"),
-        "{text}"
-    );
+    // The ranks end after the launcher.
+    let mut text = String::new();
+    wait_for("a job that hung", || {
+        text = report(&[]);
+        text.starts_with("the job hung, without progress ")
+    });
+    assert!(text.contains("      stacks in hang-"), "{text}");
     let report: Value = serde_json::from_str(&report(&["--format", "json"])).unwrap();
     let hang = report["record"]["hangs"].as_array().unwrap().last().unwrap().clone();
     assert_eq!(hang["answer"], answer);
