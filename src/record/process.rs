@@ -105,18 +105,18 @@ impl Process {
     /// its arguments in another way.
     pub fn function_id(&self, number: u16) -> Option<FnId> {
         let (name, stored) = self.functions.get(usize::from(number))?;
-        FnId::all()
-            .find(|function| function.spec().name() == name)
-            .filter(|function| function.spec().stored() == usize::from(*stored))
+        FnId::named(name).filter(|function| function.spec().stored() == usize::from(*stored))
     }
 
-    /// Returns the names of the functions that the process, or the one that it was forked from, has called, recorded or not.
-    pub fn called(&self) -> impl Iterator<Item = &str> {
+    /// Returns the functions that the process, or the one that it was forked from, has called, recorded or not.
+    pub fn called(&self) -> impl Iterator<Item = FnId> {
         let is_called = |number: &usize| {
             let (word, bit) = called_bit(*number);
             self.header.called.get(word).is_some_and(|called| called & bit != 0)
         };
-        (0..self.functions.len()).filter(is_called).map(|number| &*self.functions[number].0)
+        (0..self.functions.len())
+            .filter(is_called)
+            .filter_map(|number| FnId::named(&self.functions[number].0))
     }
 
     /// Returns the name of the function with a number in this record; `?` if the record does not have it.

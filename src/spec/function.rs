@@ -255,6 +255,11 @@ impl FnId {
         ALL.iter().copied()
     }
 
+    /// The function of a name.
+    pub fn named(name: &str) -> Option<FnId> {
+        FnId::all().find(|id| id.spec().name() == name)
+    }
+
     /// The function that does something, in its newest form.
     pub fn newest(does: impl Fn(&FnSpec) -> bool) -> Option<FnId> {
         FnId::all().filter(|id| does(id.spec())).max_by_key(|id| id.spec().since)

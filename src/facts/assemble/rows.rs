@@ -157,9 +157,8 @@ fn unrecorded(process: &record::Process, index: usize, functions: &Functions) ->
     let is_recorded = |name: &str| {
         functions.by_process_of(name).and_then(|all| all.get(index)).is_some_and(|calls| *calls > 0)
     };
-    let known = process.called().filter_map(|name| FnId::all().find(|id| id.spec().name() == name));
     let is_other = |id: &FnId| id.spec().hands_out().is_none() && !id.spec().is_in(Group::Init);
-    known.filter(is_other).map(|id| id.spec().name()).filter(|name| !is_recorded(name)).collect()
+    process.called().filter(is_other).map(|id| id.spec().name()).filter(|name| !is_recorded(name)).collect()
 }
 
 fn processes(job: &Job, filter: &Filter, all: &Collected, places: &mut Places, ended: u64) -> Vec<Process> {

@@ -104,7 +104,7 @@ pub fn differing<'c>(
         let first = rows.next()?;
         let mut row = rows.fold(first, Row::and);
         let reason = Reason::RanksDiffer {
-            function: FnId::all().find(|id| id.spec().name() == &*function)?.spec().name(),
+            function: FnId::named(&function)?.spec().name(),
             code: code_of(row.finding.result.as_deref()?),
             failing: failing.len() as u64,
             others: others as u64,

@@ -157,6 +157,7 @@ pub fn judge_before(record: &Recorded, call: &Answered) -> bool {
     let is_explained = if call.id.spec().is_virtual() {
         let &Answered { id: function, result, .. } = call;
         let named = decide::Call { function, result, args: &args.bytes, shape: args.shape, elements: &[] };
+        model::note_begin(&named);
         model::names_released(&named) && !inject::is_excused(function, &args.bytes)
     } else {
         is_explained(record, call)

@@ -121,13 +121,17 @@ fn default_of(handle: u64) -> Option<i32> {
         .find(|device| questions::default_pool(*device) == Some(handle))
 }
 
-/// Asked before a call is forwarded. True if it names a handle that was surely released as often as it was obtained, and is not mapped: drivers were seen to crash
-/// there.
-pub fn names_released(call: &Call) -> bool {
-    let Some(by) = call.function.spec().allocation_handle() else { return false };
+/// Notes that a call is about to be forwarded.
+pub fn note_begin(call: &Call) {
     if releases(call) {
         RELEASING.fetch_add(1, SeqCst);
     }
+}
+
+/// True if a call names a handle that was surely released as often as it was obtained, and is not mapped: drivers were seen to crash
+/// there.
+pub fn names_released(call: &Call) -> bool {
+    let Some(by) = call.function.spec().allocation_handle() else { return false };
     MODEL.is_whole(|model| {
         let is_released = |it: Bare<Allocation>| it.is_past() && it.is_counted;
         !model.has_lost(Family::VirtualMemory) && model.allocation(call.at(by)).is_some_and(is_released)

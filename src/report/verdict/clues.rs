@@ -16,6 +16,9 @@ const MOST_IN_SHORT: usize = 3;
 
 /// Drops the clues if no process failed by itself, or a finding explains that; otherwise, keeps the first few.
 pub fn keep_clues(report: &mut Report) {
+    if report.clues.is_empty() {
+        return;
+    }
     let verdict = Verdict::of(report, false);
     let is_own = |incident: &Incident| {
         let signal = incident.process.and_then(|process| process.exit.signal);

@@ -43,7 +43,7 @@ impl<'a> Verdict<'a> {
         let mut all: Vec<String> = message.into_iter().chain([self.call(finding)]).collect();
         let quote = finding.sentence.zip(finding.source).filter(|_| !is_explanation(name));
         all.extend(quote.map(|(sentence, source)| {
-            let function = FnId::all().find(|id| *id.spec().name() == *finding.function);
+            let function = FnId::named(&finding.function);
             let basis = rule.map(|rule| rule.spec().basis_at(function));
             let is_documented = matches!(basis, Some(Basis::Documented(..)));
             format!("{}{source}: \"{sentence}\"", if is_documented { "documentation of " } else { "" })

@@ -31,9 +31,8 @@ const MOST_FUNCTIONS: usize = 4;
 
 /// Returns what rules looked at in a report that explains nothing, and what nobody checked: two sentences.
 pub fn scope(report: &Report) -> String {
-    let of = |name: &str| FnId::all().find(|id| id.spec().name() == name);
     let has = |group: Group| {
-        let mut known = report.functions.iter().filter_map(|function| of(&function.function));
+        let mut known = report.functions.iter().filter_map(|function| FnId::named(&function.function));
         known.any(|id| id.spec().is_in(group))
     };
     let about: Vec<&str> = RECORDED.iter().filter(|(group, _)| has(*group)).map(|(_, what)| *what).collect();

@@ -2,8 +2,8 @@
 //!
 //! [`decide`] grades the findings when a report is built: how severe each counts, and whether it fails a run. A [`Verdict`]
 //! lists the problems in order, each in a sentence and with its evidence: processes that died, findings, and other problems.
-//! [`Verdict::headline`] sums them up; without any, [`Verdict::seen`] says what was seen and not checked ([`looked`]). Views (text, HTML, SARIF, JUnit, annotations,
-//! and the summary after a run) render these lists: they wrap, mark, and cut them, and decide nothing.
+//! [`Verdict::headline`] sums them up; without any, [`Verdict::seen`] says what was seen and not checked ([`looked`]). Views (text, HTML,
+//! SARIF, JUnit, annotations, and the summary after a run) render these lists: they wrap, mark, and cut them, and decide nothing.
 
 mod calls;
 mod clues;

@@ -12,8 +12,7 @@ impl<'a> Verdict<'a> {
     pub(super) fn unmapped(&self) -> Option<Problem<'a>> {
         let is_found = |proc: &Proc| {
             // A finding about the open that failed says it.
-            let is_open =
-                |name: &str| FnId::all().any(|id| id.spec().name() == name && id.spec().opens().is_some());
+            let is_open = |name: &str| FnId::named(name).is_some_and(|id| id.spec().opens().is_some());
             let is_it = |finding: &Finding| {
                 *finding.rule == *Rule::IpcFallback.spec().name()
                     || finding.result.as_deref().is_some_and(|result| result != "CUDA_SUCCESS")

@@ -220,8 +220,7 @@ fn unused<'a>(context: &Context<'a>, touched: &[Touched<'a>]) -> Vec<Fact<'a>> {
     }
     let launches = |id: FnId| id.spec().is_in(Group::Launch) || id.spec().replays().is_some();
     for (process, of) in context.job.processes.iter().enumerate() {
-        let mut called =
-            of.called().filter_map(|name| FnId::all().find(|id| id.spec().name() == name)).peekable();
+        let mut called = of.called().peekable();
         if called.peek().is_some() && !called.any(launches) {
             used.entry(process).or_default();
         }

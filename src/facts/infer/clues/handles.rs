@@ -96,11 +96,7 @@ fn of_one<'a>(context: &Context<'a>, (entry, export): &(&'a Entry, &'a Export)) 
         let process = import.process as usize;
         facts.push(Fact("opened-again", message, Some(entry), vec![process], vec![(time.opened, time.site)]));
     }
-    let end_of = |process: usize| {
-        let (of, is_over) = (&context.job.processes[process], fates[process].alive == Some(false));
-        let ended = Some(of.ended().before).filter(|time| *time > 0 && is_over)?;
-        Some(context.job.clock(of).realtime_of(ended))
-    };
+    let end_of = |process: usize| fates[process].ended_by.filter(|_| fates[process].alive == Some(false));
     let Some(ended) = end_of(owner).filter(|_| !fates[owner].has_failed) else { return facts };
     for (import, time) in openers(entry).filter(|(_, time)| time.opened < ended) {
         let process = import.process as usize;
