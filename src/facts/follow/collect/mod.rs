@@ -118,7 +118,9 @@ fn fate(job: &Job, filter: &Filter, process: &Process, tally: &Tally, alive: Opt
     let ended_by = Some(before).filter(|_| span.before != 0 && alive != Some(true));
     let last_seen = tally.last_seen.unwrap_or(begun).max(later);
     let ran_until = if span.after == 0 || goes_on { last_seen } else { last_seen.max(after) };
-    let ran_until = ended_by.map_or(ran_until, |ended| ran_until.min(ended));
+    // The clock of the calls may be a little ahead of the launcher's, which knows until when it ran.
+    let is_ahead = |ended: &u64| ran_until > *ended;
+    let ran_until = ended_by.filter(is_ahead).map_or(ran_until, |ended| after.max(begun).min(ended));
     let asked = asked::of(job, process, exit, (ran_until, ended_by));
     let is_fault = asked.is_none() && exit.signal.is_none_or(|signal| signal != KILL && !is_asking(signal));
     Fate {
