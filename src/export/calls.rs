@@ -3,7 +3,6 @@
 //! What belongs here: from events to rows. Nothing is kept but the group that is being filled, calls that have not
 //! returned, and the stacks, each once.
 
-use crate::cells::Name;
 use crate::keys::moment;
 use crate::table::Part;
 use crate::tables::{Call as Row, Calls, Mark, Marks};
@@ -163,10 +162,10 @@ impl Reading<'_> {
         let result_name: String;
         let result = match call.outcome {
             Outcome::Returned(result) => match named(call.function, result) {
-                Some(name) => Some(Name::Own(name)),
+                Some(name) => Some(name),
                 None => {
                     result_name = result.to_string();
-                    Some(Name::Other(&result_name))
+                    Some(&*result_name)
                 }
             },
             _ => None,
@@ -175,6 +174,9 @@ impl Reading<'_> {
         let message = details.message.as_deref().map(String::from_utf8_lossy);
         let injected_by = call.injected_by().or(call.stopped_by().map(|hit| &*hit.rule));
         let bytes = details.memory.map(|(_, bytes)| bytes as i64);
+        let fingerprint = arguments
+            .and_then(|arguments| values::handle(call, arguments.handle?))
+            .map(|(fingerprint, _)| Fingerprint(fingerprint).to_string());
         let row = Row {
             time_ns: moment(self.clock.realtime(call.start)),
             duration_ns: (call.outcome != Outcome::Pending)
@@ -182,22 +184,20 @@ impl Reading<'_> {
             tid: call.tid as i32,
             stream: call.stream as i32,
             seq: call.seq as i64,
-            library: Name::Own(arguments.map_or("cuda", |arguments| arguments.library)),
+            library: arguments.map_or("cuda", |arguments| arguments.library),
             function: match arguments {
-                Some(arguments) => Name::Own(arguments.name),
-                None => Name::Other(self.process.function_name(call.number)),
+                Some(arguments) => arguments.name,
+                None => self.process.function_name(call.number),
             },
-            outcome: Name::Own(match call.outcome {
+            outcome: match call.outcome {
                 Outcome::Returned(_) => "returned",
                 Outcome::Pending => "pending",
                 Outcome::Unwound => "unwound",
-            }),
+            },
             result,
             injected: call.injected,
             injected_by,
-            fingerprint: arguments
-                .and_then(|arguments| values::handle(call, arguments.handle?))
-                .map(|(fingerprint, _)| Fingerprint(fingerprint)),
+            fingerprint: fingerprint.as_deref(),
             address: number(arguments.and_then(|arguments| arguments.address)),
             bytes: bytes.or_else(|| number(arguments.and_then(|arguments| arguments.size))),
             device: details.devices.0,

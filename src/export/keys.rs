@@ -1,9 +1,11 @@
 //! What names the process of a row, in all tables.
 
-use crate::cells::Type;
+use crate::cells::{Group, Type, column};
 use crate::options::Redact;
 use cupeer_record::{Job, Process};
 use cupeer_report::model::Uuid;
+use parquet::data_type::{ByteArray, ByteArrayType, Int32Type, Int64Type};
+use std::collections::HashMap;
 
 /// A column of a table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -53,6 +55,45 @@ impl Key {
         };
         let is_optional = self == Key::Rank || self != Key::Job && !is_known;
         Column { name, holds, is_optional, is_rising: false, about }
+    }
+
+    /// Writes its column, for rows of these processes.
+    pub fn write(
+        self,
+        keys: &[Keys],
+        rows: &[u32],
+        is_optional: bool,
+        group: &mut Group,
+    ) -> parquet::errors::Result<()> {
+        let text = |get: fn(&Keys) -> &str, group: &mut Group| {
+            let mut known: HashMap<u32, Option<ByteArray>> = HashMap::new();
+            let value = |row: &u32| {
+                let text = || keys.get(*row as usize).map(|keys| ByteArray::from(get(keys)));
+                known.entry(*row).or_insert_with(text).clone()
+            };
+            column::<ByteArrayType>(&rows.iter().map(value).collect::<Vec<_>>(), None, is_optional, group)
+        };
+        let of = |row: &u32| keys.get(*row as usize);
+        let int = |get: fn(&Keys) -> Option<i32>, group: &mut Group| {
+            let values: Vec<Option<i32>> = rows.iter().map(|row| of(row).and_then(get)).collect();
+            column::<Int32Type>(&values, None, is_optional, group)
+        };
+        match self {
+            // A row about no process is still of this job.
+            Key::Job => {
+                let job = keys.first().map(|keys| ByteArray::from(&*keys.job));
+                column::<ByteArrayType>(&vec![job; rows.len()], None, is_optional, group)
+            }
+            Key::Host => text(|keys| &keys.host, group),
+            Key::Boot => text(|keys| &keys.boot, group),
+            Key::Proc => text(|keys| &keys.proc, group),
+            Key::Pid => int(|keys| Some(keys.pid), group),
+            Key::Rank => int(|keys| keys.rank, group),
+            Key::Start => {
+                let values: Vec<Option<i64>> = rows.iter().map(|row| Some(of(row)?.start_ns)).collect();
+                column::<Int64Type>(&values, None, is_optional, group)
+            }
+        }
     }
 }
 

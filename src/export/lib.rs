@@ -1,7 +1,7 @@
 //! The record of a job as tables in Parquet, for engines that read those: DuckDB, Spark, ClickHouse, polars, pandas. And as a
 //! [`trace`], for ui.perfetto.dev.
 //!
-//! What belongs here: which tables there are ([`tables`]), how they are written ([`table`], [`cells`], [`chunk`]), and
+//! What belongs here: which tables there are ([`tables`]), how they are written ([`table`], [`cells`]), and
 //! where their rows come from: calls and marks from the record's events ([`calls`]), all else from the report
 //! ([`rows`], [`places`]), so that nothing is decided twice. What does not: where a record comes from, what is redacted
 //! ([`Redact`] is asked), and what becomes of the directory.
@@ -18,7 +18,7 @@
 //! From the lowest layer up; `tests/rooms.rs` checks this:
 //!
 //! - `options`: what is asked for.
-//! - `hybrid`, `chunk`, `cells`: values, and how they are encoded.
+//! - `cells`: values, and the buffers that hold them.
 //! - `keys`: what names the process of a row.
 //! - `table`, `tables`: how a table is written, and which there are.
 //! - `calls`: the rows of calls.
@@ -29,8 +29,6 @@
 
 mod calls;
 mod cells;
-mod chunk;
-mod hybrid;
 mod keys;
 mod options;
 pub mod page;

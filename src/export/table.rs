@@ -2,9 +2,8 @@
 //!
 //! What belongs here: what all tables have in common. Which there are stands in [`crate::tables`].
 
-use crate::cells::{Buffer, Type, of_processes, ordered};
-use crate::chunk::Group;
-use crate::keys::{Column, KEYS, Key, Keys};
+use crate::cells::{Buffer, Group, Type, ordered};
+use crate::keys::{Column, KEYS, Keys};
 use crate::options::Written;
 use anyhow::{Context, Result};
 use parquet::basic::{Compression, Encoding, LogicalType, Repetition, Type as Physical};
@@ -23,6 +22,8 @@ pub const VERSION: &str = "cupeer-export/1";
 const ROWS: usize = 1 << 18;
 /// The most bytes of texts in a group.
 const BYTES: usize = 32 << 20;
+/// The longest text that stands in statistics, where it helps a reader to skip rows.
+const LONGEST: usize = 64;
 
 /// A table, with the rows of one group.
 pub trait Table: Default + Send {
@@ -44,7 +45,7 @@ pub trait Table: Default + Send {
     /// Its own columns' values, in the same order.
     fn buffers(&mut self) -> Vec<&mut dyn Buffer>;
     /// By what its rows are sorted.
-    fn order(&self) -> &[i64];
+    fn order(&self) -> &[Option<i64>];
 }
 
 /// All columns of a table: those that name the process first.
@@ -79,8 +80,7 @@ macro_rules! table {
                     name: stringify!($column),
                     holds: <$kind as Kind>::TYPE,
                     is_optional: <$kind as Kind>::IS_OPTIONAL,
-                    is_rising: std::any::TypeId::of::<<$kind as Kind>::Buffer>()
-                        == std::any::TypeId::of::<$crate::cells::Numbers>(),
+                    is_rising: <$kind as Kind>::IS_RISING,
                     about: concat!($($doc),+),
                 } ),+]
             }
@@ -94,8 +94,8 @@ macro_rules! table {
                 vec![$( &mut self.$column ),+]
             }
 
-            fn order(&self) -> &[i64] {
-                &self.$by.values
+            fn order(&self) -> &[Option<i64>] {
+                &self.$by.0
             }
         }
     };
@@ -133,15 +133,17 @@ fn properties(name: &str, columns: &[Column], sorted_by: Option<&str>) -> Writer
     let pair = |key: &str, value: &str| KeyValue::new(key.to_owned(), value.to_owned());
     let mut properties = WriterProperties::builder()
         .set_compression(Compression::SNAPPY)
-        .set_dictionary_enabled(false)
+        .set_statistics_truncate_length(Some(LONGEST))
         .set_statistics_enabled(EnabledStatistics::Chunk)
         .set_offset_index_disabled(true)
         .set_max_row_group_row_count(None)
         .set_created_by(concat!("cupeer version ", env!("CARGO_PKG_VERSION")).to_owned())
         .set_key_value_metadata(Some(vec![pair("cupeer.schema", VERSION), pair("cupeer.table", name)]));
     for column in columns.iter().filter(|column| column.holds == Type::Long) {
-        properties =
-            properties.set_column_encoding(ColumnPath::from(column.name), Encoding::DELTA_BINARY_PACKED);
+        let path = ColumnPath::from(column.name);
+        properties = properties
+            .set_column_dictionary_enabled(path.clone(), !column.is_rising)
+            .set_column_encoding(path, Encoding::DELTA_BINARY_PACKED);
     }
     let place = columns.iter().position(|column| Some(column.name) == sorted_by);
     let sorting =
@@ -212,29 +214,15 @@ impl<T: Table> Part<T> {
     fn write(&mut self) -> parquet::errors::Result<()> {
         let order = sorted(self.rows.order());
         let processes = ordered(&self.processes, order.as_deref());
-        let columns = self.writer.schema_descr().columns().to_vec();
+        let columns = columns::<T>();
         let mut group: Group = self.writer.next_row_group()?;
-        for (key, column) in KEYS.iter().zip(&columns) {
-            let of = |row: u32| self.keys.get(row as usize);
-            // What is about no process is still of this job.
-            let text = |get: fn(&Keys) -> Option<&str>| {
-                move |row: u32| -> Option<Box<str>> { of(row).and_then(get).map(Into::into) }
-            };
-            match key {
-                Key::Job => {
-                    let job = |_| self.keys.first().map(|keys| Box::<str>::from(&*keys.job));
-                    of_processes(column, &processes, job, &mut group)?;
-                }
-                Key::Host => of_processes(column, &processes, text(|keys| Some(&keys.host)), &mut group)?,
-                Key::Boot => of_processes(column, &processes, text(|keys| Some(&keys.boot)), &mut group)?,
-                Key::Proc => of_processes(column, &processes, text(|keys| Some(&keys.proc)), &mut group)?,
-                Key::Pid => of_processes(column, &processes, |row| Some(of(row)?.pid), &mut group)?,
-                Key::Start => of_processes(column, &processes, |row| Some(of(row)?.start_ns), &mut group)?,
-                Key::Rank => of_processes(column, &processes, |row| of(row)?.rank, &mut group)?,
-            }
+        for (key, Column { is_optional, .. }) in KEYS.iter().zip(&columns) {
+            key.write(&self.keys, &processes, *is_optional, &mut group)?;
         }
-        for (buffer, column) in self.rows.buffers().into_iter().zip(&columns[KEYS.len()..]) {
-            buffer.write(order.as_deref(), column, &mut group)?;
+        for (buffer, Column { is_optional, .. }) in
+            self.rows.buffers().into_iter().zip(&columns[KEYS.len()..])
+        {
+            buffer.write(order.as_deref(), *is_optional, &mut group)?;
         }
         group.close()?;
         Ok(())
@@ -256,7 +244,7 @@ impl<T: Table> Part<T> {
 }
 
 /// In which order these rise, where it is not the one in which they are.
-fn sorted(moments: &[i64]) -> Option<Vec<u32>> {
+fn sorted(moments: &[Option<i64>]) -> Option<Vec<u32>> {
     if moments.is_sorted() {
         return None;
     }

@@ -3,7 +3,7 @@
 //! A column that was there once stays, with its name, its type and its meaning: other people's queries name it. New ones
 //! are added at the end of their table, and to `columns.txt` here; a test holds us to that.
 
-use crate::cells::{Flag, Int, Kind, Long, Maybe, Print, Rising, Text, Word};
+use crate::cells::{Flag, Int, Kind, Long, Maybe, Rising, Text};
 use crate::table::table;
 
 table! {
@@ -61,19 +61,19 @@ table! {
         /// Number of the call in that stream.
         seq: Rising,
         /// Library of the function: `cuda`, `nvml`, or `cudart`.
-        library: Word,
+        library: Text,
         /// Function that was called.
-        function: Word,
+        function: Text,
         /// How the call ended: `returned`, `pending` (it has not), or `unwound`: left by an exception, a cancellation, or a jump.
-        outcome: Word,
+        outcome: Text,
         /// Name of the result, or its number; null if there is none.
-        result: Maybe<Word>,
+        result: Maybe<Text>,
         /// True if the result came from a fault plan instead of the driver.
         injected: Flag,
         /// Fault of a plan that set the result, or that holds the call.
         injected_by: Maybe<Text>,
         /// Fingerprint of the handle that the call exported or opened.
-        fingerprint: Maybe<Print>,
+        fingerprint: Maybe<Text>,
         /// Object that the call exported, opened, closed, created, or ended: an address, an event, or a handle of the process.
         address: Maybe<Long>,
         /// Size of the object in bytes: of the allocation, or the size that was requested.
@@ -103,7 +103,7 @@ table! {
         /// Time of the first export or, if no export is known, of the first open.
         time_ns: Rising,
         /// Fingerprint of the handle.
-        fingerprint: Print,
+        fingerprint: Text,
         /// Kind of object: `memory`, `event`, `allocation`, `pool`, or `pool pointer`.
         kind: Text,
         /// State of the handle, as in the report: the worst state of all processes that opened it.
@@ -123,7 +123,7 @@ table! {
         /// Function that freed, released, or destroyed it.
         freed_by: Maybe<Text>,
         /// Fingerprint of the handle that this one is a damaged copy of; null otherwise.
-        damaged_from: Maybe<Print>,
+        damaged_from: Maybe<Text>,
         /// Number of its rows in the table `opening`.
         openings: Long,
         /// Number of failed calls that tried to open it.
@@ -144,7 +144,7 @@ table! {
         /// Thread that opened it.
         tid: Int,
         /// Fingerprint of the handle.
-        fingerprint: Print,
+        fingerprint: Text,
         /// Kind of object, as in the table `object`.
         kind: Text,
         /// State of this open handle, as in the report.
