@@ -55,7 +55,7 @@ impl<'a> Numbered<'a> {
         stack: &[Place],
         (stacks, frames): &mut (Part<Stacks>, Part<Frames>),
     ) -> Result<()> {
-        let by = stack.iter().position(|place| place == caller);
+        let by = stack.iter().position(|place| caller.is_at(place));
         for (depth, place) in stack.iter().enumerate() {
             let frame = self.frame(node, process, place, frames)?;
             let is_caller = by == Some(depth);

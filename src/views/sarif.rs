@@ -10,6 +10,7 @@ use cupeer_report::model::{Finding, Object, Place, Process, Report, SuppressedBy
 use cupeer_report::names::{clean, sentence};
 use cupeer_report::terminal::write_json;
 use cupeer_report::verdict::{Incident, KINDS, Verdict, looked, said};
+use cupeer_symbols::SourceLine;
 use cupeer_rules::{RULES, Rule, RuleSpec};
 use serde_json::{Map, Value, json};
 use std::io::{self, Write};
@@ -207,11 +208,14 @@ fn location(place: &Place) -> Option<Value> {
 }
 
 fn logical(place: &Place) -> Value {
-    if let (None, Some(line)) = (&place.library, &place.python) {
+    if let Some(line) = &place.python {
         let name = line.function.as_deref().unwrap_or_default();
         return json!({ "name": name, "fullyQualifiedName": name, "kind": "function" });
     }
     let module = place.file_name().unwrap_or_default();
+    if let [SourceLine { function: Some(inlined), .. }, _, ..] = &*place.lines {
+        return json!({ "name": inlined, "fullyQualifiedName": format!("{module}!{inlined}"), "kind": "function" });
+    }
     match &place.function {
         Some(function) => json!({
             "name": place.symbol(),
@@ -236,7 +240,7 @@ fn suppression(by: &SuppressedBy) -> Value {
 /// Something that a finding is about, and where that was made.
 fn related(verdict: &Verdict, id: u64, (rule, object): (Option<Rule>, &Object)) -> Value {
     let mut related = json!({ "id": id, "message": { "text": verdict.object(rule, object) } });
-    if let Some(Value::Object(place)) = object.stack.first().and_then(location) {
+    if let Some(Value::Object(place)) = object.place().or(object.stack.first()).and_then(location) {
         place.into_iter().for_each(|(key, value)| related[key] = value);
     }
     related

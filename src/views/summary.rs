@@ -15,7 +15,6 @@ use cupeer_report::names::{clean, codes, counted, quiet_ones};
 use cupeer_report::style::{Mark, Style};
 use cupeer_report::verdict::{ASKED, FAILED, Problem, Verdict};
 use cupeer_spec::effect::Object;
-use cupeer_symbols::Symbols;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// How many lines there are about one thing.
@@ -114,7 +113,7 @@ fn counts(report: &Report) -> String {
 }
 
 /// Returns the lines about a whole recording; `launched` is the pid of the program whose exit status is that of the run.
-pub fn whole(report: &Report, shown: &str, symbols: &mut Symbols, launched: u32) -> Vec<Line> {
+pub fn whole(report: &Report, shown: &str, launched: u32) -> Vec<Line> {
     let verdict = Verdict::of(report, true);
     let quiet = quiet_ones(report.record.quiet_processes(), 0).filter(|_| report.processes.is_empty());
     if let Some(quiet) = quiet {
@@ -123,9 +122,9 @@ pub fn whole(report: &Report, shown: &str, symbols: &mut Symbols, launched: u32)
     let sum = format!("{}; 'cupeer report {shown}' shows them", counts(report));
     let mut all = ends(&verdict, sum, launched);
     all.extend(unexplained(&verdict, launched));
-    all.extend(findings::clues(report, symbols));
+    all.extend(findings::clues(report));
     all.extend(blind(report).into_iter().map(|text| Line::bad(Mark::Warning, text)));
-    let (told, kinds) = findings::lines(&verdict, symbols);
+    let (told, kinds) = findings::lines(&verdict);
     all.extend(told);
     // Of those that are left out, nobody has said how bad they are.
     all.extend(left_out(kinds, "kind", "of finding").map(|text| Line { matters: true, ..text.into() }));

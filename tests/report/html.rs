@@ -339,7 +339,7 @@ fn of_64_ranks_and_100_000_calls_the_page_is_below_5_mb() {
 fn document(record: &Path) -> Option<String> {
     let job = Job::open(record).ok()?;
     let filter = Filter::all(&job);
-    let keep = cupeer_report::Keep { failures: 10, durations: true, callers: false };
+    let keep = cupeer_report::Keep { failures: 10, durations: true, callers: false, few_names: false };
     let report = cupeer_facts::read(&job, &filter, keep, None).ok()?;
     Some(cupeer_views::html::document(&job, &filter, &report, "r").expect("a page"))
 }

@@ -109,7 +109,7 @@ fn print(
 ) -> Result<ExitCode> {
     let about = args.format.about();
     if let Some((job, filter, symbols)) = calls.as_mut().filter(|_| about.has_verdict) {
-        let keep = Keep { failures: most_failures(args), durations: true, callers: about.has_callers };
+        let keep = Keep { failures: most_failures(args), durations: true, callers: about.has_callers, few_names: false };
         report = Some(cupeer_facts::read(job, filter, keep, Some(symbols))?);
     }
     let mut given = Given { options: options(args, shown), calls, report, warn: output::complain };

@@ -68,9 +68,7 @@ pub fn whole(directory: &Path, shown: &str, how: &How) -> Told {
         return Told { lines, report: None };
     }
     match judged(directory, how, |_| true) {
-        Ok((report, mut symbols)) => {
-            Told { lines: summary::whole(&report, shown, &mut symbols, how.launched), report: Some(report) }
-        }
+        Ok(report) => Told { lines: summary::whole(&report, shown, how.launched), report: Some(report) },
         Err(error) => Told { lines: vec![unreadable(shown, &error)], report: None },
     }
 }
@@ -87,16 +85,16 @@ fn size(directory: &Path) -> u64 {
     list(directory).map(with_inner).fold(0, u64::saturating_add)
 }
 
-/// The report of some processes, in the light of what all of the record did; and who names its functions.
-fn judged(directory: &Path, how: &How, is_chosen: impl Fn(&Process) -> bool) -> Result<(Report, Symbols)> {
+/// The report of some processes, in the light of what all of the record did.
+fn judged(directory: &Path, how: &How, is_chosen: impl Fn(&Process) -> bool) -> Result<Report> {
     let job = Job::open(directory)?;
     let mut filter = Filter::of(&job, is_chosen);
     filter.suppressions = how.suppressions.clone();
     filter.error_on = how.error_on.clone();
     let mut symbols = Symbols::of_record(directory, &job.processes);
     // Names of functions take their time, and only these ask for all of them.
-    let asked = (how.annotates || !how.suppressions.is_empty()).then_some(&mut symbols);
-    Ok((cupeer_facts::read(&job, &filter, Keep::default(), asked)?, symbols))
+    let few_names = !how.annotates && how.suppressions.is_empty();
+    cupeer_facts::read(&job, &filter, Keep { few_names, ..Keep::default() }, Some(&mut symbols))
 }
 
 fn unreadable(shown: &str, error: &Error) -> Line {
@@ -124,7 +122,7 @@ pub fn of_run(directory: &Path, shown: &str, how: &How, is_of_it: impl Fn(&Proce
     if let Some(Err(error)) = &report {
         lines.push(unreadable(shown, error));
     }
-    let report = report.and_then(Result::ok).map(|(report, _)| report);
+    let report = report.and_then(Result::ok);
     let report = report.filter(|report| !report.processes.is_empty());
     lines.extend(report.iter().flat_map(summary::suppressed).map(Line::from));
     Told { lines, report }

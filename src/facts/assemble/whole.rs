@@ -2,13 +2,14 @@
 
 use crate::assemble::part::JobPart;
 use crate::assemble::rows;
-use crate::follow::collect::collect;
+use crate::follow::collect::{Collected, collect};
+use crate::infer::{self, Context};
 use anyhow::Result;
 use cupeer_record::Job;
 use cupeer_report::Keep;
 use cupeer_report::filter::Filter;
-use cupeer_report::model::{Finding, Report, Unnamed};
-use cupeer_report::places::Nameless;
+use cupeer_report::model::{Finding, Report, Unnamed, is_explanation};
+use cupeer_report::places::{Nameless, Own, Places};
 use cupeer_rules::Severity;
 use cupeer_spec::record::slot::finding::Confidence;
 use cupeer_symbols::Symbols;
@@ -31,7 +32,7 @@ use std::path::Path;
 /// let dir = std::path::Path::new("recording");
 /// let job = Job::open(dir)?;
 /// let mut symbols = Symbols::of_record(dir, &job.processes);
-/// let keep = Keep { failures: 100, durations: true, callers: false };
+/// let keep = Keep { failures: 100, durations: true, callers: false, few_names: false };
 /// let report = read(&job, &Filter::all(&job), keep, Some(&mut symbols))?;
 /// for finding in &report.findings {
 ///     println!("{} {}: {}", finding.severity, finding.rule, finding.message);
@@ -48,7 +49,7 @@ pub fn read(job: &Job, filter: &Filter, keep: Keep, symbols: Option<&mut Symbols
 ///
 /// The events of a process cannot be read.
 pub fn reduce(job: &Job, most_failures: usize, symbols: &mut Symbols) -> Result<JobPart> {
-    let keep = Keep { failures: most_failures, durations: true, callers: true };
+    let keep = Keep { failures: most_failures, durations: true, callers: true, few_names: false };
     parts(job, &Filter::all(job), keep, Some(symbols), true)
 }
 
@@ -60,13 +61,24 @@ fn parts(
     is_part: bool,
 ) -> Result<JobPart> {
     let all = collect(job, filter, keep)?;
-    let Some(symbols) = symbols else {
+    let Some(symbols) = symbols.filter(|_| !keep.few_names || are_due(job, filter, &all)) else {
         return Ok(rows::reduced(job, filter, all, &mut Nameless, is_part));
     };
-    let mut reduced = rows::reduced(job, filter, all, symbols, is_part);
+    let mut reduced = match keep.few_names {
+        true => rows::reduced(job, filter, all, &mut Own(symbols), is_part),
+        false => rows::reduced(job, filter, all, symbols, is_part),
+    };
     let unnamed = |(library, why): (&str, &str)| Unnamed { library: library.into(), reason: why.into() };
     reduced.unnamed = symbols.notes().map(unnamed).collect();
     Ok(reduced)
+}
+
+/// Whether there is a finding above note, or an explanation of a failure.
+fn are_due(job: &Job, filter: &Filter, all: &Collected) -> bool {
+    let mut nameless = Nameless;
+    let context = Context { job, all, filter, is_part: false };
+    let rows = infer::rows(&context, &mut Places::new(&job.processes, &mut nameless));
+    rows.iter().any(|row| row.severity() > Severity::Note || is_explanation(&row.finding.rule))
 }
 
 /// Returns the rules that a recording certainly breaks, without notes: each with its function, in words.

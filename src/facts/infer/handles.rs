@@ -253,7 +253,7 @@ impl<'a> Handles<'a, '_, '_, '_> {
                 let Again { site, first, last, count, open } = *again;
                 let libraries = [time.site, site].map(|site| {
                     let (place, _) = self.places.stack(&self.context.all.stacks, site.stack);
-                    place.file_name().unwrap_or("?").to_owned()
+                    place.maker().file_name().unwrap_or("?").to_owned()
                 });
                 let found = {
                     let mut world = self.world(entry, process, first, time.current);

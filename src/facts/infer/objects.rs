@@ -254,15 +254,16 @@ impl<'c, 'a> Objects<'c, 'a> {
     /// Something of a process of which nothing else is known.
     fn object(&self, role: u32, process: Option<usize>, (caller, stack): (Place, Vec<Place>)) -> Object {
         let process = process.map(|index| &self.context.job.processes[index]);
-        let library = caller.file_name().map(Into::into);
+        let library = caller.maker().file_name().map(Into::into);
         Object {
             role: role::word(role).unwrap_or("unknown"),
             proc: process.map(|process| Proc::from(process.proc.as_str())),
             pid: process.map_or(0, |process| process.header.pid),
             rank: process.and_then(record::Process::rank),
-            offset: library.is_some().then_some(caller.offset),
+            offset: library.is_some().then_some(caller.maker().offset),
             library,
             stack,
+            caller: Some(caller).filter(|caller| caller.via.is_some()),
             ..Object::default()
         }
     }

@@ -46,7 +46,7 @@ pub fn crossed(context: &Context) -> Vec<PendingFinding> {
         let Some((process, stack)) = made.filter(|_| is_shared) else { continue };
         let place = *callers.entry(stack).or_insert_with(|| {
             let next = known.len();
-            *known.entry(unnamed.stack(&context.all.stacks, stack).0).or_insert(next)
+            *known.entry(unnamed.stack(&context.all.stacks, stack).0.maker().clone()).or_insert(next)
         });
         // Of one that is too long, one entry more is kept than is looked at.
         let of_process = by_process.entry((entry.kind, process, stack)).or_default();

@@ -9,16 +9,19 @@ use super::{awaited, descriptors, exhausted, forks, freed, handles, links, place
 use crate::follow::functions::Functions;
 use crate::follow::pending::PendingFinding;
 use cupeer_report::model::Finding;
-use cupeer_report::places::Places;
+use cupeer_report::places::{Offending, Places};
 use cupeer_report::results;
 use cupeer_report::suppress::Facts;
-use cupeer_rules::{Basis, Confidence, Rule, Severity};
+use cupeer_rules::{Basis, Confidence, Rule, Scope, Severity, Tells};
+use std::collections::{HashMap, HashSet};
+use std::rc::Rc;
 
 /// What a finding says that a missing call might contradict.
 const LACKS_CALLS: &str = "; the record lacks calls, and one of them may show that this is not so";
 
 /// All that was found, before it is known what all processes together tell.
 pub fn found(context: &Context, places: &mut Places) -> FindingRows {
+    places.learn(&context.all.stacks);
     let objects = Objects::new(context);
     let (mut kinds, revised) = handles::found(context, places);
     for (_, kept) in context.all.findings.kept.iter().filter(|(key, _)| !revised.contains(key)) {
@@ -35,14 +38,34 @@ pub fn found(context: &Context, places: &mut Places) -> FindingRows {
     all.extend(descriptors::kept(context));
     all.extend(awaited::found(context, places));
     links::add(context, &mut all);
+    let offending = offending(&all);
     let mut rows = |all: Vec<PendingFinding>| {
-        all.into_iter().filter_map(|found| context.row(found, &objects, places)).collect()
+        let row = |found: PendingFinding| {
+            let offending = offending.get(&found.rule);
+            context.row(found, offending, &objects, places)
+        };
+        all.into_iter().filter_map(row).collect()
     };
     FindingRows {
         rows: rows(all),
         fallbacks: rows(ranks::fallbacks(context)),
         failing: rows(ranks::failing(context)),
     }
+}
+
+/// The calls that break each rule.
+fn offending(all: &[PendingFinding]) -> HashMap<Rc<str>, Offending> {
+    let mut rules: HashMap<Rc<str>, Offending> = HashMap::new();
+    for found in all {
+        let spec = Rule::of(&found.rule).map(Rule::spec);
+        let offending = rules.entry(found.rule.clone()).or_insert_with(|| Offending {
+            stacks: HashSet::new(),
+            is_written: spec.is_some_and(|spec| spec.scope == Scope::Arguments),
+            is_forgotten: spec.is_some_and(|spec| spec.tells(Tells::OpenAtExit)),
+        });
+        offending.stacks.insert(found.site.stack);
+    }
+    rules
 }
 
 /// All rows of a record: the worst first, then in the order of time.
@@ -76,13 +99,19 @@ impl<'a> Context<'a> {
 
     /// The row of a finding, with the severity that a process has said; where the report has found it, as bad as it is in a call of
     /// that library. `None` where nobody asks for it.
-    fn row(&self, mut found: PendingFinding, objects: &Objects, places: &mut Places) -> Option<Row> {
+    fn row(
+        &self,
+        mut found: PendingFinding,
+        offending: Option<&Offending>,
+        objects: &Objects,
+        places: &mut Places,
+    ) -> Option<Row> {
         found.processes.retain(|process| self.filter.process(*process));
         if !self.filter.shows(Functions::id(found.function), found.result != Some(0), found.at) {
             return None;
         }
         let (all, process, id) = (self.all, *found.processes.first()?, Functions::id(found.function));
-        let (caller, stack) = places.stack(&all.stacks, found.site.stack);
+        let (caller, stack) = places.offending(&all.stacks, found.site.stack, offending);
         let spec = Rule::of(&found.rule).map(Rule::spec);
         let severity = match found.said {
             Some(severity) => severity,

@@ -104,8 +104,15 @@ fn place(row: &Row) -> Calls {
     (function.clone(), result.clone(), caller.clone())
 }
 
+/// The same, and that with the place that made the calls for this one: the place of a rule that is broken there.
+fn places(row: &Row) -> [Calls; 2] {
+    let (function, result, caller) = place(row);
+    let maker = caller.maker().clone();
+    [(function.clone(), result.clone(), caller), (function, result, maker)]
+}
+
 pub fn library(caller: &Place) -> &str {
-    caller.library.as_deref().unwrap_or_default()
+    caller.maker().library.as_deref().unwrap_or_default()
 }
 
 /// The rows by what they have in common: the rule, how bad it is there, the calls, and what suppresses them.
@@ -121,7 +128,8 @@ impl Extend<Row> for Joined {
 impl Joined {
     /// Whether a rule at least this severe is broken in calls like those of a row.
     fn explains(&self, row: &Row, least: Severity) -> bool {
-        let is_alike = |known: &Row| place(known) == place(row) && known.severity() >= least;
+        let places = places(row);
+        let is_alike = |known: &Row| places.contains(&place(known)) && known.severity() >= least;
         self.0.values().any(|known| is_alike(known) && !is_explanation(&known.finding.rule))
     }
 
@@ -155,8 +163,8 @@ impl Joined {
                 row.finding.count;
         }
         rows.retain(|row| {
-            let explained =
-                broken.get(&place(row)).and_then(|rules| rules.values().max()).copied().unwrap_or(0);
+            let rules = places(row).into_iter().filter_map(|place| broken.get(&place)).flat_map(BTreeMap::values);
+            let explained = rules.max().copied().unwrap_or(0);
             Rule::of(&row.finding.rule) != Some(Rule::CallFailed) || explained < row.finding.count
         });
         complete(&mut rows);

@@ -9,4 +9,7 @@ pub struct Keep {
     pub durations: bool,
     /// True to tell calls apart by caller. It takes a twentieth of the time, and only JSON shows it.
     pub callers: bool,
+    /// True to name functions only if there is a finding above note, and only those of the program's own libraries: the rest
+    /// takes its time.
+    pub few_names: bool,
 }

@@ -193,13 +193,14 @@ impl Entry {
     fn means(&self, facts: &Facts) -> bool {
         let is_named = |pattern: &str, text: &str| matches(pattern.as_bytes(), text.as_bytes());
         let is_caller = |pattern: &str, place: &Place| {
-            place.symbol().is_some_and(|symbol| is_named(pattern, symbol))
+            place.functions().any(|function| is_named(pattern, function))
                 || place.library.is_some() && is_named(pattern, &place.short())
         };
-        let mut frames = [facts.caller].into_iter().chain(facts.stack);
+        let mut frames = [facts.caller, facts.caller.maker()].into_iter().chain(facts.stack);
         is_named(&self.rule, facts.rule)
             && self.library.as_ref().is_none_or(|pattern| {
-                facts.caller.library.as_deref().is_some_and(|library| is_file(pattern, library.as_bytes()))
+                let libraries = [facts.caller, facts.caller.maker()].map(|place| place.library.as_deref());
+                libraries.iter().flatten().any(|library| is_file(pattern, library.as_bytes()))
             })
             && self.caller.as_ref().is_none_or(|pattern| frames.any(|place| is_caller(pattern, place)))
             && self.program.as_ref().is_none_or(|pattern| {

@@ -271,6 +271,10 @@ pub struct Place {
     /// no library.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub python: Option<Rc<SourceLine>>,
+    /// Place that made the call for this one: a function that only passes calls on, or a library. Absent if this place made
+    /// the call itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub via: Option<Rc<Place>>,
 }
 
 /// Number that JSON has in hexadecimal digits because it is an address or part of one.

@@ -153,11 +153,17 @@ pub struct Object {
     pub offset: Option<u64>,
     /// Call stack, the caller first.
     pub stack: Vec<Place>,
+    /// Place of the call, if another place made the call for it. Absent if it is in `library`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub caller: Option<Place>,
 }
 
 impl Object {
     /// Returns the place of the call: the frame in the library of the object, or else the first frame.
     pub fn place(&self) -> Option<&Place> {
+        if self.caller.is_some() {
+            return self.caller.as_ref();
+        }
         let named = |place: &&Place| {
             place.file_name() == self.library.as_deref() && Some(place.offset) == self.offset
         };

@@ -97,8 +97,8 @@ impl<'a> Verdict<'a> {
     /// Whether failures are reported by what rules found in them.
     fn is_explained(&self, group: &FailureGroup) -> bool {
         let of_group = |finding: &&Finding| {
-            (&finding.function, finding.result.as_ref(), &finding.caller)
-                == (&group.function, Some(&group.result), &group.caller)
+            (&finding.function, finding.result.as_ref()) == (&group.function, Some(&group.result))
+                && [&group.caller, group.caller.maker()].contains(&&finding.caller)
         };
         // Each failure has one explanation, but ranks may differ in it as well.
         let explains = |finding: &&Finding| *finding.rule != *Rule::RanksDiffer.spec().name();

@@ -48,7 +48,7 @@ pub fn decide(report: &mut Report, chosen: Option<&Chosen>) {
     let of_run: HashMap<_, _> = if chosen.is_none() { of_run.collect() } else { HashMap::new() };
     for finding in &mut report.findings {
         let chosen = chosen.or_else(|| of_run.get(&finding.proc));
-        let library = finding.caller.library.as_deref().unwrap_or_default().as_bytes();
+        let library = finding.caller.maker().library.as_deref().unwrap_or_default().as_bytes();
         let own = Severity::of(finding.severity).unwrap_or(Severity::Note);
         let severity = chosen.map_or(own, |chosen| chosen.severity(Rule::of(&finding.rule), library, own));
         let least = if chosen.is_some() { Severity::Error } else { Severity::Warning };

@@ -3,9 +3,12 @@
 //! The modules, from the lowest layer up; `tests/rooms.rs` checks this:
 //!
 //! - `names`, `results`: the names of things.
-//! - `deviation`, `endings`, `judged`, `lives`, `places`: ends, durations, and places.
+//! - `deviation`, `endings`, `judged`, `lives`, `stacks`: ends, durations, and stacks.
+//! - `choice`: the frame of a stack that is the place of a call.
+//! - `places`: the names of places.
 //! - `expected`, `limited`: expected failures, and recordings that lack calls.
 
+mod choice;
 pub mod deviation;
 pub mod endings;
 pub mod expected;
@@ -15,3 +18,4 @@ pub mod lives;
 pub mod names;
 pub mod places;
 pub mod results;
+mod stacks;

@@ -1,8 +1,10 @@
 //! Maps addresses in processes to places in libraries.
 //!
-//! It keeps the stacks of calls, each once however many calls have it, and their names when the report is built. The
-//! caller supplies the function that finds symbols.
+//! It keeps their names when the report is built. The caller supplies the function that finds symbols.
 
+use super::choice::{Helpers, Roots, is_installed};
+pub use super::choice::Offending;
+pub use super::stacks::{Known, Stack, Stacks};
 use crate::model::Place;
 use cupeer_record::{Call, Library, Process};
 use cupeer_spec::origin::Origin;
@@ -11,7 +13,6 @@ use cupeer_spec::runtime::is_library;
 use cupeer_symbols::{LONGEST_NAME, SourceLine, Symbol, Symbols, short};
 use std::cmp::Reverse;
 use std::collections::HashMap;
-use std::hash::BuildHasher;
 use std::rc::Rc;
 
 /// Finds the function that contains a return address, if the symbols of its library are available.
@@ -44,93 +45,17 @@ impl Names for Nameless {
     fn prepare(&mut self, _: &[(&Library, u64)]) {}
 }
 
-/// Number of a stack in [`Stacks`].
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
-pub struct Stack(u32);
+/// Finds the functions of libraries that are not installed ones.
+pub struct Own<'a>(pub &'a mut dyn Names);
 
-impl Stack {
-    /// Returns the number. Numbers begin at 0, in the order in which the stacks were seen.
-    pub fn index(self) -> usize {
-        self.0 as usize
-    }
-}
-
-/// Stacks that matter, each of one process at the time when it was first seen.
-pub struct Stacks {
-    /// Returns all stacks, in the order of their numbers.
-    numbers: HashMap<u64, Stack, foldhash::fast::RandomState>,
-    hasher: foldhash::fast::RandomState,
-    all: Vec<Known>,
-    /// The last stacks of a single frame: process, caller, number.
-    recent: [Option<(u32, u64, Stack)>; RECENT],
-}
-
-/// Stack: the index of its process, a time in ticks at which it was seen, its return addresses, and the Python frames
-/// among them.
-pub type Known = (u32, u64, Box<[u64]>, Box<[Line]>);
-
-/// How many recent stacks are found without hashing them.
-const RECENT: usize = 64;
-
-impl Default for Stacks {
-    fn default() -> Self {
-        let hasher = foldhash::fast::RandomState::default();
-        Stacks { numbers: HashMap::default(), hasher, all: Vec::new(), recent: [None; RECENT] }
-    }
-}
-
-impl Stacks {
-    /// Returns the stack of a call; if no frames were recorded, only its caller.
-    pub fn of(&mut self, process: usize, call: &Call) -> Stack {
-        if !call.details.frames.is_empty() {
-            return self.number(process, call.start, &call.details.frames, &call.details.python);
-        }
-        let place = (call.caller ^ call.caller >> 6) as usize % RECENT;
-        match self.recent[place] {
-            Some((known, caller, stack)) if (known, caller) == (process as u32, call.caller) => stack,
-            _ => {
-                let stack = self.number(process, call.start, &[call.caller], &[]);
-                self.recent[place] = Some((process as u32, call.caller, stack));
-                stack
-            }
-        }
+impl Names for Own<'_> {
+    fn name(&mut self, library: &Library, address: u64) -> Option<Symbol> {
+        if is_installed(&library.path) { None } else { self.0.name(library, address) }
     }
 
-    /// Returns the stack of these frames.
-    pub fn number(&mut self, process: usize, ticks: u64, frames: &[u64], python: &[Line]) -> Stack {
-        let process = process as u32;
-        let mut hash = self.hasher.hash_one((process, frames, python));
-        while let Some(known) = self.numbers.get(&hash) {
-            let (other, _, others, lines) = &self.all[known.0 as usize];
-            if (*other, &**others, &**lines) == (process, frames, python) {
-                return *known;
-            }
-            hash = hash.wrapping_add(1);
-        }
-        let stack = Stack(self.all.len() as u32);
-        self.all.push((process, ticks, frames.into(), python.into()));
-        self.numbers.insert(hash, stack);
-        stack
-    }
-
-    /// Returns the number of stacks.
-    pub fn len(&self) -> usize {
-        self.all.len()
-    }
-
-    /// Returns true if there are no stacks.
-    pub fn is_empty(&self) -> bool {
-        self.all.is_empty()
-    }
-
-    /// Returns all stacks, in the order of their numbers.
-    pub fn numbers(&self) -> impl Iterator<Item = Stack> + use<> {
-        (0..self.all.len() as u32).map(Stack)
-    }
-
-    /// Returns the contents of a stack.
-    pub fn get(&self, stack: Stack) -> &Known {
-        &self.all[stack.0 as usize]
+    fn prepare(&mut self, asked: &[(&Library, u64)]) {
+        let own = asked.iter().filter(|(library, _)| !is_installed(&library.path));
+        self.0.prepare(&own.copied().collect::<Vec<_>>());
     }
 }
 
@@ -141,12 +66,37 @@ pub struct Places<'a> {
     known: HashMap<(usize, u64, Option<u64>), Place>,
     lines: HashMap<(usize, u64), Option<Place>>,
     texts: HashMap<String, Rc<str>>,
+    roots: Vec<Roots>,
+    helpers: Helpers,
 }
+
+/// The most stacks that are looked through for helpers.
+const MOST_LEARNED: usize = 1 << 14;
 
 impl<'a> Places<'a> {
     /// Creates names for the processes of a recording.
     pub fn new(processes: &'a [Process], names: &'a mut dyn Names) -> Self {
-        Places { processes, names, known: HashMap::new(), lines: HashMap::new(), texts: HashMap::new() }
+        Places {
+            processes,
+            names,
+            known: HashMap::new(),
+            lines: HashMap::new(),
+            texts: HashMap::new(),
+            roots: processes.iter().map(Roots::of).collect(),
+            helpers: Helpers::default(),
+        }
+    }
+
+    /// Learns from all stacks of a recording which functions only pass calls on for several places.
+    pub fn learn(&mut self, stacks: &Stacks) {
+        for stack in stacks.numbers().take(MOST_LEARNED) {
+            let (process, ticks, frames, python) = stacks.get(stack);
+            let process = *process as usize;
+            if frames.len() > 1 {
+                let (maker, places) = self.mixed(process, *ticks, frames, python);
+                self.helpers.learn(stack, &places, maker, &self.roots[process], stacks.called(stack));
+            }
+        }
     }
 
     /// Returns the place of a return address.
@@ -169,7 +119,7 @@ impl<'a> Places<'a> {
                     offset: address.wrapping_sub(library.base),
                     function: name.map(|name| self.text(&name)),
                     lines,
-                    python: None,
+                    ..Place::default()
                 }
             }
             None => Place { offset: address, ..Place::default() },
@@ -178,20 +128,41 @@ impl<'a> Places<'a> {
         place
     }
 
-    /// Returns the caller of a call, and its stack.
+    /// Returns the place of a call, and its stack.
     pub fn stack(&mut self, stacks: &Stacks, stack: Stack) -> (Place, Vec<Place>) {
+        self.offending(stacks, stack, None)
+    }
+
+    /// Returns the place of a call that breaks a rule with others, and its stack.
+    pub fn offending(
+        &mut self,
+        stacks: &Stacks,
+        stack: Stack,
+        offending: Option<&Offending>,
+    ) -> (Place, Vec<Place>) {
         let (process, ticks, frames, python) = stacks.get(stack);
-        self.mixed(*process as usize, *ticks, frames, python)
+        self.chosen(*process as usize, *ticks, (frames, python), offending)
     }
 
-    /// Returns the caller of a call, and its stack. The first place outside of the CUDA runtime is the caller, because
-    /// the runtime calls for every library.
+    /// Returns the place of a call by its return addresses, and its stack.
     pub fn named(&mut self, process: usize, ticks: u64, frames: &[u64]) -> (Place, Vec<Place>) {
-        self.mixed(process, ticks, frames, &[])
+        self.chosen(process, ticks, (frames, &[]), None)
     }
 
-    /// The same with frames of Python, each in the place of the frame of the interpreter that executed it.
-    fn mixed(&mut self, process: usize, ticks: u64, frames: &[u64], python: &[Line]) -> (Place, Vec<Place>) {
+    fn chosen(
+        &mut self,
+        process: usize,
+        ticks: u64,
+        (frames, python): (&[u64], &[Line]),
+        offending: Option<&Offending>,
+    ) -> (Place, Vec<Place>) {
+        let (maker, stack) = self.mixed(process, ticks, frames, python);
+        (self.helpers.choose(&stack, maker, &self.roots[process], offending), stack)
+    }
+
+    /// The stack of a call, and which of its places made the call: the first one outside of the CUDA runtime, because the
+    /// runtime calls for every library. Each frame of Python is in the place of the frame of the interpreter that executed it.
+    fn mixed(&mut self, process: usize, ticks: u64, frames: &[u64], python: &[Line]) -> (usize, Vec<Place>) {
         self.prepare(process, ticks, frames);
         let mut frames: Vec<Place> = frames.iter().map(|frame| self.place(process, ticks, *frame)).collect();
         let outside = frames.iter().position(|place| !place.is_runtime()).unwrap_or(0);
@@ -202,29 +173,29 @@ impl<'a> Places<'a> {
             .iter()
             .filter_map(|line| Some((usize::from(line.frame), self.python(process, line)?)))
             .collect();
-        let Some((_, first)) = lines.first() else {
-            return (frames.get(caller).cloned().unwrap_or_default(), frames);
-        };
+        let Some((_, first)) = lines.first() else { return (caller, frames) };
         let standing = |place: &Place| Reverse(place.origin().standing(first.origin()));
         let own = lines.iter().map(|(_, place)| place).min_by_key(|place| standing(place)).unwrap_or(first);
         frames.iter_mut().take(caller + 1).for_each(|place| place.python = own.python.clone());
-        let who = frames.get(caller).cloned().unwrap_or_default();
         let interpreter = lines.iter().find_map(|(at, _)| frames.get(*at)?.library.clone());
         let is_folded =
             |place: &Place| place.library == interpreter && place.file_name().is_some_and(is_interpreter);
-        let mut stack = Vec::new();
+        let (mut maker, mut stack) = (0, Vec::new());
         let mut rest = lines.into_iter().peekable();
         for (at, place) in frames.into_iter().enumerate() {
             let before = stack.len();
             while let Some((_, line)) = rest.next_if(|(line, _)| *line <= at) {
                 stack.push(line);
             }
+            if at == caller {
+                maker = stack.len();
+            }
             if at <= caller || stack.len() == before && !is_folded(&place) {
                 stack.push(place);
             }
         }
         stack.extend(rest.map(|(_, line)| line));
-        (who, stack)
+        (maker, stack)
     }
 
     /// A frame of Python; `None` where the record does not describe its function.
@@ -260,7 +231,7 @@ impl<'a> Places<'a> {
     pub fn of(&mut self, process: usize, call: &Call) -> (Place, Vec<Place>) {
         let caller = [call.caller];
         let frames = if call.details.frames.is_empty() { &caller[..] } else { &call.details.frames };
-        self.mixed(process, call.start, frames, &call.details.python)
+        self.chosen(process, call.start, (frames, &call.details.python), None)
     }
 
     fn text(&mut self, text: &str) -> Rc<str> {
@@ -293,13 +264,24 @@ pub fn in_lines(stack: &[Place]) -> Vec<String> {
 }
 
 impl Place {
+    /// Returns the place that made the call: this one, or the one that made it for this one.
+    pub fn maker(&self) -> &Place {
+        self.via.as_deref().unwrap_or(self)
+    }
+
+    /// Returns true if this is the place of a frame of a stack, or of one of its lines.
+    pub fn is_at(&self, frame: &Place) -> bool {
+        let of = |place: &Place| (place.library.clone(), place.build_id.clone(), place.offset);
+        of(self.maker()) == of(frame) && self.maker().python == frame.python
+    }
+
     /// Whose code this line of Python is in.
-    fn origin(&self) -> Origin<'_> {
+    pub(super) fn origin(&self) -> Origin<'_> {
         Origin::of(self.python.as_deref().map_or("", |line| &line.file))
     }
 
     /// Whether this is a frame of Python, and not one from which Python was left.
-    fn is_of_python(&self) -> bool {
+    pub(super) fn is_of_python(&self) -> bool {
         self.python.is_some() && self.library.is_none() && self.offset == 0
     }
 
@@ -327,6 +309,12 @@ impl Place {
         Some(function.rsplit_once("+0x").map_or(function, |(symbol, _)| symbol))
     }
 
+    /// Returns the names of the functions at this place: of Python, those that were inlined, and that of the library.
+    pub fn functions(&self) -> impl Iterator<Item = &str> {
+        let lines = self.python.as_deref().into_iter().chain(&*self.lines);
+        lines.filter_map(|line| line.function.as_deref()).chain(self.symbol())
+    }
+
     /// Returns the place as `libx.so+0x12`, or only the address if the library is unknown.
     pub fn short(&self) -> String {
         match self.file_name() {
@@ -351,9 +339,21 @@ impl Place {
     pub fn long(&self) -> String {
         match &self.python {
             Some(line) if self.is_of_python() => line.text(),
-            Some(line) => format!("{}, {}", line.text(), self.native()),
+            Some(line) => format!("{}{}, {}", line.text(), self.through(), self.native()),
             None => self.native(),
         }
+    }
+
+    /// Returns the line of source in words, with that which made the call for it; `None` if none is known.
+    pub fn line(&self) -> Option<String> {
+        Some(self.source()?.text() + &self.through())
+    }
+
+    /// ` (through rt.h:17)`, if another line made the call for this place.
+    fn through(&self) -> String {
+        let line = self.via.as_deref().and_then(Place::source).filter(|line| Some(*line) != self.source());
+        let file = |line: &SourceLine| SourceLine { function: None, ..line.clone() }.text();
+        line.map_or_else(String::new, |line| format!(" (through {})", file(line)))
     }
 
     /// Returns the innermost line of source; `None` if none is known.
@@ -363,7 +363,10 @@ impl Place {
 
     fn native(&self) -> String {
         match &self.function {
-            _ if !self.lines.is_empty() => format!("{}, {}", self.lines[0].text(), self.short()),
+            _ if !self.lines.is_empty() => {
+                let through = if self.python.is_none() { self.through() } else { String::new() };
+                format!("{}{through}, {}", self.lines[0].text(), self.short())
+            }
             Some(function) => format!("{} {}", self.short(), short(function, LONGEST_NAME)),
             None => self.short(),
         }
@@ -418,7 +421,7 @@ mod tests {
             .collect();
         // ffi, the interpreter, its loop, the interpreter, its loop, libc.
         let frames = [0x1010, 0x2010, 0x2020, 0x2030, 0x2040, 0x3010];
-        let (caller, stack) = places.mixed(0, 1, &frames, &python);
+        let (caller, stack) = places.chosen(0, 1, (&frames, &python), None);
         (caller.long(), stack.iter().flat_map(Place::lines).collect())
     }
 

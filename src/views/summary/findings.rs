@@ -1,13 +1,11 @@
 //! The findings of a run: one line per kind, over all ranks.
 
 use super::{Line, MOST_LINES};
-use cupeer_record::Library;
 use cupeer_report::model::{Finding, Object, Place, Process, Report};
 use cupeer_report::names::{clean, counted};
 use cupeer_report::style::Mark;
 use cupeer_report::verdict::{Alike, Verdict, clue, times};
 use cupeer_rules::{Rule, Severity, label};
-use cupeer_symbols::Symbols;
 
 /// How many other sites of a finding are named.
 const MOST_SITES: usize = 3;
@@ -16,7 +14,7 @@ const MOST_CLUES: usize = 3;
 
 /// What rules have found, some lines a kind, and how many kinds there are. Where it was said in a line each as it happened,
 /// what to do has not been said yet.
-pub fn lines(verdict: &Verdict, symbols: &mut Symbols) -> (Vec<Line>, usize) {
+pub fn lines(verdict: &Verdict) -> (Vec<Line>, usize) {
     let (report, groups) = (verdict.report, verdict.alike());
     let mut levels = report.processes.iter().filter_map(Process::checked);
     let is_hint_due = levels.any(|level| level.is_brief);
@@ -26,11 +24,11 @@ pub fn lines(verdict: &Verdict, symbols: &mut Symbols) -> (Vec<Line>, usize) {
         let mark = Mark::of_severity(severity);
         let is_hint_due = is_hint_due && !first.hint.is_empty();
         let message = Some(format!("    {}", clean(&group.message())));
-        let at = source(&first.caller, symbols);
+        let at = first.caller.line();
         // Where what it is about was made, freed or closed.
         let mut others: Vec<String> = Vec::new();
         for object in &first.objects {
-            let line = object.place().and_then(|place| source(place, symbols));
+            let line = object.place().and_then(Place::line);
             let (word, elsewhere) =
                 (label(Rule::of(&first.rule), object.role), elsewhere(report, first, object));
             // The place of the call itself is there already.
@@ -54,9 +52,9 @@ pub fn lines(verdict: &Verdict, symbols: &mut Symbols) -> (Vec<Line>, usize) {
 }
 
 /// The first unusual facts, if nothing explains how processes failed.
-pub fn clues(report: &Report, symbols: &mut Symbols) -> Vec<Line> {
+pub fn clues(report: &Report) -> Vec<Line> {
     let all = report.clues.iter().take(MOST_CLUES);
-    all.map(|one| format!("  {}", clue(one, |place| source(place, symbols))).into()).collect()
+    all.map(|one| format!("  {}", clue(one, Place::line)).into()).collect()
 }
 
 /// ` in rank 3` or ` in process 17`, if the object is of another process than the finding. Processes of two pid namespaces
@@ -70,25 +68,6 @@ fn elsewhere(report: &Report, finding: &Finding, object: &Object) -> String {
         (None, pid) if report.processes.iter().any(has_its_pid) => format!(" in the other process {pid}"),
         (None, pid) => format!(" in process {pid}"),
     }
-}
-
-/// The line of source of a place, where it is known.
-fn source(place: &Place, symbols: &mut Symbols) -> Option<String> {
-    if let Some(line) = &place.python {
-        return Some(line.text());
-    }
-    let digits = place.build_id.as_deref().unwrap_or_default();
-    let byte = |at: usize| u8::from_str_radix(digits.get(at..at + 2)?, 16).ok();
-    let library = Library {
-        // As if it lay where its file says.
-        base: 0,
-        range: 0..u64::MAX,
-        since: 0,
-        build_id: (0..digits.len()).step_by(2).filter_map(byte).collect(),
-        path: place.library.as_deref()?.to_owned(),
-    };
-    let symbol = symbols.name(&library, place.offset)?;
-    Some(symbol.lines.first()?.text())
 }
 
 /// How many notes there are, where the run was asked to check, and did not show them.

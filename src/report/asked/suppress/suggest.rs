@@ -26,17 +26,17 @@ pub fn file(report: &Report) -> String {
     if text.is_empty() { NOTHING.into() } else { text.trim_end().to_owned() + "\n" }
 }
 
-/// An entry for a finding: by its function, which stays when the library is built anew. By its offset, where the function is
+/// An entry for a finding: by its function, the innermost if some were inlined, which stays when the library is built anew. By its offset, where the function is
 /// unknown, or where the entry would mean notes, too. Where none means it alone, a comment says so.
 fn narrow(report: &Report, finding: &Finding) -> String {
     let place = &finding.caller;
-    let Some(library) = place.file_name() else {
+    let Some(library) = place.maker().file_name() else {
         return format!(
             "# Nothing but its rule, {}, is known of it: no entry can mean it alone.\n",
             finding.rule
         );
     };
-    let mut callers = place.symbol().map(str::to_owned).into_iter().chain([place.short()]);
+    let mut callers = place.functions().take(1).map(str::to_owned).chain([place.maker().short()]);
     let entry = |caller: String| {
         let [rule, library, caller] = [&finding.rule, library, &caller].map(quoted);
         format!("[[suppression]]\nrule = {rule}\nlibrary = {library}\ncaller = {caller}\n")

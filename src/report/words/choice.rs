@@ -1,0 +1,296 @@
+//! Chooses the frame of a stack that people are shown as the place of a call.
+//!
+//! It is the innermost frame of the program's own that tells its place from others. These give way to their callers:
+//!
+//! - libraries: installed ones, those without lines where others have them, and installed Python packages;
+//! - functions of headers that only pass calls on;
+//! - functions that end a scope: destructors, deleters, `__exit__`;
+//! - helpers: functions that several places call for one purpose. If each of these places breaks the rule in question, the
+//!   helper itself is the place.
+//!
+//! [`Helpers`] learns from all stacks of a recording which functions are helpers.
+
+use super::places::Stack;
+use crate::model::Place;
+use cupeer_record::Process;
+use cupeer_spec::function::FnId;
+use cupeer_spec::group::Group;
+use cupeer_spec::origin::Origin;
+use cupeer_symbols::SourceLine;
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher, Hash};
+use std::path::Path;
+
+/// What a call is for: what many places call one function for is one of these.
+pub mod purpose {
+    pub const ACQUIRE: u8 = 1;
+    pub const RELEASE: u8 = 2;
+    pub const USE: u8 = 4;
+}
+
+/// Returns the purpose of calls of a function; 0 if it is part of several, as the release of a handle is of mapping memory.
+pub fn purpose(function: FnId) -> u8 {
+    let spec = function.spec();
+    match () {
+        () if function == FnId::cuMemRelease => 0,
+        () if spec.gives_back() || spec.unbinds().is_some() => purpose::RELEASE,
+        () if spec.is_work() => purpose::USE,
+        () if spec.shares() || spec.makes().is_some() || spec.is_in(Group::Alloc) || spec.is_virtual() => {
+            purpose::ACQUIRE
+        }
+        () => 0,
+    }
+}
+
+/// The directories of a program: libraries in them are its own.
+#[derive(Default)]
+pub struct Roots(Vec<String>);
+
+impl Roots {
+    /// Returns those of a process: of its program, or of the script that Python executes.
+    pub fn of(process: &Process) -> Roots {
+        let scripts = process.python.values().map(|function| &*function.file);
+        let own = scripts.filter(|file| file.starts_with('/') && Origin::of(file) == Origin::User);
+        let folders = own.chain([process.program()]).filter_map(|file| Path::new(file).parent()?.to_str());
+        let folders: BTreeSet<&str> = folders.filter(|folder| !is_installed(folder)).collect();
+        Roots(folders.into_iter().map(|folder| format!("{}/", folder.trim_end_matches('/'))).collect())
+    }
+
+    /// Returns true if a library may be the program's own; in a program with lines of Python, only if it is beside them.
+    pub fn has(&self, library: &str, is_strict: bool) -> bool {
+        let is_inside = || self.0.iter().any(|root| library.starts_with(root.as_str()));
+        if is_strict { is_inside() && !is_package(library) } else { !is_installed(library) || is_inside() }
+    }
+}
+
+fn is_package(path: &str) -> bool {
+    path.contains("/site-packages/") || path.contains("/dist-packages/")
+}
+
+/// Returns true if a file belongs to the system or to a package, by its path.
+pub fn is_installed(path: &str) -> bool {
+    const FOLDERS: [&str; 6] = ["/usr/", "/lib/", "/lib64/", "/bin/", "/sbin/", "/nix/store/"];
+    is_package(path) || FOLDERS.iter().any(|folder| path.starts_with(folder)) || path.starts_with('[')
+}
+
+/// Whether a file of source is the compiler's or the system's.
+fn is_of_system(file: &str) -> bool {
+    const PARTS: [&str; 5] =
+        ["/include/c++/", "/lib/gcc/", "/rustc/", "/.cargo/registry/", "/local/cuda"];
+    file.starts_with("/usr/include/") || PARTS.iter().any(|part| file.contains(part))
+}
+
+fn is_header(file: &str) -> bool {
+    const ENDINGS: [&str; 9] = ["h", "hh", "hpp", "hxx", "cuh", "inl", "inc", "tcc", "ipp"];
+    file.rsplit_once('.').is_some_and(|(_, ending)| ENDINGS.contains(&ending))
+}
+
+/// Whether a function ends a scope, and so does what somebody else left to it.
+fn ends_scope(function: &str) -> bool {
+    const NAMES: [&str; 4] = ["__del__", "__exit__", "__aexit__", "_M_dispose"];
+    let plain = plain(function);
+    let name = plain.rsplit("::").next().unwrap_or_default();
+    // Python names a method with its class.
+    let name = name.rsplit('.').next().unwrap_or_default();
+    name.starts_with('~') || NAMES.contains(&name) || plain.ends_with("_ptr::reset")
+}
+
+/// A name without its parameters and template arguments.
+fn plain(function: &str) -> String {
+    let mut depth = 0usize;
+    let mut plain = String::new();
+    for character in function.chars() {
+        match character {
+            '<' | '(' => depth += 1,
+            '>' | ')' => depth = depth.saturating_sub(1),
+            _ if depth == 0 => plain.push(character),
+            _ => {}
+        }
+    }
+    plain.trim_end_matches(" const").to_owned()
+}
+
+/// A frame as people see it: one of the lines of a place.
+#[derive(Clone, Copy)]
+struct Frame<'p> {
+    /// The index of the place in the stack, and of the line in it.
+    at: (usize, usize),
+    place: &'p Place,
+    line: Option<&'p SourceLine>,
+    is_own: bool,
+}
+
+impl<'p> Frame<'p> {
+    fn function(&self) -> &'p str {
+        let symbol = || self.place.symbol().unwrap_or_default();
+        self.line.and_then(|line| line.function.as_deref()).unwrap_or_else(symbol)
+    }
+
+    fn file(&self) -> &'p str {
+        self.line.map_or_else(|| self.place.library.as_deref().unwrap_or_default(), |line| &line.file)
+    }
+
+    /// What it has in common with the other frames of its function; and with those of its line.
+    fn keys(&self) -> (u64, u64) {
+        let function = hash(&(self.function(), self.file()));
+        (function, hash(&(function, self.line.map_or(self.place.offset, |line| u64::from(line.line)))))
+    }
+}
+
+fn hash(of: &impl Hash) -> u64 {
+    BuildHasherDefault::<DefaultHasher>::default().hash_one(of)
+}
+
+/// The frames of a stack outside of its first places, the innermost first.
+fn frames<'p>(stack: &'p [Place], maker: usize, roots: &Roots) -> Vec<Frame<'p>> {
+    let innermost = stack.iter().find(|place| place.is_of_python()).map(Place::origin);
+    let standing = |place: &Place| innermost.map_or(0, |innermost| place.origin().standing(innermost));
+    let best = stack.iter().filter(|place| place.is_of_python()).map(standing).max().unwrap_or(0);
+    let mut frames = Vec::new();
+    for (at, place) in stack.iter().enumerate().skip(maker) {
+        if place.is_of_python() {
+            let is_own = best == Origin::BEST && standing(place) == best;
+            frames.push(Frame { at: (at, 0), place, line: place.python.as_deref(), is_own });
+            continue;
+        }
+        let library = place.library.as_deref().unwrap_or_default();
+        let is_own = !library.is_empty() && roots.has(library, innermost.is_some());
+        for (number, line) in place.lines.iter().enumerate() {
+            let is_own = is_own && line.line > 0 && !is_of_system(&line.file);
+            frames.push(Frame { at: (at, number), place, line: Some(line), is_own });
+        }
+        if place.lines.is_empty() {
+            frames.push(Frame { at: (at, 0), place, line: None, is_own: false });
+        }
+    }
+    frames
+}
+
+/// Functions that are called from several places, and what for.
+#[derive(Default)]
+pub struct Helpers {
+    functions: HashMap<u64, Function>,
+    /// The function of the driver that a line calls; `None` for several.
+    lines: HashMap<u64, Option<FnId>>,
+}
+
+#[derive(Default)]
+struct Function {
+    purposes: u8,
+    /// The lines that call it, each with the stacks that go through it.
+    callers: HashMap<u64, HashSet<Stack>>,
+}
+
+/// Calls that break a rule.
+#[derive(Default)]
+pub struct Offending {
+    /// Stacks of all of them.
+    pub stacks: HashSet<Stack>,
+    /// True if the rule is about values that are written at the call, such as flags.
+    pub is_written: bool,
+    /// True if the rule is about what another call forgot: each caller may have to do it.
+    pub is_forgotten: bool,
+}
+
+impl Helpers {
+    /// Learns from a stack and the functions of the driver that were called with it.
+    pub fn learn(&mut self, stack: Stack, places: &[Place], maker: usize, roots: &Roots, called: &[FnId]) {
+        let frames = frames(places, maker, roots);
+        let own: Vec<(u64, u64)> = frames.iter().filter(|frame| frame.is_own).map(Frame::keys).collect();
+        let purposes = called.iter().fold(0, |all, function| all | purpose(*function));
+        for (index, (function, line)) in own.iter().enumerate() {
+            let known = self.functions.entry(*function).or_default();
+            known.purposes |= purposes;
+            if let Some((_, caller)) = own[index + 1..].iter().find(|(other, _)| other != function) {
+                known.callers.entry(*caller).or_default().insert(stack);
+            }
+            for called in called.iter().filter(|_| index == 0) {
+                let known = self.lines.entry(*line).or_insert(Some(*called));
+                *known = known.filter(|known| known == called);
+            }
+        }
+    }
+
+    /// Whether a frame gives way to its caller because it only passes calls on.
+    fn passes(&self, frame: &Frame, offending: Option<&Offending>) -> bool {
+        let (function, line) = frame.keys();
+        let is_header = is_header(frame.file());
+        let Some(known) = self.functions.get(&function) else { return is_header };
+        // One that calls what it is given has several purposes, and none of its own.
+        let is_generic = self.lines.get(&line).is_some_and(Option::is_none);
+        let is_simple = known.purposes.count_ones() <= 1 || is_generic;
+        let breaks = |stacks: &HashSet<Stack>, of: &Offending| !stacks.is_disjoint(&of.stacks);
+        let all_break = offending.filter(|of| known.callers.values().all(|stacks| breaks(stacks, of)));
+        is_simple
+            && match all_break {
+                Some(of) if is_header => !of.is_written,
+                Some(of) => of.is_forgotten && known.callers.len() > 1,
+                None => is_header || known.callers.len() > 1,
+            }
+    }
+
+    /// Returns the place of a call whose stack begins to matter with its place `maker`, which made the call: the frame that
+    /// people are shown.
+    pub fn choose(&self, stack: &[Place], maker: usize, roots: &Roots, offending: Option<&Offending>) -> Place {
+        let Some(made) = stack.get(maker) else { return Place::default() };
+        let frames = frames(stack, maker, roots);
+        let own: Vec<usize> = (0..frames.len()).filter(|index| frames[*index].is_own).collect();
+        let Some(first) = own.first() else { return made.clone() };
+        let mut chosen = *first;
+        for next in &own[1..] {
+            let between = &frames[chosen..*next];
+            let ends = between.iter().any(|frame| ends_scope(frame.function()));
+            if !ends && !self.passes(&frames[chosen], offending) {
+                break;
+            }
+            chosen = *next;
+        }
+        let chosen = &frames[chosen];
+        let mut place = if chosen.place.is_of_python() {
+            Place { python: chosen.place.python.clone(), ..made.clone() }
+        } else {
+            Place { lines: chosen.place.lines[chosen.at.1..].into(), python: None, ..chosen.place.clone() }
+        };
+        if place != *made {
+            place.via = Some(made.clone().into());
+        }
+        place
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_end_a_scope() {
+        for name in [
+            "acme::Mapping::~Mapping()",
+            "~Mapping",
+            "std::unique_ptr<int, void (*)(int*)>::~unique_ptr()",
+            "std::unique_ptr<Pool, Deleter>::reset(Pool*)",
+            "Share.__exit__",
+            "__del__",
+        ] {
+            assert!(ends_scope(name), "{name}");
+        }
+        for name in ["close", "run(std::unique_ptr<Task>::pointer)", "reset", "f<&T::~T>(int)", "__enter__"] {
+            assert!(!ends_scope(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn libraries_of_a_program_are_beside_it() {
+        let roots = Roots(vec!["/home/a/".into()]);
+        for (path, is_strict, is_own) in [
+            ("/home/a/lib/libx.so", true, true),
+            ("/home/a/venv/lib/python3.11/site-packages/torch/lib/libtorch.so", true, false),
+            ("/home/b/libx.so", true, false),
+            ("/home/b/libx.so", false, true),
+            ("/usr/lib/libnccl.so.2", false, false),
+            ("[vdso]", false, false),
+        ] {
+            assert_eq!(roots.has(path, is_strict), is_own, "{path}");
+        }
+    }
+}
