@@ -2,8 +2,9 @@
 //!
 //! It is the innermost frame of the program's own that tells its place from others. These give way to their callers:
 //!
-//! - libraries: installed ones, those without lines where others have them, and installed Python packages;
-//! - functions of headers that only pass calls on;
+//! - libraries: installed ones, those without lines where others have them, and installed Python packages; and functions of
+//!   the program's own libraries that only pass calls on;
+//! - functions of headers, and of files that other files use like those, that only pass calls on;
 //! - functions that end a scope: destructors, deleters, `__exit__`;
 //! - helpers: functions that several places call for one purpose. If each of these places breaks the rule in question, the
 //!   helper itself is the place.
@@ -172,6 +173,29 @@ pub struct Helpers {
     functions: HashMap<u64, Function>,
     /// The function of the driver that a line calls; `None` for several.
     lines: HashMap<u64, Option<FnId>>,
+    files: HashMap<u64, File>,
+}
+
+/// From so many lines of other files that call into it, a file is a layer.
+const FEWEST_ENTRIES: usize = 3;
+
+/// A file of source whose functions are called from others.
+#[derive(Default)]
+struct File {
+    /// The lines of other files that call each of its functions.
+    entries: HashMap<u64, HashSet<u64>>,
+    /// Whether a thread of the program begins in it.
+    is_root: bool,
+    /// Whether a line of it calls several functions of the driver.
+    is_generic: bool,
+}
+
+impl File {
+    /// Whether it is a layer: it calls what it is given, or others use several of its functions, or a few in several places.
+    fn is_layer(&self) -> bool {
+        let entries = || self.entries.values().map(HashSet::len).sum::<usize>();
+        !self.is_root && (self.is_generic || entries() >= FEWEST_ENTRIES)
+    }
 }
 
 #[derive(Default)]
@@ -196,7 +220,10 @@ impl Helpers {
     /// Learns from a stack and the functions of the driver that were called with it.
     pub fn learn(&mut self, stack: Stack, places: &[Place], maker: usize, roots: &Roots, called: &[FnId]) {
         let frames = frames(places, maker, roots);
-        let own: Vec<(u64, u64)> = frames.iter().filter(|frame| frame.is_own).map(Frame::keys).collect();
+        let own: Vec<&Frame> = frames.iter().filter(|frame| frame.is_own).collect();
+        self.learn_files(&own);
+        let file = own.first().map(|first| hash(&first.file()));
+        let own: Vec<(u64, u64)> = own.into_iter().map(Frame::keys).collect();
         let purposes = called.iter().fold(0, |all, function| all | purpose(*function));
         for (index, (function, line)) in own.iter().enumerate() {
             let known = self.functions.entry(*function).or_default();
@@ -207,15 +234,31 @@ impl Helpers {
             for called in called.iter().filter(|_| index == 0) {
                 let known = self.lines.entry(*line).or_insert(Some(*called));
                 *known = known.filter(|known| known == called);
+                let file = file.filter(|_| known.is_none());
+                file.into_iter().for_each(|file| self.files.entry(file).or_default().is_generic = true);
             }
         }
     }
 
+    fn learn_files(&mut self, own: &[&Frame]) {
+        for pair in own.windows(2).filter(|pair| pair[0].file() != pair[1].file()) {
+            let entries = &mut self.files.entry(hash(&pair[0].file())).or_default().entries;
+            entries.entry(pair[0].keys().0).or_default().insert(pair[1].keys().1);
+        }
+        if let Some(last) = own.last() {
+            self.files.entry(hash(&last.file())).or_default().is_root = true;
+        }
+    }
+
     /// Whether a frame gives way to its caller because it only passes calls on.
-    fn passes(&self, frame: &Frame, offending: Option<&Offending>) -> bool {
+    fn passes(&self, frame: &Frame, next: &Frame, offending: Option<&Offending>) -> bool {
         let (function, line) = frame.keys();
-        let is_header = is_header(frame.file());
-        let Some(known) = self.functions.get(&function) else { return is_header };
+        let is_library = !frame.place.is_of_python()
+            && !next.place.is_of_python()
+            && frame.place.library != next.place.library;
+        let is_used_as_one = |file: &str| self.files.get(&hash(&file)).is_some_and(File::is_layer);
+        let is_layer = is_library || is_header(frame.file()) || is_used_as_one(frame.file());
+        let Some(known) = self.functions.get(&function) else { return is_layer };
         // One that calls what it is given has several purposes, and none of its own.
         let is_generic = self.lines.get(&line).is_some_and(Option::is_none);
         let is_simple = known.purposes.count_ones() <= 1 || is_generic;
@@ -223,9 +266,9 @@ impl Helpers {
         let all_break = offending.filter(|of| known.callers.values().all(|stacks| breaks(stacks, of)));
         is_simple
             && match all_break {
-                Some(of) if is_header => !of.is_written,
+                Some(of) if is_layer => !of.is_written,
                 Some(of) => of.is_forgotten && known.callers.len() > 1,
-                None => is_header || known.callers.len() > 1,
+                None => is_layer || known.callers.len() > 1,
             }
     }
 
@@ -240,7 +283,7 @@ impl Helpers {
         for next in &own[1..] {
             let between = &frames[chosen..*next];
             let ends = between.iter().any(|frame| ends_scope(frame.function()));
-            if !ends && !self.passes(&frames[chosen], offending) {
+            if !ends && !self.passes(&frames[chosen], &frames[*next], offending) {
                 break;
             }
             chosen = *next;

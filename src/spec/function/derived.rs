@@ -448,7 +448,7 @@ impl FnSpec {
 
     /// Whether a call carries return addresses even where it succeeds.
     pub const fn carries_frames(&self) -> bool {
-        let changes = self.is_in(Group::Lifetime) || self.shares() || self.is_virtual() || self.is_of_pools();
+        let changes = self.gives_back() || self.shares() || self.is_virtual() || self.is_of_pools();
         changes && !self.releases_context()
     }
 
