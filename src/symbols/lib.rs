@@ -8,6 +8,7 @@
 //!
 //! - `beside`, `bounded`, `limited`, `demangle`, `short`: parts of what follows.
 //! - `symbol`: a name, and its lines.
+//! - `source`: the text of lines.
 //! - `sections`: the debugging information of a file.
 //! - `units`, `lines`: the lines in it.
 //! - `table`: the functions of a file.
@@ -22,12 +23,14 @@ mod lines;
 mod packed;
 mod sections;
 mod short;
+mod source;
 mod symbol;
 mod table;
 mod units;
 
 pub use packed::PackedSymbols;
 pub use short::short;
+pub use source::Sources;
 pub use symbol::{LONGEST_NAME, SourceLine, Symbol, is_libc};
 
 use cupeer_record::{Library, Process};
@@ -124,6 +127,11 @@ impl Symbols {
             room: most,
             notes: BTreeSet::new(),
         }
+    }
+
+    /// Returns what reads lines of source; `None` for a recording of another host, and for a packed one.
+    pub fn sources(&self) -> Option<Sources> {
+        self.files.older_than.map(Sources::older_than)
     }
 
     /// Returns the function of a return address in a process. A return address belongs to the instruction before it,

@@ -151,6 +151,8 @@ def one(pointer, handle):
     assert cuda.cuIpcGetMemHandle(ctypes.byref(handle), pointer) == 0
 def two(pointer, handle):
     assert cuda.cuIpcGetMemHandle(ctypes.byref(handle), pointer) == 0
+def unsent(pointer, handle):
+    assert cuda.cuIpcGetMemHandle(ctypes.byref(handle), pointer) == 0
 def export(how, end):
     pointer, handle = allocated(), Handle()
     how(pointer, handle)
@@ -180,12 +182,12 @@ if os.fork() == 0:
 begin()
 export(one, there)
 held = export(two, there)
-freed, unsent = allocated(), Handle()
+freed, lost = allocated(), Handle()
 os.read(back, 1)
-one(freed, unsent)
+unsent(freed, lost)
 assert cuda.cuMemFree_v2(held) == 0
 assert cuda.cuMemFree_v2(freed) == 0
-os.write(there, bytes(unsent))
+os.write(there, bytes(lost))
 os.wait()
 "#;
 
@@ -209,7 +211,7 @@ fn both_sites_of_a_finding_are_lines_of_python() {
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
     for (rule, role, word, function, call) in [
         ("ipc-freed-while-open", "opening", "opened", "hold", opened),
-        ("ipc-open-after-free", "export", "exported", "one", exported),
+        ("ipc-open-after-free", "export", "exported", "unsent", exported),
     ] {
         let findings = json["findings"].as_array().expect("findings");
         let finding = findings.iter().find(|finding| finding["rule"] == rule).expect(rule);
@@ -232,7 +234,7 @@ fn both_sites_of_a_finding_are_lines_of_python() {
     for (rule, word, function, call) in [
         ("error ipc-freed-while-open", "opened", "hold", opened),
         ("error ipc-freed-while-open", "exported", "two", exported),
-        ("error ipc-open-after-free", "exported", "one", exported),
+        ("error ipc-open-after-free", "exported", "unsent", exported),
     ] {
         let paragraph = full.stderr.split_once(rule).map_or("", |(_, rest)| rest);
         let paragraph = paragraph.split("cupeer: ").next().unwrap_or_default();

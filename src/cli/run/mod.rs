@@ -200,6 +200,7 @@ pub fn command(mut args: RunArgs) -> Result<ExitCode> {
         decides: gate.is_some(),
         error_on,
         annotates: annotations::are_read(),
+        no_source: args.no_source,
         launched: 0,
     };
     let begun = SystemTime::now();

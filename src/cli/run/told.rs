@@ -48,6 +48,8 @@ pub struct How {
     pub launched: u32,
     /// True if the report is wanted, unless the recording is large.
     pub annotates: bool,
+    /// True if lines of source are left out.
+    pub no_source: bool,
 }
 
 /// Summary at the end of a run.
@@ -94,7 +96,12 @@ fn judged(directory: &Path, how: &How, is_chosen: impl Fn(&Process) -> bool) -> 
     let mut symbols = Symbols::of_record(directory, &job.processes);
     // Names of functions take their time, and only these ask for all of them.
     let few_names = !how.annotates && how.suppressions.is_empty();
-    cupeer_facts::read(&job, &filter, Keep { few_names, ..Keep::default() }, Some(&mut symbols))
+    let keep = Keep { few_names, ..Keep::default() };
+    let mut report = cupeer_facts::read(&job, &filter, keep, Some(&mut symbols))?;
+    if let Some(mut sources) = symbols.sources().filter(|_| !how.no_source) {
+        report.read_sources(&mut sources);
+    }
+    Ok(report)
 }
 
 fn unreadable(shown: &str, error: &Error) -> Line {

@@ -218,6 +218,9 @@ pub struct RunArgs {
     /// Print only problems: errors, crashed and killed processes, and findings above note
     #[arg(short, long, conflicts_with = "verbose")]
     pub quiet: bool,
+    /// Leave out the line of source below the place of the first finding
+    #[arg(long, conflicts_with = "exec")]
+    pub no_source: bool,
     /// Report a hang when no process makes progress for TIME, and keep what they wait for ('cupeer why'); with :exit=N, also end the run, and exit with status N (1 to 255)
     #[arg(long, help_heading = "Recording", value_name = "TIME[:exit=N]", value_parser = on_hang, conflicts_with = "exec")]
     pub on_hang: Option<OnHang>,
@@ -391,6 +394,9 @@ pub struct ReportArgs {
     /// Show all rows of long tables
     #[arg(long)]
     pub all: bool,
+    /// Leave out the lines of source at the places of findings
+    #[arg(long)]
+    pub no_source: bool,
     /// Leave out the findings listed in FILE, and print their number; JSON and SARIF keep them, with the entry; repeatable
     #[arg(long, value_name = "FILE")]
     pub suppressions: Vec<PathBuf>,

@@ -73,12 +73,14 @@ fn parts(
     Ok(reduced)
 }
 
-/// Whether there is a finding above note, or an explanation of a failure.
+/// Whether there is a finding above note, an explanation of a failure, or an unusual fact.
 fn are_due(job: &Job, filter: &Filter, all: &Collected) -> bool {
     let mut nameless = Nameless;
     let context = Context { job, all, filter, is_part: false };
-    let rows = infer::rows(&context, &mut Places::new(&job.processes, &mut nameless));
+    let mut places = Places::new(&job.processes, &mut nameless);
+    let rows = infer::rows(&context, &mut places);
     rows.iter().any(|row| row.severity() > Severity::Note || is_explanation(&row.finding.rule))
+        || !infer::clues(&context, &mut places).is_empty()
 }
 
 /// Returns the rules that a recording certainly breaks, without notes: each with its function, in words.

@@ -159,6 +159,7 @@ impl<'a> Context<'a> {
             stack,
             objects: listed,
             suppressed_by,
+            follows: None,
         };
         Some(Row { finding, process, by_report: found.said.is_none(), processes: found.processes })
     }

@@ -82,6 +82,9 @@ pub struct Finding {
     pub objects: Vec<Object>,
     /// Suppression that matches the finding, so that it does not count; null if none does.
     pub suppressed_by: Option<SuppressedBy>,
+    /// Number, from 1, of the finding of the report that this one follows from. Absent if it follows from none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub follows: Option<u32>,
 }
 
 /// Suppression of a finding: an entry of a file given with --suppressions.

@@ -33,6 +33,7 @@ pub use process::{
     Asked, Device, Escaped, Exit, ExitKind, LastCall, Ordinal, Pending, Process, Unnamed, past,
 };
 
+use cupeer_symbols::Sources;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -104,12 +105,51 @@ pub struct Report {
     pub escaped: Vec<Escaped>,
     /// Libraries whose functions could not be named.
     pub unnamed: Vec<Unnamed>,
+    /// Text of the lines of source at the places of findings, for files that did not change since.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub source_lines: Vec<SourceText>,
+}
+
+/// Text of a line of source.
+#[derive(Serialize, Deserialize, JsonSchema, PartialEq, Eq, PartialOrd, Ord)]
+pub struct SourceText {
+    /// Path of the file.
+    pub file: String,
+    /// Number of the line, from 1.
+    pub line: u32,
+    /// Text of the line, without the spaces around it.
+    pub text: String,
 }
 
 /// Value of [`Report::schema`].
 pub const SCHEMA: &str = "cupeer-report/1";
 
 impl Report {
+    /// Reads the lines of source at the places of findings.
+    pub fn read_sources(&mut self, sources: &mut Sources) {
+        let of_finding = |finding: &'_ Finding| {
+            let objects = finding.objects.iter().filter_map(Object::place);
+            [&finding.caller].into_iter().chain(objects).cloned().collect::<Vec<Place>>()
+        };
+        let places: BTreeSet<Place> = self.findings.iter().flat_map(of_finding).collect();
+        let text = |place: &Place| {
+            let line = place.source()?;
+            let library = if place.python.is_some() { None } else { Some(place.library.as_deref()?) };
+            let (file, text) = (line.file.clone(), sources.line(line, library)?);
+            Some(SourceText { file, line: line.line, text })
+        };
+        let texts: BTreeSet<SourceText> = places.iter().filter_map(text).collect();
+        self.source_lines = texts.into_iter().collect();
+    }
+
+    /// Returns the line of source at a place as compilers print it; `None` if its text is not known.
+    pub fn source_line(&self, place: &Place) -> Option<String> {
+        let line = place.source()?;
+        let is_its = |known: &&SourceText| (&known.file, known.line) == (&line.file, line.line);
+        let known = self.source_lines.iter().find(is_its)?;
+        Some(format!("{:>5} | {}", known.line, known.text))
+    }
+
     /// Returns how many calls there are.
     pub fn call_count(&self) -> u64 {
         self.functions.iter().map(|function| function.calls).sum()

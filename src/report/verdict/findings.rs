@@ -33,30 +33,42 @@ impl<'a> Verdict<'a> {
         alike(self.noted.iter().copied().filter(is_about))
     }
 
-    /// Returns all that is known of a finding: a head, which belongs behind its severity, and sentences.
-    pub fn paragraph(&self, finding: &Finding) -> (String, Vec<String>) {
+    /// Returns all that is known of a finding: a head, which belongs behind its severity, and sentences, each with the line of
+    /// source that it is about.
+    pub fn paragraph(&self, finding: &Finding) -> (String, Vec<(String, Option<String>)>) {
         let Finding { rule: name, confidence, .. } = finding;
         let rule = Rule::of(name);
         let sure = if *confidence == "inferred" { " (inferred)" } else { "" };
-        let head = format!("{}{sure}: {}", clean(name), self.who_and_how_often(finding));
-        let message = (!finding.message.is_empty()).then(|| sentence(&clean(&said(finding))));
-        let mut all: Vec<String> = message.into_iter().chain([self.call(finding)]).collect();
+        let head = format!("{}{sure}: {}", clean(name), self.who_and_how_often(finding)) + &self.root(finding);
+        let plain = |sentence: String| (sentence, None);
+        let message = (!finding.message.is_empty()).then(|| sentence(&clean(&said(finding)))).map(plain);
+        let call = (self.call(finding), self.report.source_line(&finding.caller));
+        let mut all: Vec<(String, Option<String>)> = message.into_iter().chain([call]).collect();
         let quote = finding.sentence.zip(finding.source).filter(|_| !is_explanation(name));
         all.extend(quote.map(|(sentence, source)| {
             let function = FnId::named(&finding.function);
             let basis = rule.map(|rule| rule.spec().basis_at(function));
             let is_documented = matches!(basis, Some(Basis::Documented(..)));
-            format!("{}{source}: \"{sentence}\"", if is_documented { "documentation of " } else { "" })
+            plain(format!("{}{source}: \"{sentence}\"", if is_documented { "documentation of " } else { "" }))
         }));
-        all.extend(finding.objects.iter().map(|object| self.object(rule, object)));
+        all.extend(finding.objects.iter().map(|object| {
+            let code = object.place().and_then(|place| self.report.source_line(place));
+            (self.object(rule, object), code)
+        }));
         let is_said = finding.message.contains(cupeer_rules::DRIVER_SAYS);
         all.extend(finding.driver_message.as_ref().filter(|_| !is_said).map(|message| {
             let meaning = cupeer_rules::meaning(&finding.function, message);
             let meaning = meaning.map(|text| format!(" ({text})")).unwrap_or_default();
-            format!("the driver says: {}{meaning}", clean(message))
+            plain(format!("the driver says: {}{meaning}", clean(message)))
         }));
-        all.extend(self.hint(finding));
+        all.extend(self.hint(finding).map(plain));
         (head, all)
+    }
+
+    /// Returns ` (follows from ipc-free-import above)`, if a finding follows from another one.
+    pub fn root(&self, finding: &Finding) -> String {
+        let root = finding.follows.and_then(|number| self.report.findings.get(number as usize - 1));
+        root.map_or_else(String::new, |root| format!(" (follows from {} above)", clean(&root.rule)))
     }
 
     /// Returns what to do about a finding.

@@ -16,6 +16,7 @@ mod incidents;
 pub mod looked;
 mod outside;
 mod ranks;
+mod roots;
 mod rules;
 mod seen;
 
@@ -56,6 +57,7 @@ pub fn decide(report: &mut Report, chosen: Option<&Chosen>) {
         finding.fails = finding.suppressed_by.is_none() && severity >= least;
     }
     report.findings.sort_by_key(|finding| Reverse(Severity::of(finding.severity)));
+    roots::find(&mut report.findings);
 }
 
 impl Report {
@@ -82,7 +84,7 @@ pub struct Verdict<'a> {
     pub hung: Option<Problem<'a>>,
     /// Processes that ended abnormally: the problem to read next.
     pub died: Option<Problem<'a>>,
-    /// Findings above note, and explanations of failed calls, the worst first.
+    /// Findings above note, and explanations of failed calls, the worst first, each above those that follow from it.
     pub told: Vec<&'a Finding>,
     /// All other findings that no suppression matches.
     pub noted: Vec<&'a Finding>,
@@ -111,7 +113,8 @@ pub struct Problem<'a> {
 impl<'a> Verdict<'a> {
     /// Finds the problems of a report.
     pub fn of(report: &'a Report, all: bool) -> Self {
-        let (told, noted) = report.unsuppressed().partition(|finding| is_told(finding));
+        let (told, noted): (Vec<_>, _) = report.unsuppressed().partition(|finding| is_told(finding));
+        let told = roots::below(report, told);
         let names = Labels::new(report);
         let mut verdict =
             Verdict { report, names, all, hung: None, died: None, told, noted, others: Vec::new() };

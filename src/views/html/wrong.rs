@@ -131,7 +131,7 @@ impl Page<'_> {
         html! {
             article class={ "card finding " (finding.severity) } id=(self.finding_id(finding)) tabindex="-1" {
                 h3 { span.severity { (finding.severity) } " " (head) }
-                @for sentence in sentences { p { (sentence) } }
+                @for (sentence, code) in sentences { p { (sentence) } @if let Some(code) = code { pre { (code) } } }
                 @if has_stacks {
                     details open[is_open] {
                         summary { "Stacks" }

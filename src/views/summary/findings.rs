@@ -25,6 +25,9 @@ pub fn lines(verdict: &Verdict) -> (Vec<Line>, usize) {
         let is_hint_due = is_hint_due && !first.hint.is_empty();
         let message = Some(format!("    {}", clean(&group.message())));
         let at = first.caller.line();
+        // More of them would be longer than the report.
+        let is_first = groups.first().is_some_and(|group| std::ptr::eq(group.first(), first));
+        let code = report.source_line(&first.caller).filter(|_| is_first);
         // Where what it is about was made, freed or closed.
         let mut others: Vec<String> = Vec::new();
         for object in &first.objects {
@@ -40,10 +43,11 @@ pub fn lines(verdict: &Verdict) -> (Vec<Line>, usize) {
         let more = message
             .into_iter()
             .chain(at.map(|line| format!("    at {}", clean(&line))))
+            .chain(code.map(|line| format!("    {}", clean(&line))))
             .chain(others)
             .chain(hint)
             .map(|text| Line { matters: mark != Mark::Note, ..text.into() });
-        [Line::bad(mark, format!("  {severity} {rule}: {function}, {count} in {who}"))]
+        [Line::bad(mark, format!("  {severity} {rule}: {function}, {count} in {who}{}", verdict.root(first)))]
             .into_iter()
             .chain(more)
             .collect::<Vec<Line>>()

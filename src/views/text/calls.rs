@@ -91,7 +91,7 @@ impl View<'_> {
         self.item(&format!("{}  ", self.at(failure.time_ns)), &call)
     }
 
-    fn stack(&self, stack: &[Place]) -> String {
+    pub fn stack(&self, stack: &[Place]) -> String {
         let stack = self.without_start(stack);
         let most = self.at_most(MOST_FRAMES);
         if !self.all && stack.first().is_some_and(|first| first.python.is_some()) {

@@ -31,7 +31,8 @@ impl View<'_> {
                 copying.map(|object| self.item("  ", &self.object(Rule::of(&finding.rule), object)));
             let is_new = notes[..i].iter().all(|before| before.hint != finding.hint);
             let hint = self.hint(finding).filter(|_| is_new).map(|hint| self.item("  ", &hint));
-            text + &caller + &copying.unwrap_or_default() + &hint.unwrap_or_default()
+            let code = self.report.source_line(&finding.caller).map(|code| format!("  {}\n", clean(&code)));
+            text + &caller + &code.unwrap_or_default() + &copying.unwrap_or_default() + &hint.unwrap_or_default()
         };
         let text: String = notes.iter().take(most).enumerate().map(note).collect();
         let more = match notes.len().saturating_sub(most) {
@@ -45,7 +46,12 @@ impl View<'_> {
     pub fn finding(&self, finding: &Finding) -> String {
         let (severity, (head, sentences)) = (finding.severity, self.paragraph(finding));
         let head = self.item("- ", &format!("{severity} {head}"));
-        let sentences: String = sentences.iter().map(|sentence| self.item("  ", sentence)).collect();
-        self.style.mark_in(Mark::of_severity(severity), severity, &head) + &sentences
+        let sentence = |(sentence, code): &(String, Option<String>)| {
+            let code = code.as_ref().map(|code| format!("  {}\n", clean(code)));
+            self.item("  ", sentence) + &code.unwrap_or_default()
+        };
+        let sentences: String = sentences.iter().map(sentence).collect();
+        let stack = if self.all && finding.stack.len() > 1 { self.stack(&finding.stack) } else { String::new() };
+        self.style.mark_in(Mark::of_severity(severity), severity, &head) + &sentences + &stack
     }
 }

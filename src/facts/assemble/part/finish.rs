@@ -52,6 +52,7 @@ impl JobPart {
             marks_more: self.marks_more,
             escaped: self.escaped,
             unnamed: self.unnamed,
+            source_lines: Vec::new(),
         };
         freed_by_findings(&mut report);
         verdict::decide(&mut report, filter.error_on.as_ref());

@@ -1,0 +1,99 @@
+//! Finds which findings follow from others: the finding to mend first stands above those.
+//!
+//! A finding follows from an earlier one about the same memory or handle, if its rule is about a state that the earlier
+//! one left behind: a handle that is closed, freed, or still open. A close follows from a failed open of its thread, and an
+//! explanation from the finding that it names.
+
+use crate::model::{Finding, Object, Report, is_explanation};
+use cupeer_rules::{Severity, Tells};
+use cupeer_spec::function::FnId;
+use std::cmp::Reverse;
+
+/// The most findings that are compared with each other.
+const MOST: usize = 512;
+
+/// Sets which finding each one follows from.
+pub fn find(findings: &mut [Finding]) {
+    findings.iter_mut().for_each(|finding| finding.follows = None);
+    let count = findings.len().min(MOST);
+    for index in 0..count {
+        let (found, severity) = (&findings[index], Severity::of(findings[index].severity));
+        let is_root = |root: &usize| {
+            let other = &findings[*root];
+            *root != index
+                && other.suppressed_by.is_none()
+                && Severity::of(other.severity) >= severity
+                && follows(found, other)
+        };
+        let root = (0..count).filter(is_root).min_by_key(|root| (moment(&findings[*root]), *root));
+        findings[index].follows = root.map(|root| root as u32 + 1);
+    }
+}
+
+/// When a rule was broken: what was left open, at the end.
+fn moment(finding: &Finding) -> u64 {
+    if finding.tells(Tells::OpenAtExit) { u64::MAX } else { finding.time_ns }
+}
+
+fn follows(found: &Finding, root: &Finding) -> bool {
+    let function = FnId::named(&found.function).map(FnId::spec);
+    let is_same_thread = (&found.proc, found.tid) == (&root.proc, root.tid);
+    let has_failed = root.result.as_deref().is_some_and(|result| result != "CUDA_SUCCESS");
+    let opens = FnId::named(&root.function).is_some_and(|root| root.spec().opens().is_some());
+    let is_close = function.is_some_and(|function| function.closes().is_some());
+    if moment(root) >= moment(found) {
+        return false;
+    }
+    if is_explanation(&found.rule) {
+        let link = format!("; {} is about the same memory", root.rule);
+        return found.proc == root.proc && found.message.contains(&link);
+    }
+    if is_close && opens && has_failed && found.objects.is_empty() {
+        return is_same_thread;
+    }
+    !is_explanation(&root.rule)
+        && !root.rule.starts_with(USE)
+        && (is_close || found.rule.starts_with(USE) || found.rule.ends_with(WHILE_OPEN) || is_left(found))
+        && shares(found, root)
+}
+
+/// The beginning of rules about the use of what has ended, and the end of those about what ends too early.
+const USE: &str = "use-after-";
+const WHILE_OPEN: &str = "-while-open";
+
+fn is_left(finding: &Finding) -> bool {
+    finding.tells(Tells::OpenAtExit)
+}
+
+/// Whether two findings are about one handle, or about one address of a process.
+fn shares(found: &Finding, root: &Finding) -> bool {
+    let is_one = |(a, b): (&Object, &Object)| {
+        a.fingerprint.is_some() && a.fingerprint == b.fingerprint
+            || a.address.is_some() && a.address == b.address && a.proc == b.proc
+    };
+    found.objects.iter().flat_map(|a| root.objects.iter().map(move |b| (a, b))).any(is_one)
+}
+
+/// Returns findings of a report in an order in which each stands above those that follow from it.
+pub fn below<'a>(report: &'a Report, findings: Vec<&'a Finding>) -> Vec<&'a Finding> {
+    let number = |finding: &Finding| report.findings.iter().position(|other| std::ptr::eq(other, finding));
+    let root = |finding: &Finding| {
+        let mut at = number(finding).unwrap_or(0);
+        while let Some(next) = report.findings[at].follows.map(|next| next as usize - 1) {
+            at = next;
+        }
+        at
+    };
+    // Those of a root stand where the first of them would.
+    let place = |finding: &&Finding| {
+        let root = root(finding);
+        let first = findings.iter().position(|other| number(other) == Some(root));
+        (first.unwrap_or(usize::MAX), Reverse(finding.follows.is_none()))
+    };
+    if findings.iter().all(|finding| finding.follows.is_none()) {
+        return findings;
+    }
+    let mut ordered: Vec<(_, &Finding)> = findings.iter().map(|finding| (place(finding), *finding)).collect();
+    ordered.sort_by_key(|(place, _)| *place);
+    ordered.into_iter().map(|(_, finding)| finding).collect()
+}
