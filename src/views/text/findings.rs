@@ -21,7 +21,7 @@ impl View<'_> {
         }
         let most = self.at_most(super::wrong::MOST);
         let note = |(i, finding): (usize, &&Finding)| {
-            let (rule, who) = (clean(&finding.rule), self.who_and_how_often(finding));
+            let (rule, who) = (clean(&finding.rule), self.who_and_how_often(finding) + &self.root(finding));
             let text =
                 self.item("- ", &format!("{} {rule}: {who}: {}", finding.severity, clean(&said(finding))));
             let caller = self.item("  ", &format!("at {}", clean(&finding.caller.long())));
