@@ -65,6 +65,8 @@ variables! {
         "Fault plan: faults separated by semicolons or newlines, as for `cupeer run --inject`. Default: no faults."
     DRY_RUN "CUPEER_DRY_RUN" "0|1"
         "1 makes fault plans change nothing, and only records at which calls they would have fired. Default: 0."
+    ALLOW_FAULTS "CUPEER_ALLOW_FAULTS" "0|1"
+        "1 lets `cupeer fault` arm and disarm fault plans in the process while it is running. Needs CUPEER_OUT. Default: 0."
     FAULTS "CUPEER_FAULTS" "DIR"
         "Directory in which processes share the counts of fault plans. Default: the directory of the recording; without a recording, each process counts separately."
     DENY_PEER "CUPEER_DENY_PEER" "all|A/B[:oneway],..."

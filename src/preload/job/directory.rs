@@ -87,10 +87,14 @@ impl Directory {
     /// Whether a file in it that belongs to this user is one of ours, or of somebody who may take part. What another user
     /// may cut short is not mapped: to touch what is missing would end the program.
     pub fn trusts(&self, owner: u32) -> bool {
-        // SAFETY: geteuid has no preconditions.
-        let user = unsafe { libc::geteuid() };
         let is_shared = settings::get().record.as_ref().is_some_and(|record| record.shared);
-        is_shared || owner == user || owner == 0 || self.owner_of_new() == Some(owner)
+        is_shared || self.is_of_user(owner)
+    }
+
+    /// Whether a file in it belongs to this user, whoever takes part.
+    pub fn is_of_user(&self, owner: u32) -> bool {
+        // SAFETY: geteuid has no preconditions.
+        owner == unsafe { libc::geteuid() } || owner == 0 || self.owner_of_new() == Some(owner)
     }
 
     /// To whom a file belongs that we make here: over a network root is somebody else, and in containers whoever the

@@ -126,7 +126,7 @@ pub struct Identity {
 }
 
 impl Identity {
-    fn of_owner() -> Self {
+    pub fn of_owner() -> Self {
         let mut text = [0u8; 1024];
         let pid = owner();
         // SAFETY: neither has preconditions.

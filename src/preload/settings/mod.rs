@@ -51,6 +51,8 @@ pub struct Settings {
     pub damages_handles: bool,
     /// Whether its rules only say when they would fire.
     pub is_dry: bool,
+    /// Whether plans are armed from outside, too.
+    pub allows_faults: bool,
     /// Where processes count together what its rules did, where that is not the record's directory.
     pub faults: Option<CString>,
     /// When the library was loaded, in nanoseconds of CLOCK_MONOTONIC.
@@ -153,6 +155,7 @@ static NOTHING: Settings = Settings {
     inject: None,
     damages_handles: false,
     is_dry: false,
+    allows_faults: false,
     faults: None,
     began: AtomicU64::new(0),
     deny: None,
@@ -212,6 +215,7 @@ impl Settings {
         let python = value(env::PYTHON).is_none() || read_flag(&mut complaints, env::PYTHON, true);
         let check = Check::from_environment(record.is_some(), &mut complaints);
         let (inject, is_dry) = inject::from_environment(&mut complaints);
+        let allows_faults = read_flag(&mut complaints, env::ALLOW_FAULTS, false);
         let deny = Deny::from_environment(&mut complaints);
         let driver = value(env::DRIVER).map(CStr::to_owned);
         let speaks = log.is_some()
@@ -249,6 +253,7 @@ impl Settings {
             damages_handles: inject.as_ref().is_some_and(Plan::damages_handles),
             inject,
             is_dry,
+            allows_faults: allows_faults && is_first,
             faults: value(env::FAULTS).map(CStr::to_owned),
             began: AtomicU64::new(clock::now()),
             status: value(env::STATUS).map(CStr::to_owned),
@@ -396,7 +401,7 @@ mod tests {
         assert!(!is_any_set());
         let texts = |of: &Settings| [&of.log_file, &of.driver, &of.faults, &of.status].map(Clone::clone);
         let sets = |of: &Settings| [&of.logged, &of.recorded, &of.injected].map(Clone::clone);
-        let flags = |of: &Settings| [of.failed, of.python, of.damages_handles, of.is_dry];
+        let flags = |of: &Settings| [of.failed, of.python, of.damages_handles, of.is_dry, of.allows_faults];
         let all = |of: &Settings| {
             let is_there = [of.log.is_some(), of.record.is_some(), of.check.is_some(), of.inject.is_some()];
             let rest = (of.deny.is_some(), of.stderr, of.job, of.complaints.clone());

@@ -21,6 +21,10 @@ pub struct EveryCall {
     pub described: AtomicU64,
     /// Changes when what is known of libraries may be wrong, because one was unloaded: `elf`.
     pub libraries: AtomicU32,
+    /// How often plans were armed and disarmed in the job; [`NO_PAGE`] where nobody looks: `fault::inject`.
+    pub generation: AtomicPtr<AtomicU64>,
+    /// How often that was when this process looked last; [`UNSEEN`] before it has.
+    pub seen: AtomicU64,
     /// Whether the processor's counter is the clock of the record, decided when the process's file is made:
     /// `recorder::clock`.
     pub by_counter: AtomicBool,
@@ -39,8 +43,25 @@ pub static EVERY_CALL: EveryCall = EveryCall {
     page: AtomicPtr::new(ptr::from_ref(&NO_PAGE).cast_mut()),
     described: AtomicU64::new(0),
     libraries: AtomicU32::new(1),
+    generation: AtomicPtr::new(ptr::from_ref(&NO_PAGE).cast_mut()),
+    seen: AtomicU64::new(0),
     by_counter: AtomicBool::new(false),
 };
+
+/// Whether this process looks at each call whether plans were armed.
+pub fn follows_plans() -> bool {
+    !ptr::eq(EVERY_CALL.generation.load(Relaxed), &NO_PAGE)
+}
+
+/// No number of [`EveryCall::generation`].
+pub const UNSEEN: u64 = u64::MAX;
+
+/// Whether plans were armed or disarmed in the job since this process looked.
+#[inline(always)]
+pub fn is_behind() -> bool {
+    // SAFETY: the page is never unmapped.
+    unsafe { (*EVERY_CALL.generation.load(Relaxed)).load(Relaxed) != EVERY_CALL.seen.load(Relaxed) }
+}
 
 /// The number of this process's record; 0 where there is none yet.
 #[inline(always)]

@@ -2,7 +2,7 @@
 
 use super::arch::thread;
 use super::aside;
-use super::every_call::{DESCRIBED_BY, EVERY_CALL};
+use super::every_call::{DESCRIBED_BY, EVERY_CALL, UNSEEN};
 use core::sync::atomic::{
     AtomicBool, AtomicU32, AtomicUsize,
     Ordering::{Relaxed, SeqCst},
@@ -83,6 +83,7 @@ pub fn watch_forks() {
         let parent = if FORKED.swap(true, SeqCst) { 0 } else { FORKS.load(SeqCst) };
         PARENT.store(parent, SeqCst);
         aside::is_alone();
+        EVERY_CALL.seen.store(UNSEEN, SeqCst);
         ITERATING.store(0, SeqCst);
         FORKING.store(false, SeqCst);
     }

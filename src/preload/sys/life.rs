@@ -17,6 +17,8 @@ use cupeer_spec::record::live::Entry;
 pub struct ProcessState {
     /// When it was started, in ticks of the system since boot.
     pub started: u64,
+    /// The process that started it, or adopted it.
+    pub parent: u32,
     /// Where the stack of its program begins, folded to 32 bits: another one after it has executed another program. 0
     /// where the system does not say.
     pub stack: u32,
@@ -60,7 +62,8 @@ pub fn look(pid: u32) -> Option<ProcessState> {
     let stat = stat(format_args!("{}\0", proc::StatPath(pid)))?;
     // A process goes on without its first thread.
     let is_ending = stat.is_ending && !(stat.threads > 1 && has_running_thread(pid));
-    Some(ProcessState { started: stat.started, stack: (stat.stack >> 4) as u32, is_ending })
+    let (started, parent) = (stat.started, stat.parent as u32);
+    Some(ProcessState { started, parent, stack: (stat.stack >> 4) as u32, is_ending })
 }
 
 /// Whether a thread of a process is not ending.

@@ -2,13 +2,15 @@
 //! killed.
 //!
 //! A file `faults-BOOT-PLAN` in the job's directory, mapped shared: BOOT are the first eight digits of the boot id, PLAN
-//! eight digits of the hash of the plan's text. First the [`Header`], then from [`TEXT`] on the plan's text, a line a
+//! eight digits of the hash of the plan's text, or `planN` for the N-th plan that was armed while the job was running (`armed`). First the [`Header`], then from [`TEXT`] on the plan's text, a line a
 //! rule: its name, a space, the rule; then from [`Header::counters`] on a [`Counter`] for each rule; then from
 //! [`Header::scopes`] on [`Header::scope_count`] times a [`Scope`], a hash table.
 //!
 //! Nothing is locked. A process may die at any instruction: each number is changed by itself.
 
+use super::armed;
 use super::live::mix;
+use core::fmt;
 use core::sync::atomic::AtomicU64;
 
 /// A file of this name in the directory, with a label behind it, releases what hangs under that label.
@@ -29,9 +31,32 @@ pub const DAMAGED_COUNT: usize = 256;
 /// The scopes of a file.
 pub const SCOPES: usize = 4096;
 
+/// The name of the file of a plan that was armed while the job was running.
+pub struct PlanFile {
+    /// The boot id of the host.
+    pub boot_id: [u8; 16],
+    /// The number of the plan.
+    pub number: u64,
+}
+
+impl fmt::Display for PlanFile {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        write!(f, "{PREFIX}{}-plan{}", Boot(self.boot_id), self.number)
+    }
+}
+
+/// The first eight digits of a boot id.
+pub struct Boot(pub [u8; 16]);
+
+impl fmt::Display for Boot {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        self.0[..4].iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
 /// The start of the file.
 #[repr(C)]
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Header {
     /// [`MAGIC`]. Written last.
     pub magic: [u8; 8],
@@ -53,6 +78,55 @@ pub struct Header {
     pub processes: u64,
     /// Damaged handles whose fingerprints had no room. Atomic.
     pub damaged_more: u64,
+    /// Number of a plan that was armed while the job was running; 0 for that of the environment.
+    pub number: u64,
+    /// When it was armed, in nanoseconds of CLOCK_REALTIME.
+    pub armed: u64,
+    /// When it was disarmed; 0 while it is armed. Atomic.
+    pub disarmed: u64,
+    /// Process that armed it for itself and its descendants: its pid, pid namespace, and start, in ticks since boot. Zeros for a plan of
+    /// `cupeer fault`, which is for all processes that allow it.
+    pub root_pid: u32,
+    /// 0.
+    pub reserved: u32,
+    /// See `root_pid`.
+    pub root_pid_ns: u64,
+    /// See `root_pid`.
+    pub root_started: u64,
+}
+
+impl Header {
+    /// Process that armed the plan: pid, pid namespace, and start. `None` for all other plans.
+    pub fn root(&self) -> Option<(u32, u64, u64)> {
+        (self.root_pid != 0).then_some((self.root_pid, self.root_pid_ns, self.root_started))
+    }
+}
+
+/// Returns true if the text, counters, and scopes that a header names are within a file of this size, and aligned.
+pub fn is_within(header: &Header, size: usize) -> bool {
+    let fits = |at: u32, count: u32, each: usize| {
+        let (at, count) = (at as usize, count as usize);
+        at >= TEXT && at % 8 == 0 && count.checked_mul(each).is_some_and(|bytes| bytes <= size.saturating_sub(at))
+    };
+    header.magic == MAGIC
+        && header.version == VERSION
+        && header.text as usize <= size.saturating_sub(TEXT)
+        && header.text as usize <= armed::LONGEST
+        && header.scope_count as usize <= SCOPES
+        && fits(header.counters, header.rules, size_of::<Counter>())
+        && (header.scope_count == 0 || fits(header.scopes, header.scope_count, size_of::<Scope>()))
+}
+
+/// The text of a file: a line for each rule, of its name and its text.
+pub fn lines<'a>(rules: impl Iterator<Item = (&'a str, String)>) -> String {
+    rules.map(|(name, text)| format!("{name} {text}\n")).collect()
+}
+
+/// The plan of such a text, without the names before each line. `None` if it is not such a text.
+pub fn plan_of(text: &[u8]) -> Option<String> {
+    let text = core::str::from_utf8(text).ok()?;
+    let rules = text.lines().map(|line| Some(line.split_once(' ')?.1.to_owned() + "\n"));
+    rules.collect()
 }
 
 /// What is counted of a rule.

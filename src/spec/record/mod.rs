@@ -58,6 +58,7 @@
 //! of block, slot, meta entry or detail) does not raise it. The functions of the table are numbered differently
 //! in different versions of cupeer, so that a record carries their names ([`meta::FUNCTION`]).
 
+pub mod armed;
 pub mod begun;
 pub mod end;
 pub mod faults;

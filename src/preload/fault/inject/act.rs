@@ -1,8 +1,7 @@
 //! Applies the actions of faults to a call: waits, signals, and exits before it, results and outputs after it.
 
 use super::decide::{Fault, Fired, MOST};
-use super::loaded::LoadedRule;
-use super::{excuses, handles, shared};
+use super::{excuses, handles, live, shared};
 use crate::fault::deny;
 use crate::log;
 use crate::sys::aside::with_room;
@@ -54,7 +53,7 @@ impl Fault<'_> {
             let function = self.call.id.spec().name();
             if let Some(label) = &action.hang {
                 log::acts(format_args!("{name}: {function} hangs until '{label}' is released"));
-                hang(fired.rule, label, cancelling);
+                hang(&fired, label, cancelling);
             }
             if let Some(code) = action.exit {
                 log::acts(format_args!("{name}: {function} ends the process with status {code}"));
@@ -179,14 +178,17 @@ fn sleep(nanoseconds: u64, cancelling: Cancelling) {
     }
 }
 
-/// Waits until a label is released, by this process or from outside.
-fn hang(rule: &LoadedRule, label: &str, cancelling: Cancelling) {
+/// Waits until a label is released, by this process or from outside, or the plan is disarmed.
+fn hang(Fired { plan, rule, .. }: &Fired, label: &str, cancelling: Cancelling) {
     /// How often it looks, in nanoseconds.
     const LOOK: u64 = 10_000_000;
     let gate = shared::Gate::of(label);
     rule.hanging.fetch_add(1, Relaxed);
-    while !rule.is_released.load(Acquire) && !gate.as_ref().is_some_and(|gate| gate.is_open()) {
+    let is_held = || plan.is_armed() && !rule.is_released.load(Acquire);
+    while is_held() && !gate.as_ref().is_some_and(|gate| gate.is_open()) {
         sleep(LOOK, cancelling);
+        // Whoever arms and disarms plans need not wait for the next call.
+        live::look();
     }
     rule.hanging.fetch_sub(1, Relaxed);
 }

@@ -5,22 +5,23 @@
 
 use super::conditions::is_like;
 use super::index::Armed;
+use super::board::PlanFile;
 use super::loaded::{LoadedPlan, LoadedRule};
 use super::shared;
 use crate::fault::deny;
 use crate::log::message;
 use crate::resolve::traced;
-use crate::settings::{self, Settings};
-use crate::sys::every_call::{EVERY_CALL, UNREAD};
+use crate::settings::Settings;
+use crate::sys::every_call::{EVERY_CALL, UNREAD, follows_plans};
 use crate::sys::memory;
+use core::cell::Cell;
 use core::ffi::c_void;
 use core::ptr;
 use core::sync::atomic::{
-    AtomicBool, AtomicU32,
     Ordering::{Acquire, Relaxed, Release, SeqCst},
 };
 use cupeer_shared::users::{self, Users};
-use cupeer_spec::fault::{Key, Per, Plan};
+use cupeer_spec::fault::{Key, Plan};
 use cupeer_spec::function::FnId;
 
 /// What is armed, for as long as it is looked at.
@@ -31,9 +32,6 @@ impl Using {
     pub fn now() -> Option<Using> {
         loop {
             let pointer = EVERY_CALL.armed.load(Acquire);
-            if pointer == UNREAD && load() {
-                continue;
-            }
             let armed = published(pointer)?;
             if users::begin(&EVERY_CALL.armed, pointer, armed.users()) {
                 return Some(Using(armed));
@@ -67,27 +65,10 @@ fn published(pointer: *mut c_void) -> Option<&'static Armed> {
     (pointer != UNREAD).then(|| unsafe { pointer.cast::<Armed>().as_ref() }).flatten()
 }
 
-/// Arms what the environment asks for, once: in our constructor, or at the first call that comes before it. Says whether
-/// that is done now; another thread may be at it.
-#[unsafe(link_section = ".text.startup")]
-pub fn load() -> bool {
-    #[unsafe(link_section = ".data.start")]
-    static BEGUN: AtomicBool = AtomicBool::new(false);
-    if BEGUN.swap(true, Relaxed) {
-        return false;
-    }
-    let settings = settings::get();
-    if settings.inject.is_some() || settings.deny.is_some() {
-        arm_at_start(settings);
-    }
-    let _ = EVERY_CALL.armed.compare_exchange(UNREAD, ptr::null_mut(), SeqCst, Acquire);
-    true
-}
-
 /// Arms what the settings ask for. By itself, because it needs more stack than most processes have touched when they begin.
 #[cold]
 #[inline(never)]
-fn arm_at_start(settings: &'static Settings) {
+pub fn arm_at_start(settings: &'static Settings) {
     // A constructor of the program may have armed a plan before.
     let done = armed_with(settings.inject.as_ref(), &|plan| {
         shared::describe(settings);
@@ -117,7 +98,7 @@ fn replace(change: impl Fn(&[&'static LoadedPlan]) -> Option<Vec<&'static Loaded
         let plans = published(old).map_or(&[][..], |armed| &armed.plans);
         let Some(plans) = change(plans) else { return false };
         let armed = Armed::new(plans, deny::concerns);
-        let is_any = FnId::all().any(|id| armed.index(id).is_some());
+        let is_any = follows_plans() || FnId::all().any(|id| armed.index(id).is_some());
         let new = if is_any { Box::into_raw(Box::new(armed)) } else { ptr::null_mut() };
         if EVERY_CALL.armed.compare_exchange(old, new.cast(), SeqCst, Acquire).is_ok() {
             return true;
@@ -129,73 +110,53 @@ fn replace(change: impl Fn(&[&'static LoadedPlan]) -> Option<Vec<&'static Loaded
     }
 }
 
-/// Arms a plan of the program's own. Gives its number, or why it was not armed.
-pub fn arm(text: &str) -> Result<u32, String> {
-    static NEXT: AtomicU32 = AtomicU32::new(1);
-    let plan = Plan::parse("armed", text).map_err(|error| {
-        let line = if text.contains('\n') { format!("line {}, ", error.line) } else { String::new() };
-        format!("{line}{error}")
-    })?;
-    if plan.rules.is_empty() {
-        return Err("the plan contains no fault".into());
-    }
-    if let Some(rule) = plan.rules.iter().find(|rule| matches!(rule.per, Per::Job | Per::Rank)) {
-        let why = "per=job and per=rank work only in plans of cupeer run, which all processes share";
-        return Err(format!("fault {}: {why}", rule.name));
-    }
-    let id = NEXT.fetch_add(1, Relaxed);
-    let armed = armed_with(Some(Box::leak(Box::new(plan))), &|plan| {
-        let loaded: &'static LoadedPlan = Box::leak(Box::new(LoadedPlan::new(id, plan?, false)));
+/// Arms a plan that has a number. `None` without memory.
+pub fn arm_loaded(id: u32, plan: &'static Plan, file: Option<PlanFile>, is_dry: bool) -> Option<()> {
+    let file = Cell::new(file);
+    let armed = armed_with(Some(plan), &|plan| {
+        let loaded = LoadedPlan { file: file.take(), ..LoadedPlan::new(id, plan?, is_dry) };
+        let loaded: &'static LoadedPlan = Box::leak(Box::new(loaded));
         // Mapped now, so that a child that is forked before the first hit counts where its parent looks.
         loaded.rules.iter().take(1).for_each(|rule| _ = loaded.totals(rule));
         replace(|plans| Some(plans.iter().copied().chain([loaded]).collect()));
         Some(loaded)
     });
-    let armed = armed.flatten().ok_or(NO_MEMORY)?;
-    traced::add(&armed.functions);
-    Ok(id)
+    traced::add(&armed.flatten()?.functions);
+    Some(())
 }
 
-/// Why no plan can be armed.
-pub const NO_MEMORY: &str = "out of memory";
-
-fn find(using: &Using, id: u32) -> Option<&'static LoadedPlan> {
-    using.plans.iter().copied().find(|plan| id != 0 && plan.id == id && plan.is_armed())
+/// Publishes what is armed once more, because calls are to come here though nothing may be.
+pub fn publish_anew() {
+    let done = armed_with(None, &|_| replace(|plans| Some(plans.to_vec())));
+    if done.is_none() {
+        message::when_met(&"out of memory for fault plans: those that are armed from outside are not used");
+    }
 }
 
-/// Takes a plan of the program's own back, and lets go what hangs by it. Gives how many calls its rules have matched and
-/// at how many they fired; `None` where no such plan is armed.
-pub fn disarm(id: u32) -> Option<(u64, u64)> {
-    let plan = find(&Using::now()?, id)?;
+/// A plan that is armed in this process, by its number.
+pub fn loaded(id: u32) -> Option<&'static LoadedPlan> {
+    let using = Using::now()?;
+    using.plans.iter().copied().find(|plan| id != 0 && plan.id == id && !plan.is_over.load(Relaxed))
+}
+
+/// Takes a plan out of those that are armed in this process, and lets go what hangs by it. Says whether it was there.
+/// [`LoadedPlan::give_back`] unmaps what it has counted.
+pub fn take_out(plan: &'static LoadedPlan) -> bool {
+    let id = plan.id;
     let is_other = |other: &&&'static LoadedPlan| other.id != id;
     let without = |plans: &[&'static LoadedPlan]| {
         plans.iter().any(|plan| plan.id == id).then(|| plans.iter().filter(is_other).copied().collect())
     };
     match armed_with(None, &|_| replace(without)) {
         Some(true) => traced::remove(&plan.functions),
-        Some(false) => return None,
+        Some(false) => return false,
         // It stays where it is, and nobody looks at it.
-        None if plan.is_over.swap(true, SeqCst) => return None,
+        None if plan.is_over.swap(true, SeqCst) => return false,
         None => {}
     }
-    plan.rules.iter().for_each(|rule| rule.is_released.store(true, Release));
-    let done = plan.sum();
-    // Nobody begins to look at it from here on. A call that is still under way keeps its memory.
-    if plan.users.are_gone() {
-        plan.scopes.give_back();
-        let totals = plan.totals.swap(ptr::null_mut(), SeqCst);
-        if !totals.is_null() {
-            // SAFETY: mapped with this size, and nobody looks at it any more.
-            unsafe { libc::munmap(totals.cast::<c_void>(), plan.totals_size()) };
-        }
-    }
-    Some(done)
-}
-
-/// How many calls the rules of a plan of the program's own have matched, and at how many they fired.
-pub fn counts(id: u32) -> Option<(u64, u64)> {
-    let using = Using::now()?;
-    find(&using, id).map(LoadedPlan::sum)
+    // What hangs by it may go on.
+    plan.is_over.store(true, SeqCst);
+    true
 }
 
 /// Takes note of a mark that the program has set.

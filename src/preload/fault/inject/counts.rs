@@ -67,7 +67,11 @@ fn scope<'a>(plan: &'a LoadedPlan, rule: &LoadedRule, whose: &Whose) -> Option<&
         let function = if rule.rule.together { u32::MAX } else { function as u32 };
         scope_key(rule.number, function, whose)
     };
-    let joint = |key| shared::scopes().and_then(|scopes| claim(scopes, key, scopes.len()));
+    let shared = || match &plan.file {
+        Some(file) => Some(file.scopes()),
+        None => shared::scopes(),
+    };
+    let joint = |key| shared().and_then(|scopes| claim(scopes, key, scopes.len()));
     let claimed = match rule.rule.per {
         Per::Process => return plan.scopes.direct(rule.number, function),
         Per::Thread => plan.scopes.hashed(key(private::thread_number())),

@@ -3,8 +3,8 @@
 use super::arming::Using;
 use super::counts::{self, Firing, Whose};
 use super::facts::{self, Facts};
-use super::handles;
-use super::loaded::LoadedRule;
+use super::{handles, live};
+use super::loaded::{LoadedPlan, LoadedRule};
 use crate::fault::{deny, forward::Forward};
 use crate::sys::environment;
 use core::cell::Cell;
@@ -21,6 +21,7 @@ const NEVER: u16 = u16::MAX;
 /// A rule that fired.
 #[derive(Clone, Copy)]
 pub struct Fired {
+    pub plan: &'static LoadedPlan,
     pub rule: &'static LoadedRule,
     pub firing: Firing<'static>,
     /// What it did: [`did`].
@@ -64,7 +65,9 @@ pub struct Fault<'a> {
 impl<'a> Fault<'a> {
     /// Finds out what becomes of a call. `None` where nothing does.
     pub fn of(call: &'a Forward<'a>) -> Option<Fault<'a>> {
+        live::look();
         let using = Using::now()?;
+        using.index(call.id)?;
         facts::prepare(&using);
         handles::remember(call, Direction::In);
         let facts = Facts::of(call);
@@ -79,7 +82,7 @@ impl<'a> Fault<'a> {
             let whose = Whose { id: call.id, rank, context };
             if let Some(firing) = counts::fires(member.plan, member.rule, &whose) {
                 let did = if member.plan.is_dry { did::DRY } else { 0 };
-                fired[count] = Some(Fired { rule: member.rule, firing, did, waited: 0 });
+                fired[count] = Some(Fired { plan: member.plan, rule: member.rule, firing, did, waited: 0 });
                 count += 1;
             }
         }

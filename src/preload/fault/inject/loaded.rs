@@ -1,11 +1,15 @@
 //! A plan in this process: its faults, what it has counted, and the threads that look at it.
 
+use super::board::PlanFile;
 use super::scopes::Scopes;
 use super::{private, shared};
 use crate::settings::inject::functions;
 use core::ffi::c_void;
 use core::ptr;
-use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering::Relaxed};
+use core::sync::atomic::{
+    AtomicBool, AtomicPtr, AtomicU32,
+    Ordering::{Relaxed, SeqCst},
+};
 use cupeer_shared::users::Users;
 use cupeer_spec::fault::{Plan, Rule};
 use cupeer_spec::record::faults::Counter;
@@ -15,6 +19,8 @@ use cupeer_spec::selector::FunctionSet;
 pub struct LoadedPlan {
     /// 0 for that of the environment.
     pub id: u32,
+    /// Its file, where other processes have it, too.
+    pub file: Option<PlanFile>,
     pub rules: Vec<LoadedRule>,
     /// Whether it is only tried.
     pub is_dry: bool,
@@ -30,7 +36,7 @@ pub struct LoadedPlan {
     pub totals: AtomicPtr<Counter>,
     /// Threads that are looking at it.
     pub users: Users,
-    /// Whether it was taken back, though it may still be among those that are armed.
+    /// Whether it was taken back here, though it may still be among those that are armed.
     pub is_over: AtomicBool,
 }
 
@@ -58,6 +64,7 @@ impl LoadedPlan {
         });
         LoadedPlan {
             id,
+            file: None,
             rules: rules.collect(),
             is_dry,
             follows: plan.follows(),
@@ -72,13 +79,21 @@ impl LoadedPlan {
 
     /// Whether its rules are looked at.
     pub fn is_armed(&self) -> bool {
-        !self.is_over.load(Relaxed)
+        !self.is_over.load(Relaxed) && self.file.as_ref().is_none_or(PlanFile::is_armed)
+    }
+
+    /// Whether the program armed it itself, or a process above it.
+    pub fn is_of_program(&self) -> bool {
+        self.file.as_ref().is_none_or(PlanFile::has_root)
     }
 
     /// What is counted of a rule. `None` where there is no memory.
     pub fn totals(&self, rule: &LoadedRule) -> Option<&Counter> {
         if self.id == 0 {
             return shared::counter(rule.number);
+        }
+        if let Some(file) = &self.file {
+            return file.counters().get(rule.number as usize);
         }
         self.own_totals(rule, private::map_shared)
     }
@@ -97,8 +112,22 @@ impl LoadedPlan {
         })
     }
 
-    pub fn totals_size(&self) -> usize {
+    fn totals_size(&self) -> usize {
         self.rules.len() * size_of::<Counter>()
+    }
+
+    /// Unmaps what it has counted, if nobody looks at it any more: asked after it was taken out of those that are armed.
+    pub fn give_back(&self) {
+        if !self.users.are_gone() {
+            return;
+        }
+        self.scopes.give_back();
+        self.file.iter().for_each(PlanFile::give_back);
+        let totals = self.totals.swap(ptr::null_mut(), SeqCst);
+        if !totals.is_null() {
+            // SAFETY: mapped with this size, and nobody looks at it any more.
+            unsafe { libc::munmap(totals.cast::<c_void>(), self.totals_size()) };
+        }
     }
 }
 

@@ -1,16 +1,17 @@
 //! Fault injection: the one step that may change what the program sees.
 //!
-//! `loaded` is a plan with what it has counted in `scopes`. `arming` tracks the armed plans, `index` finds the faults
+//! `loaded` is a plan with what it has counted in `scopes`. `live` follows the plans that are armed while the job is running, which it finds on its `board`. `arming` tracks the armed plans, `index` finds the faults
 //! that may concern a call, `facts` tests their `conditions`, `counts` decides whether they fire, `decide` chooses what
 //! happens to the call, `act` and `outputs` carry it out, and `told` reports it. The grammar and the definition of a fault are in `cupeer_spec::fault`. Denied pairs of
 //! devices are in `crate::fault::deny`.
 //!
-//! The path of a call: if nothing is armed, it costs one load. If the index of its function shows from the arguments
+//! The path of a call: if nothing is armed, it costs one load; if plans may be armed from outside, three more. If the index of its function shows from the arguments
 //! that no fault can concern it, it ends there. Otherwise, it takes the slow path, [`Fault::of`], which tests
 //! everything.
 
 mod act;
 mod arming;
+mod board;
 mod conditions;
 mod counts;
 mod decide;
@@ -18,6 +19,7 @@ mod excuses;
 mod facts;
 mod handles;
 mod index;
+mod live;
 mod loaded;
 mod outputs;
 mod private;
@@ -26,20 +28,21 @@ mod scopes;
 mod shared;
 mod told;
 
-pub use arming::{counts, disarm, load, marked, release};
+pub use arming::{marked, release};
 pub use decide::Fault;
 pub use excuses::is_excused;
 pub use index::Armed;
-pub use program::{arm_c, put_counts};
+pub use live::load;
+pub use program::{arm_c, counts, disarm, put_counts};
 
 use crate::fault::forward::ArgumentWords;
-use crate::sys::every_call::{EVERY_CALL, UNREAD};
+use crate::sys::every_call::{EVERY_CALL, UNREAD, is_behind};
 use core::sync::atomic::Ordering::Acquire;
 use cupeer_spec::function::FnId;
 
-/// Whether a plan is armed, or it is not known yet.
+/// Whether the environment asks for something that is armed.
 pub fn is_armed() -> bool {
-    !EVERY_CALL.armed.load(Acquire).is_null()
+    ![core::ptr::null_mut(), UNREAD].contains(&EVERY_CALL.armed.load(Acquire))
 }
 
 /// Whether a rule, or a denied pair, may concern a call of a function with these arguments.
@@ -50,8 +53,8 @@ pub fn may_concern(id: FnId, words: &dyn Fn(&mut ArgumentWords)) -> bool {
         return true;
     }
     // SAFETY: what was published there is never freed.
-    match unsafe { armed.cast::<Armed>().as_ref() }.and_then(|armed| armed.index(id)) {
+    match unsafe { armed.cast::<Armed>().as_ref() } {
         None => false,
-        Some(index) => index.may_concern(words),
+        Some(armed) => is_behind() || armed.index(id).is_some_and(|index| index.may_concern(words)),
     }
 }

@@ -1,9 +1,53 @@
-//! Reads the texts and numbers that programs pass through `cupeer.h`.
+//! Arms and disarms the plans of the program itself, whose texts and numbers come through `cupeer.h`.
 
-use super::arming::{NO_MEMORY, arm};
+use super::arming::{arm_loaded, loaded};
+use super::live::{self, NO_MEMORY};
+use super::loaded::LoadedPlan;
 use crate::settings::inject::memory_of;
 use crate::sys::memory;
 use core::ffi::{CStr, c_char, c_int};
+use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use cupeer_spec::fault::{Per, Plan};
+
+/// Arms a plan of the program's own, for its descendants as well if processes share a directory. Gives its number, or why
+/// it was not armed.
+fn arm(text: &str) -> Result<u32, String> {
+    static NEXT: AtomicU32 = AtomicU32::new(1);
+    let plan = Plan::parse("armed", text).map_err(|error| {
+        let line = if text.contains('\n') { format!("line {}, ", error.line) } else { String::new() };
+        format!("{line}{error}")
+    })?;
+    if plan.rules.is_empty() {
+        return Err("the plan contains no fault".into());
+    }
+    let plan: &'static Plan = Box::leak(Box::new(plan));
+    if let Some(armed) = live::arm_for_descendants(plan) {
+        return armed;
+    }
+    if let Some(rule) = plan.rules.iter().find(|rule| matches!(rule.per, Per::Job | Per::Rank)) {
+        let why = "per=job and per=rank need a directory that processes share: a recording, or CUPEER_FAULTS";
+        return Err(format!("fault {}: {why}", rule.name));
+    }
+    let id = NEXT.fetch_add(1, Relaxed);
+    arm_loaded(id, plan, None, false).ok_or(NO_MEMORY)?;
+    Ok(id)
+}
+
+/// A plan of the program's own that is armed, by its number.
+fn own(id: u32) -> Option<&'static LoadedPlan> {
+    loaded(id).filter(|plan| plan.is_of_program())
+}
+
+/// Takes a plan of the program's own back, and lets go what hangs by it. Gives how many calls its rules have matched and
+/// at how many they fired; `None` where no such plan is armed.
+pub fn disarm(id: u32) -> Option<(u64, u64)> {
+    own(id).and_then(live::disarm)
+}
+
+/// How many calls the rules of a plan of the program's own have matched, and at how many they fired.
+pub fn counts(id: u32) -> Option<(u64, u64)> {
+    own(id).map(LoadedPlan::sum)
+}
 
 /// See `cupeer_arm`.
 ///

@@ -68,7 +68,7 @@ pub fn attach() {
 
 fn attach_here(settings: &Settings) {
     let layout = Layout::of_rules();
-    let attached = directory(settings).and_then(|directory| {
+    let attached = directory(settings, true).and_then(|directory| {
         keep(&directory);
         open_or_create(&directory, &layout)
     });
@@ -91,7 +91,7 @@ fn attach_here(settings: &Settings) {
                 return;
             }
             // SAFETY: mapped above with this size, and nobody else's yet.
-            unsafe { layout.write(base) };
+            unsafe { layout.write(base, layout.header()) };
             base
         }
     };
@@ -101,8 +101,8 @@ fn attach_here(settings: &Settings) {
     }
 }
 
-/// The directory in which processes count together.
-fn directory(settings: &Settings) -> Result<Directory, c_int> {
+/// The directory in which processes count together. That of the recording is made if it is not there and `is_made`.
+pub fn directory(settings: &Settings, is_made: bool) -> Result<Directory, c_int> {
     match &settings.faults {
         Some(name) => {
             let mut path = [0; files::PATH_MAX];
@@ -111,7 +111,8 @@ fn directory(settings: &Settings) -> Result<Directory, c_int> {
             files::expand(name, pid, &mut path).ok_or(libc::ENAMETOOLONG)?;
             Ok(Directory { path, mode: 0o600 })
         }
-        None => directory::directory(),
+        None if is_made => directory::directory(),
+        None => directory::named().ok_or(libc::ENOENT),
     }
 }
 
@@ -165,30 +166,31 @@ impl Drop for Gate {
 }
 
 /// What a file has where.
-struct Layout {
-    text: &'static str,
-    rules: u32,
-    boot_id: [u8; 16],
+pub struct Layout<'a> {
+    pub text: &'a str,
+    pub rules: u32,
+    pub boot_id: [u8; 16],
+    pub scopes: usize,
 }
 
-impl Layout {
-    fn of_rules() -> Layout {
+impl Layout<'_> {
+    fn of_rules() -> Layout<'static> {
         // SAFETY: never freed.
         let rules = unsafe { RULES.load(Acquire).as_ref() };
         let (text, rules) = rules.map_or(("", 0), |rules| (&*rules.text, rules.count));
-        Layout { text, rules, boot_id: process::boot_id() }
+        Layout { text, rules, boot_id: process::boot_id(), scopes: SCOPES }
     }
 
     fn counters(&self) -> usize {
         (TEXT + self.text.len()).next_multiple_of(64)
     }
 
-    fn scopes(&self) -> usize {
+    fn scopes_at(&self) -> usize {
         (self.counters() + self.rules as usize * size_of::<Counter>()).next_multiple_of(64)
     }
 
-    fn size(&self) -> usize {
-        (self.scopes() + SCOPES * size_of::<Scope>()).next_multiple_of(4096)
+    pub fn size(&self) -> usize {
+        (self.scopes_at() + self.scopes * size_of::<Scope>()).next_multiple_of(4096)
     }
 
     fn name(&self) -> Short<32> {
@@ -197,7 +199,7 @@ impl Layout {
         Short::new(format_args!("{PREFIX}{boot:08x}-{:08x}", (hash ^ hash >> 32) as u32))
     }
 
-    fn header(&self) -> Header {
+    pub fn header(&self) -> Header {
         Header {
             magic: MAGIC,
             version: VERSION,
@@ -205,20 +207,19 @@ impl Layout {
             boot_id: self.boot_id,
             text: self.text.len() as u32,
             counters: self.counters() as u32,
-            scopes: self.scopes() as u32,
-            scope_count: SCOPES as u32,
-            processes: 0,
-            damaged_more: 0,
+            scopes: self.scopes_at() as u32,
+            scope_count: self.scopes as u32,
+            ..Header::default()
         }
     }
 
     /// # Safety
     ///
     /// There are [`Layout::size`] zeros at `base` that nobody else writes to.
-    unsafe fn write(&self, base: *mut u8) {
+    pub unsafe fn write(&self, base: *mut u8, header: Header) {
         // SAFETY: the caller's promise; the layout lies within its size.
         unsafe {
-            base.cast::<Header>().write(self.header());
+            base.cast::<Header>().write(header);
             ptr::copy_nonoverlapping(self.text.as_ptr(), base.add(TEXT), self.text.len());
         }
     }
@@ -235,7 +236,7 @@ fn open_or_create(directory: &Directory, layout: &Layout) -> Result<*mut u8, c_i
     match open() {
         Err(libc::ENOENT) => {
             // SAFETY: mapped with this size, all zero.
-            let write = |base| unsafe { layout.write(base) };
+            let write = |base| unsafe { layout.write(base, layout.header()) };
             directory::publish_mapped(directory, &path, ".faults", layout.size(), write)?;
             open()
         }

@@ -1,0 +1,234 @@
+//! Follows the plans that are armed while the job is running: those of `cupeer fault`, and those that a process armed for
+//! itself and its descendants.
+//!
+//! A process looks at its first call whether the job has a board. It goes on looking, at each call, if it allows plans from
+//! outside, or if it finds a plan of one of its ancestors. Then all calls of the driver come to us, also those that would go
+//! straight on.
+
+use super::arming;
+use super::board::{self, PlanFile};
+use super::loaded::LoadedPlan;
+use crate::log::message;
+use crate::resolve::traced;
+use crate::settings::{self, inject::memory_of};
+use crate::sys::aside::aside;
+use crate::sys::every_call::{EVERY_CALL, UNREAD, UNSEEN, follows_plans, is_behind};
+use crate::sys::lock::Lock;
+use crate::sys::memory;
+use core::ffi::c_int;
+use core::fmt;
+use core::ptr;
+use core::sync::atomic::{
+    AtomicBool, AtomicU64,
+    Ordering::{Acquire, Relaxed, Release, SeqCst},
+};
+use cupeer_spec::fault::Plan;
+use cupeer_spec::function::{FnId, Library};
+use cupeer_spec::record::armed::{Board, PLANS};
+use cupeer_spec::record::faults;
+use cupeer_spec::selector::FunctionSet;
+
+/// Why no plan can be armed.
+pub const NO_MEMORY: &str = "out of memory";
+
+/// The number of the plan that was dealt with at each place of the board: it is armed here, or not for this process.
+static DEALT_WITH: [AtomicU64; PLANS] = [const { AtomicU64::new(0) }; PLANS];
+
+/// Arms what the environment asks for, once: in our constructor, or at the first call that comes before it.
+#[unsafe(link_section = ".text.startup")]
+pub fn load() {
+    #[unsafe(link_section = ".data.start")]
+    static BEGUN: AtomicBool = AtomicBool::new(false);
+    if BEGUN.swap(true, Relaxed) {
+        return;
+    }
+    let settings = settings::get();
+    if settings.inject.is_some() || settings.deny.is_some() {
+        arming::arm_at_start(settings);
+    }
+    if board::may_be_there(settings) {
+        // The first call looks. Most processes make none.
+        EVERY_CALL.seen.store(UNSEEN, Release);
+    } else {
+        has_read();
+    }
+}
+
+/// Notes that it is known what is armed.
+fn has_read() {
+    let _ = EVERY_CALL.armed.compare_exchange(UNREAD, ptr::null_mut(), SeqCst, Acquire);
+}
+
+/// Looks whether plans were armed or disarmed in the job. What it takes is not on the path of other calls.
+pub fn look() {
+    static LOCK: Lock = Lock::new();
+    if EVERY_CALL.armed.load(Acquire) == UNREAD {
+        load();
+    }
+    if !is_behind() {
+        return;
+    }
+    // Paths are long, and stacks may be small.
+    aside(|| {
+        if EVERY_CALL.armed.load(Acquire) == UNREAD {
+            LOCK.with(|| if is_behind() { catch_up() });
+        } else {
+            LOCK.try_with(&mut Some(catch_up));
+        }
+    });
+}
+
+fn catch_up() {
+    let settings = settings::get();
+    let is_open = settings.allows_faults;
+    let found = if board::may_be_there(settings) { board::find(is_open) } else { Err(libc::ENOENT) };
+    match found {
+        Ok(board) => {
+            board.is_open.fetch_or(u32::from(is_open), Release);
+            follow(board, is_open);
+        }
+        Err(error) => {
+            if error != libc::ENOENT {
+                complain(format_args!("plans that are armed while the job is running"), error);
+            }
+            EVERY_CALL.seen.store(0, Release);
+        }
+    }
+    has_read();
+}
+
+fn complain(what: fmt::Arguments, error: c_int) {
+    static SAID: AtomicBool = AtomicBool::new(false);
+    if SAID.swap(true, Relaxed) {
+        return;
+    }
+    let why: &dyn fmt::Display = match error {
+        libc::EPERM => &"their file belongs to another user, or others can write to it",
+        libc::EPROTO => &"their file is damaged",
+        _ => &message::Reason(error),
+    };
+    message::line(format_args!("{what} cannot be used: {why}"));
+}
+
+/// Takes over the plans of the board, and goes on looking there if they can concern this process.
+fn follow(board: &'static Board, is_open: bool) {
+    let generation = board.generation.load(Acquire);
+    let mut is_concerned = is_open || follows_plans();
+    for (place, dealt_with) in board.plans.iter().zip(&DEALT_WITH) {
+        let (number, before) = (place.load(Acquire), dealt_with.load(Relaxed));
+        if number == before {
+            continue;
+        }
+        dealt_with.store(number, Relaxed);
+        if let Some(plan) = u32::try_from(before).ok().and_then(arming::loaded) {
+            if arming::take_out(plan) {
+                plan.give_back();
+            }
+        }
+        if number != 0 {
+            is_concerned |= take_over(number, is_open);
+        }
+    }
+    if !is_concerned {
+        EVERY_CALL.seen.store(0, Release);
+        return;
+    }
+    if !follows_plans() {
+        EVERY_CALL.generation.store(ptr::from_ref(&board.generation).cast_mut(), Release);
+        let mut all = FunctionSet::all(false);
+        let of_driver = FnId::all().filter(|id| id.spec().library == Library::Cuda);
+        of_driver.for_each(|id| all.set(id as usize, true));
+        arming::publish_anew();
+        traced::add(&all);
+    }
+    EVERY_CALL.seen.store(generation, Release);
+    board::note(board, generation, is_open);
+}
+
+/// Arms a plan of the board here, if it is for this process. Says whether it is.
+fn take_over(number: u64, is_open: bool) -> bool {
+    let Ok(id) = u32::try_from(number) else { return false };
+    if arming::loaded(id).is_some() {
+        return true;
+    }
+    let file = match PlanFile::open(number) {
+        Ok(file) => file,
+        // It was disarmed meanwhile.
+        Err(libc::ENOENT) => return false,
+        Err(error) => {
+            complain(format_args!("plan {number}, which was armed while the job is running,"), error);
+            return false;
+        }
+    };
+    if !file.is_armed() || !file.is_for_us(is_open) {
+        return false;
+    }
+    let mut file = Some(file);
+    let bytes = file.as_ref().map_or(0, PlanFile::length);
+    // Twice as much as its text: the lines, and the plan of them.
+    let armed = memory::within(memory_of(bytes) + 4 * bytes, || {
+        let text = file.as_ref().map(PlanFile::text).unwrap_or_default();
+        let plan = faults::plan_of(&text).and_then(|text| Plan::parse("armed", &text).ok());
+        match plan.filter(|plan| !plan.rules.is_empty()) {
+            None => (Err(libc::EPROTO), false),
+            Some(plan) => (arm(id, plan, &mut file).ok_or(libc::ENOMEM), true),
+        }
+    });
+    if let Err(error) = armed.unwrap_or(Err(libc::ENOMEM)) {
+        complain(format_args!("plan {number}, which was armed while the job is running,"), error);
+    }
+    true
+}
+
+/// Arms a plan here that the board has.
+fn arm(id: u32, plan: Plan, file: &mut Option<PlanFile>) -> Option<()> {
+    let is_whole = file.as_ref().is_some_and(|file| file.counters().len() == plan.rules.len());
+    let (file, plan) = (file.take().filter(|_| is_whole)?, Box::leak(Box::new(plan)));
+    file.count_process();
+    arming::arm_loaded(id, plan, Some(file), settings::get().is_dry)
+}
+
+/// Arms a plan of this process for itself and its descendants. Gives its number; `None` if processes share no directory.
+pub fn arm_for_descendants(plan: &'static Plan) -> Option<Result<u32, String>> {
+    if !board::may_be_there(settings::get()) {
+        return None;
+    }
+    // Settled before: plans that it counts in its own memory have numbers of their own.
+    let board = board::find(true).ok()?;
+    Some(publish(board, plan))
+}
+
+fn publish(board: &'static Board, plan: &'static Plan) -> Result<u32, String> {
+    let cannot = |error: c_int| format!("processes cannot share it: {}", message::Reason(error));
+    let number = PlanFile::publish(board, plan).map_err(cannot)?;
+    let file = PlanFile::open(number).map_err(cannot)?;
+    file.count_process();
+    let id = number as u32;
+    arming::arm_loaded(id, plan, Some(file), false).ok_or(NO_MEMORY)?;
+    if board.add(number) {
+        return Ok(id);
+    }
+    if let Some(plan) = arming::loaded(id) {
+        disarm(plan);
+    }
+    Err(format!("{PLANS} plans are armed in this job, and no more can be"))
+}
+
+/// Takes back a plan of this process, here and in its descendants. Gives how many calls its rules have matched and at how
+/// many they fired; `None` if it was taken back already.
+pub fn disarm(plan: &'static LoadedPlan) -> Option<(u64, u64)> {
+    // A forked child takes its parent's plan back for itself.
+    if let Some(file) = plan.file.as_ref().filter(|file| file.is_own()) {
+        file.disarm();
+        file.remove();
+        if let Some(board) = board::known() {
+            board.remove(u64::from(plan.id));
+        }
+    }
+    if !arming::take_out(plan) {
+        return None;
+    }
+    let done = plan.sum();
+    plan.give_back();
+    Some(done)
+}
