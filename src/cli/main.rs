@@ -8,7 +8,7 @@
 //!
 //! - `start`: what commands begin with: arguments, settings, the job, the libraries; and how they print.
 //! - `lists`: what cupeer knows by itself: `list`, `explain`.
-//! - `records`: what is done with recordings: `ls`, `report`, `pack`, `reduce`, `export`, `clean`, `release`.
+//! - `records`: what is done with recordings: `ls`, `report`, `pack`, `reduce`, `export`, `clean`, `fault`, `release`.
 //! - `why`: what processes wait in.
 //! - `top`: what a job does now.
 //! - `run`: programs that are started, and `env`.
@@ -26,7 +26,7 @@ mod why;
 
 use clap::Parser;
 use lists::{explain, list};
-use records::{clean, export, ls, pack, reduce, release, report};
+use records::{clean, export, fault, ls, pack, reduce, release, report};
 use run::formats;
 use start::args::{Cli, Command};
 use start::output;
@@ -51,6 +51,7 @@ fn main() -> ExitCode {
         Command::Pack(args) => pack::command(&args),
         Command::Reduce(args) => reduce::command(&args),
         Command::Export(args) => export::command(&args),
+        Command::Fault(args) => fault::command(&args),
         Command::Release(args) => release::command(&args),
         Command::Sweep(args) => sweep::command(&args),
         Command::Doctor(args) => doctor::command(&args),

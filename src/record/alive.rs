@@ -113,6 +113,16 @@ pub fn states(headers: &[&Header]) -> Vec<(Option<bool>, bool)> {
     headers.iter().zip(others).map(state).collect()
 }
 
+/// Returns for processes of this host and user, each with pid namespace, pid, and start in ticks since boot, whether they
+/// run; `None` if that cannot be known.
+pub fn here(processes: &[(u64, u32, u64)]) -> Vec<Option<bool>> {
+    let boot_id = host::boot_id().unwrap_or_default();
+    let uid = fs::metadata("/proc/self").map_or(u32::MAX, |file| file.uid());
+    let who = |&(pid_ns, pid, started): &(u64, u32, u64)| Who { boot_id, pid_ns, pid, started, uid };
+    let host = Host::look(processes.iter().map(who));
+    processes.iter().map(|process| host.runs(who(process))).collect()
+}
+
 /// Returns for each process whether it became another one of these.
 pub(crate) fn are_others(headers: &[&Header]) -> Vec<bool> {
     let identity = |header: &Header| (header.boot_id, header.pid_ns, header.pid, header.started);

@@ -25,8 +25,24 @@ pub struct FaultFile {
     pub damaged: Vec<u64>,
     /// Number of damaged handles that `damaged` omits.
     pub damaged_more: u64,
+    /// Number and times of a plan that was armed while the job was running.
+    pub later: Option<LaterPlan>,
     /// Problem of a file that can still be read: a sentence without a subject.
     pub problem: Option<String>,
+}
+
+/// Number and times of a plan that was armed while its job was running.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LaterPlan {
+    /// Number of the plan in the job.
+    pub number: u64,
+    /// Time at which it was armed, in nanoseconds since 1970.
+    pub armed: u64,
+    /// Time at which it was disarmed; 0 while it is armed.
+    pub disarmed: u64,
+    /// Process that armed the plan for itself and its descendants: pid, pid namespace, and start in ticks since boot. `None` for a
+    /// plan of `cupeer fault`.
+    pub root: Option<(u32, u64, u64)>,
 }
 
 /// Counts of one fault.
@@ -138,6 +154,12 @@ impl FaultFile {
             processes: header.processes,
             damaged: damaged.collect(),
             damaged_more: header.damaged_more,
+            later: (header.number != 0).then(|| LaterPlan {
+                number: header.number,
+                armed: header.armed,
+                disarmed: header.disarmed,
+                root: header.root(),
+            }),
             problem,
             rules,
         })
@@ -149,6 +171,8 @@ impl FaultFile {
         let text: String = self.rules.iter().map(line).collect();
         let counters = (faults::TEXT + text.len()).next_multiple_of(8);
         let end = counters + self.rules.len() * COUNTER;
+        let later = self.later.as_ref();
+        let root = later.and_then(|later| later.root).unwrap_or_default();
         let header = faults::Header {
             magic: faults::MAGIC,
             version: faults::VERSION,
@@ -160,6 +184,13 @@ impl FaultFile {
             scope_count: 0,
             processes: self.processes,
             damaged_more: self.damaged_more,
+            number: later.map_or(0, |later| later.number),
+            armed: later.map_or(0, |later| later.armed),
+            disarmed: later.map_or(0, |later| later.disarmed),
+            root_pid: root.0,
+            reserved: 0,
+            root_pid_ns: root.1,
+            root_started: root.2,
         };
         let mut bytes = vec![0; end];
         let mut put = |at: usize, what: &[u8]| bytes[at..at + what.len()].copy_from_slice(what);

@@ -8,11 +8,13 @@
 //! - `pack`: recordings as files.
 //! - `opened`: the recording to report on.
 //! - `parts`: one recording, or the parts of a job.
-//! - `clean`, `export`, `ls`, `reduce`, `release`, `report`: the commands.
+//! - `running`: the job while it is running.
+//! - `clean`, `export`, `fault`, `ls`, `reduce`, `release`, `report`: the commands.
 
 pub mod annotations;
 pub mod clean;
 pub mod export;
+pub mod fault;
 pub mod kept;
 pub mod ls;
 mod made;
@@ -23,5 +25,6 @@ pub mod reduce;
 mod reduced;
 pub mod release;
 pub mod report;
+mod running;
 pub mod suppressions;
 pub mod sweeps;

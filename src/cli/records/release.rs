@@ -3,28 +3,24 @@
 //! Whatever hangs under a label waits for a file in the record's directory whose name has that label. What belongs here:
 //! making that file, and saying what hangs, as far as the record tells.
 
+use super::running::{self, Hanging, hang, hanging, has_ended, nothing};
 use crate::start::args::ReleaseArgs;
 use crate::start::home;
-use crate::start::output::{self, Failure, terminal_width};
+use crate::start::output::{self, terminal_width};
 use anyhow::{Context, Result, bail, ensure};
 use cupeer_facts::faults::label_of;
-use cupeer_record::{Call, Event, FaultFile, FaultRule, Job, Outcome, Process, faults};
-use cupeer_record::{launcher, plain};
-use cupeer_report::names::{clean, counted};
+use cupeer_record::plain;
+use cupeer_record::{FaultFile, FaultRule, Job, faults};
+use cupeer_report::names::clean;
 use cupeer_spec::record::faults::RELEASE;
-use cupeer_spec::record::slot::hit::did;
-use cupeer_spec::record::{SUFFIX, job};
 use cupeer_views::table::Table;
-use std::collections::{BTreeMap, HashMap};
-use std::fs;
-use std::io::{self, ErrorKind};
+use std::collections::BTreeMap;
+use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 const LONGEST: usize = 64;
-/// The exit status where nothing hangs under a label.
-const NOTHING: u8 = 1;
 /// The label of rules that are known by their calls alone.
 const UNKNOWN: &str = "?";
 
@@ -44,20 +40,9 @@ struct Record {
     has_ended: bool,
 }
 
-struct Hanging {
-    /// The name of the rule that lets it.
-    rule: String,
-    /// Who is where, in words.
-    place: String,
-}
-
 impl Record {
     fn open(directory: &Path) -> Result<Record> {
-        let shown = directory.display();
-        let about = directory.metadata().with_context(|| format!("'{shown}' cannot be read"))?;
-        ensure!(about.is_dir(), "'{shown}' is not a directory; name the one that the run records to");
-        let is_record = is_record(directory).with_context(|| format!("'{shown}' cannot be read"))?;
-        ensure!(is_record, "'{shown}' holds no record; name the directory that the run records to");
+        running::check(directory)?;
         let job = Job::open(directory).ok();
         let files = job.as_ref().map_or_else(|| FaultFile::all_in(directory), |job| job.faults.clone());
         let hanging = job.as_ref().map(hanging).unwrap_or_default();
@@ -151,67 +136,10 @@ impl Record {
     }
 }
 
-/// Whether processes record or count in a directory itself, and not in one of those in it.
-fn is_record(directory: &Path) -> io::Result<bool> {
-    let is_ours = |name: &str, path: &Path| match name {
-        job::FILE => crate::start::job::read(path).is_ok_and(|text| text.starts_with(job::FIRST_LINE)),
-        _ => name.ends_with(SUFFIX) || FaultFile::is_named(name),
-    };
-    let mut entries = fs::read_dir(directory)?.flatten();
-    Ok(entries.any(|entry| is_ours(&entry.file_name().to_string_lossy(), &entry.path())))
-}
-
-/// That nothing was released: a status of its own, so that a script can tell it from a mistake.
-fn nothing(sentence: String) -> Failure {
-    Failure { sentence, excerpt: None, status: NOTHING }
-}
-
-/// Whether all processes of a job have ended, and all who started some.
-fn has_ended(job: &Job, directory: &Path) -> bool {
-    let text = crate::start::job::read(&directory.join(job::FILE)).unwrap_or_default();
-    let mut answers = job.alive().into_iter().chain(launcher::running(&text));
-    !job.processes.is_empty() && answers.all(|answer| answer == Some(false))
-}
-
 fn others(labels: &BTreeMap<String, Vec<&str>>) -> String {
     match labels.keys().map(String::as_str).collect::<Vec<_>>()[..] {
         [] => "no known rule lets calls hang".to_owned(),
         [one] => format!("the only one is {one}"),
         ref all => format!("there are {}", all.join(", ")),
     }
-}
-
-/// `1 call hangs`, or `2 calls hang`.
-fn hang(count: u64) -> String {
-    format!("{} hang{}", counted(count, "call"), if count == 1 { "s" } else { "" })
-}
-
-/// The calls of a job that hang because a fault plan said so, in processes that may still run.
-fn hanging(job: &Job) -> Vec<Hanging> {
-    let running = job.processes.iter().zip(job.alive()).filter(|(_, alive)| *alive != Some(false));
-    running.flat_map(|(process, _)| of_process(process)).collect()
-}
-
-fn of_process(process: &Process) -> Vec<Hanging> {
-    let mut pending: HashMap<(u32, u64), Call> = HashMap::new();
-    // What cannot be read hangs as far as is known.
-    for event in process.events().into_iter().flatten() {
-        match event {
-            Event::Call(call) if call.outcome == Outcome::Pending => {
-                pending.insert((call.stream, call.seq), call);
-            }
-            Event::LateEnd { stream, seq, .. } => drop(pending.remove(&(stream, seq))),
-            _ => {}
-        }
-    }
-    let mut calls: Vec<&Call> = pending.values().collect();
-    calls.sort_by_key(|call| (call.start, call.stream, call.seq));
-    let of_call = |call: &&Call| {
-        let hit = call.stopped_by().filter(|hit| hit.has(did::HANG))?;
-        let rank = process.rank().map(|rank| format!("rank {rank}, ")).unwrap_or_default();
-        let (function, pid) = (clean(process.function_name(call.number)), process.header.pid);
-        let place = format!("{rank}process {pid}, thread {} in {function} ({})", call.tid, clean(&hit.rule));
-        Some(Hanging { rule: hit.rule.clone(), place })
-    };
-    calls.iter().filter_map(of_call).collect()
 }

@@ -6,6 +6,7 @@ mod check;
 mod deny;
 mod doctor;
 mod export;
+mod fault;
 mod home;
 mod inject;
 mod p2p;
@@ -37,6 +38,7 @@ pub use deny::DenyArgs;
 pub use doctor::{DoctorArgs, DoctorFormat, ProbeSystemArgs};
 pub use export::{ExportArgs, ExportFormat};
 pub use home::{CleanArgs, LsArgs, LsFormat};
+pub use fault::FaultArgs;
 pub use inject::InjectArgs;
 pub use p2p::P2pArgs;
 pub use reduce::{MOST_FAILURES, ReduceArgs};
@@ -89,6 +91,8 @@ pub enum Command {
     Reduce(ReduceArgs),
     /// Write a recording as tables, for DuckDB, Spark, ClickHouse, pandas, and polars
     Export(ExportArgs),
+    /// Arm, disarm, and list fault plans of a running job
+    Fault(FaultArgs),
     /// Release calls held by a fault plan
     Release(ReleaseArgs),
     /// Fail each call in turn and report how the program handles it

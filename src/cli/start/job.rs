@@ -20,7 +20,7 @@ use cupeer_spec::placeholders::{AFTER, Piece, pieces};
 use cupeer_spec::record::begun::Folder;
 use cupeer_spec::record::end::{End, Span};
 use cupeer_spec::record::faults::{self, RELEASE};
-use cupeer_spec::record::{self, Header, MAGIC, SUFFIX, job};
+use cupeer_spec::record::{self, Header, MAGIC, SUFFIX, armed, job};
 use file::{check_owner, take_part};
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::{OsStr, OsString};
@@ -268,7 +268,7 @@ impl Job {
         let entries = fs::read_dir(&self.directory).into_iter().flatten().flatten();
         // What faults did without any call of the driver has been read by now.
         let is_beside = |name: &OsStr| {
-            [RELEASE, faults::PREFIX].iter().any(|prefix| name.as_bytes().starts_with(prefix.as_bytes()))
+            [RELEASE, faults::PREFIX, armed::PREFIX].iter().any(|prefix| name.as_bytes().starts_with(prefix.as_bytes()))
         };
         let is_record = |name: &OsStr| name != job::FILE && !is_beside(name);
         let names: Vec<OsString> = entries.map(|entry| entry.file_name()).collect();

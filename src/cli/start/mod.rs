@@ -10,10 +10,12 @@
 //! - `home`: the directory for recordings without a name.
 //! - `libraries`: the libraries that are preloaded.
 //! - `driver`: the driver that a program gets.
+//! - `board`: plans that are armed while a job is running.
 //! - `job`: the recording that a run makes.
 //! - `settings`: what the options become.
 
 pub mod args;
+pub mod board;
 pub mod driver;
 pub mod elf;
 pub mod home;

@@ -7,6 +7,7 @@ pub mod deny;
 pub mod inject;
 
 use crate::start::args::{LogFormat, Options, word};
+use crate::start::board::Plans;
 use crate::start::driver::{self, Chosen};
 use crate::start::job::{self, Job};
 use crate::start::libraries;
@@ -90,6 +91,13 @@ impl Settings {
                 variables.extend(check::without_record(options)?);
                 variables.push((env::RECORD, "off".into()));
                 variables.push((env::JOB, job::own_key()?.into()));
+            }
+        }
+        if options.inject.allow_faults {
+            match &job {
+                Some(job) if program.is_some() => Plans::allow(&job.directory)?,
+                Some(_) => {}
+                None => bail!("--allow-faults needs a recording, by which 'cupeer fault' finds the processes"),
             }
         }
         let verdicts = Verdicts::of(&variables, job.as_ref())?;

@@ -142,8 +142,8 @@ fn has_seen_result(rule: &FaultRule) -> bool {
     })
 }
 
-/// A rule without the clause that names it: its name is known.
-fn without_name(text: &str) -> String {
+/// Returns a rule without the clause that names it.
+pub fn without_name(text: &str) -> String {
     let clauses = text.split(':').enumerate().filter(|(i, clause)| *i == 0 || !clause.starts_with("name="));
     clauses.map(|(_, clause)| clause).collect::<Vec<_>>().join(":")
 }

@@ -11,6 +11,9 @@ pub struct InjectArgs {
     /// Read a plan from FILE: one fault per line, '# comment', 'include OTHER', 'plan NAME'; repeatable
     #[arg(long, help_heading = "Faults", value_name = "FILE")]
     pub inject_file: Vec<PathBuf>,
+    /// Let 'cupeer fault' arm and disarm fault plans in the processes while they are running
+    #[arg(long, help_heading = "Faults")]
+    pub allow_faults: bool,
     /// Change nothing, but record at which calls the plans would have fired
     #[arg(long, help_heading = "Faults")]
     pub dry_run: bool,

@@ -121,7 +121,7 @@ pub enum SweepFormat {
 }
 
 /// Reads a time: a number with its unit, such as 90s, 30m, 2h, 500ms.
-fn duration(text: &str) -> Result<std::time::Duration, String> {
+pub(super) fn duration(text: &str) -> Result<std::time::Duration, String> {
     let time = cupeer_spec::duration::parse(text).ok().filter(|time| *time > 0);
     time.map(std::time::Duration::from_nanos)
         .ok_or_else(|| "a time is a number above 0 with ms, s, m or h, such as 90s".to_owned())

@@ -11,7 +11,7 @@ use cupeer_record::launcher;
 use cupeer_record::plain::{self, Links};
 use cupeer_spec::env;
 use cupeer_spec::record::faults::{self, RELEASE};
-use cupeer_spec::record::{SUFFIX, begun, job, live};
+use cupeer_spec::record::{SUFFIX, armed, begun, job, live};
 use std::ffi::OsStr;
 use std::fs;
 use std::io::{self, Read, Write};
@@ -52,7 +52,7 @@ pub fn take_part(directory: &Path, shared: bool) -> Result<String> {
 /// Whether a name is one that a record's directory may have.
 pub fn is_own(name: &OsStr) -> bool {
     let name = name.to_string_lossy();
-    let begins = [".", live::PREFIX, faults::PREFIX, begun::FOLDER, RELEASE, job::HANG]
+    let begins = [".", live::PREFIX, faults::PREFIX, armed::PREFIX, begun::FOLDER, RELEASE, job::HANG]
         .iter()
         .any(|prefix| name.starts_with(prefix));
     begins
@@ -148,7 +148,7 @@ mod tests {
     #[test]
     fn what_belongs_to_a_job_is_no_other_thing() {
         let folder = tempfile::tempdir().unwrap();
-        for name in ["live-0123abcd", "faults-0123abcd-00000000", "release-gate", ".job-7", "1-2-3.cupeer"] {
+        for name in ["live-0123abcd", "faults-0123abcd-00000000", "armed-0123abcd-1000", "release-gate", ".job-7", "1-2-3.cupeer"] {
             fs::write(folder.path().join(name), "").unwrap();
         }
         fs::create_dir(folder.path().join(VLLM_CACHE)).unwrap();

@@ -13,7 +13,7 @@ use crate::start::variables::inherited;
 use anyhow::{Context, Result, bail, ensure};
 use cupeer_report::terminal::clean;
 use cupeer_spec::env;
-use cupeer_spec::fault::{LONGEST_NAME, Plan, PlanError, is_name};
+use cupeer_spec::fault::{LONGEST_NAME, Plan, PlanError, Rule, is_name};
 use std::collections::HashMap;
 use std::ffi::OsString;
 
@@ -49,7 +49,22 @@ impl Rules {
     }
 }
 
-pub fn faults(options: &InjectArgs) -> Result<Faults> {
+/// The plan of some options, for a job that is running: its faults, which are called after the plan, and the seed of
+/// those that leave something to chance.
+pub fn plan(options: &InjectArgs, name: impl FnOnce() -> String) -> Result<(Vec<Rule>, u64)> {
+    let mut rules = read(options)?.plan.rules;
+    let (name, unnamed) = (name(), format!("{COMMAND_LINE}/"));
+    for rule in &mut rules {
+        if let Some(own) = rule.name.strip_prefix(&unnamed) {
+            rule.name = format!("{name}/{own}");
+        }
+    }
+    let seed = if rules.iter().any(Rule::is_random) { options.seed.map_or_else(draw, Ok)? } else { 0 };
+    Ok((rules, seed))
+}
+
+/// Reads the options and files of faults.
+fn read(options: &InjectArgs) -> Result<Rules> {
     let mut rules = Rules::default();
     for text in &options.inject {
         match rules.add(COMMAND_LINE, text) {
@@ -59,12 +74,20 @@ pub fn faults(options: &InjectArgs) -> Result<Faults> {
         }
     }
     files::read(&options.inject_file, &mut rules)?;
+    Ok(rules)
+}
+
+pub fn faults(options: &InjectArgs) -> Result<Faults> {
+    let rules = read(options)?;
     let mut faults = Faults::default();
     if rules.plan.rules.is_empty() {
         without_plan(options)?;
     } else {
         let (text, drawn_seed) = handed_on(&rules.plan, options.seed)?;
         faults = Faults { variables: vec![(env::INJECT, text.into())], drawn_seed };
+    }
+    if options.allow_faults {
+        faults.variables.push((env::ALLOW_FAULTS, "1".into()));
     }
     if options.dry_run {
         faults.variables.push((env::DRY_RUN, "1".into()));

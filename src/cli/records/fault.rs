@@ -1,0 +1,286 @@
+//! `cupeer fault`: arms, disarms, and lists fault plans of a job while it is running.
+
+use super::running::{self, hang, hanging, has_ended, nothing};
+use crate::start::args::{FaultArgs, InjectArgs, ListFormat};
+use crate::start::board::{Follower, Plans};
+use crate::start::output::{self, terminal_width};
+use crate::start::{home, settings};
+use anyhow::{Context, Result, bail, ensure};
+use cupeer_facts::faults::label_of;
+use cupeer_record::{Event, FaultFile, FaultRule, Job, Process, alive, host};
+use cupeer_report::model::DENY;
+use cupeer_report::moments::duration;
+use cupeer_report::names::{clean, counted};
+use cupeer_spec::env;
+use cupeer_spec::record::Header;
+use cupeer_views::table::Table;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::ExitCode;
+use std::thread::sleep;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// How often the processes are looked at.
+const PAUSE: Duration = Duration::from_millis(5);
+/// The most processes that are named because they have not looked yet.
+const MOST_NAMED: usize = 8;
+
+pub fn command(args: &FaultArgs) -> Result<ExitCode> {
+    let directory = home::find(&args.directory)?;
+    running::check(&directory)?;
+    if args.list {
+        return list(&directory, args.format);
+    }
+    let shown = home::shown(&directory);
+    let job = Job::open(&directory).ok();
+    let plans = allowed(&directory, job.as_ref()).with_context(|| format!("no plan was changed in '{shown}'"))?;
+    let mut text = String::new();
+    // A mistake in the new plans must leave the old ones alone.
+    let options = InjectArgs {
+        inject: args.inject.clone(),
+        inject_file: args.inject_file.clone(),
+        seed: args.seed,
+        ..InjectArgs::default()
+    };
+    let mut number = 0;
+    let (rules, seed) = settings::inject::plan(&options, || {
+        number = plans.next_number();
+        format!("fault-{number}")
+    })?;
+    if let Some(which) = &args.release {
+        text += &release(&directory, &plans, job.as_ref(), which.as_deref(), !rules.is_empty())?;
+    }
+    if !rules.is_empty() {
+        plans.arm(number, &rules, seed)?;
+        if args.seed.is_none() && rules.iter().any(|rule| rule.is_random() && !rule.says("seed")) {
+            text += &format!("the plan leaves something to chance; --seed {seed} repeats its decisions\n");
+        }
+        text += &format!("plan {number} is armed");
+    }
+    text += &wait(&plans, job.as_ref(), args.wait);
+    output::print(&text)
+}
+
+/// The plans of a job that may be changed from outside; an error says why not.
+fn allowed(directory: &Path, job: Option<&Job>) -> Result<Plans> {
+    ensure!(!job.is_some_and(|job| has_ended(job, directory)), "all processes of the job have ended");
+    let plans = Plans::of(directory)?.filter(Plans::is_open);
+    plans.with_context(|| {
+        format!(
+            "its processes were started without permission for that; start them with 'cupeer run --allow-faults', or with {}=1 \
+             in their environment",
+            env::ALLOW_FAULTS
+        )
+    })
+}
+
+/// Disarms plans of `cupeer fault`: all, or one by its number, its name, or a label or name of its faults.
+fn release(
+    directory: &Path,
+    plans: &Plans,
+    job: Option<&Job>,
+    which: Option<&str>,
+    is_replaced: bool,
+) -> Result<String> {
+    let files = FaultFile::all_in(directory);
+    let boot_id = host::boot_id();
+    let later = files.iter().filter(|file| Some(file.boot_id) == boot_id);
+    let armed = later.filter_map(|file| Some((file.later.as_ref().filter(|later| later.disarmed == 0)?, file)));
+    let is_named = |file: &FaultFile, number: u64| {
+        let is_it = |rule: &FaultRule, word: &str| {
+            let own = rule.name.split_once('/').map_or("", |(_, own)| own);
+            [rule.plan(), &rule.name, own].contains(&word) && !own.is_empty() || label_of(rule).as_deref() == Some(word)
+        };
+        which.is_none_or(|word| word == number.to_string() || file.rules.iter().any(|rule| is_it(rule, word)))
+    };
+    let chosen: Vec<_> = armed.filter(|(later, file)| is_named(file, later.number)).collect();
+    let (outside, own): (Vec<_>, Vec<_>) = chosen.into_iter().partition(|(later, _)| later.root.is_none());
+    if outside.is_empty() && !is_replaced {
+        let sentence = match (which, own.first().and_then(|(later, _)| Some((later, later.root?)))) {
+            (Some(_), Some((later, (pid, ..)))) => {
+                format!("plan {} was armed by process {pid}, which alone disarms it", later.number)
+            }
+            (Some(word), None) => format!("no plan '{}' is armed from outside; --list shows all plans", clean(word)),
+            (None, _) => "no plan is armed from outside; --list shows all plans".to_owned(),
+        };
+        bail!(nothing(sentence));
+    }
+    let names: Vec<&str> =
+        outside.iter().flat_map(|(_, file)| &file.rules).map(|rule| rule.name.as_str()).collect();
+    let held = job.map(hanging).unwrap_or_default();
+    let held = held.iter().filter(|call| names.contains(&&*call.rule)).count() as u64;
+    for (later, _) in &outside {
+        plans.disarm(later.number)?;
+    }
+    let numbers: Vec<String> = outside.iter().map(|(later, _)| later.number.to_string()).collect();
+    let mut text = match &numbers[..] {
+        [] => return Ok(String::new()),
+        [one] => format!("plan {one} is disarmed"),
+        all => format!("plans {} are disarmed", all.join(", ")),
+    };
+    if held > 0 {
+        text += &format!("; {} under it, and may go on", hang(held));
+    }
+    if is_replaced {
+        text.push('\n');
+    }
+    Ok(text)
+}
+
+/// Waits until all processes that run have the plans, and says which do.
+fn wait(plans: &Plans, job: Option<&Job>, most: Duration) -> String {
+    let (wanted, until) = (plans.generation(), Instant::now() + most);
+    let has = |process: &Follower| process.has.is_some_and(|has| has >= wanted);
+    let processes = loop {
+        let processes = running_of(plans);
+        if processes.iter().all(has) || Instant::now() >= until {
+            break processes;
+        }
+        sleep(PAUSE);
+    };
+    let looked = processes.iter().filter(|process| has(process)).count();
+    let mut text = match processes.len() {
+        0 => "; no process that allows it has called the driver yet, and those that do take it over then\n".to_owned(),
+        all => format!(" in {looked} of {}\n", counted(all as u64, "process")),
+    };
+    let named = |pid: u32, pid_ns: u64| {
+        let is_it = |process: &&Process| process.header.pid == pid && process.header.pid_ns == pid_ns;
+        let rank = job.iter().flat_map(|job| &job.processes).find(is_it).and_then(Process::rank);
+        rank.map_or_else(|| format!("process {pid}"), |rank| format!("process {pid} (rank {rank})"))
+    };
+    let behind: Vec<&Follower> = processes.iter().filter(|process| !has(process)).collect();
+    for process in behind.iter().take(MOST_NAMED) {
+        let name = named(process.pid, process.pid_ns);
+        text += &format!("  {name} has not looked yet; it does at its next call of the driver\n");
+    }
+    if behind.len() > MOST_NAMED {
+        text += &format!("  and {} more have not\n", behind.len() - MOST_NAMED);
+    }
+    for process in job.map(closed).unwrap_or_default() {
+        let Header { pid, pid_ns, started, .. } = process.header;
+        if !processes.iter().any(|one| (one.pid, one.pid_ns, one.started) == (pid, pid_ns, started)) {
+            text += &format!("  {} does not allow it, and is left alone\n", named(pid, pid_ns));
+        }
+    }
+    text
+}
+
+/// The processes that allow plans from outside, and run.
+fn running_of(plans: &Plans) -> Vec<Follower> {
+    let open: Vec<Follower> = plans.followers().into_iter().filter(|process| process.is_open).collect();
+    let identity = |process: &Follower| (process.pid_ns, process.pid, process.started);
+    let runs = alive::here(&open.iter().map(identity).collect::<Vec<_>>());
+    open.into_iter().zip(runs).filter(|(_, runs)| *runs != Some(false)).map(|(open, _)| open).collect()
+}
+
+/// The processes of a job that run on this host and did not say that they allow plans from outside.
+fn closed(job: &Job) -> Vec<&Process> {
+    let is_open = |process: &Process| {
+        process.variables.iter().any(|(name, value)| name == env::ALLOW_FAULTS && value == "1")
+    };
+    let runs = job.processes.iter().zip(job.alive()).filter(|(_, alive)| *alive == Some(true));
+    runs.map(|(process, _)| process).filter(|process| !is_open(process)).collect()
+}
+
+/// A fault in the list.
+#[derive(Serialize)]
+struct Row {
+    /// Number of the plan; null for that of `cupeer run`.
+    number: Option<u64>,
+    plan: String,
+    name: String,
+    rule: String,
+    /// `cupeer run`, `cupeer fault`, or `process PID`.
+    origin: String,
+    /// Nanoseconds since 1970; null for the plan of `cupeer run`, which is armed from the start.
+    armed_ns: Option<u64>,
+    disarmed_ns: Option<u64>,
+    matched: u64,
+    fired: u64,
+    /// Processes in which it fired, as far as their recordings contain it.
+    processes: Vec<Fired>,
+}
+
+#[derive(Serialize)]
+struct Fired {
+    pid: u32,
+    rank: Option<u32>,
+    fired: u64,
+}
+
+fn list(directory: &Path, format: ListFormat) -> Result<ExitCode> {
+    let job = Job::open(directory).ok();
+    let files = job.as_ref().map_or_else(|| FaultFile::all_in(directory), |job| job.faults.clone());
+    let mut fired = job.as_ref().map(fired).unwrap_or_default();
+    let mut rows = Vec::new();
+    for file in &files {
+        let later = file.later.as_ref();
+        let origin = match later.map(|later| later.root) {
+            None => "cupeer run".to_owned(),
+            Some(None) => "cupeer fault".to_owned(),
+            Some(Some((pid, ..))) => format!("process {pid}"),
+        };
+        for rule in file.rules.iter().filter(|rule| rule.plan() != DENY) {
+            rows.push(Row {
+                number: later.map(|later| later.number),
+                plan: rule.plan().to_owned(),
+                name: rule.name.clone(),
+                rule: cupeer_facts::faults::without_name(&rule.text),
+                origin: origin.clone(),
+                armed_ns: later.map(|later| later.armed),
+                disarmed_ns: later.map(|later| later.disarmed).filter(|at| *at != 0),
+                matched: rule.matched,
+                fired: rule.fired,
+                processes: fired.remove(&rule.name).unwrap_or_default(),
+            });
+        }
+    }
+    rows.sort_by_key(|row| row.number);
+    match format {
+        ListFormat::Json => output::print_json(&serde_json::json!({ "plans": rows })),
+        _ if rows.is_empty() => output::print("the job has no fault plans\n"),
+        _ => output::print(&table(&rows)),
+    }
+}
+
+fn table(rows: &[Row]) -> String {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos() as u64);
+    let mut table = Table::new(&["PLAN", "ARMED", "BY", "MATCHED", "FIRED", "FAULT"], 5, 20).with_numbers(&[3, 4]);
+    let mut below = String::new();
+    for row in rows {
+        let since = match (row.armed_ns, row.disarmed_ns) {
+            (_, Some(_)) => "no".to_owned(),
+            (Some(armed), None) => format!("since {}", duration(now.saturating_sub(armed))),
+            (None, None) => "from the start".to_owned(),
+        };
+        let number = row.number.map_or_else(|| "-".to_owned(), |number| number.to_string());
+        let (matched, fired) = (row.matched.to_string(), row.fired.to_string());
+        table.row([number, since, row.origin.clone(), matched, fired, clean(&row.rule)]);
+        for Fired { pid, rank, fired } in &row.processes {
+            let rank = rank.map(|rank| format!(" (rank {rank})")).unwrap_or_default();
+            let name = clean(&row.name);
+            below += &format!("{name}: fired {} in process {pid}{rank}\n", counted(*fired, "time"));
+        }
+    }
+    table.render(terminal_width()) + &below
+}
+
+/// How often each fault fired in each process, as recorded.
+fn fired(job: &Job) -> BTreeMap<String, Vec<Fired>> {
+    let mut all: BTreeMap<String, Vec<Fired>> = BTreeMap::new();
+    for process in &job.processes {
+        let mut times: BTreeMap<String, u64> = BTreeMap::new();
+        for event in process.events().into_iter().flatten() {
+            let Event::Call(call) = event else { continue };
+            for hit in &call.details.hits {
+                *times.entry(hit.rule.clone()).or_default() += 1;
+            }
+        }
+        for (rule, fired) in times {
+            let (pid, rank) = (process.header.pid, process.rank());
+            all.entry(rule).or_default().push(Fired { pid, rank, fired });
+        }
+    }
+    all
+}

@@ -1,0 +1,90 @@
+//! The job of a recording while it is running: the calls that hang by fault plans, and whether any process is left.
+
+use crate::start::output::Failure;
+use anyhow::{Context, Result, ensure};
+use cupeer_record::{Call, Event, FaultFile, Job, Outcome, Process, launcher};
+use cupeer_report::names::{clean, counted};
+use cupeer_spec::record::slot::hit::did;
+use cupeer_spec::record::{SUFFIX, job};
+use std::collections::HashMap;
+use std::fs;
+use std::io;
+use std::path::Path;
+
+/// The exit status if there was nothing to do.
+const NOTHING: u8 = 1;
+
+/// A call that hangs because a fault plan said so.
+pub struct Hanging {
+    /// The name of the rule that lets it.
+    pub rule: String,
+    /// Its process and function, in words.
+    pub place: String,
+}
+
+/// Refuses a directory into which no job records.
+pub fn check(directory: &Path) -> Result<()> {
+    let shown = directory.display();
+    let about = directory.metadata().with_context(|| format!("'{shown}' cannot be read"))?;
+    ensure!(about.is_dir(), "'{shown}' is not a directory; name the one that the run records to");
+    let is_record = is_record(directory).with_context(|| format!("'{shown}' cannot be read"))?;
+    ensure!(is_record, "'{shown}' holds no record; name the directory that the run records to");
+    Ok(())
+}
+
+/// Whether processes record or count in a directory itself, and not in one of those in it.
+fn is_record(directory: &Path) -> io::Result<bool> {
+    let is_ours = |name: &str, path: &Path| match name {
+        job::FILE => crate::start::job::read(path).is_ok_and(|text| text.starts_with(job::FIRST_LINE)),
+        _ => name.ends_with(SUFFIX) || FaultFile::is_named(name),
+    };
+    let mut entries = fs::read_dir(directory)?.flatten();
+    Ok(entries.any(|entry| is_ours(&entry.file_name().to_string_lossy(), &entry.path())))
+}
+
+/// That nothing was released: a status of its own, so that a script can tell it from a mistake.
+pub fn nothing(sentence: String) -> Failure {
+    Failure { sentence, excerpt: None, status: NOTHING }
+}
+
+/// Whether all processes of a job have ended, and all who started some.
+pub fn has_ended(job: &Job, directory: &Path) -> bool {
+    let text = crate::start::job::read(&directory.join(job::FILE)).unwrap_or_default();
+    let mut answers = job.alive().into_iter().chain(launcher::running(&text));
+    !job.processes.is_empty() && answers.all(|answer| answer == Some(false))
+}
+
+/// `1 call hangs`, or `2 calls hang`.
+pub fn hang(count: u64) -> String {
+    format!("{} hang{}", counted(count, "call"), if count == 1 { "s" } else { "" })
+}
+
+/// The calls of a job that hang because a fault plan said so, in processes that may still run.
+pub fn hanging(job: &Job) -> Vec<Hanging> {
+    let running = job.processes.iter().zip(job.alive()).filter(|(_, alive)| *alive != Some(false));
+    running.flat_map(|(process, _)| of_process(process)).collect()
+}
+
+fn of_process(process: &Process) -> Vec<Hanging> {
+    let mut pending: HashMap<(u32, u64), Call> = HashMap::new();
+    // What cannot be read hangs as far as is known.
+    for event in process.events().into_iter().flatten() {
+        match event {
+            Event::Call(call) if call.outcome == Outcome::Pending => {
+                pending.insert((call.stream, call.seq), call);
+            }
+            Event::LateEnd { stream, seq, .. } => drop(pending.remove(&(stream, seq))),
+            _ => {}
+        }
+    }
+    let mut calls: Vec<&Call> = pending.values().collect();
+    calls.sort_by_key(|call| (call.start, call.stream, call.seq));
+    let of_call = |call: &&Call| {
+        let hit = call.stopped_by().filter(|hit| hit.has(did::HANG))?;
+        let rank = process.rank().map(|rank| format!("rank {rank}, ")).unwrap_or_default();
+        let (function, pid) = (clean(process.function_name(call.number)), process.header.pid);
+        let place = format!("{rank}process {pid}, thread {} in {function} ({})", call.tid, clean(&hit.rule));
+        Some(Hanging { rule: hit.rule.clone(), place })
+    };
+    calls.iter().filter_map(of_call).collect()
+}
