@@ -246,7 +246,8 @@ fn list(directory: &Path, format: ListFormat) -> Result<ExitCode> {
 
 fn table(rows: &[Row]) -> String {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos() as u64);
-    let mut table = Table::new(&["PLAN", "ARMED", "BY", "MATCHED", "FIRED", "FAULT"], 5, 20).with_numbers(&[3, 4]);
+    let mut table = Table::new(&["PLAN", "ARMED", "BY", "MATCHED", "FIRED", "FAULT"], 6, 20).or_below();
+    table = table.with_numbers(&[3, 4]);
     let mut below = String::new();
     for row in rows {
         let since = match (row.armed_ns, row.disarmed_ns) {

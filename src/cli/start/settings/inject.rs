@@ -53,6 +53,9 @@ impl Rules {
 /// those that leave something to chance.
 pub fn plan(options: &InjectArgs, name: impl FnOnce() -> String) -> Result<(Vec<Rule>, u64)> {
     let mut rules = read(options)?.plan.rules;
+    if rules.is_empty() {
+        return Ok((rules, 0));
+    }
     let (name, unnamed) = (name(), format!("{COMMAND_LINE}/"));
     for rule in &mut rules {
         if let Some(own) = rule.name.strip_prefix(&unnamed) {
