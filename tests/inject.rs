@@ -1,5 +1,8 @@
 //! Faults on purpose, from the command line to the call.
 
+// Plans that are armed while the job is running.
+mod running;
+
 // Plans that a program arms by itself.
 mod armed;
 

@@ -148,7 +148,9 @@ def inject(rules: str) -> Plan:
 
 
 class Plan(contextlib.AbstractContextManager["Plan"]):
-    """Fault plan: see :func:`inject`. An armed plan applies to the whole process, and to children that it forks."""
+    """Fault plan: see :func:`inject`. An armed plan applies to the whole process and its descendants: children that it forks or
+    starts afterwards, and, under ``cupeer run --allow-faults`` or the pytest plugin, those that are already running. Started
+    children need the directory of a recording."""
 
     def __init__(self, rules: str) -> None:
         self.rules = rules
@@ -194,12 +196,12 @@ class Plan(contextlib.AbstractContextManager["Plan"]):
 
     @property
     def matched(self) -> int:
-        """Number of calls that met the conditions of the faults, in this process and its children."""
+        """Number of calls that met the conditions of the faults, in this process and its descendants."""
         return self._so_far()[0]
 
     @property
     def fired(self) -> int:
-        """Number of calls at which the faults fired, in this process and its children."""
+        """Number of calls at which the faults fired, in this process and its descendants."""
         return self._so_far()[1]
 
     def _so_far(self) -> Tuple[int, int]:

@@ -14,6 +14,8 @@ import pytest
 import cupeer
 from cupeer import _command
 
+# Lets processes take plans that are armed while they are running: a pool of workers is often older than the test.
+_ALLOW = "CUPEER_ALLOW_FAULTS"
 # Set for the process that `cupeer run` starts, so that it never starts itself once more.
 _STARTED = "PYTEST_CUPEER_STARTED"
 
@@ -55,6 +57,8 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> Iterator[None]
     known = early_config.known_args_namespace
     global _is_started
     _is_started = os.environ.pop(_STARTED, None) is not None
+    if cupeer.is_loaded() or known.cupeer is not None:
+        os.environ.setdefault(_ALLOW, "1")
     if known.cupeer is not None and not cupeer.is_loaded():
         problem = _start(known.cupeer)
         if not known.cupeer_skip_missing:

@@ -17,7 +17,8 @@ fixture that makes calls fail, and a mark for tests that must not break rules::
     def test_shares():
         share_a_tensor()
 
-Every plan that a test arms is disarmed at its end. Without libcupeer.so, tests that use the fixture or the mark are skipped; with ``--cupeer`` they
+A plan also applies to the processes that the test starts, and to workers that are already running, but not to other workers of
+pytest-xdist. Every plan that a test arms is disarmed at its end. Without libcupeer.so, tests that use the fixture or the mark are skipped; with ``--cupeer`` they
 fail, unless ``--cupeer-skip-missing`` is given.
 """
 

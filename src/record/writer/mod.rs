@@ -295,6 +295,7 @@ pub fn faults(
         processes,
         damaged: damaged.to_vec(),
         damaged_more: 0,
+        later: None,
         problem: None,
     };
     fs::write(&path, file.bytes())?;
