@@ -108,6 +108,38 @@ fn marked_tests_fail_by_the_rules_that_they_break() {
 }
 
 #[test]
+fn plans_reach_the_processes_that_a_test_starts() {
+    if !has("pytest") {
+        return;
+    }
+    let command = ["run", "--sim", "--", "python3"];
+    for options in [&[][..], &["--record", "off"]] {
+        let words = [&command[..2], options, &command[2..], &PYTEST[..], &["test_reach.py"]].concat();
+        let ended = in_tests(&mut with(&words));
+        // Without a directory, only forked processes have a plan.
+        let expected = if options.is_empty() { "5 passed, 2 skipped" } else { "4 failed, 1 passed, 2 skipped" };
+        assert_eq!(counts(&ended), expected, "{}{}", ended.stdout, ended.stderr);
+    }
+    for options in ["--sim", "--sim --record off"] {
+        let ended = in_tests(pytest(&["test_reach.py"]).arg(format!("--cupeer={options}")));
+        assert_eq!(counts(&ended), "5 passed, 2 skipped", "{}{}", ended.stdout, ended.stderr);
+    }
+}
+
+#[test]
+fn a_plan_of_one_worker_does_not_reach_another() {
+    if !has("xdist") {
+        return;
+    }
+    let folder = temp_dir();
+    let tests = ["test_reach.py", "-k", "worker", "-p", "xdist", "-n", "2", "--dist", "loadgroup"];
+    let mut both = pytest(&tests);
+    both.arg(sim_into(&folder.path().join("r"), "")).env("PLACE_OF_BOTH", folder.path());
+    let ended = in_tests(&mut both);
+    assert_eq!(counts(&ended), "2 passed", "{}{}", ended.stdout, ended.stderr);
+}
+
+#[test]
 fn files_that_are_read_grow_with_the_number_of_tests() {
     if !has("pytest") {
         return;

@@ -7,12 +7,14 @@ use crate::start::output::{self, terminal_width};
 use crate::start::{home, settings};
 use anyhow::{Context, Result, bail, ensure};
 use cupeer_facts::faults::label_of;
+use cupeer_record::faults::LaterPlan;
 use cupeer_record::{Event, FaultFile, FaultRule, Job, Process, alive, host};
 use cupeer_report::model::DENY;
 use cupeer_report::moments::duration;
 use cupeer_report::names::{clean, counted};
 use cupeer_spec::env;
 use cupeer_spec::record::Header;
+use cupeer_spec::record::faults::PlanFile;
 use cupeer_views::table::Table;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -85,12 +87,17 @@ fn release(
 ) -> Result<String> {
     let files = FaultFile::all_in(directory);
     let boot_id = host::boot_id();
-    let later = files.iter().filter(|file| Some(file.boot_id) == boot_id);
-    let armed = later.filter_map(|file| Some((file.later.as_ref().filter(|later| later.disarmed == 0)?, file)));
+    let is_armed = |file: &FaultFile, later: &LaterPlan| {
+        let name = PlanFile { boot_id: file.boot_id, number: later.number }.to_string();
+        Some(file.boot_id) == boot_id && later.disarmed == 0 && file.path.ends_with(name)
+    };
+    let armed = files.iter().filter_map(|file| Some((file.later.as_ref()?, file)));
+    let armed = armed.filter(|(later, file)| is_armed(file, later));
     let is_named = |file: &FaultFile, number: u64| {
         let is_it = |rule: &FaultRule, word: &str| {
-            let own = rule.name.split_once('/').map_or("", |(_, own)| own);
-            [rule.plan(), &rule.name, own].contains(&word) && !own.is_empty() || label_of(rule).as_deref() == Some(word)
+            // What has no name of its own is called after its place in the plan.
+            let own = rule.name.rsplit('/').next().filter(|own| own.parse::<u64>().is_err());
+            [rule.plan(), &rule.name].contains(&word) || own == Some(word) || label_of(rule).as_deref() == Some(word)
         };
         which.is_none_or(|word| word == number.to_string() || file.rules.iter().any(|rule| is_it(rule, word)))
     };

@@ -1,7 +1,8 @@
 //! Notes which functions a process has called, recorded or not, so that a report can name those that nobody looked at.
 //!
 //! The first call of a function comes to us: a linked one to find its route, and a looked-up one because its target is the
-//! traced entry until then. Later calls go where they would without this.
+//! traced entry until then. Later calls go where they would without this. Without a record, the first call of all looks for plans
+//! that are armed while the job is running.
 
 use crate::settings;
 use crate::sys::every_call::has_record;
@@ -30,7 +31,7 @@ pub fn is_awaited(id: FnId) -> bool {
     let (word, bit) = called_bit(id as usize);
     CALLED[word].load(Relaxed) & bit == 0
         && id.spec().library == Library::Cuda
-        && settings::get().record.is_some()
+        && settings::get().has_directory()
 }
 
 /// Notes a call of a function. Returns true if it is the first one, so that later ones are to go where they go without this.

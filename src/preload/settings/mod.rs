@@ -284,6 +284,12 @@ impl Settings {
             || self.deny.as_ref().is_some_and(|deny| deny.concerns(id))
     }
 
+    /// Whether the processes of the job share a directory: that of the record, or one for the counts of plans.
+    #[inline(always)]
+    pub fn has_directory(&self) -> bool {
+        self.record.is_some() || self.faults.is_some()
+    }
+
     /// What was not understood. For a process that has met a driver; all others hear nothing of us.
     pub fn complaints(&self) -> &[String] {
         &self.complaints

@@ -7,7 +7,7 @@
 use super::shared::Layout;
 use crate::job::directory::{self, Directory, Path, c_path};
 use crate::recorder::file::Identity;
-use crate::settings::{self, Settings};
+use crate::settings;
 use crate::sys::clock;
 use crate::sys::life;
 use crate::sys::line::Short;
@@ -29,11 +29,6 @@ static BOARD: AtomicPtr<Board> = AtomicPtr::new(ptr::null_mut());
 /// The process that [`PLACE`] is of, by its pid, and the number of its place on the board and one.
 static OWNER: AtomicU32 = AtomicU32::new(0);
 static PLACE: AtomicU32 = AtomicU32::new(0);
-
-/// Whether there is a directory in which plans may be found.
-pub fn may_be_there(settings: &Settings) -> bool {
-    settings.record.is_some() || settings.faults.is_some()
-}
 
 /// The board, if it was found.
 pub fn known() -> Option<&'static Board> {

@@ -46,7 +46,7 @@ pub fn load() {
     if settings.inject.is_some() || settings.deny.is_some() {
         arming::arm_at_start(settings);
     }
-    if board::may_be_there(settings) {
+    if settings.has_directory() {
         // The first call looks. Most processes make none.
         EVERY_CALL.seen.store(UNSEEN, Release);
     } else {
@@ -81,7 +81,7 @@ pub fn look() {
 fn catch_up() {
     let settings = settings::get();
     let is_open = settings.allows_faults;
-    let found = if board::may_be_there(settings) { board::find(is_open) } else { Err(libc::ENOENT) };
+    let found = if settings.has_directory() { board::find(is_open) } else { Err(libc::ENOENT) };
     match found {
         Ok(board) => {
             board.is_open.fetch_or(u32::from(is_open), Release);
@@ -190,7 +190,7 @@ fn arm(id: u32, plan: Plan, file: &mut Option<PlanFile>) -> Option<()> {
 
 /// Arms a plan of this process for itself and its descendants. Gives its number; `None` if processes share no directory.
 pub fn arm_for_descendants(plan: &'static Plan) -> Option<Result<u32, String>> {
-    if !board::may_be_there(settings::get()) {
+    if !settings::get().has_directory() {
         return None;
     }
     // Settled before: plans that it counts in its own memory have numbers of their own.
