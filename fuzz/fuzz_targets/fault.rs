@@ -2,6 +2,7 @@
 #![no_main]
 
 use cupeer_spec::fault::Plan;
+use cupeer_spec::record::faults;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {
@@ -21,4 +22,8 @@ fuzz_target!(|text: &str| {
         assert!(rule.conditions == other.conditions && rule.action == other.action, "{rule:?} {other:?}");
     }
     assert_eq!(plan.rules.len(), again.rules.len());
+    // As a plan that is armed while the job is running reaches its processes.
+    let lines = faults::lines(plan.rules.iter().map(|rule| (&*rule.name, rule.whole_text(7))));
+    let read = faults::plan_of(lines.as_bytes()).expect("its lines are read");
+    assert_eq!(Plan::parse("armed", &read).expect("a plan"), again);
 });

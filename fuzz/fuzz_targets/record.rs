@@ -39,6 +39,12 @@ fuzz_target!(|input: (bool, &[u8], &[u8], [Option<Block>; 4])| {
     let _ = LiveTable::from_bytes("live", bytes.clone());
     bytes[..8].copy_from_slice(&faults::MAGIC);
     bytes[8..12].copy_from_slice(&faults::VERSION.to_le_bytes());
+    // Of a plan that is armed while the job is running, processes use no more than the file has.
+    if let Some(header) = record::read::<faults::Header>(&bytes).filter(|at| faults::is_within(at, bytes.len())) {
+        let end = header.counters as usize + header.rules as usize * size_of::<faults::Counter>();
+        assert!(end <= bytes.len() && faults::TEXT + header.text as usize <= bytes.len());
+    }
+    let _ = faults::plan_of(&bytes);
     if let Ok(file) = FaultFile::from_bytes("faults", bytes) {
         let _ = FaultFile::from_bytes("faults", file.bytes()).expect("what was read can be written");
     }

@@ -12,13 +12,17 @@ ranks=$(plan 'cuDeviceCanAccessPeer:rank=1@:error=any')
 others=$(plan 'cuIpcOpenMemHandle*:when=@1:error=any')
 calls() { "$work/recorded" "$driver" "$events_here"; }
 ring() { preloaded ring:16M "$@"; }
+allowed() { CUPEER_ALLOW_FAULTS=1 CUPEER_FAULTS=$work/plans "$@"; }
+mkdir "$work/plans"
 armed() { local plan=$1; shift; CUPEER_INJECT=$plan "$@"; }
 turn_of() { local name=$1; shift; echo "$round $name $("$@")"; }
 for round in $(seq "$rounds"); do
     turn_of off preloaded off calls
+    turn_of off-allowed allowed preloaded off calls
     turn_of off-others armed "$others" preloaded off calls
     turn_of off-arguments armed "$arguments" preloaded off calls
     turn_of ring ring calls
+    turn_of ring-allowed allowed ring calls
     turn_of ring-others armed "$others" ring calls
     turn_of ring-ranks armed "$ranks" ring calls
     turn_of ring-arguments armed "$arguments" ring calls
@@ -30,7 +34,8 @@ awk '
     }
     { rounds = $1; value[$1, $2] = $4; if (!($2 in known)) { known[$2]; name[++names] = $2 } }
     END {
-        text["off"] = "off"; text["off-others"] = "off, 100 rules of another function"
+        text["off"] = "off"; text["off-allowed"] = "off, plans allowed from outside"
+        text["ring-allowed"] = "ring, plans allowed from outside"; text["off-others"] = "off, 100 rules of another function"
         text["off-arguments"] = "off, 100 rules that look at arguments"; text["ring"] = "ring"
         text["ring-others"] = "ring, 100 rules of another function"; text["ring-ranks"] = "ring, 100 rules of other ranks"
         text["ring-arguments"] = "ring, 100 rules that look at arguments"
@@ -41,7 +46,7 @@ awk '
         }
         print ""
         for (n = 1; n <= names; n++) {
-            base = name[n] ~ /^ring-/ ? "ring" : name[n] == "off-others" ? "off" : ""
+            base = name[n] ~ /^ring-/ ? "ring" : name[n] ~ /^off-(others|allowed)$/ ? "off" : ""
             if (base == "") continue
             met = 0
             for (i = 1; i <= rounds; i++) { value[i, "over"] = value[i, name[n]] - value[i, base]; met += value[i, "over"] <= 10 }

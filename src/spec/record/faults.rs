@@ -159,3 +159,56 @@ pub fn scope_key(rule: u32, function: u32, whose: u64) -> u64 {
 }
 
 const _: () = assert!(size_of::<Header>() <= DAMAGED && DAMAGED + 8 * DAMAGED_COUNT <= TEXT);
+
+#[cfg(test)]
+mod tests {
+    use super::super::read;
+    use super::*;
+    use crate::fault::Plan;
+
+    #[test]
+    fn what_is_read_is_within_the_file() {
+        let good = Header {
+            magic: MAGIC,
+            version: VERSION,
+            rules: 2,
+            text: 100,
+            counters: 4224,
+            scopes: 4288,
+            scope_count: 3,
+            ..Header::default()
+        };
+        let size = 4288 + 3 * size_of::<Scope>();
+        assert!(is_within(&good, size) && !is_within(&good, size - 1) && !is_within(&good, 0));
+        for seed in 0..20_000 {
+            let mut bytes = super::super::bytes(&good).to_vec();
+            for round in 0..1 + seed % 4 {
+                let at = mix(seed * 8 + round) as usize % 56;
+                bytes[at] = mix(seed * 8 + round + 4) as u8;
+            }
+            let header = read::<Header>(&bytes).expect("as many bytes");
+            let size = if seed % 2 == 0 { size } else { mix(seed) as usize % (2 * size) };
+            if is_within(&header, size) {
+                let counters = header.counters as usize + header.rules as usize * size_of::<Counter>();
+                let scopes = match header.scope_count as usize {
+                    0 => 0,
+                    count => header.scopes as usize + count * size_of::<Scope>(),
+                };
+                assert!(TEXT + header.text as usize <= size && counters <= size && scopes <= size, "{seed}");
+                assert!(header.counters % 8 == 0 && (scopes == 0 || header.scopes % 8 == 0), "{seed}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_plan_is_written_and_read() {
+        let plan = Plan::parse("p", "@ipc:p=10%:delay=1ms\ncuIpcGetMemHandle:name=n:hang=x").expect("a plan");
+        let text = lines(plan.rules.iter().map(|rule| (&*rule.name, rule.whole_text(7))));
+        let again = Plan::parse("armed", &plan_of(text.as_bytes()).expect("its text")).expect("a plan");
+        let names: Vec<&str> = again.rules.iter().map(|rule| rule.name.as_str()).collect();
+        assert_eq!((names, again.rules[0].seed), (vec!["p/1", "p/n"], 7));
+        for wrong in [&b"word"[..], b"a b\nword\n", b"a \xff"] {
+            assert_eq!(plan_of(wrong), None);
+        }
+    }
+}

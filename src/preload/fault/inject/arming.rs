@@ -135,8 +135,14 @@ pub fn publish_anew() {
 
 /// A plan that is armed in this process, by its number.
 pub fn loaded(id: u32) -> Option<&'static LoadedPlan> {
+    with_loaded(id, |plan| plan)
+}
+
+/// Does something with a plan that is armed in this process while nobody unmaps what it has counted.
+pub fn with_loaded<T>(id: u32, work: impl FnOnce(&'static LoadedPlan) -> T) -> Option<T> {
     let using = Using::now()?;
-    using.plans.iter().copied().find(|plan| id != 0 && plan.id == id && !plan.is_over.load(Relaxed))
+    let is_it = |plan: &&LoadedPlan| id != 0 && plan.id == id && !plan.is_over.load(Relaxed);
+    using.plans.iter().copied().find(is_it).map(work)
 }
 
 /// Takes a plan out of those that are armed in this process, and lets go what hangs by it. Says whether it was there.

@@ -12,6 +12,7 @@ use crate::sys::clock;
 use crate::sys::life;
 use crate::sys::line::Short;
 use crate::sys::opened::Opened;
+use crate::sys::process::boot_id;
 use core::ffi::{c_int, c_void};
 use core::ptr;
 use core::slice;
@@ -42,7 +43,7 @@ pub fn find(is_made: bool) -> Result<&'static Board, c_int> {
         return Ok(board);
     }
     let directory = super::shared::directory(settings::get(), is_made)?;
-    let boot_id = Identity::of_owner().boot_id;
+    let boot_id = boot_id();
     // SAFETY: geteuid has no preconditions.
     let user = unsafe { libc::geteuid() };
     let path = directory.file(Short::<48>::new(format_args!("{}", BoardFile { boot_id, user })).text())?;
@@ -149,7 +150,7 @@ impl PlanFile {
     /// Opens the file of a plan of the board.
     pub fn open(number: u64) -> Result<PlanFile, c_int> {
         let directory = super::shared::directory(settings::get(), false)?;
-        let boot_id = Identity::of_owner().boot_id;
+        let boot_id = boot_id();
         let name = faults::PlanFile { boot_id, number };
         let file = trusted(&directory, &directory.file(Short::<48>::new(format_args!("{name}")).text())?)?;
         let most = TEXT + LONGEST + LONGEST / 8 * size_of::<Counter>() + SCOPES * size_of::<Scope>() + (1 << 16);

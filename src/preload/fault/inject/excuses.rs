@@ -2,6 +2,7 @@
 
 use super::shared;
 use crate::settings;
+use crate::sys::every_call::follows_plans;
 use core::sync::atomic::{
     AtomicU32, AtomicU64,
     Ordering::{Acquire, Relaxed, Release},
@@ -47,7 +48,7 @@ pub fn failed(id: FnId, code: i32, is_done: bool) {
 
 /// Whether what is wrong with a call may be because of what a rule did before.
 pub fn is_excused(id: FnId, args: &[u8; MOST_ARGS]) -> bool {
-    if settings::get().damages_handles {
+    if settings::get().damages_handles || follows_plans() {
         // Another process may have handed out what this one was given, while no rule has concerned this one.
         shared::attach();
     }

@@ -1,8 +1,7 @@
 //! Arms and disarms the plans of the program itself, whose texts and numbers come through `cupeer.h`.
 
-use super::arming::{arm_loaded, loaded};
+use super::arming::{arm_loaded, loaded, with_loaded};
 use super::live::{self, NO_MEMORY};
-use super::loaded::LoadedPlan;
 use crate::settings::inject::memory_of;
 use crate::sys::memory;
 use core::ffi::{CStr, c_char, c_int};
@@ -33,20 +32,15 @@ fn arm(text: &str) -> Result<u32, String> {
     Ok(id)
 }
 
-/// A plan of the program's own that is armed, by its number.
-fn own(id: u32) -> Option<&'static LoadedPlan> {
-    loaded(id).filter(|plan| plan.is_of_program())
-}
-
 /// Takes a plan of the program's own back, and lets go what hangs by it. Gives how many calls its rules have matched and
 /// at how many they fired; `None` where no such plan is armed.
 pub fn disarm(id: u32) -> Option<(u64, u64)> {
-    own(id).and_then(live::disarm)
+    loaded(id).filter(|plan| plan.is_of_program()).and_then(live::disarm)
 }
 
 /// How many calls the rules of a plan of the program's own have matched, and at how many they fired.
 pub fn counts(id: u32) -> Option<(u64, u64)> {
-    own(id).map(LoadedPlan::sum)
+    with_loaded(id, |plan| plan.is_of_program().then(|| plan.sum())).flatten()
 }
 
 /// See `cupeer_arm`.
