@@ -1,9 +1,12 @@
 //! The words that choose functions: `cuIpcOpenMemHandle*,@peer,^cuDeviceCanAccessPeer`.
 //!
-//! Names of the runtime mean what they stand for: [`crate::runtime`]; and its own functions, where they are in the table. Read from left to right. A set that begins with a negation starts from all functions.
+//! A name of the driver without a version means all versions, because cuda.h maps names: `cuIpcOpenMemHandle` calls
+//! `cuIpcOpenMemHandle_v2`. Names of the runtime mean what they stand for: [`crate::runtime`]; and its own functions, where they
+//! are in the table. Read from left to right. A set that begins with a negation starts from all functions.
 
 use crate::function::{FUNCTION_COUNT, FUNCTIONS, Group};
 use crate::names::{matches, nearest};
+use crate::others::{OTHERS, OtherFn};
 use crate::runtime;
 use core::array::from_fn;
 use core::fmt;
@@ -24,6 +27,13 @@ pub struct SelectorError {
 impl fmt::Display for SelectorError {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         write!(f, "column {}: {}", self.column, self.message)
+    }
+}
+
+impl SelectorError {
+    /// The place and the sentence, for a person who wrote `text`.
+    pub fn explained(&self, text: &str) -> String {
+        format!("column {}: {}", self.column, explained(text, self.column, &self.message))
     }
 }
 
@@ -72,6 +82,26 @@ impl FunctionSet {
     }
 }
 
+/// The start of the message about a name that selects nothing.
+const NONE: &str = "no function is named ";
+
+/// Returns the message about an error at a `column` of a set or plan: if the driver has the function, why it cannot be selected.
+/// The library does not call this, because it would need the names of all functions of the driver.
+pub fn explained(text: &str, column: usize, message: &str) -> String {
+    let is_part = |c: char| c.is_ascii_alphanumeric() || "_*?".contains(c);
+    let name = text.get(column.saturating_sub(1)..).and_then(|rest| rest.split(|c| !is_part(c)).next());
+    let name = name.filter(|_| message.starts_with(NONE)).unwrap_or_default().as_bytes();
+    let is_named = |f: &&OtherFn| matches(name, f.symbol.as_bytes()) || name == f.lookup.as_bytes();
+    match OTHERS.iter().filter(|_| !name.is_empty()).find(is_named) {
+        Some(other) => format!(
+            "cupeer cannot fail, log, or record '{}', because it does not intercept it: its calls go straight to the driver; \
+             'cupeer list functions' lists those that it intercepts",
+            other.symbol
+        ),
+        None => message.to_owned(),
+    }
+}
+
 /// The functions that one item names.
 fn choose(name: &str) -> Result<[bool; FUNCTION_COUNT], String> {
     if name.is_empty() {
@@ -89,7 +119,9 @@ fn choose(name: &str) -> Result<[bool; FUNCTION_COUNT], String> {
     }
     let chosen = from_fn(|i| {
         let is_named = matches(name.as_bytes(), FUNCTIONS[i].name().as_bytes());
-        is_named || runtime::matching(name).any(|known| known.is(&FUNCTIONS[i]))
+        is_named
+            || name == FUNCTIONS[i].lookup()
+            || runtime::matching(name).any(|known| known.is(&FUNCTIONS[i]))
     });
     if chosen.contains(&true) {
         return Ok(chosen);
@@ -99,7 +131,7 @@ fn choose(name: &str) -> Result<[bool; FUNCTION_COUNT], String> {
         Some(meant) => format!("did you mean '{meant}'?"),
         None => "'cupeer list functions' lists them all".into(),
     };
-    Err(format!("no function is named '{name}'; {hint}"))
+    Err(format!("{NONE}'{name}'; {hint}"))
 }
 
 #[cfg(test)]
@@ -114,12 +146,48 @@ mod tests {
 
     #[test]
     fn names_globs_groups_and_negations() {
-        assert_eq!(names("cuIpcOpenMemHandle"), ["cuIpcOpenMemHandle"]);
+        assert_eq!(names("cuIpcOpenMemHandle_v2"), ["cuIpcOpenMemHandle_v2"]);
         assert_eq!(names("cuIpcOpenMemHandle*"), ["cuIpcOpenMemHandle", "cuIpcOpenMemHandle_v2"]);
         assert_eq!(names("@ipc-event"), ["cuIpcGetEventHandle", "cuIpcOpenEventHandle"]);
         assert_eq!(names("@ipc-event,^*Open*"), ["cuIpcGetEventHandle"]);
         assert_eq!(names("all").len(), FUNCTIONS.len());
         assert_eq!(names("none"), [""; 0]);
+    }
+
+    #[test]
+    fn a_name_without_its_version_means_all_versions() {
+        let opens = ["cuIpcOpenMemHandle", "cuIpcOpenMemHandle_v2"];
+        assert_eq!(names("cuIpcOpenMemHandle"), opens);
+        assert_eq!(
+            names("cuIpcOpenMemHandle_v2,cuMemFree"),
+            [&opens[1..], &["cuMemFree", "cuMemFree_v2"]].concat()
+        );
+        assert_eq!(names("@open,^cuIpcOpenMemHandle,^cuMem*"), ["cuIpcOpenEventHandle"]);
+        assert!(names("cuMemcpyHtoD").contains(&"cuMemcpyHtoD_v2_ptds"));
+        for f in FUNCTIONS.iter().filter(|f| !f.lookup().is_empty()) {
+            assert!(names(f.lookup()).contains(&f.name()), "{}", f.name());
+            assert_eq!(names(f.name()) == [f.name()], names(f.name()).len() == 1, "{}", f.name());
+        }
+    }
+
+    #[test]
+    fn a_function_that_is_not_intercepted_is_called_so() {
+        let message = |text: &str| {
+            let error = FunctionSet::parse(text).unwrap_err();
+            explained(text, error.column, &error.message)
+        };
+        for (set, symbol) in [
+            ("cuMemAlloc_v2", "cuMemAlloc_v2"),
+            ("@ipc,^cuMemGetInfo", "cuMemGetInfo"),
+            ("cuStreamSynchronize_p*", "cuStreamSynchronize_ptsz"),
+        ] {
+            let begin =
+                format!("cupeer cannot fail, log, or record '{symbol}', because it does not intercept it");
+            assert!(message(set).starts_with(&begin), "{}", message(set));
+        }
+        for none in ["cuIpcOpenMemHandel", "cuMemAlloc_v9", "", "@pier"] {
+            assert_eq!(message(none), FunctionSet::parse(none).unwrap_err().message);
+        }
     }
 
     #[test]

@@ -44,7 +44,7 @@ fn devices_of_a_machine_are_those_of_nvml() {
     assert_lines(
         &ended.stderr,
         &format!(
-            "cupeer: --deny-peer '0/4': column 3: there is no device '4'; there are 0 ({FIRST}, 0000:1b:00.0) and 1 ({SECOND}, \
+            "cupeer: --deny-peer '0/4', column 3: there is no device '4'; there are 0 ({FIRST}, 0000:1b:00.0) and 1 ({SECOND}, \
              0000:1e:00.0)\n"
         ),
     );
@@ -62,7 +62,7 @@ fn where_there_is_no_nvml_devices_are_named_whole() {
     let ended = done(&mut support::with(&["env", "--deny-peer", "0/1", "--format", "sh"]));
     assert!(
         ended.stderr.starts_with(
-            "cupeer: --deny-peer '0/1': column 1: cannot find out which device '0' is (libnvidia-ml.so.1: "
+            "cupeer: --deny-peer '0/1', column 1: cannot find out which device '0' is (libnvidia-ml.so.1: "
         ) && ended.stderr.ends_with("); name devices by UUID, as 'nvidia-smi -L' prints them\n"),
         "{}",
         ended.stderr
@@ -102,7 +102,7 @@ fn what_is_wrong_is_said_with_its_column() {
     ] {
         refused(
             &["run", "--sim", "--deny-peer", peers, "true"],
-            &format!("--deny-peer '{peers}': {sentence}"),
+            &format!("--deny-peer '{peers}', {sentence}"),
         );
     }
 }

@@ -65,6 +65,28 @@ cupeer: --inject '@ipc:hang\u{fffd}@ipc:delay=5', line 2, column 12: '5' has no 
 }
 
 #[test]
+fn a_function_that_no_plan_reaches_is_refused_with_the_reason() {
+    let reason = "because it does not intercept it: its calls go straight to the driver; \
+                  'cupeer list functions' lists those that it intercepts";
+    let directory = temp_dir();
+    let file = directory.path().join("plan");
+    fs::write(&file, "@ipc:delay=1ms\ncuMemAlloc_v2:error=OUT_OF_MEMORY\n").unwrap();
+    for (options, place) in [
+        (
+            ["--inject", "cuMemAlloc_v2:error=OUT_OF_MEMORY"],
+            "--inject 'cuMemAlloc_v2:error=OUT_OF_MEMORY', column 1",
+        ),
+        (["--inject-file", file.to_str().unwrap()], &format!("{}:2:1", file.display())),
+        (["--trace", "@ipc,cuMemAlloc_v2"], "--trace '@ipc,cuMemAlloc_v2', column 6"),
+    ] {
+        let ended = done(&mut run(&options));
+        let said = format!("cupeer: {place}: cupeer cannot fail, log, or record 'cuMemAlloc_v2', {reason}\n");
+        assert!(ended.stderr.starts_with(&said), "{options:?}: {}", ended.stderr);
+        assert_eq!(ended.status.code(), Some(125));
+    }
+}
+
+#[test]
 fn options_that_do_nothing_are_refused() {
     refused(
         &["run", "--dry-run", "true"],

@@ -182,7 +182,10 @@ fn what_is_wrong_with_the_command_line_is_one_sentence() {
     refused(&[&dir, "--process", "77"], "no process of the record is called '77'");
     refused(&[&dir, "--rank", "9"], "no process of the record has a rank in '9'");
     refused(&[&dir, "--rank", "3-1"], "--rank: '3-1' is not a list of ranks such as 0,2-5");
-    refused(&[&dir, "--function", "cuIpcOpenMemHandel"], "--function: column 1: no function is named");
+    refused(
+        &[&dir, "--function", "cuIpcOpenMemHandel"],
+        "--function 'cuIpcOpenMemHandel', column 1: no function is named",
+    );
     refused(&[&dir, "--since", "soon"], "'soon' is neither seconds since the record began nor a time");
     refused(&[&dir, "--since", "2", "--until", "1"], "--since is after --until");
     refused(&[&dir, "--diff", &dir, "--format", "trace"], "--diff prints text or JSON");

@@ -56,7 +56,7 @@ impl Settings {
             variables.push((env::LOG_FILE, log_file(file)?.into_os_string()));
         }
         if let Some(set) = &options.trace {
-            FunctionSet::parse(set).map_err(|error| anyhow!("--trace '{set}', {error}"))?;
+            FunctionSet::parse(set).map_err(|error| anyhow!("--trace '{set}', {}", error.explained(set)))?;
             output::explain_runtime(set);
             variables.push((env::TRACE, set.into()));
         }

@@ -48,7 +48,7 @@ pub enum Sim {
 impl Plan {
     pub fn new(args: &SweepArgs) -> Result<Plan> {
         if let Some(set) = &args.calls {
-            FunctionSet::parse(set).map_err(|error| anyhow!("--calls '{set}', {error}"))?;
+            FunctionSet::parse(set).map_err(|error| anyhow!("--calls '{set}', {}", error.explained(set)))?;
             crate::start::output::explain_runtime(set);
         }
         let text = |text: &OsStr| {

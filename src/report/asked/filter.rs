@@ -258,30 +258,9 @@ fn is_called(process: &Process, text: &str) -> bool {
         || (text.len() >= 8 && process.proc.starts_with(text))
 }
 
-/// Reads a set of functions, in which the name that a program looks up means all versions of the function.
+/// Reads a set of functions.
 fn functions(text: &str) -> Result<FunctionSet> {
-    let versions = |item: &str| {
-        let (not, name) = item.strip_prefix('^').map_or(("", item), |name| ("^", name));
-        let of_name = FUNCTIONS.iter().filter(|function| function.lookup() == name);
-        let items: Vec<String> = of_name.map(|function| format!("{not}{}", function.name())).collect();
-        if items.is_empty() { item.to_owned() } else { items.join(",") }
-    };
-    let items: Vec<String> = text.split(',').map(versions).collect();
-    FunctionSet::parse(&items.join(",")).map_err(|error| {
-        // The column is one of what was given.
-        let mut column = 1;
-        for (item, given) in items.iter().zip(text.split(',')) {
-            if FunctionSet::parse(item).is_err() {
-                return anyhow!(
-                    "--function: column {}: {}",
-                    column + usize::from(given.starts_with('^')),
-                    error.message
-                );
-            }
-            column += given.len() + 1;
-        }
-        anyhow!("--function: {error}")
-    })
+    FunctionSet::parse(text).map_err(|error| anyhow!("--function '{text}', {}", error.explained(text)))
 }
 
 /// Reads `0,2-5`.
@@ -297,27 +276,6 @@ fn ranks(text: &str) -> Result<Vec<std::ops::RangeInclusive<u32>>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_function_without_its_version_means_all_versions() {
-        let names = |text: &str| {
-            let set = functions(text).unwrap();
-            FUNCTIONS
-                .iter()
-                .enumerate()
-                .filter(|(i, _)| set.contains(*i))
-                .map(|(_, f)| f.name())
-                .collect::<Vec<_>>()
-        };
-        assert_eq!(names("cuIpcOpenMemHandle"), ["cuIpcOpenMemHandle", "cuIpcOpenMemHandle_v2"]);
-        assert_eq!(
-            names("cuIpcOpenMemHandle_v2,cuMemFree"),
-            ["cuIpcOpenMemHandle_v2", "cuMemFree", "cuMemFree_v2"]
-        );
-        assert_eq!(names("@open,^cuIpcOpenMemHandle,^cuMem*"), ["cuIpcOpenEventHandle"]);
-        let error = functions("cuIpcOpenMemHandle,^cuIpc").unwrap_err().to_string();
-        assert!(error.starts_with("--function: column 21: no function is named 'cuIpc'"), "{error}");
-    }
 
     #[test]
     fn ranks_are_numbers_and_ranges() {

@@ -8,7 +8,7 @@ mod machine;
 use crate::start::args::{DenyArgs, Options};
 use crate::start::job::{Job, temporary};
 use crate::start::variables::{Environment, inherited};
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use cupeer_spec::deny::{self, Denied, Name, Pair, Written};
 use cupeer_spec::env;
 use cupeer_topology::Topology;
@@ -33,8 +33,12 @@ pub fn variables(options: &Options, is_here: bool) -> Result<Vec<(&'static str, 
     let DenyArgs { deny_peer, peer_limit } = &options.deny;
     let mut variables = Vec::new();
     if let Some(text) = deny_peer {
-        let denied = denied(text, &Machine::of(&options.driver), is_here)
-            .with_context(|| format!("--deny-peer '{text}'"))?;
+        let denied = denied(text, &Machine::of(&options.driver), is_here).map_err(|error| {
+            match format!("{error:#}") {
+                placed if placed.starts_with("column ") => anyhow!("--deny-peer '{text}', {placed}"),
+                other => anyhow!("--deny-peer '{text}': {other}"),
+            }
+        })?;
         variables.push((env::DENY_PEER, denied.to_string().into()));
     }
     if let Some(limit) = peer_limit {

@@ -14,6 +14,7 @@ use anyhow::{Context, Result, bail, ensure};
 use cupeer_report::terminal::clean;
 use cupeer_spec::env;
 use cupeer_spec::fault::{LONGEST_NAME, Plan, PlanError, Rule, is_name};
+use cupeer_spec::selector::explained;
 use std::collections::HashMap;
 use std::ffi::OsString;
 
@@ -134,7 +135,12 @@ fn refusal(text: &str, error: &PlanError) -> Failure {
     let line = text.split('\n').nth(error.line - 1).unwrap_or_default();
     let place = if text.contains('\n') { format!("line {}, ", error.line) } else { String::new() };
     Failure {
-        sentence: format!("--inject '{}', {place}column {}: {}", shown(text), error.column, error.message),
+        sentence: format!(
+            "--inject '{}', {place}column {}: {}",
+            shown(text),
+            error.column,
+            explained(line, error.column, &error.message)
+        ),
         excerpt: Some(excerpt(line, error.column)),
         status: status::OURS,
     }

@@ -195,7 +195,13 @@ fn not_comparable(function: &FnSpec, arg: &ArgSpec) -> String {
 
 /// One value of an argument, which may be of several types in several functions.
 pub fn argument_value(text: Span, args: &[&'static ArgSpec]) -> Result<u64> {
-    let names: Vec<(u64, &str)> = args.iter().flat_map(|arg| (arg.of().names)()).collect();
+    // Versions of a function share them.
+    let mut names: Vec<(u64, &str)> = Vec::new();
+    for name in args.iter().flat_map(|arg| (arg.of().names)()) {
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
     let is_number = text.text.starts_with(|c: char| c.is_ascii_digit() || c == '-');
     if !is_number && !names.is_empty() && !text.text.is_empty() {
         return named(text, &names);

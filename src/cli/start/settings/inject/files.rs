@@ -3,6 +3,7 @@
 use super::{LONGEST_PLAN, Rules, is_plan_name};
 use anyhow::{Context, Result, bail, ensure};
 use cupeer_record::plain::{self, Links};
+use cupeer_spec::selector::explained;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
@@ -83,7 +84,9 @@ impl Reader<'_> {
                 }
                 _ => match self.rules.add(&plan, rule) {
                     Ok(added) => count += added,
-                    Err(error) => bail!("{}: {}", place(error.column), error.message),
+                    Err(error) => {
+                        bail!("{}: {}", place(error.column), explained(line, error.column, &error.message))
+                    }
                 },
             }
         }

@@ -216,7 +216,7 @@ static REFUSED: &[(&str, usize, &str)] = &[
     ("nvmlDeviceGetP2PStatus:error=MAP_FAILED", 30, "'MAP_FAILED' is a result of libcuda.so.1, not of libnvidia-ml.so.1; write a fault for each library"),
     ("nvmlDeviceGetP2PStatus:error=CUDA_ERROR_UNKNOWN", 30, "'CUDA_ERROR_UNKNOWN' is a result of libcuda.so.1"),
     ("nvmlDeviceGetP2PStatus,cuDeviceCanAccessPeer:error=INVALID_DEVICE", 52, "not of libnvidia-ml.so.1; write a fault for each library"),
-    ("nvmlDeviceGetNvLinkState,cuGetProcAddress:error=NOT_SUPPORTED", 49, "'NOT_SUPPORTED' is 801 for cuGetProcAddress and 3 for nvmlDeviceGetNvLinkState; write a fault for each library"),
+    ("nvmlDeviceGetNvLinkState,cuGetProcAddress:error=NOT_SUPPORTED", 49, "'NOT_SUPPORTED' is 801 for cuGetProcAddress_v2 and 3 for nvmlDeviceGetNvLinkState; write a fault for each library"),
     ("nvmlDeviceGetP2PStatus:error=NOT_SUPPORTED", 30, "nvmlDeviceGetP2PStatus fails with NVML_ERROR_INVALID_ARGUMENT or NVML_ERROR_UNKNOWN; choose one of these, or add force"),
     ("nvmlDeviceGetP2PStatus:error=NVML_ERROR_INVALID_ARGUMNT", 30, "did you mean 'INVALID_ARGUMENT'?"),
     // Stages.
