@@ -463,12 +463,18 @@ fn the_list_of_variables_has_them_all() {
 #[test]
 fn tables_fit_the_terminal() {
     for topic in ["functions", "errors", "topologies", "environment", "rules", "faults"] {
-        for (columns, width) in [("80", 80), ("", 80), ("120", 120), ("nonsense", 80)] {
+        for (columns, width) in [("80", 80), ("1", 80), ("120", 120)] {
             let table = stdout(with(&["list", topic]).env("COLUMNS", columns));
             let widest = table.lines().map(str::len).max().unwrap();
             assert!(widest <= width, "{topic} at {columns}: {widest}\n{table}");
         }
     }
+    // A pipe has no end of the line.
+    let whole = stdout(with(&["list", "errors"]).env_remove("COLUMNS"));
+    assert!(
+        whole.lines().skip(1).all(|line| line.trim_start().starts_with(|c: char| c.is_ascii_digit())),
+        "{whole}"
+    );
     let wide = stdout(with(&["list", "errors"]).env("COLUMNS", "240"));
     assert!(wide.lines().next().unwrap().ends_with("MEANING"), "{wide}");
     let wide = stdout(with(&["list", "functions"]).env("COLUMNS", "600"));

@@ -191,7 +191,8 @@ fn clean(mut command: Command) -> Command {
     command.env_remove("GITHUB_ACTIONS");
     // Links to drivers that the command makes for its user shall not outlive the build.
     command.env("XDG_RUNTIME_DIR", &*SCRATCH);
-    command.env_remove("COLUMNS").stdin(Stdio::null());
+    // Only a terminal has an end of the line.
+    command.env("COLUMNS", "80").stdin(Stdio::null());
     command
 }
 

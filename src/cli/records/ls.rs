@@ -19,9 +19,6 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::SystemTime;
 
-/// How much of a program and its arguments the table has.
-const LONGEST: usize = 60;
-
 /// A record or a sweep, as JSON has it.
 #[derive(Serialize)]
 struct Row {
@@ -58,7 +55,7 @@ pub fn command(args: &LsArgs) -> Result<ExitCode> {
         if let Some(name) = program.first_mut() {
             *name = file_name(name);
         }
-        table.row([row.name, began, processes, bytes(row.bytes), row.end, short(&program.join(" "))]);
+        table.row([row.name, began, processes, bytes(row.bytes), row.end, program.join(" ")]);
     }
     output::print(&table.render(terminal_width()))
 }
@@ -201,14 +198,6 @@ fn worst(exits: &[Exit]) -> String {
     }
 }
 
-/// The beginning of a command line: arguments may go on for pages.
-fn short(words: &str) -> String {
-    match words.char_indices().nth(LONGEST) {
-        Some((end, _)) => format!("{}...", words[..end].trim_end()),
-        None => words.to_owned(),
-    }
-}
-
 /// A command line from the script on, where Python runs one: on a narrow terminal, that is what tells recordings apart.
 fn without_interpreter(mut program: Vec<String>) -> Vec<String> {
     if let [python, script, ..] = &program[..]
@@ -228,12 +217,6 @@ fn file_name(program: &str) -> String {
 mod tests {
     use super::*;
     use cupeer_spec::record::end::End;
-
-    #[test]
-    fn of_a_long_command_line_the_beginning_is_shown() {
-        assert_eq!(short("app --x"), "app --x");
-        assert_eq!(short(&"\u{e9}".repeat(100)), format!("{}...", "\u{e9}".repeat(LONGEST)));
-    }
 
     #[test]
     fn a_record_ends_as_its_worst_process() {

@@ -15,7 +15,7 @@ use cupeer_spec::trust::{self, Ownership};
 use cupeer_views::summary::Line;
 use serde::Serialize;
 use std::fs::{Metadata, Permissions};
-use std::io::{self, BufWriter, ErrorKind::BrokenPipe, Write};
+use std::io::{self, BufWriter, ErrorKind::BrokenPipe, IsTerminal, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -81,11 +81,16 @@ pub fn printed(written: io::Result<()>) -> Result<ExitCode> {
     }
 }
 
-/// How many columns the terminal has: COLUMNS, what the terminal says, or 80.
+/// Returns the columns of a line: COLUMNS, those of the terminal, or 80 if it does not say. A file or a pipe has no end of
+/// the line, so that nothing is cut or wrapped for a program that searches it.
 pub fn terminal_width() -> usize {
     let columns = std::env::var("COLUMNS").ok().and_then(|text| text.parse::<usize>().ok());
-    Some(columns.unwrap_or_else(ask_terminal)).filter(|width| *width >= 40).unwrap_or(80)
+    let width = columns.or_else(|| (!io::stdout().is_terminal()).then_some(NO_END));
+    Some(width.unwrap_or_else(ask_terminal)).filter(|width| *width >= 40).unwrap_or(80)
 }
+
+/// More columns than any line has.
+const NO_END: usize = 1 << 20;
 
 fn ask_terminal() -> usize {
     // SAFETY: all-zero bytes are a valid winsize, and TIOCGWINSZ writes one to where it is pointed.
