@@ -86,6 +86,30 @@ fn each_run_has_a_record_that_its_name_finds() {
 }
 
 #[test]
+fn a_program_means_its_newest_record_and_a_wrong_name_the_nearest() {
+    let folder = temp_dir();
+    let script = folder.path().join("train.py");
+    fs::write(&script, format!("import subprocess\nsubprocess.run(['{}', 'open:1'])\n", shared().display()))
+        .unwrap();
+    for _ in 1..=2 {
+        assert!(done(&mut at(folder.path(), &["run", "python3", "-u", "train.py"])).status.success());
+    }
+    let home = folder.path().join("state/cupeer");
+    for named in ["train", "train.py", "./train.py", "train-2", "2"] {
+        let text = support::stdout(&mut at(folder.path(), &["report", named]));
+        assert!(text.contains(&format!("\nrecord     {}/train-2\n", home.display())), "{named}: {text}");
+    }
+    // The program is there, too.
+    fs::copy(shared(), folder.path().join(stem())).unwrap();
+    run(folder.path());
+    let text = support::stdout(&mut at(folder.path(), &["report", &stem()]));
+    assert!(text.contains(&format!("/{}-3\n", stem())), "{text}");
+    let ended = done(&mut at(folder.path(), &["report", "trian"]));
+    let none = "cupeer: there is no 'trian' here, and no recording of that name; did you mean 'train'?\n";
+    assert_eq!((ended.status.code(), &*ended.stderr), (Some(125), none));
+}
+
+#[test]
 fn other_commands_take_its_name_too() {
     let folder = temp_dir();
     run(folder.path());
@@ -366,6 +390,9 @@ fn the_table_says_how_each_ended() {
     // On a narrow terminal, too, a record is a line.
     let text = support::stdout(at(folder.path(), &["ls"]).env("COLUMNS", "80"));
     assert!(text.lines().count() == 3 && text.contains("...\n"), "{text}");
+    // A pipe has no end of the line.
+    let text = support::stdout(at(folder.path(), &["ls"]).env_remove("COLUMNS"));
+    assert!(text.lines().nth(1).unwrap().ends_with("open:5") && !text.contains("..."), "{text}");
 }
 
 /// The arguments of the processes that make calls name no script.

@@ -33,7 +33,7 @@ use crate::start::output::Failure;
 use crate::start::settings::deny::{self, Verdicts};
 use crate::start::settings::{Settings, check};
 use crate::start::variables::Environment;
-use crate::start::{home, libraries, output, status};
+use crate::start::{home, libraries, output, script, status};
 use answers::Answers;
 use anyhow::{Result, bail};
 use child::Child;
@@ -204,7 +204,8 @@ pub fn command(mut args: RunArgs) -> Result<ExitCode> {
         launched: 0,
     };
     let begun = SystemTime::now();
-    let mut settings = Settings::new(&args.options, Some(&args.program[0]))?;
+    let name = script::name(&args.program);
+    let mut settings = Settings::new(&args.options, Some(&name))?;
     let mut environment = settings.apply(Environment::inherited())?;
     args.error_on.iter().for_each(|rules| environment.set(env::ERROR_ON, rules));
     settings.verdicts.iter().filter_map(Verdicts::warning).for_each(|line| output::complain(&line));
@@ -239,7 +240,7 @@ pub fn command(mut args: RunArgs) -> Result<ExitCode> {
     let job = settings.job.filter(|job| {
         let is_gone = job.remove_if_empty();
         if is_gone && job.is_at_home() {
-            home::note_unrecorded(&args.program[0]);
+            home::note_unrecorded(&name);
         }
         !is_gone
     });

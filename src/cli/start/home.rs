@@ -3,9 +3,11 @@
 //! What belongs here: where it is, the names in it, and what a name leads to. What is in it, and what is removed, is
 //! [`crate::records::kept`]'s.
 
+use crate::start::script;
 use crate::start::startup::user;
 use crate::start::variables::inherited;
 use anyhow::{Context, Result, bail, ensure};
+use cupeer_spec::names::nearest;
 use std::ffi::OsStr;
 use std::fs;
 use std::io;
@@ -106,11 +108,13 @@ pub fn number(name: &str) -> Option<u64> {
     digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok())?
 }
 
-/// What a path on the command line leads to: what is there or, where nothing is, the record at home of that name, or of that
-/// number; behind it may stand what is in it, such as a run of a sweep.
+/// What a path on the command line leads to: what is there or, where nothing is or only a program, the record at home of that
+/// name, of that number, or the newest one of that program; behind it may stand what is in it, such as a run of a sweep.
 pub fn find(named: &Path) -> Result<PathBuf> {
+    let is_one_word = named.components().count() == 1;
+    let newest = || path().ok().and_then(|home| newest(&home, named));
     if named.symlink_metadata().is_ok() {
-        return Ok(named.to_owned());
+        return Ok(newest().filter(|_| script::is_program(named)).unwrap_or_else(|| named.to_owned()));
     }
     let is_name = named.components().all(|part| matches!(part, Component::Normal(_)));
     let Some(home) = path().ok().filter(|_| is_name) else { return Ok(named.to_owned()) };
@@ -123,10 +127,16 @@ pub fn find(named: &Path) -> Result<PathBuf> {
     let mut of_number: Vec<String> =
         names(&home).filter(|name| number(name).is_some_and(|number| number.to_string() == first)).collect();
     match &mut of_number[..] {
-        [] if named.components().count() == 1 => bail!(
-            "there is no '{}' here, and no recording of that name ('cupeer ls' lists them)",
-            named.display()
-        ),
+        [] if is_one_word => newest().with_context(|| {
+            let names: Vec<String> = names(&home).filter(|name| number(name).is_some()).collect();
+            let programs = names.iter().filter_map(|name| name.rsplit_once('-')).map(|(program, _)| program);
+            let meant = nearest(first, names.iter().map(String::as_str).chain(programs));
+            let hint = meant.map_or_else(
+                || " ('cupeer ls' lists them)".to_owned(),
+                |meant| format!("; did you mean '{meant}'?"),
+            );
+            format!("there is no '{first}' here, and no recording of that name{hint}")
+        }),
         [] => Ok(named.to_owned()),
         [name] => Ok(home.join(&*name).components().chain(parts).collect()),
         several => {
@@ -134,6 +144,14 @@ pub fn find(named: &Path) -> Result<PathBuf> {
             bail!("'{first}' may be {}; name one", several.join(" or "))
         }
     }
+}
+
+/// The newest record at home that is named after a program.
+fn newest(home: &Path, program: &Path) -> Option<PathBuf> {
+    let stem = recognisable(&script::name(&[program.into()]));
+    let of_it = |name: &String| name.rsplit_once('-').is_some_and(|(program, _)| program == stem);
+    let name = names(home).filter(of_it).max_by_key(|name| number(name))?;
+    number(&name).map(|_| home.join(name))
 }
 
 /// What a person would type after `cupeer report` for a directory: its path from here, or its name where it is at home.

@@ -7,6 +7,7 @@
 //! - `variables`: the environment.
 //! - `args`, `misspelt`: the command line.
 //! - `output`: what is printed.
+//! - `script`: the name of a recording.
 //! - `home`: the directory for recordings without a name.
 //! - `libraries`: the libraries that are preloaded.
 //! - `driver`: the driver that a program gets.
@@ -24,6 +25,7 @@ pub mod libraries;
 pub mod markdown;
 mod misspelt;
 pub mod output;
+pub mod script;
 pub mod settings;
 pub mod startup;
 pub mod status;

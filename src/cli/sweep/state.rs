@@ -7,11 +7,12 @@ use super::plan::Plan;
 use super::trials::{Counts, Trial};
 use super::verdict::Judged;
 use crate::records::sweeps::{self, FILE, MOST_BYTES, Read};
-use crate::start::home;
 use crate::start::startup::user;
+use crate::start::{home, script};
 use anyhow::{Context, Result, ensure};
 use cupeer_record::plain::{self, Links};
 use serde::{Deserialize, Serialize};
+use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{ErrorKind::AlreadyExists, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
@@ -62,12 +63,12 @@ impl Journal {
                 named.to_owned()
             }
             None => {
-                let program = plan.program.first().map_or("", String::as_str);
+                let command: Vec<OsString> = plan.program.iter().map(OsString::from).collect();
                 let make = |new: &Path| match make(new) {
                     Err(error) if error.kind() == AlreadyExists => Ok(false),
                     made => made.map(|()| true),
                 };
-                home::new_directory("sweep-", program.as_ref(), make)
+                home::new_directory("sweep-", &script::name(&command), make)
                     .context("failed to make a directory for the sweep; use --out DIR for another place")?
             }
         };
