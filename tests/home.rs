@@ -274,10 +274,16 @@ fn the_last_twenty_are_kept_and_what_is_not_a_record() {
         stem()
     );
     assert!(ended.stderr.contains(&says), "{}", ended.stderr);
+    // Once a day is enough, and -v always prints it.
+    assert!(fs::remove_file(home.join(".told-deleted")).is_ok());
+    for (options, is_told) in [(&["run"][..], true), (&["run"], false), (&["run", "-v"], true)] {
+        let ended = done(at(folder.path(), options).arg(shared()).arg("open:1"));
+        assert_eq!(ended.stderr.contains("cupeer: deleted old-"), is_told, "{}", ended.stderr);
+    }
     let kept = names(&home);
     assert!(!kept.contains(&format!("{}-1", stem())), "the oldest goes: {kept:?}");
-    assert_eq!(kept.len(), 22);
-    for stays in ["thesis-0", "link-0", "old-2", "old-20", &format!("{}-21", stem())] {
+    assert_eq!(kept.len(), 23);
+    for stays in ["thesis-0", "link-0", "old-5", "old-20", &format!("{}-24", stem())] {
         assert!(kept.contains(&stays.to_owned()), "{stays}: {kept:?}");
     }
     assert!(folder.path().join("elsewhere/job").exists());

@@ -271,7 +271,8 @@ pub fn command(mut args: RunArgs) -> Result<ExitCode> {
     };
     let mut recorded = recorded;
     if let Some(report) = report.as_ref().filter(|_| job.as_ref().is_some_and(Job::is_ours_alone)) {
-        recorded.extend(summary::without_call(report, run.reached).map(Line::from));
+        let launchers = summary::without_call(report, run.reached);
+        recorded.extend(launchers.and_then(|line| home::standing("launchers", line)).map(Line::from));
     }
     let is_recorded = !recorded.is_empty();
     let is_told_elsewhere = job.as_ref().is_some_and(Job::is_inherited);
@@ -281,7 +282,9 @@ pub fn command(mut args: RunArgs) -> Result<ExitCode> {
     if is_ours_to_tell {
         let told = faults.iter().filter(|faults| faults.is_ours());
         lines.extend(told.flat_map(|_| plans::lines(&seen)).map(Line::from));
-        lines.extend(unmasked.map(|text| text.to_owned().into()));
+        lines.extend(
+            unmasked.and_then(|text| home::standing("denied-pairs", text.to_owned())).map(Line::from),
+        );
     }
     let unreached = if is_recorded { &[][..] } else { &run.unreached };
     if let Some(job) = &job {

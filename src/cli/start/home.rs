@@ -13,6 +13,7 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Component, Path, PathBuf};
+use std::time::Duration;
 
 const MOST_TRIED: u32 = 100_000;
 /// The longest part of a program's name that a record has.
@@ -87,6 +88,22 @@ pub fn note_unrecorded(program: &OsStr) {
     if let Err(error) = path().map_err(io::Error::other).and_then(note) {
         tracing::debug!("failed to note that the run recorded nothing: {error}");
     }
+}
+
+/// Returns a notice about what is always so, unless it was printed in the last day: then only `-v` prints it. `name` is that of
+/// the file that notes the time.
+pub fn standing(name: &str, notice: String) -> Option<String> {
+    const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+    let home = path().and_then(|home| check(&home).map(|()| home));
+    let Ok(file) = home.map(|home| home.join(format!(".told-{name}"))) else { return Some(notice) };
+    let told = fs::symlink_metadata(&file).and_then(|about| about.modified()).ok();
+    if told.and_then(|at| at.elapsed().ok()).is_some_and(|age| age < DAY) {
+        tracing::debug!("{notice}");
+        return None;
+    }
+    // If this fails, the notice is printed again.
+    let _ = fs::write(file, "");
+    Some(notice)
 }
 
 /// A program's name as the beginning of a directory's, which nobody has to quote.

@@ -1,7 +1,7 @@
 //! What is removed at home: the oldest records beyond a number and a size.
 
 use super::{Entry, Kind, entries, ours};
-use crate::start::home::path;
+use crate::start::home::{path, standing};
 use cupeer_report::moments::bytes;
 use std::io;
 use std::path::Path;
@@ -14,7 +14,7 @@ const NOTABLE_KEPT: usize = 100;
 const MOST_KEPT: u64 = 1 << 30;
 
 /// Removes the oldest records beyond what is kept; neither `new`, which has just been made, nor any that may still be
-/// written to. Returns a sentence that says which are gone.
+/// written to. Returns a sentence that says which are gone, once a day.
 pub fn prune(new: Option<&Path>) -> Option<String> {
     let home = path().ok()?;
     let mut gone = Vec::new();
@@ -30,10 +30,11 @@ pub fn prune(new: Option<&Path>) -> Option<String> {
         [one] => one.clone(),
         [first, .., last] => format!("{} recordings, {first} to {last}", gone.len()),
     };
-    Some(format!(
+    let notice = format!(
         "deleted {which}: the last {KEPT} are kept, the last {NOTABLE_KEPT} with a problem, and {} in all; to keep one, rename it or use --out",
         bytes(MOST_KEPT)
-    ))
+    );
+    standing("deleted", notice)
 }
 
 /// The same, of these entries, for other limits; what was removed.
