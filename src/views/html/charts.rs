@@ -98,6 +98,8 @@ struct Life {
     /// When the exporter ended, if it freed nothing before.
     gone_ns: Option<u64>,
     state: String,
+    /// Whether a finding above note names it.
+    is_found: bool,
     alike: u64,
     /// The last moment of those that are alike.
     last_ns: u64,
@@ -157,7 +159,10 @@ impl Page<'_> {
     fn lives_of_processes(&self, timeline: &Timeline) -> Vec<Proc> {
         let all = self.report.processes.iter().zip(&timeline.rows);
         let row = |(process, row): (&Process, &Row)| Proc {
-            name: self.brief.called_process(&process.proc),
+            name: match self.report.record.hosts.len() {
+                0 | 1 => self.brief.called_process(&process.proc),
+                _ => format!("{}, {}", self.brief.called_process(&process.proc), process.host),
+            },
             began_ns: self.since(process.began_ns),
             until_ns: self.until(process, row),
             how: endings::ended(process),
@@ -322,6 +327,12 @@ impl Page<'_> {
             from_ns: handle.exported_ns.map(|at| self.since(at)),
             freed_ns: handle.freed_ns.map(|at| self.since(at)),
             state: handle.state.to_string(),
+            is_found: self
+                .verdict
+                .told
+                .iter()
+                .flat_map(|finding| &finding.objects)
+                .any(|object| object.fingerprint == Some(handle.fingerprint)),
             alike: line.alike,
             last_ns: self.since(line.last_ns),
             opens: handle

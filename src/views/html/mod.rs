@@ -8,7 +8,9 @@
 //! All text of a recording is untrusted: maud escapes it, and `script_data` escapes text in scripts.
 
 mod charts;
+mod finding;
 mod ledger;
+mod story;
 mod table;
 mod tables;
 mod timeline;
@@ -45,23 +47,12 @@ const SCRIPTS: [&str; 5] = [
 const HASHES: [&str; 7] = [
     "8glLv2FBs1lyLE/kVOtsSw8OQswQzHr5IfwVj864ZTk=",
     "Q1gIZGd0B3fdeI1rJ6lc69uu/dUMcwowYBFwc71xNMs=",
-    "WrPq3QGzL37fNvJWRXtRZcNEc/TGwk4aCqOHL2CfSiM=",
-    "RoG5AnQmR5K48iirHthY5PqNGChkAosHWFuJMTAWZBM=",
-    "1N91HZjN93Ks2sUz9paaPrN0D0Tn8wykA4P4H/2x13g=",
-    "LX6R+SO9BFoSYiDhdTZLYQD9nGMltaGZy2p/Pp/vmyQ=",
-    "OfOdplGlyn0xJcAWMnfk5Enz6zN6RuYrMsTOa55WURo=",
+    "dP6r7EIx8bxuPGksE9sC3zqPV4icwZj815RRdtdlaqw=",
+    "tSWI+I09LmyUwWKEOdUeHMWF0DTlkAlNOz4C4cb8e1w=",
+    "eL8YcqXvDV9gN/0QX/1Gm+4ozi0mCAF3NXYHZH+SbT4=",
+    "5ABGYBRCfi2zQxmWJZ3vbRUw3D3V36BwGKQ6d7zeZjA=",
+    "8cDKlWizE3jXkMuc7AP1ibEBl55lsuSvVX6c3SiptqM=",
 ];
-/// The sections, with what leads to them.
-const SECTIONS: [(&str, &str); 7] = [
-    ("timeline", "Timeline"),
-    ("wrong", "Problems"),
-    ("processes", "Processes"),
-    ("devices", "Devices"),
-    ("handles", "Handles"),
-    ("calls", "Calls"),
-    ("more", "More"),
-];
-
 /// Form `html`.
 pub struct HtmlForm;
 
@@ -138,25 +129,32 @@ fn script_data(value: &impl Serialize) -> Result<String> {
 
 impl Page<'_> {
     fn body(&self, timeline: &timeline::Timeline) -> Markup {
+        let sections = [
+            ("timeline", "Timeline", timeline_section(timeline)),
+            ("record", "", self.record()),
+            ("processes", "Processes", self.processes()),
+            ("devices", "Devices", self.devices()),
+            ("handles", "Handles", self.handles()),
+            ("calls", "Calls", self.calls()),
+            ("more", "More", self.more()),
+        ];
+        // What is empty is left out.
+        let sections: Vec<_> = sections.into_iter().filter(|(.., section)| !section.0.is_empty()).collect();
         html! {
             a.skip href="#main" { "To the report" }
             header {
                 strong { "cupeer " span { "report" } }
                 nav aria-label="Sections" {
-                    @for (id, name) in SECTIONS { a href={ "#" (id) } { (name) } }
+                    a href="#digest" { "Problems" }
+                    @for (id, name, _) in &sections { @if !name.is_empty() { a href={ "#" (id) } { (name) } } }
                 }
                 input #search type="search" placeholder="Search: press /" aria-label="Search all tables and findings";
                 output #found for="search" {}
             }
             main #main tabindex="-1" {
                 (self.digest())
-                (timeline_section(timeline))
                 (self.wrong())
-                (self.processes())
-                (self.devices())
-                (self.handles())
-                (self.calls())
-                (self.more())
+                @for (id, _, section) in &sections { section id=(id) { (section) } }
             }
             footer {
                 details {
@@ -181,6 +179,9 @@ const TIMELINE_KEYS: &Keys = &[
     ("warning", "warning"),
     ("note", "note"),
     ("mark", "mark"),
+    ("arrow", "from export to open"),
+    ("free", "from close to free"),
+    ("late", "freed while open"),
     ("life", "process"),
     ("gap", "nothing, shortened"),
     ("dead-row", "process that ended abnormally"),
@@ -233,18 +234,22 @@ fn timeline_section(timeline: &timeline::Timeline) -> Markup {
         ),
     };
     html! {
-        section #timeline {
+        @if timeline.calls > 0 {
             h2 { "Timeline" }
             p.hint { (said) ". " span #folded {} }
             div.tools {
                 button type="button" #each hidden aria-pressed="false" { "Each process" }
-                button type="button" #closer title="+" { "Closer" }
-                button type="button" #wider title="-" { "Wider" }
-                button type="button" #whole title="0" { "Whole" }
+                button type="button" #zoom-in title="+" { "Zoom in" }
+                button type="button" #zoom-out title="-" { "Zoom out" }
+                button type="button" #fit title="0" { "Fit" }
+                span #steps hidden {
+                    button type="button" #previous title="p" { "◀ Previous" }
+                    button type="button" #next title="n" { "Next ▶" }
+                }
                 (legend(TIMELINE_KEYS))
             }
             div.picture #ranks tabindex="0" role="application"
-                aria-label="Timeline of all processes. Arrow keys move, plus and minus zoom, 0 shows all, n and p go from one notable moment to the next, Enter opens it." {}
+                aria-label="Timeline of all processes. Arrow keys move, plus and minus zoom, 0 shows all, n and p show the next and the previous notable moment, Enter opens it." {}
             p #moment role="status" {}
         }
     }

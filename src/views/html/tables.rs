@@ -65,7 +65,7 @@ impl Page<'_> {
             rows: rows.into_iter().take(MOST).map(row).collect(),
             more: all.len().saturating_sub(MOST) as u64,
         };
-        html! { section #processes { h2 { "Processes" } (table.show()) } }
+        html! { h2 { "Processes" } (table.show()) }
     }
 
     /// The calls of a process that have not returned, with their stacks.
@@ -86,17 +86,24 @@ impl Page<'_> {
     }
 
     pub fn devices(&self) -> Markup {
-        let has_pairs = self.report.peers.iter().any(|peer| peer.from.is_some() && peer.to.is_some());
-        let has_opens =
-            self.report.handles.iter().any(|handle| !(handle.opens.is_empty() && handle.failed.is_empty()));
+        // A matrix of two says no more than the tables.
+        let is_many = self.report.devices.len() > 2;
+        let has_pairs =
+            is_many && self.report.peers.iter().any(|peer| peer.from.is_some() && peer.to.is_some());
+        let has_opens = self.report.processes.len() > 2
+            && self
+                .report
+                .handles
+                .iter()
+                .any(|handle| !(handle.opens.is_empty() && handle.failed.is_empty()));
         html! {
-            section #devices {
+            @if !self.report.devices.is_empty() {
                 h2 { "Devices and their links" }
                 (table_of("all-devices", "Devices", &DEVICES, self.report.devices.iter().map(|device| self.brief.device_row(device).to_vec())))
                 div.beside {
                     figure hidden[!has_pairs] { figcaption { (matrix::TITLE) " " (legend(PAIRS_KEYS)) } (picture("pairs", "Matrix of devices; the table of pairs has it in words")) }
                     figure hidden[!has_opens] { figcaption { "Handles by exporter and importer, with how often they were opened " (legend(OPENINGS_KEYS)) } (picture("openings", "Matrix of exporters and importers; the table of handles has the same as text")) }
-                    figure.whole hidden[self.report.devices.is_empty()] { figcaption { "Where processes are, and how their devices are linked " (legend(LINKS_KEYS)) } (picture("links", "Processes on their devices, with links between devices")) }
+                    figure.whole hidden[self.report.devices.len() < 2] { figcaption { "Where processes are, and how their devices are linked " (legend(LINKS_KEYS)) } (picture("links", "Processes on their devices, with links between devices")) }
                 }
                 (table_of("all-pairs", "Pairs of devices", &PAIRS, self.brief.pair_rows().into_iter()))
             }
@@ -145,14 +152,12 @@ impl Page<'_> {
         };
         let title = self.brief.handles().lines().nth(1).unwrap_or("Handles").to_owned();
         html! {
-            section #handles {
+            @if !lines.is_empty() {
                 h2 { (title) }
-                @if lines.is_empty() { p { "None." } } @else {
-                    @if folded > 0 { p.hint { (number(folded)) " handles are grouped into rows of similar handles" } }
-                    figure { figcaption { "From export to close " span #lived {} " " (legend(LIVES_KEYS)) } (picture("lives", "Lives of the handles of the ledger, in its order")) }
-                    p.tools { input #which type="search" placeholder="Search the ledger" aria-label="Search the ledger"; }
-                    (table.show())
-                }
+                @if folded > 0 { p.hint { (number(folded)) " handles are grouped into rows of similar handles" } }
+                figure { figcaption { "From export to close " span #lived {} " " (legend(LIVES_KEYS)) } (picture("lives", "Lives of the handles of the ledger, in its order")) }
+                p.tools { input #which type="search" placeholder="Search the ledger" aria-label="Search the ledger"; }
+                (table.show())
             }
         }
     }
@@ -247,7 +252,7 @@ impl Page<'_> {
             more: marks.len().saturating_sub(most_marks) as u64 + self.report.marks_more,
         };
         html! {
-            section #calls {
+            @if !self.report.functions.is_empty() {
                 h2 { "Calls" }
                 h3 { "Functions" @if self.report.functions.iter().any(|function| function.ranks.is_some()) { " (ranks: least/median/most calls)" } }
                 (functions.show())
@@ -262,7 +267,6 @@ impl Page<'_> {
         let leaks = if self.report.leaks.is_empty() { String::new() } else { self.brief.leaks() };
         let sections = [
             leaks,
-            self.whole.faults(),
             self.brief.suppressed(),
             self.brief.virtual_memory(),
             self.brief.pools(),
@@ -270,16 +274,15 @@ impl Page<'_> {
             self.brief.unnamed(),
         ];
         html! {
-            section #more {
+            @if sections.iter().any(|text| !text.is_empty()) {
                 h2 { "More" }
-                @if sections.iter().all(|text| text.is_empty()) { p { "Nothing else: no virtual memory, pools, fault plans or escapes." } }
                 @for section in &sections { (self.lines(section)) }
             }
         }
     }
 
     /// A section of the text as it is.
-    fn lines(&self, section: &str) -> Markup {
+    pub fn lines(&self, section: &str) -> Markup {
         let section = section.trim_matches('\n');
         let (title, text) = section.split_once('\n').unwrap_or((section, ""));
         let left = text.lines().count().saturating_sub(MOST_LINES);

@@ -1,45 +1,139 @@
-//! The head of the page: the summary, the recording, and all problems with stacks.
+//! The head of the page: the worst problem with its place and its fix, all other problems, and notes.
 
 use super::Page;
+use super::finding::{message_of, place};
+use cupeer_report::endings::is_crash;
 use cupeer_report::model::{Finding, Place};
-use cupeer_report::verdict::{About, Verdict};
-use cupeer_rules::{Rule, label};
+use cupeer_report::names::{clean, result};
+use cupeer_report::verdict::{About, Line, Problem, Verdict, whose};
+use cupeer_rules::Tells;
 use maud::{Markup, html};
 use std::collections::HashMap;
 
 /// The most findings of a kind of list, and the most items of one thing.
 const MOST: usize = 300;
-/// How many findings show their stacks at once.
-const OPEN: usize = 3;
+/// From how many findings on the list of problems contains them.
+const MOST_LISTED: usize = 4;
+/// How many processes of a hang are shown with what they do.
+const MOST_DOING: usize = 32;
 
-impl Page<'_> {
-    /// The headline, with links; and what the record is.
+impl<'r> Page<'r> {
+    /// The worst problem, and the other lines of the headline with links.
     pub fn digest(&self) -> Markup {
-        let lines = &self.headline;
+        let mut lines = self.headline.iter().filter(|line| !matches!(line.about, About::More));
+        let clues: Vec<String> = self.verdict.clues().collect();
         html! {
-            section #digest class=(lines.first().map_or("", |line| class_of(line.about))) aria-label="Summary" {
-                @if lines.is_empty() {
-                    @for line in self.verdict.seen() { p { (line) } }
-                } @else {
-                    ol {
-                        @for line in lines {
-                            li class=(class_of(line.about)) {
-                                @match self.target(line.about) {
-                                    Some(id) => a href={ "#" (id) } { (line.text) },
-                                    None => code { (line.text) },
-                                }
-                            }
+            section #digest aria-label="Summary" {
+                @if let Some(command) = self.command() { p.command { code { (command) } } }
+                @match (self.first_finding(), lines.next()) {
+                    (Some(finding), _) => (self.finding(finding, true)),
+                    (None, Some(line)) => (self.lead(line)),
+                    (None, None) => (self.nothing_wrong()),
+                }
+                // The cards of findings follow; of very many, the list is shorter.
+                @let has_card = |about| matches!(about, About::Finding(finding) if finding.severity != "note");
+                @let is_long = self.verdict.told.len() > MOST_LISTED;
+                ol.others {
+                    @if self.headline.is_empty() && self.first_finding().is_some() { @for line in self.verdict.seen() { li.note { (line) } } }
+                    @for line in lines.filter(|line| (is_long || !has_card(line.about)) && !clues.contains(&line.text)) {
+                        li class=(class_of(line.about)) {
+                            a href={ "#" (self.target(line.about)) } { (line.text) }
                         }
                     }
                 }
             }
-            section #record aria-label="The record" {
-                dl {
-                    @if let Some(command) = self.command() { div { dt { "command" } dd { (command) } } }
-                    @for line in self.brief.head().lines() {
-                        @let (name, value) = line.split_once(' ').unwrap_or((line, ""));
-                        div { dt { (name) } dd { (value.trim()) } }
+        }
+    }
+
+    /// The finding that comes first: that of the headline, or what was left open, where nothing is wrong.
+    fn first_finding(&self) -> Option<&'r Finding> {
+        match self.headline.first().map(|line| line.about) {
+            Some(About::Finding(finding)) => Some(finding),
+            Some(_) => None,
+            None => self.verdict.noted.iter().copied().find(|finding| finding.tells(Tells::OpenAtExit)),
+        }
+    }
+
+    /// What was seen, where nothing is wrong.
+    fn nothing_wrong(&self) -> Markup {
+        let has_failed = self.report.processes.iter().any(|process| self.state(process).class() != "");
+        let (class, word) = match () {
+            () if self.report.record.events == 0 => ("note", "no calls"),
+            () if !self.report.faults.is_empty() => {
+                (if has_failed { "warning" } else { "note" }, "fault plan")
+            }
+            () if !self.verdict.noted.is_empty() => ("note", "note"),
+            () => ("good", "no problem found"),
+        };
+        let injected = self.report.failure_groups.iter().filter(|group| group.injected);
+        html! {
+            article class={ "card lead " (class) } {
+                p.kicker { span.severity { (word) } }
+                @for line in self.verdict.seen() {
+                    @let (message, rest) = line.split_once(". ").unwrap_or((&line, ""));
+                    @if line.starts_with("Not checked") { p.hint { (line) } } @else { p.message { (message) } p { (rest) } }
+                }
+                @for group in injected.take(MOST_LISTED) {
+                    p.place {
+                        (group.function) " → " (result(&group.result)) (whose(true, group.injected_by.as_deref(), false)) " at " (place(&group.caller))
                     }
+                }
+            }
+        }
+    }
+
+    /// The worst problem, which is not a finding.
+    fn lead(&self, line: &Line) -> Markup {
+        let hung = self.verdict.hung.as_ref().filter(|hung| hung.in_short == line.text);
+        let word = match line.about {
+            _ if hung.is_some() => "hung",
+            About::Death(process) if is_crash(process.exit) => "crashed",
+            About::Death(_) => "killed",
+            about => class_of(about),
+        };
+        // The answer of a hang is behind the times.
+        let answer =
+            self.report.lasting_hangs().next().filter(|_| hung.is_some()).map(|hang| clean(&hang.answer));
+        let answer = answer.as_deref().filter(|answer| line.text.ends_with(answer)).unwrap_or(&line.text);
+        html! {
+            article class={ "card lead " (class_of(line.about)) } {
+                p.kicker { span.severity { (word) } " " (self.host_of(line.about)) (line.text[..line.text.len() - answer.len()]) }
+                (message_of(answer))
+                @if hung.is_some() { (self.doing()) }
+            }
+        }
+    }
+
+    /// The host of a process that died; nothing if there is only one.
+    fn host_of(&self, about: About<'r>) -> &'r str {
+        match about {
+            About::Death(process) if self.report.record.hosts.len() > 1 => &process.host,
+            _ => "",
+        }
+    }
+
+    /// What each process did when the job hung.
+    fn doing(&self) -> Markup {
+        let Some(hang) = self.report.lasting_hangs().next() else { return html! {} };
+        let doing = &hang.doing;
+        html! {
+            @if !doing.is_empty() {
+                dl.facts {
+                    @for (proc, what) in doing.iter().take(MOST_DOING) { dt { (self.link(proc)) } dd { (what) } }
+                }
+                @if doing.len() > MOST_DOING { p.hint { (doing.len() - MOST_DOING) " more processes are in the file with the stacks" } }
+            }
+            @if !hang.file.is_empty() { p.hint { "stacks in " (hang.file) } }
+        }
+    }
+
+    /// What the record is.
+    pub fn record(&self) -> Markup {
+        html! {
+            dl {
+                @for line in self.brief.head().lines() {
+                    @let (name, value) = line.split_once(' ').unwrap_or((line, ""));
+                    div { dt { (name) } dd { (value.trim()) } }
                 }
             }
         }
@@ -53,12 +147,11 @@ impl Page<'_> {
     }
 
     /// Where a line of the digest leads.
-    fn target(&self, about: About) -> Option<String> {
+    fn target(&self, about: About) -> String {
         match about {
-            About::Death(process) => Some(self.process_id(&process.proc)),
-            About::Finding(finding) => Some(self.finding_id(finding)),
-            About::Problem(_) | About::Rest => Some("wrong".into()),
-            About::More => None,
+            About::Death(process) => self.process_id(&process.proc),
+            About::Finding(finding) => self.finding_id(finding),
+            About::Problem(_) | About::Rest | About::More => "wrong".into(),
         }
     }
 
@@ -72,42 +165,34 @@ impl Page<'_> {
         html! { a href={ "#" (self.process_id(proc)) } { (self.brief.called_process(proc)) } }
     }
 
-    /// What is wrong in full: deaths, what rules found, and other things; then notes.
+    /// All problems but the first one: a hang, processes that ended abnormally, what rules found, and other things; then notes.
     pub fn wrong(&self) -> Markup {
         let Verdict { hung, died, told, noted, others, .. } = self.verdict;
+        let lead = self.first_finding();
+        let without_lead = |all: &[&'r Finding]| -> Vec<&'r Finding> {
+            all.iter()
+                .copied()
+                .filter(|finding| !lead.is_some_and(|lead| std::ptr::eq(lead, *finding)))
+                .collect()
+        };
+        let (told, noted) = (without_lead(told), without_lead(noted));
+        // The headline says all of a single one.
+        let many = hung.iter().chain(died).filter(|problem| problem.items.len() > 1);
+        let is_said = |problem: &Problem| self.headline.iter().any(|line| line.text == problem.in_short);
+        let others = others.iter().filter(|problem| problem.items.len() > 1 || !is_said(problem));
         html! {
             section #wrong {
-                h2 { "Problems" }
-                @if hung.is_none() && died.is_none() && told.is_empty() && others.is_empty() { p { "The summary above says what was checked and what was not." } }
-                @if let Some(hung) = hung {
-                    article class="card error" {
-                        h3 { (hung.what) }
-                        ul { @for item in hung.items.iter().take(MOST) { li { (lines(item)) } } }
-                        (left_out(hung.items.len()))
-                    }
-                }
-                @if let Some(died) = died {
-                    article class="card error" {
-                        h3 { (died.what) }
-                        ul { @for (process, item) in died.processes().zip(&died.items).take(MOST) { li { (item) " " a href={ "#" (self.process_id(&process.proc)) } { "Its row" } } } }
-                        (left_out(died.items.len()))
-                    }
-                }
-                @for (place, finding) in told.iter().take(MOST).enumerate() { (self.finding(finding, place < OPEN)) }
+                @for problem in many { (self.problem(problem, "error")) }
+                @for finding in told.iter().take(MOST) { (self.finding(finding, false)) }
                 (left_out(told.len()))
-                @for problem in others {
-                    article.card.thing {
-                        h3 { (problem.what) }
-                        ul { @for item in problem.items.iter().take(MOST) { li { (lines(item)) } } }
-                        (left_out(problem.items.len()))
-                    }
-                }
+                @for problem in others { (self.problem(problem, problem.severity.word())) }
                 @if !self.report.clues.is_empty() {
-                    article.card.thing { ul { @for clue in self.verdict.clues() { li { (clue) } } } }
+                    article.card.note { ul { @for clue in self.verdict.clues() { li { (clue) } } } }
                 }
                 @if let Some(outside) = self.verdict.outside() { p { (outside) } }
+                (self.lines(&self.whole.faults()))
                 @if !noted.is_empty() {
-                    details.notes {
+                    details.notes open[self.headline.is_empty()] {
                         summary { h3 { "Notes (informational) (" (noted.len()) ")" } }
                         @for finding in noted.iter().take(MOST) { (self.finding(finding, false)) }
                         (left_out(noted.len()))
@@ -117,31 +202,26 @@ impl Page<'_> {
         }
     }
 
+    fn problem(&self, problem: &Problem, class: &str) -> Markup {
+        let mut processes = problem.processes();
+        let has_each = problem.processes().count() == problem.items.len();
+        html! {
+            article class={ "card " (class) } {
+                h3 { (problem.what) }
+                ul {
+                    @for item in problem.items.iter().take(MOST) {
+                        li { (lines(item)) @if has_each { @if let Some(process) = processes.next() { " " (self.link(&process.proc)) } } }
+                    }
+                }
+                (left_out(problem.items.len()))
+            }
+        }
+    }
+
     /// The id of the card of a finding.
     pub fn finding_id(&self, finding: &Finding) -> String {
         let place = self.report.findings.iter().position(|other| std::ptr::eq(other, finding));
         format!("f{}", place.unwrap_or(0))
-    }
-
-    /// A finding: its sentences, a line each, and the stacks.
-    fn finding(&self, finding: &Finding, is_open: bool) -> Markup {
-        let (head, sentences) = self.verdict.paragraph(finding);
-        let stacks = || finding.objects.iter().filter(|object| !is_short(&object.stack));
-        let has_stacks = !is_short(&finding.stack) || stacks().next().is_some();
-        html! {
-            article class={ "card finding " (finding.severity) } id=(self.finding_id(finding)) tabindex="-1" {
-                h3 { span.severity { (finding.severity) } " " (head) }
-                @for (sentence, code) in sentences { p { (sentence) } @if let Some(code) = code { pre { (code) } } }
-                @if has_stacks {
-                    details open[is_open] {
-                        summary { "Stacks" }
-                        @if !is_short(&finding.stack) { p.who { "the call" } (self.stack(&finding.stack)) }
-                        @for object in stacks() { p.who { (label(Rule::of(&finding.rule), object.role)) } (self.stack(&object.stack)) }
-                    }
-                }
-                p.links { (self.link(&finding.proc)) }
-            }
-        }
     }
 
     /// A place, behind which its stack is folded where there is more to it.
@@ -178,8 +258,7 @@ fn class_of(about: About) -> &'static str {
         About::Death(_) => "error",
         About::Finding(finding) => finding.severity,
         About::Problem(severity) => severity.word(),
-        About::Rest => "rest",
-        About::More => "more",
+        About::Rest | About::More => "note",
     }
 }
 

@@ -23,6 +23,10 @@ function drawOne(one) {
   one.width = node.clientWidth;
   one.draw(node);
 }
+// A legend has only what occurs: `occurs` says how many there are of each class, or nothing of those that are always there.
+function legend(id, occurs) {
+  element(id).closest("figure, section").querySelectorAll(".key").forEach((key) => { key.hidden = occurs[key.classList[1]] === 0; });
+}
 const drawAll = () => pictures.forEach(drawOne);
 const watched = new ResizeObserver(() => requestAnimationFrame(drawAll));
 addEventListener("beforeprint", drawAll);

@@ -20,6 +20,10 @@ const drawLives = (() => {
     const failed = shown.flatMap((life) => life.failed.map(([opener, at]) => ({ life, x: seconds(at), text: `${nameOf(opener)} failed to open ${life.name} at ${seconds(at).toFixed(6)}` })));
     const freed = lives.filter(({ freed_ns: at }) => at !== null);
     const color = ({ life, isOpen }) => life.isBad ? "var(--bad)" : isOpen && life.state !== "closed" ? "var(--hang)" : "var(--call)";
+    legend("lives", {
+      life: lives.length, begun: lives.length, freed: freed.length, death: failed.length, failed: opens.filter(({ life }) => life.isBad).length,
+      hang: opens.filter((one) => color(one) === "var(--hang)").length, call: opens.filter((one) => color(one) === "var(--call)").length,
+    });
     put("lives", shown.length ? Plot.plot({
       width, height: shown.length * tall + 58, marginLeft: isNarrow() ? 110 : 170, marginRight: 14, marginTop: 36, marginBottom: 22,
       x: { domain: [seconds(Math.max(0, begin - room)), seconds(end + room)], axis: null }, y: { type: "band", domain: shown.map(({ id }) => id), axis: null, padding: 0.25 },

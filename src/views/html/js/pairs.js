@@ -28,7 +28,12 @@
     });
   }
 
+  // How often each class of a legend occurs.
+  const colors = { enabled: "good", call: "call", shape: "shape", cannot: "faint", failed: "bad" };
+  const count = (pairs) => Object.fromEntries(Object.entries(colors).map(([key, color]) => [key, pairs.filter(([, , letters]) => colorOf(letters) === `var(--${color})`).length]));
+
   picture("pairs", (node) => {
+    legend("pairs", count(data.pairs));
     const cells = data.pairs.map(([from, to, letters]) => ({ from, to, letters, text: `${data.devices[from]} to ${data.devices[to]}: ${inWords(letters)}` }));
     put("pairs", matrix(node, data.devices, cells, { fill: ({ letters }) => colorOf(letters), text: "letters", ink: ({ letters }) => inkOf(letters), from: "accessed from", to: "memory on" }));
   });
@@ -42,6 +47,7 @@
       text: `${nameOf(to)} opened handles of ${nameOf(from)} ${times.toLocaleString("en")} times${open ? `, ${open.toLocaleString("en")} open` : ""}${failed ? `, ${failed.toLocaleString("en")} failed` : ""}`,
     }));
     node.closest("figure").hidden = cells.length === 0;
+    legend("openings", { hang: d3.sum(cells, ({ open }) => open), failed: d3.sum(cells, ({ failed }) => failed), call: d3.sum(cells, ({ times, open }) => times - open) });
     if (cells.length) put("openings", matrix(node, used.map(nameOf), cells, {
       fill: ({ failed, open }) => failed ? "var(--bad)" : open ? "var(--hang)" : "var(--call)",
       opacity: ({ times, failed }) => failed ? 1 : 0.35 + 0.65 * Math.sqrt(times / most),
@@ -50,8 +56,6 @@
   });
 
   picture("links", (node) => {
-    node.closest("figure").hidden = data.places.length + data.pairs.length === 0;
-    if (data.places.length + data.pairs.length === 0) return;
     const stacks = new Map(data.devices.map((_, device) => [device, []]));
     data.places.forEach(([process, device]) => stacks.get(device).push(process));
     const isMany = data.devices.length > 10;
@@ -60,6 +64,8 @@
     const rank = { "!": 0, o: 1, e: 2 };
     const kind = (letters) => [..."!oe"].find((letter) => letters.includes(letter));
     const all = data.pairs.filter(([from, to, letters]) => from !== to && kind(letters)).sort((a, b) => rank[kind(a[2])] - rank[kind(b[2])]);
+    node.closest("figure").hidden = all.length === 0;
+    if (all.length === 0) return;
     const links = all.slice(0, 400).map(([from, to, letters]) => ({ from, to, letters, text: `${data.devices[from]} to ${data.devices[to]}: ${inWords(letters)}` }));
     const width = Math.min(wideness(node), 170 * data.devices.length + 60), step = 20, deep = Math.min(deepest, 12);
     // The longest arc is as high as there is room.
@@ -68,6 +74,9 @@
     const bend = Math.min(62, 2 * Math.atan(2 * (arcs - 8) / (longest || 1)) * 180 / Math.PI);
     const label = (process) => (nameOf(process).replace(/^(rank|process) /, ""));
     const cut = on.filter(({ i }) => i < deep);
+    const fates = (...states) => cut.filter(({ process }) => states.includes(data.processes[process].state)).length;
+    const drawn = count(links.map(({ letters }) => [0, 0, letters]));
+    legend("links", { ...drawn, failed: drawn.failed + fates("died"), hang: fates("hangs"), warn: fates("failed"), shape: fates("running", "ended") });
     const svg = Plot.plot({
       width, height: arcs + 26 + deep * step + (isMany ? 60 : 20), marginLeft: 30, marginRight: 30, marginTop: arcs, marginBottom: 6,
       x: { type: "point", domain: d3.range(data.devices.length), axis: null, padding: 0.5 }, y: { domain: [0, deep + (isMany ? 3.5 : 1)], range: [arcs, arcs + (deep + (isMany ? 3.5 : 1)) * step], axis: null },
@@ -78,8 +87,8 @@
         })),
         Plot.dot(data.devices.map((_, i) => i), { x: (i) => i, y: 0, r: 5, fill: "var(--text)" }),
         Plot.text(data.devices, { x: (_, i) => i, y: isMany ? 0.4 : 0.7, text: (name) => name, rotate: isMany ? -60 : 0, textAnchor: isMany ? "end" : "middle", fontSize: isMany ? 9 : 11, fill: "var(--text)" }),
-        Plot.dot(cut, { x: "device", y: ({ i }) => i + (isMany ? 4 : 1.7), r: 9, fill: ({ process }) => fateColors[data.processes[process].state] ?? "var(--shape)", href: ({ process }) => `#p${process}`, title: ({ process }) => `${nameOf(process)}: ${data.processes[process].how}` }),
-        Plot.text(cut, { x: "device", y: ({ i }) => i + (isMany ? 4 : 1.7), text: ({ process }) => short(label(process), 8), fontSize: 9, fill: ({ process }) => fateColors[data.processes[process].state] ? "var(--on-color)" : "var(--text)", pointerEvents: "none" }),
+        Plot.dot(cut, { x: "device", y: ({ i }) => i + (isMany ? 4 : 1.7), dx: -18, r: 5, fill: ({ process }) => fateColors[data.processes[process].state] ?? "var(--shape)", title: ({ process }) => `${nameOf(process)}: ${data.processes[process].how}` }),
+        Plot.text(cut, { x: "device", y: ({ i }) => i + (isMany ? 4 : 1.7), dx: -9, textAnchor: "start", text: ({ process }) => short(label(process), 8), fontSize: 11, fill: "var(--text)", href: ({ process }) => `#p${process}` }),
       ],
     });
     svg.querySelectorAll("a").forEach((link) => link.setAttribute("tabindex", "-1"));

@@ -75,6 +75,11 @@
   }
   document.querySelectorAll("tbody").forEach((body) => { if (body.rows[0]) body.rows[0].tabIndex = 0; });
 
+  // A table that goes on to the right fades there.
+  const fade = ({ target }) => target.classList.toggle("cut", target.scrollLeft + target.clientWidth < target.scrollWidth - 1);
+  const widths = new ResizeObserver((all) => all.forEach(fade));
+  document.querySelectorAll(".wide").forEach((wide) => { wide.onscroll = fade; widths.observe(wide); });
+
   // What a link leads to is shown, whatever hides it.
   function arrive() {
     const target = location.hash.length > 1 && element(decodeURIComponent(location.hash.slice(1)));

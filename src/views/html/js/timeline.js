@@ -1,5 +1,5 @@
 // The timeline: a row for each process, or for those that are alike; shapes count calls, bars are the longest of them.
-{
+if (element("ranks")) {
   // Stretches in which nothing begins, happens, or ends: each is drawn as a short gap. `place` leads from a moment to where it
   // is drawn, `unplace` back.
   const gaps = (() => {
@@ -55,7 +55,7 @@
   const state = { from: 0, to: end, each: false, moment: -1 };
   const whole = () => { state.from = 0; state.to = end; };
   const worst = { died: 0, hangs: 1, failed: 2, running: 4, ended: 4 };
-  const mostRows = 500;
+  const mostRows = 500, mostArrows = 24;
   const isFolded = () => data.groups.length > 0 && !state.each;
 
   // The rows from the top: of those that are folded, what is wrong comes first.
@@ -98,7 +98,11 @@
   function draw(node) {
     const all = rows(), list = all.slice(0, mostRows);
     const rowOf = new Map(list.flatMap(({ members }, row) => members.map((member) => [member, row])));
-    const width = wideness(node), left = isNarrow() ? 84 : 150;
+    const howOf = ({ members }) => short(data.processes[members[0]].how, 30);
+    // How a process ended abnormally stands in a column of its own.
+    const ends = list.filter(({ state }) => ["died", "failed"].includes(state)).map(howOf);
+    const width = wideness(node), left = isNarrow() ? 84 : 150, right = isNarrow() || !ends.length ? 24 : 24 + 7 * d3.max(ends, (how) => how.length);
+    const hasShapes = data.timeline.calls > data.timeline.single;
     const tall = list.length <= 12 ? 30 : list.length <= 32 ? 20 : list.length <= 80 ? 13 : 9;
     const isIn = (from, to) => to >= state.from && from <= state.to;
     const shown = data.moments.map((moment, i) => ({ ...moment, i, x: at(moment.at_ns), row: rowOf.get(moment.process) }))
@@ -115,22 +119,36 @@
     const others = shown.filter(({ kind }) => !["death", "hang"].includes(kind));
     const bad = { died: "var(--bad-soft)", hangs: "var(--warn-soft)", failed: "var(--warn-soft)" };
     const clip = true;
-    const middle = (state.from + state.to) / 2;
-    const toLeft = ({ x }) => x > middle;
     const label = (one) => one.state === "died" ? "var(--bad)" : one.state in bad ? "var(--warn)" : "var(--text)";
     const lives = list.map(({ members }, row) => ({
       row,
       x1: at(Math.min(...members.map((member) => data.processes[member].began_ns))),
       x2: at(Math.max(...members.map((member) => data.processes[member].until_ns))),
     }));
+    // From where a handle was exported to where it was opened; and from there to where it was freed too early, or from where it was closed.
+    const way = (life, kind, from, start, to, end) => (
+      { kind, isFound: life.is_found, x1: at(start), y1: rowOf.get(from) + 0.67, x2: at(end), y2: rowOf.get(to) + 0.67, text: life.name });
+    const ways = data.handles.flatMap((life) => life.opens.flatMap(([opener, from, to]) => {
+      const { exporter, from_ns: begun, freed_ns: freed } = life;
+      if (exporter === null || begun === null || opener === null) return [];
+      const isLate = freed !== null && from < freed && (to === null || to > freed);
+      return [way(life, "arrow", exporter, begun, opener, from), ...(freed === null || freed < from ? [] : [way(life, isLate ? "late" : "free", opener, isLate ? from : to, exporter, freed)])];
+    })).filter(({ x1, x2, y1, y2 }) => y1 !== y2 && y1 + y2 > 0 && x2 >= state.from && x1 <= state.to);
+    // Of many, those that a finding is about.
+    const arrows = ways.length <= mostArrows ? ways : ways.filter(({ isFound }) => isFound).slice(0, mostArrows);
+    const arrowColors = { arrow: "var(--accent)", free: "var(--soft)", late: "var(--bad)" };
+    const nothing = ({ from, to }) => `nothing for ${duration(to - from)}, from ${from.toFixed(6)} to ${to.toFixed(6)}`;
     const chosen = shown.filter(({ i }) => i === state.moment);
-    const count = isNarrow() ? 4 : 8, marked = ticks(state.from, state.to, count);
+    const count = isNarrow() ? 4 : 8, every = ticks(state.from, state.to, count);
+    // Behind a gap, two ticks can be too close for their labels.
+    const apart = 58 * (state.to - state.from) / (width - left - right);
+    const marked = every.reduce((kept, x) => kept.length && x - kept.at(-1) < apart ? kept : [...kept, x], []);
     const shownTime = inSeconds(state.to - state.from);
     const tickFormat = (x) => shownTime(unplace(x));
     const tips = [...shown.map((moment) => ({ ...moment, at: moment.row + 0.4 })),
       ...bars.map(({ row, x1, x2, text }) => ({ x: (Math.max(x1, state.from) + Math.min(x2, state.to)) / 2, at: row + 0.5, text }))];
     const svg = Plot.plot({
-      width, height: list.length * tall + 66, marginLeft: left, marginRight: 24, marginTop: 24, marginBottom: 38,
+      width, height: list.length * tall + 66, marginLeft: left, marginRight: right, marginTop: 24, marginBottom: 38,
       x: { domain: [state.from, state.to], axis: null }, y: { domain: [list.length, 0], axis: null },
       marks: [
         Plot.axisX({ anchor: "top", ticks: marked, label: null, tickFormat }),
@@ -138,30 +156,37 @@
         Plot.gridX({ stroke: "var(--line)", strokeOpacity: 1, ticks: marked }),
         Plot.rect(list.map((one, row) => ({ one, row })).filter(({ one }) => one.state in bad),
           { x1: state.from, x2: state.to, y1: "row", y2: ({ row }) => row + 1, fill: ({ one }) => bad[one.state] }),
-        Plot.rect(gaps, { x1: "at", x2: "until", y1: 0, y2: list.length, fill: "var(--line)", clip }),
-        Plot.text(gaps.filter(({ at, until }) => isIn(at, until)), { x: ({ at, until }) => (at + until) / 2, y: list.length / 2, text: ({ from, to }) => duration(to - from), fill: "var(--soft)", fontSize: 9, title: ({ from, to }) => `nothing for ${duration(to - from)}, from ${from.toFixed(6)} to ${to.toFixed(6)}` }),
+        Plot.rect(gaps, { x1: "at", x2: "until", y1: 0, y2: list.length, fill: "var(--line)", title: nothing, clip }),
+        Plot.text(gaps.filter(({ at, until }) => isIn(at, until) && (until - at) / (state.to - state.from) * (width - left - right) > 46), { x: ({ at, until }) => (at + until) / 2, y: list.length / 2, text: ({ from, to }) => duration(to - from), fill: "var(--soft)", fontSize: 9 }),
         Plot.ruleY(lives, { y: ({ row }) => row + 0.92, x1: "x1", x2: "x2", stroke: "var(--faint)", clip }),
-        Plot.areaY(shapes(list), { x: "x", y1: ({ row }) => row + 0.92, y2: ({ row, height }) => row + 0.92 - 0.78 * height, z: "row", fill: "var(--shape)", clip }),
+        Plot.areaY(hasShapes ? shapes(list) : [], { x: "x", y1: ({ row }) => row + 0.92, y2: ({ row, height }) => row + 0.92 - 0.78 * height, z: "row", fill: "var(--shape)", clip }),
         Plot.rect(bars, { x1: "x1", x2: "x2", y1: ({ row }) => row + 0.42, y2: ({ row }) => row + 0.92, fill: ({ failed }) => failed ? "var(--bad)" : "var(--call)", stroke: ({ failed }) => failed ? "var(--bad)" : "var(--call)", strokeWidth: 0.6, clip }),
         Plot.rect(failed, { x1: ({ bin }) => at(bin * data.timeline.width_ns), x2: ({ bin }) => at((bin + 1) * data.timeline.width_ns), y1: ({ row }) => row + 0.18, y2: ({ row }) => row + 0.92, fill: "var(--bad)", stroke: "var(--bad)", strokeWidth: 1, clip }),
         Plot.rect(hangs.filter(({ row }) => row !== undefined), { x1: "x1", x2: "x2", y1: ({ row }) => row + 0.3, y2: ({ row }) => row + 0.92, fill: "var(--hang)", fillOpacity: 0.75, stroke: "var(--hang)", clip }),
+        Plot.arrow(arrows, { x1: "x1", y1: "y1", x2: "x2", y2: "y2", bend: 12, headLength: 8, stroke: ({ kind }) => arrowColors[kind], strokeWidth: ({ kind }) => kind === "late" ? 2 : 1, title: "text", clip }),
         Plot.ruleX(chosen, { x: "x", stroke: "var(--accent)", strokeWidth: 2 }),
         Plot.dot(others, { x: "x", y: ({ row }) => row + 0.28, r: Math.min(5, tall / 4 + 1), symbol: ({ kind }) => kind === "mark" ? "triangle2" : "diamond2", fill: ({ kind }) => `var(--${kind})`, stroke: "var(--panel)", strokeWidth: 0.8, href: ({ id }) => `#${id}` }),
         Plot.dot(deaths, { x: "x", y: ({ row }) => row + 0.5, r: Math.min(8, tall / 2.6), symbol: "times", stroke: "var(--bad)", strokeWidth: 3.2, href: ({ id }) => `#${id}` }),
-        ...[false, true].map((side) => Plot.text(deaths.filter((one) => toLeft(one) === side), {
-          x: "x", y: ({ row }) => row + 0.5, dx: side ? -12 : 12, textAnchor: side ? "end" : "start",
-          text: ({ process }) => data.processes[process].how, fill: "var(--bad)", stroke: "var(--panel)", strokeWidth: 4, fontWeight: 600, fontSize: Math.min(12, tall),
-        })),
+        right > 24 ? Plot.text(list.map((one, row) => ({ one, row })).filter(({ one }) => ["died", "failed"].includes(one.state)), {
+          frameAnchor: "right", y: ({ row }) => row + 0.5, dx: 8, textAnchor: "start", fontSize: Math.min(12, tall),
+          text: ({ one }) => howOf(one), fill: ({ one }) => label(one), fontWeight: 600,
+        }) : null,
         Plot.text(list.map((one, row) => ({ one, row })), {
           frameAnchor: "left", y: ({ row }) => row + 0.5, dx: -8, textAnchor: "end", fontSize: Math.min(12, tall),
-          text: ({ one }) => isNarrow() ? short(one.name.replace("process ", ""), 12) : short(one.name, 22), title: ({ one }) => one.title ?? one.name,
-          fill: ({ one }) => label(one), fontWeight: ({ one }) => one.state in bad ? 700 : 400, href: ({ one }) => `#${one.id}`,
+          text: ({ one }) => isNarrow() ? short(one.name.replace("process ", "").replace(/, .*/, ""), 12) : short(one.name, 22), title: ({ one }) => one.title ?? one.name,
+          fill: ({ one }) => label(one), href: ({ one }) => `#${one.id}`,
         }),
         Plot.tip(tips, Plot.pointer({ x: "x", y: "at", title: "text", maxRadius: 24, fill: "var(--panel)", stroke: "var(--faint)", lineWidth: isNarrow() ? 18 : 36 })),
       ],
     });
     svg.querySelectorAll("a").forEach((link) => link.setAttribute("tabindex", "-1"));
-    brush(svg, width, left, list.length * tall + 66);
+    legend("ranks", {
+      call: bars.length, shape: Number(hasShapes), failed: failed.length + bars.filter(({ failed }) => failed).length, hang: hangs.length, death: deaths.length, gap: gaps.length,
+      ...Object.fromEntries(["error", "warning", "note", "mark"].map((kind) => [kind, others.filter((one) => one.kind === kind).length])),
+      ...Object.fromEntries(Object.keys(arrowColors).map((kind) => [kind, arrows.filter((one) => one.kind === kind).length])),
+      "dead-row": list.filter(({ state }) => state === "died").length, "wrong-row": list.filter(({ state }) => ["hangs", "failed"].includes(state)).length,
+    });
+    brush(svg, width - right, left, list.length * tall + 66);
     put("ranks", svg);
     const folded = data.groups.reduce((sum, [, members]) => sum + members.length, 0);
     const cut = all.length - list.length;
@@ -171,7 +196,7 @@
   // A stretch that is drawn over is looked at closer.
   function brush(svg, width, left, height) {
     const x = svg.scale("x");
-    const over = d3.brushX().extent([[left, 20], [width - 24, height - 36]]).on("end", ({ selection, sourceEvent }) => {
+    const over = d3.brushX().extent([[left, 20], [width, height - 36]]).on("end", ({ selection, sourceEvent }) => {
       if (!selection || !sourceEvent) return;
       const [from, to] = selection.map((place) => x.invert(place));
       if (to > from) look(from, to);
@@ -213,9 +238,7 @@
     const act = keys[event.key];
     if (act && !event.ctrlKey && !event.metaKey && !event.altKey) { event.preventDefault(); act(); }
   });
-  element("closer").onclick = keys["+"];
-  element("wider").onclick = keys["-"];
-  element("whole").onclick = keys[0];
+  Object.entries({ "zoom-in": "+", "zoom-out": "-", fit: 0, previous: "p", next: "n" }).forEach(([id, key]) => { element(id).onclick = keys[key]; });
   const each = element("each");
   each.hidden = data.groups.length === 0;
   each.onclick = () => {
@@ -224,6 +247,7 @@
     draw(element("ranks"));
   };
   const count = data.moments.length;
-  if (count) element("moment").textContent = `${count.toLocaleString("en")} notable ${count === 1 ? "moment" : "moments"}: n and p go from one to the next`;
+  element("steps").hidden = count === 0;
+  element("steps").append(`${count.toLocaleString("en")} notable ${count === 1 ? "moment" : "moments"}`);
   picture("ranks", draw);
 }

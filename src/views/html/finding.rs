@@ -1,0 +1,71 @@
+//! The card of a finding: its sentence, place, and fix; its story; and everything else that is known of it.
+
+use super::Page;
+use super::wrong::is_short;
+use cupeer_report::model::{Finding, Place};
+use cupeer_report::names::clean;
+use cupeer_report::verdict::said;
+use cupeer_rules::{Rule, label};
+use maud::{Markup, html};
+
+impl Page<'_> {
+    /// The card of a finding; the worst one is larger.
+    pub fn finding(&self, finding: &Finding, is_lead: bool) -> Markup {
+        let (head, sentences) = self.verdict.paragraph(finding);
+        let (message, hint) =
+            (usize::from(!finding.message.is_empty()), usize::from(!finding.hint.is_empty()));
+        let rest = &sentences[message..sentences.len() - hint];
+        let lead = if is_lead { " lead" } else { "" };
+        html! {
+            article class={ "card finding " (finding.severity) (lead) } id=(self.finding_id(finding)) tabindex="-1" {
+                h3.kicker { span.severity { (finding.severity) } " " (head) }
+                @if message > 0 { (message_of(&clean(&said(finding)))) }
+                p.place { (place(&finding.caller)) }
+                @if let Some(code) = self.report.source_line(&finding.caller) { pre { (code) } }
+                @if hint > 0 { p.fix { span { "Fix" } " " (clean(&finding.hint)) } }
+                (self.story(finding))
+                details {
+                    summary { "Details, documentation, and stacks" }
+                    @for (sentence, code) in rest { p { (sentence) } @if let Some(code) = code { pre { (code) } } }
+                    (self.explained(finding))
+                    (self.stacks(finding))
+                }
+            }
+        }
+    }
+
+    /// What `cupeer explain` says of the rule.
+    fn explained(&self, finding: &Finding) -> Markup {
+        let Some(rule) = Rule::of(&finding.rule) else { return html! {} };
+        let page = rule.spec().page();
+        html! {
+            p { "rule " code { (finding.rule) } ": " (page.says) }
+            @if !page.costs.is_empty() { p { "effect: " (page.costs) } }
+        }
+    }
+
+    fn stacks(&self, finding: &Finding) -> Markup {
+        let objects = finding.objects.iter().filter(|object| !is_short(&object.stack));
+        html! {
+            @if !is_short(&finding.stack) { p.who { "the call" } (self.stack(&finding.stack)) }
+            @for object in objects {
+                p.who { (label(Rule::of(&finding.rule), object.role)) }
+                (self.stack(&object.stack))
+            }
+        }
+    }
+}
+
+/// A sentence, of which the first clause is the message.
+pub fn message_of(text: &str) -> Markup {
+    let (message, rest) = text.split_once("; ").unwrap_or((text, ""));
+    html! { p.message { (message) } @if !rest.is_empty() { p { (rest) } } }
+}
+
+/// A place as people look for it: the line of source, where that is known.
+pub fn place(place: &Place) -> Markup {
+    match place.source() {
+        Some(line) => html! { code { (line.text()) } },
+        None => html! { code { (place.long()) } },
+    }
+}

@@ -1,0 +1,225 @@
+//! The story of a finding: the calls that it is about, from top to bottom, each in the lane of its process, with an arrow from
+//! call to call.
+//!
+//! It is drawn by the style alone: each step is a grid with a column for each lane. The steps are the call of the finding and
+//! its objects; the handle that these name adds what they do not have, such as when it was closed.
+
+use super::Page;
+use super::finding::place;
+use cupeer_report::endings;
+use cupeer_report::model::{Finding, Handle, Place};
+use cupeer_rules::{Rule, Tells, label};
+use cupeer_spec::function::FnId;
+use cupeer_spec::group::Group;
+use maud::{Markup, html};
+
+/// The most lanes, and the most steps.
+const MOST_LANES: usize = 4;
+const MOST_STEPS: usize = 6;
+
+/// What a step does with the memory or the event.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Act {
+    Export,
+    Open,
+    Close,
+    Free,
+    Other,
+}
+
+impl Act {
+    fn of_role(role: &str) -> Act {
+        match role {
+            "export" => Act::Export,
+            "opening" => Act::Open,
+            "closing" | "unmapping" => Act::Close,
+            "freeing" | "releasing" | "ending" => Act::Free,
+            _ => Act::Other,
+        }
+    }
+
+    fn of_function(name: &str) -> Act {
+        let acts = [
+            (Group::Export, Act::Export),
+            (Group::Open, Act::Open),
+            (Group::Release, Act::Close),
+            (Group::Lifetime, Act::Free),
+        ];
+        let is_in = |group: Group| FnId::named(name).is_some_and(|function| function.spec().is_in(group));
+        acts.into_iter().find(|(group, _)| is_in(*group)).map_or(Act::Other, |(_, act)| act)
+    }
+}
+
+/// A call in the story.
+struct Step<'a> {
+    act: Act,
+    who: String,
+    what: String,
+    place: Option<&'a Place>,
+    at_ns: u64,
+    is_found: bool,
+}
+
+/// What a lane shows beside a step: nothing, memory that is there or open, or open memory that is gone.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Life {
+    None,
+    There,
+    Open,
+    Gone,
+}
+
+impl Life {
+    fn class(self) -> &'static str {
+        match self {
+            Life::None => "",
+            Life::There => "there",
+            Life::Open => "open",
+            Life::Gone => "gone",
+        }
+    }
+}
+
+impl<'r> Page<'r> {
+    /// The story; nothing for a call that stands alone.
+    pub fn story(&self, finding: &'r Finding) -> Markup {
+        let steps = self.steps(finding);
+        let mut lanes: Vec<&str> = Vec::new();
+        for step in &steps {
+            if !lanes.contains(&&*step.who) {
+                lanes.push(&step.who);
+            }
+        }
+        if steps.len() < 2 || lanes.len() > MOST_LANES {
+            return html! {};
+        }
+        let lane_of = |step: &Step| lanes.iter().position(|who| *who == step.who).unwrap_or(0);
+        let mut lives = vec![Life::None; lanes.len()];
+        let mut last: Option<usize> = None;
+        html! {
+            div class={ "story of" (lanes.len()) } {
+                div.step.names { span.at {} @for (lane, who) in lanes.iter().enumerate() { b class={ "lane" (lane) } { (who) } } }
+                @for step in &steps {
+                    @let lane = lane_of(step);
+                    @let before = lives.clone();
+                    @let () = advance(&mut lives, lane, step);
+                    @let found = if step.is_found { finding.severity } else { "" };
+                    div.step {
+                        span.at { (self.verdict.at(step.at_ns)) }
+                        @for other in 0..lanes.len() {
+                            div class={ "life lane" (other) " from-" (before[other].class()) " to-" (lives[other].class()) } {}
+                        }
+                        @if let Some(from) = last.filter(|from| *from != lane && step.act != Act::Close) { (arrow(from, lane, found)) }
+                        div class={ "call lane" (lane) " " (found) } {
+                            // A long name is broken at its words.
+                            b { @for part in step.what.split_inclusive("Mem") { (part) wbr; } }
+                            @if let Some(known) = step.place { br; (place(known)) }
+                        }
+                    }
+                    @let () = last = Some(lane);
+                }
+            }
+        }
+    }
+
+    /// The calls in their order: that of the finding, what it names, and what is known of the handle.
+    fn steps(&self, finding: &'r Finding) -> Vec<Step<'r>> {
+        let rule = Rule::of(&finding.rule);
+        let failed = finding.result.as_deref().filter(|result| *result != "CUDA_SUCCESS");
+        let result =
+            failed.map_or_else(String::new, |result| format!(" → {}", cupeer_report::names::result(result)));
+        let mut steps = vec![Step {
+            act: if failed.is_some() { Act::Other } else { Act::of_function(&finding.function) },
+            who: self.brief.called_process(&finding.proc),
+            what: format!("{}{result}", finding.function),
+            place: Some(&finding.caller),
+            at_ns: finding.time_ns,
+            is_found: true,
+        }];
+        for object in &finding.objects {
+            let Some(at_ns) = object.time_ns else { continue };
+            let who = match &object.proc {
+                Some(proc) => self.brief.called_process(proc),
+                None => format!("process {}", object.pid),
+            };
+            let what = label(rule, object.role).to_owned();
+            if at_ns == finding.time_ns && who == steps[0].who {
+                continue;
+            }
+            steps.push(Step {
+                act: Act::of_role(object.role),
+                who,
+                what,
+                place: object.place(),
+                at_ns,
+                is_found: false,
+            });
+        }
+        let named = finding.objects.iter().find_map(|object| object.fingerprint);
+        let handle =
+            named.and_then(|name| self.report.handles.iter().find(|handle| handle.fingerprint == name));
+        if let Some(handle) = handle {
+            self.add_life(handle, &mut steps);
+        }
+        if finding.tells(Tells::ExporterEnded) {
+            self.add_end(handle, finding, &mut steps);
+        }
+        // Afterwards, nothing matters but who had it open.
+        let (found, is_free) = (finding.time_ns, steps[0].act == Act::Free);
+        steps.retain(|step| step.at_ns <= found || is_free && step.act == Act::Close);
+        steps.sort_by_key(|step| (step.at_ns, step.is_found));
+        while steps.len() > MOST_STEPS {
+            let Some(least) = steps.iter().rposition(|step| !step.is_found) else { break };
+            steps.remove(least);
+        }
+        steps
+    }
+
+    /// Adds the end of the exporter, which came before the call.
+    fn add_end(&self, handle: Option<&Handle>, finding: &Finding, steps: &mut Vec<Step>) {
+        let exporter = handle.and_then(|handle| self.places.get(&**handle.exporter.as_ref()?));
+        let Some(process) = exporter.map(|place| &self.report.processes[*place]) else { return };
+        let at_ns = process.ended_by_ns.map_or(finding.time_ns, |ended| ended.min(finding.time_ns));
+        let (who, what) = (self.brief.called_process(&process.proc), endings::ended(process));
+        steps.push(Step { act: Act::Free, who, what, place: None, at_ns, is_found: false });
+    }
+
+    /// Adds what a handle tells and no step says: its export, the open, the close, and the free.
+    fn add_life(&self, handle: &Handle, steps: &mut Vec<Step>) {
+        let mut add = |act, proc: Option<&str>, what: &str, at_ns: Option<u64>| {
+            let Some((at_ns, proc)) = at_ns.zip(proc) else { return };
+            let who = self.brief.called_process(proc);
+            if !steps.iter().any(|step| step.who == who && (step.act == act || step.at_ns == at_ns)) {
+                steps.push(Step { act, who, what: what.to_owned(), place: None, at_ns, is_found: false });
+            }
+        };
+        let exporter = handle.exporter.as_deref();
+        add(Act::Export, exporter, "exported", handle.exported_ns);
+        if let [open] = &handle.opens[..] {
+            add(Act::Open, Some(&open.proc), "opened", Some(open.opened_ns));
+            add(Act::Close, Some(&open.proc), "closed", open.closed_ns);
+        }
+        add(Act::Free, exporter, "freed", handle.freed_ns);
+    }
+}
+
+/// What lanes show behind a step.
+fn advance(lives: &mut [Life], lane: usize, step: &Step) {
+    match step.act {
+        Act::Export => lives[lane] = Life::There,
+        Act::Open => lives[lane] = Life::Open,
+        Act::Close => lives[lane] = Life::None,
+        Act::Free => {
+            lives[lane] = Life::None;
+            lives.iter_mut().filter(|life| **life == Life::Open).for_each(|life| *life = Life::Gone);
+        }
+        Act::Other => {}
+    }
+}
+
+/// An arrow from the middle of a lane to the call in another one.
+fn arrow(from: usize, to: usize, class: &str) -> Markup {
+    let (first, over) = if from < to { (from, to - from) } else { (to + 1, from - to) };
+    let way = if from < to { "right" } else { "left" };
+    html! { div class={ "arrow " (way) " lane" (first) " over" (over) " " (class) } {} }
+}
