@@ -518,18 +518,95 @@ fn keys_and_buttons_do_what_the_page_says() {
     assert_eq!(told("arrived"), "f0");
 }
 
-#[test]
-fn of_a_real_program_findings_have_their_lines_of_source() {
+/// The page of what the program of the demonstration does on two devices.
+fn demonstration(machine: &str, words: &[&str], name: &str) -> String {
     let folder = support::temp_dir();
     let program = support::compile_c("../scripts/demo.d/share.c", &["-ldl"]);
     let mut run = support::cupeer();
-    run.args(["run", "--sim=none:2", "--record", "full", "-o"])
-        .arg(folder.path().join("r"))
-        .arg("--")
-        .arg(program);
-    support::done(&mut run);
-    let page = page(&folder.path().join("r"), "real");
+    run.args(["run", machine, "--record", "full", "-o"]).arg(folder.path().join("r"));
+    support::done(run.arg("--").arg(program).args(words));
+    let page = page(&folder.path().join("r"), name);
     assert_asks_for_nothing(&page);
+    page
+}
+
+/// The words of a page, which must be there in this order.
+#[track_caller]
+fn assert_in_order(text: &str, words: &[&str]) {
+    let mut rest = text;
+    for word in words {
+        rest = rest.split_once(word).unwrap_or_else(|| panic!("{word} is not in {rest}\n\n{text}")).1;
+    }
+}
+
+#[test]
+fn the_problem_comes_first_with_its_place_its_fix_and_its_story() {
+    let page = demonstration("--sim=nvlink:2", &["early"], "story");
+    let first = [
+        " early ",
+        "error ipc-freed-while-open: cuMemFree_v2, once in process ",
+        " was freed while open in process ",
+        "share.c:74 in exporter",
+        "Fix Close the handle in the importers first",
+        "Details",
+        "rule ipc-freed-while-open : ",
+        "Timeline",
+    ];
+    assert_in_order(&read(&page), &first);
+    assert!(!read(&page).contains("cupeer explain"));
+    let (_, story) = page.split_once("<div class=\"story of2\">").expect("a story");
+    let story = story.split("<details").next().unwrap();
+    let steps: Vec<&str> = story.split("<div class=\"step\">").skip(1).collect();
+    let calls = [
+        ("lane0", "exported share.c:64 in exporter"),
+        ("lane1", "opened share.c:91 in importer"),
+        ("lane0 error", "cuMem Free_v2 share.c:74 in exporter"),
+        ("lane1", "closed"),
+    ];
+    assert_eq!(steps.len(), calls.len(), "{story}");
+    for (step, (lane, words)) in steps.iter().zip(calls) {
+        let call =
+            step.split_once(&format!("<div class=\"call {lane}")).unwrap_or_else(|| panic!("{step}")).1;
+        assert!(read(&format!("<{call}")).contains(words), "{words}: {step}");
+    }
+    let arrow = |step: usize| {
+        steps[step].split_once("<div class=\"arrow ").map(|(_, arrow)| arrow.split('"').next().unwrap())
+    };
+    let arrows = [None, Some("right lane0 over1 "), Some("left lane1 over1 error"), None];
+    assert_eq!([0, 1, 2, 3].map(arrow), arrows);
+    // What was open when it was freed was gone from then on.
+    assert!(
+        steps[2].contains("life lane1 from-open to-gone") && steps[3].contains("life lane1 from-gone to-")
+    );
+}
+
+#[test]
+fn a_picture_has_arrows_and_a_legend_of_what_occurs() {
+    for (words, kinds) in [(&["early"][..], ["arrow", "late"]), (&[], ["arrow", "free"])] {
+        let page = demonstration("--sim=nvlink:2", words, "legend");
+        let Some(dom) = drawn(&page, "legend") else { return };
+        let timeline = dom.split_once("id=\"timeline\"").unwrap().1.split("</section>").next().unwrap();
+        let shown = timeline.split("<span class=\"key ").skip(1).map(|key| key.split('>').next().unwrap());
+        let shown: Vec<&str> =
+            shown.filter(|key| !key.contains("hidden")).map(|key| key.trim_end_matches('"')).collect();
+        assert!(kinds.iter().all(|kind| shown.contains(kind)), "{shown:?}");
+        for absent in ["mark", "death", "hang", "failed", "shape", "dead-row"] {
+            assert!(!shown.contains(&absent), "{shown:?}");
+        }
+        let arrows =
+            timeline.split_once("<g aria-label=\"arrow\"").unwrap().1.split("</g></g>").next().unwrap();
+        assert_eq!(arrows.matches("<path ").count(), 4, "of memory and of an event: {arrows}");
+        // Two devices are drawn once.
+        for id in ["pairs", "openings"] {
+            let figure = dom.split_once(&format!("id=\"{id}\"")).unwrap().0.rsplit_once("<figure").unwrap().1;
+            assert!(figure.starts_with(" hidden"), "{figure}");
+        }
+    }
+}
+
+#[test]
+fn of_a_real_program_findings_have_their_lines_of_source() {
+    let page = demonstration("--sim=none:2", &[], "real");
     let shown = read(&page);
     let (_, finding) = shown
         .split_once("error ipc-devices-apart: cuIpcOpenMemHandle_v2, once in process ")

@@ -68,6 +68,13 @@ fn a_hang_is_printed_kept_and_reported() {
         text.starts_with("the job hung, without progress ")
     });
     assert!(text.contains("      stacks in hang-"), "{text}");
+    // The page begins with it.
+    let page = report(&["--format", "html"]);
+    let (_, head) = page.split_once("<section id=\"digest\"").unwrap();
+    let (_, lead) = head.split_once("<article class=\"card lead error\"><p class=\"kicker\">").unwrap();
+    let lead = lead.split_once("</article>").unwrap().0;
+    assert!(lead.starts_with("<span class=\"severity\">hung</span>"), "{lead}");
+    assert!(lead.contains("waits in recv at "), "{lead}");
     let report: Value = serde_json::from_str(&report(&["--format", "json"])).unwrap();
     let hang = report["record"]["hangs"].as_array().unwrap().last().unwrap().clone();
     assert_eq!(hang["answer"], answer);
