@@ -10,8 +10,8 @@ use cupeer_report::model::{Finding, Object, Place, Process, Report, SuppressedBy
 use cupeer_report::names::{clean, sentence};
 use cupeer_report::terminal::write_json;
 use cupeer_report::verdict::{Incident, KINDS, Verdict, looked, said};
-use cupeer_symbols::SourceLine;
 use cupeer_rules::{RULES, Rule, RuleSpec};
+use cupeer_symbols::SourceLine;
 use serde_json::{Map, Value, json};
 use std::io::{self, Write};
 

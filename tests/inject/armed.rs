@@ -36,7 +36,10 @@ fn a_plan_holds_for_a_block_by_every_way_in() {
         assert_eq!(refused[0], "0 the plan contains no fault");
         assert!(refused[1].starts_with("0 column 1: no function is named 'x'"), "{refused:?}");
         assert!(refused[2].starts_with("0 column 18: "), "{refused:?}");
-        assert!(refused[3].contains("per=job and per=rank need a directory that processes share"), "{refused:?}");
+        assert!(
+            refused[3].contains("per=job and per=rank need a directory that processes share"),
+            "{refused:?}"
+        );
         assert_eq!(refused[4..], ["0 the plan is NULL", "0 column", "0 -1"]);
     }
 }

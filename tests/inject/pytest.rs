@@ -117,7 +117,8 @@ fn plans_reach_the_processes_that_a_test_starts() {
         let words = [&command[..2], options, &command[2..], &PYTEST[..], &["test_reach.py"]].concat();
         let ended = in_tests(&mut with(&words));
         // Without a directory, only forked processes have a plan.
-        let expected = if options.is_empty() { "5 passed, 2 skipped" } else { "4 failed, 1 passed, 2 skipped" };
+        let expected =
+            if options.is_empty() { "5 passed, 2 skipped" } else { "4 failed, 1 passed, 2 skipped" };
         assert_eq!(counts(&ended), expected, "{}{}", ended.stdout, ended.stderr);
     }
     for options in ["--sim", "--sim --record off"] {

@@ -36,7 +36,8 @@ pub fn command(args: &FaultArgs) -> Result<ExitCode> {
     }
     let shown = home::shown(&directory);
     let job = Job::open(&directory).ok();
-    let plans = allowed(&directory, job.as_ref()).with_context(|| format!("no plan was changed in '{shown}'"))?;
+    let plans =
+        allowed(&directory, job.as_ref()).with_context(|| format!("no plan was changed in '{shown}'"))?;
     let mut text = String::new();
     // A mistake in the new plans must leave the old ones alone.
     let options = InjectArgs {
@@ -97,7 +98,9 @@ fn release(
         let is_it = |rule: &FaultRule, word: &str| {
             // What has no name of its own is called after its place in the plan.
             let own = rule.name.rsplit('/').next().filter(|own| own.parse::<u64>().is_err());
-            [rule.plan(), &rule.name].contains(&word) || own == Some(word) || label_of(rule).as_deref() == Some(word)
+            [rule.plan(), &rule.name].contains(&word)
+                || own == Some(word)
+                || label_of(rule).as_deref() == Some(word)
         };
         which.is_none_or(|word| word == number.to_string() || file.rules.iter().any(|rule| is_it(rule, word)))
     };
@@ -108,7 +111,9 @@ fn release(
             (Some(_), Some((later, (pid, ..)))) => {
                 format!("plan {} was armed by process {pid}, which alone disarms it", later.number)
             }
-            (Some(word), None) => format!("no plan '{}' is armed from outside; --list shows all plans", clean(word)),
+            (Some(word), None) => {
+                format!("no plan '{}' is armed from outside; --list shows all plans", clean(word))
+            }
             (None, _) => "no plan is armed from outside; --list shows all plans".to_owned(),
         };
         bail!(nothing(sentence));
@@ -148,7 +153,8 @@ fn wait(plans: &Plans, job: Option<&Job>, most: Duration) -> String {
     };
     let looked = processes.iter().filter(|process| has(process)).count();
     let mut text = match processes.len() {
-        0 => "; no process that allows it has called the driver yet, and those that do take it over then\n".to_owned(),
+        0 => "; no process that allows it has called the driver yet, and those that do take it over then\n"
+            .to_owned(),
         all => format!(" in {looked} of {}\n", counted(all as u64, "process")),
     };
     let named = |pid: u32, pid_ns: u64| {

@@ -109,7 +109,12 @@ fn print(
 ) -> Result<ExitCode> {
     let about = args.format.about();
     if let Some((job, filter, symbols)) = calls.as_mut().filter(|_| about.has_verdict) {
-        let keep = Keep { failures: most_failures(args), durations: true, callers: about.has_callers, few_names: false };
+        let keep = Keep {
+            failures: most_failures(args),
+            durations: true,
+            callers: about.has_callers,
+            few_names: false,
+        };
         let mut read = cupeer_facts::read(job, filter, keep, Some(symbols))?;
         if let Some(mut sources) = symbols.sources().filter(|_| !args.no_source) {
             read.read_sources(&mut sources);

@@ -31,7 +31,9 @@ pub struct Faults {
 
 /// Whether the processes of an environment are under a fault plan, may come under one, or are denied something.
 pub fn are_asked_for(environment: &Environment) -> bool {
-    [env::INJECT, env::DENY_PEER, env::PEER_LIMIT, env::ALLOW_FAULTS].into_iter().any(|name| value(environment, name).is_some())
+    [env::INJECT, env::DENY_PEER, env::PEER_LIMIT, env::ALLOW_FAULTS]
+        .into_iter()
+        .any(|name| value(environment, name).is_some())
 }
 
 fn value<'a>(environment: &'a Environment, name: &str) -> Option<&'a str> {

@@ -198,9 +198,8 @@ impl Drop for Plans {
 fn map(file: &File) -> io::Result<NonNull<Board>> {
     let (protection, place) = (libc::PROT_READ | libc::PROT_WRITE, std::ptr::null_mut());
     // SAFETY: a new shared mapping of a file that has this size, at an address of the kernel's choice.
-    let memory = unsafe {
-        libc::mmap(place, size_of::<Board>(), protection, libc::MAP_SHARED, file.as_raw_fd(), 0)
-    };
+    let memory =
+        unsafe { libc::mmap(place, size_of::<Board>(), protection, libc::MAP_SHARED, file.as_raw_fd(), 0) };
     NonNull::new(memory.cast()).filter(|_| memory != libc::MAP_FAILED).ok_or_else(io::Error::last_os_error)
 }
 

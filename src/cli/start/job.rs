@@ -268,7 +268,9 @@ impl Job {
         let entries = fs::read_dir(&self.directory).into_iter().flatten().flatten();
         // What faults did without any call of the driver has been read by now.
         let is_beside = |name: &OsStr| {
-            [RELEASE, faults::PREFIX, armed::PREFIX].iter().any(|prefix| name.as_bytes().starts_with(prefix.as_bytes()))
+            [RELEASE, faults::PREFIX, armed::PREFIX]
+                .iter()
+                .any(|prefix| name.as_bytes().starts_with(prefix.as_bytes()))
         };
         let is_record = |name: &OsStr| name != job::FILE && !is_beside(name);
         let names: Vec<OsString> = entries.map(|entry| entry.file_name()).collect();

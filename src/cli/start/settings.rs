@@ -97,7 +97,9 @@ impl Settings {
             match &job {
                 Some(job) if program.is_some() => Plans::allow(&job.directory)?,
                 Some(_) => {}
-                None => bail!("--allow-faults needs a recording, by which 'cupeer fault' finds the processes"),
+                None => {
+                    bail!("--allow-faults needs a recording, by which 'cupeer fault' finds the processes")
+                }
             }
         }
         let verdicts = Verdicts::of(&variables, job.as_ref())?;

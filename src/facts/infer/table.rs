@@ -163,7 +163,8 @@ impl Joined {
                 row.finding.count;
         }
         rows.retain(|row| {
-            let rules = places(row).into_iter().filter_map(|place| broken.get(&place)).flat_map(BTreeMap::values);
+            let rules =
+                places(row).into_iter().filter_map(|place| broken.get(&place)).flat_map(BTreeMap::values);
             let explained = rules.max().copied().unwrap_or(0);
             Rule::of(&row.finding.rule) != Some(Rule::CallFailed) || explained < row.finding.count
         });

@@ -39,7 +39,8 @@ impl<'a> Verdict<'a> {
         let Finding { rule: name, confidence, .. } = finding;
         let rule = Rule::of(name);
         let sure = if *confidence == "inferred" { " (inferred)" } else { "" };
-        let head = format!("{}{sure}: {}", clean(name), self.who_and_how_often(finding)) + &self.root(finding);
+        let head =
+            format!("{}{sure}: {}", clean(name), self.who_and_how_often(finding)) + &self.root(finding);
         let plain = |sentence: String| (sentence, None);
         let message = (!finding.message.is_empty()).then(|| sentence(&clean(&said(finding)))).map(plain);
         let call = (self.call(finding), self.report.source_line(&finding.caller));

@@ -76,8 +76,7 @@ pub fn is_installed(path: &str) -> bool {
 
 /// Whether a file of source is the compiler's or the system's.
 fn is_of_system(file: &str) -> bool {
-    const PARTS: [&str; 5] =
-        ["/include/c++/", "/lib/gcc/", "/rustc/", "/.cargo/registry/", "/local/cuda"];
+    const PARTS: [&str; 5] = ["/include/c++/", "/lib/gcc/", "/rustc/", "/.cargo/registry/", "/local/cuda"];
     file.starts_with("/usr/include/") || PARTS.iter().any(|part| file.contains(part))
 }
 
@@ -274,7 +273,13 @@ impl Helpers {
 
     /// Returns the place of a call whose stack begins to matter with its place `maker`, which made the call: the frame that
     /// people are shown.
-    pub fn choose(&self, stack: &[Place], maker: usize, roots: &Roots, offending: Option<&Offending>) -> Place {
+    pub fn choose(
+        &self,
+        stack: &[Place],
+        maker: usize,
+        roots: &Roots,
+        offending: Option<&Offending>,
+    ) -> Place {
         let Some(made) = stack.get(maker) else { return Place::default() };
         let frames = frames(stack, maker, roots);
         let own: Vec<usize> = (0..frames.len()).filter(|index| frames[*index].is_own).collect();

@@ -161,6 +161,9 @@ mod tests {
     fn names_tell_hosts_users_and_plans_apart() {
         let boot_id = core::array::from_fn(|i| i as u8 + 0xa0);
         assert_eq!(BoardFile { boot_id, user: 1000 }.to_string(), "armed-a0a1a2a3-1000");
-        assert_eq!(super::super::faults::PlanFile { boot_id, number: 12 }.to_string(), "faults-a0a1a2a3-plan12");
+        assert_eq!(
+            super::super::faults::PlanFile { boot_id, number: 12 }.to_string(),
+            "faults-a0a1a2a3-plan12"
+        );
     }
 }

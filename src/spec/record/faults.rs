@@ -106,7 +106,9 @@ impl Header {
 pub fn is_within(header: &Header, size: usize) -> bool {
     let fits = |at: u32, count: u32, each: usize| {
         let (at, count) = (at as usize, count as usize);
-        at >= TEXT && at % 8 == 0 && count.checked_mul(each).is_some_and(|bytes| bytes <= size.saturating_sub(at))
+        at >= TEXT
+            && at % 8 == 0
+            && count.checked_mul(each).is_some_and(|bytes| bytes <= size.saturating_sub(at))
     };
     header.magic == MAGIC
         && header.version == VERSION

@@ -32,7 +32,10 @@ impl View<'_> {
             let is_new = notes[..i].iter().all(|before| before.hint != finding.hint);
             let hint = self.hint(finding).filter(|_| is_new).map(|hint| self.item("  ", &hint));
             let code = self.report.source_line(&finding.caller).map(|code| format!("  {}\n", clean(&code)));
-            text + &caller + &code.unwrap_or_default() + &copying.unwrap_or_default() + &hint.unwrap_or_default()
+            text + &caller
+                + &code.unwrap_or_default()
+                + &copying.unwrap_or_default()
+                + &hint.unwrap_or_default()
         };
         let text: String = notes.iter().take(most).enumerate().map(note).collect();
         let more = match notes.len().saturating_sub(most) {
@@ -51,7 +54,8 @@ impl View<'_> {
             self.item("  ", sentence) + &code.unwrap_or_default()
         };
         let sentences: String = sentences.iter().map(sentence).collect();
-        let stack = if self.all && finding.stack.len() > 1 { self.stack(&finding.stack) } else { String::new() };
+        let stack =
+            if self.all && finding.stack.len() > 1 { self.stack(&finding.stack) } else { String::new() };
         self.style.mark_in(Mark::of_severity(severity), severity, &head) + &sentences + &stack
     }
 }

@@ -86,7 +86,9 @@ fn remove_file(path: &Path, name: &str) -> io::Result<bool> {
             _ if name.strip_suffix(SUFFIX).is_some_and(is_process) => begins_as_ours(path),
             _ if name.strip_prefix(live::PREFIX).is_some_and(is_boot) => begins_as_ours(path),
             _ if is_hang(name) => is_text(path, HANG),
-            _ if [faults::PREFIX, armed::PREFIX].iter().any(|begin| name.starts_with(begin)) => begins_as_ours(path),
+            _ if [faults::PREFIX, armed::PREFIX].iter().any(|begin| name.starts_with(begin)) => {
+                begins_as_ours(path)
+            }
             _ if name.starts_with(faults::RELEASE) => path.metadata().is_ok_and(|about| about.len() == 0),
             _ => is_temporary(name) && begins_as_ours(path),
         };

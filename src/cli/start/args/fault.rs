@@ -42,7 +42,13 @@ pub struct FaultArgs {
     #[arg(long, conflicts_with_all = ["inject", "inject_file", "release", "wait"])]
     pub list: bool,
     /// Form of the list: text or json
-    #[arg(long, value_name = "FORMAT", default_value = "text", requires = "list", hide_possible_values = true)]
+    #[arg(
+        long,
+        value_name = "FORMAT",
+        default_value = "text",
+        requires = "list",
+        hide_possible_values = true
+    )]
     pub format: ListFormat,
     /// Wait up to TIME until all processes have the plans
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = duration)]

@@ -148,7 +148,14 @@ mod tests {
     #[test]
     fn what_belongs_to_a_job_is_no_other_thing() {
         let folder = tempfile::tempdir().unwrap();
-        for name in ["live-0123abcd", "faults-0123abcd-00000000", "armed-0123abcd-1000", "release-gate", ".job-7", "1-2-3.cupeer"] {
+        for name in [
+            "live-0123abcd",
+            "faults-0123abcd-00000000",
+            "armed-0123abcd-1000",
+            "release-gate",
+            ".job-7",
+            "1-2-3.cupeer",
+        ] {
             fs::write(folder.path().join(name), "").unwrap();
         }
         fs::create_dir(folder.path().join(VLLM_CACHE)).unwrap();

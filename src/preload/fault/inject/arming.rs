@@ -3,9 +3,9 @@
 //! Armed plans change as a whole: another [`Armed`] replaces the previous one. A thread that examines a call marks the
 //! plans that it uses, so that the memory of a plan is unmapped only when no thread uses it.
 
+use super::board::PlanFile;
 use super::conditions::is_like;
 use super::index::Armed;
-use super::board::PlanFile;
 use super::loaded::{LoadedPlan, LoadedRule};
 use super::shared;
 use crate::fault::deny;
@@ -17,9 +17,7 @@ use crate::sys::memory;
 use core::cell::Cell;
 use core::ffi::c_void;
 use core::ptr;
-use core::sync::atomic::{
-    Ordering::{Acquire, Relaxed, Release, SeqCst},
-};
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use cupeer_shared::users::{self, Users};
 use cupeer_spec::fault::{Key, Plan};
 use cupeer_spec::function::FnId;

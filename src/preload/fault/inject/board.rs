@@ -153,7 +153,8 @@ impl PlanFile {
         let boot_id = boot_id();
         let name = faults::PlanFile { boot_id, number };
         let file = trusted(&directory, &directory.file(Short::<48>::new(format_args!("{name}")).text())?)?;
-        let most = TEXT + LONGEST + LONGEST / 8 * size_of::<Counter>() + SCOPES * size_of::<Scope>() + (1 << 16);
+        let most =
+            TEXT + LONGEST + LONGEST / 8 * size_of::<Counter>() + SCOPES * size_of::<Scope>() + (1 << 16);
         let size = usize::try_from(file.about().size).ok().filter(|size| (TEXT..=most).contains(size));
         let size = size.ok_or(libc::EPROTO)?;
         let base = file.map(0, size)?;
@@ -181,11 +182,11 @@ impl PlanFile {
         let layout = Layout { text: &text, rules: plan.rules.len() as u32, boot_id, scopes };
         let (root_pid, root_pid_ns, root_started) = (pid, pid_ns, started);
         let armed = clock::realtime();
-        let header =
-            Header { number, armed, root_pid, root_pid_ns, root_started, ..layout.header() };
+        let header = Header { number, armed, root_pid, root_pid_ns, root_started, ..layout.header() };
         // Others may read the counts, but nobody arms anything for another user.
         let own = Directory { path: directory.path, mode: directory.mode & 0o640 };
-        let path = own.file(Short::<48>::new(format_args!("{}", faults::PlanFile { boot_id, number })).text())?;
+        let path =
+            own.file(Short::<48>::new(format_args!("{}", faults::PlanFile { boot_id, number })).text())?;
         // SAFETY: mapped with this size, all zero.
         let write = |base| unsafe { layout.write(base, header) };
         directory::publish_mapped(&own, &path, ".faults", layout.size(), write)?;

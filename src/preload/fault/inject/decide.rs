@@ -3,8 +3,8 @@
 use super::arming::Using;
 use super::counts::{self, Firing, Whose};
 use super::facts::{self, Facts};
-use super::{handles, live};
 use super::loaded::{LoadedPlan, LoadedRule};
+use super::{handles, live};
 use crate::fault::{deny, forward::Forward};
 use crate::sys::environment;
 use core::cell::Cell;

@@ -71,7 +71,11 @@ pub fn look() {
     // Paths are long, and stacks may be small.
     aside(|| {
         if EVERY_CALL.armed.load(Acquire) == UNREAD {
-            LOCK.with(|| if is_behind() { catch_up() });
+            LOCK.with(|| {
+                if is_behind() {
+                    catch_up()
+                }
+            });
         } else {
             LOCK.try_with(&mut Some(catch_up));
         }

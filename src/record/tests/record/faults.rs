@@ -24,6 +24,7 @@ fn file(rules: Vec<FaultRule>, damaged: Vec<u64>) -> FaultFile {
         damaged,
         damaged_more: 0,
         problem: None,
+        later: None,
     }
 }
 
