@@ -181,9 +181,10 @@ fn a_handle_that_is_never_sent_is_owed_by_its_exporter() {
     let folder = temp_dir();
     let _waits = Waits::start(recorded(folder.path(), &[], "recv"), 2);
     let record = folder.path().join("r").display().to_string();
-    let at = format!("rank 1 waits in recv at {}", line("recv"));
-    let document =
-        answer(&[&record], &[&at, "; its peer is rank 0; rank 0 exported ipc:", " ago and nobody opened it"]);
+    let at = format!("rank 0 waits in read at {} in rank", line("rank 0 waits"));
+    let waits =
+        format!(" ago and nobody opened it; rank 1 waits for it in recv at {} in receive", line("recv"));
+    let document = answer(&[&record], &[&at, "; it exported ipc:", &waits]);
     assert_eq!(document["schema"], "cupeer-why/1");
     let (owner, waiting) = (of_rank(&document, 0), of_rank(&document, 1));
     assert_eq!(waiting["waits_for"], Value::from(vec![owner["pid"].clone()]));
@@ -203,7 +204,7 @@ fn a_handle_that_is_never_sent_is_owed_by_its_exporter() {
     for words in [vec![record.clone()], pids] {
         let text = stdout(with(&["why"]).args(words));
         let first = text.lines().next().unwrap();
-        assert!(first.starts_with(&at) && first.ends_with(" ago and nobody opened it"), "{text}");
+        assert!(first.starts_with(&at) && first.ends_with(&waits), "{text}");
         assert!(
             text.contains("\n  exported ipc:") && text.contains(&format!("  {}", line("recv"))),
             "{text}"
@@ -220,7 +221,7 @@ fn an_open_that_hangs_in_the_driver_is_told_with_its_handle_and_its_line() {
     command.env("LD_PRELOAD", &never);
     let _waits = Waits::start(command, 2);
     let record = folder.path().join("r").display().to_string();
-    let at = format!(" at {} since ", line("open"));
+    let at = format!(" at {} in rank since ", line("open"));
     let document = answer(
         &[&record],
         &["rank 1 is in cuIpcOpenMemHandle_v2 for ipc:", &at, "; rank 0 exported it, and waits in read"],
@@ -254,7 +255,8 @@ fn a_deadlock_on_a_queue_has_the_lines_of_both_threads() {
     for interpreter in crate::python::interpreters() {
         let waits = Waits::start(python(&interpreter, "queue"), 1);
         let pid = waits.pid().to_string();
-        let document = answer(&[&pid], &["waits in futex at ", &line("first"), "(in get)"]);
+        let document =
+            answer(&[&pid], &["wait for each other: ", &line("first"), &line("second"), "(in get)"]);
         let threads = process(&document, waits.pid())["threads"].as_array().unwrap().clone();
         let is_second = |frame: &Value| {
             let number = line("second").rsplit(':').next().unwrap().parse::<u64>().unwrap();
@@ -310,7 +312,12 @@ fn a_mutex_names_the_thread_that_holds_it() {
     let waits = Waits::start(of_c("mutex"), 1);
     let document = answer(
         &[&waits.pid().to_string()],
-        &["waits in futex at waits.c:", "holds the lock, and waits in read at waits.c:"],
+        &[
+            " waits in read at waits.c:",
+            " in stay",
+            " waits for it in futex at waits.c:",
+            " in waits_for_mutex",
+        ],
     );
     let process = process(&document, waits.pid());
     let holder = &process["threads"][0]["holder"];
@@ -329,8 +336,13 @@ fn a_mutex_names_the_thread_that_holds_it() {
 fn a_pipe_leads_to_who_could_write_to_it_without_cupeer() {
     let waits = Waits::start(of_c("pipe"), 1);
     let pid = waits.pid().to_string();
-    let peer = format!("its peer is process {pid}; process {pid} waits in read at waits.c:");
-    let document = answer(&[&pid], &["waits in read at waits.c:", &peer]);
+    let root = format!("process {pid} waits in read at waits.c:");
+    let document =
+        answer(&[&pid], &[&root, " in stay", " waits for it in read at waits.c:", " in waits_for_pipe"]);
+    assert_eq!(
+        (&document["root"]["kind"], &document["root"]["pids"][0]),
+        (&"waits".into(), &waits.pid().into())
+    );
     assert_eq!(document["record"], Value::Null);
     let child = document["processes"]
         .as_array()
@@ -397,7 +409,7 @@ fn a_process_of_another_pid_namespace_is_read() {
     let waits = Waits::start(command, 1);
     let document = answer(
         &[&waits.pid().to_string()],
-        &["(1 in its namespace) waits in futex at waits.c:", "holds the lock"],
+        &["(1 in its namespace) waits in read at waits.c:", "(1 in its namespace) waits for it in futex"],
     );
     let inner = document["processes"]
         .as_array()
@@ -416,9 +428,9 @@ fn each_of_64_processes_is_read() {
     let document = answer(
         &[&pid],
         &[
-            "waits in poll at waits.c:",
-            &format!("its peer is process {pid}"),
-            "62 more processes do the same",
+            &format!("process {pid} waits in read at waits.c:"),
+            " and 59 more wait for it in poll at waits.c:",
+            " in waits_in_poll",
         ],
     );
     let all = document["processes"].as_array().unwrap();
@@ -566,9 +578,9 @@ fn an_export_that_failed_is_what_the_others_wait_for() {
         let mut command = cupeer();
         command.args(["run", "-q", "--sim", "--record", "full", "-o", &record, "--"]).arg(&program).arg(how);
         let _waits = Waits::start(command, times);
-        let document = answer(&[&record], &["rank 1 waits in recv at ", who, &failed]);
+        let document = answer(&[&record], &["rank 1 waits ", " in recv at ", who, &failed]);
         let said = document["answer"].as_str().unwrap();
-        assert!(said.starts_with("rank 1 waits in recv at "), "{said}");
+        assert!(said.starts_with("rank "), "{said}");
     }
     // Where a later export succeeded, nobody waits for one.
     let folder = temp_dir();
@@ -576,7 +588,7 @@ fn an_export_that_failed_is_what_the_others_wait_for() {
     let mut command = cupeer();
     command.args(["run", "-q", "--sim", "--record", "full", "-o", &record, "--"]).arg(&program).arg("sent");
     let _waits = Waits::start(command, 2);
-    let said = answer(&[&record], &["rank 1 waits in recv at "])["answer"].to_string();
+    let said = answer(&[&record], &["rank 1 waits ", " in recv at "])["answer"].to_string();
     assert!(!said.contains("failed to export"), "{said}");
 }
 

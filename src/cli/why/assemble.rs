@@ -1,15 +1,17 @@
 //! From what was read to the document: names, places, peers, and what each process does.
 
-use super::document::{Document, Frame, On, Process, SCHEMA, State, Thread};
+use super::document::{Document, Ended, Frame, On, Polls, Process, SCHEMA, State, Thread};
 use super::ledger::Ledger;
 use super::names::Names;
 use super::objects::Object;
 use super::peers::Ends;
-use super::process::{Seen, SeenThread};
+use super::process::{self, Seen, SeenThread};
+use super::shared::Shared;
 use super::stacks::Raw;
-use super::syscall::About;
-use super::{answer, does};
+use super::syscall::{About, Call};
+use super::{does, locks, phrase, ranks};
 use cupeer_record::Library;
+use cupeer_report::names::signal_name;
 use cupeer_report::symbols::{Symbol, Symbols};
 use std::collections::HashMap;
 use std::path::Path;
@@ -25,7 +27,9 @@ pub fn document(all: &[Seen], ledger: Option<&Ledger>, record: Option<&Path>, be
         .zip(&named.libraries)
         .map(|(seen, libraries)| process(seen, libraries, &named, ledger, &mut ends, &pids))
         .collect();
+    ranks::complete(&mut processes, all, ledger);
     let names = Names::of(&processes, all);
+    does::place(&mut processes);
     for process in &mut processes {
         does::complete(process, &names, ledger);
     }
@@ -37,7 +41,7 @@ pub fn document(all: &[Seen], ledger: Option<&Ledger>, record: Option<&Path>, be
     }
     let time = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
     let gone = ledger.map(Ledger::gone).unwrap_or_default();
-    let answer = answer::sentence(&processes, &names, &gone);
+    let (answer, root) = phrase::answer(&processes, &names, &gone);
     Document {
         schema: SCHEMA.into(),
         cupeer: env!("CARGO_PKG_VERSION").into(),
@@ -45,6 +49,7 @@ pub fn document(all: &[Seen], ledger: Option<&Ledger>, record: Option<&Path>, be
         took_ns: began.elapsed().as_nanos() as u64,
         record: record.map(|path| path.display().to_string()),
         answer,
+        root,
         without_progress_ns: None,
         resumed_ns: None,
         ended_ns: None,
@@ -155,11 +160,15 @@ fn process(
         let is_same = |known: &&mut Thread| {
             known.frames == shown.frames
                 && known.syscall == shown.syscall
+                && known.holder == shown.holder
                 && known.call.is_none()
                 && shown.call.is_none()
         };
         match threads.iter_mut().skip(1).find(is_same).filter(|_| !shown.frames.is_empty()) {
-            Some(known) => known.count += 1,
+            Some(known) => {
+                known.count += 1;
+                known.own_tids.push(thread.own_tid);
+            }
             None => {
                 shown.on = on(about.pid, thread, ends, pids);
                 threads.push(shown);
@@ -191,6 +200,10 @@ fn process(
         threads,
         threads_more: seen.threads_more,
         running_more: seen.running_more,
+        ended: seen.about.exit.map(|exit| ended(exit, seen.ended)),
+        parent: about.parent,
+        comm: Some(about.comm.clone()).filter(|comm| !is_named_after(comm, about)),
+        shared: seen.shared.clone(),
     }
 }
 
@@ -207,15 +220,11 @@ fn weight(thread: &Thread, pid: u32) -> u32 {
 }
 
 fn thread(seen: &Seen, thread: &SeenThread, libraries: &[Library], named: &Named) -> Thread {
-    let holder = match &thread.call {
-        Some(call) => match call.about {
-            About::Lock(_, Some(own)) => {
-                seen.threads.iter().find(|other| other.own_tid == own).map(|other| other.tid)
-            }
-            _ => None,
-        },
-        None => None,
+    let owner = match thread.call.as_ref().map(|call| &call.about) {
+        Some(About::Lock(futex)) if !futex.is_join => futex.owner,
+        _ => None,
     };
+    let holder = owner.and_then(|own| seen.threads.iter().find(|other| other.own_tid == own));
     Thread {
         tid: thread.tid,
         name: thread.name.clone(),
@@ -226,20 +235,46 @@ fn thread(seen: &Seen, thread: &SeenThread, libraries: &[Library], named: &Named
             'Z' | 'X' => State::Ended,
             _ => State::Waits,
         },
-        since_ns: thread.since,
+        // A thread that has just napped has waited for longer, in a loop, and nobody knows how long.
+        since_ns: thread.since.filter(|_| !thread.call.as_ref().is_some_and(Call::is_short)),
         syscall: thread.call.as_ref().map(|call| call.name.clone()),
         on: Vec::new(),
-        holder: holder.filter(|holder| *holder != thread.tid),
+        holder: holder.map(|other| other.tid),
         call: None,
+        polls: thread.polls.as_ref().and_then(|polled| {
+            let (shared, place) = Shared::place(&seen.shared, polled.address)?;
+            let (value, looks) = (polled.number(), polled.looks);
+            let offset = value.map(|_| place.offset);
+            Some(Polls { name: shared.name.clone(), offset, value, looks, place: Some(place) })
+        }),
         frames: thread.frames.iter().flat_map(|raw| named.frames(seen, libraries, raw)).collect(),
         complete: thread.is_whole,
+        own_tids: vec![thread.own_tid],
+        about: thread.call.as_ref().map(|call| call.about.clone()),
+        limit: thread.call.as_ref().and_then(|call| call.limit),
+        place: None,
     }
+}
+
+/// An end as the kernel tells it to the parent.
+fn ended(exit: i32, ago: Option<u64>) -> Ended {
+    let signal = (exit & 127 != 0).then(|| signal_name(exit & 127));
+    Ended { status: (exit & 127 == 0).then_some(exit >> 8 & 255), signal, ago_ns: ago }
+}
+
+/// Returns true if the name of a process says no more than its program and arguments.
+fn is_named_after(comm: &str, about: &process::About) -> bool {
+    let last = |path: &str| path.rsplit('/').next().unwrap_or_default().to_owned();
+    let mut words = about.arguments.iter().take(2).chain([&about.program]).map(|word| last(word));
+    comm.is_empty() || about.has_ended || words.any(|word| word.starts_with(comm))
 }
 
 /// The descriptors and processes that a thread waits for.
 fn on(pid: u32, thread: &SeenThread, ends: &mut Ends, pids: &[u32]) -> Vec<On> {
-    let Some(About::Descriptors(descriptors)) = thread.call.as_ref().map(|call| &call.about) else {
-        return Vec::new();
+    let (descriptors, is_lock) = match thread.call.as_ref().map(|call| &call.about) {
+        Some(About::Descriptors(descriptors)) => (descriptors.as_slice(), false),
+        Some(About::FileLock(fd)) => (&[(*fd, false)][..], true),
+        _ => return Vec::new(),
     };
     let of = |(fd, is_read): &(i32, bool)| {
         let end = ends.of(pid, *fd, *is_read, pids)?;
@@ -248,8 +283,10 @@ fn on(pid: u32, thread: &SeenThread, ends: &mut Ends, pids: &[u32]) -> Vec<On> {
             kind: end.kind.into(),
             name: end.name,
             inode: end.inode,
-            peers: end.peers,
+            peers: if is_lock { locks::of_file(pid, *fd) } else { end.peers },
             unknown: end.unknown.map(str::to_owned),
+            reads: *is_read,
+            other: end.other,
         })
     };
     descriptors.iter().filter_map(of).collect()

@@ -1,5 +1,7 @@
 //! The document that `cupeer why --format json` prints, and that its text is written from.
 
+use super::shared::{Place, Shared};
+use super::syscall::{About, MOMENT};
 use serde::Serialize;
 
 /// Version of this format. Fields may be added without a new number.
@@ -30,6 +32,8 @@ pub struct Document {
     pub record: Option<String>,
     /// Reason of the hang in one sentence.
     pub answer: String,
+    /// Processes where the waits end, and those that wait for them; null if no process of the job is running.
+    pub root: Option<Root>,
     /// Time in nanoseconds without progress of any process, if `cupeer run --on-hang` printed this; null otherwise.
     pub without_progress_ns: Option<u64>,
     /// Time when the job made progress again, in nanoseconds since 1970, in the file that `cupeer run --on-hang` keeps; null
@@ -41,6 +45,40 @@ pub struct Document {
     pub processes: Vec<Process>,
     /// Data that could not be read: one sentence each.
     pub unseen: Vec<String>,
+}
+
+/// Processes where the waits end.
+#[derive(Serialize, Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Root {
+    /// Kind of the end: `ended`, `call`, `deadlock`, `cycle`, `apart` (processes in different operations), `stopped`, `sleeps`,
+    /// `runs`, `polls`, `waits` (for something outside of the job), `refused`, or `unknown`.
+    pub kind: String,
+    /// Pids of these processes; of a cycle, in the order of the waits.
+    pub pids: Vec<u32>,
+    /// Pids of the processes that wait for one of them.
+    pub waiting: Vec<u32>,
+    /// Pids of the processes that wait for those in `waiting`.
+    pub waiting_indirectly: Vec<u32>,
+}
+
+/// End of a process.
+#[derive(Serialize, Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Ended {
+    /// Exit status; null if a signal killed the process, or if it is unknown.
+    pub status: Option<i32>,
+    /// Name of the signal that killed the process; null if none did.
+    pub signal: Option<String>,
+    /// Time in nanoseconds since the end; null if unknown.
+    pub ago_ns: Option<u64>,
+}
+
+impl Ended {
+    /// Returns true if the process did not end well.
+    pub fn is_failure(&self) -> bool {
+        self.signal.is_some() || self.status.is_some_and(|status| status != 0)
+    }
 }
 
 /// State of a process or thread.
@@ -100,6 +138,15 @@ pub struct Process {
     pub threads_more: u64,
     /// Number of the threads in `threads_more` that were running.
     pub running_more: u64,
+    /// End of the process; null if it is running, or if nothing is known of its end.
+    pub ended: Option<Ended>,
+    #[serde(skip)]
+    pub parent: u32,
+    /// The name that it gave itself, if that is another one than its program's.
+    #[serde(skip)]
+    pub comm: Option<String>,
+    #[serde(skip)]
+    pub shared: Vec<Shared>,
 }
 
 /// Thread, or several threads with the same stack.
@@ -124,8 +171,21 @@ pub struct Thread {
     pub holder: Option<u32>,
     /// Recorded call that the thread is in; null if it is in none.
     pub call: Option<Call>,
+    /// Place in shared memory that the thread reads again and again; null if it reads none, or if it is unknown.
+    pub polls: Option<Polls>,
     /// Frames of the stack, the innermost first.
     pub frames: Vec<Frame>,
+    /// The threads that this one stands for, as the process numbers them.
+    #[serde(skip)]
+    pub own_tids: Vec<u32>,
+    #[serde(skip)]
+    pub about: Option<About>,
+    /// The nanoseconds after which the system call returns anyway.
+    #[serde(skip)]
+    pub limit: Option<u64>,
+    /// The frame that says most of where the thread is.
+    #[serde(skip)]
+    pub place: Option<usize>,
     /// True if these are all frames of compiled code. A waiting thread is not stopped, so its registers are unknown,
     /// and its frames can end early.
     pub complete: bool,
@@ -147,6 +207,36 @@ pub struct On {
     pub peers: Vec<u32>,
     /// Reason why no process with the other end is known; null if one is known, or if there is no other end.
     pub unknown: Option<String>,
+    /// Whether the thread waits in order to read.
+    #[serde(skip)]
+    pub reads: bool,
+    /// The inode of the other end, if that is another one.
+    #[serde(skip)]
+    pub other: Option<u64>,
+}
+
+impl On {
+    /// Returns true if this is the other end of what another thread waits for.
+    pub fn is_end_of(&self, on: &On) -> bool {
+        let is_same = self.inode.is_some() && self.inode == on.inode && self.reads != on.reads;
+        self.kind == on.kind && (is_same || self.inode.is_some() && self.inode == on.other)
+    }
+}
+
+/// Place in shared memory that a thread reads again and again.
+#[derive(Serialize, Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Polls {
+    /// Path of the file, or the kernel's name for memory without a file.
+    pub name: String,
+    /// Offset in the file or memory; null if the thread may read any place in it.
+    pub offset: Option<u64>,
+    /// Value there, as a number of 4 bytes; null without an offset.
+    pub value: Option<u32>,
+    /// Number of times that cupeer read the same there.
+    pub looks: u32,
+    #[serde(skip)]
+    pub place: Option<Place>,
 }
 
 /// Recorded call that has not returned.
@@ -181,6 +271,105 @@ pub struct Frame {
     pub offset: Option<String>,
 }
 
+impl Thread {
+    /// The frames up to the begin of a process that Python forked: the others are its parent's.
+    pub fn own_frames(&self) -> &[Frame] {
+        let begins = |frame: &Frame| {
+            let file = frame.file.as_deref().unwrap_or_default();
+            frame.function.as_deref() == Some("_bootstrap") && file.ends_with("multiprocessing/process.py")
+        };
+        let begin = self.frames.iter().position(begins);
+        &self.frames[..begin.unwrap_or(self.frames.len())]
+    }
+
+    /// A thread that waits, for tests.
+    #[cfg(test)]
+    pub fn waiting(tid: u32) -> Thread {
+        Thread {
+            tid,
+            name: "t".into(),
+            count: 1,
+            state: State::Waits,
+            since_ns: None,
+            syscall: None,
+            on: Vec::new(),
+            holder: None,
+            call: None,
+            polls: None,
+            frames: Vec::new(),
+            own_tids: vec![tid],
+            about: None,
+            limit: None,
+            place: None,
+            complete: true,
+        }
+    }
+
+    /// Returns true if the thread waits for children.
+    pub fn is_parent(&self) -> bool {
+        matches!(self.syscall.as_deref(), Some("wait4" | "waitid"))
+    }
+
+    pub fn sleeps(&self) -> bool {
+        self.about == Some(About::Time)
+    }
+
+    /// Returns true if the thread waits for a connection from anybody.
+    pub fn listens(&self) -> bool {
+        let listens = |on: &On| on.peers.is_empty() && on.unknown.is_none() && on.kind.ends_with("socket");
+        matches!(self.syscall.as_deref(), Some("accept" | "accept4")) || self.on.iter().any(listens)
+    }
+
+    /// Returns true if the thread opens a pipe that nobody has open at the other end.
+    pub fn opens(&self) -> bool {
+        matches!(self.about, Some(About::Open(_)))
+    }
+
+    /// Returns true if the thread sleeps or waits only for a moment: whoever does waits in a loop, and longer than the kernel
+    /// knows.
+    pub fn naps(&self) -> bool {
+        self.limit.is_some_and(|limit| limit <= MOMENT)
+    }
+}
+
+impl Process {
+    /// A process of which only the end is known.
+    pub fn ended(pid: u32) -> Process {
+        Process {
+            pid,
+            own_pid: pid,
+            rank: None,
+            proc: None,
+            program: String::new(),
+            arguments: Vec::new(),
+            state: State::Ended,
+            doing: String::new(),
+            since_ns: None,
+            waits_for: Vec::new(),
+            owes: Vec::new(),
+            exported: Vec::new(),
+            hint: None,
+            stopped_ns: 0,
+            threads: Vec::new(),
+            threads_more: 0,
+            running_more: 0,
+            ended: None,
+            parent: 0,
+            comm: None,
+            shared: Vec::new(),
+        }
+    }
+
+    pub fn is_alive(&self) -> bool {
+        !matches!(self.state, State::Ended | State::Refused)
+    }
+
+    /// Returns true if the process is known to have ended otherwise than well.
+    pub fn has_failed(&self) -> bool {
+        self.ended.as_ref().is_some_and(Ended::is_failure)
+    }
+}
+
 impl Frame {
     /// Returns the place of the frame: `x.py:12`, `share.c:88`, or `recv in libc.so.6`.
     pub fn place(&self) -> String {
@@ -194,6 +383,12 @@ impl Frame {
             }
             _ => self.offset.clone().unwrap_or_else(|| "?".to_owned()),
         }
+    }
+
+    /// Returns true if the source is a header, as of helpers that only forward.
+    pub fn is_header(&self) -> bool {
+        let file = self.file.as_deref().unwrap_or_default();
+        [".h", ".hh", ".hpp", ".hxx", ".cuh", ".inl"].iter().any(|ending| file.ends_with(ending))
     }
 
     /// Whether this is code of the program's own, as far as its place says.
@@ -220,7 +415,11 @@ impl Frame {
             _ => {
                 let library = self.library.as_deref().unwrap_or_default();
                 let name = library.rsplit('/').next().unwrap_or_default();
-                !library.is_empty() && !LIBRARIES.iter().any(|known| name.contains(known))
+                let is_installed = ["/usr/lib/", "/usr/lib64/", "/lib/", "/lib64/"]
+                    .iter()
+                    .any(|path| library.starts_with(path))
+                    || ["/site-packages/", "/dist-packages/"].iter().any(|path| library.contains(path));
+                !library.is_empty() && !is_installed && !LIBRARIES.iter().any(|known| name.contains(known))
             }
         }
     }

@@ -1,14 +1,18 @@
 //! What a process does, as a clause without its name: `waits in recv at x.py:12 since 38 s`.
 
-use super::document::{Frame, On, Process, State, Thread};
+use super::document::{Frame, On, Polls, Process, State, Thread};
 use super::ledger::Ledger;
 use super::names::Names;
-use super::syscall::word;
+use super::syscall::{About, word};
 use super::times::ago;
-use cupeer_report::names::counted;
+use cupeer_report::symbols::short;
+use std::collections::{HashMap, HashSet};
 
 /// A time shorter than that says nothing: whoever waits in a loop has just waited before.
 const SHORTEST: u64 = 1_000_000;
+
+/// How wide a function's name is shown.
+const WIDTH: usize = 60;
 
 /// Fills in what a process does, for whom it waits, and what it owes.
 pub fn complete(process: &mut Process, names: &Names, ledger: Option<&Ledger>) {
@@ -17,7 +21,7 @@ pub fn complete(process: &mut Process, names: &Names, ledger: Option<&Ledger>) {
         process.owes = ledger.owes(proc);
     }
     match process.state {
-        State::Ended => process.doing = "ended while it was read".into(),
+        State::Ended => process.doing = ended(process),
         State::Refused => {}
         _ => {
             let Some(first) = process.threads.first() else { return };
@@ -28,10 +32,21 @@ pub fn complete(process: &mut Process, names: &Names, ledger: Option<&Ledger>) {
     }
 }
 
+/// How a process ended, and how long ago.
+fn ended(process: &Process) -> String {
+    let Some(ended) = &process.ended else { return "ended while it was read".into() };
+    let how = match (&ended.signal, ended.status) {
+        (Some(signal), _) => format!("was killed by {signal}"),
+        (_, Some(status)) => format!("exited with status {status}"),
+        _ => "ended".into(),
+    };
+    how + &ended.ago_ns.map(|ns| format!(", {} ago", ago(ns))).unwrap_or_default()
+}
+
 /// The processes that a thread waits for.
 fn waits_for(pid: u32, thread: &Thread, names: &Names) -> Vec<u32> {
     let mut all: Vec<u32> = match thread.syscall.as_deref() {
-        Some("wait4" | "waitid") => names.children(pid),
+        Some("wait4" | "waitid") => children(pid, thread, names),
         _ => thread.on.iter().flat_map(|on| on.peers.iter().copied()).collect(),
     };
     all.sort_unstable();
@@ -43,7 +58,16 @@ fn waits_for(pid: u32, thread: &Thread, names: &Names) -> Vec<u32> {
     all
 }
 
-fn doing(process: &Process, thread: &Thread, names: &Names) -> String {
+/// The children that a thread waits for: the one that it names, or all.
+pub fn children(pid: u32, thread: &Thread, names: &Names) -> Vec<u32> {
+    let all = names.children(pid);
+    match thread.about {
+        Some(About::Child(Some(child))) if all.contains(&(child as u32)) => vec![child as u32],
+        _ => all,
+    }
+}
+
+pub fn doing(process: &Process, thread: &Thread, names: &Names) -> String {
     let at = at(thread);
     let since =
         process.since_ns.filter(|since| *since >= SHORTEST).map(|since| format!(" since {}", ago(since)));
@@ -53,27 +77,49 @@ fn doing(process: &Process, thread: &Thread, names: &Names) -> String {
         let fault = call.injected_by.as_ref().map(|fault| format!(", held by the fault {fault}"));
         return format!("is in {}{handle}{at}{since}{}", call.function, fault.unwrap_or_default());
     }
+    if let Some(polls) = &thread.polls {
+        return format!("{}{at}{since}", polled(polls));
+    }
     match (thread.state, thread.syscall.as_deref()) {
         (State::Runs, _) => format!("runs{at}"),
         (State::Stopped, _) => format!("is stopped by a signal or a debugger{at}{since}"),
-        (_, Some("wait4" | "waitid")) => match names.children(process.pid).as_slice() {
+        (_, Some("wait4" | "waitid")) => match children(process.pid, thread, names).as_slice() {
             [] => format!("waits for a child to end{at}{since}"),
-            [child] => format!("waits for its child, process {child}, to end{at}{since}"),
-            children => {
-                format!("waits for {} to end{at}{since}", counted(children.len() as u64, "child process"))
-            }
+            [child] => format!("waits for its child, {}, to end{at}{since}", names.name(*child)),
+            children => format!("waits for {} to end{at}{since}", names.all(children)),
         },
         (_, Some(call)) => {
-            let holder =
-                thread.holder.and_then(|holder| process.threads.iter().find(|other| other.tid == holder));
+            let holder = thread
+                .holder
+                .filter(|holder| *holder != thread.tid)
+                .and_then(|holder| process.threads.iter().find(|other| other.tid == holder));
             let held =
                 holder.map(|holder| format!("; thread {} holds the lock, and {}", holder.tid, brief(holder)));
             match word(call) {
-                "sleep" => format!("sleeps{at}{since}"),
+                _ if thread.sleeps() => format!("sleeps{at}{since}"),
+                word @ ("flock" | "fcntl") if thread.on.iter().any(|on| !on.name.is_empty()) => {
+                    format!("waits in {word} for {}{at}{since}", thread.on[0].name)
+                }
+                "open" | "openat" => match &thread.about {
+                    Some(About::Open(path)) => format!("waits in open of {path}{at}{since}"),
+                    _ => format!("waits in open{at}{since}"),
+                },
                 word => format!("waits in {word}{at}{since}{}", held.unwrap_or_default()),
             }
         }
         _ => format!("waits{at}{since}"),
+    }
+}
+
+/// What a thread reads again and again, and how often that had the same value.
+fn polled(polls: &Polls) -> String {
+    let name = if polls.name.starts_with("/dev/zero") { "shared memory" } else { &polls.name };
+    let looks = polls.looks;
+    match polls.offset.zip(polls.value) {
+        Some((offset, value)) => {
+            format!("polls {name}+{offset:#x}, which was {value} at each of {looks} looks,")
+        }
+        None => format!("sleeps again and again, while nothing changes in {name} at any of {looks} looks,"),
     }
 }
 
@@ -87,28 +133,67 @@ fn brief(thread: &Thread) -> String {
     }
 }
 
-/// ` at x.py:12`: the innermost frame of the program's own, and what that called, where it is Python's.
+/// ` at x.py:12`: the frame that says most, and what that called, where it is Python's.
 pub fn at(thread: &Thread) -> String {
-    let Some(index) = own(&thread.frames) else { return String::new() };
+    let Some(index) = thread.place.or_else(|| own(thread.own_frames())) else { return String::new() };
     let own = &thread.frames[index];
     let called = thread.frames[..index].iter().rev().find(|frame| frame.language == own.language);
-    let inside = match called.filter(|_| own.language == "Python") {
+    let inside = match called.filter(|_| own.language == "Python" && own.is_own()) {
         Some(Frame { function: Some(function), .. }) => format!(" (in {function})"),
         _ => String::new(),
     };
-    format!(" at {}{inside}", own.place())
+    // A place without a line is named by its function already.
+    let function = own.function.as_deref().filter(|name| own.line.is_some() && !name.starts_with('<'));
+    let function = function.map(|name| format!(" in {}", short(name, WIDTH))).unwrap_or_default();
+    format!(" at {}{function}{inside}", own.place())
 }
 
-/// The innermost frame that is the program's own: of Python, where there is any.
+/// The innermost frame that is the program's own: of Python, where there is any, and otherwise of no header, if there is another.
 fn own(frames: &[Frame]) -> Option<usize> {
+    let position = |is: &dyn Fn(&Frame) -> bool| frames.iter().position(is);
     let is_python = |frame: &Frame| frame.language == "Python";
-    let python = frames.iter().position(|frame| is_python(frame) && frame.is_own());
-    let python = python.or_else(|| frames.iter().position(is_python));
-    python.or_else(|| frames.iter().position(Frame::is_own)).or(if frames.is_empty() {
-        None
-    } else {
-        Some(0)
-    })
+    let python = position(&|frame| is_python(frame) && frame.is_own());
+    // In a library alone, what the interpreter called says most.
+    let is_start = |frame: &Frame| frame.file.as_deref().is_some_and(|file| file.ends_with("/threading.py"));
+    let outer = |is: &dyn Fn(&Frame) -> bool| frames.iter().rposition(is);
+    let python = python.or_else(|| outer(&|frame| is_python(frame) && !is_start(frame)));
+    let python = python.or_else(|| outer(&is_python));
+    let own = python.or_else(|| position(&|frame| frame.is_own() && !frame.is_header()));
+    own.or_else(|| position(&Frame::is_own)).or((!frames.is_empty()).then_some(0))
+}
+
+/// Chooses the frame of each thread that says most of where it is: not a helper that several processes are in, each from another
+/// place.
+pub fn place(processes: &mut [Process]) {
+    type Function = (Option<String>, Option<String>);
+    let name = |frame: &Frame| -> Function { (frame.file.clone(), frame.function.clone()) };
+    let outer = |frames: &[Frame], index: usize| {
+        let rest = frames[index + 1..]
+            .iter()
+            .position(|frame| frame.language == frames[index].language && frame.is_own());
+        rest.map(|more| index + 1 + more)
+    };
+    let mut callers: HashMap<Function, HashSet<(Function, Option<u32>)>> = HashMap::new();
+    for thread in processes.iter().filter_map(|process| process.threads.first()) {
+        let frames = thread.own_frames();
+        let mut at = own(frames);
+        while let Some(index) = at {
+            let next = outer(frames, index);
+            if let Some(caller) = next.map(|next| &frames[next]) {
+                callers.entry(name(&frames[index])).or_default().insert((name(caller), caller.line));
+            }
+            at = next;
+        }
+    }
+    for thread in processes.iter_mut().flat_map(|process| &mut process.threads) {
+        let frames = thread.own_frames();
+        let is_helper = |index: usize| callers.get(&name(&frames[index])).is_some_and(|all| all.len() > 1);
+        let mut at = own(frames);
+        while let Some(next) = at.filter(|index| is_helper(*index)).and_then(|index| outer(frames, index)) {
+            at = Some(next);
+        }
+        thread.place = at;
+    }
 }
 
 /// Who is at the other end, as a clause.
@@ -118,6 +203,7 @@ pub fn peers(process: &Process, names: &Names) -> Option<String> {
         return None;
     }
     match process.waits_for.as_slice() {
+        _ if matches!(thread.about, Some(About::FileLock(_))) => None,
         [] => thread.on.first().and_then(end),
         [peer] if *peer == process.pid => Some("the other end is its own".into()),
         [peer] => Some(format!("its peer is {}", names.name(*peer))),

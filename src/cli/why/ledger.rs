@@ -1,6 +1,6 @@
 //! What the recording of a job says of its processes: calls that have not returned, and handles that nobody took.
 
-use super::document::Call;
+use super::document::{self, Call, Ended};
 use super::process::About;
 use super::times::ago;
 use crate::records::opened::Opened;
@@ -61,6 +61,39 @@ impl Ledger {
         self.names.get(&(about.pid_ns, about.own_pid, about.started)).map(String::as_str)
     }
 
+    fn process(&self, proc: &str) -> Option<&Process> {
+        self.report.processes.iter().find(|process| *process.proc == *proc)
+    }
+
+    pub fn rank(&self, proc: &str) -> Option<u32> {
+        self.process(proc)?.rank
+    }
+
+    /// The end of a process.
+    pub fn ended(&self, proc: &str) -> Option<Ended> {
+        let process = self.process(proc)?;
+        let ago = process.ended_by_ns.map(|at| self.now.saturating_sub(at));
+        has_ended(process).then(|| Ended::of_exit(process.exit, ago))
+    }
+
+    /// The processes of this host that ended, as far as their ends are known.
+    pub fn all_ended(&self) -> impl Iterator<Item = document::Process> + '_ {
+        let is_here = |process: &&Process| self.names.values().any(|name| **name == *process.proc);
+        let one = |process: &Process| {
+            let ended = self.ended(&process.proc)?;
+            Some(document::Process {
+                rank: process.rank,
+                proc: Some(process.proc.to_string()),
+                program: process.program.clone(),
+                arguments: process.arguments.clone(),
+                parent: process.ppid,
+                ended: Some(ended),
+                ..document::Process::ended(process.pid)
+            })
+        };
+        self.report.processes.iter().filter(is_here).filter_map(one)
+    }
+
     /// Returns true if a thread is in a call.
     pub fn is_called(&self, proc: &str, own_tid: u32) -> bool {
         let mut processes = self.report.processes.iter().filter(|process| *process.proc == *proc);
@@ -69,7 +102,7 @@ impl Ledger {
 
     /// The call that a thread is in.
     pub fn call(&self, proc: &str, own_tid: u32) -> Option<Call> {
-        let process = self.report.processes.iter().find(|process| *process.proc == *proc)?;
+        let process = self.process(proc)?;
         let pending = process.pending.iter().find(|pending| pending.tid == own_tid)?;
         let is_known = |text: &&str| self.handle(text).is_some();
         let handle = pending.args.values().filter_map(|value| value.as_str()).find(is_known);
@@ -115,9 +148,7 @@ impl Ledger {
 
     /// The processes that ended after an export that failed: a clause each, with their names.
     pub fn gone(&self) -> Vec<String> {
-        let has_ended =
-            |process: &&Process| !matches!(process.exit.kind, ExitKind::Running | ExitKind::Unseen);
-        let ended = self.report.processes.iter().filter(has_ended);
+        let ended = self.report.processes.iter().filter(|process| has_ended(process));
         let one = |process: &Process| {
             let name = match process.rank {
                 Some(rank) => format!("rank {rank}"),
@@ -150,4 +181,8 @@ impl Ledger {
         }
         clauses
     }
+}
+
+fn has_ended(process: &Process) -> bool {
+    !matches!(process.exit.kind, ExitKind::Running | ExitKind::Unseen | ExitKind::Executed)
 }

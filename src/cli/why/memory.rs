@@ -37,6 +37,20 @@ impl Outside {
         let mut bytes = [0; 4];
         (self.copy(address as usize, &mut bytes) == bytes.len()).then(|| u32::from_le_bytes(bytes))
     }
+
+    /// A number of 8 bytes.
+    pub fn word(&self, address: u64) -> Option<u64> {
+        let mut bytes = [0; 8];
+        (self.copy(address as usize, &mut bytes) == bytes.len()).then(|| u64::from_le_bytes(bytes))
+    }
+
+    /// A text that ends with a zero byte, as a path does.
+    pub fn text(&self, address: u64) -> Option<String> {
+        let mut bytes = vec![0; 4096];
+        let length = self.copy(address as usize, &mut bytes);
+        let end = bytes[..length].iter().position(|byte| *byte == 0)?;
+        Some(String::from_utf8_lossy(&bytes[..end]).into_owned())
+    }
 }
 
 impl Memory for &Outside {

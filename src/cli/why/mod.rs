@@ -4,18 +4,26 @@
 //! long as its stack is read, or not at all with --no-stop. [`targets`] finds the processes, [`process`] reads one of
 //! them, [`ledger`] their recording, [`assemble`] makes a [`document`] of all that, and [`text`] shows it.
 
-mod answer;
+mod apart;
 mod assemble;
+mod collective;
 mod diag;
 mod document;
 mod does;
+mod graph;
+mod helpers;
 mod ledger;
+mod locks;
 mod memory;
 mod names;
 mod objects;
 mod peers;
+mod phrase;
 mod process;
+mod ranks;
 mod refused;
+mod roots;
+mod shared;
 mod since;
 mod stacks;
 mod stop;
@@ -23,6 +31,7 @@ mod syscall;
 mod targets;
 mod text;
 mod times;
+mod waits;
 
 use crate::start::args::{WhyArgs, WhyFormat};
 use crate::start::output;
@@ -86,7 +95,7 @@ impl Read {
     /// Whether these processes wait for the device, or for all others, whatever they do meanwhile.
     pub fn wait_for_device(&self, pids: &[u32]) -> bool {
         let mut processes = self.document.processes.iter().filter(|process| pids.contains(&process.pid));
-        processes.all(|process| process.threads.first().is_some_and(answer::is_collective))
+        processes.all(|process| process.threads.first().is_some_and(collective::is_collective))
     }
 
     pub fn text(&self, all: bool, style: Style) -> String {

@@ -17,11 +17,19 @@ impl Names {
         let parents: HashMap<u32, u32> =
             seen.iter().map(|seen| (seen.about.pid, seen.about.parent)).collect();
         let rank_of = |pid: u32| processes.iter().find(|process| process.pid == pid)?.rank;
+        let first = seen.iter().map(|seen| seen.about.pid).min();
+        let program =
+            processes.iter().find(|process| Some(process.pid) == first).map(|process| &process.program);
         let name = |process: &Process| {
             let pid = process.pid;
+            // A command that a program of the job started is known by its words.
+            let is_command =
+                process.rank.is_none() && program != Some(&process.program) && !process.arguments.is_empty();
+            let known = process.comm.clone().or_else(|| is_command.then(|| command(process)));
+            let comm = known.map(|comm| format!(" ({})", clean(&comm))).unwrap_or_default();
             let plain = match (process.own_pid == pid, process.rank) {
                 (true, Some(rank)) => format!("process {pid} of rank {rank}"),
-                (true, None) => format!("process {pid}"),
+                (true, None) => format!("process {pid}{comm}"),
                 (false, _) => format!("process {pid} ({} in its namespace)", process.own_pid),
             };
             let Some(rank) = process.rank else { return plain };
@@ -54,17 +62,31 @@ impl Names {
         }
     }
 
-    /// The names of several, at most four of them.
+    /// The names of several: `ranks 0 to 2 and 5`, or at most four of those that are called otherwise.
     pub fn all(&self, pids: &[u32]) -> String {
         const MOST: usize = 4;
-        let mut names: Vec<String> = pids.iter().take(MOST).map(|pid| self.name(*pid)).collect();
-        if pids.len() > MOST {
-            names.push(format!("{} more", pids.len() - MOST));
+        let names: Vec<String> = pids.iter().map(|pid| self.name(*pid)).collect();
+        let ranks: Option<Vec<u32>> =
+            names.iter().map(|name| name.strip_prefix("rank ")?.parse().ok()).collect();
+        let ranks = ranks.filter(|ranks| ranks.len() > 1);
+        let is_ranks = ranks.is_some();
+        let mut words = ranks.map_or_else(|| names.iter().take(MOST).cloned().collect(), ranges);
+        if !is_ranks && pids.len() > MOST {
+            words.push(format!("{} more", pids.len() - MOST));
         }
-        match names.split_last() {
+        let are_plain = !is_ranks && words.len() > 1 && names.iter().all(|name| name.starts_with("process "));
+        if are_plain {
+            words.iter_mut().for_each(|word| *word = word.trim_start_matches("process ").to_owned());
+        }
+        let joined = match words.split_last() {
             Some((last, rest)) if !rest.is_empty() => format!("{} and {last}", rest.join(", ")),
             Some((last, _)) => last.clone(),
             None => String::new(),
+        };
+        match (is_ranks, are_plain) {
+            (true, _) => format!("ranks {joined}"),
+            (_, true) => format!("processes {joined}"),
+            _ => joined,
         }
     }
 
@@ -74,5 +96,34 @@ impl Names {
             self.parents.iter().filter(|(_, parent)| **parent == pid).map(|(child, _)| *child).collect();
         all.sort_unstable();
         all
+    }
+}
+
+/// `0 to 2`, `5`: numbers in short.
+fn ranges(mut numbers: Vec<u32>) -> Vec<String> {
+    numbers.sort_unstable();
+    let mut found = Vec::new();
+    let mut rest = numbers.as_slice();
+    while let Some(first) = rest.first() {
+        let length = rest.iter().zip(*first..).take_while(|(number, next)| **number == *next).count();
+        match length {
+            0..3 => found.extend(rest[..length].iter().map(u32::to_string)),
+            _ => found.push(format!("{first} to {}", rest[length - 1])),
+        }
+        rest = &rest[length.max(1)..];
+    }
+    found
+}
+
+/// The program of a process and its first arguments.
+fn command(process: &Process) -> String {
+    const WIDTH: usize = 30;
+    let program = process.program.rsplit('/').next().unwrap_or_default();
+    let words: Vec<&str> =
+        [program].into_iter().chain(process.arguments.iter().skip(1).map(String::as_str)).collect();
+    let text = words.join(" ");
+    match text.char_indices().nth(WIDTH) {
+        Some((end, _)) => format!("{}...", &text[..end]),
+        None => text,
     }
 }

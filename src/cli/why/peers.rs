@@ -17,6 +17,8 @@ pub struct End {
     pub peers: Vec<u32>,
     /// Why none is known, where there should be one.
     pub unknown: Option<&'static str>,
+    /// The inode of the other end of a socket.
+    pub other: Option<u64>,
 }
 
 /// The most processes that have one end: descriptors are inherited.
@@ -46,7 +48,14 @@ impl Ends {
     pub fn of(&mut self, pid: u32, fd: i32, is_read: bool, job: &[u32]) -> Option<End> {
         let process = Process::new(pid as i32).ok()?;
         let info = process.fd_from_fd(fd).ok()?;
-        let end = |kind, name: String, inode| End { kind, name, inode, peers: Vec::new(), unknown: None };
+        let end = |kind, name: String, inode| End {
+            kind,
+            name,
+            inode,
+            peers: Vec::new(),
+            unknown: None,
+            other: None,
+        };
         match info.target {
             FDTarget::Pipe(inode) => {
                 let other = |is_writer: bool| is_writer == is_read;
@@ -69,11 +78,18 @@ impl Ends {
 
     fn socket(&mut self, process: &Process, inode: u64, job: &[u32]) -> End {
         let pid = process.pid as u32;
-        let mut end =
-            End { kind: "socket", name: String::new(), inode: Some(inode), peers: Vec::new(), unknown: None };
+        let mut end = End {
+            kind: "socket",
+            name: String::new(),
+            inode: Some(inode),
+            peers: Vec::new(),
+            unknown: None,
+            other: None,
+        };
         let unix = self.unix.get_or_insert_with(|| diag::peers().unwrap_or_default());
         if let Some(peer) = unix.get(&inode).copied() {
-            (end.kind, end.peers) = ("Unix socket", self.holders(Key::Socket(peer), job, pid, |_| true));
+            (end.kind, end.other) = ("Unix socket", Some(peer));
+            end.peers = self.holders(Key::Socket(peer), job, pid, |_| true);
             if end.peers.is_empty() {
                 end.unknown = Some("no process that can be seen has the other end");
             }
@@ -87,8 +103,24 @@ impl Ends {
                     (entry.local_address, entry.remote_address) == (own.remote_address, own.local_address)
                 };
                 let other = self.tcp_of(process).iter().find(is_other).map(|entry| entry.inode);
+                // A connection that was not accepted has no inode: whoever listens there could accept it.
+                let accepts = |entry: &&TcpNetEntry| {
+                    entry.state == TcpState::Listen
+                        && entry.local_address.port() == own.remote_address.port()
+                        && (entry.local_address.ip().is_unspecified()
+                            || entry.local_address.ip() == own.remote_address.ip())
+                };
+                let mut listener = || self.tcp_of(process).iter().find(accepts).map(|entry| entry.inode);
+                let (inode, is_accepted) = match other.filter(|inode| *inode != 0) {
+                    Some(inode) => (Some(inode), true),
+                    None => (other.and_then(|_| listener()), false),
+                };
+                end.other = inode;
                 end.peers =
-                    other.map_or_else(Vec::new, |inode| self.holders(Key::Socket(inode), job, pid, |_| true));
+                    inode.map_or_else(Vec::new, |inode| self.holders(Key::Socket(inode), job, pid, |_| true));
+                if inode.is_some() && !is_accepted {
+                    end.name += ", which has not accepted the connection";
+                }
                 end.unknown = end.peers.is_empty().then_some("no process of this host has the other end");
             }
         } else if let Some(known) =

@@ -2,11 +2,15 @@
 
 use super::memory::Outside;
 use super::objects::{Files, Object};
+use super::shared::{Polled, Shared};
 use super::since::Since;
 use super::stacks::{Raw, Reader};
 use super::syscall::Call;
 use super::{refused, stop};
-use cupeer_spec::{env, rank::Ranks};
+use cupeer_spec::env;
+use cupeer_spec::rank::{self, Ranks};
+use cupeer_stacks::Memory;
+use cupeer_stacks::unwind::processor::{PLACE, STACK};
 use procfs::process::{Process, Syscall, Task};
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::os::unix::ffi::OsStrExt;
@@ -40,6 +44,12 @@ pub struct About {
     /// The directory that it records to, as this process reaches it.
     pub out: Option<PathBuf>,
     pub has_ended: bool,
+    /// What its parent will be told of its end.
+    pub exit: Option<i32>,
+    /// The name that the process gave itself.
+    pub comm: String,
+    /// How many ranks its launcher started.
+    pub world: Option<u32>,
 }
 
 /// What was read of a process.
@@ -53,7 +63,11 @@ pub struct Seen {
     /// Why it was not read, and what would permit it.
     pub refused: Option<(String, String)>,
     pub has_ended: bool,
+    /// How long ago a process ran last that has ended.
+    pub ended: Option<u64>,
     pub stopped: Duration,
+    /// The memory that it shares.
+    pub shared: Vec<Shared>,
 }
 
 /// What was read of a thread.
@@ -69,6 +83,8 @@ pub struct SeenThread {
     pub call: Option<Call>,
     pub frames: Vec<Raw>,
     pub is_whole: bool,
+    /// What it looks at again and again, for as long as that does not change.
+    pub polls: Option<Polled>,
 }
 
 impl About {
@@ -80,6 +96,9 @@ impl About {
         let pid_ns = std::fs::metadata(format!("/proc/{pid}/ns/pid")).map_or(0, |about| about.ino());
         let environment = process.environ().unwrap_or_default();
         let mut ranks = Ranks::default();
+        let world = rank::SIZE
+            .iter()
+            .find_map(|name| environment.get(std::ffi::OsStr::new(name))?.to_str()?.parse().ok());
         environment.iter().for_each(|(name, value)| ranks.see(name.as_bytes(), value.as_bytes()));
         let out = environment.get(env::OUT.as_ref() as &std::ffi::OsStr);
         let out =
@@ -91,10 +110,15 @@ impl About {
             started: stat.starttime,
             parent: stat.ppid as u32,
             rank: ranks.job(),
-            program: process.exe().map_or(stat.comm, |path| path.to_string_lossy().into_owned()),
+            program: process
+                .exe()
+                .map_or_else(|_| stat.comm.clone(), |path| path.to_string_lossy().into_owned()),
             arguments: process.cmdline().unwrap_or_default(),
             out,
             has_ended: matches!(stat.state, 'Z' | 'X') || stat.flags & EXITING != 0,
+            exit: stat.exit_code.filter(|_| stat.state == 'Z'),
+            comm: stat.comm,
+            world,
         })
     }
 }
@@ -154,6 +178,7 @@ impl Readers {
                 }
             }
         }
+        look_again(&mut begun);
         begun.into_iter().map(|begun| finish(begun, may_stop)).collect()
     }
 
@@ -166,12 +191,17 @@ impl Readers {
             objects: Vec::new(),
             refused: None,
             has_ended,
+            ended: None,
             stopped: Duration::ZERO,
+            shared: Vec::new(),
             about,
         };
         let pid = seen.about.pid;
         let mut running = VecDeque::new();
-        if !has_ended {
+        if has_ended {
+            let stat = Process::new(pid as i32).and_then(|process| process.stat()).ok();
+            seen.ended = stat.and_then(|stat| self.since.ran(pid as i32, pid as i32, stat.processor));
+        } else {
             match Outside::open(pid as i32) {
                 Ok(memory) => _ = self.fill(&mut seen, &mut running, &memory, end, is_called),
                 Err(_) if std::fs::exists(format!("/proc/{pid}/mem")).unwrap_or(false) => {
@@ -193,7 +223,9 @@ impl Readers {
     ) -> Option<()> {
         let pid = seen.about.pid;
         let process = Process::new(pid as i32).ok()?;
-        seen.objects = self.files.objects(pid, &root(pid), &process.maps().ok()?, memory);
+        let maps = process.maps().ok()?;
+        seen.shared = Shared::of(&maps);
+        seen.objects = self.files.objects(pid, &root(pid), &maps, memory);
         // A process of this namespace knows its threads by the same numbers.
         let is_here = seen.about.own_pid == pid;
         let own_tid = |task: &Task| if is_here { task.tid as u32 } else { own_tid(task) };
@@ -229,6 +261,7 @@ impl Readers {
                 call: None,
                 frames: Vec::new(),
                 is_whole: false,
+                polls: None,
             };
             let description = descriptions.get(own_tid).copied();
             let mut runs = false;
@@ -242,6 +275,9 @@ impl Readers {
                 };
                 thread.since = self.since.ran(pid as i32, task.tid, stat.processor);
                 let call = Call::read(pid as i32, syscall_number, argument_registers, memory);
+                if call.naps() {
+                    thread.polls = polled(&seen.shared, memory, stack_pointer, &[]);
+                }
                 thread.call = (syscall_number >= 0).then_some(call);
                 let registers = stop::waiting(stack_pointer, program_counter);
                 (thread.frames, thread.is_whole) = reader.stack(registers, true, description);
@@ -268,11 +304,18 @@ fn stop_some(begun: &mut Begun) {
     let some: Vec<Running> = running.drain(..count).collect();
     let tids: Vec<i32> = some.iter().map(|running| running.thread.tid as i32).collect();
     let reader = Reader::new(&memory, &seen.objects);
-    let stacks = stop::each(&tids, |index, registers| reader.stack(registers, true, some[index].description));
+    let shared = &seen.shared;
+    let stacks = stop::each(&tids, |index, registers| {
+        let words: Vec<u64> = (0..PLACE).filter_map(|number| Some(registers.get(number)? as u64)).collect();
+        let stack = registers.get(STACK).map_or(0, |stack| stack as u64);
+        let polls = polled(shared, &memory, stack, &words).filter(|polled| polled.number().is_some());
+        (reader.stack(registers, true, some[index].description), polls)
+    });
     for (Running { mut thread, description, .. }, stack) in some.into_iter().zip(stacks) {
         match stack {
-            Some((stack, length)) => {
+            Some(((stack, polls), length)) => {
                 (thread.frames, thread.is_whole) = stack;
+                thread.polls = polls;
                 seen.stopped = seen.stopped.max(length);
             }
             // Frames of Python need no registers.
@@ -282,6 +325,38 @@ fn stop_some(begun: &mut Begun) {
             }
         }
         seen.threads.push(thread);
+    }
+}
+
+/// The place in shared memory that a thread has the address of: in a register, or near the end of its stack.
+fn polled(shared: &[Shared], memory: &Outside, stack: u64, registers: &[u64]) -> Option<Polled> {
+    const NEAR: usize = 1024;
+    let mut bytes = [0; NEAR];
+    if shared.is_empty() {
+        return None;
+    }
+    let length = memory.copy(stack as usize, &mut bytes);
+    let near = bytes[..length].as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word));
+    Shared::polled(shared, registers.iter().copied().chain(near))?.look(memory)
+}
+
+/// Looks some more times at what threads seem to poll, and forgets what changes.
+fn look_again(all: &mut [Begun]) {
+    const LOOKS: u32 = 20;
+    const PAUSE: Duration = Duration::from_millis(2);
+    let polls = |begun: &Begun| begun.seen.threads.iter().any(|thread| thread.polls.is_some());
+    let mut polling: Vec<(&mut Begun, Outside)> = all
+        .iter_mut()
+        .filter(|begun| polls(begun))
+        .filter_map(|begun| Outside::open(begun.seen.about.pid as i32).ok().map(|memory| (begun, memory)))
+        .collect();
+    for _ in 1..if polling.is_empty() { 1 } else { LOOKS } {
+        std::thread::sleep(PAUSE);
+        for (begun, memory) in &mut polling {
+            for thread in &mut begun.seen.threads {
+                thread.polls = thread.polls.take().and_then(|polled| polled.look(memory));
+            }
+        }
     }
 }
 

@@ -7,11 +7,16 @@ use syscalls::Sysno;
 /// The most descriptors of one call.
 const MOST: u64 = 64;
 
+/// The longest time of a wait that is one of many, in nanoseconds.
+pub const MOMENT: u64 = 1_100_000_000;
+
 /// A system call in which a thread waits.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Call {
     pub name: String,
     pub about: About,
+    /// The nanoseconds after which it returns anyway; `None` where there is no such time.
+    pub limit: Option<u64>,
 }
 
 /// What a system call is about.
@@ -19,8 +24,12 @@ pub struct Call {
 pub enum About {
     /// It waits until one of these can be read, written or accepted; each with whether it is waited for in order to read.
     Descriptors(Vec<(i32, bool)>),
-    /// It waits for a lock or a condition at an address. The thread that holds it, where the lock says so.
-    Lock(u64, Option<u32>),
+    /// It waits for a lock or a condition.
+    Lock(Futex),
+    /// It waits until others release a file.
+    FileLock(i32),
+    /// It opens a file, or a pipe for which nobody is at the other end.
+    Open(String),
     /// It waits for a child to end; the pid, where it is about one.
     Child(Option<i32>),
     /// It sleeps for a time.
@@ -30,12 +39,32 @@ pub enum About {
     Other,
 }
 
+/// A lock or a condition at an address.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Futex {
+    pub address: u64,
+    /// The thread that holds the lock, as the process numbers its threads, or whose end is waited for.
+    pub owner: Option<u32>,
+    pub is_join: bool,
+}
+
 impl Call {
     /// The call of a number with these arguments, of which some lead to memory.
     pub fn read(pid: i32, number: i64, arguments: [u64; 6], memory: &Outside) -> Call {
         let known = usize::try_from(number).ok().and_then(Sysno::new);
         let name = known.map_or_else(|| format!("system call {number}"), |known| known.name().to_owned());
-        Call { about: known.map_or(About::Other, |known| about(pid, known, arguments, memory)), name }
+        let about = known.map_or(About::Other, |known| about(pid, known, arguments, memory));
+        Call { limit: known.and_then(|known| limit(known, arguments, memory)), about, name }
+    }
+
+    /// Returns true if the thread sleeps, and only for a moment: whoever does sleeps in a loop.
+    pub fn naps(&self) -> bool {
+        self.about == About::Time && self.is_short()
+    }
+
+    /// Returns true if it returns in a moment, whatever happens.
+    pub fn is_short(&self) -> bool {
+        self.limit.is_some_and(|limit| limit <= MOMENT)
     }
 }
 
@@ -61,7 +90,14 @@ fn about(pid: i32, call: Sysno, arguments: [u64; 6], memory: &Outside) -> About 
         Sysno::read | Sysno::readv | Sysno::pread64 | Sysno::recvfrom | Sysno::recvmsg | Sysno::recvmmsg => {
             one(true)
         }
-        Sysno::accept | Sysno::accept4 | Sysno::flock => one(true),
+        Sysno::accept | Sysno::accept4 => one(true),
+        Sysno::flock => About::FileLock(first as i32),
+        Sysno::fcntl if matches!(second as i32, libc::F_SETLKW | libc::F_OFD_SETLKW) => {
+            About::FileLock(first as i32)
+        }
+        #[cfg(target_arch = "x86_64")]
+        Sysno::open => memory.text(first).map_or(About::Other, About::Open),
+        Sysno::openat => memory.text(second).map_or(About::Other, About::Open),
         Sysno::write | Sysno::writev | Sysno::pwrite64 | Sysno::sendto | Sysno::sendmsg | Sysno::sendmmsg => {
             one(false)
         }
@@ -75,7 +111,7 @@ fn about(pid: i32, call: Sysno, arguments: [u64; 6], memory: &Outside) -> About 
         #[cfg(target_arch = "x86_64")]
         Sysno::epoll_wait => About::Descriptors(watched(pid, first as i32)),
         Sysno::epoll_pwait | Sysno::epoll_pwait2 => About::Descriptors(watched(pid, first as i32)),
-        Sysno::futex => About::Lock(first, holder(first, second as i32, memory)),
+        Sysno::futex => About::Lock(futex(first, second as i32, arguments[2] as u32, memory)),
         Sysno::wait4 => About::Child(Some(first as i32).filter(|pid| *pid > 0)),
         Sysno::waitid => {
             About::Child(Some(second as i32).filter(|pid| first == u64::from(libc::P_PID) && *pid > 0))
@@ -130,17 +166,67 @@ fn watched(pid: i32, fd: i32) -> Vec<(i32, bool)> {
     text.lines().filter_map(one).take(MOST as usize).collect()
 }
 
-/// The thread that holds the lock at an address, as the process numbers its threads: of a lock that inherits priorities,
-/// the kernel's word; of another, the field that glibc has in a mutex.
-fn holder(address: u64, operation: i32, memory: &Outside) -> Option<u32> {
+/// What a thread waits for at an address: of a lock that inherits priorities or outlives its owner, the word has the owner; of
+/// another, the field that glibc has in a mutex; and a thread that waits for the end of another waits for that one's number.
+fn futex(address: u64, operation: i32, expected: u32, memory: &Outside) -> Futex {
     const OPERATION: i32 = 127;
     const TID: u32 = 0x3fff_ffff;
-    let word = memory.half(address)?;
-    match operation & OPERATION {
-        libc::FUTEX_LOCK_PI | 13 => Some(word & TID),
+    const WAITERS: u32 = 0x8000_0000;
+    let word = memory.half(address);
+    let is_plain = matches!(operation & OPERATION, libc::FUTEX_WAIT | libc::FUTEX_WAIT_BITSET);
+    let owner = match operation & OPERATION {
+        libc::FUTEX_LOCK_PI | 13 => word.map(|word| word & TID),
+        _ if is_plain && expected & WAITERS != 0 => word.map(|word| word & TID),
         // A mutex that somebody waits for is 2; its owner is two words on.
-        libc::FUTEX_WAIT | libc::FUTEX_WAIT_BITSET if word == 2 => memory.half(address + 8),
+        _ if is_plain && word == Some(2) && expected == 2 => memory.half(address + 8),
+        _ => None,
+    };
+    // The number of a thread is a large one, and glibc lets the kernel wake whoever waits for its end.
+    let is_join = is_plain && operation & libc::FUTEX_PRIVATE_FLAG == 0 && owner.is_none();
+    let joined = word.filter(|word| is_join && *word == expected && *word > 2);
+    Futex { address, owner: owner.or(joined).filter(|tid| *tid != 0), is_join: joined.is_some() }
+}
+
+/// The nanoseconds after which a call returns anyway. A time of day says nothing of how long it was meant to take.
+fn limit(call: Sysno, arguments: [u64; 6], memory: &Outside) -> Option<u64> {
+    let of_ms = |ms: u64| u64::try_from(ms as i32).ok().map(|ms| ms * 1_000_000);
+    let time = |address: u64, unit: u64| {
+        let mut bytes = [0; 16];
+        let is_there = address != 0 && memory.copy(address as usize, &mut bytes) == bytes.len();
+        let [seconds, parts] =
+            [&bytes[..8], &bytes[8..]].map(|part| u64::from_le_bytes(part.try_into().unwrap_or_default()));
+        is_there.then(|| seconds.saturating_mul(1_000_000_000).saturating_add(parts.saturating_mul(unit)))
+    };
+    let until = |address: u64, clock: i32| Some(time(address, 1)?.saturating_sub(now(clock)));
+    match call {
+        #[cfg(target_arch = "x86_64")]
+        Sysno::poll => of_ms(arguments[2]),
+        Sysno::ppoll => time(arguments[2], 1),
+        #[cfg(target_arch = "x86_64")]
+        Sysno::select => time(arguments[4], 1000),
+        Sysno::pselect6 => time(arguments[4], 1),
+        #[cfg(target_arch = "x86_64")]
+        Sysno::epoll_wait => of_ms(arguments[3]),
+        Sysno::epoll_pwait => of_ms(arguments[3]),
+        Sysno::nanosleep => time(arguments[0], 1),
+        Sysno::clock_nanosleep if arguments[1] == 0 => time(arguments[2], 1),
+        Sysno::clock_nanosleep => until(arguments[2], arguments[0] as i32),
+        Sysno::futex => match arguments[1] as i32 & 127 {
+            libc::FUTEX_WAIT => time(arguments[3], 1),
+            _ if arguments[1] as i32 & libc::FUTEX_CLOCK_REALTIME != 0 => {
+                until(arguments[3], libc::CLOCK_REALTIME)
+            }
+            libc::FUTEX_WAIT_BITSET => until(arguments[3], libc::CLOCK_MONOTONIC),
+            _ => None,
+        },
         _ => None,
     }
-    .filter(|tid| *tid != 0)
+}
+
+/// The nanoseconds that a clock shows.
+fn now(clock: i32) -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the call writes to the structure that it is given.
+    unsafe { libc::clock_gettime(clock, &mut time) };
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }

@@ -1,0 +1,75 @@
+//! Processes in different operations: where their stacks differ.
+//!
+//! The stacks of processes of one program are the same from `main` on, up to the line from which they called different
+//! functions. Helpers below that line, such as one that reads from a socket, are the same again, and tell nothing.
+
+use super::document::{Frame, Thread};
+use std::collections::BTreeMap;
+
+/// An operation of the program, and the place that called it.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Operation {
+    pub function: String,
+    pub place: String,
+}
+
+/// Returns the operations of several threads, each with the threads in it by their places in `threads`; `None` if their stacks do
+/// not differ in code of the program. The operation of the fewest comes first.
+pub fn operations(threads: &[&Thread]) -> Option<Vec<(Operation, Vec<usize>)>> {
+    let stacks: Vec<Vec<&Frame>> = threads.iter().map(|thread| stack(thread)).collect();
+    let first = stacks.first()?;
+    let is_same = |index: &usize| {
+        let key = first.get(*index).map(|frame| key(frame));
+        stacks.iter().all(|stack| stack.get(*index).map(|frame| self::key(frame)) == key)
+    };
+    let apart = (0..first.len()).take_while(is_same).count();
+    if stacks.iter().any(|stack| !stack.get(apart).is_some_and(|frame| frame.is_own())) {
+        return None;
+    }
+    let mut groups: BTreeMap<_, Vec<usize>> = BTreeMap::new();
+    for (index, stack) in stacks.iter().enumerate() {
+        groups.entry(key(stack[apart])).or_default().push(index);
+    }
+    let named = |members: &Vec<usize>| {
+        let others: Vec<&[&Frame]> = (0..stacks.len())
+            .filter(|index| !members.contains(index))
+            .map(|index| &stacks[index][apart..])
+            .collect();
+        (operation(&stacks[members[0]], apart, &others), members.clone())
+    };
+    let mut found: Vec<(Operation, Vec<usize>)> = groups.values().map(named).collect();
+    found.sort_by_key(|(_, members)| (members.len(), members[0]));
+    (found.len() > 1).then_some(found)
+}
+
+/// The operation of a stack that differs from others from a place on: the innermost function that the others are not in.
+fn operation(stack: &[&Frame], apart: usize, others: &[&[&Frame]]) -> Operation {
+    let name = |frame: &Frame| (frame.file.clone(), frame.function.clone());
+    let is_elsewhere =
+        |frame: &Frame| others.iter().any(|other| other.iter().any(|one| name(one) == name(frame)));
+    let index = (apart..stack.len()).rev().find(|index| !is_elsewhere(stack[*index]));
+    // Where the others are in the same functions, the line from which it was called tells them apart.
+    let index = index.unwrap_or((apart + 1).min(stack.len() - 1)).max(apart);
+    let caller = stack[..index].iter().rev().find(|frame| frame.is_own() && !frame.is_header());
+    let caller = if index == apart { stack[apart] } else { caller.unwrap_or(&stack[apart]) };
+    Operation { function: stack[index].function.clone().unwrap_or_default(), place: caller.place() }
+}
+
+/// The frames that have a name and a place, the outermost first: those of Python, where there are any.
+fn stack(thread: &Thread) -> Vec<&Frame> {
+    let is_python = thread.own_frames().iter().any(|frame| frame.language == "Python");
+    let is_it = |frame: &&Frame| match is_python {
+        true => frame.language == "Python",
+        false => frame.is_own() && frame.function.is_some(),
+    };
+    thread.own_frames().iter().rev().filter(is_it).collect()
+}
+
+fn key(frame: &Frame) -> (Option<&str>, Option<&str>, Option<u32>, Option<&str>) {
+    (
+        frame.file.as_deref(),
+        frame.function.as_deref(),
+        frame.line,
+        frame.offset.as_deref().filter(|_| frame.line.is_none()),
+    )
+}

@@ -1,0 +1,318 @@
+//! The answer in one sentence: where the waits end, and who waits for that.
+
+use super::document::{Process, Root as Shown, Thread};
+use super::does;
+use super::names::Names;
+use super::roots::{self, Kind, Root};
+use super::shared::Shared;
+use super::syscall::{About, word};
+use super::waits::Waits;
+use cupeer_report::names::counted;
+
+/// How many others are told of with their places.
+const MOST: usize = 3;
+
+/// The first line, and what it is about; `gone` has a clause for each process that ended after an export that failed.
+pub fn answer(processes: &[Process], names: &Names, gone: &[String]) -> (String, Option<Shown>) {
+    let mut waits = Waits::of(processes, names);
+    let Some(root) = roots::find(&mut waits, names) else {
+        return ("no process of the job is running".into(), None);
+    };
+    let phrase = Phrase { waits: &waits, names, root: &root };
+    let mut clauses = phrase.end();
+    clauses.extend(phrase.waiting());
+    if root.kind == Kind::Waits && !waits.processes.iter().any(|process| !process.owes.is_empty()) {
+        clauses.extend(gone.first().cloned());
+    }
+    clauses.extend(phrase.alike());
+    (clauses.join("; "), Some(phrase.shown()))
+}
+
+struct Phrase<'a> {
+    waits: &'a Waits<'a>,
+    names: &'a Names,
+    root: &'a Root,
+}
+
+impl Phrase<'_> {
+    fn pids(&self, nodes: &[usize]) -> Vec<u32> {
+        let mut all: Vec<u32> = Vec::new();
+        for node in nodes {
+            let pid = self.waits.process(*node).pid;
+            if !all.contains(&pid) {
+                all.push(pid);
+            }
+        }
+        all
+    }
+
+    fn shown(&self) -> Shown {
+        let kind = match self.root.kind {
+            Kind::Ended => "ended",
+            Kind::Call => "call",
+            Kind::Deadlock => "deadlock",
+            Kind::Cycle => "cycle",
+            Kind::Apart => "apart",
+            Kind::Stopped => "stopped",
+            Kind::Sleeps => "sleeps",
+            Kind::Runs => "runs",
+            Kind::Polls => "polls",
+            Kind::Waits => "waits",
+            Kind::Refused => "refused",
+            Kind::Unknown => "unknown",
+        };
+        let pids = self.pids(&self.root.nodes);
+        let [direct, indirect] =
+            [&self.root.waiting.direct, &self.root.waiting.indirect].map(|nodes| self.pids(nodes));
+        let waiting: Vec<u32> = direct.into_iter().filter(|pid| !pids.contains(pid)).collect();
+        let waiting_indirectly =
+            indirect.into_iter().filter(|pid| !pids.contains(pid) && !waiting.contains(pid)).collect();
+        Shown { kind: kind.into(), pids, waiting, waiting_indirectly }
+    }
+
+    fn name(&self, node: usize) -> String {
+        let name = self.names.name(self.waits.process(node).pid);
+        match self.waits.thread(node) {
+            Some(thread) if !self.waits.is_first(node) => {
+                let like = thread.count - 1;
+                let like = if like > 0 { format!(" and {like} like it") } else { String::new() };
+                format!("thread {}{like} of {name}", thread.tid)
+            }
+            _ => name,
+        }
+    }
+
+    /// What a node does.
+    fn does(&self, node: usize) -> String {
+        let process = self.waits.process(node);
+        match self.waits.thread(node) {
+            Some(thread) if !self.waits.is_first(node) => does::doing(process, thread, self.names),
+            _ => process.doing.clone(),
+        }
+    }
+
+    /// The end of the waits.
+    fn end(&self) -> Vec<String> {
+        let first = self.root.nodes[0];
+        match self.root.kind {
+            Kind::Deadlock => vec![format!("deadlock: {}", self.locks())],
+            Kind::Apart => self.operations(),
+            Kind::Cycle if self.root.nodes.len() > 1 => vec![self.cycle()],
+            _ => {
+                let process = self.waits.process(first);
+                let mut clauses = vec![format!("{} {}", self.name(first), self.does(first))];
+                if self.root.kind == Kind::Refused {
+                    clauses.extend(process.hint.clone());
+                }
+                clauses.extend(self.exporter(first));
+                clauses.extend(self.orphan(first));
+                clauses.extend(self.alone(first));
+                clauses.extend(process.owes.first().map(|owed| format!("it {owed}")));
+                if self.root.kind == Kind::Waits && process.owes.is_empty() && self.waits.is_first(first) {
+                    clauses.extend(does::peers(process, self.names));
+                }
+                clauses
+            }
+        }
+    }
+
+    /// `A waits for the lock that B holds, at x.c:4; B waits for the lock that A holds, at x.c:9`
+    fn locks(&self) -> String {
+        let nodes = &self.root.nodes;
+        let each = |index: usize| {
+            let (node, next) = (nodes[index], nodes[(index + 1) % nodes.len()]);
+            let whose =
+                if node == next { "it holds itself".into() } else { format!("{} holds", self.name(next)) };
+            let held = self.waits.locks.get(&(node, next)).cloned().unwrap_or_default();
+            let since = held.since.map(|place| format!(" since {place}")).unwrap_or_default();
+            let which =
+                held.file.map_or_else(|| "the lock that".into(), |file| format!("the lock of {file}, which"));
+            let at = self.waits.thread(node).map(does::at).unwrap_or_default();
+            format!("{} waits{at} for {which} {whose}{since}", self.name(node))
+        };
+        (0..nodes.len()).map(each).collect::<Vec<_>>().join("; ")
+    }
+
+    fn cycle(&self) -> String {
+        let nodes = &self.root.nodes;
+        let each: Vec<String> =
+            nodes.iter().map(|node| format!("{} {}", self.name(*node), self.does(*node))).collect();
+        let all = self.pids(nodes);
+        match nodes.as_slice() {
+            _ if all.len() == 1 => {
+                format!("threads of {} wait for each other: {}", self.names.all(&all), each.join("; "))
+            }
+            [_, _] => format!("{} wait for each other: {}", self.names.all(&all), each.join("; ")),
+            _ => {
+                format!("{} wait in a circle: {}: {}", self.names.all(&all), self.order(), each.join("; "))
+            }
+        }
+    }
+
+    /// `rank 0 waits for rank 1, rank 1 for rank 2`
+    fn order(&self) -> String {
+        let nodes = &self.root.nodes;
+        let next = |index: usize| self.name(nodes[(index + 1) % nodes.len()]);
+        let order = |index: usize| match index {
+            0 => format!("{} waits for {}", self.name(nodes[0]), next(0)),
+            _ => format!("{} for {}", self.name(nodes[index]), next(index)),
+        };
+        (0..nodes.len()).map(order).collect::<Vec<_>>().join(", ")
+    }
+
+    /// `rank 0 is in rendezvous (prog.py:13), rank 1 in all_reduce (prog.py:17)`
+    fn operations(&self) -> Vec<String> {
+        let each = |(index, (operation, nodes)): (usize, &(super::apart::Operation, Vec<usize>))| {
+            let pids = self.pids(nodes);
+            let is = match (index, pids.len()) {
+                (0, 1) => " is",
+                (0, _) => " are",
+                _ => "",
+            };
+            format!("{}{is} in {} ({})", self.names.all(&pids), operation.function, operation.place)
+        };
+        let all: Vec<String> = self.root.operations.iter().enumerate().map(each).collect();
+        let mut clauses = vec![all.join(", ")];
+        clauses.extend((self.root.nodes.len() > 1).then(|| self.order()));
+        let nodes: Vec<usize> =
+            self.root.operations.iter().filter_map(|(_, nodes)| nodes.first().copied()).take(MOST).collect();
+        for node in nodes {
+            clauses.push(format!("{} {}", self.name(node), self.does(node)));
+            let listens = self.waits.thread(node).is_some_and(Thread::listens);
+            clauses.extend(does::peers(self.waits.process(node), self.names).filter(|_| listens));
+        }
+        clauses
+    }
+
+    /// The process that exported what a process tries to open.
+    fn exporter(&self, node: usize) -> Option<String> {
+        let handle = self.waits.thread(node)?.call.as_ref()?.handle.as_ref()?;
+        let own = self.waits.process(node).pid;
+        let is_it = |other: &&Process| other.pid != own && other.exported.contains(handle);
+        let exporter = self.waits.processes.iter().find(is_it)?;
+        Some(format!("{} exported it, and {}", self.names.name(exporter.pid), exporter.doing))
+    }
+
+    /// The thread that left with a lock.
+    fn orphan(&self, node: usize) -> Option<String> {
+        let owner = self.waits.orphaned.get(&node)?;
+        let process = self.waits.process(node);
+        let parent = self.waits.processes.iter().find(|parent| {
+            parent.pid == process.parent
+                && parent.threads.iter().any(|thread| thread.own_tids.contains(owner))
+        });
+        Some(match parent {
+            Some(parent) => format!(
+                "the lock belongs to thread {owner} of {}, which had it when it forked this process",
+                self.names.name(parent.pid)
+            ),
+            None => format!("the lock belongs to thread {owner}, which ended without releasing it"),
+        })
+    }
+
+    /// A lock or condition for which only threads of the process can do something, and none does.
+    fn alone(&self, node: usize) -> Option<String> {
+        let thread = self.waits.thread(node)?;
+        let process = self.waits.process(node);
+        let Some(About::Lock(futex)) = &thread.about else { return None };
+        let is_shared = Shared::place(&process.shared, futex.address).is_some();
+        let is_known = self.waits.orphaned.contains_key(&node) || is_shared;
+        (!is_known && self.root.kind == Kind::Waits && process.threads_more == 0)
+            .then(|| "no other thread of it is at work".into())
+    }
+
+    /// Those that wait for the end, and those that wait for them.
+    fn waiting(&self) -> Vec<String> {
+        let own = self.pids(&self.root.nodes);
+        let direct = self.named(&self.root.waiting.direct, &own);
+        if direct.is_empty() || self.root.kind == Kind::Apart {
+            return Vec::new();
+        }
+        let pids = self.pids(&direct);
+        let others: Vec<u32> = [own.clone(), pids.clone()].concat();
+        let later = self.named(&self.root.waiting.indirect, &others);
+        let indirect = self.pids(&later);
+        let whom = if own.len() > 1 { "them" } else { "it" };
+        let verb = if pids.len() == 1 { "waits" } else { "wait" };
+        let for_those = match (indirect.len(), pids.len()) {
+            (0, _) => String::new(),
+            (_, 1) => format!(", and {} for that{}", self.bare(&indirect), self.same_place(&later)),
+            _ => format!(", and {} for those{}", self.bare(&indirect), self.same_place(&later)),
+        };
+        let parent = self.waits.process(self.root.nodes[0]).parent;
+        let who = match pids.as_slice() {
+            [only] if *only == parent && self.root.kind == Kind::Ended => {
+                format!("its parent, {},", self.names.name(*only))
+            }
+            _ => self.names.all(&pids),
+        };
+        let places: Vec<String> = direct.iter().map(|node| self.place(*node)).collect();
+        if places.iter().all(|place| *place == places[0]) {
+            return vec![format!("{who} {verb} for {whom}{}{for_those}", places[0])];
+        }
+        let mut clauses = vec![format!("{who} {verb} for {whom}{for_those}")];
+        clauses.extend(
+            direct.iter().take(MOST).map(|node| format!("{} {}", self.name(*node), self.does(*node))),
+        );
+        clauses
+    }
+
+    /// The nodes of other processes than these, without those that only started others, if there are any besides.
+    fn named(&self, nodes: &[usize], others: &[u32]) -> Vec<usize> {
+        let is_other = |node: &&usize| !others.contains(&self.waits.process(**node).pid);
+        let all: Vec<usize> = nodes.iter().filter(is_other).copied().collect();
+        let has_ranks = self.waits.processes.iter().any(|process| process.rank.is_some());
+        let is_plain = |node: &usize| {
+            let process = self.waits.process(*node);
+            let is_parent = self.waits.thread(*node).is_some_and(Thread::is_parent);
+            // Whoever only started others, and that nobody else waits for.
+            let is_child = |other: &usize| self.waits.process(*other).parent == process.pid;
+            let is_last = self.waits.graph.waiting(&[*node]).direct.iter().all(is_child);
+            !super::helpers::is_wrapper(process)
+                && !(is_parent && (is_last || has_ranks && process.rank.is_none()))
+        };
+        let plain: Vec<usize> = all.iter().copied().filter(is_plain).collect();
+        if plain.is_empty() && others.len() == self.root.nodes.len() { all } else { plain }
+    }
+
+    /// The place of several, if it is the same.
+    fn same_place(&self, nodes: &[usize]) -> String {
+        let place = nodes.first().map(|node| self.place(*node)).unwrap_or_default();
+        if nodes.iter().all(|node| self.place(*node) == place) { place } else { String::new() }
+    }
+
+    /// The names without a word that was said before: `0, 1 and 5`.
+    fn bare(&self, pids: &[u32]) -> String {
+        let all = self.names.all(pids);
+        match (
+            self.root.waiting.direct.iter().all(|node| self.waits.process(*node).rank.is_some()),
+            all.strip_prefix("ranks "),
+        ) {
+            (true, Some(numbers)) => numbers.to_owned(),
+            _ => all,
+        }
+    }
+
+    /// ` in recv at x.py:12`
+    fn place(&self, node: usize) -> String {
+        let Some(thread) = self.waits.thread(node) else { return String::new() };
+        let at = does::at(thread);
+        match thread.syscall.as_deref().map(word) {
+            Some("wait" | "sleep") | None => at,
+            Some(word) => format!(" in {word}{at}"),
+        }
+    }
+
+    /// Others that are at the same place.
+    fn alike(&self) -> Option<String> {
+        let count = self.root.alike.len() as u64;
+        let more = match self.pids(&self.root.alike).as_slice() {
+            few if few.len() < 4 => self.names.all(few),
+            many => counted(many.len() as u64, "process").replacen(' ', " more ", 1),
+        };
+        (count > 0 && self.root.kind != Kind::Apart).then(|| match self.root.kind {
+            Kind::Refused => format!("the same holds for {more}"),
+            _ => format!("{more} {} the same", if count == 1 { "does" } else { "do" }),
+        })
+    }
+}

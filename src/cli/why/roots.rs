@@ -1,0 +1,325 @@
+//! Where the waits of a job end, and which of the ends is the answer.
+//!
+//! An end is a node of the graph of waits that waits for no other, or several that wait for one another. Others may have to do
+//! with it without a wait that the kernel knows: whoever has ended, or is not where the rest of its kind waits for any client,
+//! gets an edge of its own ([`Roots::supply`]) before the answer is chosen.
+
+use super::apart::{self, Operation};
+use super::collective::{are_alike, is_collective};
+use super::document::{Process, State, Thread};
+use super::graph::Waiting;
+use super::helpers;
+use super::names::Names;
+use super::syscall::About;
+use super::waits::Waits;
+use std::cmp::Reverse;
+
+/// How a wait ends.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Kind {
+    Ended,
+    Call,
+    Deadlock,
+    Cycle,
+    Apart,
+    Stopped,
+    Sleeps,
+    Runs,
+    Polls,
+    Waits,
+    Refused,
+    Unknown,
+}
+
+/// The answer: nodes where the waits end, and those that wait for them.
+pub struct Root {
+    pub kind: Kind,
+    /// In the order of the waits, if they wait for one another.
+    pub nodes: Vec<usize>,
+    pub waiting: Waiting,
+    /// The operations of processes that are in different ones, each with its nodes.
+    pub operations: Vec<(Operation, Vec<usize>)>,
+    /// Other ends of the same kind and place.
+    pub alike: Vec<usize>,
+}
+
+/// The answer of a job; `None` if no process of it is there.
+pub fn find(waits: &mut Waits, names: &Names) -> Option<Root> {
+    supply_ended(waits);
+    supply_absent(waits);
+    let sinks = waits.graph.sinks();
+    let mut roots: Vec<Root> = sinks.iter().map(|sink| root(waits, sink)).collect();
+    if roots.iter().any(|root| !is_wrapper(waits, root)) {
+        roots.retain(|root| !is_wrapper(waits, root));
+    }
+    let has_ranks = waits.processes.iter().any(|process| process.rank.is_some() && process.is_alive());
+    roots.sort_by_cached_key(|root| {
+        let first = waits.process(root.nodes[0]);
+        let weak = has_ranks && first.rank.is_none() && root.waiting.direct.is_empty();
+        let age = first.since_ns.or(first.ended.as_ref().and_then(|ended| ended.ago_ns));
+        let owes = first.owes.is_empty();
+        let waiting = processes(waits, &root.waiting.direct) + processes(waits, &root.waiting.indirect);
+        (weight(waits, root), weak, Reverse(waiting), owes, root.kind, Reverse(age), first.rank, first.pid)
+    });
+    let mut best = roots.into_iter().next()?;
+    step_back(waits, &mut best, has_ranks);
+    take_apart(waits, &mut best);
+    best.alike = alike(waits, &best, &sinks);
+    let _ = names;
+    Some(best)
+}
+
+/// The class of an end: certain ones before those that may be innocent.
+fn weight(waits: &Waits, root: &Root) -> u32 {
+    let is_waited_for = !root.waiting.direct.is_empty();
+    let is_idle = || {
+        let process = waits.process(root.nodes[0]);
+        is_supervisor(waits, process) || !waits.is_first(root.nodes[0]) && !is_waited_for
+    };
+    match root.kind {
+        Kind::Ended if waits.process(root.nodes[0]).has_failed() => 0,
+        Kind::Call | Kind::Deadlock => 1,
+        Kind::Cycle | Kind::Apart => 2,
+        Kind::Ended if !is_waited_for => 9,
+        Kind::Refused => 6,
+        _ if is_idle() => 7,
+        _ => 3,
+    }
+}
+
+/// Returns true if a process started others and only looks at them from time to time.
+fn is_supervisor(waits: &Waits, process: &Process) -> bool {
+    let has_children = waits.processes.iter().any(|child| child.parent == process.pid && child.is_alive());
+    has_children && process.threads.first().is_some_and(Thread::naps)
+}
+
+fn is_wrapper(waits: &Waits, root: &Root) -> bool {
+    root.nodes.len() == 1 && helpers::is_wrapper(waits.process(root.nodes[0]))
+}
+
+/// How many processes some nodes are of.
+fn processes(waits: &Waits, nodes: &[usize]) -> usize {
+    let mut all: Vec<usize> = nodes.iter().map(|node| waits.nodes[*node].process).collect();
+    all.dedup();
+    all.len()
+}
+
+fn root(waits: &Waits, sink: &[usize]) -> Root {
+    let waiting = waits.graph.waiting(sink);
+    let is_cycle = waits.graph.is_cycle(sink);
+    let nodes = if is_cycle { waits.graph.circle(sink) } else { sink.to_vec() };
+    let kind = if is_cycle {
+        let next = |index: usize| nodes[(index + 1) % nodes.len()];
+        let is_lock = |index: usize| waits.locks.contains_key(&(nodes[index], next(index)));
+        if (0..nodes.len()).all(is_lock) { Kind::Deadlock } else { Kind::Cycle }
+    } else {
+        kind(waits, sink[0])
+    };
+    let waiting = Waiting {
+        // Those of a circle that is not the shortest one wait as well.
+        direct: waiting.direct,
+        indirect: sink.iter().copied().filter(|node| !nodes.contains(node)).chain(waiting.indirect).collect(),
+    };
+    Root { kind, nodes, waiting, operations: Vec::new(), alike: Vec::new() }
+}
+
+fn kind(waits: &Waits, node: usize) -> Kind {
+    let process = waits.process(node);
+    match (process.state, waits.thread(node)) {
+        (State::Ended, _) => Kind::Ended,
+        (State::Refused, _) => Kind::Refused,
+        (_, None) => Kind::Unknown,
+        (_, Some(thread)) if thread.call.is_some() => Kind::Call,
+        (_, Some(thread)) if thread.polls.is_some() && thread.state != State::Stopped => Kind::Polls,
+        (_, Some(thread)) => match thread.state {
+            State::Stopped => Kind::Stopped,
+            State::Runs => Kind::Runs,
+            _ if thread.sleeps() => Kind::Sleeps,
+            _ => Kind::Waits,
+        },
+    }
+}
+
+/// Lets those that wait, and for no process that is there, wait for processes of their kind that failed.
+fn supply_ended(waits: &mut Waits) {
+    let failed: Vec<usize> =
+        (0..waits.nodes.len()).filter(|node| waits.process(*node).has_failed()).collect();
+    // The first end is the cause of the others.
+    let Some(first) = failed.iter().copied().max_by_key(|node| {
+        let ended = waits.process(*node).ended.as_ref();
+        ended.and_then(|ended| ended.ago_ns)
+    }) else {
+        return;
+    };
+    for sink in waits.graph.sinks() {
+        let may_wait = |node: &usize| match (waits.thread(*node), kind(waits, *node)) {
+            (Some(thread), Kind::Sleeps) => thread.naps(),
+            (Some(_), Kind::Waits | Kind::Polls) => true,
+            _ => false,
+        };
+        let is_lock = root(waits, &sink).kind == Kind::Deadlock;
+        let waiting: Vec<usize> = sink.iter().copied().filter(may_wait).collect();
+        if !is_lock && waits.is_first(sink[0]) {
+            waiting.iter().for_each(|node| waits.graph.add(*node, first));
+        }
+    }
+}
+
+/// Lets those that wait for any client wait for processes of their kind that do not wait for them.
+fn supply_absent(waits: &mut Waits) {
+    for sink in waits.graph.sinks() {
+        if !sink.iter().any(|node| is_service(waits, *node)) {
+            continue;
+        }
+        let waiting = waits.graph.waiting(&sink);
+        let there: Vec<usize> = [sink.clone(), waiting.direct, waiting.indirect].concat();
+        let is_there =
+            |node: usize| there.iter().any(|one| waits.nodes[*one].process == waits.nodes[node].process);
+        let is_outside = |node: &usize| {
+            let is_parent = waits.thread(*node).is_some_and(Thread::is_parent);
+            let is_alike = there.iter().any(|one| are_alike(waits.process(*one), waits.process(*node)));
+            waits.is_first(*node)
+                && !is_there(*node)
+                && !is_parent
+                && is_alike
+                && !helpers::is_wrapper(waits.process(*node))
+        };
+        let outside: Vec<usize> = (0..waits.nodes.len()).filter(is_outside).collect();
+        let (alive, ended): (Vec<usize>, Vec<usize>) =
+            outside.into_iter().partition(|node| waits.process(*node).is_alive());
+        // Others that wait for any client as well are none.
+        let opens = |node: usize| waits.thread(node).is_some_and(Thread::opens);
+        let able: Vec<usize> = alive
+            .into_iter()
+            .filter(|node| !is_service(waits, *node) || opens(*node) && !sink.iter().any(|one| opens(*one)))
+            .collect();
+        let chosen = if able.is_empty() { ended } else { able };
+        let services: Vec<usize> = sink.iter().copied().filter(|node| is_service(waits, *node)).collect();
+        for to in chosen {
+            services.iter().for_each(|node| waits.graph.add(*node, to));
+        }
+    }
+}
+
+/// Returns true if a thread waits for somebody of whom it does not know who it will be: for any of several, for a new connection, or
+/// for whoever opens the other end.
+fn is_service(waits: &Waits, node: usize) -> bool {
+    let Some(thread) = waits.thread(node) else { return false };
+    if thread.state != State::Waits || thread.call.is_some() || thread.is_parent() {
+        return false;
+    }
+    match &thread.about {
+        Some(About::Descriptors(_)) => thread.listens() || thread.on.len() > 1,
+        Some(About::Open(_)) => true,
+        Some(About::Lock(_)) => {
+            let process = waits.process(node);
+            let is_shared = matches!(&thread.about, Some(About::Lock(futex))
+                if futex.owner.is_none() && super::shared::Shared::place(&process.shared, futex.address).is_some());
+            is_shared || is_collective(thread)
+        }
+        _ => false,
+    }
+}
+
+/// A process that started the ranks, and waits for nobody of the job, is not the answer: the rank that waits for it is.
+fn step_back(waits: &Waits, root: &mut Root, has_ranks: bool) {
+    let process = waits.process(root.nodes[0]);
+    if !has_ranks || process.rank.is_some() || root.kind != Kind::Waits {
+        return;
+    }
+    let started = |node: &&usize| {
+        let child = waits.process(**node);
+        child.rank.is_some() && child.parent == process.pid
+    };
+    let mut ranks: Vec<usize> = root.waiting.direct.iter().filter(started).copied().collect();
+    ranks.sort_by_key(|node| {
+        let waiting = waits.graph.waiting(&[*node]);
+        let owes = waits.process(*node).owes.is_empty();
+        (owes, Reverse(waiting.direct.len() + waiting.indirect.len()), waits.process(*node).rank)
+    });
+    if let Some(first) = ranks.first().copied() {
+        let mut waiting = waits.graph.waiting(&[first]);
+        waiting.direct.retain(|node| !ranks.contains(node));
+        *root = Root { nodes: vec![first], waiting, ..root_of(root) };
+    }
+}
+
+fn root_of(root: &Root) -> Root {
+    Root {
+        kind: root.kind,
+        nodes: root.nodes.clone(),
+        waiting: Waiting::default(),
+        operations: Vec::new(),
+        alike: Vec::new(),
+    }
+}
+
+/// Processes that wait for one another, or for nobody, may be in different operations of the program.
+fn take_apart(waits: &Waits, root: &mut Root) {
+    let is_open = match root.kind {
+        Kind::Cycle => are_siblings(waits, &root.nodes),
+        Kind::Waits => {
+            is_service(waits, root.nodes[0]) && !waits.thread(root.nodes[0]).is_some_and(Thread::opens)
+        }
+        Kind::Sleeps => {
+            waits.thread(root.nodes[0]).is_some_and(Thread::naps) && !root.waiting.direct.is_empty()
+        }
+        _ => false,
+    };
+    if !is_open {
+        return;
+    }
+    let own = waits.process(root.nodes[0]);
+    let is_part = |node: &usize| {
+        let process = waits.process(*node);
+        waits.is_first(*node)
+            && process.is_alive()
+            && (root.nodes.contains(node) || are_alike(own, process))
+            && !waits.thread(*node).is_some_and(Thread::is_parent)
+    };
+    let members: Vec<usize> = (0..waits.nodes.len()).filter(is_part).collect();
+    let is_whole = root.nodes.iter().all(|node| members.contains(node));
+    let threads: Vec<&Thread> = members.iter().filter_map(|node| waits.thread(*node)).collect();
+    if !is_whole || threads.len() != members.len() || members.len() < 2 {
+        return;
+    }
+    let operations = apart::operations(&threads);
+    let are_named_apart = |operations: &Vec<(Operation, Vec<usize>)>| {
+        own.rank.is_some() || operations.iter().any(|(one, _)| one.function != operations[0].0.function)
+    };
+    if let Some(operations) = operations.filter(are_named_apart) {
+        let nodes = |indices: Vec<usize>| indices.into_iter().map(|index| members[index]).collect();
+        root.operations =
+            operations.into_iter().map(|(operation, indices)| (operation, nodes(indices))).collect();
+        root.kind = Kind::Apart;
+    }
+}
+
+/// Other ends that are at the same place as the answer.
+fn alike(waits: &Waits, root: &Root, sinks: &[Vec<usize>]) -> Vec<usize> {
+    let [own] = root.nodes.as_slice() else { return Vec::new() };
+    let place = |node: usize| {
+        let thread = waits.thread(node)?;
+        let frame = thread.frames.get(thread.place?)?;
+        Some((frame.file.clone(), frame.line, frame.function.clone(), thread.syscall.clone()))
+    };
+    let is_refused = |node: usize| waits.process(node).state == State::Refused;
+    if is_refused(*own) {
+        return (0..waits.nodes.len()).filter(|node| node != own && is_refused(*node)).collect();
+    }
+    let is_it = |node: &usize| {
+        node != own && waits.process(*node).pid != waits.process(*own).pid && place(*node) == place(*own)
+    };
+    let ends = sinks.iter().filter(|sink| sink.len() == 1).map(|sink| sink[0]);
+    ends.filter(|node| place(*own).is_some() && is_it(node)).collect()
+}
+
+/// Returns true if all of these processes are ranks, or were started by one process.
+fn are_siblings(waits: &Waits, nodes: &[usize]) -> bool {
+    let first = waits.process(nodes[0]);
+    nodes.iter().all(|node| {
+        let process = waits.process(*node);
+        process.rank.is_some() && first.rank.is_some()
+            || process.parent == first.parent && waits.is_first(*node)
+    })
+}

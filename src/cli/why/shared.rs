@@ -1,0 +1,108 @@
+//! Memory that several processes have mapped, by what tells it apart.
+
+use super::memory::Outside;
+use cupeer_stacks::Memory;
+use procfs::process::{MMPermissions, MMapPath, MemoryMaps};
+use std::ops::Range;
+
+/// A mapping that others may have, too.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Shared {
+    pub range: Range<u64>,
+    /// The offset of its begin in what it maps.
+    offset: u64,
+    file: (i32, i32, u64),
+    pub is_writable: bool,
+    /// The path of its file; of memory without a file, the kernel's name for it.
+    pub name: String,
+}
+
+/// A place in shared memory, the same for all processes that map it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Place {
+    file: (i32, i32, u64),
+    pub offset: u64,
+}
+
+impl Place {
+    /// Returns true if both are in the same memory.
+    pub fn is_near(self, other: Place) -> bool {
+        self.file == other.file
+    }
+}
+
+impl Shared {
+    pub fn of(maps: &MemoryMaps) -> Vec<Shared> {
+        let shared = maps.iter().filter(|map| map.perms.contains(MMPermissions::SHARED) && map.inode != 0);
+        let one = |map: &procfs::process::MemoryMap| {
+            let name = match &map.pathname {
+                MMapPath::Path(path) => path.to_string_lossy().into_owned(),
+                _ => String::new(),
+            };
+            Shared {
+                range: map.address.0..map.address.1,
+                offset: map.offset,
+                file: (map.dev.0, map.dev.1, map.inode),
+                is_writable: map.perms.contains(MMPermissions::WRITE),
+                name,
+            }
+        };
+        // Devices are no memory between processes: a driver's mappings of one file differ.
+        shared.map(one).filter(|one| !one.name.starts_with("/dev/") || one.is_memory()).collect()
+    }
+
+    fn is_memory(&self) -> bool {
+        ["/dev/shm/", "/dev/zero (deleted)"].iter().any(|known| self.name.starts_with(known))
+    }
+
+    /// The place of an address in one of these.
+    pub fn place(all: &[Shared], address: u64) -> Option<(&Shared, Place)> {
+        let of = all.iter().find(|one| one.range.contains(&address))?;
+        Some((of, Place { file: of.file, offset: of.offset + (address - of.range.start) }))
+    }
+
+    /// What a thread seems to poll: memory that others may change, but for that of semaphores. One of these words leads to it, or it
+    /// is the only memory that the process shares.
+    pub fn polled(all: &[Shared], mut words: impl Iterator<Item = u64>) -> Option<Polled> {
+        let is_it = |one: &&Shared| one.is_writable && one.is_memory() && !one.name.contains("/sem.");
+        let is_in = |word: &u64| all.iter().filter(is_it).any(|one| one.range.contains(word));
+        if let Some(address) = words.find(is_in) {
+            return Some(Polled { address, length: 4, value: None, looks: 0 });
+        }
+        let mut rest = all.iter().filter(is_it);
+        let only = rest.next().filter(|_| rest.next().is_none())?;
+        let length = (only.range.end - only.range.start).min(1 << 16) as usize;
+        Some(Polled { address: only.range.start, length, value: None, looks: 0 })
+    }
+
+    /// Returns true if this is a mapping of the memory with that place.
+    pub fn has(&self, place: Place) -> bool {
+        let length = self.range.end - self.range.start;
+        self.file == place.file && (self.offset..self.offset + length).contains(&place.offset)
+    }
+}
+
+/// A place in shared memory that a thread looks at again and again, or all of that.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Polled {
+    pub address: u64,
+    pub length: usize,
+    /// What was there each time that it was looked at.
+    value: Option<Vec<u8>>,
+    pub looks: u32,
+}
+
+impl Polled {
+    /// Looks at it. Returns `None` if there is something else than before.
+    pub fn look(self, memory: &Outside) -> Option<Polled> {
+        let mut bytes = vec![0; self.length];
+        let length = memory.copy(self.address as usize, &mut bytes);
+        let is_same = length == bytes.len() && self.value.as_ref().is_none_or(|value| *value == bytes);
+        is_same.then(|| Polled { value: Some(bytes), looks: self.looks + 1, ..self })
+    }
+
+    /// The value there, if it is one place.
+    pub fn number(&self) -> Option<u32> {
+        Some(u32::from_le_bytes(self.value.as_deref()?.try_into().ok()?))
+    }
+}
