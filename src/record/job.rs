@@ -33,6 +33,8 @@ pub struct Job {
     pub started: Vec<Started>,
     /// Processes that used a driver without libcupeer.so, as runs saw them: the process, and the path of the driver.
     pub bypassed: Vec<(String, String)>,
+    /// Commands of the runs, as a shell would take them, each once.
+    pub commands: Vec<String>,
     /// Processes of a large job without a file of their own, because they shared nothing.
     pub quiet: Vec<Quiet>,
     /// Signals that launchers received from outside of their runs, or sent themselves, in the order of their times.
@@ -140,6 +142,7 @@ impl Job {
             faults: Vec::new(),
             started: Vec::new(),
             bypassed: Vec::new(),
+            commands: Vec::new(),
             signals: Vec::new(),
             quiet: Vec::new(),
             hangs: Vec::new(),
@@ -264,6 +267,8 @@ impl Job {
                 Some(answer) => answer.map(|told| {
                     self.started.extend(told.started);
                     self.bypassed.extend(told.bypassed);
+                    self.commands.extend(told.commands);
+                    self.commands.dedup();
                     self.signals.extend(told.signals);
                     self.signals.sort_by_key(|signal| signal.at);
                     self.lost = self.lost.saturating_add(told.lost);
@@ -403,6 +408,7 @@ const LONGEST_JOB: u64 = 1 << 20;
 struct Told {
     started: Vec<Started>,
     bypassed: Vec<(String, String)>,
+    commands: Vec<String>,
     signals: Vec<Asked>,
     /// How many processes could not record everything.
     lost: u64,
@@ -432,8 +438,10 @@ fn check_job(path: &Path) -> Option<Result<Told, String>> {
             Some((process.to_owned(), driver.to_owned()))
         };
         let bypassed = text.lines().filter_map(bypassed).collect();
+        let command = |line: &str| Some(line.strip_prefix(job::COMMAND)?.strip_prefix('=')?.to_owned());
+        let commands = text.lines().filter_map(command).collect();
         let (started, signals) = (Started::all(&text), Asked::all(&text).collect());
-        return Some(Ok(Told { started, bypassed, signals, lost, missing }));
+        return Some(Ok(Told { started, bypassed, commands, signals, lost, missing }));
     }
     let (words, ours) = job::FIRST_LINE.rsplit_once(' ').unwrap_or((job::FIRST_LINE, ""));
     let version = line.strip_prefix(words)?.trim().parse().ok()?;

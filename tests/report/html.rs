@@ -524,7 +524,7 @@ fn demonstration(machine: &str, words: &[&str], name: &str) -> String {
     let program = support::compile_c("../scripts/demo.d/share.c", &["-ldl"]);
     let mut run = support::cupeer();
     run.args(["run", machine, "--record", "full", "-o"]).arg(folder.path().join("r"));
-    support::done(run.arg("--").arg(program).args(words));
+    support::done(run.args(["--", "env", "OF=the shell"]).arg(program).args(words));
     let page = page(&folder.path().join("r"), name);
     assert_asks_for_nothing(&page);
     page
@@ -543,6 +543,7 @@ fn assert_in_order(text: &str, words: &[&str]) {
 fn the_problem_comes_first_with_its_place_its_fix_and_its_story() {
     let page = demonstration("--sim=nvlink:2", &["early"], "story");
     let first = [
+        " env 'OF=the shell' ",
         " early ",
         "error ipc-freed-while-open: cuMemFree_v2, once in process ",
         " was freed while open in process ",

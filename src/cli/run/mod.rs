@@ -209,6 +209,9 @@ pub fn command(mut args: RunArgs) -> Result<ExitCode> {
     let mut environment = settings.apply(Environment::inherited())?;
     args.error_on.iter().for_each(|rules| environment.set(env::ERROR_ON, rules));
     settings.verdicts.iter().filter_map(Verdicts::warning).for_each(|line| output::complain(&line));
+    let command: Vec<String> =
+        args.program.iter().map(|word| formats::quoted(&word.to_string_lossy())).collect();
+    settings.job.iter().for_each(|job| job.tell_command(&command.join(" ")));
     if args.exec {
         settings.verdicts.iter_mut().for_each(Verdicts::keep);
         if let Some(note) = program::obstacle(&args.program[0]) {

@@ -219,6 +219,13 @@ impl Job {
         }
     }
 
+    /// Says in the record what a run's command is, unless the record is that of an outer cupeer.
+    pub fn tell_command(&self, command: &str) {
+        if !self.is_inherited {
+            self.add(&format!("{}={}\n", job::COMMAND, command.replace(char::is_control, "?")));
+        }
+    }
+
     /// Says in the record that a process used a driver without our library.
     pub fn tell_bypass(&self, process: &str, driver: &Path) {
         let driver = driver.to_string_lossy().replace(char::is_control, "?");

@@ -126,6 +126,7 @@ fn whole(job: &Job, all: &Collected, filter: &Filter, began_ns: u64, ended_ns: u
         events: all.tallies.iter().map(|tally| tally.events).sum(),
         repeated: all.tallies.iter().fold(0, |all, tally| all.saturating_add(tally.repeated)),
         lost: job.processes.iter().fold(0, |all, process| all.saturating_add(process.header.lost)),
+        commands: job.commands.clone(),
         started: job.started.iter().map(started).collect(),
         forked: infer::forks::late(job, all).filter(|late| late.has_failed).count() as u64,
         hangs: hangs(&job.hangs),

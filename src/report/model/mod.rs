@@ -211,6 +211,9 @@ pub struct Record {
     pub repeated: u64,
     /// Number of events that could not be recorded.
     pub lost: u64,
+    /// Commands of the runs, as a shell would take them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub commands: Vec<String>,
     /// Programs that `cupeer run` started and that made no call themselves, such as a shell.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub started: Vec<Started>,

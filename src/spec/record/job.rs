@@ -12,6 +12,9 @@ pub const JOINED: &str = "joined";
 /// A line for each run: its launcher, as boot id, pid namespace, pid, start and user.
 pub const RUN: &str = "run";
 
+/// A line for each run: its command, as a shell would take it.
+pub const COMMAND: &str = "command";
+
 /// A line for each program that a run started and that made no call: how it ended, as [`End::word`](super::end::End::word),
 /// and its name. Of those that made calls, their own files tell.
 pub const STARTED: &str = "started";

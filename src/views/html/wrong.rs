@@ -24,7 +24,7 @@ impl<'r> Page<'r> {
         let clues: Vec<String> = self.verdict.clues().collect();
         html! {
             section #digest aria-label="Summary" {
-                @if let Some(command) = self.command() { p.command { code { (command) } } }
+                @for command in self.commands().iter().take(MOST_LISTED) { p.command { code { (command) } } }
                 @match (self.first_finding(), lines.next()) {
                     (Some(finding), _) => (self.finding(finding, true)),
                     (None, Some(line)) => (self.lead(line)),
@@ -139,11 +139,17 @@ impl<'r> Page<'r> {
         }
     }
 
-    /// The command line of the process that began first.
-    fn command(&self) -> Option<String> {
+    /// The commands of the runs; in an older recording, that of the process that began first.
+    fn commands(&self) -> Vec<String> {
         let all = self.report.processes.iter().filter(|process| !process.arguments.is_empty());
-        let first = all.min_by_key(|process| process.began_ns)?;
-        Some(first.started_by.clone().unwrap_or_else(|| first.arguments.join(" ")))
+        let first = || {
+            let first = all.min_by_key(|process| process.began_ns)?;
+            Some(first.started_by.clone().unwrap_or_else(|| first.arguments.join(" ")))
+        };
+        match &self.report.record.commands[..] {
+            [] => first().into_iter().collect(),
+            commands => commands.to_vec(),
+        }
     }
 
     /// Where a line of the digest leads.

@@ -150,6 +150,7 @@ fn join_records(all: &mut Record, other: Record) {
         events,
         repeated,
         lost,
+        commands,
         started,
         forked,
         quiet,
@@ -167,6 +168,8 @@ fn join_records(all: &mut Record, other: Record) {
     all.events = all.events.saturating_add(events);
     all.repeated = all.repeated.saturating_add(repeated);
     all.lost = all.lost.saturating_add(lost);
+    all.commands.extend(commands);
+    all.commands.dedup();
     all.started.extend(started);
     all.forked = all.forked.saturating_add(forked);
     all.add_quiet(quiet);
