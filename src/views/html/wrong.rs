@@ -24,7 +24,7 @@ impl<'r> Page<'r> {
         let clues: Vec<String> = self.verdict.clues().collect();
         html! {
             section #digest aria-label="Summary" {
-                @for command in self.commands().iter().take(MOST_LISTED) { p.command { code { (command) } } }
+                @for command in self.brief.commands().iter().take(MOST_LISTED) { p.command { code { (command) } } }
                 @match (self.first_finding(), lines.next()) {
                     (Some(finding), _) => (self.finding(finding, true)),
                     (None, Some(line)) => (self.lead(line)),
@@ -136,19 +136,6 @@ impl<'r> Page<'r> {
                     div { dt { (name) } dd { (value.trim()) } }
                 }
             }
-        }
-    }
-
-    /// The commands of the runs; in an older recording, that of the process that began first.
-    fn commands(&self) -> Vec<String> {
-        let all = self.report.processes.iter().filter(|process| !process.arguments.is_empty());
-        let first = || {
-            let first = all.min_by_key(|process| process.began_ns)?;
-            Some(first.started_by.clone().unwrap_or_else(|| first.arguments.join(" ")))
-        };
-        match &self.report.record.commands[..] {
-            [] => first().into_iter().collect(),
-            commands => commands.to_vec(),
         }
     }
 

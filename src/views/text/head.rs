@@ -10,6 +10,9 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The most programs that are named of processes that were not recorded.
 const MOST_PROGRAMS: usize = 4;
 
+/// The most commands that are shown.
+const MOST_COMMANDS: usize = 4;
+
 impl View<'_> {
     pub fn head(&self) -> String {
         let record = &self.report.record;
@@ -22,6 +25,9 @@ impl View<'_> {
             _ => ", of which some processes keep only the last events, and what is open",
         };
         let mut text = self.item("record     ", &format!("{}{ring}", clean(&record.path)));
+        for command in self.commands().iter().take(MOST_COMMANDS) {
+            text += &self.item("command    ", &clean(command));
+        }
         if let Some(limited) = limited {
             text += &self.item("LIMIT      ", &limited.sentence());
         }
@@ -56,6 +62,19 @@ impl View<'_> {
             text += &self.item("problem    ", &clean(problem));
         }
         text
+    }
+
+    /// Returns the commands of the runs; of an older recording, that of the process that began first.
+    pub fn commands(&self) -> Vec<String> {
+        let all = self.report.processes.iter().filter(|process| !process.arguments.is_empty());
+        let first = || {
+            let first = all.min_by_key(|process| process.began_ns)?;
+            Some(first.started_by.clone().unwrap_or_else(|| first.arguments.join(" ")))
+        };
+        match &self.report.record.commands[..] {
+            [] => first().into_iter().collect(),
+            commands => commands.to_vec(),
+        }
     }
 
     /// `1,990 more processes shared nothing and were not recorded: python3 (1,988), sh (2)`.
