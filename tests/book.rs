@@ -11,7 +11,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::path::{Component, Path, PathBuf};
 
 fn help(command: &str) -> String {
-    let help = support::cupeer().args([command, "-h"]).output().expect("it runs");
+    let help = support::cupeer().args([command, "--help"]).output().expect("it runs");
     String::from_utf8(help.stdout).expect("help is text")
 }
 

@@ -24,6 +24,11 @@ fn wrong_command_lines_are_one_line_and_125() {
         "no function, result code, rule or key of fault plans is named 'ipc-freed'; did you mean 'ipc-freed-while-open'?",
     );
     refused(&["frobnicate"], &format!("there is no command 'frobnicate'; the commands are {commands}"));
+    for program in ["./prog", "/no/such/program", "uname"] {
+        let hint =
+            format!("there is no command '{program}'; to run a program, write 'cupeer run -- {program}'");
+        refused(&[program], &hint);
+    }
     refused(&["run"], "the following required arguments were not provided: <PROGRAM> [ARGS]...; see --help");
     refused(
         &["run", "--log-fil", "x", "true"],
@@ -64,6 +69,73 @@ fn what_was_meant_is_asked_where_a_value_became_the_program() {
     }
     let ended = done(&mut with(&["run", "--record", "off", "--sim", "nvlink:0", "true"]));
     assert_eq!(ended.stderr, "cupeer: 'nvlink:0': No such file or directory\n");
+}
+
+/// The summary of a command promises what it takes.
+#[test]
+fn list_takes_the_words_of_its_summary() {
+    let help = stdout(with(&["list", "--help"]).env("COLUMNS", "200"));
+    let summary = help.lines().next().unwrap().strip_prefix("List the ").unwrap();
+    let topics = summary.strip_suffix(" that cupeer knows").unwrap().replace(" or ", " ");
+    let topics: Vec<&str> = topics.split(',').map(str::trim).collect();
+    assert!(topics.len() == 6 && topics.contains(&"results"), "{topics:?}");
+    for topic in topics {
+        assert!(stdout(&mut with(&["list", topic])).lines().count() > 2, "{topic}");
+    }
+}
+
+/// `-p`, as py-spy and strace have it.
+#[test]
+fn why_takes_a_pid_as_an_option_too() {
+    let [plain, option] =
+        [&["why", "4000000"][..], &["why", "-p", "4000000"]].map(|words| done(&mut with(words)));
+    assert!(plain.stderr.contains("4000000") && !plain.status.success(), "{}", plain.stderr);
+    assert_eq!((plain.status.code(), plain.stderr), (option.status.code(), option.stderr));
+}
+
+/// An option behind the program is the program's.
+#[test]
+fn an_option_behind_the_program_is_noticed() {
+    let folder = temp_dir();
+    let mut command = with(&["run", "-o", "record", "true", "--sim=nvlink:4"]);
+    let ended = done(command.current_dir(folder.path()).env_remove(cupeer_spec::env::RECORD));
+    let hint = "; --sim=nvlink:4 is an argument of the program here: put it before the program, as in \
+                'cupeer run --sim=nvlink:4 -- true ...'\n";
+    assert!(ended.stderr.ends_with(hint), "{}", ended.stderr);
+}
+
+fn commands() -> Vec<String> {
+    let help = stdout(&mut with(&["--help"]));
+    let commands = help.lines().skip_while(|line| *line != "Commands:").skip(1);
+    let commands = commands.take_while(|line| !line.is_empty()).filter(|line| line.starts_with("  "));
+    let names = commands.filter_map(|line| line.get(2..)?.split(' ').next()).filter(|name| !name.is_empty());
+    names.filter(|name| *name != "help").map(str::to_owned).collect()
+}
+
+#[test]
+fn a_short_help_is_short_and_a_long_one_has_examples_that_can_be_pasted() {
+    let commands = commands();
+    assert!(commands.len() > 12 && commands.contains(&"run".to_owned()), "{commands:?}");
+    let mut examples = 0;
+    for name in &commands {
+        let short = stdout(with(&[name, "-h"]).env("COLUMNS", "100"));
+        assert!(short.lines().count() <= 30, "{name}: {short}");
+        assert!(short.ends_with(&format!("\nAll options, with examples: cupeer {name} --help\n")), "{short}");
+        // A line that is broken on a narrow terminal runs the end of its comment.
+        let [narrow, wide] =
+            ["80", "1000"].map(|columns| stdout(with(&[name, "--help"]).env("COLUMNS", columns)));
+        let lines = |help: &str| -> Vec<String> {
+            let behind = help.lines().skip_while(|line| *line != "Examples:").skip(1);
+            behind.filter(|line| line.starts_with("  ")).map(str::to_owned).collect()
+        };
+        assert_eq!(lines(&narrow), lines(&wide), "{name}");
+        assert!(!narrow.contains('\u{a0}'), "{name}: a shell takes it for a letter");
+        examples += lines(&narrow).len();
+    }
+    assert!(examples > 30, "{examples}");
+    let run = stdout(&mut with(&["run", "-h"]));
+    assert!(run.lines().filter(|line| line.trim_start().starts_with('-')).count() <= 15, "{run}");
+    assert!(run.contains("--sim[=<TOPOLOGY>]") && run.contains("--inject <PLAN>"), "{run}");
 }
 
 #[test]

@@ -24,7 +24,7 @@ mod sweep;
 mod top;
 mod why;
 
-use clap::Parser;
+use clap::FromArgMatches;
 use lists::{explain, list};
 use records::{clean, export, fault, ls, pack, reduce, release, report};
 use run::formats;
@@ -33,7 +33,8 @@ use start::output;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
+    let matches = start::help::command().try_get_matches();
+    let cli = match matches.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => cli,
         Err(error) => return ExitCode::from(output::usage(&error)),
     };

@@ -65,7 +65,9 @@ fn parse_machine(text: &str) -> Result<Topology, String> {
     let (name, number) = text.split_once(':').unwrap_or((text, ""));
     let Some((kind, _)) = LinkKind::ALL.iter().find(|(_, known)| *known == name) else {
         let hint = match nearest(name, LinkKind::ALL.iter().map(|(_, known)| *known)) {
-            Some(meant) => format!("did you mean '{meant}:2'?"),
+            Some(meant) => {
+                format!("did you mean '{meant}:{}'?", if number.is_empty() { "2" } else { number })
+            }
             None => "use nvlink:N, pcie:N, none:N, or the path of a TOML file (with a '/' or '.toml')".into(),
         };
         return Err(format!("there is no topology '{text}'; {hint}"));
@@ -127,7 +129,8 @@ mod tests {
     #[test]
     fn mistakes_are_answered() {
         for (text, error) in [
-            ("nvlnk:2", "there is no topology 'nvlnk:2'; did you mean 'nvlink:2'?"),
+            ("nvlnk:8", "there is no topology 'nvlnk:8'; did you mean 'nvlink:8'?"),
+            ("nvlnk", "there is no topology 'nvlnk'; did you mean 'nvlink:2'?"),
             ("nvlink", "'nvlink': 'nvlink:' must be followed by a number of devices from 1 to 64"),
             ("pcie:0", "'pcie:0': 'pcie:' must be followed by a number of devices from 1 to 64"),
             ("pcie:65", "'pcie:65': 'pcie:' must be followed by a number of devices from 1 to 64"),

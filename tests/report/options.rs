@@ -150,6 +150,27 @@ fn two_records_are_compared_by_what_is_counted() {
 }
 
 #[test]
+fn a_report_is_written_to_a_file() {
+    let scene = wrong();
+    let folder = support::temp_dir();
+    let file = folder.path().join("report");
+    for form in ["text", "json", "html", "trace", "sarif", "junit"] {
+        let report = |options: &[&str]| {
+            let mut command = support::cupeer();
+            command.arg("report").arg(scene.dir()).args(["--format", form]).args(options);
+            support::stdout(command.env_remove("COLUMNS"))
+        };
+        let printed = report(&[]);
+        assert_eq!(report(&["-o", file.to_str().unwrap()]), "", "{form}");
+        assert!(!printed.is_empty() && std::fs::read_to_string(&file).unwrap() == printed, "{form}");
+    }
+    let mut command = support::cupeer();
+    let ended = support::done(command.arg("report").arg(scene.dir()).args(["-o", "/no/such/folder/x"]));
+    let reason = "cupeer: failed to write '/no/such/folder/x': No such file or directory (os error 2)\n";
+    assert_eq!((ended.status.code(), &*ended.stderr), (Some(125), reason));
+}
+
+#[test]
 fn what_is_wrong_with_the_command_line_is_one_sentence() {
     let scene = wrong();
     let empty = support::temp_dir();
@@ -179,8 +200,8 @@ fn what_is_wrong_with_the_command_line_is_one_sentence() {
     );
     refused(&[&nothing], "holds no record");
     refused(&["/nonexistent"], "/nonexistent cannot be read: No such file or directory (os error 2)\n");
-    refused(&[&dir, "--process", "77"], "no process of the record is called '77'");
-    refused(&[&dir, "--rank", "9"], "no process of the record has a rank in '9'");
+    refused(&[&dir, "--process", "77"], "no process of the recording is called '77'");
+    refused(&[&dir, "--rank", "9"], "no process of the recording has a rank in '9'; it has ranks 0-3");
     refused(&[&dir, "--rank", "3-1"], "--rank: '3-1' is not a list of ranks such as 0,2-5");
     refused(
         &[&dir, "--function", "cuIpcOpenMemHandel"],

@@ -17,11 +17,13 @@ use cupeer_record::Job;
 use cupeer_report::Keep;
 use cupeer_report::filter::{Asked, Filter};
 use cupeer_report::model::Report;
+use cupeer_report::style::Style;
 use cupeer_report::suppress::suggest;
 use cupeer_report::symbols::Symbols;
+use cupeer_report::terminal::clean_lines;
 use cupeer_report::verdict::counts_hangs;
 use cupeer_rules::Chosen;
-use cupeer_views::form::{Cleaning, Form, Given, Options, lacks_calls};
+use cupeer_views::form::{Cleaning, Given, Options, lacks_calls};
 use cupeer_views::{FORMS, diff};
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -123,8 +125,11 @@ fn print(
     }
     let mut given = Given { options: options(args, shown), calls, report, warn: output::complain };
     let printed = match args.suggest_suppressions {
-        true => output::print_as_is(&suggest::file(given.report()?))?,
-        false => show(&*args.format, |out| args.format.render(&mut given, out))?,
+        true => {
+            let file = suggest::file(given.report()?);
+            show(args, Cleaning::Own, |out| Ok(out.write_all(file.as_bytes())))?
+        }
+        false => show(args, about.cleaning, |out| args.format.render(&mut given, out))?,
     };
     if let (false, false, true, Some(report)) =
         (args.suggest_suppressions, args.leaks, about.takes_annotations, &given.report)
@@ -140,20 +145,34 @@ fn print(
 }
 
 fn options<'a>(args: &ReportArgs, shown: &'a str) -> Options<'a> {
-    let (width, style) = (output::terminal_width(), output::stdout_style());
+    // A file has no end of the line, and no colors.
+    let (width, style) = match args.output {
+        Some(_) => (output::NO_END, Style::Plain),
+        None => (output::terminal_width(), output::stdout_style()),
+    };
     Options { shown, width, all: args.all, leaks: args.leaks, style }
 }
 
-/// Prints what a form writes, without anything that a terminal obeys.
-fn show(form: &dyn Form, write: impl FnOnce(&mut dyn Write) -> Result<io::Result<()>>) -> Result<ExitCode> {
-    let print = match form.about().cleaning {
-        Cleaning::Own => return output::stream(write),
-        Cleaning::Lines => output::print,
-        Cleaning::Marked => output::print_marked,
-    };
+/// Prints what a form writes, or writes it to the file, without anything that a terminal obeys.
+fn show(
+    args: &ReportArgs,
+    cleaning: Cleaning,
+    write: impl FnOnce(&mut dyn Write) -> Result<io::Result<()>>,
+) -> Result<ExitCode> {
+    if args.output.is_none() && matches!(cleaning, Cleaning::Own) {
+        return output::stream(write);
+    }
     let mut text = Vec::new();
     write(&mut text)??;
-    print(&String::from_utf8(text)?)
+    let Some(path) = &args.output else {
+        let print = if matches!(cleaning, Cleaning::Lines) { output::print } else { output::print_marked };
+        return print(&String::from_utf8(text)?);
+    };
+    if !matches!(cleaning, Cleaning::Own) {
+        text = clean_lines(&String::from_utf8(text)?).into_bytes();
+    }
+    output::write_file(path, &text).with_context(|| format!("failed to write '{}'", path.display()))?;
+    Ok(ExitCode::SUCCESS)
 }
 
 fn filter(args: &ReportArgs, job: &Job) -> Result<Filter> {
@@ -198,7 +217,7 @@ fn compare(args: &ReportArgs, paths: &[PathBuf], others: &[PathBuf]) -> Result<E
         report().with_context(|| shown.clone())
     };
     let diff = diff::compare(&report(paths)?, &report(others)?);
-    show(&*args.format, |out| Ok((comparison.render)(&diff, &options(args, ""), out)))
+    show(args, args.format.about().cleaning, |out| Ok((comparison.render)(&diff, &options(args, ""), out)))
 }
 
 /// The newest record at home.

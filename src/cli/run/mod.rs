@@ -422,7 +422,8 @@ fn watched(
             unreached.extend(
                 Some(&program[0]).filter(|_| has_no_driver).and_then(|name| program::missing_driver(name)),
             );
-            unused = (unreached.is_empty() && is_recorded(&environment)).then(|| driver::unused(driver));
+            unused =
+                (unreached.is_empty() && is_recorded(&environment)).then(|| driver::unused(driver, program));
         }
         notes.extend(page.dropped().map(|(count, name)| dropped(count, &name)));
         if page.status().nameless.load(Acquire) != 0 {

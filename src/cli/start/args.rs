@@ -331,10 +331,12 @@ pub enum Topic {
     /// Driver functions that cupeer intercepts
     Functions,
     /// Result codes of the driver
+    #[value(alias = "results")]
     Errors,
     /// Machines that the simulated driver can simulate
     Topologies,
     /// Environment variables
+    #[value(alias = "variables")]
     Environment,
     /// Rules that cupeer checks, and those that it cannot check
     Rules,
@@ -358,8 +360,8 @@ Examples:
   cupeer report DIR --leaks --since-mark warm --until-mark done   # what grew between two marks
   cupeer report DIR --rank 3 --failed            # what failed on rank 3
   cupeer report DIR --format json | jq .handles
-  cupeer report DIR --format html >report.html   # one file, for a browser
-  cupeer report DIR --format trace >trace.json   # for ui.perfetto.dev
+  cupeer report DIR --format html -o report.html # one file, for a browser
+  cupeer report DIR --format trace -o trace.json # for ui.perfetto.dev
   cupeer report DIR --diff OTHER                 # how OTHER differs
   cupeer report DIR --suggest-suppressions >known.toml   # for --suppressions known.toml")]
 pub struct ReportArgs {
@@ -368,6 +370,9 @@ pub struct ReportArgs {
     /// Form of the report
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     pub format: ReportForm,
+    /// Write to FILE instead of stdout
+    #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub output: Option<PathBuf>,
     /// Show only this process: a pid, or its name in JSON; or those that have a variable, as NAME=VALUE
     #[arg(long, value_name = "PROCESS")]
     pub process: Option<String>,

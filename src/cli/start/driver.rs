@@ -24,8 +24,19 @@ pub const NO_RUNTIME: &str = "the CUDA runtime (libcudart, linked or within the 
     driver API do";
 
 /// What is said where no process came to a driver.
-pub fn unused(chosen: Option<&Chosen>) -> String {
-    let hint = if chosen.is_none() { "; where the machine has no driver, --sim simulates one" } else { "" };
+pub fn unused(chosen: Option<&Chosen>, program: &[OsString]) -> String {
+    let is_sim = |word: &&OsString| word.as_bytes() == b"--sim" || word.as_bytes().starts_with(b"--sim=");
+    let hint = match program.iter().skip(1).find(is_sim) {
+        _ if chosen.is_some() => String::new(),
+        Some(option) => {
+            let option = option.to_string_lossy();
+            format!(
+                "; {option} is an argument of the program here: put it before the program, as in 'cupeer run {option} -- {} ...'",
+                program[0].display()
+            )
+        }
+        None => "; where the machine has no driver, --sim simulates one".to_owned(),
+    };
     format!(
         "no process loaded the CUDA driver ({}), so there is nothing to report{hint}",
         Library::Cuda.soname()

@@ -13,10 +13,18 @@ pub fn command(error: &clap::Error) -> Option<String> {
     let known = commands();
     let meant = like(name, known.iter().map(String::as_str));
     let hint = match &meant[..] {
+        [] if is_program(name) => format!("to run a program, write 'cupeer run -- {name}'"),
         [] => format!("the commands are {}", known.join(", ")),
         meant => format!("did you mean {}?", meant.join(" or ")),
     };
     Some(format!("there is no command '{name}'; {hint}"))
+}
+
+/// Whether a word is that of a program, as strace takes one.
+fn is_program(name: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    name.contains('/')
+        || !name.is_empty() && std::env::split_paths(&path).any(|folder| folder.join(name).is_file())
 }
 
 /// The names of the commands.

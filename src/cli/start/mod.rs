@@ -5,7 +5,7 @@
 //! - `startup`, `status`: what this process inherited, and how it ends.
 //! - `markdown`, `elf`: forms of files.
 //! - `variables`: the environment.
-//! - `args`, `misspelt`: the command line.
+//! - `args`, `help`, `misspelt`: the command line.
 //! - `output`: what is printed.
 //! - `script`: the name of a recording.
 //! - `home`: the directory for recordings without a name.
@@ -19,6 +19,7 @@ pub mod args;
 pub mod board;
 pub mod driver;
 pub mod elf;
+pub mod help;
 pub mod home;
 pub mod job;
 pub mod libraries;

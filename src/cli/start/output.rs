@@ -3,9 +3,9 @@
 //! Nothing here panics: where nobody reads, there is nobody to tell. And nothing reaches a terminal that it would obey:
 //! what records, packs and programs say is anybody's text.
 
-use crate::start::misspelt;
 use crate::start::startup::user;
 use crate::start::status;
+use crate::start::{help, misspelt};
 use anstream::{AutoStream, ColorChoice};
 use anyhow::{Context, Result, ensure};
 use clap::error::ErrorKind;
@@ -90,7 +90,7 @@ pub fn terminal_width() -> usize {
 }
 
 /// More columns than any line has.
-const NO_END: usize = 1 << 20;
+pub const NO_END: usize = 1 << 20;
 
 fn ask_terminal() -> usize {
     // SAFETY: all-zero bytes are a valid winsize, and TIOCGWINSZ writes one to where it is pointed.
@@ -194,7 +194,7 @@ pub fn usage(error: &clap::Error) -> u8 {
     let text = error.render().to_string();
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
-            print(&text).map_or_else(|error| failed(&error), |_| 0)
+            print(&help::printed(&text)).map_or_else(|error| failed(&error), |_| 0)
         }
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
             let known = misspelt::commands().join(", ");

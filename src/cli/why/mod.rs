@@ -51,7 +51,8 @@ use targets::Targets;
 const TIME: Duration = Duration::from_secs(3);
 
 pub fn command(args: &WhyArgs) -> Result<ExitCode> {
-    let targets = targets::find(&args.what)?;
+    let pids = args.pid.iter().map(ToString::to_string);
+    let targets = targets::find(&args.what.iter().cloned().chain(pids).collect::<Vec<_>>())?;
     let read = read(targets, !args.no_stop, args.within);
     match args.format {
         WhyFormat::Json => output::print_json(&read.document),

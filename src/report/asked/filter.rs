@@ -7,14 +7,14 @@ use crate::asked::mark_times::Moments;
 use crate::asked::suppress::Suppressions;
 use crate::base::moments;
 use crate::model::{Allocations, Proc, Report};
-use crate::words::lives;
+use crate::words::{lives, names};
 use anyhow::{Result, anyhow, bail};
 use cupeer_record::{Call, Job, Outcome, Process};
 use cupeer_rules::Chosen;
 use cupeer_spec::effect::Object;
 use cupeer_spec::function::{FUNCTIONS, FnId, Group};
 use cupeer_spec::selector::FunctionSet;
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 
 /// Filters in the form of the command line. The fields are the options of `cupeer report`.
 #[derive(Default)]
@@ -83,7 +83,7 @@ impl Filter {
             filter.processes = job.processes.iter().map(|process| is_called(process, text)).collect();
             if !filter.processes.contains(&true) {
                 bail!(
-                    "no process of the record is called '{text}': --process takes a pid, a name as in --format json, or NAME=VALUE of a variable"
+                    "no process of the recording is called '{text}': --process takes a pid, a name as in --format json, or NAME=VALUE of a variable"
                 );
             }
         }
@@ -93,7 +93,15 @@ impl Filter {
                 *chosen &= process.rank().is_some_and(|rank| ranks.iter().any(|r| r.contains(&rank)));
             }
             if !filter.processes.contains(&true) {
-                bail!("no process of the record has a rank in '{text}'");
+                let ranks: BTreeSet<u32> =
+                    job.processes.iter().filter_map(|process| process.rank()).collect();
+                match ranks.is_empty() {
+                    true => bail!("--rank: the processes of the recording have no ranks"),
+                    false => bail!(
+                        "no process of the recording has a rank in '{text}'; it has {}",
+                        names::ranks(ranks.into_iter())
+                    ),
+                }
             }
         }
         filter.functions = asked.function.map(functions).transpose()?;

@@ -70,6 +70,21 @@ fn every_command_that_a_page_shows_is_taken() {
     assert!(commands_seen > 50 && plans_seen > 15, "{commands_seen} {plans_seen}");
 }
 
+#[test]
+fn every_example_of_a_help_is_taken() {
+    let mut count = 0;
+    for command in Cli::command().get_subcommands() {
+        let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+        for line in help.lines().filter(|line| line.starts_with("  ")) {
+            for words in commands(line) {
+                count += 1;
+                Cli::try_parse_from(&words).unwrap_or_else(|error| panic!("{line}\n{error}"));
+            }
+        }
+    }
+    assert!(count > 30, "{count}");
+}
+
 /// The most characters of two lines of help on a terminal with 100 columns.
 const TWO_LINES: usize = 2 * 89;
 

@@ -18,6 +18,9 @@ pub struct WhyArgs {
     /// A recording (a directory, or a name or number that 'cupeer ls' lists), or pids, each with its descendants [default: the newest recording that has running processes]
     #[arg(value_name = "RECORD | PID")]
     pub what: Vec<String>,
+    /// Read the process PID and its descendants, as without -p; repeatable
+    #[arg(short, long, value_name = "PID")]
+    pub pid: Vec<u32>,
     /// Do not stop threads that run; their frames of C are not known then
     #[arg(long)]
     pub no_stop: bool,
