@@ -3,8 +3,9 @@
 
 use super::{entries, used};
 use crate::settings;
+use crate::sys::every_call::{follows_plans, is_behind};
 use core::sync::atomic::{
-    AtomicBool, AtomicU32,
+    AtomicBool, AtomicU8, AtomicU32,
     Ordering::{Relaxed, SeqCst},
 };
 use cupeer_spec::effect::{Effect, Sides};
@@ -84,13 +85,23 @@ pub fn is_awake(id: FnId) -> bool {
         || has_done(Needs::Shared) && id.spec().touches()[0].is_some()
 }
 
-/// The functions whose calls run through `call` only because the process has done what they need.
-static ONLY_AWAKE: [AtomicBool; FUNCTION_COUNT] = [const { AtomicBool::new(false) }; FUNCTION_COUNT];
+/// Why calls of each function run through `call`.
+static REASONS: [AtomicU8; FUNCTION_COUNT] = [const { AtomicU8::new(WANTED) }; FUNCTION_COUNT];
+/// For a log, a fault plan, a denied pair, or because it is the first call.
+const WANTED: u8 = 0;
+/// Only because the process has done what they need.
+const ONLY_AWAKE: u8 = 1;
+/// The same, and because plans may be armed while the job is running.
+const FOLLOWING: u8 = 2;
 
-/// Whether nothing but that makes calls of a function matter: no log, fault plan, or denied pair.
+/// Whether nothing makes calls of a function matter but what the process has done: no log, denied pair, or fault plan, nor
+/// one that was armed a moment ago.
 #[inline(always)]
 pub fn is_only_awake(id: FnId) -> bool {
-    ONLY_AWAKE[id as usize].load(Relaxed)
+    match REASONS[id as usize].load(Relaxed) {
+        ONLY_AWAKE => true,
+        reason => reason == FOLLOWING && !is_behind(),
+    }
 }
 
 /// Decides that anew. The first call of a function matters because it is the first one.
@@ -101,7 +112,8 @@ pub(super) fn look_again(id: FnId) {
     // Other threads do the same meanwhile: who writes last looks again.
     loop {
         let now = is_wanted();
-        ONLY_AWAKE[id as usize].store(!now, SeqCst);
+        let other = if follows_plans() { FOLLOWING } else { ONLY_AWAKE };
+        REASONS[id as usize].store(if now { WANTED } else { other }, SeqCst);
         if is_wanted() == now {
             break;
         }
@@ -124,7 +136,12 @@ pub fn is_traced(id: FnId) -> bool {
     let is_noted = settings.check.is_some()
         && (id.spec().changes_kernels() || id.spec().changes_graphs() && is_awake(id));
     let is_context = settings.record.is_some() && id.spec().creates_context().is_some();
-    settings.is_traced(id, is_awake(id)) || is_noted || is_context || PLANS[id as usize].load(SeqCst) > 0
+    let is_followed = follows_plans() && id.spec().library == Library::Cuda;
+    settings.is_traced(id, is_awake(id))
+        || is_noted
+        || is_context
+        || is_followed
+        || PLANS[id as usize].load(SeqCst) > 0
 }
 
 /// Whether calls of a function of the runtime shall come to us, and our constructor has told where.

@@ -32,7 +32,8 @@ fn change(functions: &FunctionSet, change: impl Fn(&AtomicU32) -> u32) {
     route_anew();
 }
 
-fn route_anew() {
+/// Decides anew whether calls come to us: when the process begins to follow plans that are armed while the job is running.
+pub fn route_anew() {
     // Whoever publishes another way to a function from here on sees that.
     fence(SeqCst);
     FnId::all().for_each(route);

@@ -23,10 +23,8 @@ use core::sync::atomic::{
     Ordering::{Acquire, Relaxed, Release, SeqCst},
 };
 use cupeer_spec::fault::Plan;
-use cupeer_spec::function::{FnId, Library};
 use cupeer_spec::record::armed::{Board, PLANS};
 use cupeer_spec::record::faults;
-use cupeer_spec::selector::FunctionSet;
 
 /// Why no plan can be armed.
 pub const NO_MEMORY: &str = "out of memory";
@@ -139,11 +137,8 @@ fn follow(board: &'static Board, is_open: bool) {
     }
     if !follows_plans() {
         EVERY_CALL.generation.store(ptr::from_ref(&board.generation).cast_mut(), Release);
-        let mut all = FunctionSet::all(false);
-        let of_driver = FnId::all().filter(|id| id.spec().library == Library::Cuda);
-        of_driver.for_each(|id| all.set(id as usize, true));
         arming::publish_anew();
-        traced::add(&all);
+        traced::route_anew();
     }
     EVERY_CALL.seen.store(generation, Release);
     board::note(board, generation, is_open);
