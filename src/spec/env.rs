@@ -74,7 +74,7 @@ variables! {
     PEER_LIMIT "CUPEER_PEER_LIMIT" "N"
         "Most peers that a context can access; one more is CUDA_ERROR_TOO_MANY_PEERS. Default: the driver's limit."
     DRIVER "CUPEER_DRIVER" "PATH"
-        "Driver library for calls of a program that neither links nor opens libcuda. Default: these calls return CUDA_ERROR_SHARED_OBJECT_INIT_FAILED."
+        "Driver library for calls of a program that neither links nor opens libcuda. Default: these calls return SHARED_OBJECT_INIT_FAILED."
     JOB "CUPEER_JOB" "32 hexadecimal digits"
         "Key of the fingerprints of IPC handles; the same in all processes of a job. `cupeer run` creates a random one. Default: all zero."
     STATUS "CUPEER_STATUS" "PATH"

@@ -343,8 +343,10 @@ fn take_up(
     if entered.again {
         return forward();
     }
-    if inject::may_concern(id, &|words| arguments.words(words)) {
-        return concerned(id, entered, arguments);
+    if inject::may_concern(id, &|words| arguments.words(words))
+        && let Some(result) = concerned(id, entered, arguments)
+    {
+        return result;
     }
     let settings = settings::get();
     let is_unseen = || !settings.is_recorded(id) || ledger::is_idle(id);
@@ -355,10 +357,10 @@ fn take_up(
     steps(TakenUp { caller: behind_patch(id, entered.caller), settings, returned: None })
 }
 
-/// The same for a call that a rule of faults may concern: once for all functions.
+/// The same for a call that a rule of faults may concern: once for all functions. `None` if none does.
 #[cold]
 #[inline(never)]
-fn concerned(id: FnId, entered: &Entered, arguments: &dyn Arguments) -> i32 {
+fn concerned(id: FnId, entered: &Entered, arguments: &dyn Arguments) -> Option<i32> {
     let mut words = ArgumentWords::default();
     arguments.words(&mut words);
     let caller = behind_patch(id, entered.caller);
@@ -366,7 +368,7 @@ fn concerned(id: FnId, entered: &Entered, arguments: &dyn Arguments) -> i32 {
     let mut fault = None;
     guarded(|| fault = Fault::of(&call));
     let taken = TakenUp { caller, settings: settings::get(), returned: None };
-    shared_steps(id, entered, taken, arguments, fault.as_mut())
+    fault.map(|mut fault| shared_steps(id, entered, taken, arguments, Some(&mut fault)))
 }
 
 /// The steps of a call, in their order. `shared` is the same as `arguments`, for what is there once for all functions. What

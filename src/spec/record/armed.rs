@@ -28,8 +28,6 @@ pub const PREFIX: &str = "armed-";
 pub const PLANS: usize = 256;
 /// The most processes that say what they have seen.
 pub const PROCESSES: usize = 1024;
-/// The most bytes in the text of a plan.
-pub const LONGEST: usize = 1 << 20;
 
 /// The name of the file.
 pub struct BoardFile {

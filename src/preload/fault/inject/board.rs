@@ -21,8 +21,8 @@ use core::sync::atomic::{
     Ordering::{AcqRel, Acquire, Release},
 };
 use cupeer_spec::fault::{Per, Plan};
-use cupeer_spec::record::armed::{Board, BoardFile, LONGEST, MAGIC, PROCESSES, Seen, VERSION};
-use cupeer_spec::record::faults::{self, Counter, Header, SCOPES, Scope, TEXT};
+use cupeer_spec::record::armed::{Board, BoardFile, MAGIC, PROCESSES, Seen, VERSION};
+use cupeer_spec::record::faults::{self, Counter, Header, LONGEST, SCOPES, Scope, TEXT};
 use cupeer_spec::record::read;
 
 /// The board, mapped for good; null before it is found.

@@ -4,6 +4,7 @@ use super::rule;
 use crate::fault::parse::keys::KEYS;
 use crate::fault::*;
 use crate::function::{FnId, FnSpec, alterable};
+use crate::record::faults;
 
 fn numbers(text: &str) -> (Key, bool, Vec<(u64, u64)>) {
     let rule = rule(text);
@@ -277,5 +278,17 @@ fn what_is_handed_on_has_its_name_and_its_seed() {
         ("@ipc:site=new:p=1:delay=1ms~0s", "@ipc:site=new:p=1:delay=1ms~0s:name=plan/1"),
     ] {
         assert_eq!(rule(text).whole_text(9), wanted);
+    }
+}
+
+#[test]
+fn a_plan_is_written_and_read() {
+    let plan = Plan::parse("p", "@ipc:p=10%:delay=1ms\ncuIpcGetMemHandle:name=n:hang=x").expect("a plan");
+    let text = faults::lines(plan.rules.iter().map(|rule| (&*rule.name, rule.whole_text(7))));
+    let again = Plan::parse("armed", &faults::plan_of(text.as_bytes()).expect("its text")).expect("a plan");
+    let names: Vec<&str> = again.rules.iter().map(|rule| rule.name.as_str()).collect();
+    assert_eq!((names, again.rules[0].seed), (vec!["p/1", "p/n"], 7));
+    for wrong in [&b"word"[..], b"a b\nword\n", b"a \xff"] {
+        assert_eq!(faults::plan_of(wrong), None);
     }
 }
