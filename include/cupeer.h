@@ -132,10 +132,13 @@ int cupeer_on_finding(cupeer_finding_callback callback,
                       void *data);
 
 /*
- Arms a fault plan in this process, for example for a block of a test. `plan` contains faults as for `cupeer run
- --inject`, separated by semicolons or newlines, such as "cuIpcOpenMemHandle*:error=MAP_FAILED".
+ Arms a fault plan in this process and its descendants, for example for a block of a test. `plan` contains faults as for
+ `cupeer run --inject`, separated by semicolons or newlines, such as "cuIpcOpenMemHandle*:error=MAP_FAILED".
 
- The faults are tried after those that are already armed. Forked children inherit the plan. Some kilobytes of each
+ The faults are tried after those that are already armed. Forked children inherit the plan, and children that are
+ started afterwards read it from the directory of the recording. Descendants that are already running receive it at their
+ next call if they were started under `cupeer run --allow-faults` (CUPEER_ALLOW_FAULTS=1). Without a recording, only forked
+ children have the plan. To limit a plan to one process, add `pid=` with its pid to each fault. Some kilobytes of each
  plan stay allocated until the process ends, because a call may be using them: arm one plan per block of a test, not
  per call.
 
@@ -151,10 +154,11 @@ int cupeer_arm(const char *plan,
                size_t size);
 
 /*
- Disarms a plan by the number that `cupeer_arm` returned, and releases the calls that it holds.
+ Disarms a plan by the number that `cupeer_arm` returned, and releases the calls that it holds. In a forked child, it
+ disarms the plan in that child only.
 
  If not NULL, `matched` receives the number of calls that met the conditions of its faults, and `fired` the number
- of calls at which the faults fired, in this process and its children.
+ of calls at which the faults fired, in this process and its descendants.
 
  Returns 1, or 0 if no such plan is armed.
 

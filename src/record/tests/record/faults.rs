@@ -23,6 +23,7 @@ fn file(rules: Vec<FaultRule>, damaged: Vec<u64>) -> FaultFile {
         processes: 2,
         damaged,
         damaged_more: 0,
+        later: Some(LaterPlan { number: 7, armed: 8, disarmed: 9, root: Some((10, 11, 12)) }),
         problem: None,
         later: None,
     }
