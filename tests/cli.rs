@@ -14,7 +14,7 @@ use std::sync::OnceLock;
 
 #[test]
 fn wrong_command_lines_are_one_line_and_125() {
-    let commands = "run, env, list, explain, report, top, why, ls, clean, pack, reduce, export, fault, release, sweep, doctor";
+    let commands = "run, env, list, explain, report, top, why, ls, clean, pack, reduce, export, fault, release, sweep, doctor, completions";
     refused(&[], &format!("a subcommand is missing; the commands are {commands}; see --help"));
     refused(&["rum"], "there is no command 'rum'; did you mean 'run'?");
     refused(&["rnu"], "there is no command 'rnu'; did you mean 'run'?");
@@ -81,6 +81,45 @@ fn list_takes_the_words_of_its_summary() {
     for topic in topics {
         assert!(stdout(&mut with(&["list", topic])).lines().count() > 2, "{topic}");
     }
+}
+
+#[test]
+fn shells_complete_recordings_rules_and_functions() {
+    let state = temp_dir();
+    for name in ["train-2", "train-10", "other-3"] {
+        fs::create_dir_all(state.path().join("cupeer").join(name)).unwrap();
+    }
+    let asked = |shell: &str, words: &[&str]| {
+        let mut command = with(&[&["--", "cupeer"], words].concat());
+        command.env("_CUPEER_COMPLETE", shell).env("_CLAP_COMPLETE_INDEX", words.len().to_string());
+        command.env("XDG_STATE_HOME", state.path()).current_dir(state.path()).env("_CLAP_IFS", "\n");
+        let text = stdout(&mut command);
+        // fish and zsh show a description behind a value.
+        text.lines().map(|line| line.split(['\t', ':']).next().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    for shell in ["bash", "zsh", "fish"] {
+        for (words, expected) in [
+            (&["rel"][..], &["release"][..]),
+            (&["run", "--deny"], &["--deny-peer"]),
+            (&["report", "tr"], &["train-10", "train-2"]),
+            (&["why", "other"], &["other-3"]),
+            (&["explain", "ipc-freed"], &["ipc-freed-while-open"]),
+            (&["run", "--ignore", "peer-flags,ipc-freed"], &["peer-flags,ipc-freed-while-open"]),
+            (&["run", "--trace", "@ipc,^cuIpcCloseMem"], &["@ipc,^cuIpcCloseMemHandle"]),
+            (&["run", "--inject", "cuIpcCloseM"], &["cuIpcCloseMemHandle"]),
+            (&["run", "--log", "js"], &["json"]),
+        ] {
+            assert_eq!(asked(shell, words), expected, "{shell} {words:?}");
+        }
+        let script = stdout(&mut with(&["completions", shell]));
+        assert!(script.contains("_CUPEER_COMPLETE") && script.contains("cupeer"), "{shell}: {script}");
+    }
+    let script = "source <(cupeer completions bash)\nCOMP_WORDS=(cupeer report tr) COMP_CWORD=2\n\
+                  _clap_complete_cupeer cupeer tr report; printf '%s ' \"${COMPREPLY[@]}\"";
+    let mut bash = plain("bash");
+    let path = format!("{}:{}", install().join("bin").display(), std::env::var("PATH").unwrap());
+    let ended = done(bash.args(["-c", script]).env("PATH", path).env("XDG_STATE_HOME", state.path()));
+    assert_eq!((ended.stdout.as_str(), ended.stderr.as_str()), ("train-10 train-2 ", ""));
 }
 
 /// `-p`, as py-spy and strace have it.

@@ -29,10 +29,12 @@ use lists::{explain, list};
 use records::{clean, export, fault, ls, pack, reduce, release, report};
 use run::formats;
 use start::args::{Cli, Command};
+use start::complete;
 use start::output;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    complete::answer();
     let matches = start::help::command().try_get_matches();
     let cli = match matches.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => cli,
@@ -56,6 +58,7 @@ fn main() -> ExitCode {
         Command::Release(args) => release::command(&args),
         Command::Sweep(args) => sweep::command(&args),
         Command::Doctor(args) => doctor::command(&args),
+        Command::Completions(args) => complete::print(&args),
         Command::ProbeDriver => doctor::probe::command(),
         Command::ProbeP2p => cupeer_p2p::agent::command(),
         Command::ProbeSystem(args) => doctor::probe_system(&args),

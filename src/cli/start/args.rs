@@ -15,8 +15,6 @@ mod pages;
 mod reduce;
 mod release;
 #[cfg(test)]
-mod share;
-#[cfg(test)]
 mod shown;
 mod sweep;
 mod top;
@@ -99,6 +97,8 @@ pub enum Command {
     Sweep(SweepArgs),
     /// Check the driver, the libraries, the machine, a program, or the links between devices
     Doctor(DoctorArgs),
+    /// Print the script with which a shell completes commands, options, recordings, rules, and functions
+    Completions(CompletionsArgs),
     /// Examine the driver in this process, for `doctor`
     #[command(hide = true)]
     ProbeDriver,
@@ -342,6 +342,24 @@ pub enum Topic {
     Rules,
     /// Keys of fault plans, and what a plan can change in each function
     Faults,
+}
+
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  source <(cupeer completions bash)    # in ~/.bashrc
+  source <(cupeer completions zsh)     # in ~/.zshrc, behind compinit
+  cupeer completions fish >~/.config/fish/completions/cupeer.fish")]
+pub struct CompletionsArgs {
+    /// Shell that reads the script
+    pub shell: Shell,
+}
+
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq)]
+pub enum Shell {
+    Bash,
+    Zsh,
+    Fish,
 }
 
 #[derive(Args)]

@@ -9,6 +9,7 @@
 //! - `output`: what is printed.
 //! - `script`: the name of a recording.
 //! - `home`: the directory for recordings without a name.
+//! - `complete`, `share`: completions for shells, and man pages.
 //! - `libraries`: the libraries that are preloaded.
 //! - `driver`: the driver that a program gets.
 //! - `board`: plans that are armed while a job is running.
@@ -17,6 +18,7 @@
 
 pub mod args;
 pub mod board;
+pub mod complete;
 pub mod driver;
 pub mod elf;
 pub mod help;
@@ -28,6 +30,8 @@ mod misspelt;
 pub mod output;
 pub mod script;
 pub mod settings;
+#[cfg(test)]
+mod share;
 pub mod startup;
 pub mod status;
 pub mod variables;

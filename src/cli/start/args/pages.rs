@@ -39,6 +39,7 @@ const SHOWN_IN: &[(&str, &[&str])] = &[
     ("release", &["start/tutorial", "reference/plans"]),
     ("sweep", &["guides/fallbacks"]),
     ("doctor", &["guides/machine", "help/troubleshooting"]),
+    ("completions", &["start/install"]),
 ];
 
 /// The page that lists all commands.

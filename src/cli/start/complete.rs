@@ -1,0 +1,92 @@
+//! Completions for shells. Their scripts ask the command itself, which knows recordings, rules, and functions.
+
+use crate::start::args::{Cli, CompletionsArgs, word};
+use crate::start::home;
+use crate::start::output;
+use anyhow::{Context, Result};
+use clap::{Arg, Command, CommandFactory};
+use clap_complete::engine::{ArgValueCompleter, CompletionCandidate, PathCompleter, ValueCompleter};
+use clap_complete::env::{CompleteEnv, Shells};
+use cupeer_rules::RULES;
+use cupeer_spec::function::FUNCTIONS;
+use cupeer_spec::results::RESULTS;
+use std::cmp::Reverse;
+use std::ffi::OsStr;
+use std::process::ExitCode;
+
+/// The variable with which a script asks.
+const VARIABLE: &str = "_CUPEER_COMPLETE";
+
+/// Answers a script of a shell, and exits, if one asks.
+pub fn answer() {
+    CompleteEnv::with_factory(command).var(VARIABLE).complete();
+}
+
+/// `cupeer completions`
+pub fn print(args: &CompletionsArgs) -> Result<ExitCode> {
+    output::print_as_is(&script(&word(args.shell))?)
+}
+
+/// Returns the script for a shell.
+pub fn script(shell: &str) -> Result<String> {
+    let shells = Shells::builtins();
+    let completer = shells.completer(shell).context("this shell is not known")?;
+    let mut text = Vec::new();
+    completer.write_registration(VARIABLE, "cupeer", "cupeer", "cupeer", &mut text)?;
+    if shell == "zsh" {
+        // In a folder of fpath, the file is the body of a function with its name.
+        text.extend(b"[ \"${funcstack[1]-}\" != _cupeer ] || _clap_dynamic_completer_cupeer \"$@\"\n");
+    }
+    Ok(String::from_utf8(text)?)
+}
+
+fn command() -> Command {
+    Cli::command().mut_subcommands(|command| {
+        command.mut_args(|arg| match completer(&arg) {
+            Some(completer) => arg.add(completer),
+            None => arg,
+        })
+    })
+}
+
+/// The values that an argument can have, by the name of its value.
+fn completer(arg: &Arg) -> Option<ArgValueCompleter> {
+    let value = arg.get_value_names()?.first()?.as_str();
+    match (value, arg.is_positional()) {
+        ("DIR", true) | ("RECORD | PID", _) | ("OTHER", _) => Some(ArgValueCompleter::new(recordings)),
+        ("DIR", _) if arg.get_id() == "resume" => Some(ArgValueCompleter::new(recordings)),
+        ("RULES", _) => Some(of_list(|| RULES.iter().map(|rule| rule.name()).collect())),
+        ("SET" | "PLAN", _) => Some(of_list(functions)),
+        ("NAME", true) => Some(of_list(|| {
+            let others =
+                RULES.iter().map(|rule| rule.name()).chain(RESULTS.iter().map(|result| result.name()));
+            functions().into_iter().chain(others).collect()
+        })),
+        _ => None,
+    }
+}
+
+fn functions() -> Vec<&'static str> {
+    FUNCTIONS.iter().map(|function| function.name()).collect()
+}
+
+/// Recordings in the default directory, the newest first, and paths.
+fn recordings(current: &OsStr) -> Vec<CompletionCandidate> {
+    let mut names: Vec<String> = home::path().map(|home| home::names(&home).collect()).unwrap_or_default();
+    names.retain(|name| {
+        home::number(name).is_some() && name.as_str().starts_with(&*current.to_string_lossy())
+    });
+    names.sort_by_key(|name| Reverse(home::number(name)));
+    names.into_iter().map(CompletionCandidate::new).chain(PathCompleter::any().complete(current)).collect()
+}
+
+/// Names in a list with commas, of which the last one is typed.
+fn of_list(names: impl Fn() -> Vec<&'static str> + Send + Sync + 'static) -> ArgValueCompleter {
+    ArgValueCompleter::new(move |current: &OsStr| {
+        let text = current.to_string_lossy();
+        let typed = text.rfind([',', ';', '^']).map_or(0, |at| at + 1);
+        let (before, word) = text.split_at(typed);
+        let fitting = names().into_iter().filter(|name| name.starts_with(word));
+        fitting.map(|name| CompletionCandidate::new(format!("{before}{name}"))).collect()
+    })
+}
