@@ -391,8 +391,26 @@ impl Frame {
         [".h", ".hh", ".hpp", ".hxx", ".cuh", ".inl"].iter().any(|ending| file.ends_with(ending))
     }
 
-    /// Whether this is code of the program's own, as far as its place says.
+    /// Returns true if this is code of the program's own, as far as its place says.
     pub fn is_own(&self) -> bool {
+        if self.language == "Python" {
+            let file = self.file.as_deref().unwrap_or_default();
+            return !file.starts_with('<')
+                && !file.contains("/lib/python3")
+                && !file.contains("/site-packages/");
+        }
+        const PLACES: [&str; 6] =
+            ["/usr/lib/", "/usr/lib64/", "/lib/", "/lib64/", "/site-packages/", "/dist-packages/"];
+        let library = self.library.as_deref().unwrap_or_default();
+        let is_installed = |place: &&str| match place.starts_with("/usr") || place.starts_with("/lib") {
+            true => library.starts_with(*place),
+            false => library.contains(*place),
+        };
+        self.has_name() && !PLACES.iter().any(|place| is_installed(&place))
+    }
+
+    /// Returns true if this is code of another library than those of the system, of the driver, and of cupeer.
+    pub fn has_name(&self) -> bool {
         const LIBRARIES: [&str; 12] = [
             "libc.so",
             "libpthread.so",
@@ -407,21 +425,9 @@ impl Frame {
             "vdso",
             "libmusl",
         ];
-        match &*self.language {
-            "Python" => {
-                let file = self.file.as_deref().unwrap_or_default();
-                !file.starts_with('<') && !file.contains("/lib/python3") && !file.contains("/site-packages/")
-            }
-            _ => {
-                let library = self.library.as_deref().unwrap_or_default();
-                let name = library.rsplit('/').next().unwrap_or_default();
-                let is_installed = ["/usr/lib/", "/usr/lib64/", "/lib/", "/lib64/"]
-                    .iter()
-                    .any(|path| library.starts_with(path))
-                    || ["/site-packages/", "/dist-packages/"].iter().any(|path| library.contains(path));
-                !library.is_empty() && !is_installed && !LIBRARIES.iter().any(|known| name.contains(known))
-            }
-        }
+        let library = self.library.as_deref().unwrap_or_default();
+        let name = library.rsplit('/').next().unwrap_or_default();
+        !library.is_empty() && !LIBRARIES.iter().any(|known| name.contains(known))
     }
 }
 

@@ -159,7 +159,8 @@ fn own(frames: &[Frame]) -> Option<usize> {
     let python = python.or_else(|| outer(&|frame| is_python(frame) && !is_start(frame)));
     let python = python.or_else(|| outer(&is_python));
     let own = python.or_else(|| position(&|frame| frame.is_own() && !frame.is_header()));
-    own.or_else(|| position(&Frame::is_own)).or((!frames.is_empty()).then_some(0))
+    let own = own.or_else(|| position(&Frame::is_own)).or_else(|| position(&Frame::has_name));
+    own.or((!frames.is_empty()).then_some(0))
 }
 
 /// Chooses the frame of each thread that says most of where it is: not a helper that several processes are in, each from another

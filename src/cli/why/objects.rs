@@ -44,6 +44,9 @@ const PYTHON: [&CStr; 9] = [
     c"PyThreadState_GetFrame",
 ];
 
+/// The variable of the C library that leads to the environment as it is now.
+const ENVIRONMENT: &CStr = c"environ";
+
 /// The files that were read, so that those of many processes are read once.
 #[derive(Default)]
 pub struct Files {
@@ -102,7 +105,9 @@ impl Mapped {
         // A library that is named after something else is not looked through: some have millions of symbols.
         let name = shown.rsplit('/').next().unwrap_or_default();
         let may_be_python = !name.contains(".so") || name.starts_with("libpython");
-        let symbols = elf.filter(|_| may_be_python).and_then(|elf| elf.symbols(&PYTHON).ok());
+        let is_libc = name.starts_with("libc.so") || name.starts_with("libc-2");
+        let wanted = if is_libc { &[ENVIRONMENT][..] } else { &PYTHON };
+        let symbols = elf.filter(|_| may_be_python || is_libc).and_then(|elf| elf.symbols(wanted).ok());
         let python = symbols.unwrap_or_default();
         Mapped { path, shown, build_id: build_id.unwrap_or_default(), segments, python }
     }
@@ -150,6 +155,15 @@ impl Object {
     pub fn python(&self, name: &CStr) -> Option<(usize, usize)> {
         let (address, size) = self.file.python.get(name)?;
         Some((self.base.wrapping_add(*address) as usize, *size as usize))
+    }
+
+    /// The variables of the environment of a process, as it has set them since it began.
+    pub fn environment(objects: &[Object], memory: &Outside) -> Vec<String> {
+        const MOST: u64 = 1024;
+        let place = objects.iter().find_map(|object| object.python(ENVIRONMENT));
+        let array = place.and_then(|(address, _)| memory.word(address as u64)).unwrap_or(0);
+        let entries = (0..MOST).map_while(|index| memory.word(array + 8 * index).filter(|entry| *entry != 0));
+        if array == 0 { Vec::new() } else { entries.filter_map(|entry| memory.text(entry)).collect() }
     }
 
     /// What its functions are named by.

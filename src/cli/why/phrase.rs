@@ -15,10 +15,15 @@ const MOST: usize = 3;
 /// The first line, and what it is about; `gone` has a clause for each process that ended after an export that failed.
 pub fn answer(processes: &[Process], names: &Names, gone: &[String]) -> (String, Option<Shown>) {
     let mut waits = Waits::of(processes, names);
-    let Some(root) = roots::find(&mut waits, names) else {
+    let Some(root) = roots::find(&mut waits) else {
         return ("no process of the job is running".into(), None);
     };
     let phrase = Phrase { waits: &waits, names, root: &root };
+    if root.kind == Kind::Unknown {
+        let each =
+            root.nodes.iter().take(MOST).map(|node| format!("{} {}", phrase.name(*node), phrase.does(*node)));
+        return (format!("not known: {}", each.collect::<Vec<_>>().join("; ")), Some(phrase.shown()));
+    }
     let mut clauses = phrase.end();
     clauses.extend(phrase.waiting());
     if root.kind == Kind::Waits && !waits.processes.iter().any(|process| !process.owes.is_empty()) {
@@ -221,10 +226,44 @@ impl Phrase<'_> {
             .then(|| "no other thread of it is at work".into())
     }
 
-    /// Those that wait for the end, and those that wait for them.
+    /// The waits for the end.
     fn waiting(&self) -> Vec<String> {
+        [self.within(), self.outside()].concat()
+    }
+
+    /// The threads of the same process that wait for the end.
+    fn within(&self) -> Vec<String> {
+        let [own] = self.root.nodes.as_slice() else { return Vec::new() };
+        let is_same = |node: &&usize| self.waits.process(**node).pid == self.waits.process(*own).pid;
+        let clause = |node: &usize| {
+            let name = match self.waits.thread(*node) {
+                Some(_) if self.waits.is_first(*node) => "its main thread".into(),
+                Some(thread) => format!("thread {}", thread.tid),
+                None => self.name(*node),
+            };
+            let what =
+                if self.waits.locks.contains_key(&(*node, *own)) { "the lock that it holds" } else { "it" };
+            format!("{name} waits for {what}{}", self.place(*node))
+        };
+        self.root
+            .waiting
+            .direct
+            .iter()
+            .filter(is_same)
+            .filter(|node| self.waits.matters(**node))
+            .take(MOST)
+            .map(clause)
+            .collect()
+    }
+
+    /// The other processes that wait for the end, and those that wait for them.
+    fn outside(&self) -> Vec<String> {
         let own = self.pids(&self.root.nodes);
-        let direct = self.named(&self.root.waiting.direct, &own);
+        let mut direct = self.named(&self.root.waiting.direct, &own);
+        if direct.is_empty() {
+            // Those that wait for another thread of the same process.
+            direct = self.named(&self.root.waiting.indirect, &own);
+        }
         if direct.is_empty() || self.root.kind == Kind::Apart {
             return Vec::new();
         }
@@ -232,7 +271,7 @@ impl Phrase<'_> {
         let others: Vec<u32> = [own.clone(), pids.clone()].concat();
         let later = self.named(&self.root.waiting.indirect, &others);
         let indirect = self.pids(&later);
-        let whom = if own.len() > 1 { "them" } else { "it" };
+        let whom = if self.root.nodes.len() > 1 { "them" } else { "it" };
         let verb = if pids.len() == 1 { "waits" } else { "wait" };
         let for_those = match (indirect.len(), pids.len()) {
             (0, _) => String::new(),
@@ -260,7 +299,12 @@ impl Phrase<'_> {
     /// The nodes of other processes than these, without those that only started others, if there are any besides.
     fn named(&self, nodes: &[usize], others: &[u32]) -> Vec<usize> {
         let is_other = |node: &&usize| !others.contains(&self.waits.process(**node).pid);
-        let all: Vec<usize> = nodes.iter().filter(is_other).copied().collect();
+        let all = nodes.iter().filter(is_other).copied().filter(|node| self.waits.matters(*node));
+        let mut all: Vec<usize> = all.collect();
+        // Of a process, the thread that says most stands for all.
+        let firsts: Vec<u32> =
+            self.pids(&all.iter().copied().filter(|node| self.waits.is_first(*node)).collect::<Vec<_>>());
+        all.retain(|node| self.waits.is_first(*node) || !firsts.contains(&self.waits.process(*node).pid));
         let has_ranks = self.waits.processes.iter().any(|process| process.rank.is_some());
         let is_plain = |node: &usize| {
             let process = self.waits.process(*node);

@@ -226,6 +226,15 @@ impl Readers {
         let maps = process.maps().ok()?;
         seen.shared = Shared::of(&maps);
         seen.objects = self.files.objects(pid, &root(pid), &maps, memory);
+        if seen.about.rank.is_none() {
+            // A program may give itself a rank, as a worker of torch.multiprocessing does.
+            let mut ranks = Ranks::default();
+            for variable in Object::environment(&seen.objects, memory) {
+                let (name, value) = variable.split_once('=').unwrap_or_default();
+                ranks.see(name.as_bytes(), value.as_bytes());
+            }
+            seen.about.rank = ranks.job();
+        }
         // A process of this namespace knows its threads by the same numbers.
         let is_here = seen.about.own_pid == pid;
         let own_tid = |task: &Task| if is_here { task.tid as u32 } else { own_tid(task) };

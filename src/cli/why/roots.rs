@@ -9,7 +9,6 @@ use super::collective::{are_alike, is_collective};
 use super::document::{Process, State, Thread};
 use super::graph::Waiting;
 use super::helpers;
-use super::names::Names;
 use super::syscall::About;
 use super::waits::Waits;
 use std::cmp::Reverse;
@@ -44,7 +43,7 @@ pub struct Root {
 }
 
 /// The answer of a job; `None` if no process of it is there.
-pub fn find(waits: &mut Waits, names: &Names) -> Option<Root> {
+pub fn find(waits: &mut Waits) -> Option<Root> {
     supply_ended(waits);
     supply_absent(waits);
     let sinks = waits.graph.sinks();
@@ -61,13 +60,28 @@ pub fn find(waits: &mut Waits, names: &Names) -> Option<Root> {
         let waiting = processes(waits, &root.waiting.direct) + processes(waits, &root.waiting.indirect);
         (weight(waits, root), weak, Reverse(waiting), owes, root.kind, Reverse(age), first.rank, first.pid)
     });
-    let mut best = roots.into_iter().next()?;
+    let mut rest = roots.into_iter();
+    let mut best = rest.next()?;
     step_back(waits, &mut best, has_ranks);
     take_apart(waits, &mut best);
     best.alike = alike(waits, &best, &sinks);
-    let _ = names;
+    let is_alone = |root: &Root| root.waiting.direct.is_empty() && weight(waits, root) == LIKELY;
+    if is_alone(&best) {
+        // Several that nobody is known to wait for may all be the cause.
+        let is_other = |root: &Root| {
+            is_alone(root) && !best.alike.contains(&root.nodes[0]) && waits.is_first(root.nodes[0])
+        };
+        let others: Vec<usize> = rest.filter(is_other).map(|root| root.nodes[0]).collect();
+        if !others.is_empty() {
+            best.kind = Kind::Unknown;
+            best.nodes.extend(others);
+        }
+    }
     Some(best)
 }
+
+/// The class of an end that nothing speaks against.
+const LIKELY: u32 = 3;
 
 /// The class of an end: certain ones before those that may be innocent.
 fn weight(waits: &Waits, root: &Root) -> u32 {
@@ -78,13 +92,21 @@ fn weight(waits: &Waits, root: &Root) -> u32 {
     };
     match root.kind {
         Kind::Ended if waits.process(root.nodes[0]).has_failed() => 0,
+        // Threads of libraries that no main thread waits for are no cause.
+        _ if !matters(waits, root) => 8,
         Kind::Call | Kind::Deadlock => 1,
         Kind::Cycle | Kind::Apart => 2,
         Kind::Ended if !is_waited_for => 9,
         Kind::Refused => 6,
         _ if is_idle() => 7,
-        _ => 3,
+        _ => LIKELY,
     }
+}
+
+/// Returns true if a node that says most of its process is part of an end, or waits for it.
+fn matters(waits: &Waits, root: &Root) -> bool {
+    let mut all = root.nodes.iter().chain(&root.waiting.direct).chain(&root.waiting.indirect);
+    root.kind == Kind::Call || all.any(|node| waits.is_first(*node))
 }
 
 /// Returns true if a process started others and only looks at them from time to time.

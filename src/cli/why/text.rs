@@ -1,9 +1,9 @@
 //! What `cupeer why` prints for people: the answer in the first line, then a block per process.
 
 use super::document::{Document, Frame, Process, State, Thread};
-use super::does;
 use super::syscall::word;
 use super::times::ago;
+use super::{does, helpers};
 use crate::start::libraries::PRELOAD;
 use cupeer_report::names::counted;
 use cupeer_report::style::{Mark, Style};
@@ -22,9 +22,22 @@ pub fn show(document: &Document, names: impl Fn(u32) -> String, all: bool, style
     if let Some(without) = document.without_progress_ns {
         let _ = writeln!(text, "No process of the job made progress for {}.", ago(without));
     }
-    for process in &document.processes {
+    // Those that only start or serve others say nothing of the hang.
+    let is_shown =
+        |process: &&Process| all || !(helpers::is_servant(process) || helpers::is_wrapper(process));
+    let mut count = 0;
+    for process in document.processes.iter().filter(is_shown) {
+        count += 1;
         text.push('\n');
         block(&mut text, process, &names, all, style);
+    }
+    if let rest @ 1.. = document.processes.len() - count {
+        let more = counted(rest as u64, "process").replacen(' ', if count > 0 { " more " } else { " " }, 1);
+        let _ = writeln!(
+            text,
+            "\n{more} only {} others (--all)",
+            if rest == 1 { "starts or serves" } else { "start or serve" }
+        );
     }
     for unseen in &document.unseen {
         let _ = writeln!(text, "\n{}", style.mark(Mark::Note, &clean(unseen)));
@@ -103,8 +116,10 @@ fn thread(text: &mut String, thread: &Thread, all: bool) {
     let since = thread.since_ns.map(|since| format!(" since {}", ago(since))).unwrap_or_default();
     let _ = writeln!(text, "  thread {} ({}){like} {}{since}", thread.tid, clean(&thread.name), clean(&does));
     let most = if all { usize::MAX } else { MOST };
-    let is_shown =
-        |frame: &&Frame| all || !frame.library.as_deref().is_some_and(|path| path.ends_with(PRELOAD));
+    // Of libraries of the system, a place without a name says nothing.
+    let is_empty = |frame: &Frame| frame.function.is_none() && !frame.is_own() && !frame.has_name();
+    let is_ours = |frame: &Frame| frame.library.as_deref().is_some_and(|path| path.ends_with(PRELOAD));
+    let is_shown = |frame: &&Frame| all || !is_ours(frame) && !is_empty(frame);
     let frames: Vec<&Frame> = thread.frames.iter().filter(is_shown).collect();
     for frame in frames.iter().take(most) {
         let _ = writeln!(text, "    {}", clean(&self::frame(frame)));

@@ -93,6 +93,11 @@ impl<'a> Waits<'a> {
         self.first[self.nodes[node].process] == Some(node)
     }
 
+    /// Returns true if a node is more than a thread of a library.
+    pub fn matters(&self, node: usize) -> bool {
+        self.is_first(node) || self.thread(node).is_some_and(is_working)
+    }
+
     /// The nodes of a process.
     fn nodes_of(&self, process: usize) -> impl Iterator<Item = usize> + '_ {
         let from = self.nodes.partition_point(|node| node.process < process);
@@ -247,12 +252,18 @@ impl<'a> Waits<'a> {
                 return;
             }
         }
+        if !self.matters(node) {
+            return;
+        }
         let is_able = |other: &usize| {
             *other != node
                 && self.thread(*other).is_some_and(|other| {
                     let same = matches!(&other.about, Some(About::Lock(futex)) if futex.address == address);
                     let has_peers = other.on.iter().any(|on| on.peers.iter().any(|pid| *pid != process.pid));
-                    !same && !other.listens() && (is_working(other) || has_peers)
+                    // A thread that reads from stdin waits for people.
+                    let is_control =
+                        !has_peers && other.on.iter().all(|on| on.fd == 0) && !other.on.is_empty();
+                    !same && !other.listens() && !is_control && (is_working(other) || has_peers)
                 })
         };
         let to: Vec<usize> = own.into_iter().filter(is_able).collect();
