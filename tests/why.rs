@@ -12,6 +12,8 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 mod on_hang;
 // What a report, `cupeer top`, and the exit status say of a hang.
 mod hung;
+// Where the waits of hanging programs end.
+mod roots;
 // Programs that a busy machine does not let run.
 mod starved;
 
@@ -315,7 +317,7 @@ fn a_mutex_names_the_thread_that_holds_it() {
         &[
             " waits in read at waits.c:",
             " in stay",
-            " waits for it in futex at waits.c:",
+            " waits for the lock that it holds in futex at waits.c:",
             " in waits_for_mutex",
         ],
     );
@@ -409,7 +411,10 @@ fn a_process_of_another_pid_namespace_is_read() {
     let waits = Waits::start(command, 1);
     let document = answer(
         &[&waits.pid().to_string()],
-        &["(1 in its namespace) waits in read at waits.c:", "(1 in its namespace) waits for it in futex"],
+        &[
+            "(1 in its namespace) waits in read at waits.c:",
+            "its main thread waits for the lock that it holds",
+        ],
     );
     let inner = document["processes"]
         .as_array()

@@ -259,7 +259,7 @@ impl<'a> Waits<'a> {
             *other != node
                 && self.thread(*other).is_some_and(|other| {
                     let same = matches!(&other.about, Some(About::Lock(futex)) if futex.address == address);
-                    let has_peers = other.on.iter().any(|on| on.peers.iter().any(|pid| *pid != process.pid));
+                    let has_peers = leads_to_job(process, other, self.processes);
                     // A thread that reads from stdin waits for people.
                     let is_control =
                         !has_peers && other.on.iter().all(|on| on.fd == 0) && !other.on.is_empty();
