@@ -36,6 +36,7 @@ const SHOWN_IN: &[(&str, &[&str])] = &[
     ("pack", &["guides/hang", "concepts/privacy"]),
     ("reduce", &["guides/large-jobs"]),
     ("export", &["guides/large-jobs", "reference/tables"]),
+    ("fault", &["guides/fallbacks", "reference/plans"]),
     ("release", &["start/tutorial", "reference/plans"]),
     ("sweep", &["guides/fallbacks"]),
     ("doctor", &["guides/machine", "help/troubleshooting"]),

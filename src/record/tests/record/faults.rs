@@ -2,6 +2,7 @@
 
 use super::{all_calls, call, one_stream};
 use cupeer_record::writer::{self, About, Writer};
+use cupeer_record::faults::LaterPlan;
 use cupeer_record::{Details, FaultFile, FaultRule, Hit, Job, Outcome, faults};
 use cupeer_spec::record::faults as spec;
 use cupeer_spec::record::slot::{self, detail, hit::did};
