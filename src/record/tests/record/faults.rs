@@ -1,8 +1,8 @@
 //! Fault plans: hits belong to their calls, and files of counters are read back, whatever their bytes.
 
 use super::{all_calls, call, one_stream};
-use cupeer_record::writer::{self, About, Writer};
 use cupeer_record::faults::LaterPlan;
+use cupeer_record::writer::{self, About, Writer};
 use cupeer_record::{Details, FaultFile, FaultRule, Hit, Job, Outcome, faults};
 use cupeer_spec::record::faults as spec;
 use cupeer_spec::record::slot::{self, detail, hit::did};
@@ -26,7 +26,6 @@ fn file(rules: Vec<FaultRule>, damaged: Vec<u64>) -> FaultFile {
         damaged_more: 0,
         later: Some(LaterPlan { number: 7, armed: 8, disarmed: 9, root: Some((10, 11, 12)) }),
         problem: None,
-        later: None,
     }
 }
 
