@@ -40,8 +40,7 @@ pub fn document(all: &[Seen], ledger: Option<&Ledger>, record: Option<&Path>, be
         unseen.push(format!("{counted} of the recording ran on other hosts; run 'cupeer why' there"));
     }
     let time = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
-    let gone = ledger.map(Ledger::gone).unwrap_or_default();
-    let (answer, root) = phrase::answer(&processes, &names, &gone);
+    let (answer, root) = phrase::answer(&processes, &names);
     Document {
         schema: SCHEMA.into(),
         cupeer: env!("CARGO_PKG_VERSION").into(),

@@ -6,7 +6,6 @@ use super::times::ago;
 use crate::records::opened::Opened;
 use cupeer_record::Job;
 use cupeer_report::Keep;
-use cupeer_report::endings::ended as ended_how;
 use cupeer_report::filter::Filter;
 use cupeer_report::model::{ExitKind, Failure, Handle, Process, Report, State};
 use cupeer_report::names::clean;
@@ -144,20 +143,6 @@ impl Ledger {
             clean(&last.result),
             clean(&place)
         ))
-    }
-
-    /// The processes that ended after an export that failed: a clause each, with their names.
-    pub fn gone(&self) -> Vec<String> {
-        let ended = self.report.processes.iter().filter(|process| has_ended(process));
-        let one = |process: &Process| {
-            let name = match process.rank {
-                Some(rank) => format!("rank {rank}"),
-                None => format!("process {}", process.pid),
-            };
-            let failed = self.failed_export(&process.proc)?;
-            Some(format!("{name}, which is gone ({}), {failed}", ended_how(process)))
-        };
-        ended.filter_map(one).collect()
     }
 
     /// What others may wait for, one clause each: the export that failed, and what the process exported and nobody opened,

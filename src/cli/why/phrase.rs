@@ -12,8 +12,8 @@ use cupeer_report::names::counted;
 /// How many others are told of with their places.
 const MOST: usize = 3;
 
-/// The first line, and what it is about; `gone` has a clause for each process that ended after an export that failed.
-pub fn answer(processes: &[Process], names: &Names, gone: &[String]) -> (String, Option<Shown>) {
+/// The first line, and what it is about.
+pub fn answer(processes: &[Process], names: &Names) -> (String, Option<Shown>) {
     let mut waits = Waits::of(processes, names);
     let Some(root) = roots::find(&mut waits) else {
         return ("no process of the job is running".into(), None);
@@ -26,9 +26,6 @@ pub fn answer(processes: &[Process], names: &Names, gone: &[String]) -> (String,
     }
     let mut clauses = phrase.end();
     clauses.extend(phrase.waiting());
-    if root.kind == Kind::Waits && !waits.processes.iter().any(|process| !process.owes.is_empty()) {
-        clauses.extend(gone.first().cloned());
-    }
     clauses.extend(phrase.alike());
     (clauses.join("; "), Some(phrase.shown()))
 }

@@ -177,6 +177,7 @@ fn supply_ended(waits: &mut Waits) {
         let may_wait = |node: &usize| match (waits.thread(*node), kind(waits, *node)) {
             (Some(thread), Kind::Sleeps) => thread.naps(),
             (Some(_), Kind::Waits | Kind::Polls) => true,
+            (Some(thread), Kind::Runs) => is_collective(thread),
             _ => false,
         };
         let is_lock = root(waits, &sink).kind == Kind::Deadlock;

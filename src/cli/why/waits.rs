@@ -114,7 +114,15 @@ impl<'a> Waits<'a> {
             let to = self.sharers(node, place);
             return self.link(node, to);
         }
-        if thread.call.is_some() || thread.state != State::Waits {
+        if thread.call.is_some() || !matches!(thread.state, State::Waits | State::Runs) {
+            return;
+        }
+        // A library of collectives has threads and descriptors of its own, which say nothing of which process is not there.
+        if is_collective(thread) && self.is_first(node) && !leads_to_job(process, thread, self.processes) {
+            let to = self.absent(node);
+            return self.link(node, to);
+        }
+        if thread.state == State::Runs {
             return;
         }
         if helpers::is_wrapper(process) || thread.is_parent() {
@@ -124,11 +132,6 @@ impl<'a> Waits<'a> {
             };
             let to: Vec<usize> =
                 children.iter().filter(|pid| is_running(pid)).filter_map(|pid| self.first_of(*pid)).collect();
-            return self.link(node, to);
-        }
-        // A library of collectives has threads and descriptors of its own, which say nothing of which process is not there.
-        if is_collective(thread) && self.is_first(node) && !leads_to_job(process, thread, self.processes) {
-            let to = self.absent(node);
             return self.link(node, to);
         }
         match &thread.about {
