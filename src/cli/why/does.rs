@@ -142,8 +142,10 @@ pub fn at(thread: &Thread) -> String {
         Some(Frame { function: Some(function), .. }) => format!(" (in {function})"),
         _ => String::new(),
     };
-    // A place without a line is named by its function already.
-    let function = own.function.as_deref().filter(|name| own.line.is_some() && !name.starts_with('<'));
+    // A place without a line is named by its function already, and a comprehension by the function that it is in.
+    let mut outer = thread.frames[index..].iter().take_while(|frame| frame.file == own.file);
+    let function = outer.find_map(|frame| frame.function.as_deref().filter(|name| !name.starts_with('<')));
+    let function = function.filter(|_| own.line.is_some());
     let function = function.map(|name| format!(" in {}", short(name, WIDTH))).unwrap_or_default();
     format!(" at {}{function}{inside}", own.place())
 }

@@ -11,6 +11,7 @@ use cupeer_spec::env;
 use cupeer_spec::rank::{self, Ranks};
 use cupeer_stacks::Memory;
 use cupeer_stacks::unwind::processor::{PLACE, STACK};
+use procfs::Current;
 use procfs::process::{Process, Syscall, Task};
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::os::unix::ffi::OsStrExt;
@@ -120,6 +121,16 @@ impl About {
             comm: stat.comm,
             world,
         })
+    }
+}
+
+impl About {
+    /// The nanoseconds since it was started, and a moment.
+    fn age(&self) -> u64 {
+        const MOMENT: u64 = 50_000_000;
+        let uptime = procfs::Uptime::current().map_or(u64::MAX, |uptime| (uptime.uptime * 1e9) as u64);
+        let started = self.started.saturating_mul(1_000_000_000 / procfs::ticks_per_second());
+        uptime.saturating_sub(started).saturating_add(MOMENT)
     }
 }
 
@@ -282,7 +293,9 @@ impl Readers {
                     runs = true;
                     break;
                 };
-                thread.since = self.since.ran(pid as i32, task.tid, stat.processor);
+                let since = self.since.ran(pid as i32, task.tid, stat.processor);
+                // The clock of a processor that the thread has just left says nothing.
+                thread.since = since.filter(|since| *since <= seen.about.age());
                 let call = Call::read(pid as i32, syscall_number, argument_registers, memory);
                 if call.naps() {
                     thread.polls = polled(&seen.shared, memory, stack_pointer, &[]);

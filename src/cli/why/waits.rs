@@ -186,7 +186,11 @@ impl<'a> Waits<'a> {
             let mut all = process.threads.first().into_iter().flat_map(|thread| &thread.on);
             all.any(|one| one.kind == on.kind && one.inode == on.inode && one.reads == on.reads)
         };
-        let is_parent = |process: &Process| process.threads.first().is_some_and(Thread::is_parent);
+        // A process that forked only the one that it waits for goes on with what that has inherited.
+        let is_parent = |process: &Process| {
+            let children = self.processes.iter().filter(|child| child.parent == process.pid).count();
+            children != 1 && process.threads.first().is_some_and(Thread::is_parent)
+        };
         let likely: Vec<usize> = others
             .iter()
             .copied()
