@@ -72,7 +72,7 @@ fn a_hang_is_the_first_error_of_all_forms_while_it_lasts_and_after_the_job_was_k
     assert!(text.contains("the job has hung for ") && text.contains(" hung: waits in "), "{text}");
     assert!(!text.lines().any(|line| line.ends_with(" runs")), "{text}");
     let document: Value = serde_json::from_str(&top("json")).unwrap();
-    let at = format!("waits in read at {}", line("rank 0 waits"));
+    let at = format!("waits in read at {} in rank", line("rank 0 waits"));
     let states = document["processes"].as_array().unwrap().iter().map(|process| process["hung"].clone());
     assert!(
         states.clone().all(|hung| hung.is_string()) && states.clone().any(|hung| hung == *at),

@@ -235,12 +235,18 @@ impl Phrase<'_> {
         let clause = |node: &usize| {
             let name = match self.waits.thread(*node) {
                 Some(_) if self.waits.is_first(*node) => "its main thread".into(),
-                Some(thread) => format!("thread {}", thread.tid),
+                Some(thread) => match thread.count - 1 {
+                    0 => format!("thread {}", thread.tid),
+                    like => format!("thread {} and {like} like it", thread.tid),
+                },
                 None => self.name(*node),
             };
+            let is_one =
+                self.waits.is_first(*node) || self.waits.thread(*node).is_none_or(|thread| thread.count == 1);
+            let waits = if is_one { "waits" } else { "wait" };
             let what =
                 if self.waits.locks.contains_key(&(*node, *own)) { "the lock that it holds" } else { "it" };
-            format!("{name} waits for {what}{}", self.place(*node))
+            format!("{name} {waits} for {what}{}", self.place(*node))
         };
         self.root
             .waiting
