@@ -85,7 +85,7 @@ impl Job {
     }
 
     fn file(&self, begins: &str) -> Option<PathBuf> {
-        let names = self.record().exists().then(|| support::names(&self.record())).unwrap_or_default();
+        let names = support::names(&self.record());
         names.into_iter().find(|name| name.starts_with(begins)).map(|name| self.record().join(name))
     }
 

@@ -108,7 +108,7 @@ pub fn is_within(header: &Header, size: usize) -> bool {
     let fits = |at: u32, count: u32, each: usize| {
         let (at, count) = (at as usize, count as usize);
         at >= TEXT
-            && at % 8 == 0
+            && at.is_multiple_of(8)
             && count.checked_mul(each).is_some_and(|bytes| bytes <= size.saturating_sub(at))
     };
     header.magic == MAGIC
@@ -197,7 +197,10 @@ mod tests {
                     count => header.scopes as usize + count * size_of::<Scope>(),
                 };
                 assert!(TEXT + header.text as usize <= size && counters <= size && scopes <= size, "{seed}");
-                assert!(header.counters % 8 == 0 && (scopes == 0 || header.scopes % 8 == 0), "{seed}");
+                assert!(
+                    header.counters.is_multiple_of(8) && (scopes == 0 || header.scopes.is_multiple_of(8)),
+                    "{seed}"
+                );
             }
         }
     }

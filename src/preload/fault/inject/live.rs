@@ -122,10 +122,10 @@ fn follow(board: &'static Board, is_open: bool) {
             continue;
         }
         dealt_with.store(number, Relaxed);
-        if let Some(plan) = u32::try_from(before).ok().and_then(arming::loaded) {
-            if arming::take_out(plan) {
-                plan.give_back();
-            }
+        if let Some(plan) = u32::try_from(before).ok().and_then(arming::loaded)
+            && arming::take_out(plan)
+        {
+            plan.give_back();
         }
         if number != 0 {
             is_concerned |= take_over(number, is_open);
