@@ -7,7 +7,7 @@ use super::{Page, ledger};
 use crate::pairs;
 use crate::text::matrix;
 use cupeer_report::endings;
-use cupeer_report::model::{ExitKind, Peer, Process, Uuid};
+use cupeer_report::model::{ExitKind, Hang, Peer, Process, Uuid};
 use cupeer_report::verdict::{ASKED, End, Problem, said};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
@@ -29,6 +29,8 @@ pub struct Data<'a> {
     groups: Vec<(String, Vec<usize>)>,
     timeline: &'a Timeline,
     moments: Vec<Moment>,
+    /// From when to when no process made progress.
+    stalls: Vec<(u64, u64)>,
     devices: Vec<String>,
     /// From device, to device, the letters of the text's matrix.
     pairs: Vec<(usize, usize, String)>,
@@ -119,6 +121,7 @@ impl Page<'_> {
             groups: self.groups(),
             timeline,
             moments: self.moments(timeline),
+            stalls: self.report.record.hangs.iter().map(|hang| self.stall(hang)).collect(),
             devices: devices.iter().map(|uuid| self.brief.names.device(Some(*uuid))).collect(),
             pairs,
             openings: self.openings_by_process(),
@@ -130,6 +133,12 @@ impl Page<'_> {
 
     fn since(&self, moment: u64) -> u64 {
         moment.saturating_sub(self.report.record.began_ns)
+    }
+
+    /// A hang lasts until the job made progress again, or until it was ended.
+    fn stall(&self, hang: &Hang) -> (u64, u64) {
+        let all = self.report.record.ended_ns;
+        (self.since(hang.began_ns()), self.since(hang.resumed_ns.or(hang.ended_ns).unwrap_or(all).min(all)))
     }
 
     fn place(&self, proc: &str) -> Option<usize> {

@@ -115,6 +115,9 @@ if (element("ranks")) {
       data.timeline.rows[member].failed.flatMap(([first, ...counts]) => counts.map((_, i) => [`${row} ${first + i}`, { row, bin: first + i }]))))).values()];
     const hangs = data.moments.filter(({ kind }) => kind === "hang").map(({ process, at_ns, text }) => (
       { row: rowOf.get(process), x1: at(at_ns), x2: at(Math.max(at_ns, data.processes[process].until_ns)), text }));
+    // Above the rows.
+    const stalls = data.stalls.map(([from, to]) => ({ x1: Math.max(at(from), state.from), x2: Math.min(at(to), state.to), text: `no progress for ${duration(seconds(to - from))}` }))
+      .filter(({ x1, x2 }) => x2 > x1);
     const deaths = shown.filter(({ kind }) => kind === "death");
     const others = shown.filter(({ kind }) => !["death", "hang"].includes(kind));
     const bad = { died: "var(--bad-soft)", hangs: "var(--warn-soft)", failed: "var(--warn-soft)" };
@@ -156,6 +159,7 @@ if (element("ranks")) {
         Plot.gridX({ stroke: "var(--line)", strokeOpacity: 1, ticks: marked }),
         Plot.rect(list.map((one, row) => ({ one, row })).filter(({ one }) => one.state in bad),
           { x1: state.from, x2: state.to, y1: "row", y2: ({ row }) => row + 1, fill: ({ one }) => bad[one.state] }),
+        Plot.rect(stalls, { x1: "x1", x2: "x2", y1: -0.14, y2: -0.02, fill: "var(--bad)", title: "text" }),
         Plot.rect(gaps, { x1: "at", x2: "until", y1: 0, y2: list.length, fill: "var(--line)", title: nothing, clip }),
         Plot.text(gaps.filter(({ at, until }) => isIn(at, until) && (until - at) / (state.to - state.from) * (width - left - right) > 46), { x: ({ at, until }) => (at + until) / 2, y: list.length / 2, text: ({ from, to }) => duration(to - from), fill: "var(--soft)", fontSize: 9 }),
         Plot.ruleY(lives, { y: ({ row }) => row + 0.92, x1: "x1", x2: "x2", stroke: "var(--faint)", clip }),
@@ -181,7 +185,7 @@ if (element("ranks")) {
     });
     svg.querySelectorAll("a").forEach((link) => link.setAttribute("tabindex", "-1"));
     legend("ranks", {
-      call: bars.length, shape: Number(hasShapes), failed: failed.length + bars.filter(({ failed }) => failed).length, hang: hangs.length, death: deaths.length, gap: gaps.length,
+      call: bars.length, shape: Number(hasShapes), failed: failed.length + bars.filter(({ failed }) => failed).length, hang: hangs.length, death: deaths.length, stall: stalls.length, gap: gaps.length,
       ...Object.fromEntries(["error", "warning", "note", "mark"].map((kind) => [kind, others.filter((one) => one.kind === kind).length])),
       ...Object.fromEntries(Object.keys(arrowColors).map((kind) => [kind, arrows.filter((one) => one.kind === kind).length])),
       "dead-row": list.filter(({ state }) => state === "died").length, "wrong-row": list.filter(({ state }) => ["hangs", "failed"].includes(state)).length,
