@@ -1,7 +1,6 @@
 //! The card of a finding: its sentence, place, and fix; its story; and everything else that is known of it.
 
 use super::Page;
-use super::wrong::is_short;
 use cupeer_report::model::{Finding, Place};
 use cupeer_report::names::clean;
 use cupeer_report::verdict::said;
@@ -54,6 +53,11 @@ impl Page<'_> {
             }
         }
     }
+}
+
+/// Whether a stack says no more than its caller, which stands in a sentence.
+pub fn is_short(stack: &[Place]) -> bool {
+    stack.iter().flat_map(Place::lines).nth(1).is_none()
 }
 
 /// A sentence, of which the first clause is the message.

@@ -1,7 +1,7 @@
 //! The sections below the problems: tables of the model, and the text report's own sections for rare contents.
 
+use super::finding::is_short;
 use super::table::{Cell, Row, Table, count, markup, none, ordered, text};
-use super::wrong::is_short;
 use super::{LINKS_KEYS, LIVES_KEYS, OPENINGS_KEYS, PAIRS_KEYS, Page, legend, picture};
 use crate::text::matrix;
 use crate::text::processes::program;

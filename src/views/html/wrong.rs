@@ -1,7 +1,7 @@
 //! The head of the page: the worst problem with its place and its fix, all other problems, and notes.
 
 use super::Page;
-use super::finding::{message_of, place};
+use super::finding::{is_short, message_of, place};
 use cupeer_report::endings::is_crash;
 use cupeer_report::model::{Finding, Place};
 use cupeer_report::names::{clean, result};
@@ -239,11 +239,6 @@ impl<'r> Page<'r> {
         }
         stacks
     }
-}
-
-/// Whether a stack says no more than its caller, which stands in a sentence.
-pub fn is_short(stack: &[Place]) -> bool {
-    stack.iter().flat_map(Place::lines).nth(1).is_none()
 }
 
 fn class_of(about: About) -> &'static str {
