@@ -27,6 +27,10 @@ mod multicast;
 #[path = "report/pools.rs"]
 mod pools;
 
+// The lines that findings point to.
+#[path = "report/places.rs"]
+mod places;
+
 // Copies between devices.
 #[path = "report/copies.rs"]
 mod copies;

@@ -8,8 +8,10 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
+from types import FrameType
 from typing import Any, Dict, Generator, Iterable, Iterator, List, Optional, Sequence, Set, Tuple
 
 import pytest
@@ -109,7 +111,9 @@ class _Peers:
                 where = ", ".join(_called(peer) for peer in whose)
                 message = f"{finding['message']} (in {where})"
                 told = {key: finding[key] for key in ("rule", "severity", "function", "hint")}
-                found.append({**told, "message": message})
+                caller = finding["caller"]
+                line = caller.get("python") or next(iter(caller.get("lines", ())), None)
+                found.append({**told, "message": message, "place": _place(line)})
         return found
 
 
@@ -148,7 +152,9 @@ class _Watch:
 
     def __init__(self) -> None:
         # Appended to by any thread.
-        self._heard: List[cupeer.Finding] = []
+        self._heard: List[Dict[str, str]] = []
+        # The file of the test that runs.
+        self._file = ""
         self._is_checked = False
         self._recording = _Recording()
         self._peers: Optional[_Peers] = None
@@ -159,9 +165,21 @@ class _Watch:
 
     def _listen(self) -> None:
         """Starts new counts: otherwise, only the first ten tests that break a rule at one line would receive it."""
-        self._is_checked = cupeer.on_finding(self._heard.append)
+        self._is_checked = cupeer.on_finding(self._hear)
 
-    def _take(self) -> List[cupeer.Finding]:
+    def _hear(self, finding: cupeer.Finding) -> None:
+        """Notes a finding, in the thread that made the call, with the innermost line of the test's own file."""
+        about = json.loads(finding.json or "{}")
+        made = _place(about.get("python") or about.get("line"))
+        frame: Optional[FrameType] = sys._getframe()
+        while frame is not None and frame.f_code.co_filename != self._file:
+            frame = frame.f_back
+        own = frame and {"file": self._file, "line": frame.f_lineno, "function": frame.f_code.co_name}
+        place = _place(own) or made
+        through = "" if made in (place, "") else f" (through {made.split(' in ')[0]})"
+        self._heard.append({**finding._asdict(), "place": place + through})
+
+    def _take(self) -> List[Dict[str, str]]:
         taken, self._heard[:] = self._heard[:], []
         return taken
 
@@ -179,6 +197,7 @@ class _Watch:
         self._listen()
         outer = os.environ.get(_TEST)
         os.environ[_TEST] = item.nodeid
+        self._file = str(getattr(item, "path", None) or item.fspath)
         self._peers = _Peers(item.nodeid, self._recording) if cupeer.is_loaded() else None
         yield
         self._peers = None
@@ -198,7 +217,7 @@ class _Watch:
     @pytest.hookimpl(hookwrapper=True, trylast=True)
     def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[None]) -> Generator[None, Any, None]:
         """After each phase: setup, call and teardown."""
-        found = [finding._asdict() for finding in self._take()]
+        found = self._take()
         found += self._peers.take() if self._peers is not None else []
         broken = [finding for finding in found if _is_error(finding, _error_on(item))]
         if broken and call.excinfo is None:
@@ -217,8 +236,8 @@ class _Watch:
         for finding in getattr(report, "cupeer_findings", ()):
             self._told.append((report.nodeid, finding))
 
-    def _tell(self, where: str, found: Iterable[cupeer.Finding]) -> None:
-        self._told.extend((where, finding._asdict()) for finding in found)
+    def _tell(self, where: str, found: Iterable[Dict[str, str]]) -> None:
+        self._told.extend((where, finding) for finding in found)
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         self._tell(NO_TEST, self._take())
@@ -242,8 +261,18 @@ class _Watch:
         cupeer.on_finding(None)
 
 
+def _place(line: Optional[Dict[str, Any]]) -> str:
+    """Returns a line of source as editors open it: ``tests/test_share.py:20 in exchange``."""
+    if not line or not line["line"]:
+        return ""
+    file = os.path.relpath(line["file"]) if line["file"].startswith(os.getcwd() + os.sep) else line["file"]
+    function = f" in {line['function']}" if line["function"] else ""
+    return f"{file}:{line['line']}{function}"
+
+
 def _line(finding: Dict[str, Any]) -> str:
-    return "{severity} {rule}: {function}: {message}".format(**finding)
+    place = f" [{finding['place']}]" if finding["place"] else ""
+    return "{severity} {rule}: {function}: {message}".format(**finding) + place
 
 
 def _paragraph(finding: Dict[str, Any]) -> str:

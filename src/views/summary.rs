@@ -331,8 +331,7 @@ fn left_out(all: usize, what: &str, that: &str) -> Option<String> {
 fn lines(directory: &std::path::Path, shown: &str) -> Vec<Line> {
     use cupeer_report::{Keep, filter::Filter};
     let job = Job::open(directory).unwrap();
-    let mut symbols = cupeer_report::symbols::Symbols::of_record(directory, &job.processes);
-    let report = cupeer_facts::read(&job, &Filter::all(&job), Keep::default(), Some(&mut symbols)).unwrap();
+    let report = cupeer_facts::read(&job, &Filter::all(&job), Keep::default(), None).unwrap();
     whole(&report, shown, 0)
 }
 

@@ -5,6 +5,7 @@
 
 use super::page::{self, Page};
 use cupeer_record::Library;
+use cupeer_report::places::line_at;
 use cupeer_report::symbols::{LONGEST_NAME, Symbols, short};
 use cupeer_spec::question::{Answer, Asked, Room};
 use std::collections::HashMap;
@@ -89,10 +90,10 @@ impl Known {
             let library = Library { base: 0, range: 0..u64::MAX, since: 0, build_id, path };
             let symbol = self.symbols.name(&library, asked.place)?;
             let name = |name: &str| short(name, LONGEST_NAME);
-            Some(match symbol.lines.into_iter().next() {
+            Some(match line_at(&symbol.lines) {
                 Some(source) => SourceLine {
                     function: source.function.as_deref().map(name).unwrap_or_default(),
-                    file: source.file,
+                    file: source.file.clone(),
                     line: source.line,
                 },
                 None => SourceLine {

@@ -149,8 +149,13 @@ impl<'c, 'a> Objects<'c, 'a> {
         };
         made.pid = what.pid;
         let library = object.library();
+        // The process keeps only the beginning of a long name.
+        let is_its = |place: &&Place| {
+            place.offset == what.offset && place.file_name().is_some_and(|name| name.starts_with(&*library))
+        };
+        let whole = made.stack.iter().find(is_its).and_then(Place::file_name).unwrap_or(&library).into();
         if !library.is_empty() {
-            (made.library, made.offset) = (Some(library.into()), Some(what.offset));
+            (made.library, made.offset) = (Some(whole), Some(what.offset));
         }
         made
     }
@@ -172,8 +177,13 @@ impl<'c, 'a> Objects<'c, 'a> {
             let last = export.and_then(|export| Some((export.last.1, export.stack?)));
             let opened =
                 entry.imports.iter().filter(|import| !is_export && import.process as usize == process);
-            let opened = opened.flat_map(|import| &import.times).map(|time| (time.opened, time.site.stack));
-            let calls = first.into_iter().chain(last).chain(opened).filter(|(_, stack)| all.contains(stack));
+            let times = opened.flat_map(|import| &import.times);
+            let opened = times.clone().map(|time| (time.opened, time.site.stack));
+            let closed = times.filter_map(|time| Some((time.ended?.at?, time.ended?.site?.stack)));
+            let closed = closed.filter(|_| object.what.role == role::CLOSING);
+            let opened = opened.filter(|_| object.what.role != role::CLOSING);
+            let calls = first.into_iter().chain(last).chain(opened).chain(closed);
+            let calls = calls.filter(|(_, stack)| all.contains(stack));
             calls.min_by_key(|(call, _)| (*call > about, call.abs_diff(about)))
         };
         Kind::ALL.iter().find_map(made).map(|(_, stack)| stack)

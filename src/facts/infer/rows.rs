@@ -8,11 +8,12 @@ use super::table::{FindingRows, library};
 use super::{awaited, descriptors, exhausted, forks, freed, handles, links, placement, ranks, space, staged};
 use crate::follow::functions::Functions;
 use crate::follow::pending::PendingFinding;
-use cupeer_report::model::Finding;
+use cupeer_report::model::{Finding, Object, Place};
 use cupeer_report::places::{Offending, Places};
 use cupeer_report::results;
 use cupeer_report::suppress::Facts;
 use cupeer_rules::{Basis, Confidence, Rule, Scope, Severity, Tells};
+use cupeer_spec::record::slot::finding::role;
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
@@ -68,6 +69,27 @@ fn offending(all: &[PendingFinding]) -> HashMap<Rc<str>, Offending> {
     rules
 }
 
+/// A sentence in which a process named places of objects by their libraries, with the lines of source. It knew only the beginning
+/// of a library's long name.
+fn with_lines(mut message: String, objects: &[Object]) -> String {
+    // Sentences name only where something ended.
+    let others = [role::EXPORT, role::OPENING].map(role::word);
+    for object in objects.iter().filter(|object| !others.contains(&Some(object.role))) {
+        let (Some(library), Some(offset)) = (&object.library, object.offset) else { continue };
+        let (end, line) = (format!("+{offset:#x}"), object.place().and_then(Place::line));
+        let found = message
+            .find(&end)
+            .filter(|at| !message[at + end.len()..].starts_with(|next: char| next.is_ascii_hexdigit()));
+        if let Some((at, line)) = found.zip(line) {
+            let start = message[..at].rfind(' ').map_or(0, |space| space + 1);
+            if library.starts_with(&message[start..at]) {
+                message.replace_range(start..at + end.len(), &line);
+            }
+        }
+    }
+    message
+}
+
 /// All rows of a record: the worst first, then in the order of time.
 pub fn rows(context: &Context, places: &mut Places) -> Vec<Row> {
     let members: Vec<Member> = (0..context.job.processes.len()).map(|index| context.member(index)).collect();
@@ -97,6 +119,24 @@ impl<'a> Context<'a> {
         found
     }
 
+    /// How bad a finding is in a call of a library, and how sure; `None` where nobody asks for it.
+    fn grade(
+        &self,
+        found: &PendingFinding,
+        lacks_calls: bool,
+        library: &str,
+    ) -> Option<(Severity, Confidence)> {
+        let asked = &self.all.findings.asked[*found.processes.first()?];
+        let severity = match (found.said, Rule::of(&found.rule)) {
+            (Some(severity), _) => severity,
+            (None, rule) => asked.severity(rule?.spec(), library, found.cache)?,
+        };
+        Some(match lacks_calls || found.lacks_facts {
+            true => (Severity::Note, Confidence::Inferred),
+            false => (severity, found.confidence),
+        })
+    }
+
     /// The row of a finding, with the severity that a process has said; where the report has found it, as bad as it is in a call of
     /// that library. `None` where nobody asks for it.
     fn row(
@@ -113,15 +153,8 @@ impl<'a> Context<'a> {
         let (all, process, id) = (self.all, *found.processes.first()?, Functions::id(found.function));
         let (caller, stack) = places.offending(&all.stacks, found.site.stack, offending);
         let spec = Rule::of(&found.rule).map(Rule::spec);
-        let severity = match found.said {
-            Some(severity) => severity,
-            None => all.findings.asked[process].severity(spec?, library(&caller), found.cache)?,
-        };
         let lacks_calls = spec.is_some_and(|spec| all.lacks_calls(spec.scope, &found.processes));
-        let (severity, confidence) = match lacks_calls || found.lacks_facts {
-            true => (Severity::Note, Confidence::Inferred),
-            false => (severity, found.confidence),
-        };
+        let (severity, confidence) = self.grade(&found, lacks_calls, library(&caller))?;
         let basis = spec.map(|spec| spec.basis_at(id));
         let programs: Vec<&str> =
             found.processes.iter().map(|process| self.job.processes[*process].program()).collect();
@@ -129,7 +162,7 @@ impl<'a> Context<'a> {
         let suppressed_by = self.filter.suppressions.find(&facts);
         let listed = objects.of(&found, places);
         let message = match found.said {
-            Some(_) => objects.aged(found.message, found.at, &listed, process),
+            Some(_) => with_lines(objects.aged(found.message, found.at, &listed, process), &listed),
             None => found.message,
         };
         let finding = Finding {

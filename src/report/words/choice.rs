@@ -11,7 +11,7 @@
 //!
 //! [`Helpers`] learns from all stacks of a recording which functions are helpers.
 
-use super::places::Stack;
+use super::stacks::Stack;
 use crate::model::Place;
 use cupeer_record::Process;
 use cupeer_spec::function::FnId;
@@ -83,6 +83,13 @@ fn is_of_system(file: &str) -> bool {
 fn is_header(file: &str) -> bool {
     const ENDINGS: [&str; 9] = ["h", "hh", "hpp", "hxx", "cuh", "inl", "inc", "tcc", "ipp"];
     file.rsplit_once('.').is_some_and(|(_, ending)| ENDINGS.contains(&ending))
+}
+
+/// Returns the line that people are shown of those of one address, of which no call tells anything else: the innermost one that
+/// is in no header.
+pub fn line_at(lines: &[SourceLine]) -> Option<&SourceLine> {
+    let is_own = |line: &&SourceLine| !is_header(&line.file) && !is_of_system(&line.file);
+    lines.iter().find(is_own).or(lines.first())
 }
 
 /// Whether a function ends a scope, and so does what somebody else left to it.

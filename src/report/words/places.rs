@@ -2,8 +2,8 @@
 //!
 //! It keeps their names when the report is built. The caller supplies the function that finds symbols.
 
-pub use super::choice::Offending;
 use super::choice::{Helpers, Roots, is_installed};
+pub use super::choice::{Offending, line_at};
 pub use super::stacks::{Known, Stack, Stacks};
 use crate::model::Place;
 use cupeer_record::{Call, Library, Process};
