@@ -101,7 +101,9 @@ fn counts(report: &Report) -> String {
     };
     let (failed, more) = match (count(false), count(true)) {
         (failed, 0) => (failed, String::new()),
-        (failed, expected) => (failed, format!(", {}", counted(expected, "expected failure"))),
+        (failed, expected) => {
+            (failed, format!(", {} (results that programs ask for)", counted(expected, "expected failure")))
+        }
     };
     // One that became another program has an entry for each.
     let is_one = |process: &&Process| process.exit.kind != ExitKind::Executed;
@@ -154,7 +156,7 @@ pub fn whole(report: &Report, shown: &str, launched: u32) -> Vec<Line> {
     all.extend(limit(report.limited()));
     if report.record.lost > 0 {
         let lost = counted(report.record.lost, "event");
-        all.push(Line::bad(Mark::Warning, format!("  {lost} lost: the record could not be written")));
+        all.push(Line::bad(Mark::Warning, format!("  {lost} lost: the recording could not be written")));
     }
     all
 }

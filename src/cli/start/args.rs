@@ -113,7 +113,7 @@ pub enum Command {
 /// What happens to the calls of a program: the options that `run` and `env` share.
 #[derive(Args, Default)]
 pub struct Options {
-    /// Record into DIR; all runs with the same DIR are one job. %p is the pid, %h the host, %q{VAR} a variable [default: a new directory that 'cupeer ls' lists]
+    /// Record into DIR; all runs with the same DIR are one job. %p is the pid, %h the host, %q{VAR} a variable [default: run makes a directory that 'cupeer ls' lists, env records nothing]
     #[arg(short, long, value_name = "DIR", help_heading = "Recording")]
     pub out: Option<PathBuf>,
     /// Extent of the recording: full[:SIZE], ring[:SIZE] (the last calls and everything open), auto[:RANKS] (full:256M up to RANKS, ring:4M above), or off [default: auto:256]
@@ -276,8 +276,6 @@ fn of_hang(text: &str) -> Result<Duration, String> {
 
 #[derive(Args)]
 #[command(after_help = "\
-Without --out, nothing is recorded, because there is no program to name a directory after.
-
 Examples:
   eval \"$(cupeer env --log text --format sh)\"
   eval \"docker run $(cupeer env --log text --format docker) IMAGE PROGRAM\"

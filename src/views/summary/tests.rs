@@ -76,7 +76,7 @@ fn what_the_driver_had_ended_already_has_not_failed() {
     let failed: Vec<&str> =
         lines.iter().filter(|line| line.contains(" call")).map(|line| line.trim()).collect();
     let wanted = [
-        "1 process, 5 recorded calls, 2 failed, 3 expected failures; 'cupeer report DIR' shows them",
+        "1 process, 5 recorded calls, 2 failed, 3 expected failures (results that programs ask for); 'cupeer report DIR' shows them",
         "cuIpcCloseMemHandle, 2 calls: 1 INVALID_VALUE",
         "cuIpcGetMemHandle, 1 call: 1 DEINITIALIZED",
     ];
