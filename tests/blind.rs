@@ -84,7 +84,7 @@ fn a_program_that_links_the_driver_and_does_not_call_is_said_where_nobody_calls(
     let folder = temp_dir();
     let said = said(recording(folder.path()).arg(&silent));
     assert!(said.contains("libcuda was loaded in 1 process") && said.contains(NONE_SEEN), "{said}");
-    assert!(!folder.path().join("record").exists(), "a record of nothing");
+    assert!(!folder.path().join("record").exists(), "a recording of nothing");
     // Beside one that calls it is a helper.
     let calls = linked("calls", "cuInit(0); cuDeviceCanAccessPeer(&yes, 0, 1);");
     let both = format!("'{}'; '{}'", silent.display(), calls.display());

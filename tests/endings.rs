@@ -649,7 +649,7 @@ fn the_process_that_was_killed_first_is_told_first() {
     assert_eq!(text.contains("\n1 process ended abnormally after it: "), is_known, "{text}");
     let [began, all] = ["began_ns", "ended_ns"].map(|key| json["record"][key].as_u64().expect(key));
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_nanos() as u64;
-    assert!(all <= now, "the record ended in the future");
+    assert!(all <= now, "the recording ended in the future");
     for process in json["processes"].as_array().expect("rows") {
         let [ran, ended] = ["ran_until_ns", "ended_by_ns"].map(|key| process[key].as_u64().expect(key));
         assert!(began <= ran && ran <= ended && ended <= all, "{process:#}");

@@ -69,7 +69,7 @@ fn each_run_has_a_record_that_its_name_finds() {
     assert!(names(&first).iter().all(|name| mode(&first.join(name)) == 0o600));
     let shows = |words: &[&str], n: u32| {
         let text = support::stdout(at(folder.path(), &["report"]).args(words));
-        let expected = format!("\nrecord     {}/{stem}-{n}\n", home.display());
+        let expected = format!("\nrecording  {}/{stem}-{n}\n", home.display());
         assert!(text.contains(&expected), "{words:?}: {text}");
     };
     shows(&[], 2);
@@ -78,7 +78,7 @@ fn each_run_has_a_record_that_its_name_finds() {
     // What is here comes first.
     fs::create_dir(folder.path().join("1")).unwrap();
     let ended = done(&mut at(folder.path(), &["report", "1"]));
-    assert_eq!(ended.stderr, "cupeer: 1 holds no record\n");
+    assert_eq!(ended.stderr, "cupeer: 1 holds no recording\n");
     fs::create_dir(folder.path().join(format!("{stem}-3"))).unwrap();
     let ended = run(folder.path());
     let says = format!("'cupeer report state/cupeer/{stem}-3' shows");
@@ -97,7 +97,7 @@ fn a_program_means_its_newest_record_and_a_wrong_name_the_nearest() {
     let home = folder.path().join("state/cupeer");
     for named in ["train", "train.py", "./train.py", "train-2", "2"] {
         let text = support::stdout(&mut at(folder.path(), &["report", named]));
-        assert!(text.contains(&format!("\nrecord     {}/train-2\n", home.display())), "{named}: {text}");
+        assert!(text.contains(&format!("\nrecording  {}/train-2\n", home.display())), "{named}: {text}");
     }
     // The program is there, too.
     fs::copy(shared(), folder.path().join(stem())).unwrap();
@@ -152,7 +152,7 @@ fn no_home_is_no_obstacle() {
         command.env("XDG_STATE_HOME", state).env("HOME", home).arg(shared()).arg("open:5");
         let ended = done(&mut command);
         assert!(ended.status.success(), "{}", ended.stderr);
-        let place = format!("the record is in {here}/tmp/cupeer-{}-", stem());
+        let place = format!("the recording is in {here}/tmp/cupeer-{}-", stem());
         assert!(ended.stderr.contains(&place) && ended.stderr.contains(why), "{}", ended.stderr);
         let shown = ended.stderr.split("'cupeer report ").nth(1).unwrap().split('\'').next().unwrap();
         let record = folder.path().join(shown);
@@ -225,7 +225,8 @@ fn the_parents_of_a_named_directory_are_made() {
 #[test]
 fn a_run_that_records_nothing_says_so_and_no_report_is_taken_for_its_own() {
     let folder = temp_dir();
-    let older = "cupeer: the last run, of 'true', recorded nothing; this is the record of an earlier run\n";
+    let older =
+        "cupeer: the last run, of 'true', recorded nothing; this is the recording of an earlier run\n";
     for _ in 0..2 {
         run(folder.path());
         assert_eq!(done(&mut at(folder.path(), &["report"])).stderr, "");
@@ -317,7 +318,7 @@ fn a_run_in_progress_is_listed_and_stays() {
     let script = format!("{} open:5; read line", shared().display());
     let mut running = command.arg(script).stdin(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     let home = folder.path().join("state/cupeer");
-    wait_for("the record", || listed(folder.path()).iter().any(|(_, end)| end == "running"));
+    wait_for("the recording", || listed(folder.path()).iter().any(|(_, end)| end == "running"));
     let name = names(&home).remove(0);
     let cleaned = support::stdout(&mut at(folder.path(), &["clean", "--all"]));
     assert_eq!(
@@ -376,14 +377,14 @@ fn cleaning_keeps_the_newest_and_what_was_renamed() {
     support::stdout(&mut at(folder.path(), &["clean"]));
     assert_eq!(listed(folder.path()), ["baseline"]);
     let shown = support::stdout(&mut at(folder.path(), &["report", "baseline"]));
-    assert!(shown.contains("\nrecord     "), "{shown}");
+    assert!(shown.contains("\nrecording  "), "{shown}");
 }
 
 #[test]
 fn the_table_says_how_each_ended() {
     let folder = temp_dir();
     let text = support::stdout(&mut at(folder.path(), &["ls"]));
-    assert_eq!(text, format!("there are no records in {}/state/cupeer\n", folder.path().display()));
+    assert_eq!(text, format!("there are no recordings in {}/state/cupeer\n", folder.path().display()));
     let script = format!("{} open:5; exit 3", shared().display());
     done(at(folder.path(), &["run", "sh", "-c"]).arg(script));
     run(folder.path());
@@ -445,10 +446,10 @@ fn a_sweep_is_kept_at_home_and_found_there() {
     let name = format!("sweep-{}-1", careless.file_name().unwrap().to_str().unwrap());
     assert!(names(&folder.path().join("state/cupeer")).contains(&name));
     assert_eq!(listed(folder.path()), [(name.clone(), "4 runs".to_owned())]);
-    let kept = swept.stdout.lines().find_map(|line| line.strip_prefix("   record: ")).expect("a record");
+    let kept = swept.stdout.lines().find_map(|line| line.strip_prefix("   record: ")).expect("a recording");
     let run = format!("1/{}", kept.rsplit('/').next().unwrap());
     let shown = support::stdout(&mut at(folder.path(), &["report", &run]));
-    assert!(shown.contains("\nrecord     "), "{shown}");
+    assert!(shown.contains("\nrecording  "), "{shown}");
     let refused = done(&mut at(folder.path(), &["report", &name]));
     assert!(refused.stderr.contains("is a sweep; its runs have records, such as "), "{}", refused.stderr);
     let resumed = done(&mut at(folder.path(), &["sweep", "--resume", "1"]));
@@ -456,5 +457,5 @@ fn a_sweep_is_kept_at_home_and_found_there() {
     assert_eq!(resumed.status.code(), Some(1));
     // It is no record of a run.
     let none = done(&mut at(folder.path(), &["report"]));
-    assert!(none.stderr.starts_with("cupeer: there is no record in "), "{}", none.stderr);
+    assert!(none.stderr.starts_with("cupeer: there is no recording in "), "{}", none.stderr);
 }

@@ -77,7 +77,7 @@ fn marks_before_the_first_call_are_kept() {
         let times: Vec<u64> =
             all["marks"].as_array().unwrap().iter().map(|mark| mark["time_ns"].as_u64().unwrap()).collect();
         assert!(times.is_sorted() && times[0] >= all["record"]["began_ns"].as_u64().unwrap(), "{times:?}");
-        assert_eq!(all["processes"].as_array().unwrap().len(), 1, "the child has no record");
+        assert_eq!(all["processes"].as_array().unwrap().len(), 1, "the child has no recording");
         assert_eq!(report(&["--since-mark", &wanted[0]])["record"]["matching"], 1);
         assert_eq!(report(&["--until-mark", &format!("early {}", count - 1)])["record"]["matching"], 0);
     }

@@ -337,7 +337,7 @@ fn what_is_no_part_of_the_record_stays_out_and_records_of_several_hosts_are_one(
         problems,
         [
             "cupeer: link.cupeer is a link, and is left out",
-            "cupeer: broken.cupeer is not the record of a process",
+            "cupeer: broken.cupeer is not the recording of a process",
         ]
     );
     let (bytes, names) = contents(&file);
@@ -346,7 +346,7 @@ fn what_is_no_part_of_the_record_stays_out_and_records_of_several_hosts_are_one(
     let report = report(&file);
     assert_eq!(report["processes"].as_array().unwrap().len(), 2);
     let said = report["record"]["problems"].to_string();
-    assert!(said.contains("broken.cupeer is not the record of a process (when it was packed)"), "{said}");
+    assert!(said.contains("broken.cupeer is not the recording of a process (when it was packed)"), "{said}");
 }
 
 /// What a wrong command line says: one line, 125, and nothing on stdout.
@@ -373,7 +373,7 @@ fn what_cannot_be_packed_or_unpacked_is_one_sentence() {
     fs::create_dir(at.path().join("empty")).unwrap();
     refused(
         &["pack", &path("empty"), "-o", &path("o")],
-        &format!("{} holds no record of a process", path("empty")),
+        &format!("{} holds no recording of a process", path("empty")),
     );
     fs::write(at.path().join("text"), "text").unwrap();
     refused(
@@ -382,7 +382,7 @@ fn what_cannot_be_packed_or_unpacked_is_one_sentence() {
     );
     refused(&["pack", packed], &format!("{packed} is a file; -o FILE names the one to write"));
     fs::write(at.path().join("empty/x.cupeer"), "").unwrap();
-    let sentence = format!("{} holds no record of a process: x.cupeer is empty", path("empty"));
+    let sentence = format!("{} holds no recording of a process: x.cupeer is empty", path("empty"));
     refused(&["pack", &path("empty"), "-o", &path("o")], &sentence);
     let whole = fs::read(&file).unwrap();
     fs::write(at.path().join("half.cupeer.tar.gz"), &whole[..whole.len() / 2]).unwrap();
@@ -419,7 +419,7 @@ fn archives_that_reach_elsewhere_are_refused() {
         fs::write(&file, archive.into_inner().unwrap().finish().unwrap()).unwrap();
         let ended = done(with(&["report", text(&file)]).env("TMPDIR", &temporary));
         let sentence = format!(
-            "cupeer: failed to unpack {}: \"{name}\" does not belong in a packed record\n",
+            "cupeer: failed to unpack {}: \"{name}\" does not belong in a packed recording\n",
             file.display()
         );
         assert_eq!((ended.status.code(), ended.stderr), (Some(125), sentence));

@@ -53,7 +53,7 @@ pub fn interpreters() -> Vec<PathBuf> {
 /// The frames of Python of all calls of a function in a record, by thread and in the order of their slots; `None` for a call
 /// without.
 fn recorded(record: &Path, function: &str) -> Vec<Vec<Frame>> {
-    let job = Job::open(record).expect("a record");
+    let job = Job::open(record).expect("a recording");
     let mut all = Vec::new();
     for process in &job.processes {
         for event in process.events().expect("events") {

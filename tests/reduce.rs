@@ -218,7 +218,7 @@ fn nothing_is_removed_that_is_not_reduced() {
     let pids: Vec<i32> = names.iter().filter_map(|name| pid_of(name)).collect();
     pids.iter().for_each(|pid| drop(std::process::Command::new("kill").arg(pid.to_string()).status()));
     assert!(
-        done.stderr.contains("not reduced, so the record is as it was: 1 process may still run"),
+        done.stderr.contains("not reduced, so the recording is as it was: 1 process may still run"),
         "{}",
         done.stderr
     );
@@ -262,7 +262,7 @@ fn what_cannot_be_is_refused_in_a_sentence() {
     refused(&["reduce", path, "-o", "x.gz"], "does not end in .cupeer.json.gz");
     refused(&["reduce", path, shown], "-o FILE names the one to write where there are several");
     refused(&["reduce", "/nowhere"], "/nowhere");
-    refused(&["run", "--record", "off", "--reduce", "--", "true"], "--reduce is for a record");
+    refused(&["run", "--record", "off", "--reduce", "--", "true"], "--reduce is for a recording");
     stdout(cupeer().args(["reduce", path, "-o", shown, "--force"]));
     // Files that are none, or of another version.
     let whole = fs::read(&file).expect("it is there");

@@ -162,7 +162,7 @@ fn wrong_options_of_checks_are_refused() {
     }
     refused(
         &run(&["--error-on", "ipc-flags", "--record", "off"]),
-        "--error-on and --record off contradict each other: findings go into the record",
+        "--error-on and --record off contradict each other: findings go into the recording",
     );
     refused(
         &run(&["--check=all"]),
@@ -187,9 +187,9 @@ fn wrong_options_of_checks_are_refused() {
 fn checks_need_a_record() {
     refused(
         &["run", "--check", "--record", "off", "true"],
-        "--check and --record off contradict each other: findings go into the record",
+        "--check and --record off contradict each other: findings go into the recording",
     );
-    let none = "--check needs a record, but nothing is recorded; add --out DIR";
+    let none = "--check needs a recording, but nothing is recorded; add --out DIR";
     // The tests' environment has CUPEER_RECORD=off.
     refused(&["run", "--check", "true"], none);
     refused(&["env", "--check", "--format", "sh"], none);
@@ -326,10 +326,10 @@ cupeer: CUPEER_STOP_ON=*@ is not valid: column 3: the name of a library is missi
     assert_lines(&complaints(&[(env::OUT, out), (env::CHECK, "notes"), (env::ONLY, "peer-*")]), "");
     assert_lines(
         &complaints(&[(env::CHECK, "notes")]),
-        "cupeer: CUPEER_CHECK needs CUPEER_OUT: it names the record that findings go into; nothing is checked\n",
+        "cupeer: CUPEER_CHECK needs CUPEER_OUT: it names the recording that findings go into; nothing is checked\n",
     );
     assert_lines(
         &complaints(&[(env::CHECK, "notes"), (env::OUT, out), (env::RECORD, "off")]),
-        "cupeer: CUPEER_CHECK needs CUPEER_OUT: CUPEER_RECORD=off leaves no record; nothing is checked\n",
+        "cupeer: CUPEER_CHECK needs CUPEER_OUT: CUPEER_RECORD=off leaves no recording; nothing is checked\n",
     );
 }

@@ -344,7 +344,7 @@ fn what_is_not_seen_is_said() {
 fn what_it_cannot_look_at_is_one_sentence() {
     let folder = temp_dir();
     let path = folder.path().display().to_string();
-    refused(&["top", "--once", &path], &format!("{path} holds no record"));
+    refused(&["top", "--once", &path], &format!("{path} holds no recording"));
     let file = folder.path().join("file");
     fs::write(&file, "").unwrap();
     let file = file.display().to_string();

@@ -82,7 +82,7 @@ pub fn export(job: &Job, symbols: &mut Symbols, options: &Options, directory: &P
         report
     });
     let (read, mut tables) = work.finish()?;
-    let report = report.context("failed to read the record")?;
+    let report = report.context("failed to read the recording")?;
     let rows =
         rows::Rows { job, report: &report, read: &read, keys: &keys, plan: &plan, redact: options.redact };
     rows.write(symbols, directory, &mut tables)?;

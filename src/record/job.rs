@@ -106,7 +106,7 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Error::Unreadable(dir, error) => write!(f, "{} cannot be read: {error}", dir.display()),
-            Error::NoRecord(dir) => write!(f, "{} holds no record", dir.display()),
+            Error::NoRecord(dir) => write!(f, "{} holds no recording", dir.display()),
         }
     }
 }

@@ -139,7 +139,7 @@ pub(crate) fn header(file: &Opened) -> Result<Header, String> {
             return Err("was created, but never written to".into());
         }
         if bytes[..8] != record::MAGIC {
-            return Err("is not the record of a process".into());
+            return Err("is not the recording of a process".into());
         }
         if had < bytes.len() {
             return Err("is cut off in its first block".into());

@@ -237,7 +237,7 @@ const _: () = {
         );
         assert!(
             bytes <= crate::record::slot::MOST_ARGS && args.len() <= MOST_ARGUMENTS,
-            "a function has more arguments than a record has room for"
+            "a function has more arguments than a recording has room for"
         );
         // A record says of the first eight whether they are known, and of others what it says of the eighth.
         let mut arg = 7;

@@ -60,7 +60,9 @@ fn a_status_by_what_is_found_needs_a_record() {
         let name = option.split('=').next().expect("a name");
         assert_eq!(
             refused.stderr,
-            format!("cupeer: {name} and --record off contradict each other: findings go into the record\n")
+            format!(
+                "cupeer: {name} and --record off contradict each other: findings go into the recording\n"
+            )
         );
     }
 }

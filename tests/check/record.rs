@@ -102,7 +102,7 @@ fn the_table_of_what_is_open_does_not_grow_with_those_who_have_ended() {
     let done = done(&mut play.under(How::Bad, &["--check=notes"], &record));
     assert!(done.status.success(), "{}", done.stderr);
     let name = |entry: &fs::DirEntry| entry.file_name().to_string_lossy().into_owned();
-    let entries = fs::read_dir(&record).expect("a record").map(|entry| entry.expect("an entry"));
+    let entries = fs::read_dir(&record).expect("a recording").map(|entry| entry.expect("an entry"));
     let tables: Vec<u64> = entries
         .filter(|entry| name(entry).starts_with(cupeer_spec::record::live::PREFIX))
         .map(|entry| entry.metadata().expect("a table").len())

@@ -366,7 +366,7 @@ fn a_handle_of_another_record_is_told_in_the_report() {
     let at = |name: &str| folder.path().join(name);
     given("take", &["--record=full"], ["exporter", "importer"], folder.path());
     let (whole, part) = (words(&page(&at("exporter"))), words(&page(&at("importer"))));
-    assert!(!whole.contains("outside this record"), "{whole}");
+    assert!(!whole.contains("outside this recording"), "{whole}");
     assert!(part.contains("was broken by ") && part.contains(OUTSIDE), "{part}");
     // Beside something that is wrong, too.
     given("take-and-close-twice", &["--record=full"], ["exporter-2", "closing"], folder.path());
@@ -374,11 +374,11 @@ fn a_handle_of_another_record_is_told_in_the_report() {
     assert!(closing.contains("Problems") && closing.contains(OUTSIDE), "{closing}");
     // Not where a filter may have left the exporter out.
     let filtered = support::stdout(cupeer().arg("report").arg(at("importer")).arg("--failed"));
-    assert!(!words(&filtered).contains("outside this record"), "{filtered}");
+    assert!(!words(&filtered).contains("outside this recording"), "{filtered}");
     // In one record, both are seen.
     given("take", &["--record=full"], ["both", "both"], folder.path());
     let both = words(&page(&at("both")));
-    assert!(both.contains("was broken by ") && !both.contains("outside this record"), "{both}");
+    assert!(both.contains("was broken by ") && !both.contains("outside this recording"), "{both}");
 }
 
 #[test]

@@ -44,7 +44,7 @@ fn a_wrong_command_line_is_told_what_is_wrong() {
     let empty = folder.path().join("empty");
     fs::create_dir(&empty).unwrap();
     let empty = said(&mut command(&empty, &out, &[]));
-    assert!(empty.contains("holds no record"), "{empty}");
+    assert!(empty.contains("holds no recording"), "{empty}");
     let unnamed = said(&mut command(&record, &out, &["--job", ""]));
     assert!(unnamed.contains("--job needs a name"), "{unnamed}");
     assert!(!out.exists());

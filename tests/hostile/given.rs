@@ -187,7 +187,7 @@ fn holes_are_not_packed() {
     let mut command = with(&["pack", "-o"]);
     let ended = done(&mut limited(command.arg(folder.path().join("packed")).arg(&record)));
     assert_eq!(ended.status.code(), Some(0), "{}", ended.stderr);
-    assert!(ended.stderr.contains("it has 4095 GiB of holes, more than any record"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("it has 4095 GiB of holes, more than any recording"), "{}", ended.stderr);
     // As long as a ring may be that was not needed.
     file.set_len(256 << 20).unwrap();
     let mut command = with(&["pack", "--force", "-o"]);

@@ -208,7 +208,7 @@ fn what_hangs_is_listed_and_released() {
     // Now nothing will ever hang there.
     fs::remove_file(record.join("release-gate")).unwrap();
     let late = release(&["gate"]);
-    let says = "cupeer: released gate, but nothing hangs there: all processes of the record have ended\n";
+    let says = "cupeer: released gate, but nothing hangs there: all processes of the recording have ended\n";
     assert_eq!((late.status.code(), late.stderr.as_str(), late.stdout.as_str()), (Some(1), says, ""));
 }
 
@@ -233,7 +233,7 @@ fn what_cannot_be_released_is_one_sentence() {
     cupeer_record::writer::job(&folder.path().join("inner")).unwrap();
     refused(
         &["release", &path, "gate"],
-        &format!("'{path}' holds no record; name the directory that the run records to"),
+        &format!("'{path}' holds no recording; name the directory that the run records to"),
     );
     refused(&["release", &path], "the following required arguments were not provided: <LABEL>; see --help");
     cupeer_record::writer::job(folder.path()).unwrap();

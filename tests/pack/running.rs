@@ -60,7 +60,7 @@ fn a_record_that_grows_is_packed_without_a_gap() {
             let file = at.path().join(format!("{round}.cupeer.tar.gz"));
             let ended = done(&mut with(&["pack", text(&directory), "-o", text(&file)]));
             if !ended.status.success() {
-                assert!(ended.stderr.contains("holds no record of a process"), "{}", ended.stderr);
+                assert!(ended.stderr.contains("holds no recording of a process"), "{}", ended.stderr);
                 continue;
             }
             let job = unpack(&file, &at.path().join(round.to_string()));

@@ -30,7 +30,7 @@ fn inner(child: &Child) -> i32 {
 
 /// How many calls a record has, of a process that goes on.
 fn calls(record: &Path) -> usize {
-    let job = Job::open(record).expect("a record");
+    let job = Job::open(record).expect("a recording");
     let events = job.processes.iter().filter_map(|process| process.events().ok()).flatten();
     events.filter(|event| matches!(event, Event::Call(_))).count()
 }
@@ -43,7 +43,7 @@ fn who_is_killed_leaves_whole_frames() {
         let folder = temp_dir();
         let record = folder.path().join("record");
         let (mut child, _) = begun(python, &record.display().to_string());
-        wait_for("a record", || {
+        wait_for("a recording", || {
             record.exists() && names(&record).iter().any(|name| name.ends_with(".cupeer"))
         });
         std::thread::sleep(Duration::from_micros(u64::from(round * 2711 % 40_000)));
@@ -54,7 +54,7 @@ fn who_is_killed_leaves_whole_frames() {
         // SAFETY: a child of a child that still runs.
         unsafe { libc::kill(inner(&child), libc::SIGKILL) };
         child.wait().expect("its end");
-        let job = Job::open(&record).expect("a record");
+        let job = Job::open(&record).expect("a recording");
         // Nothing, where it was about to make its record.
         let Some(process) = job.processes.first() else { continue };
         assert_eq!(process.problem, None);

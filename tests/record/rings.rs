@@ -176,7 +176,7 @@ fn at_its_limit_a_record_is_followed() {
         .spawn()
         .expect("it runs");
     let is_there = || Job::open(&record).is_ok_and(|job| !job.processes.is_empty());
-    support::wait_for("the record", is_there);
+    support::wait_for("the recording", is_there);
     let mut follower = Follower::new(&open_job(&record).processes[0]).expect("it can be read");
     let mut last = 0;
     while child.try_wait().expect("its state").is_none() {

@@ -64,7 +64,7 @@ fn what_cannot_work_is_refused_before_the_program_starts() {
         (&["--record", "ring:x"], "ring"),
         (&["--record", "some"], "full"),
         (&["--record", "off", "-o", "x"], "contradict"),
-        (&["-o", "foreign"], "not a record's"),
+        (&["-o", "foreign"], "not a recording's"),
         (&["-o", "file"], "file"),
         (&["-o", "file/x"], "file/x"),
         (&["-o", "/proc/x"], "/proc/x"),

@@ -66,7 +66,7 @@ fn no_limit_ends_a_program() {
                 command.envs(variables.iter().copied()).env(env::LOG_FILE, folder.path().join("log"));
                 let done = run(&mut command, &what);
                 // In the end there is a record, unless its file could not be made, and it knows of all calls.
-                let is_whole = !done.stderr.contains("goes on without a record\n");
+                let is_whole = !done.stderr.contains("goes on without a recording\n");
                 if is_whole && is_counted {
                     let (had, lost) = counted(&record).unwrap_or_else(|| panic!("{what}: {done:?}"));
                     assert_eq!(had + lost, first + 2 * CALLS + 1, "{what}: {had} had, {lost} lost");

@@ -75,7 +75,7 @@ fn on_a_full_disk() {
         let what = format!("{kib} KiB");
         let done = run(&mut command, &what);
         complaints += done.stderr.lines().count();
-        if done.stderr.contains("goes on without a record") {
+        if done.stderr.contains("goes on without a recording") {
             continue;
         }
         assert!(done.stderr.is_empty() || done.stderr.contains("No space left on device"), "{}", done.stderr);
@@ -149,7 +149,7 @@ fn where_nothing_can_be_made() {
         let mut command = recording(&troubled("none", Path::new("-")), &folder.path().join("record"));
         let what = place.display().to_string();
         let done = run(command.env(env::OUT, place), &what);
-        let says = if place == long { "cannot record into" } else { "goes on without a record" };
+        let says = if place == long { "cannot record into" } else { "goes on without a recording" };
         assert!(done.stderr.contains(says), "{what}: {}", done.stderr);
     }
     assert_eq!(std::fs::read_to_string(&file).unwrap(), "mine");
@@ -181,7 +181,7 @@ fn where_files_may_not_become_large() {
         shell.arg(program.get_program()).args(program.get_args());
         take_environment(&mut shell, &program);
         let done = run(&mut shell, &what);
-        if !done.stderr.contains("goes on without a record") {
+        if !done.stderr.contains("goes on without a recording") {
             assert_counted(&record, &done.stderr, &what);
         }
     }
@@ -235,7 +235,7 @@ fn where_the_file_system_is_slow() {
     let preloaded = format!("{}:{}", slow.display(), support::preload_library().display());
     let done = run(program.env("LD_PRELOAD", preloaded), "slow");
     assert!(done.stderr.contains(": Connection timed out; "), "{}", done.stderr);
-    assert!(done.stderr.ends_with(" goes on without a record until that is over\n"), "{}", done.stderr);
+    assert!(done.stderr.ends_with(" goes on without a recording until that is over\n"), "{}", done.stderr);
     assert_counted(&record, &done.stderr, "slow");
     let job = Job::open(&record).unwrap();
     assert_eq!(job.processes[0].header.lost, CALLS / 2);

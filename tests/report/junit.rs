@@ -81,7 +81,7 @@ fn suite(scene: &Scene, options: &[&str]) -> Element {
     assert_eq!(root.name, "testsuites");
     assert_of_form(&root);
     assert_official(&document);
-    assert_eq!(root.children.len(), 1, "a record is a suite");
+    assert_eq!(root.children.len(), 1, "a recording is a suite");
     let suite = root.children.remove(0);
     let with = |name: &str| suite.all("testcase").filter(|case| case.all(name).count() > 0).count();
     for (attribute, count) in [
@@ -187,8 +187,7 @@ fn nothing_passes_that_was_not_looked_at() {
     unchecked.writer().variable("CUPEER_CHECK", "off").unwrap();
     unchecked.ends();
     let suite_of_three = suite(&scene, &[]);
-    let why =
-        "which export the bytes resemble that the driver does not check: to the record nobody exported them";
+    let why = "which export the bytes resemble that the driver does not check: to the recording nobody exported them";
     let expected =
         format!("skipped: not looked for without --check in 2 of 3 processes: only the call tells {why}");
     assert_eq!(outcome(&suite_of_three, "ipc-damaged-handle"), expected);
@@ -208,13 +207,16 @@ fn nothing_passes_that_was_not_looked_at() {
     let spoils: [(Spoil, &str); 3] = [
         (
             |actor| actor.writer().header(|header| header.lost = 7).unwrap(),
-            "the record is incomplete: 7 events could not be kept",
+            "the recording is incomplete: 7 events could not be kept",
         ),
         (
             |actor| actor.writer().escaped("RTLD_DEEPBIND", "/opt/deep.so").unwrap(),
             "the calls of /opt/deep.so escape cupeer",
         ),
-        (|actor| actor.writer().header(|header| header.ended_by = 28).unwrap(), "the record is incomplete: "),
+        (
+            |actor| actor.writer().header(|header| header.ended_by = 28).unwrap(),
+            "the recording is incomplete: ",
+        ),
     ];
     for (spoil, why) in spoils {
         let scene = Scene::new();

@@ -241,7 +241,7 @@ fn a_damaged_handle_is_recognised_and_one_of_nobody_is_not_invented() {
     assert_eq!(handle(&report, 0x77)["opens"].as_array().unwrap().len(), 1);
     let nobody = handle(&report, 0x55);
     assert_eq!((&nobody["state"], &nobody["exporter"]), (&json!("unknown"), &Value::Null));
-    assert_eq!(nobody["unknown"]["exporter"], "no process of this record exported it");
+    assert_eq!(nobody["unknown"]["exporter"], "no process of this recording exported it");
 }
 
 #[test]
@@ -321,7 +321,7 @@ fn of_a_ring_the_table_knows_what_is_open() {
     assert_eq!(allocation["state"], "exported");
     let names = report["handles"].as_array().unwrap().iter().map(|handle| &handle["fingerprint"]);
     assert!(names.into_iter().all(|name| *name != "ipc:0000000000000014"), "nothing of it is left");
-    let unknown = "no process of this record exported it, as far as events were kept";
+    let unknown = "no process of this recording exported it, as far as events were kept";
     assert_eq!(handle(&report, 0x12)["unknown"]["exporter"], unknown);
     assert_eq!(report["leaks"][0]["stack"][0]["offset"], "0x111");
     let peer = report["peers"].as_array().unwrap().iter().find(|peer| peer["enabled"] == true).unwrap();

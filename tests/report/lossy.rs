@@ -78,7 +78,7 @@ fn causes_of_failures_are_notes_where_calls_are_missing() {
         let report = report(Some(lose));
         assert_eq!(sure(&report), [""; 0], "{how}");
         let message = report["findings"][0]["message"].as_str().unwrap();
-        assert!(message.contains("the record lacks calls"), "{how}: {message}");
+        assert!(message.contains("the recording lacks calls"), "{how}: {message}");
         let failures = &report["functions"]
             .as_array()
             .unwrap()

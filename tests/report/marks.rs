@@ -80,6 +80,6 @@ fn a_mark_that_is_not_there_is_answered_with_those_that_are() {
     empty.gone(0).ends();
     assert_eq!(
         fails(&empty, &["--until-mark", "a"]),
-        "cupeer: there is no mark 'a': the record has none; cupeer_mark makes them\n"
+        "cupeer: there is no mark 'a': the recording has none; cupeer_mark makes them\n"
     );
 }

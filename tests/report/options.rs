@@ -191,14 +191,14 @@ fn what_is_wrong_with_the_command_line_is_one_sentence() {
         assert!(stderr.matches("No such file").count() <= 1, "{stderr}");
         assert!(output.stdout.is_empty());
     };
-    refused(&[], &format!("there is no record in {nothing}/cupeer; name one: cupeer report DIR"));
+    refused(&[], &format!("there is no recording in {nothing}/cupeer; name one: cupeer report DIR"));
     refused(&["r"], "there is no 'r' here, and no recording of that name ('cupeer ls' lists them)");
     std::fs::write(empty.path().join("x.c"), "int main;").unwrap();
     refused(
         &["x.c"],
-        "'x.c' is a file and no packed record; name a directory that 'cupeer run' has recorded to",
+        "'x.c' is a file, and not a packed recording; name a directory that 'cupeer run' has recorded to",
     );
-    refused(&[&nothing], "holds no record");
+    refused(&[&nothing], "holds no recording");
     refused(&["/nonexistent"], "/nonexistent cannot be read: No such file or directory (os error 2)\n");
     refused(&[&dir, "--process", "77"], "no process of the recording is called '77'");
     refused(&[&dir, "--rank", "9"], "no process of the recording has a rank in '9'; it has ranks 0-3");
@@ -207,10 +207,10 @@ fn what_is_wrong_with_the_command_line_is_one_sentence() {
         &[&dir, "--function", "cuIpcOpenMemHandel"],
         "--function 'cuIpcOpenMemHandel', column 1: no function is named",
     );
-    refused(&[&dir, "--since", "soon"], "'soon' is neither seconds since the record began nor a time");
+    refused(&[&dir, "--since", "soon"], "'soon' is neither seconds since the recording began nor a time");
     refused(&[&dir, "--since", "2", "--until", "1"], "--since is after --until");
     refused(&[&dir, "--diff", &dir, "--format", "trace"], "--diff prints text or JSON");
-    refused(&[&dir, "--diff", &nothing], "holds no record");
+    refused(&[&dir, "--diff", &nothing], "holds no recording");
 }
 
 #[test]

@@ -92,7 +92,7 @@ impl Scene {
     /// The same in another directory of the record.
     pub fn process_in(&self, dir: &Path, about: About) -> Actor {
         fs::create_dir_all(dir).expect("a directory");
-        let mut writer = Writer::create(dir, about.clone()).expect("a record");
+        let mut writer = Writer::create(dir, about.clone()).expect("a recording");
         writer.text("program", "/opt/app/bin/train").expect("a text");
         writer.argument("train").expect("an argument");
         let library = Library {
@@ -357,7 +357,7 @@ impl Actor {
 
     /// Writes the record.
     pub fn ends(&mut self) {
-        self.writer.take().expect("it has not ended").finish().expect("a record");
+        self.writer.take().expect("it has not ended").finish().expect("a recording");
     }
 
     /// An entry of the table of what is open, that belongs to this process.

@@ -15,7 +15,7 @@ use std::ffi::{OsStr, OsString};
 
 /// Runs a program, and reads from its log what went past us.
 pub fn look(report: &mut Report, driver: &DriverArgs, program: &[OsString]) -> Result<()> {
-    let folder = temporary("cupeer-doctor-").context("failed to make a private directory for a record")?;
+    let folder = temporary("cupeer-doctor-").context("failed to make a private directory for a recording")?;
     let log = folder.path().join("log");
     let options = Options {
         // Without one it would not be known whether a watched call came.

@@ -44,7 +44,7 @@ pub fn command(args: &LsArgs) -> Result<ExitCode> {
         return output::print_json(&rows);
     }
     if rows.is_empty() {
-        return output::print(&format!("there are no records in {}\n", home.display()));
+        return output::print(&format!("there are no recordings in {}\n", home.display()));
     }
     let head = ["NAME", "BEGAN (UTC)", "PROCESSES", "SIZE", "END", "PROGRAM"];
     let mut table = Table::new(&head, 6, 20).with_numbers(&[2, 3]).or_cut();

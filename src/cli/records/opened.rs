@@ -26,7 +26,7 @@ impl Opened {
     pub fn open(path: &Path) -> Result<Opened> {
         ensure!(
             !path.is_file() || pack::is_packed(path),
-            "'{}' is a file and no packed record; name a directory that 'cupeer run' has recorded to",
+            "'{}' is a file, and not a packed recording; name a directory that 'cupeer run' has recorded to",
             path.display()
         );
         ensure!(
@@ -47,7 +47,7 @@ impl Opened {
         if !has_any(&job) {
             let problems: Vec<String> = job.problems.iter().map(ToString::to_string).collect();
             let why = if problems.is_empty() { "" } else { ": " };
-            bail!("{} holds no record of a process{why}{}", path.display(), problems.join("; "));
+            bail!("{} holds no recording of a process{why}{}", path.display(), problems.join("; "));
         }
         let place = unpacked.as_ref().map_or(path, Unpacked::path);
         Ok(Opened { symbols: Symbols::of_record(place, &job.processes), job, _unpacked: unpacked })

@@ -107,7 +107,7 @@ impl Record {
         let mut text = match self.hanging_by(rules).count() as u64 {
             0 if self.has_ended => {
                 bail!(nothing(format!(
-                    "released {label}, but nothing hangs there: all processes of the record have ended"
+                    "released {label}, but nothing hangs there: all processes of the recording have ended"
                 )))
             }
             0 => format!("released {label}; no call is known to hang there\n"),

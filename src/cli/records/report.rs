@@ -225,11 +225,11 @@ fn newest() -> Result<PathBuf> {
     let home = home::path()?;
     let mut records = kept::entries(&home).into_iter().filter(|entry| entry.kind == Kind::Record);
     let has_process = |entry: &Entry| Job::open(&entry.path).is_ok_and(|job| !job.processes.is_empty());
-    let none = || format!("there is no record in {}; name one: cupeer report DIR", home.display());
+    let none = || format!("there is no recording in {}; name one: cupeer report DIR", home.display());
     let found = records.find(has_process).with_context(none)?;
     if let Some(program) = kept::unrecorded_since(&home, &found) {
         output::complain(&format!(
-            "the last run, of '{program}', recorded nothing; this is the record of an earlier run"
+            "the last run, of '{program}', recorded nothing; this is the recording of an earlier run"
         ));
     }
     Ok(found.path)

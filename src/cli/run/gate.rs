@@ -65,7 +65,7 @@ impl Gate {
                     Ok(Some(self.why(count.into(), String::new())))
                 }
                 Some(count) => {
-                    bail!("cannot tell what was found: {} and no record", counted(count.into(), "finding"))
+                    bail!("cannot tell what was found: {} and no recording", counted(count.into(), "finding"))
                 }
             };
         };
@@ -78,11 +78,11 @@ impl Gate {
         let gone = gone(report, run);
         if gone > 0 && self.chooses_what_the_page_counts() {
             count += gone;
-            which.push(format!("{gone} that the record could not keep"));
+            which.push(format!("{gone} that the recording could not keep"));
         }
         match count {
             0 if gone > 0 => {
-                bail!("cannot tell what {} were that the record could not keep", counted(gone, "finding"))
+                bail!("cannot tell what {} were that the recording could not keep", counted(gone, "finding"))
             }
             0 => Ok(None),
             _ => Ok(Some(self.why(count, format!(": {}", which.join(", "))))),
@@ -207,9 +207,9 @@ mod tests {
         assert_eq!(verdict(&severe, Some(&lacking(&severe)), Some(7)), why(7));
         assert_eq!(
             verdict(&warnings, Some(&lacking(&warnings)), Some(7)),
-            "7 findings are chosen by --error-on: 1 ipc-flags, 6 that the record could not keep"
+            "7 findings are chosen by --error-on: 1 ipc-flags, 6 that the recording could not keep"
         );
-        let unknown = "unknown: cannot tell what 6 findings were that the record could not keep";
+        let unknown = "unknown: cannot tell what 6 findings were that the recording could not keep";
         assert_eq!(verdict(&rules, Some(&lacking(&rules)), Some(7)), unknown);
     }
 
@@ -221,7 +221,7 @@ mod tests {
         let unknown = "unknown: cannot count findings: no page could be shared with the program";
         assert_eq!(verdict(&severe, None, None), unknown);
         assert_eq!(verdict(&["--error-on", "ipc-flags"], None, Some(0)), "none");
-        let unknown = "unknown: cannot tell what was found: 2 findings and no record";
+        let unknown = "unknown: cannot tell what was found: 2 findings and no recording";
         assert_eq!(verdict(&["--error-on", "ipc-flags"], None, Some(2)), unknown);
         assert_eq!(verdict(&["--error-on", "error"], None, Some(2)), unknown, "some may be warnings");
     }

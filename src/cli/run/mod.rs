@@ -226,7 +226,7 @@ pub fn command(mut args: RunArgs) -> Result<ExitCode> {
         match child::exec(&args.program, &environment)? {}
     }
     if args.reduce && settings.job.is_none() {
-        bail!("--reduce is for a record, and nothing is recorded; leave out --record off");
+        bail!("--reduce is for a recording, and nothing is recorded; leave out --record off");
     }
     let faults = Faults::new(&mut environment, settings.job.as_ref())?;
     if faults.is_none() && args.unused_exitcode.is_some() {

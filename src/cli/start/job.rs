@@ -114,7 +114,7 @@ impl Job {
         let parents = directory.parent().map_or(Ok(()), fs::create_dir_all);
         let is_new = parents
             .and_then(|()| make(&directory, shared))
-            .with_context(|| format!("failed to make the record's directory '{}'", named.display()))?;
+            .with_context(|| format!("failed to make the recording's directory '{}'", named.display()))?;
         let job = Job::at(directory, kept, shared, is_new)?;
         if !is_new {
             job.join();
@@ -214,7 +214,7 @@ impl Job {
         if let Err(error) = self.try_to_add(&lines) {
             let which = counted(lost.into(), "process");
             output::complain(&format!(
-                "cannot note in the record that {which} could not record everything: {error}"
+                "cannot note in the recording that {which} could not record everything: {error}"
             ));
         }
     }
@@ -317,7 +317,7 @@ fn unnamed(program: &OsStr, kept: &OsStr) -> Option<Job> {
     match temporary(&prefix).map_err(anyhow::Error::from).and_then(|made| begin(made.keep())) {
         Ok(job) => {
             let shown = job.directory.display();
-            let displaced = Some(format!("the record is in {shown}, because {why:#}"));
+            let displaced = Some(format!("the recording is in {shown}, because {why:#}"));
             Some(Job { displaced, ..job })
         }
         Err(error) => {

@@ -23,7 +23,7 @@ const JOBS: [OfJob; 9] = [
         Metric(
             "cupeer_calls_total",
             "counter",
-            "Recorded calls of the driver, of what is still in the records.",
+            "Recorded calls of the driver, of what is still in the recordings.",
         ),
         |job, _| job.calls as f64,
     ),
@@ -35,7 +35,7 @@ const JOBS: [OfJob; 9] = [
         ),
         |job, _| job.failed as f64,
     ),
-    (Metric("cupeer_lost_events_total", "counter", "Events that records could not keep."), |_, of| {
+    (Metric("cupeer_lost_events_total", "counter", "Events that recordings could not keep."), |_, of| {
         of.iter().map(|process| process.lost).sum::<u64>() as f64
     }),
     (

@@ -258,7 +258,7 @@ impl Peers {
                 if to.is_none() {
                     let tried_ipc = sum.opened > 0 || !sum.open_failed.is_empty();
                     let is_of_others = tried_ipc && !sum.is_exported;
-                    let no_export = "no process of this record exported the handle";
+                    let no_export = "no process of this recording exported the handle";
                     unknown.insert("to", if is_of_others { no_export } else { no_context });
                 }
                 Peer {

@@ -18,7 +18,7 @@ use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
 /// What a finding says that a missing call might contradict.
-const LACKS_CALLS: &str = "; the record lacks calls, and one of them may show that this is not so";
+const LACKS_CALLS: &str = "; the recording lacks calls, and one of them may show that this is not so";
 
 /// All that was found, before it is known what all processes together tell.
 pub fn found(context: &Context, places: &mut Places) -> FindingRows {

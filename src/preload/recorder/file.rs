@@ -551,7 +551,7 @@ impl File {
             ));
             return;
         }
-        message::line(format_args!("cannot write the record {path}: {reason}; events are lost"));
+        message::line(format_args!("cannot write the recording {path}: {reason}; events are lost"));
     }
 }
 

@@ -271,7 +271,7 @@ fn give_up(error: i32) {
     let directory = settings::get().record.as_ref().map_or(&b""[..], |record| record.directory.to_bytes());
     let until = if is_passing(error) { " until that is over" } else { "" };
     message::line(format_args!(
-        "cannot record into {}: {reason}; this process goes on without a record{until}",
+        "cannot record into {}: {reason}; this process goes on without a recording{until}",
         message::Text(directory)
     ));
 }

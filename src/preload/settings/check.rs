@@ -51,9 +51,9 @@ impl Check {
 fn without_record(has_directory: bool) -> String {
     let (check, out, record) = (env::CHECK, env::OUT, env::RECORD);
     let why = if has_directory {
-        format!("{record}=off leaves no record")
+        format!("{record}=off leaves no recording")
     } else {
-        "it names the record that findings go into".to_owned()
+        "it names the recording that findings go into".to_owned()
     };
     format!("{check} needs {out}: {why}; nothing is checked")
 }

@@ -206,7 +206,7 @@ impl Settings {
         let otherwise = format!("logging the default set, {}", FunctionSet::DEFAULT);
         let trace = read_text(&mut complaints, env::TRACE, &otherwise, FunctionSet::parse);
         let mode = read_text(&mut complaints, env::RECORD, "using auto", RecordMode::parse);
-        let shared = read(&mut complaints, env::SHARE, "the record is only for the user", |value| {
+        let shared = read(&mut complaints, env::SHARE, "the recording is only for the user", |value| {
             (value.to_bytes() == b"group").then_some(true).ok_or("must be group")
         });
         let shared = shared.unwrap_or(false);

@@ -42,7 +42,7 @@ impl Moments {
                 more => format!(" and {more} more"),
             };
             match named.is_empty() {
-                true => anyhow!("there is no mark '{text}': the record has none; cupeer_mark makes them"),
+                true => anyhow!("there is no mark '{text}': the recording has none; cupeer_mark makes them"),
                 false => anyhow!("there is no mark '{text}'; there are {}{more}", named.join(", ")),
             }
         })

@@ -77,12 +77,12 @@ pub fn iso(moment: u64) -> String {
 pub fn parse(text: &str, start: u64) -> Result<u64> {
     if let Ok(seconds) = text.strip_suffix('s').unwrap_or(text).parse::<f64>() {
         if !(0.0..1e9).contains(&seconds) {
-            bail!("'{text}' is not a number of seconds since the record began");
+            bail!("'{text}' is not a number of seconds since the recording began");
         }
         return Ok(start.saturating_add((seconds * 1e9) as u64));
     }
     let moment: jiff::Timestamp = text.parse().ok().with_context(|| {
-        format!("'{text}' is neither seconds since the record began nor a time like 2025-11-21T07:43:02Z")
+        format!("'{text}' is neither seconds since the recording began nor a time like 2025-11-21T07:43:02Z")
     })?;
     Ok(u64::try_from(moment.as_nanosecond()).unwrap_or(0))
 }

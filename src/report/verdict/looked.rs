@@ -77,9 +77,11 @@ pub fn reservations(report: &Report) -> Vec<String> {
         .map(|why| format!("libcuda was loaded, but cupeer saw no call that it records: {why}"))
         .collect();
     all.extend(report.past().map(Escaped::sentence));
-    all.extend(record.problems.iter().map(|problem| format!("the record is incomplete: {}", clean(problem))));
+    all.extend(
+        record.problems.iter().map(|problem| format!("the recording is incomplete: {}", clean(problem))),
+    );
     let lost = counted(record.lost, "event");
-    all.extend((record.lost > 0).then(|| format!("the record is incomplete: {lost} could not be kept")));
+    all.extend((record.lost > 0).then(|| format!("the recording is incomplete: {lost} could not be kept")));
     all.extend(report.dropped());
     all.extend(record.running.then(|| "processes are still running".into()));
     let mut seen = BTreeSet::new();

@@ -246,7 +246,7 @@ rule IpcDamagedHandle "ipc-damaged-handle" {
     cause: "the bytes were changed on their way",
     ruled_out: "the bytes are unchanged since the export",
     hint: "Send all 64 bytes unchanged. Do not treat the handle as text (strcpy and c_char_p stop at the first NUL), and use a structure of exactly that size.",
-    only_at_the_call: "which export the bytes resemble that the driver does not check: to the record nobody exported them",
+    only_at_the_call: "which export the bytes resemble that the driver does not check: to the recording nobody exported them",
     seen: "vllm:vllm/distributed/device_communicators/cuda_wrapper.py",
 }
 rule IpcUnknownHandle "ipc-unknown-handle" {

@@ -216,7 +216,7 @@ mod tests {
         value.print(&mut now, format).expect("it prints");
         let mut stored = vec![0; T::STORED];
         value.store(&mut stored, format.fingerprint);
-        T::print_stored(&stored, &mut later, format).expect("it prints from a record");
+        T::print_stored(&stored, &mut later, format).expect("it prints from a recording");
         assert_eq!(now, later);
         assert!(T::print_stored(&stored[1..], &mut String::new(), format).is_err() || T::STORED == 20);
         now

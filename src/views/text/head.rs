@@ -24,7 +24,7 @@ impl View<'_> {
             "ring" => ", which keeps the last events, and what is open",
             _ => ", of which some processes keep only the last events, and what is open",
         };
-        let mut text = self.item("record     ", &format!("{}{ring}", clean(&record.path)));
+        let mut text = self.item("recording  ", &format!("{}{ring}", clean(&record.path)));
         for command in self.commands().iter().take(MOST_COMMANDS) {
             text += &self.item("command    ", &clean(command));
         }

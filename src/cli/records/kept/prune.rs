@@ -178,7 +178,7 @@ mod tests {
         let all = entries(home.path());
         assert!(!remove(&all[0]).unwrap());
         assert!(path.join("vllm-cache").exists() && folder.path().join("thesis.tex").exists());
-        assert!(names(home.path()).is_empty(), "it is no record any more");
+        assert!(names(home.path()).is_empty(), "it is no recording any more");
     }
 
     /// By name and content: a name that begins as cupeer's is not enough.

@@ -131,7 +131,7 @@ pub fn key(path: &Path) -> Option<String> {
 pub fn add_job(file: &Member, redaction: &Redaction, archive: &mut Archive) -> Result<Vec<String>> {
     let text = match crate::start::job::read(&file.path) {
         Ok(text) if text.starts_with(job::FIRST_LINE) => text,
-        Ok(_) => return Ok(vec!["is not part of a record, and is left out".into()]),
+        Ok(_) => return Ok(vec!["is not part of a recording, and is left out".into()]),
         Err(error) => return Ok(vec![format!("cannot be read: {error:#}")]),
     };
     let is_key = |line: &&str| job::key_in(line.as_bytes()).is_some();

@@ -58,7 +58,11 @@ pub fn command(args: &PackArgs) -> Result<ExitCode> {
             "{} is reduced, one file that can be sent as it is",
             directory.display()
         );
-        ensure!(is_packed(directory), "{} is neither a directory nor a packed record", directory.display());
+        ensure!(
+            is_packed(directory),
+            "{} is neither a directory nor a packed recording",
+            directory.display()
+        );
         return pack(unpacked(directory)?.path(), &output, args);
     }
     pack(directory, &output, args)
@@ -94,7 +98,7 @@ fn pack(directory: &Path, output: &Path, args: &PackArgs) -> Result<ExitCode> {
     let is_begun = |file: &Member| file.kind == Kind::Begun;
     ensure!(
         processes.iter().any(Option::is_some) || found.files.iter().any(is_begun),
-        "{} holds no record of a process{}",
+        "{} holds no recording of a process{}",
         directory.display(),
         about.problems().next().map(|problem| format!(": {problem}")).unwrap_or_default()
     );

@@ -33,7 +33,7 @@ impl Reading {
     pub fn of(file: File, is_live: bool) -> io::Result<Reading> {
         let holes = plain::holes(&file)?;
         if holes > MOST_HOLES {
-            let sentence = format!("it has {} GiB of holes, more than any record", holes >> 30);
+            let sentence = format!("it has {} GiB of holes, more than any recording", holes >> 30);
             return Err(io::Error::new(io::ErrorKind::InvalidData, sentence));
         }
         let mut reading = Reading { size: file.metadata()?.len(), file, is_live, kept: HashMap::new() };

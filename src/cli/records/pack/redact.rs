@@ -187,7 +187,7 @@ impl Redaction {
     /// The same about files of a directory, without where that is.
     pub fn without_place(&self, text: &str, directory: &Path) -> String {
         let place = directory.display().to_string();
-        self.sentence(&text.replace(&format!("{place}/"), "").replace(&place, "the record"))
+        self.sentence(&text.replace(&format!("{place}/"), "").replace(&place, "the recording"))
     }
 
     /// The path of a library or program, as the archive has it.

@@ -131,14 +131,14 @@ fn has_more(path: &Path, most: usize) -> Result<bool> {
 }
 
 fn damaged(error: impl std::fmt::Display) -> anyhow::Error {
-    anyhow!("it is damaged, or not a packed record: {error}")
+    anyhow!("it is damaged, or not a packed recording: {error}")
 }
 
 /// Where a file of the archive belongs, below its folder: a name that a record has, or that in a folder with a
 /// number for its name.
 fn name(entry: &Entry<impl Read>) -> Result<PathBuf> {
     let path = String::from_utf8_lossy(&entry.path_bytes()).into_owned();
-    let foreign = || anyhow!("{path:?} does not belong in a packed record");
+    let foreign = || anyhow!("{path:?} does not belong in a packed recording");
     ensure!(entry.header().entry_type() == EntryType::Regular, foreign());
     let is_own = |name| files::kind(name).is_some();
     match path.split('/').collect::<Vec<_>>()[..] {

@@ -32,7 +32,7 @@ const TRIES: u32 = 20;
 pub fn reduce(directory: &Path) -> String {
     match reduced(directory) {
         Ok(sentence) => sentence,
-        Err(error) => format!("not reduced, so the record is as it was: {error:#}"),
+        Err(error) => format!("not reduced, so the recording is as it was: {error:#}"),
     }
 }
 
@@ -41,7 +41,7 @@ fn reduced(directory: &Path) -> Result<String> {
     let lock = plain::open_with(&directory.join(job::FILE), Links::Refused, OpenOptions::new().write(true));
     let lock = lock.context("the file 'job' cannot be opened")?;
     if !hold(&lock, boot) {
-        return Ok("another run on this host reduces the record".into());
+        return Ok("another run on this host reduces the recording".into());
     }
     let folder = directory.join(Folder(boot).to_string());
     let found = (0..TRIES).find_map(|_| ended(directory, boot, &folder).transpose());
@@ -120,7 +120,7 @@ fn hold(file: &File, boot: [u8; 16]) -> bool {
         }
         let error = io::Error::last_os_error();
         if !matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EACCES)) {
-            tracing::debug!("the record cannot be locked: {error}");
+            tracing::debug!("the recording cannot be locked: {error}");
             return true;
         }
         std::thread::sleep(Duration::from_millis(100));

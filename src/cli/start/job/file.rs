@@ -41,10 +41,10 @@ pub fn take_part(directory: &Path, shared: bool) -> Result<String> {
             fs::read_dir(directory).with_context(|| format!("failed to read '{shown}'"))?.flatten();
         ensure!(
             entries.all(|entry| is_own(&entry.file_name())),
-            "'{shown}' holds files that are not a record's; name a new or empty directory"
+            "'{shown}' holds files that are not a recording's; name a new or empty directory"
         );
         write_key(directory, &file, shared)
-            .with_context(|| format!("failed to write into the record's directory '{shown}'"))?;
+            .with_context(|| format!("failed to write into the recording's directory '{shown}'"))?;
     }
     bail!("'{}' disappeared while being created", file.display())
 }

@@ -49,7 +49,10 @@ pub fn imply(options: &mut Options, option: &str) -> Result<()> {
     let check = &mut options.check;
     ensure!(check.check != Some(Level::Off), "{option} and --check=off contradict each other");
     let is_off_record = options.record.as_deref() == Some(job::OFF);
-    ensure!(!is_off_record, "{option} and --record off contradict each other: findings go into the record");
+    ensure!(
+        !is_off_record,
+        "{option} and --record off contradict each other: findings go into the recording"
+    );
     if check.check.is_none() && inherited(env::CHECK).is_none_or(|level| is_off(&level)) {
         check.check = Some(Level::Brief);
     }
@@ -66,8 +69,8 @@ pub fn without_record(options: &Options) -> Result<Option<(&'static str, OsStrin
             Ok(is_inherited.then(|| (env::CHECK, OsString::new())))
         }
         Some(_) if is_off => {
-            bail!("--check and --record off contradict each other: findings go into the record")
+            bail!("--check and --record off contradict each other: findings go into the recording")
         }
-        Some(_) => bail!("--check needs a record, but nothing is recorded; add --out DIR"),
+        Some(_) => bail!("--check needs a recording, but nothing is recorded; add --out DIR"),
     }
 }

@@ -145,7 +145,7 @@ fn row(
 }
 
 /// Why nothing is known of an allocation.
-const NOT_MADE: &str = "the call that made it is not in the record";
+const NOT_MADE: &str = "the call that made it is not in the recording";
 
 fn unknown(entry: &Entry, is_damaged: bool, fates: &[Fate]) -> Unknown {
     let mut unknown = Unknown::new();
@@ -154,9 +154,9 @@ fn unknown(entry: &Entry, is_damaged: bool, fates: &[Fate]) -> Unknown {
             let why = if is_damaged {
                 "its bytes were damaged where the driver does not check them"
             } else if fates.iter().all(|fate| fate.is_full && !fate.has_lost) {
-                "no process of this record exported it"
+                "no process of this recording exported it"
             } else {
-                "no process of this record exported it, as far as events were kept"
+                "no process of this recording exported it, as far as events were kept"
             };
             unknown.insert("exporter", why);
         }

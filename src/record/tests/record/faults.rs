@@ -96,7 +96,7 @@ fn files_of_all_hosts_and_plans_are_read_and_are_no_record_by_themselves() {
     let rules = [rule("inject/1", "cuMemFree*:error=999", 5, 2), rule("inject/2", "@ipc:delay=1ms", 0, 0)];
     let path = writer::faults(folder.path(), ([1; 16], 0xab), &rules, 2, &[77]).unwrap();
     assert_eq!(path.file_name().unwrap(), "faults-01010101-000000ab");
-    assert!(Job::open(folder.path()).is_err(), "it is no record");
+    assert!(Job::open(folder.path()).is_err(), "it is no recording");
     assert_eq!(FaultFile::all_in(folder.path()).len(), 1);
     writer::job(folder.path()).unwrap();
     Writer::create(folder.path(), About::default()).unwrap().finish().unwrap();

@@ -52,7 +52,10 @@ fn without_a_record_there_is_no_job() {
     fs::write(dir.path().join("job"), "a file of somebody else").unwrap();
     fs::create_dir(dir.path().join("a.cupeer")).unwrap();
     let error = Job::open(dir.path()).unwrap_err();
-    assert!(matches!(error, Error::NoRecord(_)) && error.to_string().ends_with("holds no record"), "{error}");
+    assert!(
+        matches!(error, Error::NoRecord(_)) && error.to_string().ends_with("holds no recording"),
+        "{error}"
+    );
     writer::job(dir.path()).unwrap();
     assert!(Job::open(dir.path()).unwrap().processes.is_empty());
 }
@@ -87,7 +90,7 @@ fn what_is_wrong_with_a_file_is_a_problem() {
         texts(&job),
         [
             "is empty",
-            "is not the record of a process",
+            "is not the recording of a process",
             "was written by a newer cupeer (format 3; this one reads 1 to 2)",
             "is cut off in its first block",
             "has blocks of 131073 bytes instead of 131072",

@@ -30,7 +30,7 @@ fn which(call: &Call) -> u64 {
 
 /// The process of a record in memory.
 fn read(bytes: Vec<u8>) -> Process {
-    Process::from_bytes("process.cupeer", bytes).expect("it is a record")
+    Process::from_bytes("process.cupeer", bytes).expect("it is a recording")
 }
 
 /// All events of a record in memory.

@@ -62,7 +62,7 @@ fn only_plain_files_with_the_names_of_a_record_are_taken() {
             add(archive, name, EntryType::Regular, 1, &b"x"[..]);
             end(archive);
         });
-        refused(&path, "does not belong in a packed record");
+        refused(&path, "does not belong in a packed recording");
     }
     for kind in [EntryType::Symlink, EntryType::Link, EntryType::Fifo, EntryType::Directory, EntryType::Char]
     {
@@ -70,7 +70,7 @@ fn only_plain_files_with_the_names_of_a_record_are_taken() {
             add(archive, "cupeer-record/x.cupeer", kind, 0, io::empty());
             end(archive);
         });
-        refused(&path, "does not belong in a packed record");
+        refused(&path, "does not belong in a packed recording");
     }
 }
 
@@ -109,7 +109,7 @@ fn what_is_not_whole_or_damaged_is_refused() {
         let _ = unpacked(&path);
     }
     std::fs::write(&path, "no archive").unwrap();
-    refused(&path, "it is damaged, or not a packed record");
+    refused(&path, "it is damaged, or not a packed recording");
 }
 
 #[test]
