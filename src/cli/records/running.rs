@@ -28,7 +28,7 @@ pub fn check(directory: &Path) -> Result<()> {
     let about = directory.metadata().with_context(|| format!("'{shown}' cannot be read"))?;
     ensure!(about.is_dir(), "'{shown}' is not a directory; name the one that the run records to");
     let is_record = is_record(directory).with_context(|| format!("'{shown}' cannot be read"))?;
-    ensure!(is_record, "'{shown}' holds no record; name the directory that the run records to");
+    ensure!(is_record, "'{shown}' holds no recording; name the directory that the run records to");
     Ok(())
 }
 

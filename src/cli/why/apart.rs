@@ -35,19 +35,23 @@ pub fn operations(threads: &[&Thread]) -> Option<Vec<(Operation, Vec<usize>)>> {
             .filter(|index| !members.contains(index))
             .map(|index| &stacks[index][apart..])
             .collect();
-        (operation(&stacks[members[0]], apart, &others), members.clone())
+        let own: Vec<&[&Frame]> = members.iter().map(|index| &stacks[*index][apart..]).collect();
+        (operation(&stacks[members[0]], apart, &own, &others), members.clone())
     };
     let mut found: Vec<(Operation, Vec<usize>)> = groups.values().map(named).collect();
     found.sort_by_key(|(_, members)| (members.len(), members[0]));
     (found.len() > 1).then_some(found)
 }
 
-/// The operation of a stack that differs from others from a place on: the innermost function that the others are not in.
-fn operation(stack: &[&Frame], apart: usize, others: &[&[&Frame]]) -> Operation {
+/// The operation of some stacks that differ from others from a place on: the innermost function that all of these are in, and the
+/// others are not.
+fn operation(stack: &[&Frame], apart: usize, own: &[&[&Frame]], others: &[&[&Frame]]) -> Operation {
     let name = |frame: &Frame| (frame.file.clone(), frame.function.clone());
-    let is_elsewhere =
-        |frame: &Frame| others.iter().any(|other| other.iter().any(|one| name(one) == name(frame)));
-    let index = (apart..stack.len()).rev().find(|index| !is_elsewhere(stack[*index]));
+    let is_in = |stack: &&[&Frame], frame: &Frame| stack.iter().any(|one| name(one) == name(frame));
+    let is_theirs = |frame: &Frame| {
+        own.iter().all(|stack| is_in(stack, frame)) && !others.iter().any(|stack| is_in(stack, frame))
+    };
+    let index = (apart..stack.len()).rev().find(|index| is_theirs(stack[*index]));
     // Where the others are in the same functions, the line from which it was called tells them apart.
     let index = index.unwrap_or((apart + 1).min(stack.len() - 1)).max(apart);
     let caller = stack[..index].iter().rev().find(|frame| frame.is_own() && !frame.is_header());

@@ -64,6 +64,7 @@ pub fn find(waits: &mut Waits) -> Option<Root> {
     let mut best = rest.next()?;
     step_back(waits, &mut best, has_ranks);
     take_apart(waits, &mut best);
+    follow_finished(waits, &mut best);
     best.alike = alike(waits, &best, &sinks);
     let is_alone = |root: &Root| root.waiting.direct.is_empty() && weight(waits, root) == LIKELY;
     if is_alone(&best) {
@@ -267,6 +268,34 @@ fn step_back(waits: &Waits, root: &mut Root, has_ranks: bool) {
     }
 }
 
+/// Where all ranks that are there wait in one place, and for no process that is known, one that finished before them is what is missing.
+fn follow_finished(waits: &Waits, root: &mut Root) {
+    let may_wait = |node: usize| match kind(waits, node) {
+        Kind::Sleeps => waits.thread(node).is_some_and(Thread::naps),
+        kind => matches!(kind, Kind::Waits | Kind::Polls),
+    };
+    let first = root.nodes[0];
+    if root.nodes.len() > 1 || waits.process(first).rank.is_none() || !may_wait(first) {
+        return;
+    }
+    let ranks =
+        (0..waits.nodes.len()).filter(|node| waits.process(*node).rank.is_some() && waits.is_first(*node));
+    let (there, finished): (Vec<usize>, Vec<usize>) = ranks.partition(|node| waits.process(*node).is_alive());
+    let threads: Vec<&Thread> = there.iter().filter_map(|node| waits.thread(*node)).collect();
+    if !there.iter().all(|node| may_wait(*node)) || apart::operations(&threads).is_some() {
+        return;
+    }
+    let ago = |node: &usize| waits.process(*node).ended.as_ref().and_then(|ended| ended.ago_ns);
+    if let Some(missing) = finished.into_iter().max_by_key(ago) {
+        let is_rank = |node: &usize| waits.process(*node).rank.is_some();
+        let others = [&root.waiting.direct, &root.waiting.indirect].map(|nodes| nodes.iter().copied());
+        let indirect = others.into_iter().flatten().filter(|node| !is_rank(node)).collect();
+        root.kind = Kind::Ended;
+        root.nodes = vec![missing];
+        root.waiting = Waiting { direct: there, indirect };
+    }
+}
+
 fn root_of(root: &Root) -> Root {
     Root {
         kind: root.kind,
@@ -293,11 +322,13 @@ fn take_apart(waits: &Waits, root: &mut Root) {
         return;
     }
     let own = waits.process(root.nodes[0]);
+    // Processes without ranks that wait for one another may have parts of their own, and so may those that wait for them.
+    let is_closed = root.kind == Kind::Cycle && own.rank.is_none();
     let is_part = |node: &usize| {
         let process = waits.process(*node);
         waits.is_first(*node)
             && process.is_alive()
-            && (root.nodes.contains(node) || are_alike(own, process))
+            && (root.nodes.contains(node) || !is_closed && are_alike(own, process))
             && !waits.thread(*node).is_some_and(Thread::is_parent)
     };
     let members: Vec<usize> = (0..waits.nodes.len()).filter(is_part).collect();
