@@ -8,12 +8,11 @@ use super::table::{FindingRows, library};
 use super::{awaited, descriptors, exhausted, forks, freed, handles, links, placement, ranks, space, staged};
 use crate::follow::functions::Functions;
 use crate::follow::pending::PendingFinding;
-use cupeer_report::model::{Finding, Object, Place};
+use cupeer_report::model::{Finding, Object};
 use cupeer_report::places::{Offending, Places};
 use cupeer_report::results;
 use cupeer_report::suppress::Facts;
 use cupeer_rules::{Basis, Confidence, Rule, Scope, Severity, Tells};
-use cupeer_spec::record::slot::finding::role;
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
@@ -69,22 +68,21 @@ fn offending(all: &[PendingFinding]) -> HashMap<Rc<str>, Offending> {
     rules
 }
 
-/// A sentence in which a process named places of objects by their libraries, with the lines of source. It knew only the beginning
-/// of a library's long name.
-fn with_lines(mut message: String, objects: &[Object]) -> String {
-    // Sentences name only where something ended.
-    let others = [role::EXPORT, role::OPENING].map(role::word);
-    for object in objects.iter().filter(|object| !others.contains(&Some(object.role))) {
+/// A sentence without the places where objects ended, by their libraries, of which the object has the line. The process knew only
+/// the beginning of a library's long name.
+fn without_places(mut message: String, objects: &[Object]) -> String {
+    for object in objects.iter().filter(|object| object.place().is_some_and(|place| place.source().is_some()))
+    {
         let (Some(library), Some(offset)) = (&object.library, object.offset) else { continue };
-        let (end, line) = (format!("+{offset:#x}"), object.place().and_then(Place::line));
+        let end = format!("+{offset:#x}");
         let found = message
             .find(&end)
             .filter(|at| !message[at + end.len()..].starts_with(|next: char| next.is_ascii_hexdigit()));
-        if let Some((at, line)) = found.zip(line) {
-            let start = message[..at].rfind(' ').map_or(0, |space| space + 1);
-            if library.starts_with(&message[start..at]) {
-                message.replace_range(start..at + end.len(), &line);
-            }
+        let Some((at, start)) = found.and_then(|at| Some((at, message[..at].rfind(" at ")?))) else {
+            continue;
+        };
+        if library.starts_with(&message[start + " at ".len()..at]) {
+            message.replace_range(start..at + end.len(), "");
         }
     }
     message
@@ -162,7 +160,7 @@ impl<'a> Context<'a> {
         let suppressed_by = self.filter.suppressions.find(&facts);
         let listed = objects.of(&found, places);
         let message = match found.said {
-            Some(_) => with_lines(objects.aged(found.message, found.at, &listed, process), &listed),
+            Some(_) => without_places(objects.aged(found.message, found.at, &listed, process), &listed),
             None => found.message,
         };
         let finding = Finding {
