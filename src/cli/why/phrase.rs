@@ -289,7 +289,8 @@ impl Phrase<'_> {
             _ => self.names.all(&pids),
         };
         let places: Vec<String> = direct.iter().map(|node| self.place(*node)).collect();
-        if places.iter().all(|place| *place == places[0]) {
+        let polls = |node: &usize| self.waits.thread(*node).is_some_and(|thread| thread.polls.is_some());
+        if places.iter().all(|place| *place == places[0]) && !direct.iter().any(polls) {
             return vec![format!("{who} {verb} for {whom}{}{for_those}", places[0])];
         }
         let mut clauses = vec![format!("{who} {verb} for {whom}{for_those}")];
@@ -363,3 +364,6 @@ impl Phrase<'_> {
         })
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -174,6 +174,16 @@ fn supply_ended(waits: &mut Waits) {
     }) else {
         return;
     };
+    // The parent waits for a result that the process did not give.
+    let parent = waits.first_of(waits.process(first).parent);
+    let waits_for_it = |node: &usize| {
+        waits.thread(*node).is_some_and(|thread| {
+            !thread.is_parent() && matches!(thread.about, Some(About::Descriptors(_) | About::Lock(_)))
+        })
+    };
+    if let Some(parent) = parent.filter(waits_for_it) {
+        waits.graph.add(parent, first);
+    }
     for sink in waits.graph.sinks() {
         let may_wait = |node: &usize| match (waits.thread(*node), kind(waits, *node)) {
             (Some(thread), Kind::Sleeps) => thread.naps(),
