@@ -406,7 +406,7 @@ impl Frame {
             true => library.starts_with(*place),
             false => library.contains(*place),
         };
-        self.has_name() && !PLACES.iter().any(|place| is_installed(place))
+        self.has_name() && !PLACES.iter().any(is_installed)
     }
 
     /// Returns true if this is code of another library than those of the system, of the driver, and of cupeer.

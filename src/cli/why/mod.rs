@@ -3,6 +3,8 @@
 //! It reads processes from outside: no code runs in them. A thread that waits is not stopped; one that runs is stopped for as
 //! long as its stack is read, or not at all with --no-stop. [`targets`] finds the processes, [`process`] reads one of
 //! them, [`ledger`] their recording, [`assemble`] makes a [`document`] of all that, and [`text`] shows it.
+//!
+//! The answer: [`waits`] makes a [`graph`] of the threads, [`roots`] finds where it ends, and [`phrase`] puts that into words.
 
 mod apart;
 mod assemble;
