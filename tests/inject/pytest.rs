@@ -120,17 +120,19 @@ fn plans_reach_the_processes_that_a_test_starts() {
     if !has("pytest") {
         return;
     }
-    let command = ["run", "--sim", "--", "python3"];
-    for options in [&[][..], &["--record", "off"]] {
-        let words = [&command[..2], options, &command[2..], &PYTEST[..], &["test_reach.py"]].concat();
+    let folder = temp_dir();
+    let record = folder.path().join("r").display().to_string();
+    // Without a directory, only forked processes have a plan.
+    let ways =
+        [(["-o", &record], "5 passed, 2 skipped"), (["--record", "off"], "4 failed, 1 passed, 2 skipped")];
+    for (options, expected) in ways {
+        let words =
+            [&["run", "--sim"], &options[..], &["--", "python3"], &PYTEST, &["test_reach.py"]].concat();
         let ended = in_tests(&mut with(&words));
-        // Without a directory, only forked processes have a plan.
-        let expected =
-            if options.is_empty() { "5 passed, 2 skipped" } else { "4 failed, 1 passed, 2 skipped" };
         assert_eq!(counts(&ended), expected, "{}{}", ended.stdout, ended.stderr);
     }
-    for options in ["--sim", "--sim --record off"] {
-        let ended = in_tests(pytest(&["test_reach.py"]).arg(format!("--cupeer={options}")));
+    for options in [sim_into(&folder.path().join("own"), ""), "--cupeer=--sim --record off".into()] {
+        let ended = in_tests(pytest(&["test_reach.py"]).arg(options));
         assert_eq!(counts(&ended), "5 passed, 2 skipped", "{}{}", ended.stdout, ended.stderr);
     }
 }
