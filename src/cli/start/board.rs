@@ -159,9 +159,10 @@ impl Plans {
         file.read_exact_at(&mut head, 0).with_context(|| format!("'{}' is cut off", path.display()))?;
         let is_it = read::<Header>(&head).is_some_and(|header| header.number == number);
         ensure!(is_it, "'{}' is not the file of plan {number}", path.display());
-        file.write_all_at(&now().to_ne_bytes(), offset_of!(Header, disarmed) as u64)?;
+        // First, so that a call that sees the plan disarmed also finds the board changed.
         self.board().remove(number);
-        Ok(())
+        file.write_all_at(&now().to_ne_bytes(), offset_of!(Header, disarmed) as u64)
+            .with_context(|| format!("failed to write '{}'", path.display()))
     }
 
     fn path(&self, number: u64) -> PathBuf {

@@ -190,5 +190,7 @@ fn hang(Fired { plan, rule, .. }: &Fired, label: &str, cancelling: Cancelling) {
         // Whoever arms and disarms plans need not wait for the next call.
         live::look();
     }
+    // What released it may be a change of the plans that came after the last look.
+    live::look();
     rule.hanging.fetch_sub(1, Relaxed);
 }

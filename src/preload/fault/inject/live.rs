@@ -218,11 +218,12 @@ fn publish(board: &'static Board, plan: &'static Plan) -> Result<u32, String> {
 pub fn disarm(plan: &'static LoadedPlan) -> Option<(u64, u64)> {
     // A forked child takes its parent's plan back for itself.
     if let Some(file) = plan.file.as_ref().filter(|file| file.is_own()) {
-        file.disarm();
-        file.remove();
+        // First, so that a call that sees the plan disarmed also finds the board changed.
         if let Some(board) = board::known() {
             board.remove(u64::from(plan.id));
         }
+        file.disarm();
+        file.remove();
     }
     if !arming::take_out(plan) {
         return None;
