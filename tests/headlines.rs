@@ -38,7 +38,7 @@ fn play(kind: &str, name: &str, flags: &[&str]) -> Said {
         shown
     };
     let text = report("text");
-    let head = text.split("\nrecord ").next().unwrap_or_default();
+    let head = text.split("\nrecording ").next().unwrap_or_default();
     let page = report("html");
     let (_, page) = page.split_once("<section id=\"digest\"").unwrap_or_default();
     let (page, _) = page.split_once("</section>").unwrap_or_default();

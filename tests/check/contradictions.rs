@@ -63,7 +63,7 @@ fn contradictions(checked: &Checked) -> Vec<String> {
 
 /// What the first lines of a report deny, and its tables show.
 fn headline_against_tables(report: &Value, text: &str) -> Vec<String> {
-    let head = text.split(" record ").next().unwrap_or(text);
+    let head = text.split(" recording ").next().unwrap_or(text);
     let is_well = head.starts_with("No rule ");
     let mut found = Vec::new();
     let mut deny = |is_denied: bool, what: &str| {
@@ -364,7 +364,7 @@ fn what_nothing_explains_is_said_first_with_what_was_looked_at() {
         let json = support::stdout(cupeer().args(["report", "--format", "json"]).arg(&record));
         let report: Value = serde_json::from_str(&json).expect("JSON");
         assert_eq!(headline_against_tables(&report, &text), Vec::<String>::new(), "{how}");
-        let head = text.split(" record ").next().expect("a head");
+        let head = text.split(" recording ").next().expect("a head");
         assert!(head.contains(first), "{how}: {head}");
         let is_well = first.starts_with("No rule");
         assert_eq!(head.starts_with("No rule "), is_well, "{how}: {head}");
@@ -382,7 +382,7 @@ fn a_note_about_a_process_that_failed_is_among_the_first_lines() {
     for (how, is_told) in [(How::Bad, true), (How::Good, false)] {
         let checked = scene.outcome_checked(how);
         let text = words(&checked.text);
-        let head = text.split(" record ").next().expect("a head");
+        let head = text.split(" recording ").next().expect("a head");
         for said in [head, &words(&checked.done.stderr)] {
             for part in ["; notes about it ", "note ipc-opened-at-closed-address in process "] {
                 assert_eq!(said.contains(part), is_told, "{how:?}: {part}: {said}");

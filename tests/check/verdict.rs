@@ -55,7 +55,7 @@ fn errors(record: &Path, choice: &[&str]) -> Vec<(&'static str, Option<i32>, BTr
     };
     let shown = text.stdout.lines().filter_map(|line| named(line, "- error ")).collect();
     let html = form("html");
-    let cards = html.stdout.split("<article class=\"card finding error\"").skip(1);
+    let cards = html.stdout.split("<article class=\"card finding error").skip(1);
     let cards = cards.filter_map(|card| {
         let (_, head) = card.split_once("<span class=\"severity\">error</span> ")?;
         named(head, "")

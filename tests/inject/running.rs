@@ -265,7 +265,7 @@ fn mistakes_are_said_as_by_run() {
     let path = folder.path().display().to_string();
     refused(
         &["fault", &path, "--list"],
-        &format!("'{path}' holds no record; name the directory that the run records to"),
+        &format!("'{path}' holds no recording; name the directory that the run records to"),
     );
     refused(
         &["fault", &path, "--list", "--inject", FAILS],

@@ -95,7 +95,11 @@ fn what_the_library_recorded_is_named_elsewhere() {
     let directory = at.path().join("record");
     let ended = done(&mut with(&["run", "--sim", "--out", text(&directory), "--", text(&program)]));
     assert_eq!((ended.status.code(), ended.stdout.as_str()), (Some(0), "101\n"), "{}", ended.stderr);
-    let there = report(&directory);
+    let mut there = report(&directory);
+    let source = there.as_object_mut().unwrap().remove("source_lines");
+    assert!(
+        source.is_some_and(|lines| lines[0]["text"].as_str().is_some_and(|text| text.contains("int yes")))
+    );
     let caller = there["failures"][0]["caller"]["function"].as_str().unwrap_or_default();
     assert!(caller.starts_with("ask_a_device+0x"), "{there:#}");
     let (file, _) = pack(&directory, &[]);

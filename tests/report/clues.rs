@@ -178,7 +178,7 @@ fn a_wrong_program_gets_the_clue_and_the_nearest_right_one_does_not() {
             wrong.push(format!("{scene}: {:?}: {}", kinds(&bad), bad.text));
             continue;
         }
-        let (head, _) = bad.text.split_once(" record ").expect("a head");
+        let (head, _) = bad.text.split_once(" recording ").expect("a head");
         let (_, problems) = bad.text.split_once(" Problems ").expect("problems");
         let (_, said) =
             bad.run.stderr.split_once("no finding explains ").expect("an end that nothing explains");

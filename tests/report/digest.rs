@@ -10,7 +10,7 @@ use cupeer_spec::record::end::{End, Span};
 
 /// The lines before the head.
 fn digest(text: &str) -> Vec<&str> {
-    text.split_once("\n\nrecord ").expect("a head").0.lines().collect()
+    text.split_once("\n\nrecording ").expect("a head").0.lines().collect()
 }
 
 /// Sixteen ranks that share with their neighbours. The sixth is killed at 64 ms, in a call; its neighbour then fails, and the

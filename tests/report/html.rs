@@ -164,7 +164,7 @@ fn a_page_says_what_the_text_says_and_asks_for_nothing() {
     assert_asks_for_nothing(&page);
     let shown = read(&page);
     let text = of(&scene, &[]);
-    let (digest, rest) = text.split_once("\n\nrecord ").expect("a head");
+    let (digest, rest) = text.split_once("\n\nrecording ").expect("a head");
     // A line that is wrapped goes on further in.
     let lines = digest.replace("\n    ", " ");
     assert!(lines.lines().count() > 3, "{text}");

@@ -21,7 +21,6 @@ impl<'r> Page<'r> {
     /// The worst problem, and the other lines of the headline with links.
     pub fn digest(&self) -> Markup {
         let mut lines = self.headline.iter().filter(|line| !matches!(line.about, About::More));
-        let clues: Vec<String> = self.verdict.clues().collect();
         html! {
             section #digest aria-label="Summary" {
                 @for command in self.brief.commands().iter().take(MOST_LISTED) { p.command { code { (command) } } }
@@ -35,7 +34,7 @@ impl<'r> Page<'r> {
                 @let is_long = self.verdict.told.len() > MOST_LISTED;
                 ol.others {
                     @if self.headline.is_empty() && self.first_finding().is_some() { @for line in self.verdict.seen() { li.note { (line) } } }
-                    @for line in lines.filter(|line| (is_long || !has_card(line.about)) && !clues.contains(&line.text)) {
+                    @for line in lines.filter(|line| (is_long || !has_card(line.about))) {
                         li class=(class_of(line.about)) {
                             a href={ "#" (self.target(line.about)) } { (line.text) }
                         }
@@ -63,7 +62,7 @@ impl<'r> Page<'r> {
                 (if has_failed { "warning" } else { "note" }, "fault plan")
             }
             () if !self.verdict.noted.is_empty() => ("note", "note"),
-            () => ("good", "no problem found"),
+            () => ("note", "no rule broken"),
         };
         let injected = self.report.failure_groups.iter().filter(|group| group.injected);
         html! {
@@ -179,8 +178,9 @@ impl<'r> Page<'r> {
                 @for finding in told.iter().take(MOST) { (self.finding(finding, false)) }
                 (left_out(told.len()))
                 @for problem in others { (self.problem(problem, problem.severity.word())) }
-                @if !self.report.clues.is_empty() {
-                    article.card.note { ul { @for clue in self.verdict.clues() { li { (clue) } } } }
+                @let clues: Vec<String> = self.verdict.clues().filter(|clue| self.headline.iter().all(|line| line.text != *clue)).collect();
+                @if !clues.is_empty() {
+                    article.card.note { ul { @for clue in clues { li { (clue) } } } }
                 }
                 @if let Some(outside) = self.verdict.outside() { p { (outside) } }
                 (self.lines(&self.whole.faults()))

@@ -90,7 +90,8 @@ fn catch_up() {
             follow(board, is_open);
         }
         Err(error) => {
-            if error != libc::ENOENT {
+            // Without a board, only whoever allowed plans misses something.
+            if error != libc::ENOENT && (is_open || matches!(error, libc::EPERM | libc::EPROTO)) {
                 complain(format_args!("plans that are armed while the job is running"), error);
             }
             EVERY_CALL.seen.store(0, Release);
