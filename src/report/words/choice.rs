@@ -45,7 +45,11 @@ pub fn purpose(function: FnId) -> u8 {
 
 /// The directories of a program: libraries in them are its own.
 #[derive(Default)]
-pub struct Roots(Vec<String>);
+pub struct Roots {
+    /// The file of the program.
+    program: String,
+    folders: Vec<String>,
+}
 
 impl Roots {
     /// Returns those of a process: of its program, or of the script that Python executes.
@@ -54,12 +58,14 @@ impl Roots {
         let own = scripts.filter(|file| file.starts_with('/') && Origin::of(file) == Origin::User);
         let folders = own.chain([process.program()]).filter_map(|file| Path::new(file).parent()?.to_str());
         let folders: BTreeSet<&str> = folders.filter(|folder| !is_installed(folder)).collect();
-        Roots(folders.into_iter().map(|folder| format!("{}/", folder.trim_end_matches('/'))).collect())
+        let folders =
+            folders.into_iter().map(|folder| format!("{}/", folder.trim_end_matches('/'))).collect();
+        Roots { program: process.program().to_owned(), folders }
     }
 
     /// Returns true if a library may be the program's own; in a program with lines of Python, only if it is beside them.
     pub fn has(&self, library: &str, is_strict: bool) -> bool {
-        let is_inside = || self.0.iter().any(|root| library.starts_with(root.as_str()));
+        let is_inside = || self.folders.iter().any(|root| library.starts_with(root.as_str()));
         if is_strict { is_inside() && !is_package(library) } else { !is_installed(library) || is_inside() }
     }
 }
@@ -257,7 +263,12 @@ impl Helpers {
     }
 
     /// Whether a frame gives way to its caller because it only passes calls on.
-    fn passes(&self, frame: &Frame, next: &Frame, offending: Option<&Offending>) -> bool {
+    fn passes(&self, frame: &Frame, next: &Frame, roots: &Roots, offending: Option<&Offending>) -> bool {
+        let is_program = |frame: &Frame| frame.place.library.as_deref() == Some(roots.program.as_str());
+        if is_program(frame) && !is_program(next) && !next.place.is_of_python() {
+            // What the program gives to a library to call is its own.
+            return false;
+        }
         let (function, line) = frame.keys();
         let is_library = !frame.place.is_of_python()
             && !next.place.is_of_python()
@@ -295,7 +306,7 @@ impl Helpers {
         for next in &own[1..] {
             let between = &frames[chosen..*next];
             let ends = between.iter().any(|frame| ends_scope(frame.function()));
-            if !ends && !self.passes(&frames[chosen], &frames[*next], offending) {
+            if !ends && !self.passes(&frames[chosen], &frames[*next], roots, offending) {
                 break;
             }
             chosen = *next;
@@ -336,7 +347,7 @@ mod tests {
 
     #[test]
     fn libraries_of_a_program_are_beside_it() {
-        let roots = Roots(vec!["/home/a/".into()]);
+        let roots = Roots { folders: vec!["/home/a/".into()], ..Roots::default() };
         for (path, is_strict, is_own) in [
             ("/home/a/lib/libx.so", true, true),
             ("/home/a/venv/lib/python3.11/site-packages/torch/lib/libtorch.so", true, false),

@@ -34,7 +34,7 @@ impl<'r> Page<'r> {
                 @let is_long = self.verdict.told.len() > MOST_LISTED;
                 ol.others {
                     @if self.headline.is_empty() && self.first_finding().is_some() { @for line in self.verdict.seen() { li.note { (line) } } }
-                    @for line in lines.filter(|line| (is_long || !has_card(line.about))) {
+                    @for line in lines.filter(|line| is_long || !has_card(line.about)) {
                         li class=(class_of(line.about)) {
                             a href={ "#" (self.target(line.about)) } { (line.text) }
                         }
