@@ -15,7 +15,7 @@ fn digest(text: &str) -> Vec<&str> {
 
 /// Sixteen ranks that share with their neighbours. The sixth is killed at 64 ms, in a call; its neighbour then fails, and the
 /// last one hangs.
-fn killed() -> Scene {
+pub fn killed() -> Scene {
     let scene = Scene::new();
     let ends = |rank: u32| match rank {
         5 => End::Unseen,

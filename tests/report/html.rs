@@ -520,11 +520,16 @@ fn keys_and_buttons_do_what_the_page_says() {
 
 /// The page of what the program of the demonstration does on two devices.
 fn demonstration(machine: &str, words: &[&str], name: &str) -> String {
+    page_of("../scripts/demo.d/share.c", &[machine], words, name)
+}
+
+/// The page of what a program does under `cupeer run` with options, however it ends.
+fn page_of(source: &str, options: &[&str], words: &[&str], name: &str) -> String {
     let folder = support::temp_dir();
-    let program = support::compile_c("../scripts/demo.d/share.c", &["-ldl"]);
+    let program = support::compile_c(source, &["-ldl"]);
     let mut run = support::cupeer();
-    run.args(["run", machine, "--record", "full", "-o"]).arg(folder.path().join("r"));
-    support::done(run.args(["--", "env", "OF=the shell"]).arg(program).args(words));
+    run.arg("run").args(options).args(["--record", "full", "-o"]).arg(folder.path().join("r"));
+    run.args(["--", "env", "OF=the shell"]).arg(program).args(words).output().expect("it runs");
     let page = page(&folder.path().join("r"), name);
     assert_asks_for_nothing(&page);
     page
@@ -579,6 +584,64 @@ fn the_problem_comes_first_with_its_place_its_fix_and_its_story() {
     assert!(
         steps[2].contains("life lane1 from-open to-gone") && steps[3].contains("life lane1 from-gone to-")
     );
+}
+
+/// The class of the row of a rank.
+#[track_caller]
+fn class_of_rank<'a>(page: &'a str, rank: &str) -> &'a str {
+    let table = page.split_once("id=\"all-processes\"").expect("the table").1;
+    let rows = table.split("</table>").next().unwrap().split("<tr id=\"p").skip(1);
+    let row = rows.filter(|row| row.contains(&format!("<td class=\"number\" data-v=\"{rank}\">"))).next();
+    let head = row.unwrap_or_else(|| panic!("rank {rank} in {table}")).split('>').next().unwrap();
+    head.split_once("class=\"").map_or("", |(_, class)| class.split('"').next().unwrap())
+}
+
+#[test]
+fn the_card_of_a_crash_has_the_last_call_and_a_fix() {
+    let page = page_of("../scripts/pages.d/ring.c", &["--sim=nvlink:4"], &["0", "4", "crash:1"], "crash");
+    let first = [
+        "crashed process ",
+        "rank 1 was killed by SIGSEGV after ",
+        "its last recorded call was cuMemFree_v2 at 0.",
+        ", from ring.c:64 in exchange , rank 1 64 | if (!is_early) CALL(cuMemFree_v2",
+        "The place of the crash is not known; a debugger or a core file shows it.",
+        "Fix Look at the code after that call.",
+        "Timeline",
+    ];
+    assert_in_order(&read(&page), &first);
+    assert_eq!(read(&page).matches("its last recorded call was").count(), 1);
+    assert_eq!(class_of_rank(&page, "1"), "error");
+}
+
+#[test]
+fn the_card_of_a_hang_has_the_line_of_the_process_that_others_wait_for() {
+    let options = ["--sim=nvlink:4", "--on-hang", "1s:exit=3"];
+    let page = page_of("../scripts/pages.d/ring.c", &options, &["0", "3", "stuck:1"], "hang");
+    let first = [
+        "hung the job hung: no progress since ",
+        ", ended by cupeer at ",
+        "rank 1 sleeps at ring.c:43 in load_batch",
+        "ring.c:43 in load_batch , rank 1",
+        "43 | if (is_wrong && !strcmp(mistake, \"stuck\")) sleep(1000);",
+        "Fix Look at what rank 1 waits for there: hang-",
+        "Timeline",
+    ];
+    assert_in_order(&read(&page), &first);
+    assert_eq!(["0", "1", "2"].map(|rank| class_of_rank(&page, rank)), ["warning", "error", "warning"]);
+}
+
+#[test]
+fn what_follows_from_a_death_stands_below_it_without_a_fix() {
+    let page = page(&super::digest::killed().dir(), "follows");
+    let first = ["rank 5 was killed or", "called from train+", " , rank 5 ", "Fix Look at its last"];
+    assert_in_order(&read(&page), &[&first[..], &["ipc-exporter-gone (inferred): "]].concat());
+    let card = page
+        .split("<article")
+        .find(|card| card.contains(" ipc-exporter-gone (inferred): "))
+        .expect("its card");
+    let card = card.split("</article>").next().unwrap();
+    assert!(card.contains("(follows from the end of rank 5: was killed or called exit_group)"), "{card}");
+    assert!(card.contains("Make the exporter wait") && !card.contains("Fix"), "{card}");
 }
 
 #[test]

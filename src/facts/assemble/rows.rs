@@ -202,6 +202,10 @@ fn processes(job: &Job, filter: &Filter, all: &Collected, places: &mut Places, e
                 function: all.functions.name(number),
                 tid,
                 at_ns,
+                caller: matches!(exit.kind, ExitKind::Signal | ExitKind::Died).then(|| {
+                    let last = &tally.last_stack;
+                    places.made(index, last.ticks, &last.frames, &last.python).0
+                }),
             }),
             pending: pending(job, index, tally, all, places, ended),
             unrecorded: match filter.chooses_all_calls() && !process.has_dropped() {

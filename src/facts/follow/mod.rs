@@ -26,6 +26,7 @@ mod fault_hits;
 pub mod faults;
 pub mod functions;
 pub mod judged;
+pub mod last_stack;
 pub mod ledger;
 pub mod marks;
 pub mod memory;

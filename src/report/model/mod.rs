@@ -125,13 +125,20 @@ pub struct SourceText {
 pub const SCHEMA: &str = "cupeer-report/1";
 
 impl Report {
-    /// Reads the lines of source at the places of findings.
+    /// Reads the lines of source at the places of findings, of hangs, and of the last calls of processes that died.
     pub fn read_sources(&mut self, sources: &mut Sources) {
         let of_finding = |finding: &'_ Finding| {
             let objects = finding.objects.iter().filter_map(Object::place);
             [&finding.caller].into_iter().chain(objects).cloned().collect::<Vec<Place>>()
         };
-        let places: BTreeSet<Place> = self.findings.iter().flat_map(of_finding).collect();
+        let of_end = |process: &'_ Process| {
+            let last = process.last_call.as_ref().and_then(|call| call.caller.clone());
+            last.into_iter().chain(process.pending.iter().map(|call| call.caller.clone())).collect::<Vec<_>>()
+        };
+        let ended = self.processes.iter().flat_map(of_end);
+        let hung = self.record.hangs.iter().filter_map(|hang| hang.place.clone());
+        let places: BTreeSet<Place> =
+            self.findings.iter().flat_map(of_finding).chain(ended).chain(hung).collect();
         let text = |place: &Place| {
             let line = place.source()?;
             let library = if place.python.is_some() { None } else { Some(place.library.as_deref()?) };
@@ -264,6 +271,15 @@ pub struct Hang {
     /// Recorded processes, each with its activity.
     #[serde(skip)]
     pub doing: Vec<(String, String)>,
+    /// Recorded processes that the others wait for.
+    #[serde(skip)]
+    pub roots: Vec<String>,
+    /// Recorded processes that wait for those, directly or indirectly.
+    #[serde(skip)]
+    pub waiting: Vec<String>,
+    /// Place of the first of `roots`, as its activity names it.
+    #[serde(skip)]
+    pub place: Option<Place>,
 }
 
 impl Hang {

@@ -214,6 +214,10 @@ pub struct LastCall {
     pub tid: u32,
     /// Time when the call began.
     pub at_ns: u64,
+    /// Place that made the call; absent if the process was not killed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Place")]
+    pub caller: Option<Place>,
 }
 
 /// Call that has not returned.

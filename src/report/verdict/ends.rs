@@ -13,6 +13,8 @@ use std::collections::{BTreeMap, BTreeSet};
 const MOST_HANDLES: usize = 3;
 /// The headline of processes that died.
 pub const ABNORMAL: &str = "ended abnormally";
+/// Kind of a program that a launcher started and that is not in the recording.
+pub const LAUNCHED: &str = "launched program";
 /// The headline of processes that were asked to end.
 const ENDED: &str = "ended after a signal";
 /// Shells pass on a signal as this exit status and the signal; Python passes on the negative signal.
@@ -208,7 +210,7 @@ impl<'a> Verdict<'a> {
             Some(Incident::new(kind, format!("{} {how} (it {which})", clean(&started.program))))
         };
         let incidents = record.started.iter().filter(|_| self.has_ends()).filter_map(incident).collect();
-        let problem = Problem::of_kind(&FAILED, "launched program", "failed", incidents)?;
+        let problem = Problem::of_kind(&FAILED, LAUNCHED, "failed", incidents)?;
         let problem = Problem { kind: None, ..problem };
         let is_asked = |process: &Process| matches!(self.end(process), End::Asked);
         let is_passed_on = self.died.is_some()

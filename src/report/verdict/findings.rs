@@ -93,16 +93,19 @@ impl<'a> Verdict<'a> {
 
     /// `cuIpcOpenMemHandle_v2, 16 times in ranks 0 to 7`.
     pub fn who_and_how_often(&self, finding: &Finding) -> String {
-        let function = clean(&finding.function);
+        format!("{}, {} in {}", clean(&finding.function), times(finding.count), self.who(finding))
+    }
+
+    /// `ranks 0 to 7`: the processes of a finding.
+    pub fn who(&self, finding: &Finding) -> String {
         let names = || self.names.processes(finding.procs.iter().map(|proc| &**proc));
         let processes = finding.procs.len() as u64 + finding.procs_more;
-        let who = match (finding.ranks.is_empty(), finding.procs_more) {
+        match (finding.ranks.is_empty(), finding.procs_more) {
             (false, _) if finding.ranks.len() as u64 == processes => in_words(finding.ranks.iter().copied()),
             (_, 0) if processes == 1 => self.called_process(&finding.proc),
             (_, 0) => names(),
             _ => format!("{} processes", number(processes)),
-        };
-        format!("{function}, {} in {who}", times(finding.count))
+        }
     }
 
     /// `rank 3`, or `process 1000`.

@@ -22,7 +22,7 @@ mod seen;
 
 pub use calls::{in_runtime, whose};
 pub use clues::{keep_clues, of as clue};
-pub use ends::{ABNORMAL, End};
+pub use ends::{ABNORMAL, End, LAUNCHED};
 pub use findings::{Alike, said, times};
 pub use handles::{in_all, severity_of};
 pub use hang::counts_hangs;

@@ -231,7 +231,18 @@ impl<'a> Places<'a> {
     pub fn of(&mut self, process: usize, call: &Call) -> (Place, Vec<Place>) {
         let caller = [call.caller];
         let frames = if call.details.frames.is_empty() { &caller[..] } else { &call.details.frames };
-        self.chosen(process, call.start, (frames, &call.details.python), None)
+        self.made(process, call.start, frames, &call.details.python)
+    }
+
+    /// Returns the caller of a call by its return addresses and its Python frames, and its stack.
+    pub fn made(
+        &mut self,
+        process: usize,
+        ticks: u64,
+        frames: &[u64],
+        python: &[Line],
+    ) -> (Place, Vec<Place>) {
+        self.chosen(process, ticks, (frames, python), None)
     }
 
     fn text(&mut self, text: &str) -> Rc<str> {

@@ -58,7 +58,9 @@ struct Proc {
 pub enum Fate {
     /// It died.
     Died,
-    /// It has not returned from a call.
+    /// Others of a job that hung wait for it.
+    Stuck,
+    /// It has not returned from a call, or waits in a job that hung.
     Hangs,
     /// It returned a failure.
     Failed,
@@ -72,7 +74,7 @@ impl Fate {
     /// The class of its row.
     pub fn class(self) -> &'static str {
         match self {
-            Fate::Died => "error",
+            Fate::Died | Fate::Stuck => "error",
             Fate::Hangs | Fate::Failed => "warning",
             Fate::Running | Fate::Ended => "",
         }
@@ -147,13 +149,27 @@ impl Page<'_> {
 
     /// What stands out of a process.
     pub fn state(&self, process: &Process) -> Fate {
+        let has = |list: fn(&Hang) -> &Vec<String>| {
+            self.report.lasting_hangs().flat_map(list).any(|proc| **proc == *process.proc)
+        };
         match self.verdict.end(process) {
             End::Died => Fate::Died,
+            _ if has(|hang| &hang.roots) => Fate::Stuck,
+            _ if has(|hang| &hang.waiting) => Fate::Hangs,
             _ if process.pending.iter().any(|call| call.injected_by.is_none()) => Fate::Hangs,
             End::Failed(_) => Fate::Failed,
+            // A fault plan may be why: that is no problem, and worth a look.
+            End::Unknown(_) if self.has_plan() && process.exit.code.is_some_and(|code| code > 0) => {
+                Fate::Failed
+            }
             _ if process.exit.kind == ExitKind::Running => Fate::Running,
             _ => Fate::Ended,
         }
+    }
+
+    /// Whether a fault plan changed calls.
+    fn has_plan(&self) -> bool {
+        self.report.processes.iter().any(|process| process.injected > 0)
     }
 
     /// When a process ended, as far as that is known; otherwise the last moment that the record has of it.

@@ -1,16 +1,22 @@
 //! The card of a finding: its sentence, place, and fix; its story; and everything else that is known of it.
 
 use super::Page;
-use cupeer_report::model::{Finding, Place};
+use cupeer_report::endings;
+use cupeer_report::model::{Finding, Place, Process};
 use cupeer_report::names::clean;
-use cupeer_report::verdict::said;
-use cupeer_rules::{Rule, label};
+use cupeer_report::verdict::{End, said};
+use cupeer_rules::{Rule, Tells, label};
 use maud::{Markup, html};
 
 impl Page<'_> {
     /// The card of a finding; the worst one is larger.
     pub fn finding(&self, finding: &Finding, is_lead: bool) -> Markup {
-        let (head, sentences) = self.verdict.paragraph(finding);
+        let (mut head, sentences) = self.verdict.paragraph(finding);
+        let ended = self.ended_before(finding).filter(|_| !is_lead);
+        head.extend(ended.map(|process| {
+            let who = self.brief.called_process(&process.proc);
+            format!(" (follows from the end of {who}: {})", endings::ended(process))
+        }));
         let (message, hint) =
             (usize::from(!finding.message.is_empty()), usize::from(!finding.hint.is_empty()));
         let rest = &sentences[message..sentences.len() - hint];
@@ -19,9 +25,9 @@ impl Page<'_> {
             article class={ "card finding " (finding.severity) (lead) } id=(self.finding_id(finding)) tabindex="-1" {
                 h3.kicker { span.severity { (finding.severity) } " " (head) }
                 @if message > 0 { (message_of(&clean(&said(finding)))) }
-                p.place { (place(&finding.caller)) }
-                @if let Some(code) = self.report.source_line(&finding.caller) { pre { (code) } }
-                @if hint > 0 { p.fix { span { "Fix" } " " (clean(&finding.hint)) } }
+                (self.place_of(&finding.caller, "", &self.brief.who(finding)))
+                // What failed because a process ended needs no fix of its own.
+                @if hint > 0 { p.fix[ended.is_none()] { @if ended.is_none() { span { "Fix" } " " } (in_code(&clean(&finding.hint))) } }
                 (self.story(finding))
                 details {
                     summary { "Details, documentation, and stacks" }
@@ -30,6 +36,23 @@ impl Page<'_> {
                     (self.stacks(finding))
                 }
             }
+        }
+    }
+
+    /// The exporter whose bad end a finding follows from.
+    pub fn ended_before(&self, finding: &Finding) -> Option<&Process> {
+        let named = finding.objects.iter().find_map(|object| object.fingerprint)?;
+        let handle = self.report.handles.iter().find(|handle| handle.fingerprint == named)?;
+        let process = &self.report.processes[*self.places.get(&**handle.exporter.as_ref()?)?];
+        let is_bad = matches!(self.verdict.end(process), End::Died | End::Failed(_));
+        (finding.tells(Tells::ExporterEnded) && is_bad).then_some(process)
+    }
+
+    /// The lines of a card that tell where it happened, in which process, and what the line of source is.
+    pub fn place_of(&self, at: &Place, before: &str, who: &str) -> Markup {
+        html! {
+            p.place { (before) (place(at)) ", " (who) }
+            @if let Some(code) = self.report.source_line(at) { pre { (code) } }
         }
     }
 
@@ -64,6 +87,11 @@ pub fn is_short(stack: &[Place]) -> bool {
 pub fn message_of(text: &str) -> Markup {
     let (message, rest) = text.split_once("; ").unwrap_or((text, ""));
     html! { p.message { (message) } @if !rest.is_empty() { p { (rest) } } }
+}
+
+/// A text in which what stands between backticks is code.
+pub fn in_code(text: &str) -> Markup {
+    html! { @for (i, part) in text.split('`').enumerate() { @if i % 2 == 1 { code { (part) } } @else { (part) } } }
 }
 
 /// A place as people look for it: the line of source, where that is known.

@@ -48,8 +48,8 @@ const HASHES: [&str; 7] = [
     "8glLv2FBs1lyLE/kVOtsSw8OQswQzHr5IfwVj864ZTk=",
     "Q1gIZGd0B3fdeI1rJ6lc69uu/dUMcwowYBFwc71xNMs=",
     "dP6r7EIx8bxuPGksE9sC3zqPV4icwZj815RRdtdlaqw=",
-    "rbsqfzVeX+/AyCYcxucFoEQpidAxs8J+rVGNegTH+0E=",
-    "eL8YcqXvDV9gN/0QX/1Gm+4ozi0mCAF3NXYHZH+SbT4=",
+    "SAfYUlih1ZxAsRUqDmwEUZkMtDL0nk5TZ4y2i1DeNjs=",
+    "sCXssfpg1+19/RnuDKy9dq5eoB/f7zUbUNj4Mv34HnQ=",
     "5ABGYBRCfi2zQxmWJZ3vbRUw3D3V36BwGKQ6d7zeZjA=",
     "8cDKlWizE3jXkMuc7AP1ibEBl55lsuSvVX6c3SiptqM=",
 ];
@@ -185,8 +185,8 @@ const TIMELINE_KEYS: &Keys = &[
     ("life", "process"),
     ("stall", "no progress of any process"),
     ("gap", "nothing, shortened"),
-    ("dead-row", "process that ended abnormally"),
-    ("wrong-row", "process that hangs or exited with an error"),
+    ("dead-row", "process that ended abnormally, or that others wait for"),
+    ("wrong-row", "process that hangs, waits, or exited with an error"),
 ];
 const LIVES_KEYS: &Keys = &[
     ("life", "exported"),
@@ -208,8 +208,8 @@ const OPENINGS_KEYS: &Keys = &[("call", "opened and closed"), ("hang", "still op
 const LINKS_KEYS: &Keys = &[
     ("enabled", "enabled"),
     ("call", "opened over IPC"),
-    ("failed", "failed, or a process that ended abnormally"),
-    ("hang", "process that hangs"),
+    ("failed", "failed, or a process that ended abnormally or that others wait for"),
+    ("hang", "process that hangs or waits"),
     ("warn", "process that exited with an error"),
     ("shape", "other process"),
 ];

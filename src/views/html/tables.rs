@@ -28,15 +28,21 @@ impl Page<'_> {
 
     pub fn processes(&self) -> Markup {
         let all = &self.report.processes;
+        let has_ranks = all.iter().any(|process| process.rank.is_some());
+        let pid = |process: &Process, is_shown: bool| match is_shown {
+            true => ordered(self.brief.names.pid(process), process.pid.into()),
+            false => none(),
+        };
         let row = |(place, process): (usize, &Process)| Row {
             id: format!("p{place}"),
             class: self.state(process).class(),
             cells: vec![
                 process.rank.map_or_else(none, |rank| count(rank.into())),
-                text(&process.host),
-                ordered(self.brief.names.pid(process), process.pid.into()),
-                text(program(process)),
+                pid(process, !has_ranks),
                 text(endings::ended(process)),
+                pid(process, has_ranks),
+                text(&process.host),
+                text(program(process)),
                 count(process.events),
                 process.last_call.as_ref().map_or_else(none, |call| self.at(call.at_ns)),
                 process.last_call.as_ref().map_or_else(none, |call| text(&*call.function)),
@@ -52,10 +58,11 @@ impl Page<'_> {
             label: "Processes",
             columns: &[
                 "#rank",
-                "host",
                 "#pid",
-                "program",
                 "how it ended",
+                "#pid",
+                "host",
+                "program",
                 "#events",
                 "#last call at",
                 "last call",

@@ -1,11 +1,11 @@
 //! The head of the page: the worst problem with its place and its fix, all other problems, and notes.
 
 use super::Page;
-use super::finding::{is_short, message_of, place};
+use super::finding::{in_code, is_short, message_of, place};
 use cupeer_report::endings::is_crash;
-use cupeer_report::model::{Finding, Place};
+use cupeer_report::model::{Finding, Hang, Place, Process};
 use cupeer_report::names::{clean, result};
-use cupeer_report::verdict::{About, Line, Problem, Verdict, whose};
+use cupeer_report::verdict::{About, DIED, HUNG, LAUNCHED, Line, Problem, Verdict, whose};
 use cupeer_rules::Tells;
 use maud::{Markup, html};
 use std::collections::HashMap;
@@ -64,7 +64,7 @@ impl<'r> Page<'r> {
             () if !self.verdict.noted.is_empty() => ("note", "note"),
             () => ("note", "no rule broken"),
         };
-        let injected = self.report.failure_groups.iter().filter(|group| group.injected);
+        let injected: Vec<_> = self.report.failure_groups.iter().filter(|group| group.injected).collect();
         html! {
             article class={ "card lead " (class) } {
                 p.kicker { span.severity { (word) } }
@@ -72,11 +72,13 @@ impl<'r> Page<'r> {
                     @let (message, rest) = line.split_once(". ").unwrap_or((&line, ""));
                     @if line.starts_with("Not checked") { p.hint { (line) } } @else { p.message { (message) } p { (rest) } }
                 }
-                @for group in injected.take(MOST_LISTED) {
+                @if self.report.record.events == 0 { (fix("`cupeer doctor -- PROGRAM` looks for the reason.")) }
+                @for group in injected.iter().take(MOST_LISTED) {
                     p.place {
-                        (group.function) " → " (result(&group.result)) (whose(true, group.injected_by.as_deref(), false)) " at " (place(&group.caller))
+                        (group.function) " → " (result(&group.result)) (whose(true, group.injected_by.as_deref(), false)) " at " (place(&group.caller)) ", " (self.brief.group_procs(group))
                     }
                 }
+                @if has_failed && !injected.is_empty() { (fix("Check what the program does after this call. A fault plan made the call fail, not the driver.")) }
             }
         }
     }
@@ -90,24 +92,100 @@ impl<'r> Page<'r> {
             About::Death(_) => "killed",
             about => class_of(about),
         };
-        // The answer of a hang is behind the times.
-        let answer =
-            self.report.lasting_hangs().next().filter(|_| hung.is_some()).map(|hang| clean(&hang.answer));
-        let answer = answer.as_deref().filter(|answer| line.text.ends_with(answer)).unwrap_or(&line.text);
+        let hang = self.report.lasting_hangs().next().filter(|_| hung.is_some());
+        let (kicker, message) = match (hang, line.about) {
+            (Some(hang), _) => (self.how_long(hang), clean(&hang.answer)),
+            (None, About::Death(process)) => {
+                // The line with the place says the rest.
+                let (message, _) = line.text.split_once("; ").unwrap_or((&line.text, ""));
+                (self.which(process), message.to_owned())
+            }
+            (None, _) => (String::new(), line.text.clone()),
+        };
         html! {
             article class={ "card lead " (class_of(line.about)) } {
-                p.kicker { span.severity { (word) } " " (self.host_of(line.about)) (line.text[..line.text.len() - answer.len()]) }
-                (message_of(answer))
-                @if hung.is_some() { (self.doing()) }
+                p.kicker { span.severity { (word) } " " (kicker) }
+                (message_of(&message))
+                @match (hang, line.about) {
+                    (Some(hang), _) => (self.where_hung(hang)),
+                    (None, About::Death(process)) => (self.where_died(process)),
+                    (None, _) => (self.where_failed(line)),
+                }
             }
         }
     }
 
-    /// The host of a process that died; nothing if there is only one.
-    fn host_of(&self, about: About<'r>) -> &'r str {
-        match about {
-            About::Death(process) if self.report.record.hosts.len() > 1 => &process.host,
-            _ => "",
+    /// For how long a job hung, and how that ended.
+    fn how_long(&self, hang: &Hang) -> String {
+        let what = match hang.without_progress_ns {
+            Some(_) => "no progress",
+            None => "a call that did not return",
+        };
+        let since = format!("the job hung: {what} since {}", self.verdict.at(hang.began_ns()));
+        let ended = hang.ended_ns.map(|at| format!(", ended by cupeer at {}", self.verdict.at(at)));
+        since + &ended.unwrap_or_default()
+    }
+
+    /// What is known by other names of a process that died: its pid, and its host if there are several.
+    fn which(&self, process: &Process) -> String {
+        let host =
+            if self.report.record.hosts.len() > 1 { format!(" on {}", process.host) } else { String::new() };
+        format!("process {}{host}", process.pid)
+    }
+
+    fn where_hung(&self, hang: &Hang) -> Markup {
+        let who = self.brief.names.processes(hang.roots.iter().map(String::as_str));
+        let who = match hang.roots.as_slice() {
+            [one] => self.brief.called_process(one),
+            _ => who,
+        };
+        html! {
+            @match &hang.place {
+                Some(at) => (self.place_of(at, "", &who)),
+                None => p.place { "Its line of source is not known." },
+            }
+            (fix(&match hang.file.is_empty() {
+                _ if hang.roots.is_empty() => HUNG.hint.to_owned(),
+                true => format!("Look at what {who} waits for there."),
+                false => format!("Look at what {who} waits for there: {} has all stacks. Of a job that still hangs, `cupeer why` shows them.", hang.file),
+            }))
+            (self.doing())
+        }
+    }
+
+    /// The call in which a process died or after which.
+    fn where_died(&self, process: &Process) -> Markup {
+        let who = self.brief.called_process(&process.proc);
+        let act = self.brief.last_act(process);
+        let act = act.trim_start_matches("; ");
+        let last = process.last_call.as_ref().and_then(|call| call.caller.as_ref());
+        let is_crash = is_crash(process.exit);
+        html! {
+            @match (process.pending.first(), last) {
+                (Some(call), _) => (self.place_of(&call.caller, "called from ", &who)),
+                (None, Some(at)) => (self.place_of(at, &format!("{act}, from "), &who)),
+                (None, None) => p { (act) },
+            }
+            @if process.pending.is_empty() { p { "The place of the " (if is_crash { "crash" } else { "end" }) " is not known; a debugger or a core file shows it." } }
+            (fix(match is_crash {
+                true => "Look at the code after that call. A debugger or the core file of the process shows where it crashed.",
+                false => DIED.hint,
+            }))
+        }
+    }
+
+    /// The call and the process of another problem, as far as these are known.
+    fn where_failed(&self, line: &Line) -> Markup {
+        let first = self.verdict.others.iter().find(|problem| problem.in_short == line.text);
+        let Some(first) = first.and_then(|problem| problem.incidents.first()) else { return html! {} };
+        let who = first.process.map(|process| self.brief.called_process(&process.proc));
+        html! {
+            @match (first.stack.first(), who) {
+                (Some(at), who) => (self.place_of(at, "", &who.unwrap_or_default())),
+                (None, Some(who)) => p { "first in " (who) "; the place is not known" },
+                (None, None) => {},
+            }
+            (fix(first.kind.hint))
         }
     }
 
@@ -167,7 +245,9 @@ impl<'r> Page<'r> {
                 .filter(|finding| !lead.is_some_and(|lead| std::ptr::eq(lead, *finding)))
                 .collect()
         };
-        let (told, noted) = (without_lead(told), without_lead(noted));
+        let (mut told, noted) = (without_lead(told), without_lead(noted));
+        // What follows from the end of a process stands below what does not.
+        told.sort_by_key(|finding| self.ended_before(finding).is_some());
         // The headline says all of a single one.
         let many = hung.iter().chain(died).filter(|problem| problem.items.len() > 1);
         let is_said = |problem: &Problem| self.headline.iter().any(|line| line.text == problem.in_short);
@@ -201,6 +281,10 @@ impl<'r> Page<'r> {
         html! {
             article class={ "card " (class) } {
                 h3 { (problem.what) }
+                // Of one that made no call, the name alone says little.
+                @if problem.kind.is_none() && problem.what.contains(LAUNCHED) {
+                    @for command in self.brief.commands().iter().take(MOST_LISTED) { p { "started as " code { (command) } } }
+                }
                 ul {
                     @for item in problem.items.iter().take(MOST) {
                         li { (lines(item)) @if has_each { @if let Some(process) = processes.next() { " " (self.link(&process.proc)) } } }
@@ -239,6 +323,11 @@ impl<'r> Page<'r> {
         }
         stacks
     }
+}
+
+/// What to do.
+fn fix(hint: &str) -> Markup {
+    html! { p.fix { span { "Fix" } " " (in_code(hint)) } }
 }
 
 fn class_of(about: About) -> &'static str {

@@ -1,21 +1,71 @@
 //! Rows about a directory, except for the records of processes.
 
 use cupeer_record::{self as record, Job};
-use cupeer_report::model::{Escaped, Exit, Hang, Quiet, Started};
+use cupeer_report::model::{Escaped, Exit, Hang, Place, Quiet, Started};
 use cupeer_spec::way::Way;
+use cupeer_symbols::SourceLine;
 use serde::Deserialize;
 use std::io::{BufReader, Read};
 use std::path::PathBuf;
+
+/// Process of such a file.
+#[derive(Deserialize)]
+struct Doing {
+    #[serde(default)]
+    pid: u32,
+    proc: Option<String>,
+    doing: String,
+    #[serde(default)]
+    threads: Vec<Thread>,
+}
+
+#[derive(Deserialize)]
+struct Thread {
+    #[serde(default)]
+    frames: Vec<Frame>,
+}
+
+#[derive(Deserialize)]
+struct Frame {
+    language: String,
+    function: Option<String>,
+    file: Option<String>,
+    line: Option<u32>,
+    library: Option<String>,
+}
+
+/// Processes that the others wait for.
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct Root {
+    pids: Vec<u32>,
+    waiting: Vec<u32>,
+    waiting_indirectly: Vec<u32>,
+}
+
+impl Doing {
+    /// Returns the place that the activity names, from the stack that has it.
+    fn place(&self) -> Option<Place> {
+        let place = |frame: &Frame| {
+            let (file, line) = (frame.file.clone()?, frame.line?);
+            let source = SourceLine { function: frame.function.clone(), file, line };
+            let is_named = self.doing.split(" at ").any(|part| part.starts_with(&source.text()));
+            let is_python = frame.language == "Python";
+            is_named.then(|| Place {
+                library: frame.library.as_deref().filter(|_| !is_python).map(Into::into),
+                lines: if is_python { [].into() } else { [source.clone()].into() },
+                python: is_python.then(|| source.into()),
+                ..Place::default()
+            })
+        };
+        self.threads.iter().flat_map(|thread| &thread.frames).find_map(place)
+    }
+}
 
 /// Reads the files that `cupeer run --on-hang` kept. One that cannot be read is named without an answer.
 pub fn hangs(paths: &[PathBuf]) -> Vec<Hang> {
     /// The longest file that is read.
     const LONGEST: u64 = 64 << 20;
-    #[derive(Deserialize)]
-    struct Doing {
-        proc: Option<String>,
-        doing: String,
-    }
     #[derive(Deserialize, Default)]
     struct KeptAnswer {
         time_ns: u64,
@@ -25,6 +75,7 @@ pub fn hangs(paths: &[PathBuf]) -> Vec<Hang> {
         ended_ns: Option<u64>,
         /// Those that were packed have none.
         processes: Option<Vec<Doing>>,
+        root: Option<Root>,
     }
     let unreadable = || KeptAnswer {
         answer: "its file cannot be read".into(),
@@ -34,12 +85,30 @@ pub fn hangs(paths: &[PathBuf]) -> Vec<Hang> {
     let one = |path: &PathBuf| {
         let opened = record::plain::open(path, record::plain::Links::Refused).ok();
         let kept = opened.and_then(|file| serde_json::from_reader(BufReader::new(file.take(LONGEST))).ok());
-        let KeptAnswer { time_ns, without_progress_ns, answer, resumed_ns, ended_ns, processes } =
+        let KeptAnswer { time_ns, without_progress_ns, answer, resumed_ns, ended_ns, processes, root } =
             kept.unwrap_or_else(unreadable);
         let name = path.file_name().filter(|_| processes.is_some());
         let file = name.unwrap_or_default().to_string_lossy().into_owned();
-        let doing = processes.into_iter().flatten().filter_map(|one| Some((one.proc?, one.doing))).collect();
-        Hang { time_ns, without_progress_ns, answer, file, resumed_ns, ended_ns, doing }
+        let (processes, root) = (processes.unwrap_or_default(), root.unwrap_or_default());
+        let place = root.pids.first().and_then(|pid| processes.iter().find(|one| one.pid == *pid)?.place());
+        let named = |pids: &[u32]| -> Vec<String> {
+            let all = processes.iter().filter(|one| pids.contains(&one.pid));
+            all.filter_map(|one| one.proc.clone()).collect()
+        };
+        let (roots, waiting) = (named(&root.pids), named(&[root.waiting, root.waiting_indirectly].concat()));
+        let doing = processes.into_iter().filter_map(|one| Some((one.proc?, one.doing))).collect();
+        Hang {
+            time_ns,
+            without_progress_ns,
+            answer,
+            file,
+            resumed_ns,
+            ended_ns,
+            doing,
+            roots,
+            waiting,
+            place,
+        }
     };
     let mut hangs: Vec<Hang> = paths.iter().map(one).collect();
     hangs.sort_by(|a, b| (a.time_ns, &a.file).cmp(&(b.time_ns, &b.file)));

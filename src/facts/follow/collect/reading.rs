@@ -9,6 +9,7 @@ use crate::follow::fault_hits::At;
 use crate::follow::faults;
 use crate::follow::functions::{End, Number};
 use crate::follow::judged::{self, MadeCall, Sight};
+use crate::follow::last_stack::LastStack;
 use crate::follow::ledger::descriptors::{Descriptors, Made};
 use crate::follow::ledger::follow::{self, CallFacts, Follower};
 use crate::follow::ledger::own::{self, Own};
@@ -45,6 +46,8 @@ pub struct Tally {
     pub last_seen: Option<u64>,
     /// Its last call: function, thread, begin.
     pub last_call: Option<(Number, u32, u64)>,
+    /// The stack of its last call.
+    pub last_stack: LastStack,
     /// The calls that have not returned, the oldest first.
     pub pending: Vec<(Number, Call)>,
     /// The calls that may have returned, because what would say so may be missing, the oldest first.
@@ -99,6 +102,7 @@ pub struct Reading<'a> {
     last_tick: u64,
     /// The last call: function, thread, begin.
     last_call: Option<(Number, u32, u64)>,
+    last_stack: LastStack,
     /// Of a record that has reached its limit: the number of the last call in each stream.
     last_numbers: HashMap<u32, u64>,
     tally: Tally,
@@ -132,6 +136,7 @@ impl<'a> Reading<'a> {
             asked: HashSet::new(),
             last_tick: 0,
             last_call: None,
+            last_stack: LastStack::default(),
             last_numbers: HashMap::new(),
             tally: Tally::default(),
         }
@@ -194,6 +199,7 @@ impl<'a> Reading<'a> {
         self.tally.repeated = self.tally.repeated.saturating_add(call.times() - 1);
         self.last_tick = self.last_tick.max(call.start);
         self.last_call = Some((self.number(call), call.tid, call.start));
+        self.last_stack.set(call);
         if self.process.header.mode == mode::BOUNDED {
             self.last_numbers.insert(call.stream, call.seq);
         }
@@ -548,6 +554,7 @@ impl<'a> Reading<'a> {
         self.tally.uses.settle(&self.memory);
         let realtime = |ticks| self.clock.realtime(ticks);
         self.tally.last_call = self.last_call.map(|(number, tid, ticks)| (number, tid, realtime(ticks)));
+        self.tally.last_stack = self.last_stack;
         self.tally.last_seen = (self.last_tick > 0).then(|| realtime(self.last_tick));
         self.all.virtual_memory.add(self.memory);
         self.tally

@@ -5,7 +5,7 @@
   const colorOf = (letters) => letters.includes("!") ? "var(--bad)" : letters.includes("o") ? "var(--call)" : letters.includes("e") ? "var(--good)" : letters.includes("n") ? "var(--faint)" : "var(--shape)";
   const inkOf = (letters) => /[!oe]/.test(letters) ? "var(--on-color)" : "var(--text)";
 
-  const fateColors = { died: "var(--bad)", hangs: "var(--hang)", failed: "var(--warn)" };
+  const fateColors = { died: "var(--bad)", stuck: "var(--bad)", hangs: "var(--hang)", failed: "var(--warn)" };
 
   function matrix(node, names, cells, options) {
     const room = Math.min(wideness(node), 34 * names.length + 190);
@@ -72,11 +72,14 @@
     const longest = (d3.max(links, ({ from, to }) => Math.abs(from - to)) ?? 0) * (width - 60) / data.devices.length;
     const arcs = Math.min(160, 0.3 * longest + 16);
     const bend = Math.min(62, 2 * Math.atan(2 * (arcs - 8) / (longest || 1)) * 180 / Math.PI);
+    // Where names would overlap, without what tells devices of several hosts apart.
+    const room = (width - 60) / data.devices.length;
+    const named = (name) => isMany || 6.5 * name.length < room ? name : name.replace(/ \(.*/, "");
     const label = (process) => (nameOf(process).replace(/^(rank|process) /, ""));
     const cut = on.filter(({ i }) => i < deep);
     const fates = (...states) => cut.filter(({ process }) => states.includes(data.processes[process].state)).length;
     const drawn = count(links.map(({ letters }) => [0, 0, letters]));
-    legend("links", { ...drawn, failed: drawn.failed + fates("died"), hang: fates("hangs"), warn: fates("failed"), shape: fates("running", "ended") });
+    legend("links", { ...drawn, failed: drawn.failed + fates("died", "stuck"), hang: fates("hangs"), warn: fates("failed"), shape: fates("running", "ended") });
     const svg = Plot.plot({
       width, height: arcs + 26 + deep * step + (isMany ? 60 : 20), marginLeft: 30, marginRight: 30, marginTop: arcs, marginBottom: 6,
       x: { type: "point", domain: d3.range(data.devices.length), axis: null, padding: 0.5 }, y: { domain: [0, deep + (isMany ? 3.5 : 1)], range: [arcs, arcs + (deep + (isMany ? 3.5 : 1)) * step], axis: null },
@@ -86,7 +89,7 @@
           stroke: ({ letters }) => colorOf(letters), strokeWidth: ({ letters }) => letters.includes("!") ? 2.4 : 1.4, strokeOpacity: links.length > 60 ? 0.45 : 0.9, title: "text",
         })),
         Plot.dot(data.devices.map((_, i) => i), { x: (i) => i, y: 0, r: 5, fill: "var(--text)" }),
-        Plot.text(data.devices, { x: (_, i) => i, y: isMany ? 0.4 : 0.7, text: (name) => name, rotate: isMany ? -60 : 0, textAnchor: isMany ? "end" : "middle", fontSize: isMany ? 9 : 11, fill: "var(--text)" }),
+        Plot.text(data.devices, { x: (_, i) => i, y: isMany ? 0.4 : 0.7, text: named, rotate: isMany ? -60 : 0, textAnchor: isMany ? "end" : "middle", fontSize: isMany ? 9 : 11, fill: "var(--text)" }),
         Plot.dot(cut, { x: "device", y: ({ i }) => i + (isMany ? 4 : 1.7), dx: -18, r: 5, fill: ({ process }) => fateColors[data.processes[process].state] ?? "var(--shape)", title: ({ process }) => `${nameOf(process)}: ${data.processes[process].how}` }),
         Plot.text(cut, { x: "device", y: ({ i }) => i + (isMany ? 4 : 1.7), dx: -9, textAnchor: "start", text: ({ process }) => short(label(process), 8), fontSize: 11, fill: "var(--text)", href: ({ process }) => `#p${process}` }),
       ],

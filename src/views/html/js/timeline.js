@@ -54,7 +54,7 @@ if (element("ranks")) {
 
   const state = { from: 0, to: end, each: false, moment: -1 };
   const whole = () => { state.from = 0; state.to = end; };
-  const worst = { died: 0, hangs: 1, failed: 2, running: 4, ended: 4 };
+  const worst = { died: 0, stuck: 1, hangs: 2, failed: 3, running: 4, ended: 4 };
   const mostRows = 500, mostArrows = 24;
   const isFolded = () => data.groups.length > 0 && !state.each;
 
@@ -120,9 +120,9 @@ if (element("ranks")) {
       .filter(({ x1, x2 }) => x2 > x1);
     const deaths = shown.filter(({ kind }) => kind === "death");
     const others = shown.filter(({ kind }) => !["death", "hang"].includes(kind));
-    const bad = { died: "var(--bad-soft)", hangs: "var(--warn-soft)", failed: "var(--warn-soft)" };
+    const bad = { died: "var(--bad-soft)", stuck: "var(--bad-soft)", hangs: "var(--warn-soft)", failed: "var(--warn-soft)" };
     const clip = true;
-    const label = (one) => one.state === "died" ? "var(--bad)" : one.state in bad ? "var(--warn)" : "var(--text)";
+    const label = (one) => ["died", "stuck"].includes(one.state) ? "var(--bad)" : one.state in bad ? "var(--warn)" : "var(--text)";
     const lives = list.map(({ members }, row) => ({
       row,
       x1: at(Math.min(...members.map((member) => data.processes[member].began_ns))),
@@ -161,7 +161,10 @@ if (element("ranks")) {
           { x1: state.from, x2: state.to, y1: "row", y2: ({ row }) => row + 1, fill: ({ one }) => bad[one.state] }),
         Plot.rect(stalls, { x1: "x1", x2: "x2", y1: -0.14, y2: -0.02, fill: "var(--bad)", title: "text" }),
         Plot.rect(gaps, { x1: "at", x2: "until", y1: 0, y2: list.length, fill: "var(--line)", title: nothing, clip }),
-        Plot.text(gaps.filter(({ at, until }) => isIn(at, until) && (until - at) / (state.to - state.from) * (width - left - right) > 46), { x: ({ at, until }) => (at + until) / 2, y: list.length / 2, text: ({ from, to }) => duration(to - from), fill: "var(--soft)", fontSize: 9 }),
+        // In a narrow gap, its duration stands upright.
+        ...[true, false].map((isWide) => Plot.text(gaps.filter(({ at, until }) => isIn(at, until) && (until - at) / (state.to - state.from) * (width - left - right) > 46 === isWide), {
+          x: ({ at, until }) => (at + until) / 2, y: list.length / 2, text: ({ from, to }) => duration(to - from), rotate: isWide ? 0 : -90, fill: "var(--soft)", fontSize: 9, clip,
+        })),
         Plot.ruleY(lives, { y: ({ row }) => row + 0.92, x1: "x1", x2: "x2", stroke: "var(--faint)", clip }),
         Plot.areaY(hasShapes ? shapes(list) : [], { x: "x", y1: ({ row }) => row + 0.92, y2: ({ row, height }) => row + 0.92 - 0.78 * height, z: "row", fill: "var(--shape)", clip }),
         Plot.rect(bars, { x1: "x1", x2: "x2", y1: ({ row }) => row + 0.42, y2: ({ row }) => row + 0.92, fill: ({ failed }) => failed ? "var(--bad)" : "var(--call)", stroke: ({ failed }) => failed ? "var(--bad)" : "var(--call)", strokeWidth: 0.6, clip }),
@@ -188,7 +191,7 @@ if (element("ranks")) {
       call: bars.length, shape: Number(hasShapes), failed: failed.length + bars.filter(({ failed }) => failed).length, hang: hangs.length, death: deaths.length, stall: stalls.length, gap: gaps.length,
       ...Object.fromEntries(["error", "warning", "note", "mark"].map((kind) => [kind, others.filter((one) => one.kind === kind).length])),
       ...Object.fromEntries(Object.keys(arrowColors).map((kind) => [kind, arrows.filter((one) => one.kind === kind).length])),
-      "dead-row": list.filter(({ state }) => state === "died").length, "wrong-row": list.filter(({ state }) => ["hangs", "failed"].includes(state)).length,
+      "dead-row": list.filter(({ state }) => ["died", "stuck"].includes(state)).length, "wrong-row": list.filter(({ state }) => ["hangs", "failed"].includes(state)).length,
     });
     brush(svg, width - right, left, list.length * tall + 66);
     put("ranks", svg);
