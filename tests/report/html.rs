@@ -590,8 +590,8 @@ fn the_problem_comes_first_with_its_place_its_fix_and_its_story() {
 #[track_caller]
 fn class_of_rank<'a>(page: &'a str, rank: &str) -> &'a str {
     let table = page.split_once("id=\"all-processes\"").expect("the table").1;
-    let rows = table.split("</table>").next().unwrap().split("<tr id=\"p").skip(1);
-    let row = rows.filter(|row| row.contains(&format!("<td class=\"number\" data-v=\"{rank}\">"))).next();
+    let mut rows = table.split("</table>").next().unwrap().split("<tr id=\"p").skip(1);
+    let row = rows.find(|row| row.contains(&format!("<td class=\"number\" data-v=\"{rank}\">")));
     let head = row.unwrap_or_else(|| panic!("rank {rank} in {table}")).split('>').next().unwrap();
     head.split_once("class=\"").map_or("", |(_, class)| class.split('"').next().unwrap())
 }
