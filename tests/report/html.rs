@@ -618,8 +618,8 @@ fn the_card_of_a_hang_has_the_line_of_the_process_that_others_wait_for() {
     let options = ["--sim=nvlink:4", "--on-hang", "1s:exit=3"];
     let page = page_of("../scripts/pages.d/ring.c", &options, &["0", "3", "stuck:1"], "hang");
     let first = [
-        "hung the job hung: no progress since ",
-        ", ended by cupeer at ",
+        "hung no progress since ",
+        "; cupeer ended the job at ",
         "rank 1 sleeps at ring.c:43 in load_batch",
         "ring.c:43 in load_batch , rank 1",
         "43 | if (is_wrong && !strcmp(mistake, \"stuck\")) sleep(1000);",
@@ -628,6 +628,18 @@ fn the_card_of_a_hang_has_the_line_of_the_process_that_others_wait_for() {
     ];
     assert_in_order(&read(&page), &first);
     assert_eq!(["0", "1", "2"].map(|rank| class_of_rank(&page, rank)), ["warning", "error", "warning"]);
+}
+
+#[test]
+fn a_fault_plan_names_the_call_and_its_process_and_marks_the_rows_that_failed() {
+    let options = ["--sim=nvlink:2", "--inject", "cuIpcOpenMemHandle*:error=MAP_FAILED"];
+    let page = page_of("../scripts/demo.d/share.c", &options, &[], "plan");
+    let first =
+        ["MAP_FAILED (INJECTED by inject/1) at share.c:91 in importer , process ", "Fix Check", "Faults"];
+    assert_in_order(&read(&page), &first);
+    let rows =
+        page.split_once("id=\"all-processes\"").expect("the table").1.split("</table>").next().unwrap();
+    assert_eq!(rows.matches("class=\"warning\" tabindex").count(), 2, "{rows}");
 }
 
 #[test]

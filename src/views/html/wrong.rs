@@ -3,7 +3,8 @@
 use super::Page;
 use super::finding::{in_code, is_short, message_of, place};
 use cupeer_report::endings::is_crash;
-use cupeer_report::model::{Finding, Hang, Place, Process};
+use cupeer_report::model::{FailureGroup, Finding, Hang, Place, Process};
+use cupeer_report::moments::duration;
 use cupeer_report::names::{clean, result};
 use cupeer_report::verdict::{About, DIED, HUNG, LAUNCHED, Line, Problem, Verdict, whose};
 use cupeer_rules::Tells;
@@ -72,14 +73,25 @@ impl<'r> Page<'r> {
                     @let (message, rest) = line.split_once(". ").unwrap_or((&line, ""));
                     @if line.starts_with("Not checked") { p.hint { (line) } } @else { p.message { (message) } p { (rest) } }
                 }
-                @if self.report.record.events == 0 { (fix("`cupeer doctor -- PROGRAM` looks for the reason.")) }
+                @if self.report.record.events == 0 {
+                    p { @if let [one] = &self.report.processes[..] { (self.link(&one.proc)) ": " } "without a recorded call, no place is known" }
+                    (fix("`cupeer doctor -- PROGRAM` looks for the reason."))
+                }
                 @for group in injected.iter().take(MOST_LISTED) {
                     p.place {
-                        (group.function) " → " (result(&group.result)) (whose(true, group.injected_by.as_deref(), false)) " at " (place(&group.caller)) ", " (self.brief.group_procs(group))
+                        (group.function) " → " (result(&group.result)) (whose(true, group.injected_by.as_deref(), false)) " at " (place(&group.caller)) ", " (self.who_failed(group))
                     }
                 }
                 @if has_failed && !injected.is_empty() { (fix("Check what the program does after this call. A fault plan made the call fail, not the driver.")) }
             }
+        }
+    }
+
+    /// The processes of failures.
+    fn who_failed(&self, group: &FailureGroup) -> String {
+        match &group.procs[..] {
+            [one] if group.procs_more == 0 => self.brief.called_process(one),
+            _ => self.brief.group_procs(group),
         }
     }
 
@@ -117,13 +129,18 @@ impl<'r> Page<'r> {
 
     /// For how long a job hung, and how that ended.
     fn how_long(&self, hang: &Hang) -> String {
-        let what = match hang.without_progress_ns {
-            Some(_) => "no progress",
-            None => "a call that did not return",
+        // Before its first call, a process does not record.
+        let at = |moment| {
+            let has_begun = (1..=moment).contains(&self.report.record.began_ns);
+            has_begun.then(|| self.verdict.at(moment))
         };
-        let since = format!("the job hung: {what} since {}", self.verdict.at(hang.began_ns()));
-        let ended = hang.ended_ns.map(|at| format!(", ended by cupeer at {}", self.verdict.at(at)));
-        since + &ended.unwrap_or_default()
+        let ended = hang.ended_ns.and_then(at).map(|at| format!("; cupeer ended the job at {at}"));
+        let how = match (hang.without_progress_ns, at(hang.began_ns())) {
+            (Some(_), Some(since)) => format!("no progress since {since}"),
+            (Some(lasted), None) => format!("no progress for {}", duration(lasted)),
+            (None, _) => "a call did not return".to_owned(),
+        };
+        how + &ended.unwrap_or_default()
     }
 
     /// What is known by other names of a process that died: its pid, and its host if there are several.
@@ -135,19 +152,20 @@ impl<'r> Page<'r> {
 
     fn where_hung(&self, hang: &Hang) -> Markup {
         let who = self.brief.names.processes(hang.roots.iter().map(String::as_str));
-        let who = match hang.roots.as_slice() {
-            [one] => self.brief.called_process(one),
-            _ => who,
+        let (who, wait) = match hang.roots.as_slice() {
+            [one] => (self.brief.called_process(one), "waits"),
+            _ => (who, "wait"),
         };
         html! {
             @match &hang.place {
                 Some(at) => (self.place_of(at, "", &who)),
-                None => p.place { "Its line of source is not known." },
+                None if hang.roots.is_empty() => p { "The place is not known." },
+                None => p { (who) ": the line of source is not known" },
             }
             (fix(&match hang.file.is_empty() {
                 _ if hang.roots.is_empty() => HUNG.hint.to_owned(),
-                true => format!("Look at what {who} waits for there."),
-                false => format!("Look at what {who} waits for there: {} has all stacks. Of a job that still hangs, `cupeer why` shows them.", hang.file),
+                true => format!("Look at what {who} {wait} for there."),
+                false => format!("Look at what {who} {wait} for there: {} has all stacks. Of a job that still hangs, `cupeer why` shows them.", hang.file),
             }))
             (self.doing())
         }
@@ -200,7 +218,6 @@ impl<'r> Page<'r> {
                 }
                 @if doing.len() > MOST_DOING { p.hint { (doing.len() - MOST_DOING) " more processes are in the file with the stacks" } }
             }
-            @if !hang.file.is_empty() { p.hint { "stacks in " (hang.file) } }
         }
     }
 
@@ -283,7 +300,8 @@ impl<'r> Page<'r> {
                 h3 { (problem.what) }
                 // Of one that made no call, the name alone says little.
                 @if problem.kind.is_none() && problem.what.contains(LAUNCHED) {
-                    @for command in self.brief.commands().iter().take(MOST_LISTED) { p { "started as " code { (command) } } }
+                    @let commands = self.brief.commands();
+                    p { (if commands.len() > 1 { "started as one of" } else { "started as" }) @for command in commands.iter().take(MOST_LISTED) { " " code { (command) } br; } }
                 }
                 ul {
                     @for item in problem.items.iter().take(MOST) {
