@@ -41,7 +41,8 @@ fn play(kind: &str, name: &str, flags: &[&str]) -> Said {
     let head = text.split("\nrecording ").next().unwrap_or_default();
     let page = report("html");
     let (_, page) = page.split_once("<section id=\"digest\"").unwrap_or_default();
-    let (page, _) = page.split_once("</section>").unwrap_or_default();
+    // Clues are in the section of problems, which comes next.
+    let page = page.split("<section id=\"timeline\"").next().unwrap_or_default();
     Said { status: ran.status.code(), summary: ran.stderr, head: one_line(head), page: one_line(page) }
 }
 

@@ -6,7 +6,7 @@
 //!
 //! - `functions`: how often each was called.
 //! - `ledger`: the handles of all processes.
-//! - `allocator`, `fault_hits`, `runtime`: facts about single calls.
+//! - `allocator`, `fault_hits`, `last_stack`, `runtime`: facts about single calls.
 //! - `faults`: the faults of plans.
 //! - `peers`: the access between devices.
 //! - `memory`: the memory of each process.
@@ -26,7 +26,7 @@ mod fault_hits;
 pub mod faults;
 pub mod functions;
 pub mod judged;
-pub mod last_stack;
+mod last_stack;
 pub mod ledger;
 pub mod marks;
 pub mod memory;

@@ -49,7 +49,7 @@ const HASHES: [&str; 7] = [
     "Q1gIZGd0B3fdeI1rJ6lc69uu/dUMcwowYBFwc71xNMs=",
     "dP6r7EIx8bxuPGksE9sC3zqPV4icwZj815RRdtdlaqw=",
     "SAfYUlih1ZxAsRUqDmwEUZkMtDL0nk5TZ4y2i1DeNjs=",
-    "sCXssfpg1+19/RnuDKy9dq5eoB/f7zUbUNj4Mv34HnQ=",
+    "YI51MW3TB5USViWU7Jp5UUlShRwK/76iMOWptbJPU0I=",
     "5ABGYBRCfi2zQxmWJZ3vbRUw3D3V36BwGKQ6d7zeZjA=",
     "8cDKlWizE3jXkMuc7AP1ibEBl55lsuSvVX6c3SiptqM=",
 ];

@@ -89,7 +89,7 @@
           stroke: ({ letters }) => colorOf(letters), strokeWidth: ({ letters }) => letters.includes("!") ? 2.4 : 1.4, strokeOpacity: links.length > 60 ? 0.45 : 0.9, title: "text",
         })),
         Plot.dot(data.devices.map((_, i) => i), { x: (i) => i, y: 0, r: 5, fill: "var(--text)" }),
-        Plot.text(data.devices, { x: (_, i) => i, y: isMany ? 0.4 : 0.7, text: named, rotate: isMany ? -60 : 0, textAnchor: isMany ? "end" : "middle", fontSize: isMany ? 9 : 11, fill: "var(--text)" }),
+        Plot.text(data.devices, { x: (_, i) => i, y: isMany ? 0.4 : 0.7, text: named, rotate: isMany ? -60 : 0, textAnchor: isMany ? "end" : "middle", fontSize: isMany || room < 40 ? 9 : 11, fill: "var(--text)" }),
         Plot.dot(cut, { x: "device", y: ({ i }) => i + (isMany ? 4 : 1.7), dx: -18, r: 5, fill: ({ process }) => fateColors[data.processes[process].state] ?? "var(--shape)", title: ({ process }) => `${nameOf(process)}: ${data.processes[process].how}` }),
         Plot.text(cut, { x: "device", y: ({ i }) => i + (isMany ? 4 : 1.7), dx: -9, textAnchor: "start", text: ({ process }) => short(label(process), 8), fontSize: 11, fill: "var(--text)", href: ({ process }) => `#p${process}` }),
       ],
