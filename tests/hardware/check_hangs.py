@@ -16,12 +16,16 @@ LIMIT = float(os.environ.get("HANG_LIMIT", "60"))
 
 # The kinds of the root, and expressions that the answer has. Where all ranks but one wait for the device, each of them is in a call
 # that polls.
+# A rank that sets RANK itself is a process to whoever looks at it from outside.
+RANK = r"(?:rank {}|process \d+(?: of rank {})?)"
+zero, one = RANK.replace("{}", "0"), RANK.replace("{}", "1")
+APART = [zero + r" is in \w+ \(torch_hangs.py:\d+\)", one + r" in \w+ \(torch_hangs.py:\d+\)"]
 ANSWERS = {
-    "missing": (["sleeps"], [r"rank 1 sleeps at torch_hangs.py:\d+ in prepare", r"rank 0 waits for it"]),
-    "apart": (["apart"], [r"rank 0 is in \w+ \(torch_hangs.py:\d+\)", r"rank 1 in \w+ \(torch_hangs.py:\d+\)"]),
+    "missing": (["sleeps"], [one + r" sleeps at torch_hangs.py:\d+ in prepare", zero + r" waits for it"]),
+    "apart": (["apart"], APART),
     "dead": (["ended"], [r"exited with status 3"]),
-    "loader": (["sleeps"], [r"of rank 0 sleeps at torch_hangs.py:\d+ in __getitem__", r"rank"]),
-    "groups": (["apart"], [r"rank 0 is in \w+ \(torch_hangs.py:\d+\)", r"rank 1 in \w+ \(torch_hangs.py:\d+\)"]),
+    "loader": (["sleeps"], [zero + r" sleeps at torch_hangs.py:\d+ in __getitem__", r"waits? for it"]),
+    "groups": (["apart"], APART),
 }
 
 

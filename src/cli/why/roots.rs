@@ -318,8 +318,17 @@ fn root_of(root: &Root) -> Root {
 
 /// Processes that wait for one another, or for nobody, may be in different operations of the program.
 fn take_apart(waits: &Waits, root: &mut Root) {
+    let is_collective = |node: usize| waits.thread(node).is_some_and(is_collective);
+    // Of a process whose thread serves others, the operation is that of its first thread.
+    let nodes: Vec<usize> = match root.kind {
+        Kind::Cycle if processes(waits, &root.nodes) > 1 => {
+            root.nodes.iter().map(|node| waits.first_of(waits.process(*node).pid).unwrap_or(*node)).collect()
+        }
+        _ => root.nodes.clone(),
+    };
     let is_open = match root.kind {
-        Kind::Cycle => are_siblings(waits, &root.nodes),
+        Kind::Cycle => are_siblings(waits, &nodes),
+        Kind::Runs | Kind::Polls => is_collective(nodes[0]),
         Kind::Waits => {
             is_service(waits, root.nodes[0]) && !waits.thread(root.nodes[0]).is_some_and(Thread::opens)
         }
@@ -338,24 +347,29 @@ fn take_apart(waits: &Waits, root: &mut Root) {
         let process = waits.process(*node);
         waits.is_first(*node)
             && process.is_alive()
-            && (root.nodes.contains(node) || !is_closed && are_alike(own, process))
+            && (nodes.contains(node) || !is_closed && are_alike(own, process))
             && !waits.thread(*node).is_some_and(Thread::is_parent)
     };
     let members: Vec<usize> = (0..waits.nodes.len()).filter(is_part).collect();
-    let is_whole = root.nodes.iter().all(|node| members.contains(node));
+    let is_whole = nodes.iter().all(|node| members.contains(node));
     let threads: Vec<&Thread> = members.iter().filter_map(|node| waits.thread(*node)).collect();
     if !is_whole || threads.len() != members.len() || members.len() < 2 {
         return;
     }
     let operations = apart::operations(&threads);
     let are_named_apart = |operations: &Vec<(Operation, Vec<usize>)>| {
-        own.rank.is_some() || operations.iter().any(|(one, _)| one.function != operations[0].0.function)
+        own.rank.is_some()
+            || members.iter().all(|node| is_collective(*node))
+            || operations.iter().any(|(one, _)| one.function != operations[0].0.function)
     };
     if let Some(operations) = operations.filter(are_named_apart) {
+        let named = nodes;
         let nodes = |indices: Vec<usize>| indices.into_iter().map(|index| members[index]).collect();
         root.operations =
             operations.into_iter().map(|(operation, indices)| (operation, nodes(indices))).collect();
         root.kind = Kind::Apart;
+        root.nodes = named;
+        root.nodes.dedup();
     }
 }
 

@@ -76,6 +76,27 @@ fn ranks_that_wait_for_each_other_are_told_by_where_their_stacks_differ() {
     assert_eq!(root.kind, "apart");
 }
 
+/// A process in a collective that the driver, or another rank, does not end.
+fn collective(pid: u32, syscall: Option<&str>, line: u32) -> Process {
+    let mut process = process(pid, None, syscall.unwrap_or_default(), ("train", line), &[]);
+    let thread = &mut process.threads[0];
+    thread.frames[0].file = Some("/x/site-packages/torch/distributed/distributed_c10d.py".into());
+    thread.about = None;
+    if syscall.is_none() {
+        (process.state, thread.state, thread.syscall) = (State::Runs, State::Runs, None);
+    }
+    process
+}
+
+#[test]
+fn processes_in_collectives_are_told_by_their_lines() {
+    let (text, root) = answer(vec![collective(10, None, 7), collective(11, None, 9)]);
+    assert_eq!(root.kind, "apart", "{text}");
+    assert!(text.contains("(prog.py:107)") && text.contains("(prog.py:109)"), "{text}");
+    let (text, root) = answer(vec![collective(10, None, 7), collective(11, None, 7)]);
+    assert_ne!(root.kind, "apart", "{text}");
+}
+
 #[test]
 fn a_process_that_failed_comes_before_one_that_sleeps() {
     let ended = Ended { status: Some(3), signal: None, ago_ns: Some(3_200_000_000) };
