@@ -19,13 +19,22 @@ LIMIT = float(os.environ.get("HANG_LIMIT", "60"))
 # A rank that sets RANK itself is a process to whoever looks at it from outside.
 RANK = r"(?:rank {}|process \d+(?: of rank {})?)"
 zero, one = RANK.replace("{}", "0"), RANK.replace("{}", "1")
+LINES = open(SCRIPT).read().split("\n")
+
+
+def at(rank, mark):
+    """An expression for what a rank is in, at the line with a mark. Before the hang, ranks are in other places."""
+    line = next(number for number, text in enumerate(LINES, 1) if text.endswith(f"# {mark}"))
+    return RANK.replace("{}", rank) + rf" (?:is )?in \w+ \(torch_hangs.py:{line}\)"
+
+
 APART = [zero + r" is in \w+ \(torch_hangs.py:\d+\)", one + r" in \w+ \(torch_hangs.py:\d+\)"]
 ANSWERS = {
     "missing": (["sleeps"], [one + r" sleeps at torch_hangs.py:\d+ in prepare", zero + r" waits for it"]),
     "apart": (["apart"], APART),
     "dead": (["ended"], [r"exited with status 3"]),
     "loader": (["sleeps"], [zero + r" sleeps at torch_hangs.py:\d+ in __getitem__", r"waits? for it"]),
-    "groups": (["apart"], APART),
+    "groups": (["apart"], [at("0", "group one"), at("1", "group two")]),
 }
 
 

@@ -113,7 +113,7 @@ pub enum Command {
 /// What happens to the calls of a program: the options that `run` and `env` share.
 #[derive(Args, Default)]
 pub struct Options {
-    /// Record into DIR; all runs with the same DIR are one job. %p is the pid, %h the host, %q{VAR} a variable [default: run makes a directory that 'cupeer ls' lists, env records nothing]
+    /// Record into DIR; all runs with the same DIR are one job. %p is the pid, %h the host, %q{VAR} a variable [default: a new one that 'cupeer ls' lists; with env, none]
     #[arg(short, long, value_name = "DIR", help_heading = "Recording")]
     pub out: Option<PathBuf>,
     /// Extent of the recording: full[:SIZE], ring[:SIZE] (the last calls and everything open), auto[:RANKS] (full:256M up to RANKS, ring:4M above), or off [default: auto:256]
