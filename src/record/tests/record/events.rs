@@ -103,7 +103,7 @@ fn details_belong_to_their_call() {
         run: None,
         stack_of: None,
     };
-    let with = writer::call(cupeer_spec::function::FnId::cuIpcCloseMemHandle, 5, 9);
+    let with = writer::call(cupeer_spec::function::FnId::cuCtxDetach, 5, 9);
     let with =
         cupeer_record::Call { details: details.clone().into(), outcome: Outcome::Returned(201), ..with };
     let number = writer.call(stream, &with).unwrap();
@@ -158,7 +158,7 @@ fn an_end_that_comes_late_finds_its_call_or_comes_alone() {
     let (mut writer, stream) = one_stream();
     let begin = |writer: &mut writer::Writer, which| {
         let mut pending = call(10, which);
-        writer::set_shape(&mut pending, "dptr", slot::shape::UNREAD);
+        writer::set_shape(&mut pending, "ctx", slot::shape::UNREAD);
         pending.caller = 0x1234;
         (writer.begin(stream, &pending).unwrap(), pending)
     };

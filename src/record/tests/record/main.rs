@@ -17,14 +17,14 @@ use cupeer_spec::function::FnId;
 
 /// A call of a function with one number as its argument, which tells it from others.
 fn call(start: u64, which: u64) -> Call {
-    let mut call = writer::call(FnId::cuIpcCloseMemHandle, start, start + 1);
-    writer::set(&mut call, "dptr", &which.to_le_bytes());
+    let mut call = writer::call(FnId::cuCtxDetach, start, start + 1);
+    writer::set(&mut call, "ctx", &which.to_le_bytes());
     call
 }
 
 /// That number.
 fn which(call: &Call) -> u64 {
-    let bytes = call.argument_called("dptr").expect("the argument is there");
+    let bytes = call.argument_called("ctx").expect("the argument is there");
     u64::from_le_bytes(bytes.try_into().expect("it has 8 bytes"))
 }
 
