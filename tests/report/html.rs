@@ -605,7 +605,7 @@ fn the_card_of_a_crash_has_the_last_call_and_a_fix() {
         "its last recorded call was cuMemFree_v2 at 0.",
         ", from ring.c:64 in exchange , rank 1 64 | if (!is_early) CALL(cuMemFree_v2",
         "The place of the crash is not known; a debugger or a core file shows it.",
-        "Fix Look at the code after that call.",
+        "Next Look at the code after that call.",
         "Timeline",
     ];
     assert_in_order(&read(&page), &first);
@@ -623,7 +623,7 @@ fn the_card_of_a_hang_has_the_line_of_the_process_that_others_wait_for() {
         "rank 1 sleeps at ring.c:43 in load_batch",
         "ring.c:43 in load_batch , rank 1",
         "43 | if (is_wrong && !strcmp(mistake, \"stuck\")) sleep(1000);",
-        "Fix Look at what rank 1 waits for there: hang-",
+        "Next Look at what rank 1 waits for there: hang-",
         "Timeline",
     ];
     assert_in_order(&read(&page), &first);
@@ -635,7 +635,7 @@ fn a_fault_plan_names_the_call_and_its_process_and_marks_the_rows_that_failed() 
     let options = ["--sim=nvlink:2", "--inject", "cuIpcOpenMemHandle*:error=MAP_FAILED"];
     let page = page_of("../scripts/demo.d/share.c", &options, &[], "plan");
     let first =
-        ["MAP_FAILED (INJECTED by inject/1) at share.c:91 in importer , process ", "Fix Check", "Faults"];
+        ["MAP_FAILED (INJECTED by inject/1) at share.c:91 in importer , process ", "Next Check", "Faults"];
     assert_in_order(&read(&page), &first);
     let rows =
         page.split_once("id=\"all-processes\"").expect("the table").1.split("</table>").next().unwrap();
@@ -645,7 +645,7 @@ fn a_fault_plan_names_the_call_and_its_process_and_marks_the_rows_that_failed() 
 #[test]
 fn what_follows_from_a_death_stands_below_it_without_a_fix() {
     let page = page(&super::digest::killed().dir(), "follows");
-    let first = ["rank 5 was killed or", "called from train+", " , rank 5 ", "Fix Look at its last"];
+    let first = ["rank 5 was killed or", "called from train+", " , rank 5 ", "Next Look at its last"];
     assert_in_order(&read(&page), &[&first[..], &["ipc-exporter-gone (inferred): "]].concat());
     let card = page
         .split("<article")

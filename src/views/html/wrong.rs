@@ -75,14 +75,14 @@ impl<'r> Page<'r> {
                 }
                 @if self.report.record.events == 0 {
                     p { @if let [one] = &self.report.processes[..] { (self.link(&one.proc)) ": " } "without a recorded call, no place is known" }
-                    (fix("`cupeer doctor -- PROGRAM` looks for the reason."))
+                    (next("`cupeer doctor -- PROGRAM` looks for the reason."))
                 }
                 @for group in injected.iter().take(MOST_LISTED) {
                     p.place {
                         (group.function) " → " (result(&group.result)) (whose(true, group.injected_by.as_deref(), false)) " at " (place(&group.caller)) ", " (self.who_failed(group))
                     }
                 }
-                @if has_failed && !injected.is_empty() { (fix("Check what the program does after this call. A fault plan made the call fail, not the driver.")) }
+                @if has_failed && !injected.is_empty() { (next("Check what the program does after this call. A fault plan made the call fail, not the driver.")) }
             }
         }
     }
@@ -162,7 +162,7 @@ impl<'r> Page<'r> {
                 None if hang.roots.is_empty() => p { "The place is not known." },
                 None => p { (who) ": the line of source is not known" },
             }
-            (fix(&match hang.file.is_empty() {
+            (next(&match hang.file.is_empty() {
                 _ if hang.roots.is_empty() => HUNG.hint.to_owned(),
                 true => format!("Look at what {who} {wait} for there."),
                 false => format!("Look at what {who} {wait} for there: {} has all stacks. Of a job that still hangs, `cupeer why` shows them.", hang.file),
@@ -185,7 +185,7 @@ impl<'r> Page<'r> {
                 (None, None) => p { (act) },
             }
             @if process.pending.is_empty() { p { "The place of the " (if is_crash { "crash" } else { "end" }) " is not known; a debugger or a core file shows it." } }
-            (fix(match is_crash {
+            (next(match is_crash {
                 true => "Look at the code after that call. A debugger or the core file of the process shows where it crashed.",
                 false => DIED.hint,
             }))
@@ -203,7 +203,7 @@ impl<'r> Page<'r> {
                 (None, Some(who)) => p { "first in " (who) "; the place is not known" },
                 (None, None) => {},
             }
-            (fix(first.kind.hint))
+            (next(first.kind.hint))
         }
     }
 
@@ -343,9 +343,9 @@ impl<'r> Page<'r> {
     }
 }
 
-/// What to do.
-fn fix(hint: &str) -> Markup {
-    html! { p.fix { span { "Fix" } " " (in_code(hint)) } }
+/// The step that comes next where no rule knows a fix.
+fn next(hint: &str) -> Markup {
+    html! { p.fix { span { "Next" } " " (in_code(hint)) } }
 }
 
 fn class_of(about: About) -> &'static str {
