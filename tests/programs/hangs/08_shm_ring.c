@@ -74,7 +74,7 @@ int main(void)
 {
     char path[32];
     alarm(120);
-    snprintf(path, sizeof path, "/psm_h7_%d", getpid());
+    snprintf(path, sizeof path, "/psm_hang_%d", getpid());
     int fd = shm_open(path, O_CREAT | O_RDWR, 0600);
     if (fd < 0 || ftruncate(fd, sizeof(struct block) * BLOCKS)) return 1;
     ring = mmap(NULL, sizeof(struct block) * BLOCKS, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);

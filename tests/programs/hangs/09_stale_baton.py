@@ -48,7 +48,7 @@ def load_extension(build_dir):
 
 def main():
     signal.alarm(120)
-    build = tempfile.mkdtemp(prefix="h7_torch_extensions_")
+    build = tempfile.mkdtemp(prefix="hang_torch_extensions_")
     procs = []
     for r in range(4):
         env = dict(os.environ, RANK=str(r), LOCAL_RANK=str(r), WORLD_SIZE="4", EXT_DIR=build)

@@ -84,7 +84,7 @@ int main(void)
 {
     alarm(120);
     prctl(PR_SET_NAME, "job");
-    snprintf(path, sizeof path, "/tmp/h7_snapshot.%d.lock", getpid());
+    snprintf(path, sizeof path, "/tmp/hang_snapshot.%d.lock", getpid());
     close(open(path, O_CREAT | O_RDWR, 0600));
     ch = mmap(NULL, sizeof *ch, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (fork() == 0) { uploader(); _exit(0); }

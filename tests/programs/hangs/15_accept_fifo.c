@@ -64,7 +64,7 @@ int main(int argc, char **argv)
 {
     struct sockaddr_in a = { .sin_family = AF_INET };
     socklen_t l = sizeof a;
-    char b[128], self[512] = "", dir[] = "/tmp/h7_trace_XXXXXX";
+    char b[128], self[512] = "", dir[] = "/tmp/hang_trace_XXXXXX";
     if (getenv("RANK")) return run_rank(atoi(getenv("RANK")));
     alarm(120);
     if (readlink("/proc/self/exe", self, sizeof self - 1) < 0) return 1;

@@ -12,7 +12,7 @@
 #include <unistd.h>
 #define NOINLINE __attribute__((noinline))
 
-static char dir[] = "/tmp/h7_locks_XXXXXX";
+static char dir[] = "/tmp/hang_locks_XXXXXX";
 static void guard(const char *n) { prctl(PR_SET_PDEATHSIG, SIGKILL); alarm(120); prctl(PR_SET_NAME, n); }
 
 static NOINLINE int with_lock(const char *name)
