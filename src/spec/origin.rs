@@ -1,4 +1,4 @@
-//! Whose code a line of Python is in, by its file: of a stack, people look for a line that is theirs.
+//! Whose code a line is in, by its file: of a stack, people look for a line that is theirs, and not for one of a header.
 
 /// Whose code a frame of Python is in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -40,6 +40,12 @@ impl Origin<'_> {
         let is_script = parts().rev().nth(1) == Some("bin");
         if file.starts_with("<frozen") || is_library || is_script { Origin::Python } else { Origin::User }
     }
+}
+
+/// Returns true if a file of source is a header, by its ending.
+pub fn is_header(file: &str) -> bool {
+    const ENDINGS: [&str; 9] = ["h", "hh", "hpp", "hxx", "cuh", "inl", "inc", "tcc", "ipp"];
+    file.rsplit_once('.').is_some_and(|(_, ending)| ENDINGS.contains(&ending))
 }
 
 #[cfg(test)]

@@ -387,8 +387,7 @@ impl Frame {
 
     /// Returns true if the source is a header, as of helpers that only forward.
     pub fn is_header(&self) -> bool {
-        let file = self.file.as_deref().unwrap_or_default();
-        [".h", ".hh", ".hpp", ".hxx", ".cuh", ".inl"].iter().any(|ending| file.ends_with(ending))
+        self.file.as_deref().is_some_and(cupeer_spec::origin::is_header)
     }
 
     /// Returns true if this is code of the program's own, as far as its place says.

@@ -16,7 +16,7 @@ use crate::model::Place;
 use cupeer_record::Process;
 use cupeer_spec::function::FnId;
 use cupeer_spec::group::Group;
-use cupeer_spec::origin::Origin;
+use cupeer_spec::origin::{Origin, is_header};
 use cupeer_symbols::SourceLine;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher, Hash};
@@ -84,11 +84,6 @@ pub fn is_installed(path: &str) -> bool {
 fn is_of_system(file: &str) -> bool {
     const PARTS: [&str; 5] = ["/include/c++/", "/lib/gcc/", "/rustc/", "/.cargo/registry/", "/local/cuda"];
     file.starts_with("/usr/include/") || PARTS.iter().any(|part| file.contains(part))
-}
-
-fn is_header(file: &str) -> bool {
-    const ENDINGS: [&str; 9] = ["h", "hh", "hpp", "hxx", "cuh", "inl", "inc", "tcc", "ipp"];
-    file.rsplit_once('.').is_some_and(|(_, ending)| ENDINGS.contains(&ending))
 }
 
 /// Returns the line that people are shown of those of one address, of which no call tells anything else: the innermost one that
