@@ -2,10 +2,19 @@
 //! whether any of them reached the driver; and how they learn lines of source, for findings as they happen.
 //!
 //! The launcher creates the page and names it in [`crate::env::STATUS`]; a process opens it when it first
-//! meets a driver, counts itself, and closes it. Both sides use it through a shared mapping.
+//! meets a driver, counts itself, and closes it. Both sides use it through a shared mapping. Behind the page is the room of
+//! the simulated devices, which only the simulated driver uses.
 
 use crate::question::Question;
+use core::ffi::CStr;
 use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64};
+
+/// The name that /proc shows of the file, which is a memory file.
+pub const FILE: &CStr = c"cupeer-status";
+/// Where the room of the simulated devices begins in the file, behind the page.
+pub const ROOM: u64 = 1 << 16;
+/// The bytes of the file.
+pub const BYTES: u64 = ROOM + (1 << 18);
 
 /// What the first word holds.
 pub const MAGIC: u32 = 0x6375_7033;

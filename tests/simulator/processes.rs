@@ -2,7 +2,9 @@
 
 use super::{holds, played};
 use crate::programs::linked;
-use crate::support::{plain, preload_library, sim_dir, sim_library, stdout};
+use crate::support::{
+    self, compile_c, cupeer, done, plain, preload_library, sim_dir, sim_library, stdout, temp_dir,
+};
 use object::{Object, ObjectSymbol};
 use std::fs;
 
@@ -19,6 +21,18 @@ fn processes_of_two_pid_namespaces_share_unless_their_pids_are_equal() {
 #[test]
 fn what_comes_after_the_end_of_the_driver_comes_too_late() {
     holds("at_exit", "nvlink:2");
+}
+
+#[test]
+fn processes_of_a_job_share_the_room_of_a_device() {
+    let search = format!("-L{}", sim_dir().display());
+    let program = compile_c("conformance/programs/roomy.c", &[&search, "-lcuda"]);
+    let folder = temp_dir();
+    let mut command = cupeer();
+    command.args(["run", "--sim=nvlink:1", "-q", "-o"]).arg(folder.path().join("r")).arg("--").arg(program);
+    let ended = done(&mut command);
+    assert!(ended.status.success(), "{}{}", ended.stdout, ended.stderr);
+    support::assert_lines(&ended.stdout, "");
 }
 
 /// No lock that fork leaves taken is held in a failing call.

@@ -2,7 +2,7 @@
 //!
 //! It is a memfd: it has no name, and it is gone with the launcher.
 
-use cupeer_spec::status::{EXECUTES, MAGIC, NAME, Status};
+use cupeer_spec::status::{BYTES, EXECUTES, FILE, MAGIC, NAME, Status};
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr::NonNull;
@@ -20,7 +20,7 @@ impl Page {
         let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
         // By the number of the call, because glibc has a function for it only since 2.27.
         // SAFETY: the name is a NUL-terminated text.
-        let fd = unsafe { libc::syscall(libc::SYS_memfd_create, c"cupeer-status".as_ptr(), flags) };
+        let fd = unsafe { libc::syscall(libc::SYS_memfd_create, FILE.as_ptr(), flags) };
         if fd == -1 {
             return Err(io::Error::last_os_error());
         }
@@ -30,7 +30,7 @@ impl Page {
         let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
         // SAFETY: the descriptor is a memfd that allows seals.
         let sized = unsafe {
-            libc::ftruncate(fd.as_raw_fd(), size_of::<Status>() as libc::off_t) == 0
+            libc::ftruncate(fd.as_raw_fd(), BYTES as libc::off_t) == 0
                 && libc::fcntl(fd.as_raw_fd(), libc::F_ADD_SEALS, seals) == 0
         };
         if !sized {

@@ -9,6 +9,8 @@ use std::time::Instant;
 /// The other flags of `cuEventCreate`, and all of them.
 const DISABLE_TIMING: u32 = 2;
 const KNOWN: u32 = 7;
+/// The most events for other processes that a process has, as recorded.
+const MOST_INTERPROCESS: usize = 4096;
 
 impl Driver {
     /// `cuEventCreate`: one for other processes cannot measure time.
@@ -16,6 +18,11 @@ impl Driver {
         let context = self.current()?;
         if flags & !KNOWN != 0 || flags & (INTERPROCESS | DISABLE_TIMING) == INTERPROCESS {
             return fail(Code::INVALID_VALUE);
+        }
+        // As recorded, exported or not.
+        let is_own = |event: &&Event| event.is_interprocess() && !event.imported;
+        if flags & INTERPROCESS != 0 && self.events.0.values().filter(is_own).count() >= MOST_INTERPROCESS {
+            return fail(Code::OUT_OF_MEMORY);
         }
         self.add_event(Event { context, flags, recorded: None, after: 0, imported: false, export: None })
     }

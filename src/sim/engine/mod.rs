@@ -11,7 +11,7 @@
 //! - `answer`: a value, or why there is none.
 //! - `limits`, `stack`, `holes`, `space`: the host, the calling thread, and addresses.
 //! - `names`, `lookup`, `visible`, `images`: what programs and the environment say.
-//! - `backing`, `channel`, `handle`, `namespaces`, `tickets`, `teams`: files that processes share, and finding them.
+//! - `backing`, `room`, `channel`, `handle`, `namespaces`, `tickets`, `teams`: files that processes share, and finding them.
 //! - `forks`, `log`: whose process it is, and what is said.
 //! - `places`, `wires`, `transfers`: where bytes lie, and moving them.
 //! - `driver`: the tables of a process. All that follows, but for `process`, is functions of it.
@@ -53,6 +53,7 @@ pub(crate) mod pointers;
 pub(crate) mod pools;
 pub(crate) mod process;
 pub(crate) mod queue;
+pub(crate) mod room;
 pub(crate) mod space;
 pub(crate) mod stack;
 pub(crate) mod store;

@@ -4,7 +4,7 @@
 //! of them. Own memory for which there are descriptors, or which other processes have imported, stays where it is until
 //! they are gone.
 
-use super::answer::Answer;
+use super::answer::{Answer, fail};
 use super::backing::Backing;
 use super::channel::MEMORY_NAME;
 use super::driver::{Block, Driver, Ghost, Name, Store, Stored, padded};
@@ -14,12 +14,17 @@ use super::tickets::{GRANULARITY, Thing, Ticket};
 use cupeer_spec::results::Result as Code;
 use std::sync::Arc;
 
+/// The file of a device's memory is so many times as long as the device has memory, and at most so long.
+const PIECES: u64 = 8;
+const MOST_LENGTH: u64 = 16 << 40;
+
 impl Driver {
     /// The bytes that are free on a device, and those that it has.
     pub(crate) fn memory_info(&mut self, device: usize) -> (u64, u64) {
         self.lay_ghosts();
         let total = self.device(device).memory;
-        (total.saturating_sub(self.stores.used[device]), total)
+        let others = self.stores.room.as_ref().map_or(0, |room| room.used_by_others(self.visible[device]));
+        (total.saturating_sub(self.stores.used[device].saturating_add(others)), total)
     }
 
     /// Takes memory of a device: where it lies, and how much it is.
@@ -36,12 +41,23 @@ impl Driver {
         let store = match &mut self.stores.files[device] {
             Some(store) => store,
             none => {
-                let length = total.min(file_size_limit());
+                // Memory of a device has pages: what is free need not be in one piece.
+                let length = total.saturating_mul(PIECES).min(MOST_LENGTH).min(file_size_limit());
                 let backing = Backing::create(MEMORY_NAME, length).ok_or(Code::OUT_OF_MEMORY)?;
                 none.insert(Store { backing: Arc::new(backing), holes: Holes::of(0, length) })
             }
         };
+        let used = self.stores.used[device];
+        if used.checked_add(size).is_none_or(|all| all > total) {
+            return fail(Code::OUT_OF_MEMORY);
+        }
         let offset = store.holes.take(size, align).ok_or(Code::OUT_OF_MEMORY)?;
+        if let Some(room) = &self.stores.room
+            && let Err(failure) = room.take(self.visible[device], used, size, total)
+        {
+            store.holes.give(offset, size);
+            return Err(failure);
+        }
         self.stores.used[device] += size;
         Ok(Stored { backing: store.backing.clone(), offset })
     }
@@ -71,6 +87,10 @@ impl Driver {
     /// Gives memory of a device back.
     pub(super) fn give_store(&mut self, device: usize, offset: u64, size: u64) {
         self.stores.used[device] -= size;
+        if let Some(room) = &self.stores.room {
+            // Where the file cannot be written, the others find less room than there is.
+            let _ = room.note(self.visible[device], self.stores.used[device]);
+        }
         if let Some(store) = &mut self.stores.files[device] {
             if size >= LARGE {
                 store.backing.punch(offset, size);

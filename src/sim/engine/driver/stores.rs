@@ -3,6 +3,7 @@
 
 use super::super::backing::Backing;
 use super::super::holes::Holes;
+use super::super::room::Room;
 use super::super::space::{GRANULE, LARGE};
 use super::super::tickets::Ticket;
 use std::sync::Arc;
@@ -67,11 +68,18 @@ pub(crate) struct Stores {
     /// Bytes in use, by device.
     pub(in crate::engine) used: Vec<u64>,
     pub(in crate::engine) ghosts: Vec<Ghost>,
+    /// What the other processes of the job use.
+    pub(in crate::engine) room: Option<Room>,
 }
 
 impl Stores {
     pub(crate) fn new(devices: usize) -> Stores {
-        Stores { files: (0..devices).map(|_| None).collect(), used: vec![0; devices], ghosts: Vec::new() }
+        Stores {
+            files: (0..devices).map(|_| None).collect(),
+            used: vec![0; devices],
+            ghosts: Vec::new(),
+            room: Room::join(),
+        }
     }
 
     /// Whether another open file holds a byte of a device's memory.
