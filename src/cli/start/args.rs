@@ -10,12 +10,8 @@ mod fault;
 mod home;
 mod inject;
 mod p2p;
-#[cfg(test)]
-mod pages;
 mod reduce;
 mod release;
-#[cfg(test)]
-mod shown;
 mod sweep;
 mod top;
 mod why;
@@ -497,4 +493,10 @@ pub enum Redact {
     Paths,
     /// All of these
     All,
+}
+
+#[cfg(test)]
+mod tests {
+    mod pages;
+    mod shown;
 }

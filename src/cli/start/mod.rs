@@ -30,8 +30,11 @@ mod misspelt;
 pub mod output;
 pub mod script;
 pub mod settings;
-#[cfg(test)]
-mod share;
 pub mod startup;
 pub mod status;
 pub mod variables;
+
+#[cfg(test)]
+mod tests {
+    mod share;
+}

@@ -3,12 +3,6 @@
 //! It formats rules and the causes of results. The rules themselves, and every word about a single one, are in
 //! `cupeer_rules`.
 
-#[cfg(test)]
-mod page;
-#[cfg(test)]
-mod scenes;
-#[cfg(test)]
-mod threads;
 mod why;
 
 pub use why::{causes_without_rule, documented, seen_from, why};
@@ -188,6 +182,10 @@ fn basis(basis: &Basis) -> String {
 
 #[cfg(test)]
 mod tests {
+    mod page;
+    mod scenes;
+    mod threads;
+
     use super::*;
     use cupeer_rules::Rule;
 

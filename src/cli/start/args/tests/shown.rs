@@ -1,9 +1,9 @@
 //! The commands, and the plans in them, that the README and the pages of `docs` show are ones that are taken.
 
-#[path = "../../../../tests/support/book.rs"]
+#[path = "../../../../../tests/support/book.rs"]
 mod book;
 
-use super::{Cli, Command};
+use super::super::{Cli, Command};
 use book::{Block, book};
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser};

@@ -1,7 +1,8 @@
 //! `docs/reference/rules.md` and the pages in the folder beside it: the rules by family, and why calls fail. `scripts/docs`
 //! writes them, and a test here fails if one is stale.
 
-use super::{Fact, facts_of, scenes, scope, severity, threads, why};
+use super::super::{Fact, facts_of, scope, severity, why};
+use super::{scenes, threads};
 use crate::start::markdown::escaped;
 use cupeer_rules::{FAMILIES, Family, RULES, RuleSpec, Scope, Severity};
 use cupeer_spec::results::RESULTS;

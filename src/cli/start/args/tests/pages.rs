@@ -1,7 +1,7 @@
 //! `docs/reference/commands.md`, and a page for each command in the folder beside it, generated from their help.
 //! `scripts/docs` writes them, and a test here fails if one is stale.
 
-use super::Cli;
+use super::super::Cli;
 use crate::start::markdown::escaped;
 use clap::builder::{PossibleValue, StyledStr};
 use clap::{Arg, Command, CommandFactory};
