@@ -24,35 +24,6 @@ pub fn argument_of(function: &FnSpec, condition: &Condition) -> Option<usize> {
     }
 }
 
-/// The numbers for which a condition holds, as ranges that neither overlap nor touch.
-pub fn held(condition: &Condition) -> Vec<(u64, u64)> {
-    let Values::Numbers(ranges) = &condition.values else { return Vec::new() };
-    let mut sorted = ranges.clone();
-    sorted.sort_unstable();
-    let mut held: Vec<(u64, u64)> = Vec::with_capacity(sorted.len() + 1);
-    for (from, to) in sorted {
-        match held.last_mut() {
-            Some(last) if from <= last.1.saturating_add(1) => last.1 = last.1.max(to),
-            _ => held.push((from, to)),
-        }
-    }
-    if condition.not {
-        let mut next = Some(0);
-        let mut others: Vec<(u64, u64)> = Vec::with_capacity(held.len() + 1);
-        for (from, to) in held {
-            if let (Some(first), Some(last)) = (next, from.checked_sub(1))
-                && first <= last
-            {
-                others.push((first, last));
-            }
-            next = to.checked_add(1);
-        }
-        others.extend(next.map(|first| (first, u64::MAX)));
-        return others;
-    }
-    held
-}
-
 /// Whether a number is one of a condition's.
 pub fn holds(condition: &Condition, number: u64) -> bool {
     let Values::Numbers(ranges) = &condition.values else { return false };
