@@ -5,12 +5,10 @@
 
 use crate::support::{self, cupeer, done, temp_dir, wait_for};
 use serde_json::Value;
-use std::ffi::{CStr, CString};
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
 /// The lines of the client that are deleted, one at a time, end in one of these.
 const DELETED: [&str; 2] = ["/* check */", "/* clean-up */"];
@@ -29,15 +27,10 @@ struct Swept {
 /// Sweeps a program on the simulated driver.
 #[track_caller]
 fn sweep(folder: &Path, options: &[&str], program: &Path, arguments: &[&str]) -> Swept {
-    sweep_with(&Shm::new(), folder, options, program, arguments)
-}
-
-#[track_caller]
-fn sweep_with(shm: &Shm, folder: &Path, options: &[&str], program: &Path, arguments: &[&str]) -> Swept {
     let mut command = cupeer();
     command.args(["sweep", "--sim=nvlink:2", "--format", "json", "--out"]).arg(folder.join("sweep"));
     command.args(options).arg("--").arg(program).args(arguments);
-    swept(done(shm.put_into(&mut command)))
+    swept(done(&mut command))
 }
 
 #[track_caller]
@@ -46,75 +39,6 @@ fn swept(done: support::Done) -> Swept {
         panic!("{error}: it ended with {}:\n{}{}", done.status, done.stdout, done.stderr)
     });
     Swept { status: done.status.code(), json, stderr: done.stderr }
-}
-
-/// Runs a sweep of which nobody looks at what is left in /dev/shm.
-#[track_caller]
-fn alone(command: &mut Command) -> support::Done {
-    done(Shm::new().put_into(command))
-}
-
-/// The directory that sweeps have for /dev/shm. What other programs leave in the machine's would be taken for their program's:
-/// where they cannot have one of their own, sweeps run one at a time.
-struct Shm {
-    own: Option<tempfile::TempDir>,
-    _alone: Option<MutexGuard<'static, ()>>,
-}
-
-impl Shm {
-    fn new() -> Self {
-        static CAN_BE_OWN: LazyLock<bool> = LazyLock::new(|| {
-            let shm = Shm { own: Some(temp_dir()), _alone: None };
-            shm.put_into(&mut support::plain("true")).status().is_ok_and(|status| status.success())
-        });
-        static ALONE: Mutex<()> = Mutex::new(());
-        let own = CAN_BE_OWN.then(temp_dir);
-        let alone = own.is_none().then(|| ALONE.lock().unwrap_or_else(PoisonError::into_inner));
-        Shm { own, _alone: alone }
-    }
-
-    /// Where the files are that the program has below /dev/shm.
-    fn path(&self) -> &Path {
-        self.own.as_ref().map_or(Path::new("/dev/shm"), |own| own.path())
-    }
-
-    /// Removes what programs have left.
-    fn remove(&self, prefix: &str) {
-        for entry in std::fs::read_dir(self.path()).expect("/dev/shm").flatten() {
-            if entry.file_name().to_string_lossy().starts_with(prefix) {
-                let _ = std::fs::remove_file(entry.path());
-            }
-        }
-    }
-
-    fn put_into<'a>(&self, command: &'a mut Command) -> &'a mut Command {
-        let Some(own) = &self.own else { return command };
-        let own = CString::new(own.path().as_os_str().as_encoded_bytes()).expect("a path");
-        // SAFETY: the child runs system calls only, and allocates, which glibc allows after a fork.
-        unsafe { command.pre_exec(move || mount_at_dev_shm(&own)) }
-    }
-}
-
-/// Puts `own` at /dev/shm for this process and its children.
-fn mount_at_dev_shm(own: &CStr) -> std::io::Result<()> {
-    let done = |result| if result == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) };
-    // SAFETY: these have no arguments.
-    let (user, group) = unsafe { (libc::geteuid(), libc::getegid()) };
-    let namespaces = libc::CLONE_NEWNS | if user == 0 { 0 } else { libc::CLONE_NEWUSER };
-    // SAFETY: this changes the calling process alone.
-    done(unsafe { libc::unshare(namespaces) })?;
-    if user != 0 {
-        std::fs::write("/proc/self/setgroups", "deny")?;
-        std::fs::write("/proc/self/uid_map", format!("{user} {user} 1"))?;
-        std::fs::write("/proc/self/gid_map", format!("{group} {group} 1"))?;
-    }
-    let nothing = std::ptr::null();
-    // SAFETY: all paths are strings that end in 0, and the kernel looks at no type or data for these kinds of mounts.
-    unsafe {
-        let flags = libc::MS_REC | libc::MS_PRIVATE;
-        done(libc::mount(c"none".as_ptr(), c"/".as_ptr(), nothing, flags, nothing.cast()))?;
-        done(libc::mount(own.as_ptr(), c"/dev/shm".as_ptr(), nothing, libc::MS_BIND, nothing.cast()))
-    }
 }
 
 impl Swept {
@@ -154,7 +78,6 @@ impl Swept {
 fn each_way_to_fail_has_its_verdict() {
     let folder = temp_dir();
     let file = folder.path().join("file").display().to_string();
-    let named = format!("/dev/shm/cupeer-careless-{}", std::process::id());
     for (how, file, verdict, seen) in [
         ("good", "", "same", "status 0"),
         ("clean", "", "clean", "status 3: careless: cannot know"),
@@ -164,16 +87,13 @@ fn each_way_to_fail_has_its_verdict() {
         ("leak", "", "leak", "left open: peer access (careless-"),
         ("twice", "", "misuse", "breaks peer-"),
         ("child", "", "hang", "the program ended, but 1 of its processes did not"),
-        ("named", named.as_str(), "leak", "left in /dev/shm: cupeer-careless-"),
         ("flaky", file.as_str(), "not-repeatable", "crash (killed by SIGABRT), then same (status 0)"),
     ] {
         let folder = temp_dir();
         // What ends by itself has all the time that it needs.
         let (patience, jobs) = if verdict == "hang" { ("10s", "-j8") } else { ("120s", "-j1") };
         let options = ["--timeout", patience, "--codes", "one", jobs];
-        let shm = Shm::new();
-        let swept = sweep_with(&shm, folder.path(), &options, &careless(), &[how, file]);
-        shm.remove("cupeer-careless-");
+        let swept = sweep(folder.path(), &options, &careless(), &[how, file]);
         assert_eq!(swept.verdicts_on("cuDeviceCanAccessPeer"), [verdict], "{how}: {:#}", swept.json);
         // The program says by itself that it cannot go on.
         assert_eq!(swept.verdicts_on("cuCtxEnablePeerAccess"), ["clean"], "{how}: {:#}", swept.json);
@@ -231,13 +151,6 @@ fn what_the_system_takes_back_at_a_plain_exit_is_no_leak() {
     );
     let note = "cupeer: note: it ends with peer access (careless-";
     assert!(ends.stderr.contains(note) && ends.stderr.contains(" open, which the system takes back\n"));
-    // A name in /dev/shm outlives it, however it ends.
-    let folder = temp_dir();
-    let shm = Shm::new();
-    let named = ["named", "/dev/shm/cupeer-careless-ends"];
-    let named = sweep_with(&shm, folder.path(), &["--codes", "one", "-j1"], &careless(), &named);
-    shm.remove("cupeer-careless-ends");
-    assert_eq!(named.verdicts_on("cuDeviceCanAccessPeer"), ["leak"]);
 }
 
 #[test]
@@ -246,7 +159,7 @@ fn findings_about_one_place_are_one() {
     let mut command = cupeer();
     command.args(["sweep", "--sim=nvlink:2", "--codes", "one", "--calls", "cuDeviceCanAccessPeer", "--out"]);
     command.arg(folder.path().join("text")).arg("--").arg(careless());
-    let ended = alone(command.args(["each", "4"]).env("COLUMNS", "120"));
+    let ended = done(command.args(["each", "4"]).env("COLUMNS", "120"));
     let call = ended.stdout.lines().find(|line| line.starts_with("   call: ")).unwrap_or_default();
     assert!(call.starts_with("   call: 4 from careless.c:37 in main, careless-"), "{}", ended.stdout);
     let head = "1. crash: cuDeviceCanAccessPeer fails once or from then on, with INVALID_DEVICE\n";
@@ -262,7 +175,7 @@ fn only_findings_are_shown_where_nothing_else_is_wanted() {
         command
             .args(["sweep", "-q", "--sim=nvlink:2", "--codes", "one", "--out"])
             .arg(folder.path().join("q"));
-        let ended = alone(command.arg("--").arg(careless()).arg(how));
+        let ended = done(command.arg("--").arg(careless()).arg(how));
         assert_eq!((ended.status.code(), ended.stderr.as_str()), (Some(status), ""), "{}", ended.stdout);
         let is_right = match status {
             0 => ended.stdout.is_empty(),
@@ -282,7 +195,7 @@ fn what_is_called_only_after_a_failure_fails_as_well() {
     // The command repeats it.
     let command = behind["command"].as_str().unwrap();
     let line = command.replacen("cupeer", &support::install().join("bin/cupeer").display().to_string(), 1);
-    let again = alone(support::plain("sh").args(["-c", &line]));
+    let again = done(support::plain("sh").args(["-c", &line]));
     assert_eq!(again.status.code(), Some(134), "{line}: {}{}", again.stdout, again.stderr);
 
     let folder = temp_dir();
@@ -370,62 +283,38 @@ fn a_sweep_is_the_same_each_time_and_however_many_run_at_once() {
 }
 
 #[test]
-fn an_interrupted_sweep_goes_on() {
+fn an_interrupted_sweep_shows_what_it_has_found() {
     let folder = temp_dir();
-    let client = client(None);
-    let whole = sweep(folder.path(), &["-j1"], &client, &[]);
     let directory = folder.path().join("interrupted");
     let mut command = cupeer();
-    command.args(["sweep", "--sim=nvlink:2", "-j1", "--out"]).arg(&directory).arg("--").arg(&client);
-    let shm = Shm::new();
-    shm.put_into(&mut command);
-    let mut running = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    command.args(["sweep", "--sim=nvlink:2", "-j1", "--format", "json", "--out"]).arg(&directory).arg("--");
+    command.arg(client(None)).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let running = command.spawn().unwrap();
     let journal = || std::fs::read_to_string(directory.join("sweep.jsonl")).unwrap_or_default();
     let done_lines = |text: &str| text.lines().filter(|line| line.starts_with("{\"done\"")).count();
-    wait_for("ten runs", || done_lines(&journal()) >= 10);
-    let second = done(cupeer().args(["sweep", "--resume"]).arg(&directory));
-    assert!(second.stderr.contains("is in progress in another process"), "{}", second.stderr);
-    assert_eq!(second.status.code(), Some(125));
+    wait_for("five runs", || done_lines(&journal()) >= 5);
     // SAFETY: a child of ours that nobody has waited for.
     unsafe { libc::kill(running.id() as i32, libc::SIGINT) };
-    let status = running.wait().unwrap();
-    drop(shm);
-    assert_eq!(status.code(), Some(130));
-    let had = done_lines(&journal());
-    assert!(had < whole.runs().len(), "{had}");
-    // As if it had been killed in the middle of a line.
-    let torn = journal();
-    std::fs::write(directory.join("sweep.jsonl"), &torn[..torn.len() - 7]).unwrap();
-    let mut command = cupeer();
-    let resumed =
-        swept(alone(command.args(["sweep", "--format", "json", "-j2", "--resume"]).arg(&directory)));
-    assert!(resumed.stderr.contains(&format!("{} are already done", had - 1)), "{}", resumed.stderr);
-    assert_eq!(resumed.differs_from(&whole), [[&Value::Null; 2]; 0]);
-    assert_eq!(resumed.status, Some(0));
+    let ended = running.wait_with_output().unwrap();
+    assert_eq!(ended.status.code(), Some(130));
+    let json: Value = serde_json::from_slice(&ended.stdout).unwrap();
+    let runs = json["runs"].as_array().map_or(0, Vec::len);
+    assert!(runs >= 5 && json["interrupted"] == true && json["left_out"].as_u64() > Some(0), "{json:#}");
+    assert!(String::from_utf8_lossy(&ended.stderr).contains("interrupted; the findings so far are in "));
 }
 
 #[test]
-fn a_sweep_that_was_interrupted_in_a_comparison_goes_on_from_anywhere() {
+fn a_sweep_ends_in_a_comparison() {
     let folder = temp_dir();
-    let topology = "count = 2\n";
-    std::fs::write(folder.path().join("two.toml"), topology).unwrap();
     let mut command = cupeer();
-    command.current_dir(folder.path()).args(["sweep", "--sim=two.toml", "--codes", "one", "--out", "sweep"]);
-    // Waits for ever, the first time.
-    command.args(["--compare", "test -e asked || { touch asked; exec sleep 1000; }", "--"]);
+    command.current_dir(folder.path()).args(["sweep", "--sim", "--codes", "one", "--out", "sweep"]);
+    command.args(["--compare", "touch asked; exec sleep 1000", "--"]);
     command.arg(careless()).arg("good").stdout(Stdio::null()).stderr(Stdio::null());
-    let shm = Shm::new();
-    let mut running = shm.put_into(&mut command).spawn().unwrap();
+    let mut running = command.spawn().unwrap();
     wait_for("the comparison", || folder.path().join("asked").exists());
     // SAFETY: a child of ours that nobody has waited for.
     unsafe { libc::kill(running.id() as i32, libc::SIGTERM) };
     assert_eq!(running.wait().unwrap().code(), Some(130));
-    drop(shm);
-    let mut command = cupeer();
-    let resumed = swept(alone(
-        command.args(["sweep", "--format", "json", "--resume"]).arg(folder.path().join("sweep")),
-    ));
-    assert_eq!((resumed.status, resumed.verdicts_on("cuDeviceCanAccessPeer")), (Some(0), vec!["same"]));
 }
 
 #[test]
@@ -436,7 +325,7 @@ fn children_that_the_sweep_was_born_with_live_on() {
     let script = "sh -c 'sleep 1000 & echo $! >&3; wait' 3>helper >/dev/null 2>&1 & echo $! >server
         exec \"$0\" sweep --sim --codes one -- \"$1\" child";
     let mut command = support::plain("sh");
-    let ended = alone(command.current_dir(folder.path()).args(["-c", script]).arg(cupeer).arg(careless()));
+    let ended = done(command.current_dir(folder.path()).args(["-c", script]).arg(cupeer).arg(careless()));
     assert_eq!(ended.status.code(), Some(1), "{}{}", ended.stdout, ended.stderr);
     for who in ["server", "helper"] {
         let pid = std::fs::read_to_string(folder.path().join(who)).expect("a pid");
@@ -465,57 +354,11 @@ fn a_program_has_no_terminal_at_which_it_could_be_stopped() {
 }
 
 #[test]
-fn a_name_in_shared_memory_that_is_the_same_in_each_run_is_found_and_removed() {
-    for how in ["fixed", "exclusive"] {
-        // Of two runs that leave one name at the same moment, either may be taken for its owner: there is one at a time.
-        for jobs in ["-j1", "-j4"] {
-            let folder = temp_dir();
-            let name = format!("cupeer-{how}-{}", std::process::id());
-            let options = ["--codes", "one", jobs, "--clean-shm"];
-            let shm = Shm::new();
-            let swept =
-                sweep_with(&shm, folder.path(), &options, &careless(), &[how, &format!("/dev/shm/{name}")]);
-            let is_left = std::fs::remove_file(shm.path().join(&name)).is_ok();
-            let about = |run: &&Value| run["faults"][0]["function"] == "cuDeviceCanAccessPeer";
-            let runs: Vec<&Value> = swept.runs().iter().filter(about).collect();
-            assert_eq!(runs.len(), 2, "once, and from then on: {:#}", swept.json);
-            for run in runs {
-                // Others may leave something there at the same moment.
-                let seen = run["seen"].as_str().unwrap_or("");
-                let is_said = seen.starts_with("status 0; left in /dev/shm: ") && seen.contains(&name);
-                assert!(run["verdict"] == "leak" && is_said, "{how} {jobs}: {run:#}");
-            }
-            assert!(!is_left, "{how} {jobs}: {name} is still there");
-            // One call that shows one thing, in two runs.
-            assert_eq!((&swept.json["findings"], &swept.json["runs_with_findings"]), (&1.into(), &2.into()));
-        }
-    }
-    // Without the option nothing is removed: it is found, and the next run comes upon what the first has left.
-    let folder = temp_dir();
-    let name = format!("cupeer-stays-{}", std::process::id());
-    let (shm, fixed) = (Shm::new(), ["fixed", &format!("/dev/shm/{name}")]);
-    let swept = sweep_with(&shm, folder.path(), &["--codes", "one", "-j1"], &careless(), &fixed);
-    std::fs::remove_file(shm.path().join(&name)).expect("it is still there");
-    drop(shm);
-    assert_eq!(swept.verdicts_on("cuDeviceCanAccessPeer"), ["not-repeatable", "same"]);
-    // What was there before is nobody's.
-    let folder = temp_dir();
-    let name = format!("cupeer-before-{}", std::process::id());
-    let (shm, fixed) = (Shm::new(), ["fixed", &format!("/dev/shm/{name}")]);
-    let path = shm.path().join(&name);
-    std::fs::write(&path, "mine").unwrap();
-    let swept = sweep_with(&shm, folder.path(), &["--codes", "one"], &careless(), &fixed);
-    let left = std::fs::read_to_string(&path);
-    std::fs::remove_file(&path).unwrap();
-    assert_eq!((swept.verdicts_on("cuDeviceCanAccessPeer"), left.unwrap()), (vec!["same"], "mine".into()));
-}
-
-#[test]
 fn as_many_findings_are_counted_as_are_listed() {
     let folder = temp_dir();
     let mut command = cupeer();
     command.args(["sweep", "--sim=nvlink:2", "--out"]).arg(folder.path().join("text"));
-    let text = alone(command.arg("--").arg(careless()).arg("crash")).stdout;
+    let text = done(command.arg("--").arg(careless()).arg("crash")).stdout;
     let swept = sweep(folder.path(), &[], &careless(), &["crash"]);
     let runs = swept.runs().iter().filter(|run| run["finding"] == true).count();
     let [findings, of_runs] = ["findings", "runs_with_findings"].map(|key| swept.json[key].as_u64().unwrap());
@@ -527,21 +370,17 @@ fn as_many_findings_are_counted_as_are_listed() {
 }
 
 #[test]
-fn a_sweep_that_goes_on_has_the_same_driver() {
+fn what_repeats_a_run_has_its_driver() {
     for sim in ["--sim", "--sim=pcie:2"] {
         let folder = temp_dir();
-        let directory = folder.path().join("s");
         let mut command = cupeer();
-        command.args(["sweep", sim, "--codes", "one", "--format", "json", "--out"]).arg(&directory);
-        let first = swept(alone(command.arg("--").arg(careless()).arg("good")));
-        let mut command = cupeer();
-        let resumed = swept(alone(command.args(["sweep", "--format", "json", "--resume"]).arg(&directory)));
-        assert_eq!((resumed.status, resumed.verdicts()), (first.status, first.verdicts()), "{sim}");
-        assert!(first.runs().len() >= 4, "{:#}", first.json);
-        for swept in [&first, &resumed] {
-            let command = swept.runs()[0]["command"].as_str().unwrap();
-            assert!(command.starts_with(&format!("cupeer run {sim} --inject ")), "{command}");
-        }
+        command
+            .args(["sweep", sim, "--codes", "one", "--format", "json", "--out"])
+            .arg(folder.path().join("s"));
+        let swept = swept(done(command.arg("--").arg(careless()).arg("good")));
+        assert!(swept.runs().len() >= 4, "{:#}", swept.json);
+        let command = swept.runs()[0]["command"].as_str().unwrap();
+        assert!(command.starts_with(&format!("cupeer run {sim} --inject ")), "{command}");
     }
 }
 
@@ -584,7 +423,7 @@ fn results_that_were_only_seen_are_tried_and_marked() {
     let mut command = cupeer();
     command.args(["sweep", "--sim=nvlink:2", "--calls", "cuDeviceCanAccessPeer", "--out"]);
     command.arg(folder.path().join("text")).arg("--").arg(careless());
-    let ended = alone(command.args(["each", "1"]).env("COLUMNS", "160"));
+    let ended = done(command.args(["each", "1"]).env("COLUMNS", "160"));
     let marked = "with INVALID_DEVICE, INVALID_VALUE (seen, not documented)";
     assert!(ended.stdout.contains(marked), "{}", ended.stdout);
     assert!(ended.stderr.contains("; a run that hangs takes 20 s, at most "), "{}", ended.stderr);
@@ -677,7 +516,6 @@ fn a_forgotten_check_or_clean_up_is_found() {
         }
     });
     // Of the one that forgets just that; the others have done so themselves.
-    Shm::new().remove("cupeer-client-");
     let missed = missed.into_inner().unwrap();
     println!("{} of {} found; missed:\n{}", tried.len() - missed.len(), tried.len(), missed.join("\n"));
     // 26 of 31: who forgets a check, and then just ends at the next one, leaves nothing behind. Of a sample, all but one.

@@ -17,8 +17,7 @@ const CALLS: &str = "^@lookup,^@init,^@release,^@lifetime,^@query,^@alloc,^@copy
 
 #[derive(Clone, Debug)]
 pub struct Baseline {
-    /// What is seen of it. Of what may differ from time to time it has the most, but the fewest names in /dev/shm:
-    /// others may make some, too.
+    /// What is seen of it. Of what may differ from time to time it has the most.
     pub ran: Ran,
     pub counted: Counted,
     /// Whether its stdout is the same each time.
@@ -56,8 +55,6 @@ pub fn measure(launcher: &mut Launcher) -> Result<Option<Baseline>> {
             );
         }
         launcher.usual.extend(own_lines(&ran));
-        // Nothing runs beside it.
-        launcher.remove_shm(&ran.shm);
         let is_over = ran.end == End::TimedOut;
         runs.push((ran, counted));
         if is_over {
@@ -111,9 +108,6 @@ fn of(
     for (other, also) in runs {
         ran.left_over = ran.left_over.max(other.left_over);
         ran.time = ran.time.max(other.time);
-        if other.shm.len() < ran.shm.len() {
-            ran.shm.clone_from(&other.shm);
-        }
         for (known, of_run) in [(&mut counted.open, &also.open), (&mut counted.held, &also.held)] {
             for (what, count) in of_run {
                 let most = known.entry(what.clone()).or_default();

@@ -9,7 +9,6 @@ use cupeer_record::{Event, Job, Outcome, Process};
 use cupeer_report::places::Places;
 use cupeer_report::symbols::Symbols;
 use cupeer_spec::record::live::{Entry, ended, kind, library_name};
-use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::Path;
 
@@ -19,7 +18,7 @@ pub const COUNT: &str = "count";
 pub const FAIL: &str = "fail";
 
 /// A place that calls come from: what is the same in every run.
-#[derive(Serialize, Deserialize, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Site {
     /// The file name of the program.
     pub program: String,

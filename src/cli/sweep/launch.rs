@@ -1,8 +1,8 @@
 //! One run of the program: its environment, and what is seen of it from outside.
 
+use super::interrupt;
 use super::plan::Plan;
 use super::processes::Processes;
-use super::{interrupt, shm};
 use crate::records::sweeps::{RECORD, STDERR, STDOUT};
 use crate::run::cannot_run;
 use crate::start::args::{CheckArgs, Level, Options};
@@ -11,7 +11,6 @@ use crate::start::variables::Environment;
 use anyhow::{Context, Result, anyhow};
 use cupeer_record::plain::{self, Links};
 use cupeer_spec::{env, fault};
-use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs;
@@ -30,7 +29,7 @@ const LONGEST: usize = 160;
 /// The most bytes of stderr that are looked at: the end of what was said matters, and there may be gigabytes.
 const MOST_SAID: u64 = 1 << 20;
 
-#[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(serde::Serialize, Clone, Copy, PartialEq, Eq, Debug)]
 #[serde(rename_all = "lowercase")]
 pub enum End {
     Exited(u8),
@@ -48,8 +47,6 @@ pub struct Ran {
     /// The last line that it wrote to stderr and does not write without faults.
     pub said: Option<String>,
     pub left_over: usize,
-    /// The names that it left in /dev/shm.
-    pub shm: Vec<String>,
     pub time: Duration,
     /// The directory with its record, stdout and stderr.
     pub directory: PathBuf,
@@ -73,8 +70,6 @@ pub struct Launcher {
     pub usual: BTreeSet<String>,
     /// Whether what runs leave is kept, whatever they show.
     pub keeps: bool,
-    /// The names in /dev/shm when this process began: since the sweep was begun, others may have made some. They stay.
-    pub stays: BTreeSet<String>,
 }
 
 pub struct Order<'a> {
@@ -97,7 +92,6 @@ impl Launcher {
                 .with_context(|| format!("failed to make '{}'", directory.display()))?,
         }
         let environment = self.environment(&directory, order)?;
-        let before = shm::ShmNames::now();
         let start = Instant::now();
         let program = &self.plan.program[0];
         let mut processes = Processes::start(self.command(&directory, &environment)?)
@@ -108,22 +102,12 @@ impl Launcher {
         if interrupt::is_set() {
             return Ok(None);
         }
-        let shm = before.left_since(&self.plan.shm);
         let output = hash(&directory.join(STDOUT))?;
         let said = self.said(&directory.join(STDERR));
         // What was killed for its time has left nothing behind by itself.
         let left_over = if status.is_none() { 0 } else { left_over };
         let end = status.map_or(End::TimedOut, end);
-        Ok(Some(Ran { end, output, said, left_over, shm, time, directory }))
-    }
-
-    /// Takes away what a run has left in /dev/shm, where that was asked for. None may run beside.
-    pub fn remove_shm(&self, names: &[String]) {
-        if !self.plan.clean_shm {
-            return;
-        }
-        let names: Vec<&String> = names.iter().filter(|name| !self.stays.contains(*name)).collect();
-        shm::remove(&names);
+        Ok(Some(Ran { end, output, said, left_over, time, directory }))
     }
 
     fn environment(&self, directory: &Path, order: &Order) -> Result<Environment> {

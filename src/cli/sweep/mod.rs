@@ -4,7 +4,7 @@
 //! ([`baseline`]), with its calls counted ([`count`]), and what of virtual memory it keeps ([`held`]). From the calls come
 //! runs ([`trials`]), which are done side by side ([`pool`]), each started ([`launch`], [`processes`]) and compared
 //! ([`trial`], [`verdict`]). What a run calls that the program does not call without faults is made to fail next, until
-//! nothing new is left. A journal records all that is done ([`state`]); findings are shown at the end ([`table`],
+//! nothing new is left. A journal counts the runs that are done ([`state`]); findings are shown at the end ([`table`],
 //! [`json`]).
 
 mod baseline;
@@ -20,7 +20,6 @@ mod pool;
 mod processes;
 mod progress;
 mod queue;
-mod shm;
 mod state;
 mod table;
 mod trial;
@@ -31,15 +30,14 @@ pub use outcome::Outcome;
 
 use crate::records::kept;
 use crate::start::args::{SweepArgs, SweepFormat};
-use crate::start::home::{self, shown};
+use crate::start::home::shown;
 use crate::start::{output, status};
-use anyhow::{Result, ensure};
+use anyhow::Result;
 use launch::{End, Launcher};
 use plan::Plan;
-use state::{Journal, JournalContent};
+use state::Journal;
 use std::collections::BTreeSet;
 use std::process::ExitCode;
-use std::sync::RwLock;
 use std::time::{Duration, Instant};
 use trial::Bench;
 use verdict::judge_baseline;
@@ -50,22 +48,16 @@ const TIMEOUT: (Duration, u32) = (Duration::from_secs(10), 10);
 pub fn command(args: &SweepArgs) -> Result<ExitCode> {
     output::be_verbose(args.verbose);
     output::be_quiet(args.quiet);
-    let (journal, kept) = match &args.resume {
-        Some(directory) => Journal::open(&home::find(directory)?)?,
-        None => {
-            let plan = Plan::new(args)?;
-            let journal = Journal::create(args.out.as_deref(), &plan)?;
-            (journal, JournalContent { plan, places: None, done: Vec::new() })
-        }
-    };
+    let plan = Plan::new(args)?;
+    let mut journal = Journal::create(args.out.as_deref(), &plan.program)?;
     interrupt::watch()?;
     let directory = journal.directory.clone();
-    let swept = sweep(args, journal, kept);
-    if swept.is_err() && args.resume.is_none() && !state::has_runs(&directory) {
-        // There is nothing to go on with; what stays there is no harm.
+    let swept = sweep(args, plan, &mut journal);
+    if swept.is_err() && journal.runs == 0 {
+        // It has nothing to show; what stays there is no harm.
         let _ = std::fs::remove_dir_all(&directory);
     }
-    if args.out.is_none() && args.resume.is_none() {
+    if args.out.is_none() {
         kept::prune(Some(&directory)).iter().for_each(|line| output::note(line));
     }
     let outcome = swept?;
@@ -77,7 +69,7 @@ pub fn command(args: &SweepArgs) -> Result<ExitCode> {
         };
     }
     if is_interrupted {
-        output::complain(&format!("interrupted; 'cupeer sweep --resume {}' goes on", shown(&directory)));
+        output::complain(&format!("interrupted; the findings so far are in {}", shown(&directory)));
         return Ok(ExitCode::from(status::INTERRUPTED));
     }
     let has_findings = outcome.is_some_and(|outcome| outcome.has_findings());
@@ -85,29 +77,18 @@ pub fn command(args: &SweepArgs) -> Result<ExitCode> {
 }
 
 /// Sweeps. `None` where it was interrupted before anything was known.
-fn sweep(args: &SweepArgs, mut journal: Journal, kept: JournalContent) -> Result<Option<Outcome>> {
+fn sweep(args: &SweepArgs, plan: Plan, journal: &mut Journal) -> Result<Option<Outcome>> {
     let start = Instant::now();
-    let JournalContent { plan, places, done } = kept;
     let mut launcher = Launcher {
         timeout: plan.timeout.unwrap_or(Duration::MAX),
         plan,
         directory: journal.directory.clone(),
         usual: BTreeSet::new(),
         keeps: args.keep,
-        stays: shm::ShmNames::now().names(),
     };
     let Some(baseline) = baseline::measure(&mut launcher)? else { return Ok(None) };
     launcher.plan.names_programs = baseline.has_programs;
     launcher.timeout = launcher.plan.timeout.unwrap_or((baseline.ran.time * TIMEOUT.1).max(TIMEOUT.0));
-    match &places {
-        Some(places) => ensure!(
-            trials::is_same(places, &baseline.places),
-            "'{}' makes other calls than when the sweep in {} began; begin a new one",
-            launcher.plan.program[0],
-            shown(&journal.directory)
-        ),
-        None => journal.places(&baseline.places)?,
-    }
     baseline.notes.iter().for_each(|note| output::note(&format!("note: {note}")));
     let own = judge_baseline(&baseline);
     let mut outcome = Outcome {
@@ -125,8 +106,8 @@ fn sweep(args: &SweepArgs, mut journal: Journal, kept: JournalContent) -> Result
     let is_enough = args.fail_fast && outcome.own_finding().is_some();
     if matches!(baseline.ran.end, End::Exited(_)) && !is_enough {
         let known = baseline.places.iter().map(|place| place.site.clone()).collect();
-        let bench = Bench { launcher, baseline, known, beside: RwLock::new(()) };
-        queue::runs(args, &bench, &mut journal, done, &mut outcome)?;
+        let bench = Bench { launcher, baseline, known };
+        queue::runs(args, &bench, journal, &mut outcome)?;
     }
     outcome.time = start.elapsed();
     Ok(Some(outcome))

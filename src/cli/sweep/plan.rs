@@ -1,18 +1,16 @@
 //! The plan of a sweep: the program, and how it is run.
 
-use super::shm;
 use crate::start::args::{Codes, DriverArgs, SweepArgs, SweepStage, Verdict};
 use crate::start::driver;
 use anyhow::{Context, Result, anyhow};
 use cupeer_spec::selector::FunctionSet;
-use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::time::Duration;
 
 /// What is run, and how: most of it is the options of these names.
-#[derive(Serialize, Deserialize, Clone, Default, Debug)]
+#[derive(Clone, Default, Debug)]
 pub struct Plan {
     pub program: Vec<String>,
     pub directory: PathBuf,
@@ -26,17 +24,12 @@ pub struct Plan {
     pub compare: Option<String>,
     pub accept: BTreeSet<Verdict>,
     pub is_checked: bool,
-    #[serde(default)]
-    pub clean_shm: bool,
     /// Whether several programs reach the driver, so that rules name them.
     pub names_programs: bool,
-    /// The names in /dev/shm when the sweep was begun: no run has left those.
-    pub shm: BTreeSet<String>,
 }
 
 /// Whether the program gets the simulated driver: an option without a value, which JSON has no word for.
-#[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Default, Debug)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub enum Sim {
     #[default]
     No,
@@ -74,9 +67,7 @@ impl Plan {
             compare: args.compare.clone(),
             accept: args.accept.iter().copied().collect(),
             is_checked: !args.no_check,
-            clean_shm: args.clean_shm,
             names_programs: false,
-            shm: shm::ShmNames::now().names(),
         })
     }
 

@@ -3,15 +3,13 @@
 use super::baseline::{Baseline, counting};
 use super::compare;
 use super::count::{self, Counted, Site};
-use super::launch::{End, Launcher, Order, Ran};
-use super::shm;
+use super::launch::{End, Launcher, Order};
 use super::state::Done;
 use super::trials::{Counts, Trial, places};
 use super::verdict::{Judged, Verdict, judge};
 use anyhow::Result;
 use std::collections::HashSet;
 use std::fs;
-use std::sync::RwLock;
 
 /// How often a run is begun that does not get to the call.
 const ATTEMPTS: u32 = 3;
@@ -22,12 +20,9 @@ pub struct Bench {
     pub baseline: Baseline,
     /// The places that the program calls from without faults.
     pub known: HashSet<Site>,
-    /// Held by each run; for writing by who waits until no other one is in progress.
-    pub beside: RwLock<()>,
 }
 
 struct Tried {
-    ran: Ran,
     counted: Counted,
     judged: Judged,
 }
@@ -70,8 +65,6 @@ impl Bench {
         let mut attempts = 1..ATTEMPTS;
         loop {
             let Some(tried) = self.once(name, trial)? else { return Ok(None) };
-            // No later run may come upon it.
-            self.launcher.remove_shm(&tried.ran.shm);
             if tried.counted.fired || attempts.next().is_none() {
                 return Ok(Some(tried));
             }
@@ -88,17 +81,7 @@ impl Bench {
         }
         rules.push(counting(plan));
         let order = Order { name, rules: &rules.join(";"), is_dry: false };
-        let ran = {
-            // Nothing is behind the lock: one that a panic has poisoned holds as well.
-            let _beside = self.beside.read();
-            self.launcher.run(&order)?
-        };
-        let Some(mut ran) = ran else { return Ok(None) };
-        if ran.shm.len() > self.baseline.ran.shm.len() {
-            // Some of the names may be those of runs beside this one, which take them away themselves.
-            let _by_itself = self.beside.write();
-            shm::retain_left(&mut ran.shm);
-        }
+        let Some(ran) = self.launcher.run(&order)? else { return Ok(None) };
         let counted = count::read(&ran.record(), &|site| self.known.contains(site))?;
         let right = match &plan.compare {
             Some(command) if ran.end == self.baseline.ran.end && ran.end == End::Exited(0) => {
@@ -111,6 +94,6 @@ impl Bench {
             None => None,
         };
         let judged = judge(&self.baseline, &ran, &counted, right);
-        Ok(Some(Tried { ran, counted, judged }))
+        Ok(Some(Tried { counted, judged }))
     }
 }

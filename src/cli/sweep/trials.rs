@@ -7,13 +7,12 @@ use super::plan::Plan;
 use crate::start::args::{Codes, SweepStage};
 use cupeer_spec::function::{FUNCTIONS, FnSpec};
 use cupeer_spec::results::Result;
-use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The most runs that are planned: more take days.
 const MOST: usize = 100_000;
 
-#[derive(Serialize, Deserialize, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Call {
     pub site: Site,
     /// Which of several processes that call from there: the order in which they reached the driver. `None` where one
@@ -23,7 +22,7 @@ pub struct Call {
     pub n: u64,
 }
 
-#[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Fault {
     pub call: Call,
     /// With what, as rules have it.
@@ -33,13 +32,13 @@ pub struct Fault {
 }
 
 /// One run: calls that fail in it. The last one is what it is about; those before lead there.
-#[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Trial {
     pub faults: Vec<Fault>,
 }
 
 /// A place with the calls from there, in one process or in several.
-#[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Counts {
     pub site: Site,
     /// Who calls: library, offset, and the function where it is known.

@@ -7,11 +7,10 @@ use super::count::Counted;
 use super::launch::{End, Ran};
 pub use crate::start::args::Verdict;
 use cupeer_report::names::signal_name;
-use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// A verdict, and what it rests on.
-#[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Judged {
     pub verdict: Verdict,
     /// What was seen, without a full stop.
@@ -80,9 +79,6 @@ fn judge_run(
     if !forgotten.is_empty() {
         return (Verdict::Leak, format!("{ended}; left open: {}", forgotten.join(", ")));
     }
-    if ran.shm.len() > before.shm.len() {
-        return (Verdict::Leak, format!("{ended}; left in /dev/shm: {}", ran.shm.join(", ")));
-    }
     if let Some(broken) = counted.broken.difference(&usual.broken).next() {
         return (Verdict::Misuse, format!("{ended}; breaks {broken}"));
     }
@@ -131,9 +127,6 @@ pub fn judge_baseline(Baseline { ran, counted, .. }: &Baseline) -> Option<Judged
             let left: Vec<&str> = counted.open.keys().map(String::as_str).filter(is_forgotten).collect();
             match counted.broken.first() {
                 _ if !left.is_empty() => (Verdict::Leak, format!("left open: {}", left.join(", "))),
-                _ if !ran.shm.is_empty() => {
-                    (Verdict::Leak, format!("left in /dev/shm: {}", ran.shm.join(", ")))
-                }
                 broken => (Verdict::Misuse, format!("breaks {}", broken?)),
             }
         }
@@ -162,7 +155,7 @@ mod tests {
 
     fn ran(end: End) -> Ran {
         let (output, time, directory) = ((1, 10), Duration::ZERO, "/nowhere".into());
-        Ran { end, output, said: None, left_over: 0, shm: Vec::new(), time, directory }
+        Ran { end, output, said: None, left_over: 0, time, directory }
     }
 
     /// A call failed, and what is open and broken without faults is so now.
@@ -215,8 +208,6 @@ mod tests {
         held.forgotten.insert("mapping (app+0x2)".into());
         let left = "status 1, without a message; left open: mapping (app+0x2)";
         assert_judged(&ran(End::Exited(1)), &held, (Leak, left));
-        let shm = Ran { shm: vec!["x".into()], ..ran(End::Exited(1)) };
-        assert_judged(&shm, &counted(), (Leak, "status 1, without a message; left in /dev/shm: x"));
         let mut broken = counted();
         broken.broken.insert("peer-not-enabled at g".into());
         assert_judged(&ran(End::Exited(0)), &broken, (Misuse, "status 0; breaks peer-not-enabled at g"));
@@ -253,7 +244,6 @@ mod tests {
             (ran(End::Killed(11)), Some(Verdict::Crash)),
             (ran(End::Exited(3)), Some(Verdict::Wrong)),
             (Ran { left_over: 1, ..well() }, Some(Verdict::Hang)),
-            (Ran { shm: vec!["x".into()], ..well() }, Some(Verdict::Leak)),
         ] {
             assert_eq!(verdict(ran, Counted::default()), wanted);
         }

@@ -42,7 +42,6 @@ int main(int count, char **words) {
     if (enabled && (enabled != 704 || strcmp(how, "tolerant"))) return 2;
     /* The system takes back what it has. */
     if (!strcmp(how, "ends")) return puts("done") < 0;
-    char name[256];
     int can = 0, is_off = 0;
     if (cuDeviceCanAccessPeer(&can, 0, 1)) {
         if (!strcmp(how, "crash")) *(volatile int *)0 = 0;
@@ -52,9 +51,6 @@ int main(int count, char **words) {
         if (!strcmp(how, "twice")) is_off = cuCtxDisablePeerAccess(peer) == 0 && cuCtxDisablePeerAccess(peer) < 0;
         if (!strcmp(how, "clean")) fprintf(stderr, "careless: cannot know\n");
         if (!strcmp(how, "child") && fork() == 0) pause();
-        if (!strcmp(how, "named")) snprintf(name, sizeof name, "%s-%d", file, getpid()), close(open(name, O_CREAT, 0600));
-        if (!strcmp(how, "fixed")) close(open(file, O_CREAT, 0600));
-        if (!strcmp(how, "exclusive") && (can = open(file, O_CREAT | O_EXCL, 0600)) < 0) return 3;
         if (!strcmp(how, "behind") && cuDeviceGetP2PAttribute(&can, 1, 0, 1)) abort();
         // Every second time.
         if (!strcmp(how, "flaky") && unlink(file)) close(open(file, O_CREAT, 0600)), abort();

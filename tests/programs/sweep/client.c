@@ -240,7 +240,7 @@ int main(void) {
     int file = shm_open(name, O_RDWR | O_CREAT | O_EXCL, 0600);
     if (file < 0 || ftruncate(file, SIZE) || socketpair(AF_UNIX, SOCK_STREAM, 0, ends)) return 1;
     bounce = mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
-    shm_unlink(name); /* clean-up */
+    shm_unlink(name);
     // The driver must not be used before a fork.
     pid_t consumer = fork();
     channel = ends[consumer == 0];

@@ -2,7 +2,6 @@
 
 use super::DriverArgs;
 use clap::{Args, ValueEnum};
-use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -12,22 +11,17 @@ Verdicts: same (as without faults), clean (an error status), and findings: crash
 misuse (continues as if the call had succeeded, and breaks a rule), not-repeatable.
 Leaks and wrong output are judged by comparing with the run without faults. The command that repeats a finding shows the \
 failing run, not the comparison.
-Files that a run leaves in /dev/shm stay there, and later runs may find them. A leak under a fixed name is therefore reported as \
-not-repeatable: see --clean-shm. If several parallel runs leave the same name, only one may be found.
+Files that a run leaves in /dev/shm stay there, and later runs may find them.
 Exit status: 0 without findings, 1 with findings, 125 if cupeer failed, 130 if it was interrupted.
 
 Examples:
   cupeer sweep --sim -- ./client                 # fail each call once, then always, with each result
   cupeer sweep --sim -j 8 --budget 20m -- pytest test_ipc.py
-  cupeer sweep --compare 'grep -q passed' -- ./client
-  cupeer sweep --resume sweep-client-1           # continue after an interruption")]
+  cupeer sweep --compare 'grep -q passed' -- ./client")]
 pub struct SweepArgs {
-    /// Keep the state, and the runs with findings, in the new directory DIR [default: sweep-PROGRAM-N, which 'cupeer ls' lists]
+    /// Keep the runs with findings in the new directory DIR [default: sweep-PROGRAM-N, which 'cupeer ls' lists]
     #[arg(short, long, value_name = "DIR")]
     pub out: Option<PathBuf>,
-    /// Resume the sweep in DIR (or a name that 'cupeer ls' lists), with its program, arguments, and options
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["out", "program", "sim", "driver", "codes", "calls", "stage", "depth", "timeout", "compare", "accept", "no_check", "clean_shm"])]
-    pub resume: Option<PathBuf>,
     /// Maximum parallel runs [default: CPUs divided by processes of the program]
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub jobs: Option<u16>,
@@ -61,9 +55,6 @@ pub struct SweepArgs {
     /// Do not check the rules of 'cupeer list rules' in each run
     #[arg(long)]
     pub no_check: bool,
-    /// Delete your new files in /dev/shm that a run created or changed and that are not open; implies -j 1. Do not use it beside other programs that create files there
-    #[arg(long)]
-    pub clean_shm: bool,
     /// Keep the recordings of all runs, not only those with findings
     #[arg(long)]
     pub keep: bool,
@@ -80,7 +71,7 @@ pub struct SweepArgs {
     pub verbose: bool,
     /// The program and its arguments
     #[arg(
-        required_unless_present = "resume",
+        required = true,
         trailing_var_arg = true,
         value_names = ["PROGRAM", "ARGS"],
         value_hint = clap::ValueHint::CommandWithArguments
@@ -88,8 +79,7 @@ pub struct SweepArgs {
     pub program: Vec<OsString>,
 }
 
-#[derive(ValueEnum, Serialize, Deserialize, Clone, Copy, PartialEq, Eq, Default, Debug)]
-#[serde(rename_all = "kebab-case")]
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Codes {
     /// Documented or seen ones, except those of a driver that is not initialized or shutting down
     #[default]
@@ -102,8 +92,7 @@ pub enum Codes {
     One,
 }
 
-#[derive(ValueEnum, Serialize, Deserialize, Clone, Copy, PartialEq, Eq, Default, Debug)]
-#[serde(rename_all = "kebab-case")]
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum SweepStage {
     /// cupeer does not make it
     #[default]
@@ -142,7 +131,7 @@ mod tests {
 }
 
 /// What a fault does to the program.
-#[derive(ValueEnum, Serialize, Deserialize, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(serde::Serialize, ValueEnum, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
     /// Same status and output as without faults
@@ -157,7 +146,7 @@ pub enum Verdict {
     Hang,
     /// Exits normally with a different result
     Wrong,
-    /// Leaves something that it releases without faults: open while it continues or releases the rest, or in /dev/shm
+    /// Leaves something that it releases without faults: open while it continues or releases the rest
     Leak,
     /// Continues as if the call had succeeded, and breaks a rule
     Misuse,
