@@ -483,6 +483,14 @@ cuEventRecordWithFlags_ptsz             11.1   documented  @event
 cuCtxCreate_v2                          3.2    recorded    @query
 cuCtxCreate_v3                          11.4   documented  @query
 cuCtxCreate_v4                          12.5   recorded    @query
+cuDevicePrimaryCtxRetain                7.0    recorded    @query
+cuMemAlloc                              2.0    documented  @alloc
+cuMemAlloc_v2                           3.2    recorded    @alloc
+cuMemAllocPitch                         2.0    documented  @alloc
+cuMemAllocPitch_v2                      3.2    recorded    @alloc
+cuMemAllocManaged                       6.0    recorded    @alloc
+cuMemAllocAsync                         11.2   recorded    @pool @alloc
+cuMemAllocAsync_ptsz                    11.2   documented  @pool @alloc
 ",
     );
     let all = stdout(&mut with(&["list", "functions", "--all"]));
@@ -983,9 +991,9 @@ fn a_reader_that_goes_away_is_no_failure() {
 
 #[test]
 fn explains_what_it_does_not_intercept() {
-    let text = stdout(&mut with(&["explain", "cuMemAlloc_v2"]));
+    let text = stdout(&mut with(&["explain", "cuMemAllocHost_v2"]));
     assert!(
-        text.contains("does not intercept it") && text.contains("cuMemAlloc, from version 3.2 on"),
+        text.contains("does not intercept it") && text.contains("cuMemAllocHost, from version 3.2 on"),
         "{text}"
     );
 }

@@ -37,6 +37,9 @@ mod exports;
 // The keys of fault plans as they are listed and explained, and their page.
 mod faults_listed;
 
+// Who allocates how much device memory.
+mod memory;
+
 // A record as tables, and the engines that read them.
 mod export;
 

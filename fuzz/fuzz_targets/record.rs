@@ -31,6 +31,7 @@ fuzz_target!(|input: (bool, &[u8], &[u8], [Option<Block>; 4])| {
         let events = process.events().expect("memory can be read");
         let count = events.inspect(|event| look(&process, event)).count();
         assert!(count <= slots, "{count} events in {slots} slots");
+        assert!(process.counted().rows.len() <= record::counted::ROWS);
     }
     bytes.resize(bytes.len().max(16), 0);
     bytes[..8].copy_from_slice(&live::MAGIC);

@@ -16,3 +16,10 @@ __attribute__((noinline)) int cuGraphLaunch(void *graph, void *stream) { return 
 __attribute__((noinline)) int cuMemRetainAllocationHandle(unsigned long long *handle, unsigned long long address) {
     return handle == 0 || address != 0;
 }
+// Each allocation has an address of its own for a while.
+static unsigned long long next;
+static unsigned long long address(unsigned long size) { return 0x7f0000000000ull + (next++ % 8192) * (size < 4096 ? 1024 : size); }
+__attribute__((noinline)) int cuMemAlloc_v2(unsigned long long *pointer, unsigned long size) { return *pointer = address(size), 0; }
+__attribute__((noinline)) int cuMemAllocAsync(unsigned long long *pointer, unsigned long size, void *stream) {
+    return *pointer = address(size), stream != 0;
+}

@@ -1,6 +1,6 @@
 //! Reads the items of a detail into [`Details`].
 
-use crate::event::{Content, Details};
+use crate::event::{Content, Details, Left};
 use crate::finding::{self, Finding};
 use crate::hit::{self, Hit};
 use cupeer_spec::record::slot::{self, Line, detail, hit::did};
@@ -52,6 +52,12 @@ impl Details {
                     });
                     self.content = content.or(self.content);
                 }
+                detail::LEFT => {
+                    let words = item.bytes.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word));
+                    if let [device, free, total, counted_bytes, counted] = words.collect::<Vec<_>>()[..] {
+                        self.left = Some(Left { device: device as i32, free, total, counted_bytes, counted });
+                    }
+                }
                 detail::MESSAGE => self.message = Some(item.bytes.to_vec()),
                 detail::FINDING => {
                     let room = self.findings.len() < finding::MOST;
@@ -87,6 +93,7 @@ impl Details {
         self.owner = later.owner.or(self.owner);
         self.contexts = later.contexts.or(self.contexts);
         self.content = later.content.or(self.content);
+        self.left = later.left.or(self.left);
         self.message = later.message.or(self.message.take());
         self.findings.extend(later.findings);
         later.hits.into_iter().for_each(|hit| self.add_hit(hit));

@@ -124,6 +124,21 @@ pub struct Content {
     pub is_constant: bool,
 }
 
+/// Memory of a device when a call failed for want of some.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Left {
+    /// Ordinal in the process of the device, which is that of the current context.
+    pub device: i32,
+    /// Free bytes of the device.
+    pub free: u64,
+    /// Total bytes of the device.
+    pub total: u64,
+    /// Bytes of the process's own allocations there that are only counted: see [`crate::Process::counted`].
+    pub counted_bytes: u64,
+    /// Number of these allocations.
+    pub counted: u64,
+}
+
 /// Details of a call, boxed because most calls have none and calls are moved by the million.
 #[derive(Clone, Default, Debug)]
 pub struct CallDetails(Option<Box<Details>>);
@@ -140,6 +155,7 @@ static NONE: Details = Details {
     owner: None,
     contexts: None,
     content: None,
+    left: None,
     message: None,
     findings: Vec::new(),
     hits: Vec::new(),
@@ -199,6 +215,8 @@ pub struct Details {
     pub contexts: Option<u64>,
     /// Content of a copy between device memory and the host.
     pub content: Option<Content>,
+    /// Memory of a device when the call failed for want of some.
+    pub left: Option<Left>,
     /// Explanation from the driver's own log.
     pub message: Option<Vec<u8>>,
     /// Findings of rules, in the order in which the rules were checked.

@@ -17,6 +17,7 @@
 //! - `event`, `detail`, `repeats`: a call, and what is recorded about it.
 //! - `clock`: ticks and nanoseconds.
 //! - `process`: a process without its events.
+//! - `counted`: memory that a process only counts.
 //! - `read`: the bytes of a process.
 //! - `index`, `reader`, `stream`, `events`: the events of a process.
 //! - `faults`, `launcher`, `live`, `quiet`, `tail`: other files, and files that grow.
@@ -25,6 +26,7 @@
 
 pub mod alive;
 pub mod clock;
+pub mod counted;
 mod detail;
 pub mod event;
 pub mod events;
@@ -50,7 +52,8 @@ mod version;
 #[cfg(feature = "writer")]
 pub mod writer;
 
-pub use event::{Call, CallDetails, Content, Details, Event, Outcome, Run};
+pub use counted::Counted;
+pub use event::{Call, CallDetails, Content, Details, Event, Left, Outcome, Run};
 pub use events::Events;
 pub use faults::{FaultFile, FaultRule};
 pub use finding::{Finding, Object};

@@ -94,6 +94,8 @@ pub struct Process {
     pub devices: Vec<Device>,
     /// Libraries whose calls bypassed cupeer: how, and the path.
     pub escaped: Vec<(String, String)>,
+    /// Place in the file of the table of memory that is only counted, if there is one.
+    pub counted_at: Option<std::ops::Range<u64>>,
     /// Moments on all clocks, from the header and from blocks, unchanged: some may be zero or wrong.
     pub moments: Vec<Moment>,
     /// Problem of a file that can still be read: a sentence without a subject.

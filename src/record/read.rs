@@ -75,6 +75,7 @@ pub(crate) fn process(source: Source, path: &Path) -> Result<Process, String> {
         forked: None,
         devices: Vec::new(),
         escaped: Vec::new(),
+        counted_at: None,
         moments: Vec::new(),
         problem: None,
     };
@@ -95,6 +96,10 @@ pub(crate) fn process(source: Source, path: &Path) -> Result<Process, String> {
         let length = file.read(&mut buffer, scan::start(number)).map_err(unreadable)?;
         let start = if number == 0 { META_START } else { size_of::<BlockHeader>() };
         for entry in meta::entries(&buffer[..length], start) {
+            if entry.tag == meta::COUNTED {
+                let start = scan::start(number) + entry.at as u64;
+                process.counted_at = Some(start..start + entry.bytes.len() as u64);
+            }
             add(&mut process, entry.tag, entry.bytes);
         }
     }

@@ -436,7 +436,9 @@ impl Groups {
                     groups.with(&[Group::Lifetime]).with(object.families())
                 }
                 Effect::Ends(_) => groups.with(&[Group::Lifetime]),
-                Effect::Makes(Made { object: Object::Context, .. }) => groups.with(&[Group::Query]),
+                Effect::Makes(Made { object: Object::Context, .. })
+                | Effect::Retains(Named { object: Object::Primary, .. }) => groups.with(&[Group::Query]),
+                Effect::Makes(Made { object: Object::Memory, .. }) => groups.with(&[Group::Alloc]),
                 Effect::Makes(Made { object: Object::Pointer, .. }) => {
                     groups.with(&[Group::Alloc]).with(Object::Pointer.families())
                 }

@@ -210,6 +210,20 @@ impl FnSpec {
         RESULTS.get(self.id as usize)
     }
 
+    /// The memory that a success allocates, of a pool or not.
+    pub const fn allocates(&self) -> Option<Made> {
+        match *self.effects() {
+            [Effect::Makes(made @ Made { object: Object::Memory | Object::Pointer, .. })] => Some(made),
+            _ => None,
+        }
+    }
+
+    /// Whether a failure may say that a device has no memory left for a context.
+    pub const fn has_context(&self) -> bool {
+        let retains = matches!(self.effects(), [Effect::Retains(Named { object: Object::Primary, .. })]);
+        retains || self.creates_context().is_some()
+    }
+
     /// Failures that its documentation does not list, and that real drivers were seen to return.
     pub const fn seen(&self) -> &'static [i32] {
         SEEN.get(self.id as usize)

@@ -95,6 +95,7 @@ macro_rules! with_both_forms {
     )* } };
 }
 
+mod allocations;
 mod contexts;
 mod events;
 mod graphs;

@@ -95,7 +95,7 @@ impl Group {
         (Group::Lifetime, "lifetime", "calls that end what others may still use: free, destroy, reset"),
         (Group::Vmm, "vmm", "virtual memory: allocations, mappings, access, and their sharing"),
         (Group::Pool, "pool", "memory pools: their sharing, their access, and allocations from them"),
-        (Group::Alloc, "alloc", "allocations from pools, which programs make all the time"),
+        (Group::Alloc, "alloc", "allocations of device memory, of pools or not"),
         (Group::Multicast, "multicast", "multicast objects: their devices, and the memory bound to them"),
         (
             Group::Copy,

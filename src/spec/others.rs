@@ -26,7 +26,7 @@ macro_rules! driver_functions_beyond {
         cuMemFreeHost, cuStreamCreate, cuStreamQuery, cuStreamSynchronize;
     2000 Documented: cuArrayDestroy, cuCtxCreate = cuCtxCreate_v2, cuCtxPopCurrent = cuCtxPopCurrent_v2,
         cuCtxPushCurrent = cuCtxPushCurrent_v2, cuDeviceComputeCapability, cuDeviceGetProperties,
-        cuDeviceTotalMem, cuMemAlloc, cuMemAllocHost, cuMemAllocPitch, cuMemcpy2D, cuMemcpy2DAsync,
+        cuDeviceTotalMem, cuMemAllocHost, cuMemcpy2D, cuMemcpy2DAsync,
         cuMemcpy2DUnaligned = cuMemcpy2D, cuMemcpy3D, cuMemcpy3DAsync, cuMemcpyDtoD, cuMemcpyDtoH,
         cuMemcpyDtoHAsync, cuMemcpyHtoD, cuMemcpyHtoDAsync, cuMemGetAddressRange, cuMemGetInfo, cuMemsetD16,
         cuMemsetD2D16, cuMemsetD2D32, cuMemsetD2D8, cuMemsetD32, cuMemsetD8,
@@ -59,7 +59,7 @@ macro_rules! driver_functions_beyond {
     3010 Unsupported: cuGraphicsVDPAURegisterOutputSurface, cuGraphicsVDPAURegisterVideoSurface,
         cuVDPAUCtxCreate, cuVDPAUGetDevice;
     3020 Recorded: cuCtxGetApiVersion, cuCtxGetCacheConfig, cuCtxSetCacheConfig,
-        cuDeviceTotalMem_v2, cuMemAlloc_v2, cuMemAllocPitch_v2, cuMemGetAddressRange_v2, cuMemGetInfo_v2,
+        cuDeviceTotalMem_v2, cuMemGetAddressRange_v2, cuMemGetInfo_v2,
         cuMemHostGetDevicePointer_v2, cuStreamWaitEvent;
     3020 Documented: cuArray3DCreate_v2, cuArray3DGetDescriptor_v2, cuArrayCreate_v2, cuArrayGetDescriptor_v2,
         cuMemAllocHost_v2, cuMemcpyAtoA_v2, cuMemcpyAtoH_v2, cuMemcpyAtoHAsync_v2,
@@ -89,13 +89,13 @@ macro_rules! driver_functions_beyond {
         cuStreamGetPriority;
     5050 Inferred: cuLinkAddData = cuLinkAddData_v2, cuLinkAddFile = cuLinkAddFile_v2, cuLinkComplete,
         cuLinkCreate = cuLinkCreate_v2, cuLinkDestroy;
-    6000 Recorded: cuGetErrorName, cuGetErrorString, cuMemAllocManaged, cuPointerSetAttribute;
+    6000 Recorded: cuGetErrorName, cuGetErrorString, cuPointerSetAttribute;
     6000 Documented: cuStreamAttachMemAsync;
     6050 Recorded: cuMemHostRegister_v2;
     6050 Inferred: cuLinkAddData_v2, cuLinkAddFile_v2, cuLinkCreate_v2,
         cuOccupancyMaxActiveBlocksPerMultiprocessor, cuOccupancyMaxPotentialBlockSize;
     6050 Unsupported: cuGLGetDevices_v2, cuGraphicsResourceSetMapFlags_v2;
-    7000 Recorded: cuCtxGetFlags, cuDevicePrimaryCtxGetState, cuDevicePrimaryCtxRetain,
+    7000 Recorded: cuCtxGetFlags, cuDevicePrimaryCtxGetState,
         cuPointerGetAttributes;
     7000 Documented: cuDevicePrimaryCtxSetFlags = cuDevicePrimaryCtxSetFlags_v2,
         cuMemcpyAtoA_v2_ptds = cuMemcpyAtoA_v2, cuMemcpyAtoH_v2_ptds = cuMemcpyAtoH_v2,
@@ -155,8 +155,8 @@ macro_rules! driver_functions_beyond {
         cuGraphEventRecordNodeGetEvent, cuGraphEventRecordNodeSetEvent, cuGraphEventWaitNodeGetEvent,
         cuGraphEventWaitNodeSetEvent, cuGraphExecEventRecordNodeSetEvent, cuGraphExecEventWaitNodeSetEvent,
         cuMemMapArrayAsync, cuMemMapArrayAsync_ptsz, cuMipmappedArrayGetSparseProperties;
-    11020 Recorded: cuDeviceGetMemPool, cuMemAllocAsync, cuMemPoolGetAttribute;
-    11020 Documented: cuDeviceSetMemPool, cuMemAllocAsync_ptsz = cuMemAllocAsync, cuMemPoolSetAttribute,
+    11020 Recorded: cuDeviceGetMemPool, cuMemPoolGetAttribute;
+    11020 Documented: cuDeviceSetMemPool, cuMemPoolSetAttribute,
         cuMemPoolTrimTo;
     11020 Unsupported: cuArrayGetPlane, cuGraphAddExternalSemaphoresSignalNode,
         cuGraphAddExternalSemaphoresWaitNode, cuGraphExecExternalSemaphoresSignalNodeSetParams,

@@ -50,6 +50,10 @@ functions! {
     cudaMemPoolExportPointer: cuMemPoolExportPointer,
     cudaMemPoolImportPointer: cuMemPoolImportPointer,
     cudaMallocFromPoolAsync: cuMemAllocFromPoolAsync,
+    cudaMalloc: cuMemAlloc,
+    cudaMallocPitch: cuMemAllocPitch,
+    cudaMallocManaged: cuMemAllocManaged,
+    cudaMallocAsync: cuMemAllocAsync,
 }
 
 /// The functions.

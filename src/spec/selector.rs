@@ -177,7 +177,7 @@ mod tests {
             explained(text, error.column, &error.message)
         };
         for (set, symbol) in [
-            ("cuMemAlloc_v2", "cuMemAlloc_v2"),
+            ("cuMemAllocHost_v2", "cuMemAllocHost_v2"),
             ("@ipc,^cuMemGetInfo", "cuMemGetInfo"),
             ("cuStreamSynchronize_p*", "cuStreamSynchronize_ptsz"),
         ] {
@@ -185,7 +185,7 @@ mod tests {
                 format!("cupeer cannot fail, log, or record '{symbol}', because it does not intercept it");
             assert!(message(set).starts_with(&begin), "{}", message(set));
         }
-        for none in ["cuIpcOpenMemHandel", "cuMemAlloc_v9", "", "@pier"] {
+        for none in ["cuIpcOpenMemHandel", "cuMemAllocHost_v9", "", "@pier"] {
             assert_eq!(message(none), FunctionSet::parse(none).unwrap_err().message);
         }
     }

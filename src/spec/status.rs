@@ -17,7 +17,7 @@ pub const ROOM: u64 = 1 << 16;
 pub const BYTES: u64 = ROOM + (1 << 18);
 
 /// What the first word holds.
-pub const MAGIC: u32 = 0x6375_7033;
+pub const MAGIC: u32 = 0x6375_7034;
 
 /// The page.
 #[repr(C)]
@@ -54,7 +54,9 @@ pub struct Status {
     pub dropper: [AtomicU8; NAME],
     /// What processes have said in a line, each as a hash: the same of the next rank is not said again. 0 for none.
     pub said: [AtomicU64; SAID],
-    /// How many questions were put: a futex on which the launcher waits.
+    /// Calls that failed for want of memory, and were recorded with what was left; each rings the bell.
+    pub exhausted: AtomicU32,
+    /// How many questions were put, and memory was exhausted: a futex on which the launcher waits.
     pub bell: AtomicU32,
     /// Whether somebody answers.
     pub answers: AtomicU32,

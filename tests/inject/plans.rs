@@ -70,17 +70,18 @@ fn a_function_that_no_plan_reaches_is_refused_with_the_reason() {
                   'cupeer list functions' lists those that it intercepts";
     let directory = temp_dir();
     let file = directory.path().join("plan");
-    fs::write(&file, "@ipc:delay=1ms\ncuMemAlloc_v2:error=OUT_OF_MEMORY\n").unwrap();
+    fs::write(&file, "@ipc:delay=1ms\ncuMemAllocHost_v2:error=OUT_OF_MEMORY\n").unwrap();
     for (options, place) in [
         (
-            ["--inject", "cuMemAlloc_v2:error=OUT_OF_MEMORY"],
-            "--inject 'cuMemAlloc_v2:error=OUT_OF_MEMORY', column 1",
+            ["--inject", "cuMemAllocHost_v2:error=OUT_OF_MEMORY"],
+            "--inject 'cuMemAllocHost_v2:error=OUT_OF_MEMORY', column 1",
         ),
         (["--inject-file", file.to_str().unwrap()], &format!("{}:2:1", file.display())),
-        (["--trace", "@ipc,cuMemAlloc_v2"], "--trace '@ipc,cuMemAlloc_v2', column 6"),
+        (["--trace", "@ipc,cuMemAllocHost_v2"], "--trace '@ipc,cuMemAllocHost_v2', column 6"),
     ] {
         let ended = done(&mut run(&options));
-        let said = format!("cupeer: {place}: cupeer cannot fail, log, or record 'cuMemAlloc_v2', {reason}\n");
+        let said =
+            format!("cupeer: {place}: cupeer cannot fail, log, or record 'cuMemAllocHost_v2', {reason}\n");
         assert!(ended.stderr.starts_with(&said), "{options:?}: {}", ended.stderr);
         assert_eq!(ended.status.code(), Some(125));
     }

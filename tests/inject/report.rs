@@ -111,7 +111,7 @@ fn a_rule_that_did_nothing_can_decide_the_status() {
     assert_eq!(ended.status.code(), Some(5));
     assert_lines(
         &ended.stderr,
-        "cupeer: 3 processes, 5 recorded calls, 0 failed; 'cupeer report r' shows them\n\
+        "cupeer: 3 processes, 6 recorded calls, 0 failed; 'cupeer report r' shows them\n\
          cupeer: exits with 5, because fault inject/1 was never reached (--unused-exitcode)\n",
     );
     // A signal stays one.

@@ -38,10 +38,9 @@ PLAIN_TABLE(DEFINE)
 /* Some functions that are not in the table, They keep no account:
  * cupeer must not come between. */
 CUresult cuDriverGetVersion(int *version) { return *version = DRIVER_VERSION, 0; }
-CUresult cuMemAlloc_v2(CUdeviceptr *p, size_t size) { return *p = 0x7000 + size, 0; }
-CUresult cuMemAllocPitch_v2(CUdeviceptr *p, size_t *pitch, size_t w, size_t h, unsigned n) { return *p = *pitch = w * h * n, 0; }
 CUresult cuCtxGetCurrent(CUcontext *c) { return *c = (CUcontext)1, 0; }
 CUresult cuMemBatchDecompressAsync(void) { return 1; }
+CUresult cuMemAllocHost_v2(void **p, size_t size) { return *p = NULL, size == 0; }
 
 static const struct entry {
     const char *lookup;
@@ -134,8 +133,14 @@ static const struct entry {
     {"cuGetProcAddress", 12000, cuGetProcAddress_v2},
     {"cuGetProcAddress", 11030, cuGetProcAddress},
     {"cuDriverGetVersion", 2020, cuDriverGetVersion},
+    {"cuDevicePrimaryCtxRetain", 7000, cuDevicePrimaryCtxRetain},
     {"cuMemAlloc", 3020, cuMemAlloc_v2},
+    {"cuMemAlloc", 2000, cuMemAlloc},
     {"cuMemAllocPitch", 3020, cuMemAllocPitch_v2},
+    {"cuMemAllocPitch", 2000, cuMemAllocPitch},
+    {"cuMemAllocManaged", 6000, cuMemAllocManaged},
+    {"cuMemAllocAsync", 11020, cuMemAllocAsync_ptsz, 1},
+    {"cuMemAllocAsync", 11020, cuMemAllocAsync},
 #define ENTRIES(name, since, plain, own) {#name, since > 7000 ? since : 7000, own, 1}, {#name, since, plain},
     USES_ENTRIES(ENTRIES) GRAPHS_ENTRIES(ENTRIES)
 #define ENTRY(name, since, function) {#name, since, function},

@@ -500,13 +500,13 @@ impl Call {
         }
     }
 
-    /// Whether the function frees, destroys, resets, copies, or records an event: the record has only those calls that end what is
-    /// shared, copy between devices, or fail on an event of another process.
+    /// Whether the function allocates, frees, destroys, resets, copies, or records an event: the record has only those calls that are
+    /// about much memory, end what is shared, copy between devices, or fail on an event of another process.
     fn is_rare(&self) -> bool {
         let is_rare = |id: FnId| {
-            [Group::Lifetime, Group::Copy, Group::Launch, Group::Graph, Group::Event, Group::Init]
-                .iter()
-                .any(|group| id.spec().is_in(*group))
+            let does_not_work = [Group::Lifetime, Group::Alloc, Group::Init];
+            let is_in = |group: &Group| id.spec().is_in(*group);
+            id.spec().is_work() || does_not_work.iter().any(is_in)
         };
         FnId::all().any(|id| id.spec().name() == self.function && is_rare(id))
     }

@@ -17,7 +17,7 @@ int main(int argc, char **argv) {
         print_dlerror(name);
         if (i < 6) printf("%d\n", ((int (*)(void))dlsym(library, name))());
     }
-    static const char *const outside[] = {"cuDriverGetVersion", "cuMemAlloc_v2", "cuMemAllocPitch_v2", "cuCtxGetCurrent"};
+    static const char *const outside[] = {"cuDriverGetVersion", "cuMemAllocHost_v2", "cuMemBatchDecompressAsync", "cuCtxGetCurrent"};
     for (size_t i = 0; i < sizeof outside / sizeof *outside; i++) print_home(outside[i], dlsym(driver, outside[i]));
     int version = 0;
     CHECK(((CUresult(*)(int *))dlsym(driver, "cuDriverGetVersion"))(&version) == 0);

@@ -83,6 +83,7 @@ struct outputs {
     int number;
     unsigned capabilities[2];
     CUdeviceptr pointer;
+    size_t size;
     CUevent event;
     CUipcMemHandle handle;
     CUipcEventHandle event_handle;
@@ -199,6 +200,18 @@ struct outputs {
       (dptr, bytesize, pool, hStream), (&o->pointer, m, NULL, NULL), bytesize)                                \
     X(cuMemAllocFromPoolAsync_ptsz, (CUdeviceptr * dptr, size_t bytesize, void *pool, CUstream hStream),      \
       (dptr, bytesize, pool, hStream), (&o->pointer, m, NULL, NULL), bytesize) \
+    X(cuMemAlloc, (unsigned *dptr, unsigned bytesize), (dptr, bytesize), (o->capabilities, m), bytesize)      \
+    X(cuMemAlloc_v2, (CUdeviceptr * dptr, size_t bytesize), (dptr, bytesize), (&o->pointer, m), bytesize)     \
+    X(cuMemAllocPitch, (unsigned *dptr, unsigned *pPitch, unsigned WidthInBytes, unsigned Height, unsigned ElementSizeBytes), \
+      (dptr, pPitch, WidthInBytes, Height, ElementSizeBytes), (o->capabilities, o->capabilities + 1, m, 1, 4), WidthInBytes) \
+    X(cuMemAllocPitch_v2, (CUdeviceptr * dptr, size_t *pPitch, size_t WidthInBytes, size_t Height, unsigned ElementSizeBytes), \
+      (dptr, pPitch, WidthInBytes, Height, ElementSizeBytes), (&o->pointer, &o->size, m, 1, 4), WidthInBytes) \
+    X(cuMemAllocManaged, (CUdeviceptr * dptr, size_t bytesize, unsigned flags), (dptr, bytesize, flags),      \
+      (&o->pointer, m, 1), bytesize)                                                                          \
+    X(cuMemAllocAsync, (CUdeviceptr * dptr, size_t bytesize, CUstream hStream), (dptr, bytesize, hStream),    \
+      (&o->pointer, m, NULL), bytesize)                                                                       \
+    X(cuMemAllocAsync_ptsz, (CUdeviceptr * dptr, size_t bytesize, CUstream hStream), (dptr, bytesize, hStream), \
+      (&o->pointer, m, NULL), bytesize)                                                                       \
     X(cuMulticastCreate, (CUdeviceptr * mcHandle, const void *prop), (mcHandle, prop), (&o->pointer, team(m)), mark_of_team(prop)) \
     X(cuMulticastAddDevice, (CUdeviceptr mcHandle, CUdevice dev), (mcHandle, dev), (1, (int)m), dev)          \
     X(cuMulticastBindMem,                                                                                     \
@@ -305,6 +318,13 @@ struct outputs {
 #define OUTPUT_cuMemPoolImportPointer OUT(ptr_out, (uintptr_t)pool);
 #define OUTPUT_cuMemAllocFromPoolAsync OUT(dptr, bytesize);
 #define OUTPUT_cuMemAllocFromPoolAsync_ptsz OUT(dptr, bytesize);
+#define OUTPUT_cuMemAlloc OUT(dptr, bytesize);
+#define OUTPUT_cuMemAlloc_v2 OUT(dptr, bytesize);
+#define OUTPUT_cuMemAllocPitch OUT(dptr, WidthInBytes); OUT(pPitch, WidthInBytes);
+#define OUTPUT_cuMemAllocPitch_v2 OUT(dptr, WidthInBytes); OUT(pPitch, WidthInBytes);
+#define OUTPUT_cuMemAllocManaged OUT(dptr, bytesize);
+#define OUTPUT_cuMemAllocAsync OUT(dptr, bytesize);
+#define OUTPUT_cuMemAllocAsync_ptsz OUT(dptr, bytesize);
 #define OUTPUT_cuMulticastCreate OUT(mcHandle, mark_of_team(prop));
 #define OUTPUT_cuMulticastAddDevice
 #define OUTPUT_cuMulticastBindMem

@@ -177,6 +177,7 @@ struct place { int type, id; };
     X(cuEventRecord_ptsz, (CUevent e, CUstream s), (e, s), ((CUevent)(uintptr_t)m, NULL), (uintptr_t)e)    \
     X(cuEventRecordWithFlags, (CUevent e, CUstream s, unsigned f), (e, s, f), ((CUevent)(uintptr_t)m, NULL, 0), (uintptr_t)e) \
     X(cuEventRecordWithFlags_ptsz, (CUevent e, CUstream s, unsigned f), (e, s, f), ((CUevent)(uintptr_t)m, NULL, 0), (uintptr_t)e) \
+    X(cuDevicePrimaryCtxRetain, (CUcontext *pctx, CUdevice dev), (pctx, dev), ((CUcontext *)&o->handle, (CUdevice)m), dev) \
     X(cuCtxCreate_v2, (CUcontext *pctx, unsigned f, CUdevice dev), (pctx, f, dev), ((CUcontext *)&o->handle, 0, (CUdevice)m), dev) \
     X(cuCtxCreate_v3, (CUcontext *pctx, void *params, int n, unsigned f, CUdevice dev), (pctx, params, n, f, dev), \
       ((CUcontext *)&o->handle, NULL, 0, 0, (CUdevice)m), dev)                                              \
@@ -301,6 +302,7 @@ struct place { int type, id; };
 #define OUTPUT_cuEventRecord_ptsz
 #define OUTPUT_cuEventRecordWithFlags
 #define OUTPUT_cuEventRecordWithFlags_ptsz
+#define OUTPUT_cuDevicePrimaryCtxRetain OUT(pctx, (CUcontext)(uintptr_t)dev);
 #define OUTPUT_cuCtxCreate_v2 OUT(pctx, (CUcontext)(uintptr_t)dev);
 #define OUTPUT_cuCtxCreate_v3 OUT(pctx, (CUcontext)(uintptr_t)dev);
 #define OUTPUT_cuCtxCreate_v4 OUT(pctx, (CUcontext)(uintptr_t)dev);

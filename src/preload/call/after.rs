@@ -4,11 +4,11 @@
 use crate::check;
 use crate::driver::facts::{self, DriverFacts};
 use crate::driver::questions;
-use crate::driver::{batches, model};
+use crate::driver::{batches, counted, model};
 use crate::fault::inject::{self, Fault};
 use crate::job::gone;
 use crate::job::ledger::{self, BeforeCall, CallOrigin};
-use crate::recorder::{self, Detail, Elements, Recorded, Stored};
+use crate::recorder::{self, Detail, Elements, Recorded, Stored, exhausted};
 use crate::settings;
 use core::cell::Cell;
 use core::fmt::{self, Write};
@@ -16,6 +16,7 @@ use cupeer_rules::decide;
 use cupeer_spec::function::{FnId, Library};
 use cupeer_spec::record::live;
 use cupeer_spec::record::slot::{MOST_ARGS, detail};
+use cupeer_spec::results::Result as Code;
 use cupeer_spec::value::Format;
 
 /// A call that the driver has answered, or a rule of faults in its place.
@@ -60,6 +61,7 @@ pub fn follow(record: &Recorded, call: &Answered) {
         recorder::describe_devices();
     }
     let ended = facts::ended(id, &args.bytes, for_driver, before.context);
+    counted::context_ended(ended);
     let is_release = result == 0 && fault.is_none() && id.spec().releases_context();
     if is_release && ended == 0 && call.driver_messages.is_empty() {
         if before.context == 0 {
@@ -76,6 +78,10 @@ pub fn follow(record: &Recorded, call: &Answered) {
         elements = detail.array();
         let note = &mut |tag, bytes: &[u8]| detail.item(tag, 0, bytes);
         about = facts::ask(id, &args.bytes, for_driver, (before.context, ended), note);
+        let is_real = !fault.is_some_and(|fault| fault.is_altered);
+        if result == Code::OUT_OF_MEMORY as i32 && id.spec().library == Library::Cuda {
+            exhausted::look(is_real, note);
+        }
         if ended != 0 && id.spec().releases_context() && !has_stack {
             // Of those that changed nothing, nobody wants to know where they were.
             detail.frames(caller);

@@ -1,15 +1,14 @@
-//! The path of one call through the library. [`steps`] defines the order: apply fault plans and denied pairs, record
-//! the call, forward it, finish the record, replace functions that are handed out, run the steps of `after` if the
-//! call needs them, and log.
+//! The path of one call through the library. [`steps`] defines the order: apply fault plans and denied pairs, record the call, forward
+//! it, finish the record, replace functions that are handed out, run the steps of `after` if the call needs them, and log.
 //!
 //! This module owns the order of the steps and the guard against reentry. Each step is implemented elsewhere.
 //!
-//! A function takes the first path that its entry in the table asks for, so that functions that are called often do no more
-//! than they need:
+//! A function takes the first path that its entry in the table asks for, so that those that are called often do no more than they need:
 //!
 //! | Functions | Path | Difference |
 //! | --- | --- | --- |
-//! | `may_go_straight_on`: copies, launches, frees | [`unseen::straight_on`] | No steps while their addresses cannot matter. Failures are recorded, and first uses of shared memory. |
+//! | `may_go_straight_on`: copies, launches | [`unseen::straight_on`] | No steps while their addresses cannot matter. Failures are recorded, and first uses of shared memory. |
+//! | `allocates`, `frees` | [`memory`] | No steps while the memory is small and nobody else's: it is only counted. |
 //! | Group `event` | [`run_event`] | Forwarded first. Steps only after a failure. |
 //! | `changes_kernels`, `changes_graphs`, if rules are checked | [`run_with_handles`] | Notes kernels and graphs before and after. |
 //! | `creates_context` | [`take_steps`] | Notes the context after. |
@@ -21,11 +20,12 @@
 mod after;
 mod graphs;
 mod inside;
+mod memory;
 mod through_host;
 mod unseen;
 
 use crate::driver::log::DriverLog;
-use crate::driver::{contexts, graphs as executable, kernels, places};
+use crate::driver::{contexts, counted, graphs as executable, kernels, places};
 use crate::fault::forward::{ArgumentWords, Forward};
 use crate::fault::inject::{self, Fault};
 use crate::job::gone;
@@ -191,6 +191,10 @@ pub trait Function: Arguments {
 #[inline(always)]
 pub unsafe fn run<F: Function, const EXPORT: bool>(arguments: impl Fn() -> F) -> i32 {
     let noted = Noted::last();
+    // SAFETY: as promised.
+    if let Some(result) = unsafe { memory::run::<F, EXPORT>(noted, &arguments) } {
+        return result;
+    }
     if const { FUNCTIONS[F::ID as usize].may_go_straight_on() } {
         // SAFETY: as promised.
         return unsafe { straight_on::<F, EXPORT>(noted, arguments) };
@@ -349,7 +353,7 @@ fn take_up(
         return result;
     }
     let settings = settings::get();
-    let is_unseen = || !settings.is_recorded(id) || ledger::is_idle(id);
+    let is_unseen = || !settings.is_recorded(id) || ledger::is_idle(id) && !counted::is_known_event();
     if !settings.is_logged(id) && arguments.handed_out().is_none() && is_unseen() {
         // It came here because a rule of faults names the function, and that was all; or there is nothing to see.
         return unseen::forward(id, entered.caller, arguments, forward);

@@ -16,6 +16,7 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use cupeer_rules::RULES;
 use cupeer_spec::effect::{HostCopy, Launched};
 use cupeer_spec::function::{FUNCTIONS, FnId};
+use cupeer_spec::results::Result as Code;
 
 /// Runs a call that may not matter: at once if its addresses show that, as those of most copies and launches of a process that shares
 /// do; else by its steps.
@@ -134,7 +135,7 @@ fn may_matter<F: Function>(arguments: &F) -> bool {
 /// What follows when such a call has failed.
 #[cold]
 #[inline(never)]
-fn has_failed(id: FnId, caller: usize, arguments: &dyn Arguments, result: i32) {
+pub fn has_failed(id: FnId, caller: usize, arguments: &dyn Arguments, result: i32) {
     if !is_again(thread(), id, caller) {
         failed_use(id, caller, arguments, result);
     }
@@ -148,16 +149,21 @@ pub fn failed_use(id: FnId, caller: usize, arguments: &dyn Arguments, result: i3
     /// So many that no rule explains are all looked at; of the later ones, those whose number is a power of two.
     const MANY: u32 = 64;
     static UNEXPLAINED: AtomicU32 = AtomicU32::new(0);
+    static TOLD: AtomicU32 = AtomicU32::new(0);
     let settings = settings::get();
     // The nodes of a graph are not read unless some may use memory that is gone.
     let may_use = || id.spec().uses_or_frees() || id.spec().uses_graph().is_some() && gone::has_any();
-    if !settings.is_recorded(id) || !may_use() {
+    // A context is recorded only if there is no memory for it.
+    let has_no_room = id.spec().has_context() && result == Code::OUT_OF_MEMORY as i32;
+    let is_told = has_no_room && settings.record.is_some() || id.spec().allocates().is_some();
+    if !is_told && !may_use() || !has_no_room && !settings.is_recorded(id) {
         return;
     }
+    let is_due = |known: u32| known < MANY || known.is_power_of_two();
+    let is_told = is_told && is_due(TOLD.fetch_add(1, Ordering::Relaxed));
     let known = UNEXPLAINED.load(Ordering::Relaxed);
-    let may_be_explained = settings.check.is_some()
-        && (known < MANY || known.is_power_of_two())
-        && RULES.iter().any(|rule| rule.explains(id, result));
+    let may_be_explained =
+        settings.check.is_some() && is_due(known) && RULES.iter().any(|rule| rule.explains(id, result));
     let caller = behind_patch(id, caller);
     let mut record = Recorded::new(id, arguments);
     with_failure((id, caller, result), arguments, &mut |call| {
@@ -165,11 +171,11 @@ pub fn failed_use(id: FnId, caller: usize, arguments: &dyn Arguments, result: i3
         if may_be_explained {
             guarded(|| is_explained = after::is_explained(&record, call));
         }
-        if !is_explained {
+        if !is_explained && !is_told {
             UNEXPLAINED.store(known.saturating_add(1), Ordering::Relaxed);
         }
         record.begin(arguments, caller, true, true);
-        if record.finish(arguments, result, false) && is_explained {
+        if record.finish(arguments, result, false) && (is_explained || is_told) {
             guarded(|| after::follow(&record, call));
         }
     });

@@ -103,7 +103,7 @@ pub fn ask(
         if about.ended != 0 || result != 0 && context != 0 {
             note(detail::CONTEXT, &context.to_le_bytes());
         }
-    } else if function.records().is_some() {
+    } else if function.records().is_some() || function.allocates().is_some() {
         devices(note, -1, result, &mut about);
     } else if function.closes().is_some() && result == Result::INVALID_CONTEXT as i32 {
         about.context = questions::context();

@@ -1,10 +1,12 @@
 //! Facts about the driver: driver queries (`questions`, `nodes`), the driver's own log (`log`), facts that only
-//! the program's calls show (`model`, `contexts`), and answers that are remembered (`places`).
+//! the program's calls show (`model`, `contexts`, `counted` and its `chunks`), and answers that are remembered (`places`).
 //!
 //! `resolve` decides which function of the driver a call goes to.
 
 pub mod batches;
+pub mod chunks;
 pub mod contexts;
+pub mod counted;
 pub mod facts;
 pub mod graphs;
 pub mod kernels;

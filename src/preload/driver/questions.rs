@@ -440,6 +440,23 @@ pub(super) struct Allocation {
     pub(super) device: i32,
 }
 
+/// The device on which an address of device memory lies, and the context that it belongs to, which is 0 for that of a pool. Asks also
+/// while a stream is captured.
+pub fn owner(address: u64) -> Option<(i32, u64)> {
+    // CU_POINTER_ATTRIBUTE_ MEMORY_TYPE, DEVICE_ORDINAL and CONTEXT.
+    let [memory_type, device, context] = relaxed(|| attributes([2, 9, 1], address))?;
+    (memory_type == DEVICE_MEMORY).then_some((device as i32, context))
+}
+
+/// What a device has left: its free and total bytes, and the device, which is that of the current context. `None` if there is no
+/// context.
+pub fn left() -> Option<(i32, [u64; 2])> {
+    let device = Some(device()).filter(|device| *device >= 0)?;
+    let (mut free, mut total) = (0, 0);
+    let result = relaxed(|| cuMemGetInfo_v2(&mut free, &mut total));
+    (result == Some(0)).then_some((device, [free as u64, total as u64]))
+}
+
 /// The allocation that an address lies in. Asked in the way that never fails, whatever context is current:
 /// cuMemGetAddressRange does for memory of another one.
 pub(super) fn allocation(address: u64) -> Option<Allocation> {

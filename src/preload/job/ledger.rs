@@ -9,9 +9,9 @@ use super::process::{self, Identity};
 use super::python_line::SourceLine;
 use super::reclaim;
 use super::uses;
-use crate::driver::contexts;
 use crate::driver::facts::DriverFacts;
 use crate::driver::questions::{self, number, word};
+use crate::driver::{contexts, counted};
 use crate::resolve::needs::{self, Needs};
 use crate::resolve::traced;
 use crate::settings;
@@ -101,6 +101,7 @@ pub fn is_idle(id: FnId) -> bool {
         Needs::Gone => !gone::has_any(),
         Needs::Event => !needs::has_done(Needs::Event),
         Needs::Shared => shares_nothing(),
+        Needs::Made => !counted::is_on(),
         Needs::Fork => initialized_before_fork(epoch()).is_none(),
     }
 }
@@ -161,7 +162,8 @@ pub fn before(id: FnId, args: &[u8; MOST_ARGS]) -> BeforeCall {
         let named = function.ends_context().filter(|end| end.object == Object::Context);
         named.is_some_and(|end| contexts::device_of_created(number(id, args, end.by)).is_some())
     };
-    let is_known = !live::is_on() || live::has_exported() || live::has_others() || is_created();
+    let is_known =
+        !live::is_on() || live::has_exported() || live::has_others() || counted::is_on() || is_created();
     let context = if is_known { questions::to_be_ended(id, args) } else { 0 };
     let begun = if is_checked() && function.opens().is_some() { clock::now() } else { 0 };
     BeforeCall { taken, closing, context, begun }
@@ -358,6 +360,7 @@ fn exported(kind: u32, (fingerprint, checked): (u64, u64), given: u64, made: &Ca
         }
     }
     owned(address, fingerprint, made);
+    counted::is_shared(address);
 }
 
 /// Remembers under which fingerprint an address or event is exported.

@@ -11,7 +11,7 @@ use crate::sys::elf;
 use core::ptr;
 use core::sync::atomic::{
     AtomicU32, AtomicU64,
-    Ordering::{Acquire, Relaxed, Release},
+    Ordering::{Acquire, Relaxed},
 };
 use cupeer_spec::question::{Answer, Asked, MOST_BUILD_ID, MOST_PATH, Room};
 use cupeer_spec::status::{QUESTIONS, Status};
@@ -48,9 +48,7 @@ fn ask<'a>(status: &Status, asked: &Asked, began: u64, left: u64, room: &'a mut 
     let first = unsafe { libc::getpid() } as usize;
     let all = (0..QUESTIONS).map(|i| &status.questions[first.wrapping_add(i) % QUESTIONS]);
     let (question, state) = all.into_iter().find_map(|one| Some((one, one.put(asked, began)?)))?;
-    status.bell.fetch_add(1, Release);
-    // SAFETY: the address of a word of the page, which is mapped for good. Nothing is read or written.
-    unsafe { libc::syscall(libc::SYS_futex, status.bell.as_ptr(), libc::FUTEX_WAKE, 1) };
+    status::ring(status);
     while question.state.load(Acquire) == state {
         let waited = clock::now().saturating_sub(began);
         let Some(rest) = left.checked_sub(waited).filter(|rest| *rest > 0) else { break };

@@ -156,6 +156,21 @@ pub fn found() {
     count(|status| &status.findings);
 }
 
+/// Counts a call that has failed for want of memory, and wakes the launcher, which looks who has it.
+pub fn exhausted() {
+    with(|status| {
+        status.exhausted.fetch_add(1, Release);
+        ring(status);
+    });
+}
+
+/// Wakes the launcher.
+pub fn ring(status: &Status) {
+    status.bell.fetch_add(1, Release);
+    // SAFETY: the address of a word of the page, which is mapped for good. Nothing is read or written.
+    unsafe { libc::syscall(libc::SYS_futex, status.bell.as_ptr(), libc::FUTEX_WAKE, 1) };
+}
+
 /// The page; null before it was needed. Mapped for good, because there may be no memory later. No descriptor is kept:
 /// programs close what they do not know.
 static PAGE: AtomicPtr<Status> = AtomicPtr::new(ptr::null_mut());

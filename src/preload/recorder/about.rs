@@ -23,6 +23,7 @@ use core::sync::atomic::{
 };
 use cupeer_spec::function::FnId;
 use cupeer_spec::proc::{Stat, StatPath};
+use cupeer_spec::record::counted::WORDS;
 use cupeer_spec::record::{BLOCK, BLOCK_MAGIC, BlockHeader, META_START, block, meta};
 
 /// The block that entries are appended to, and where in it; both of the record with this epoch.
@@ -181,12 +182,28 @@ pub fn escaped(library: &[u8], way: &str) {
     entry(file, meta::ESCAPED, &[way.as_bytes(), b"\0", library]);
 }
 
+/// Makes the table of memory that is only counted: see [`cupeer_spec::record::counted`]. Its words are aligned to cache lines.
+pub fn counted(file: &File) -> Option<*mut AtomicU64> {
+    const LINE: usize = 64;
+    static EMPTY: [u8; LINE + 8 * (WORDS + 1)] = [0; _];
+    let body = entry(file, meta::COUNTED, &[&EMPTY])?;
+    let begin = 8 + body.wrapping_add(8).align_offset(LINE);
+    // SAFETY: the bytes lie in the mapped block, which is never unmapped, and nobody else writes to them; they are aligned to
+    // eight bytes, as all entries are.
+    unsafe {
+        body.cast::<u64>().write_volatile(begin as u64);
+        Some(body.add(begin).cast())
+    }
+}
+
 /// Appends an entry. What does not fit into a block is cut; what cannot be written is not there.
-pub fn entry(file: &File, tag: u16, pieces: &[&[u8]]) {
+/// Returns where its bytes are, for as long as the record is.
+pub fn entry(file: &File, tag: u16, pieces: &[&[u8]]) -> Option<*mut u8> {
     const HEAD: usize = size_of::<meta::Head>();
     let most = BLOCK - size_of::<BlockHeader>() - HEAD - meta::ALIGN;
     let length = pieces.iter().map(|piece| piece.len()).sum::<usize>().min(most);
     let taken = (HEAD + length).next_multiple_of(meta::ALIGN);
+    let mut written = None;
     LOCK.with(|| {
         if EPOCH.load(Acquire) != file.epoch {
             return;
@@ -215,8 +232,10 @@ pub fn entry(file: &File, tag: u16, pieces: &[&[u8]]) {
             ((*head).tag, (*head).length) = (tag, length as u32);
             fence(Release);
             (&raw mut (*head).magic).write_volatile(meta::MAGIC);
+            written = Some(place.add(HEAD));
         }
     });
+    written
 }
 
 /// Goes on in another block. Says whether there is one.

@@ -1,7 +1,7 @@
 //! Decides whether to record a call that is rarely recorded.
 
 use super::arguments::{Arguments, Handle, Store};
-use crate::driver::{batches, kernels, parameters, places, questions};
+use crate::driver::{batches, counted, kernels, parameters, places, questions};
 use crate::job::{gone, ledger};
 use crate::resolve::driver;
 use crate::resolve::needs::{self, Needs};
@@ -34,10 +34,15 @@ pub fn matter(id: FnId, store: &dyn Store, handle: &Cell<Option<Handle>>) -> Mat
     if id.spec().library == Library::Nvml {
         return of(driver::is_any_followed(Library::Cuda));
     }
+    let spec = id.spec();
+    let allocates = spec.allocates().is_some();
+    let is_event = (allocates || spec.frees().is_some()) && counted::is_known_event();
+    if is_event || allocates {
+        return of(is_event);
+    }
     if ledger::is_idle(id) {
         return Matter::Nothing;
     }
-    let spec = id.spec();
     let copied = spec.copies().filter(|_| has_reach(id));
     let mut args = [0; MOST_ARGS];
     store.store(&mut Arguments::new(&mut args, handle), false);

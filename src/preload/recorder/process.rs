@@ -169,6 +169,7 @@ fn join(file: &File) {
             (*thread).known = (0, 0);
             // What it remembers may be taken by another thread of this process: its owner is one of the parent's.
             ((*thread).repeats, (*thread).runs) = (ptr::null_mut(), 0);
+            (*thread).cells = 0;
             (*thread).epoch = file.epoch;
         }
     });

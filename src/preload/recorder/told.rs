@@ -3,7 +3,7 @@
 use super::arguments::FINGERPRINT;
 use super::current::current;
 use super::{about, detail, early, file, process, speed};
-use crate::driver::questions;
+use crate::driver::{counted, questions};
 use crate::job::live;
 use crate::resolve::driver;
 use crate::settings;
@@ -79,7 +79,7 @@ pub fn escaped(library: &[u8], way: Way) {
 
 /// Whether this process has, or would have, a record in which there is no event.
 pub fn is_empty() -> bool {
-    let is_empty = || current().map_or(epoch() == 0, |file| file.has_no_stream());
+    let is_empty = || current().map_or(epoch() == 0, |file| file.has_no_stream() && !counted::is_on());
     settings::get().record.is_some() && is_empty()
 }
 

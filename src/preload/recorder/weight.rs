@@ -10,7 +10,7 @@ pub struct Weight {
     /// It opens or ends something, and is looked at more closely.
     pub counts: bool,
     /// It is recorded only where it ends something that is shared, copies from device to device, uses memory that is gone, has a
-    /// content that is to be found again, or is beside the driver.
+    /// content that is to be found again, allocates or frees much memory, or is beside the driver.
     pub rarely: bool,
     /// It has arrays or texts.
     pub more: bool,
@@ -37,11 +37,14 @@ pub static WEIGHTS: [Weight; FUNCTION_COUNT] = {
     while i < FUNCTION_COUNT {
         let (function, args) = (&FUNCTIONS[i], FUNCTIONS[i].args());
         weights[i].counts = function.is_weighty();
-        weights[i].shares = function.shares();
+        // Who holds the memory of a device is to be known, also where nothing is shared.
+        weights[i].shares = function.shares() || function.allocates().is_some();
         weights[i].frames = function.carries_frames();
         weights[i].wide = function.is_wide();
-        weights[i].rarely =
-            function.ends_often() || function.is_work() || matches!(function.library, Library::Nvml);
+        weights[i].rarely = function.ends_often()
+            || function.is_work()
+            || function.allocates().is_some()
+            || matches!(function.library, Library::Nvml);
         let mut j = 0;
         while j < args.len() {
             weights[i].writes |= matches!(args[j].direction, Direction::Out | Direction::InOut);

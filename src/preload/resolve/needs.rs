@@ -26,6 +26,8 @@ pub enum Needs {
     Gone,
     /// Opened an event of another process.
     Event,
+    /// Allocated memory, which is counted until it is freed.
+    Made,
 }
 
 /// In the order of the table.
@@ -59,11 +61,12 @@ static NEEDS: [Needs; FUNCTION_COUNT] = {
 };
 
 /// What of that it has done, by its number.
-pub(super) static DONE: [AtomicBool; 6] = [
+pub(super) static DONE: [AtomicBool; 7] = [
     AtomicBool::new(true),
     AtomicBool::new(false),
     AtomicBool::new(false),
     AtomicBool::new(true),
+    AtomicBool::new(false),
     AtomicBool::new(false),
     AtomicBool::new(false),
 ];
@@ -83,6 +86,7 @@ pub fn is_awake(id: FnId) -> bool {
     has_done(needs)
         || needs == Needs::Reach && has_done(Needs::Gone)
         || has_done(Needs::Shared) && id.spec().touches()[0].is_some()
+        || has_done(Needs::Made) && id.spec().frees().is_some()
 }
 
 /// Why calls of each function run through `call`.
@@ -135,7 +139,7 @@ pub fn is_traced(id: FnId) -> bool {
     // The kinds of handles are learned before there is anything to look for.
     let is_noted = settings.check.is_some()
         && (id.spec().changes_kernels() || id.spec().changes_graphs() && is_awake(id));
-    let is_context = settings.record.is_some() && id.spec().creates_context().is_some();
+    let is_context = settings.record.is_some() && id.spec().has_context();
     let is_followed = follows_plans() && id.spec().library == Library::Cuda;
     settings.is_traced(id, is_awake(id))
         || is_noted

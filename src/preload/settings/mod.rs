@@ -65,6 +65,8 @@ pub struct Settings {
     pub stderr: Option<(u64, u64)>,
     logged: FunctionSet,
     recorded: FunctionSet,
+    /// The allocating functions of which all calls are traced.
+    allocations: FunctionSet,
     injected: FunctionSet,
     complaints: Vec<String>,
 }
@@ -163,6 +165,7 @@ static NOTHING: Settings = Settings {
     stderr: None,
     logged: FunctionSet::all(false),
     recorded: FunctionSet::all(false),
+    allocations: FunctionSet::all(false),
     injected: FunctionSet::all(false),
     complaints: Vec::new(),
 };
@@ -232,9 +235,12 @@ impl Settings {
         // The record has all but the look-ups, of which there are hundreds at the start of a program, and what is
         // asked all the time, unless somebody wants to trace them.
         let mut recorded = FunctionSet::all(record.is_some());
+        let mut allocations = FunctionSet::all(false);
         for id in FnId::all().filter(|id| id.spec().is_plentiful()) {
             let wanted = trace.as_ref().is_some_and(|trace| trace.contains(id as usize));
-            recorded.set(id as usize, record.is_some() && wanted);
+            // An allocation is recorded if it is large, and counted if it is small.
+            recorded.set(id as usize, record.is_some() && (wanted || id.spec().allocates().is_some()));
+            allocations.set(id as usize, wanted);
         }
         let default = || FunctionSet::parse(FunctionSet::DEFAULT).unwrap_or(FunctionSet::all(true));
         Settings {
@@ -249,6 +255,7 @@ impl Settings {
             check,
             deny,
             recorded,
+            allocations,
             injected: inject.as_ref().map_or(FunctionSet::all(false), inject::functions),
             damages_handles: inject.as_ref().is_some_and(Plan::damages_handles),
             inject,
@@ -272,6 +279,12 @@ impl Settings {
     #[inline(always)]
     pub fn is_recorded(&self, id: FnId) -> bool {
         self.recorded.contains(id as usize)
+    }
+
+    /// Whether somebody wants to trace all allocations of this function, also small ones.
+    #[inline(always)]
+    pub fn asks_for_allocations(&self, id: FnId) -> bool {
+        self.allocations.contains(id as usize)
     }
 
     /// Whether calls of this function run through `call`: it is logged or recorded, or its outputs must be

@@ -1,6 +1,6 @@
 //! The items of details, as bytes.
 
-use crate::event::{Content, Details};
+use crate::event::{Content, Details, Left};
 use crate::finding::{Finding, Object};
 use cupeer_spec::record;
 use cupeer_spec::record::slot::detail;
@@ -42,6 +42,10 @@ pub fn items(details: &Details) -> Vec<u8> {
     if let Some(Content { hash, device, is_constant }) = details.content {
         let rest = [device.to_le_bytes(), i32::from(is_constant).to_le_bytes()].concat();
         add(detail::CONTENT, 0, &[&hash.to_le_bytes()[..], &rest].concat());
+    }
+    if let Some(Left { device, free, total, counted_bytes, counted }) = details.left {
+        let words = [device as u64, free, total, counted_bytes, counted].map(u64::to_le_bytes);
+        add(detail::LEFT, 0, words.as_flattened());
     }
     if let Some(message) = &details.message {
         add(detail::MESSAGE, 0, message);

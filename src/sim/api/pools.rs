@@ -159,7 +159,7 @@ entry! {
         Ok(())
     }
 
-    fn cuMemAllocAsync(dptr: *mut CUdeviceptr, bytesize: usize, hStream: CUstream) {
+    fn cuMemAllocAsync | cuMemAllocAsync_ptsz(dptr: *mut CUdeviceptr, bytesize: usize, hStream: CUstream) {
         get(dptr, |driver| {
             let device = driver.context(driver.stream(hStream)?.context)?.device;
             driver.allocate_from_pool(driver.memory.pools.current(device), bytesize as u64)

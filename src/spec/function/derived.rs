@@ -404,8 +404,8 @@ impl FnSpec {
         }
         let (object, by, size) = match (self.makes(), self.retains()) {
             (Some(Made { object, by, size, .. }), _) => (object, by, size),
-            (None, Some(Named { object, by })) => (object, by, None),
-            (None, None) => return None,
+            (None, Some(Named { object, by })) if object != Object::Primary => (object, by, None),
+            _ => return None,
         };
         let takes = |end: End| if end.size.is_some() { size.map_or(0, |_| 2) } else { 1 };
         let ends = |other: &FnSpec| {
@@ -414,7 +414,12 @@ impl FnSpec {
                 _ => None,
             })
         };
-        let inverse = newest(&|other| ends(other).is_some_and(|end| takes(end) == other.args().len()))?;
+        // An address of 32 bits goes to the form that takes one.
+        let is_as_wide = |other: &FnSpec, end: End| {
+            object != Object::Memory || other.args()[end.by].stored() == self.args()[by].stored()
+        };
+        let takes_it = |other: &FnSpec, end| takes(end) == other.args().len() && is_as_wide(other, end);
+        let inverse = newest(&|other| ends(other).is_some_and(|end| takes_it(other, end)))?;
         let is_sized = ends(inverse.spec()).is_some_and(|end| end.size.is_some());
         Some((inverse, Given { by, size: size.filter(|_| is_sized) }))
     }
@@ -448,7 +453,8 @@ impl FnSpec {
 
     /// Whether a call carries return addresses even where it succeeds.
     pub const fn carries_frames(&self) -> bool {
-        let changes = self.gives_back() || self.shares() || self.is_virtual() || self.is_of_pools();
+        let is_memory = self.is_in(Group::Alloc) || self.is_virtual() || self.is_of_pools();
+        let changes = is_memory || self.gives_back() || self.shares();
         changes && !self.releases_context()
     }
 
@@ -459,6 +465,7 @@ impl FnSpec {
             || self.gives_back()
             || self.is_virtual()
             || self.is_in(Group::Pool)
+            || self.is_in(Group::Alloc)
             || self.is_work()
             || self.is_in(Group::Runtime)
     }
@@ -469,6 +476,7 @@ impl FnSpec {
         let is_long = self.shares()
             || self.is_virtual()
             || self.is_of_pools()
+            || self.is_in(Group::Alloc)
             || self.is_work()
             || self.changes_kernels()
             || self.changes_graphs()

@@ -78,6 +78,9 @@ impl Parts {
                 parts(&[], &[Some(device), peer, choice.map(|(argument, _)| argument)], &[answer])
             }
             Effect::LooksUp(found) => parts(&[], &[], &[found]),
+            Effect::Makes(Made {
+                object: Object::Memory, by, size: Some(pitch), at: rows @ Some(_), ..
+            }) => parts(&[by], &[rows], &[by, pitch]),
             Effect::Makes(Made { by, size, of, at, .. }) => parts(&[by], &[size, of, at], &[]),
             Effect::Retains(Named { by, .. }) => parts(&[by], &[], &[by]),
             Effect::Copies(Copied { to, from, size, .. }) => given(&[to, from, size], &[]),
@@ -194,11 +197,14 @@ fn what_is_shared_can_be_given_back() {
 fn what_undoes_a_call_takes_words_of_it() {
     for f in FUNCTIONS {
         let is_done = f.opens().is_some() || f.enables().is_some() || f.makes().is_some();
-        assert_eq!(f.undone_by().is_some(), is_done || f.retains().is_some(), "{}", f.name());
+        // A primary context is retained by another name than it is released.
+        let is_retained = f.retains().is_some_and(|retained| retained.object != Object::Primary);
+        assert_eq!(f.undone_by().is_some(), is_done || is_retained, "{}", f.name());
         let Some((inverse, given)) = f.undone_by() else { continue };
         let words: Vec<usize> = inverse.spec().args().iter().map(|arg| arg.stored()).collect();
-        let taken = if given.size.is_some() { &[8, 8][..] } else { &[8] };
-        assert_eq!((words.as_slice(), f.args()[given.by].stored()), (taken, 8), "{}", f.name());
+        let named = f.args()[given.by].stored();
+        let taken = if given.size.is_some() { &[8, 8][..] } else { &[named] };
+        assert!(words.as_slice() == taken && matches!(named, 4 | 8), "{}", f.name());
         if let (Some(size), Some(end)) = (given.size, inverse.spec().ends()) {
             assert_eq!((end.by, end.size, f.args()[size].stored()), (0, Some(1), 8), "{}", f.name());
         }
@@ -216,6 +222,8 @@ fn what_undoes_a_call_takes_words_of_it() {
         (FnId::cuMemPoolImportPointer, FnId::cuMemFree_v2),
         (FnId::cuMemAllocFromPoolAsync, FnId::cuMemFree_v2),
         (FnId::cuMemAddressReserve, FnId::cuMemAddressFree),
+        (FnId::cuMemAlloc, FnId::cuMemFree),
+        (FnId::cuMemAllocPitch_v2, FnId::cuMemFree_v2),
     ] {
         assert_eq!(undone(id), Some(inverse), "the newest form");
     }

@@ -5,7 +5,7 @@
 #[doc(hidden)]
 #[macro_export]
 macro_rules! with_context_functions {
-    ($callback:path; $($entries:tt)*) => { $crate::with_more_functions! { $callback; $($entries)*
+    ($callback:path; $($entries:tt)*) => { $crate::with_allocating_functions! { $callback; $($entries)*
 
 /// Creates a context on a device.
 fn cuCtxCreate_v2(
@@ -43,6 +43,16 @@ fn cuCtxCreate_v4(
     effects: [Makes Context(pctx) of dev],
     results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_DEVICE, INVALID_VALUE, NOT_SUPPORTED,
               OUT_OF_MEMORY, UNKNOWN],
+}
+
+/// Retains the primary context of a device; creates it if it does not exist.
+fn cuDevicePrimaryCtxRetain(
+    out pctx: *mut $crate::abi::CUcontext,
+    in dev: $crate::abi::CUdevice,
+) -> $crate::abi::CUresult {
+    library: Cuda, since: 7000, simulated: Recorded,
+    effects: [Retains Primary(pctx)],
+    results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_DEVICE, INVALID_CONTEXT, INVALID_VALUE, OUT_OF_MEMORY, UNKNOWN],
 }
 
     } };

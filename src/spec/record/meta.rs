@@ -69,6 +69,9 @@ pub const FORKED: u16 = 9;
 /// The numbers of the functions in these lines begin here: no call has such a number.
 pub const FORKED_PYTHON: u32 = 1 << 16;
 
+/// Memory that is only counted: see [`counted`](super::counted). Its process changes it in place.
+pub const COUNTED: u16 = 10;
+
 /// The names of variables that are recorded begin with one of these, or are those of [`rank`]. What may hold a secret does not belong here.
 const VARIABLES: &[&str] = &[
     "CUDA_",

@@ -60,6 +60,7 @@
 
 pub mod armed;
 pub mod begun;
+pub mod counted;
 pub mod end;
 pub mod faults;
 pub mod job;

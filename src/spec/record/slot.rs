@@ -208,13 +208,11 @@ pub mod detail {
     /// What the last [`FINDING`] is about: an [`super::finding::Object`] and, behind it, return addresses of whoever
     /// made it, 8 bytes each.
     pub const OBJECT: u8 = 9;
-
     /// What a rule of a fault plan did to the call: [`super::hit`].
     pub const HIT: u8 = 10;
     /// The context that exported memory belongs to, 8 bytes, and the ordinal of its device, 8 bytes. An allocation that was
     /// imported has no context: 0.
     pub const OWNER: u8 = 11;
-
     /// Where the slot has no room for all arguments: all of them, as they were before the call.
     pub const ARGUMENTS: u8 = 12;
 
@@ -228,6 +226,8 @@ pub mod detail {
     /// bytes; 1 if all these pieces repeat one word, 4 bytes.
     pub const CONTENT: u8 = 15;
 
+    /// Of a call without memory: the current device, its free and total bytes, and bytes and number of what is [`super::super::counted`].
+    pub const LEFT: u8 = 16;
     /// The most frames of Python.
     pub const MOST_PYTHON: usize = 24;
     /// The most return addresses.

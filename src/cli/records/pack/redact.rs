@@ -145,7 +145,7 @@ impl Redaction {
                 let (path, name) = split(rest, 0)?;
                 Some([head, &self.replace(path, |text| self.file(text)), b"\0", name].concat())
             }
-            meta::FUNCTION | meta::DEVICE | meta::FORKED => Some(bytes.to_vec()),
+            meta::FUNCTION | meta::DEVICE | meta::FORKED | meta::COUNTED => Some(bytes.to_vec()),
             _ => self.what.is_empty().then(|| bytes.to_vec()),
         }
     }

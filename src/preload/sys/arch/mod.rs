@@ -79,6 +79,10 @@ pub struct Thread {
     pub aside: (usize, usize),
     /// The last context that was seen current, and the record in which it was: see `driver::questions`.
     pub context: (u64, u64),
+    /// Where it counts allocations; 0 before it does, 1 where threads do together: see `recorder::counted`.
+    pub cells: usize,
+    /// What is known of the memory that a call allocates or frees, while it is forwarded: see `call::memory`.
+    pub memory: u64,
     /// What it does again and again, a `repeats::Repeats`: see `recorder::repeats`.
     pub repeats: *mut c_void,
     /// What `dlerror` shall say in place of our marker: see `resolve::dlerror`.
@@ -89,7 +93,7 @@ pub struct Thread {
 pub const ENTERED_OFFSET: usize = core::mem::offset_of!(Thread, entered);
 /// The bit of [`Thread::entered`] that says that the call came through [`asynchronous`].
 pub const ASYNCHRONOUS: u32 = 1 << 31;
-const _: () = assert!(core::mem::offset_of!(Thread, caller) == 0 && size_of::<Thread>() == 1048);
+const _: () = assert!(core::mem::offset_of!(Thread, caller) == 0 && size_of::<Thread>() == 1064);
 
 // Rust's own thread locals cost a call of __tls_get_addr and may allocate on first use; this block is part
 // of the thread's initial memory, because the library is preloaded. A recorded call touches two of its cache lines.
@@ -100,8 +104,8 @@ global_asm!(
     ".type cupeer_thread,@object",
     ".balign 64",
     "cupeer_thread:",
-    ".zero 1048",
-    ".size cupeer_thread, 1048",
+    ".zero 1064",
+    ".size cupeer_thread, 1064",
     ".text",
 );
 

@@ -5,7 +5,7 @@ use cupeer_record::writer::{About, Writer};
 use cupeer_record::{Call, Details, Finding, Follower, Hit, LiveTable, Object, Outcome, Process};
 use cupeer_spec::record::slot::finding::Severity;
 use cupeer_spec::record::slot::{self, finding::Confidence};
-use cupeer_spec::record::{BLOCK, live};
+use cupeer_spec::record::{BLOCK, counted, live, meta};
 use proptest::prelude::*;
 
 /// Reads all that can be read, and asks all that can be asked.
@@ -13,6 +13,7 @@ fn read_all(bytes: Vec<u8>) -> Result<(), TestCaseError> {
     let slots = bytes.len() / 64 + 1;
     let Ok(process) = Process::from_bytes("a.cupeer", bytes) else { return Ok(()) };
     let _ = (process.rank(), process.host(), process.program());
+    prop_assert!(process.counted().rows.len() <= counted::ROWS);
     let mut events = process.events().expect("memory can be read");
     let mut count = 0;
     for event in &mut events {
@@ -46,6 +47,8 @@ fn good(ring: bool) -> Vec<u8> {
     let mut writer = Writer::in_memory(About { ring: ring.then_some(9), ..About::default() });
     let streams = [1, 2, 3].map(|tid| writer.stream(tid).unwrap());
     writer.text("host", "node").unwrap();
+    let table: Vec<u8> = (0..=counted::WORDS as u64).flat_map(|word| (8 + word % 3).to_le_bytes()).collect();
+    writer.entry(meta::COUNTED, &[&table]).unwrap();
     let mut begun = Vec::new();
     for i in 0..1500u64 {
         let stream = streams[i as usize % 3];

@@ -1,7 +1,7 @@
 //! The slots that count, and the calls that they belong to.
 
 use super::{all_calls, call, calls, events, fill, one_stream, read, which};
-use cupeer_record::{Content, Details, Event, Outcome, writer};
+use cupeer_record::{Content, Details, Event, Left, Outcome, writer};
 use cupeer_spec::record::slot::{self, Line, detail};
 use cupeer_spec::record::{self, BLOCK, BlockHeader, SLOTS};
 
@@ -97,6 +97,7 @@ fn details_belong_to_their_call() {
         owner: Some((0x78, -1)),
         contexts: Some(0b101),
         content: Some(Content { hash: 0x79, device: 1, is_constant: true }),
+        left: Some(Left { device: 1, free: 2, total: 3 << 40, counted_bytes: 4, counted: 5 }),
         message: Some(b"no such thing".to_vec()),
         findings: Vec::new(),
         hits: Vec::new(),

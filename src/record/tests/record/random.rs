@@ -2,7 +2,7 @@
 
 use super::{call, read, which};
 use cupeer_record::writer::{About, Writer};
-use cupeer_record::{Call, Content, Details, Event, Finding, Hit, Object, Outcome};
+use cupeer_record::{Call, Content, Details, Event, Finding, Hit, Left, Object, Outcome};
 use cupeer_spec::record::slot::finding::Severity;
 use cupeer_spec::record::slot::{self, finding::Confidence};
 use proptest::prelude::*;
@@ -36,6 +36,7 @@ fn details() -> impl Strategy<Value = Details> {
             any::<Option<(u64, i32)>>(),
             any::<Option<u64>>(),
             any::<Option<(u64, i32, bool)>>(),
+            any::<Option<(i32, [u64; 4])>>(),
         ),
         proptest::option::of(bytes()),
         proptest::collection::vec(finding(), 0..3),
@@ -48,7 +49,7 @@ fn details() -> impl Strategy<Value = Details> {
                 texts,
                 memory,
                 devices,
-                (context, owner, contexts, content),
+                (context, owner, contexts, content, left),
                 message,
                 findings,
                 hits,
@@ -64,6 +65,13 @@ fn details() -> impl Strategy<Value = Details> {
                 owner,
                 contexts,
                 content: content.map(|(hash, device, is_constant)| Content { hash, device, is_constant }),
+                left: left.map(|(device, [free, total, counted_bytes, counted])| Left {
+                    device,
+                    free,
+                    total,
+                    counted_bytes,
+                    counted,
+                }),
                 message,
                 findings,
                 hits,

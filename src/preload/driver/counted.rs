@@ -1,0 +1,212 @@
+//! Counts allocations in a table of the record, and knows what became of each: the part that every allocation and free goes through.
+//!
+//! `recorder::counted` makes the table. Each counter is an atomic; a thread has an array of its own for the number of allocations.
+
+use super::chunks::{self, Chunk};
+use super::questions;
+use crate::sys::arch::thread;
+use crate::sys::clock;
+use crate::sys::every_call::epoch;
+use core::ptr;
+use core::sync::atomic::{
+    AtomicBool, AtomicPtr, AtomicU64,
+    Ordering::{Acquire, Relaxed},
+};
+use cupeer_spec::record::counted::{ROW, ROWS, UNFOLLOWED, WORDS, live, of_key, of_live, row};
+
+/// The words of an allocation: bits, its row, and its size above.
+pub mod known {
+    /// There is one.
+    pub const THERE: u64 = 1;
+    /// It is a call of the record, and not counted.
+    pub const EVENT: u64 = 2;
+    /// It was exported.
+    pub const SHARED: u64 = 4;
+    pub const ROW_SHIFT: u32 = 8;
+    pub const SIZE_SHIFT: u32 = 16;
+}
+
+/// The table, and the record that it is in.
+pub static TABLE: AtomicPtr<AtomicU64> = AtomicPtr::new(ptr::null_mut());
+pub static EPOCH: AtomicU64 = AtomicU64::new(0);
+/// Whether memory of several devices was seen.
+pub static HAS_SEVERAL: AtomicBool = AtomicBool::new(false);
+/// Whether all rows of places are taken.
+pub static IS_FULL: AtomicBool = AtomicBool::new(false);
+/// Whether there was no room to note an allocation that is a call of the record.
+pub static HAS_LOST: AtomicBool = AtomicBool::new(false);
+/// An answer of the driver counts for so many nanoseconds, where the process uses several devices.
+const LONG: u64 = 100_000_000;
+
+/// What the thread has in place of an array of its own.
+pub const SHARED_CELLS: usize = 1;
+
+/// Whether this process has a table, so that its frees are looked at.
+#[inline(always)]
+pub fn is_on() -> bool {
+    let own = EPOCH.load(Acquire);
+    own != 0 && own == epoch()
+}
+
+/// A word of the table. For use while [`is_on`].
+#[inline(always)]
+pub fn word(index: usize) -> &'static AtomicU64 {
+    debug_assert!(index < WORDS);
+    // SAFETY: the table has that many words, is mapped for good, and is used only as atomics.
+    unsafe { &*TABLE.load(Acquire).add(index) }
+}
+
+#[inline(always)]
+pub fn part(row: usize, part: usize) -> &'static AtomicU64 {
+    word(UNFOLLOWED + row * ROW + part)
+}
+
+/// Whether the call that this thread forwards is about an allocation that is a call of the record.
+pub fn is_known_event() -> bool {
+    // SAFETY: only this thread and its signal handlers use the block, and the word is read at once.
+    unsafe { (*thread()).memory & known::EVENT != 0 }
+}
+
+/// Whether it is known, and lately enough, on which device a chunk lies.
+#[inline(always)]
+pub fn is_known(chunk: &Chunk) -> bool {
+    let is_fresh = || clock::roughly().wrapping_sub(chunk.asked.load(Relaxed)) < LONG;
+    chunk.device.load(Relaxed) != 0 && (!HAS_SEVERAL.load(Relaxed) || is_fresh())
+}
+
+/// The keys of a place on a device, and of all places there that have no row.
+#[inline(always)]
+pub fn keys(caller: usize, device: u64) -> [u64; 2] {
+    [caller as u64 & ((1 << 48) - 1) | device << 48, device << 48]
+}
+
+/// The row of a place on a device, or of those that have none.
+#[inline(always)]
+pub fn row_of(caller: usize, device: u64) -> Option<usize> {
+    let [own, others] = keys(caller, device);
+    find(own).or_else(|| if IS_FULL.load(Relaxed) { find(others) } else { None })
+}
+
+/// The rows that may have a key, in their order.
+#[inline(always)]
+pub fn rows(key: u64) -> impl Iterator<Item = usize> {
+    let first = (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - ROWS.ilog2())) as usize;
+    (first..first + ROWS).map(|row| row % ROWS)
+}
+
+#[inline(always)]
+pub fn find(key: u64) -> Option<usize> {
+    for row in rows(key) {
+        match part(row, row::KEY).load(Acquire) {
+            known if known == key => return Some(row),
+            0 => return None,
+            _ => {}
+        }
+    }
+    None
+}
+
+/// Counts an allocation in a row. Says whether there is room for it.
+#[inline(always)]
+pub fn count_in(row: usize, cells: usize, chunk: &'static Chunk, address: u64, bytes: u64) -> bool {
+    let Some(place) = chunk.word(address) else { return false };
+    part(row, row::LIVE).fetch_add(live(bytes, 1), Relaxed);
+    let new = known::THERE | (row as u64) << known::ROW_SHIFT | bytes << known::SIZE_SHIFT;
+    let old = place.load(Relaxed);
+    place.store(new, Relaxed);
+    if old != 0 {
+        // Its free was not seen.
+        freed(old);
+    }
+    if cells == SHARED_CELLS {
+        part(row, row::MADE).fetch_add(1, Relaxed);
+    } else {
+        // SAFETY: the thread's own array in the table, which is mapped for good; only this thread writes to it.
+        let cell = unsafe { &*(cells as *const AtomicU64).add(row) };
+        cell.store(cell.load(Relaxed) + 1, Relaxed);
+    }
+    true
+}
+
+/// What is known of the allocation at an address; 0 if nothing is.
+#[inline(always)]
+pub fn at(address: u64) -> u64 {
+    chunks::of(address).and_then(|chunk| chunk.word(address)).map_or(0, |word| word.load(Relaxed))
+}
+
+/// Forgets the allocation at an address, which is about to be freed. Returns what was known of it.
+#[inline(always)]
+pub fn take(address: u64) -> u64 {
+    let Some(place) = chunks::of(address).and_then(|chunk| chunk.word(address)) else { return 0 };
+    let known = place.load(Relaxed);
+    if known != 0 {
+        place.store(0, Relaxed);
+        freed(known);
+    }
+    known
+}
+
+/// Takes an allocation out of its row.
+#[inline(always)]
+pub fn freed(known: u64) {
+    if known & (known::THERE | known::EVENT) == known::THERE {
+        let row = (known >> known::ROW_SHIFT) as usize % ROWS;
+        let before = part(row, row::LIVE).fetch_sub(live(known >> known::SIZE_SHIFT, 1), Relaxed);
+        // What was alive at most was so before a free, or is now.
+        let (bytes, peak) = (of_live(before).0, part(row, row::PEAK));
+        if bytes > peak.load(Relaxed) {
+            peak.fetch_max(bytes, Relaxed);
+        }
+    }
+}
+
+/// Puts back an allocation that could not be freed.
+#[cold]
+#[inline(never)]
+pub fn put_back(address: u64, known: u64) {
+    if known == 0 || !is_on() {
+        return;
+    }
+    if let Some(place) = chunks::of(address).and_then(|chunk| chunk.word(address)) {
+        if known & known::EVENT == 0 {
+            let row = (known >> known::ROW_SHIFT) as usize % ROWS;
+            part(row, row::LIVE).fetch_add(live(known >> known::SIZE_SHIFT, 1), Relaxed);
+        }
+        place.store(known, Relaxed);
+    }
+}
+
+/// Notes that an allocation was exported: its free matters to others.
+pub fn is_shared(address: u64) {
+    if is_on()
+        && let Some(place) = chunks::of(address).and_then(|chunk| chunk.word(address))
+        && place.load(Relaxed) != 0
+    {
+        place.fetch_or(known::SHARED, Relaxed);
+    }
+}
+
+/// Forgets the memory of a context that has ended: the driver knows none at its address any more.
+pub fn context_ended(context: u64) {
+    if is_on() && context != 0 {
+        chunks::each(|chunk| {
+            let was_its_own = chunk.context.load(Relaxed) == context;
+            let is_gone =
+                |address| questions::memory_at(address).map_or(was_its_own, |range| range.is_none());
+            chunk.take(is_gone, freed);
+            if was_its_own {
+                chunk.device.store(0, Relaxed);
+            }
+        });
+    }
+}
+
+/// The bytes and the number of the counted allocations on a device that are alive.
+pub fn on_device(device: i32) -> (u64, u64) {
+    if !is_on() {
+        return (0, 0);
+    }
+    let is_there = |row: &usize| of_key(part(*row, row::KEY).load(Relaxed)).1 == Some(device);
+    let all = (0..ROWS).filter(is_there).map(|row| of_live(part(row, row::LIVE).load(Relaxed)));
+    all.fold((0, 0), |sum, row| (sum.0 + row.0, sum.1 + row.1))
+}

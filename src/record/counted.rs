@@ -1,0 +1,38 @@
+//! Memory that a process only counts: small allocations, and those of pools if there are many.
+
+use crate::process::Process;
+use crate::source::Opened;
+use cupeer_spec::record::counted::{self, Row, WORDS};
+use std::ops::Range;
+
+/// Memory of a process that is only counted, at the time of reading.
+#[derive(Clone, Default, PartialEq, Eq, Debug)]
+pub struct Counted {
+    /// Rows by return address and device, in ascending order.
+    pub rows: Vec<Row>,
+    /// Number of allocations that found no room, and are in no row.
+    pub unfollowed: u64,
+    /// Bytes of these allocations. Their frees are not subtracted.
+    pub unfollowed_bytes: u64,
+}
+
+impl Counted {
+    fn read(file: &Opened, at: &Range<u64>) -> Option<Counted> {
+        // Its process wrote no more than this.
+        let most = 8 * WORDS as u64 + 128;
+        let mut bytes = vec![0; at.end.saturating_sub(at.start).min(most) as usize];
+        let had = file.read(&mut bytes, at.start).ok()?;
+        let (rows, [unfollowed, unfollowed_bytes]) = counted::read(&bytes[..had]);
+        let mut rows: Vec<Row> = rows.collect();
+        rows.sort_unstable();
+        Some(Counted { rows, unfollowed, unfollowed_bytes })
+    }
+}
+
+impl Process {
+    /// Returns the memory that the process counts, by now. Large allocations are calls, and not in it.
+    pub fn counted(&self) -> Counted {
+        let read = |at| Counted::read(&self.source.open().ok()?, at);
+        self.counted_at.as_ref().and_then(read).unwrap_or_default()
+    }
+}

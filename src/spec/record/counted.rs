@@ -1,0 +1,132 @@
+//! Memory that is only counted: a table in a process's file, which its threads change in place with every small allocation and free.
+//!
+//! The table is the body of an entry [`COUNTED`](super::meta::COUNTED), in words of 8 bytes. The first word says at which byte of the
+//! body the rest begins: [`UNFOLLOWED`] words, [`ROWS`] rows of [`ROW`] words, and [`CELLS`] arrays with a word for each row. A row is of
+//! one return address on one device. It has its [`key`], what is alive as [`live`] packs it, the most bytes that were alive before a free,
+//! and how many allocations threads without an array have made. The number of all allocations is the sum of that and of the row's word in
+//! each array.
+
+/// The words before the rows: how many allocations are not followed, and how many bytes they were; the rest is 0.
+pub const UNFOLLOWED: usize = 8;
+/// How many rows there are.
+pub const ROWS: usize = 64;
+/// The words of a row.
+pub const ROW: usize = 4;
+/// How many threads have an array of their own.
+pub const CELLS: usize = 16;
+/// The words of all that.
+pub const WORDS: usize = UNFOLLOWED + ROWS * (ROW + CELLS);
+
+/// The words of a row.
+pub mod row {
+    /// [`super::key`]; 0 in a row that is not used.
+    pub const KEY: usize = 0;
+    /// [`super::live`].
+    pub const LIVE: usize = 1;
+    /// The most bytes that were alive when one was freed.
+    pub const PEAK: usize = 2;
+    /// How many were made by threads without an array.
+    pub const MADE: usize = 3;
+}
+
+/// The bits of a count of live allocations; above them are their bytes.
+pub const COUNT_BITS: u32 = 24;
+/// The first number of bytes that a row has no room for.
+pub const BYTES_END: u64 = 1 << (u64::BITS - COUNT_BITS);
+
+/// The key of a row: a return address, which is 0 in a row for all others of a device, and the device, if it is known.
+pub const fn key(caller: u64, device: Option<i32>) -> u64 {
+    let device = match device {
+        Some(device) if device >= 0 && device < 0xfffe => device as u64 + 2,
+        _ => 1,
+    };
+    caller & ((1 << 48) - 1) | device << 48
+}
+
+/// The return address and the device in a key.
+pub const fn of_key(key: u64) -> (u64, Option<i32>) {
+    let device = (key >> 48) as i32 - 2;
+    (key & ((1 << 48) - 1), if device >= 0 { Some(device) } else { None })
+}
+
+/// So many bytes in so many allocations, as a row has them.
+pub const fn live(bytes: u64, count: u64) -> u64 {
+    bytes << COUNT_BITS | count
+}
+
+/// The bytes and the count in that.
+pub const fn of_live(live: u64) -> (u64, u64) {
+    (live >> COUNT_BITS, live & ((1 << COUNT_BITS) - 1))
+}
+
+/// Memory of one place on one device.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Row {
+    /// The return address of the calls; 0 for the calls of all places that have no row.
+    pub address: u64,
+    /// The device, as the process numbers it.
+    pub device: Option<i32>,
+    /// The bytes that are alive.
+    pub live_bytes: u64,
+    /// How many allocations are alive.
+    pub live: u64,
+    /// The most bytes that were alive at a time.
+    pub peak_bytes: u64,
+    /// How many allocations were made.
+    pub made: u64,
+}
+
+/// The rows of a table, and how many allocations are not followed, with their bytes. Any bytes are one.
+pub fn read(body: &[u8]) -> (impl Iterator<Item = Row> + '_, [u64; 2]) {
+    let begin = body.first_chunk().map_or(usize::MAX, |bytes| u64::from_le_bytes(*bytes) as usize);
+    let words = body.get(begin..).unwrap_or_default().as_chunks::<8>().0;
+    let word = move |at: usize| words.get(at).map_or(0, |bytes| u64::from_le_bytes(*bytes));
+    let rows = (0..ROWS).filter_map(move |index| {
+        let at = |part| word(UNFOLLOWED + index * ROW + part);
+        let cells = (0..CELLS).map(|cell| word(UNFOLLOWED + ROWS * ROW + cell * ROWS + index));
+        let made = cells.fold(at(row::MADE), u64::saturating_add);
+        let ((address, device), (live_bytes, live)) = (of_key(at(row::KEY)), of_live(at(row::LIVE)));
+        let peak_bytes = at(row::PEAK).max(live_bytes);
+        (at(row::KEY) != 0).then_some(Row { address, device, live_bytes, live, peak_bytes, made })
+    });
+    (rows, [word(0), word(1)])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_read_back_and_no_bytes_are_trusted() {
+        let mut words = vec![0u64; 2 + WORDS];
+        words[0] = 16;
+        words[2..4].copy_from_slice(&[3, 4096]);
+        let at = 2 + UNFOLLOWED + 5 * ROW;
+        words[at..at + ROW].copy_from_slice(&[key(0x7f00_1234, Some(0)), live(1000, 2), 999, 7]);
+        for cell in 0..CELLS {
+            words[2 + UNFOLLOWED + ROWS * ROW + cell * ROWS + 5] = 10;
+        }
+        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        let (rows, unfollowed) = read(&bytes);
+        let row = Row {
+            address: 0x7f00_1234,
+            device: Some(0),
+            live_bytes: 1000,
+            live: 2,
+            peak_bytes: 1000,
+            made: 167,
+        };
+        assert_eq!((rows.collect::<Vec<_>>(), unfollowed), (vec![row], [3, 4096]));
+        for device in [None, Some(0), Some(7), Some(0xfffd)] {
+            assert_eq!(of_key(key(u64::MAX, device)), ((1 << 48) - 1, device));
+            assert_ne!(key(0, device), 0);
+        }
+        for end in 0..bytes.len() {
+            assert!(read(&bytes[..end]).0.count() <= 1);
+        }
+        for begin in [1, 8, bytes.len() as u64, u64::MAX] {
+            let bytes = [&begin.to_le_bytes(), &bytes[8..]].concat();
+            assert!(read(&bytes).0.count() <= ROWS);
+        }
+    }
+}
