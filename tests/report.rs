@@ -19,6 +19,8 @@ mod ledger;
 // Virtual memory.
 #[path = "report/exhausted.rs"]
 mod exhausted;
+#[path = "report/holders.rs"]
+mod holders;
 #[path = "report/memory.rs"]
 mod memory;
 #[path = "report/multicast.rs"]

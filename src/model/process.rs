@@ -43,8 +43,14 @@ pub trait Keeper: Sized {
     fn changed(&mut self, _known: &mut Known<Allocation, Self::OfAllocation>, _by: &Delta, _at: Self::At) {}
     /// Neither a handle nor a mapping of an allocation is left.
     fn ended(&mut self, _known: &mut Known<Allocation, Self::OfAllocation>, _at: Self::At) {}
-    /// An allocation was mapped.
-    fn mapped(&mut self, _new: &mut Known<Mapping, Self::OfMapping>, _at: Self::At) {}
+    /// An allocation, that is known or not, was mapped.
+    fn mapped(
+        &mut self,
+        _new: &mut Known<Mapping, Self::OfMapping>,
+        _of: Option<&Known<Allocation, Self::OfAllocation>>,
+        _at: Self::At,
+    ) {
+    }
     /// A mapping, of an allocation that is known or not, has ended.
     fn unmapped(
         &mut self,
@@ -322,7 +328,7 @@ impl<K: Keeper> Process<K> {
             known.id
         });
         let mut new = self.new_entry(start, Mapping { bytes, of, is_granted: false });
-        self.keeper.mapped(&mut new, at);
+        self.keeper.mapped(&mut new, self.allocations.get(of).as_deref(), at);
         let is_kept = self.mappings.insert(new);
         self.has_lost[Family::VirtualMemory as usize] |= !is_kept;
     }

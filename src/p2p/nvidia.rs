@@ -26,7 +26,7 @@ pub fn find(driver: &Handle, name: &str) -> Option<*mut c_void> {
 #[doc(hidden)]
 #[macro_export]
 macro_rules! call {
-    ($library:expr, $name:literal, ($($value:expr => $kind:ty),* $(,)?)) => {
+    ($library:expr, $name:expr, ($($value:expr => $kind:ty),* $(,)?)) => {
         match $crate::nvidia::find($library, $name) {
             None => Err(format!("the library has no {}", $name)),
             Some(address) => {

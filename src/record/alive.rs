@@ -123,6 +123,27 @@ pub fn here(processes: &[(u64, u32, u64)]) -> Vec<Option<bool>> {
     processes.iter().map(|process| host.runs(who(process))).collect()
 }
 
+/// Returns the pid of a process in its own pid namespace, its start in ticks since boot, and the name of its program; `None` if
+/// the process cannot be seen from here. `pid` is that of the driver: on the host, so in a container it may be another
+/// process's. There, only a process that has a library or device of the driver counts.
+pub fn of_driver(pid: u32) -> Option<((u32, u64), String)> {
+    let read = |name: &str| fs::read(format!("/proc/{pid}/{name}")).ok();
+    let is_host = host::pid_ns() == Some(FIRST_PID_NS) && shows_ours();
+    let uses_driver = || {
+        let maps = read("maps").unwrap_or_default();
+        let has = |text: &str| maps.windows(text.len()).any(|bytes| bytes == text.as_bytes());
+        has("nvidia") || has("/libcuda.so")
+    };
+    let started =
+        started(&proc::StatPath(pid).to_string()).ok().flatten().filter(|_| is_host || uses_driver())?;
+    let status = read("status")?;
+    let own = proc::pids(&status).next_back().and_then(|pid| str::from_utf8(pid).ok()?.parse().ok());
+    Some((
+        (own.unwrap_or(pid), started),
+        String::from_utf8_lossy(read("comm")?.trim_ascii_end()).into_owned(),
+    ))
+}
+
 /// Returns for each process whether it became another one of these.
 pub(crate) fn are_others(headers: &[&Header]) -> Vec<bool> {
     let identity = |header: &Header| (header.boot_id, header.pid_ns, header.pid, header.started);

@@ -10,6 +10,7 @@ use crate::live::LiveTable;
 use crate::plain::{self, Links};
 use crate::process::{Clock, Process};
 use crate::quiet::{self, Quiet};
+use crate::sample::{Sample, Samples};
 use cupeer_spec::record::end::End;
 use cupeer_spec::record::{Header, SUFFIX, job, live};
 use std::collections::{HashMap, HashSet};
@@ -39,6 +40,10 @@ pub struct Job {
     pub quiet: Vec<Quiet>,
     /// Signals that launchers received from outside of their runs, or sent themselves, in the order of their times.
     pub signals: Vec<Asked>,
+    /// Memory of devices, as launchers asked NVML after calls failed for lack of it, in the order of the times of each launcher.
+    pub samples: Vec<Sample>,
+    /// Reasons why launchers have no samples, or no more.
+    pub unsampled: Vec<String>,
     /// Files with the stacks of processes that made no progress.
     pub hangs: Vec<PathBuf>,
     /// Files that could not be read, or only in part.
@@ -144,6 +149,8 @@ impl Job {
             bypassed: Vec::new(),
             commands: Vec::new(),
             signals: Vec::new(),
+            samples: Vec::new(),
+            unsampled: Vec::new(),
             quiet: Vec::new(),
             hangs: Vec::new(),
             problems: Vec::new(),
@@ -219,6 +226,7 @@ impl Job {
         self.faults.retain(|file| file.boot_id == boot);
         self.started.clear();
         let short = crate::host::short(boot);
+        self.samples.retain(|sample| sample.boot_id == boot);
         self.hangs.clear();
         self.quiet.retain(|quiet| quiet.file.starts_with(&short));
         let is_its =
@@ -246,6 +254,16 @@ impl Job {
         if name.starts_with(job::HANG) && name.ends_with(job::HANG_SUFFIX) && !path.is_dir() {
             // Beside a record, and none by itself.
             self.hangs.push(path);
+            return false;
+        }
+        if name.starts_with(job::SAMPLES) && !path.is_dir() {
+            match Samples::open(&path) {
+                Ok(Samples { samples, problem }) => {
+                    self.samples.extend(samples);
+                    self.unsampled.extend(problem);
+                }
+                Err(text) => self.report(&path, text),
+            }
             return false;
         }
         if !(is_process || is_table || is_job || is_faults || is_begun) || path.is_dir() {

@@ -20,7 +20,7 @@
 //! - `counted`: memory that a process only counts.
 //! - `read`: the bytes of a process.
 //! - `index`, `reader`, `stream`, `events`: the events of a process.
-//! - `faults`, `launcher`, `live`, `quiet`, `tail`: other files, and files that grow.
+//! - `faults`, `launcher`, `live`, `quiet`, `sample`, `tail`: other files, and files that grow.
 //! - `job`: all processes.
 //! - `writer`: recordings for tests and benchmarks.
 
@@ -44,6 +44,7 @@ pub mod quiet;
 mod read;
 mod reader;
 mod repeats;
+pub mod sample;
 mod scan;
 pub mod source;
 mod stream;
@@ -63,5 +64,6 @@ pub use live::LiveTable;
 pub use process::{Clock, Device, Forked, Library, Process, PythonFunction};
 pub use quiet::Quiet;
 pub use read::library;
+pub use sample::{Holder, Sample, Samples};
 pub use source::Source;
 pub use tail::Follower;

@@ -10,13 +10,13 @@ mod values;
 
 pub use states::{HadContext, Ptrace, Went};
 pub use values::{
-    Ago, Bytes, Device, Growth, Handle, HandleFlaw, MemoryKind, PointerFault, PoolFault, Process, Site,
+    Ago, Bytes, Device, Growth, Handle, HandleFlaw, MemoryKind, PointerFault, PoolFault, Process, Site, Size,
 };
 
 use crate::rule::Rule;
 use core::fmt::{self, Display, Formatter};
 use cupeer_spec::effect::Object;
-use sentences::{Range, When, devices, ipc, pools, ranks, uses, vmm};
+use sentences::{Range, When, devices, ipc, memory, pools, ranks, uses, vmm};
 use values::Count;
 
 /// Makes the enumeration of reasons and their sentences, which are in the entries of the rules. A sentence is a text with

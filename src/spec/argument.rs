@@ -114,6 +114,11 @@ impl ArgSpec {
         self.type_word() == "CUmemoryPool"
     }
 
+    /// Whether it names a device.
+    pub fn is_device(&self) -> bool {
+        self.direction == Direction::In && self.type_word() == "CUdevice"
+    }
+
     /// Whether it names a stream.
     pub const fn is_stream(&self) -> bool {
         self.of == STREAM

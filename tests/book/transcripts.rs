@@ -31,6 +31,28 @@ const SWEPT: &str = "#include <stddef.h>\n\
         return cuCtxDisablePeerAccess(peer);\n\
     }\n";
 
+/// Exports six eighths of the device's memory, which nobody imports, and then needs a half.
+const EXHAUSTS: &str = "#include <stddef.h>\n\
+    int cuInit(unsigned), cuDevicePrimaryCtxRetain(void **, int), cuCtxSetCurrent(void *);\n\
+    int cuMemGetInfo_v2(size_t *, size_t *), cuMemAlloc_v2(unsigned long long *, size_t);\n\
+    int cuMemCreate(unsigned long long *, size_t, const int *, unsigned long long);\n\
+    int cuMemExportToShareableHandle(void *, unsigned long long, int, unsigned long long);\n\
+    void workspace(size_t size) {\n\
+        int wanted[8] = {1, 1, 1, 0}, fd;\n\
+        unsigned long long handle;\n\
+        cuMemCreate(&handle, size, wanted, 0);\n\
+        cuMemExportToShareableHandle(&fd, handle, 1, 0);\n\
+    }\n\
+    int main(void) {\n\
+        void *context;\n\
+        size_t unused, total;\n\
+        unsigned long long cache;\n\
+        if (cuInit(0) || cuDevicePrimaryCtxRetain(&context, 0) || cuCtxSetCurrent(context)) return 2;\n\
+        if (cuMemGetInfo_v2(&unused, &total)) return 2;\n\
+        for (int i = 0; i < 6; i++) workspace(total / 8 >> 21 << 21);\n\
+        return cuMemAlloc_v2(&cache, total / 2) != 0;\n\
+    }\n";
+
 /// Makes one recorded call, and crashes.
 const CRASHES: &str = "#include <signal.h>\n\
     int cuInit(unsigned), cuDeviceCanAccessPeer(int *, int, int);\n\
@@ -123,7 +145,11 @@ fn folder(page: &Page, demo: &Path, machine: &str) -> TempDir {
     fs::create_dir_all(folder.join("target")).unwrap();
     fs::write(folder.join("machine.toml"), machine).unwrap();
     fs::copy(demo, folder.join("target/demo-share")).unwrap();
-    let text = if page.name.ends_with("fallbacks.md") { SWEPT } else { CRASHES };
+    let text = match page.name.file_name().and_then(|name| name.to_str()) {
+        Some("fallbacks.md") => SWEPT,
+        Some("memory.md") => EXHAUSTS,
+        _ => CRASHES,
+    };
     // Without lines of source, as most programs.
     let driver = ["-g0", "-lcuda", &format!("-L{}", sim_dir().display())];
     fs::copy(compile_text("program", text, &driver), folder.join("program")).unwrap();

@@ -4,7 +4,9 @@
  *
  * $FAKE_NVML_GPUS is the number of devices (2 where it is not set), which have the UUIDs and PCI addresses of the
  * simulated driver's; $FAKE_NVML_LINKS is `switch`, or `direct` where link L of device D leads to one of the others,
- * in turn. Where $FAKE_NVML_ASKED is set, every call of the functions that cupeer asks by itself is counted in that
+ * in turn. Each device has 16 GiB of memory, of which the processes in $FAKE_NVML_HOLDERS have some: DEVICE:PID:BYTES, with
+ * `-` for bytes that are not available, and a comma between two. With $FAKE_NVML_OLD, it has only the first versions of the
+ * functions that answer this. Where $FAKE_NVML_ASKED is set, every call of the functions that cupeer asks by itself is counted in that
  * file. */
 #define _GNU_SOURCE
 #define NVML
@@ -82,6 +84,63 @@ int nvmlDeviceGetPciInfo_v3(nvmlDevice_t device, nvmlPciInfo_t *pci) {
     int i = index_of(device);
     if (!initialized || i < 0) return initialized ? INVALID_ARGUMENT : UNINITIALIZED;
     return address_of(i, pci), SUCCESS;
+}
+
+/* The next process of a device behind a place in the list; false at its end. */
+static int next_holder(const char **at, int device, unsigned *pid, unsigned long long *bytes) {
+    for (int of = -1, read = 0; **at; *at += strcspn(*at, ",")) {
+        *at += **at == ',';
+        if (sscanf(*at, "%d:%u:%n", &of, pid, &read) < 2 || of != device) continue;
+        *bytes = (*at)[read] == '-' ? ~0ull : strtoull(*at + read, NULL, 10);
+        *at += strcspn(*at, ",");
+        return 1;
+    }
+    return 0;
+}
+static const char *holders(void) {
+    const char *text = getenv("FAKE_NVML_HOLDERS");
+    return text ? text : "";
+}
+enum { FUNCTION_NOT_FOUND = 13 };
+static int is_old(void) { return getenv("FAKE_NVML_OLD") != NULL; }
+static int memory_of(nvmlDevice_t device, unsigned long long *total, unsigned long long *used) {
+    unsigned pid;
+    unsigned long long bytes;
+    if (!initialized || index_of(device) < 0) return initialized ? INVALID_ARGUMENT : UNINITIALIZED;
+    *total = 16ull << 30;
+    *used = 0;
+    for (const char *at = holders(); next_holder(&at, index_of(device), &pid, &bytes);) *used += bytes == ~0ull ? 0 : bytes;
+    return SUCCESS;
+}
+int nvmlDeviceGetMemoryInfo(nvmlDevice_t device, unsigned long long memory[3]) {
+    int r = memory_of(device, &memory[0], &memory[2]);
+    memory[1] = memory[0] - memory[2];
+    return r;
+}
+int nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, unsigned long long memory[5]) {
+    if (is_old()) return FUNCTION_NOT_FOUND;
+    if ((unsigned)memory[0] != (40 | 2 << 24)) return INVALID_ARGUMENT;
+    int r = memory_of(device, &memory[1], &memory[4]);
+    memory[2] = 0;
+    memory[3] = memory[1] - memory[4];
+    return r;
+}
+static int processes_of(nvmlDevice_t device, unsigned *count, unsigned long long *infos, unsigned words) {
+    unsigned pid, n = 0;
+    unsigned long long bytes;
+    if (!initialized || index_of(device) < 0) return initialized ? INVALID_ARGUMENT : UNINITIALIZED;
+    for (const char *at = holders(); next_holder(&at, index_of(device), &pid, &bytes); n++) {
+        if (n >= *count) return INSUFFICIENT_SIZE;
+        infos[n * words] = pid;
+        infos[n * words + 1] = bytes;
+    }
+    return *count = n, SUCCESS;
+}
+int nvmlDeviceGetComputeRunningProcesses_v3(nvmlDevice_t device, unsigned *count, unsigned long long *infos) {
+    return is_old() ? FUNCTION_NOT_FOUND : processes_of(device, count, infos, 3);
+}
+int nvmlDeviceGetComputeRunningProcesses(nvmlDevice_t device, unsigned *count, unsigned long long *infos) {
+    return processes_of(device, count, infos, 2);
 }
 
 /* The answers for a device of the machine, `d`. */

@@ -12,7 +12,7 @@ const SCENES: &[Row] = &[
         "result-ignored",
         "result-ignored",
         &[
-            " continued when cuMemCreate had returned CUDA_ERROR_OUT_OF_MEMORY (1 time): it called cuMem",
+            " continued when cuMemAddressReserve had returned CUDA_ERROR_OUT_OF_MEMORY (1 time): it called cuMem",
             " later",
         ],
         &["result_ignored"],

@@ -4,8 +4,10 @@ use super::json_of;
 use super::memory::{FD, GIB, VirtualMemory};
 use super::scene::{Actor, Scene};
 use crate::support::{self, cupeer, done, temp_dir};
-use cupeer_record::{Outcome, writer};
+use cupeer_record::sample::{FIRST_LINE, Holder, Sample};
+use cupeer_record::{Call, Job, Left, Library, Outcome, writer};
 use cupeer_spec::function::FnId;
+use cupeer_spec::record::job::SAMPLES;
 use serde_json::{Value, json};
 
 /// The handle of a pool.
@@ -182,6 +184,171 @@ fn the_process_that_is_named_keeps_most_of_this_owner_on_this_device() {
     assert!(message.contains(" still kept 3 GiB that"), "{message}");
 }
 
+/// Where the library of PyTorch's caching allocator lies.
+const ALLOCATOR: u64 = 0x77_0000;
+
+/// A call of cuMemAlloc on device 0.
+fn allocation(actor: &Actor, at: u64, size: u64) -> Call {
+    let mut call = actor.makes(FnId::cuMemAlloc_v2, at);
+    writer::set(&mut call, "bytesize", &size.to_le_bytes());
+    call.details.devices = (Some(0), None);
+    call
+}
+
+fn allocates(actor: &mut Actor, at: u64, address: u64, size: u64, caller: u64) {
+    let mut call = allocation(actor, at, size);
+    writer::set(&mut call, "dptr", &address.to_le_bytes());
+    call.details.frames = vec![call.caller, caller];
+    actor.add(&call);
+}
+
+fn allocation_fails(actor: &mut Actor, at: u64, size: u64, free: u64) {
+    let mut call = allocation(actor, at, size);
+    call.outcome = Outcome::Returned(2);
+    call.details.left = Some(Left { device: 0, free, total: 16 * GIB, counted_bytes: 0, counted: 0 });
+    actor.add(&call);
+}
+
+/// A trainer has 10 GiB of device 0, and 4 GiB of device 1. Then an engine wants 8 GiB of device 0.
+fn trained(library: &str, free: u64) -> Value {
+    let scene = Scene::new();
+    let (mut engine, mut trainer) = (scene.running(0), scene.gone(1));
+    let range = ALLOCATOR..ALLOCATOR + 0x1_0000;
+    let library = Library { base: ALLOCATOR, range, since: 0, build_id: vec![0xef], path: library.into() };
+    trainer.writer().library(&library).expect("a library");
+    allocates(&mut trainer, 100, 0x1_0000_0000, 10 * GIB, ALLOCATOR + 0x20);
+    trainer.create(110, 7, 4 * GIB, 1).ask(2000, 1).ends();
+    allocation_fails(&mut engine, 1000, 8 * GIB, free);
+    engine.ends();
+    json_of(&scene, &[])
+}
+
+/// The finding about a full device.
+fn exhausted(report: &Value) -> &Value {
+    let rows = report["findings"].as_array().expect("rows");
+    rows.iter().find(|row| row["rule"] == "memory-exhausted").unwrap_or_else(|| panic!("{report:#}"))
+}
+
+#[test]
+fn a_trainer_is_told_to_empty_its_cache_if_its_allocator_has_one() {
+    let report = trained("/py/torch/lib/libc10_cuda.so", 6 * GIB);
+    let found = exhausted(&report);
+    assert_eq!((&found["severity"], &found["confidence"]), (&json!("error"), &json!("certain")));
+    let message = found["message"].as_str().expect("a text");
+    assert!(
+        message.starts_with("process 1001 (rank 1) holds 10 GiB in 1 allocation: 10 GiB made at "),
+        "{message}"
+    );
+    assert!(message.contains("; 6 GiB of 16 GiB were free on "), "{message}");
+    assert!(message.ends_with(", and the call asked for 8 GiB"), "{message}");
+    assert!(found["hint"].as_str().expect("a text").contains("torch.cuda.empty_cache()"), "{found:#}");
+    // Memory of the other device is in no row.
+    let rows = report["memory"][0]["rows"].as_array().expect("rows");
+    assert_eq!(rows.iter().map(|row| row["bytes"].as_u64()).collect::<Vec<_>>(), [Some(10 * GIB)]);
+    assert_eq!(report["memory"][0]["unaccounted"], 0);
+    let times = report["memory_over_time"].as_array().expect("rows");
+    let of_device = times.iter().find(|row| row["device"] == report["memory"][0]["device"]).expect("a row");
+    assert_eq!(of_device["series"][0]["bytes"], json!([10 * GIB, 0]), "it has ended");
+    assert_eq!(of_device["failures"][0]["at_ns"], report["memory"][0]["at_ns"]);
+    let other = trained("/opt/lib/libother.so", 6 * GIB);
+    assert!(!exhausted(&other)["hint"].as_str().expect("a text").contains("torch"), "{other:#}");
+}
+
+#[test]
+fn memory_without_a_row_is_not_blamed_on_who_has_less() {
+    // 15 GiB are in use, of which the recording has 10.
+    let report = trained("/opt/lib/libother.so", GIB);
+    assert_eq!(
+        (&exhausted(&report)["confidence"], &report["memory"][0]["unaccounted"]),
+        (&json!("certain"), &json!(5 * GIB))
+    );
+    // 2 GiB more than the trainer has would have to be free.
+    let scene = Scene::new();
+    let mut engine = scene.running(0);
+    allocates(&mut engine, 100, 0x1_0000_0000, GIB, 0x20);
+    allocation_fails(&mut engine, 1000, 8 * GIB, 3 * GIB);
+    engine.ends();
+    let report = json_of(&scene, &[]);
+    let message = exhausted(&report)["message"].as_str().expect("a text");
+    assert!(message.starts_with("12 GiB are held by processes outside of this job"), "{message}");
+    assert_eq!(exhausted(&report)["confidence"], "inferred");
+}
+
+#[test]
+fn a_process_outside_of_the_job_is_named_from_the_sample() {
+    let scene = Scene::new();
+    let mut engine = scene.running(0);
+    allocates(&mut engine, 100, 0x1_0000_0000, GIB, 0x20);
+    allocation_fails(&mut engine, 1000, 8 * GIB, 3 * GIB);
+    engine.ends();
+    let device = json_of(&scene, &[])["memory"][0]["device"]
+        .as_str()
+        .expect("a text")
+        .replace(['-', 'G', 'P', 'U'], "");
+    let job = Job::open(&scene.dir()).expect("a recording");
+    let (boot_id, origin) = (job.processes[0].header.boot_id, job.clock(&job.processes[0]).origin.monotonic);
+    let holder = |pid: u32, gib: u64, name: &str| Holder {
+        pid,
+        process: Some((pid, 77)),
+        bytes: Some(gib * GIB),
+        name: name.into(),
+    };
+    let sample = Sample {
+        boot_id,
+        at: origin + 1_000_000_000,
+        device: u128::from_str_radix(&device, 16).expect("a UUID").to_be_bytes(),
+        total: 16 * GIB,
+        used: 13 * GIB,
+        free: 3 * GIB,
+        holders: Some(vec![holder(4242, 11, "python3"), holder(9, 1, "Xorg")]),
+    };
+    let text = format!("{FIRST_LINE}\n{}\n", sample.line());
+    std::fs::write(scene.dir().join(format!("{SAMPLES}x-1")), text).expect("a file");
+    let report = json_of(&scene, &[]);
+    let message = exhausted(&report)["message"].as_str().expect("a text");
+    assert!(
+        message.starts_with("process 4242 (python3), which is not in this job, holds 11 GiB"),
+        "{message}"
+    );
+    let memory = &report["memory"][0];
+    assert_eq!(
+        (memory["other_processes"].as_array().map(Vec::len), &memory["unaccounted"]),
+        (Some(2), &json!(0))
+    );
+}
+
+#[test]
+fn a_context_that_does_not_fit_is_explained_by_the_memory_of_its_device() {
+    let fails = |device: i32| {
+        let scene = Scene::new();
+        let (mut engine, mut trainer) = (scene.running(0), scene.gone(1));
+        allocates(&mut trainer, 100, 0x1_0000_0000, 15 * GIB, 0x20);
+        trainer.ask(2000, 1).ends();
+        runs_out(&mut engine, 1000, FnId::cuDevicePrimaryCtxRetain, &[("dev", &device.to_le_bytes())]);
+        engine.ends();
+        json_of(&scene, &[])
+    };
+    let report = fails(0);
+    let found = exhausted(&report);
+    let message = found["message"].as_str().expect("a text");
+    assert!(message.starts_with("process 1001 (rank 1) holds 15 GiB"), "{message}");
+    assert_eq!((&found["severity"], &found["confidence"]), (&json!("error"), &json!("inferred")));
+    let other = fails(1);
+    assert!(other["findings"].as_array().expect("rows").iter().all(|row| row["rule"] != "memory-exhausted"));
+}
+
+#[test]
+fn a_failure_that_a_fault_plan_made_up_is_not_explained() {
+    let scene = Scene::new();
+    let mut engine = scene.running(0);
+    allocates(&mut engine, 100, 0x1_0000_0000, 15 * GIB, 0x20);
+    let mut call = allocation(&engine, 1000, 8 * GIB);
+    (call.outcome, call.injected) = (Outcome::Returned(2), true);
+    engine.add(&call).ends();
+    let report = json_of(&scene, &[]);
+    assert!(report["findings"].as_array().expect("rows").iter().all(|row| row["rule"] != "memory-exhausted"));
+}
+
 /// The child keeps half of the memory of device 0. Then a pool on the device of the first argument has too little left.
 const KEEPS: &str = r#"
 #include "vmm.h"
@@ -228,7 +395,7 @@ int main(int argc, char **argv) {
 "#;
 
 #[test]
-fn a_pool_of_a_real_process_has_its_own_device() {
+fn a_pool_with_a_limit_is_not_short_of_memory_that_importers_keep() {
     let program = support::compile_linked("exhausted", KEEPS);
     let report = |device: &str| -> Value {
         let folder = temp_dir();
@@ -241,10 +408,13 @@ fn a_pool_of_a_real_process_has_its_own_device() {
         let text = support::stdout(cupeer().arg("report").arg(&record).args(["--format", "json"]));
         serde_json::from_str(&text).expect("it is JSON")
     };
-    let (own, other) = (report("0"), report("1"));
-    assert_eq!((only(&own).0, only(&own).1), (&json!("error"), &json!("certain")));
-    assert!(found(&other).is_empty(), "{other:#}");
-    // It is there, and its failure has no cause.
-    let failures = other["failures"].as_array().expect("rows");
-    assert!(failures.iter().any(|row| row["function"] == "cuMemAllocFromPoolAsync"), "{failures:#?}");
+    for report in [report("0"), report("1")] {
+        assert!(found(&report).is_empty(), "{report:#}");
+        let findings = report["findings"].as_array().expect("rows");
+        let of_pool =
+            |row: &&Value| row["function"] == "cuMemAllocFromPoolAsync" && row["rule"] == "memory-exhausted";
+        let message =
+            findings.iter().find(of_pool).and_then(|row| row["message"].as_str()).expect("a finding");
+        assert!(message.contains("its pool has 0 bytes of at most 2 MiB in use"), "{message}");
+    }
 }

@@ -19,6 +19,7 @@ mod page;
 mod preloading;
 mod processors;
 pub mod program;
+mod samples;
 mod signals;
 mod stops;
 mod told;
@@ -56,6 +57,7 @@ use gate::Gate;
 use hang::{Hangs, Hung, OnHang};
 use orphans::Orphan;
 use page::{Image, Page};
+use samples::Samples;
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -384,6 +386,7 @@ fn watched(
     let watch = Watch::start(child.pid(), driver.map(|chosen| chosen.library.clone()));
     let is_checked = environment.get(env::CHECK).is_some_and(|level| !level.is_empty());
     let answers = page.as_ref().filter(|_| is_checked).and_then(Answers::start);
+    let samples = page.as_ref().zip(record).and_then(|(page, record)| Samples::start(page, record));
     let hangs = on_hang.map(|on_hang| Hangs::start(OnHang { page: page.clone(), ..on_hang }));
     let mut orphans = Vec::new();
     let note = |signal: i32, pid: u32, name: &str| {
@@ -397,7 +400,7 @@ fn watched(
         note(libc::SIGTERM, child.pid() as u32, TIMEOUT);
     }
     let hung = hangs.and_then(|hangs| hangs.stop(end));
-    drop(answers);
+    drop((answers, samples));
     let mut seen = watch.stop();
     if !is_watched(&environment) {
         // Nobody misses a call.

@@ -275,7 +275,7 @@ impl Job {
         let entries = fs::read_dir(&self.directory).into_iter().flatten().flatten();
         // What faults did without any call of the driver has been read by now.
         let is_beside = |name: &OsStr| {
-            [RELEASE, faults::PREFIX, armed::PREFIX]
+            [RELEASE, faults::PREFIX, armed::PREFIX, job::SAMPLES]
                 .iter()
                 .any(|prefix| name.as_bytes().starts_with(prefix.as_bytes()))
         };

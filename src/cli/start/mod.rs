@@ -10,6 +10,7 @@
 //! - `script`: the name of a recording.
 //! - `home`: the directory for recordings without a name.
 //! - `complete`, `share`: completions for shells, and man pages.
+//! - `nvml`: NVML, asked by the command itself.
 //! - `libraries`: the libraries that are preloaded.
 //! - `driver`: the driver that a program gets.
 //! - `board`: plans that are armed while a job is running.
@@ -27,6 +28,7 @@ pub mod job;
 pub mod libraries;
 pub mod markdown;
 mod misspelt;
+pub mod nvml;
 pub mod output;
 pub mod script;
 pub mod settings;

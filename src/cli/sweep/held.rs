@@ -33,7 +33,7 @@ impl Keeper for Calls {
         new.history = at;
     }
 
-    fn mapped(&mut self, new: &mut Known<Mapping, Since>, at: Since) {
+    fn mapped(&mut self, new: &mut Known<Mapping, Since>, _of: Option<&Known<Allocation, Since>>, at: Since) {
         new.history = at;
     }
 

@@ -2,7 +2,7 @@
 //!
 //! What belongs here: nothing that reads or draws.
 
-use super::document::{Device, Document, Hold, Job, Process, SCHEMA, Unreturned, Who};
+use super::document::{Device, Document, Hold, Job, Other, Owner, Process, SCHEMA, Unreturned, Who};
 use super::reading::{OfJob, OfProcess, Reading};
 use cupeer_report::endings::killed;
 use cupeer_report::model::{Exit, ExitKind};
@@ -47,8 +47,65 @@ pub fn document(reading: &Reading, before: Option<&Before>) -> Document {
         document.processes.append(&mut rows.processes);
         document.unseen.extend(job.unseen.iter().map(|sentence| format!("{}: {sentence}", job.name)));
     }
+    memory(reading, &document.processes, &mut devices);
+    document.unseen.extend(reading.memory.unseen.iter().cloned());
     document.devices = devices.into_values().map(OfDevice::row).collect();
     document
+}
+
+/// Adds the memory of devices by owner, and what NVML tells of all processes.
+fn memory(reading: &Reading, processes: &[Process], devices: &mut BTreeMap<Option<Uuid>, OfDevice>) {
+    let who = |job: &str, proc: &str| {
+        processes.iter().map(|process| &process.who).find(|who| who.job == job && who.proc == proc)
+    };
+    let known: Vec<(&OfJob, &OfProcess)> =
+        reading.jobs.iter().flat_map(|job| job.processes.iter().map(move |process| (job, process))).collect();
+    let mut owners: BTreeMap<([u8; 16], &Who), Owner> = BTreeMap::new();
+    for piece in &reading.memory.pieces {
+        let Some(owner) = who(&piece.job, &piece.proc) else { continue };
+        let row = owners.entry((piece.device, owner)).or_default();
+        add(&mut row.recorded_bytes, piece.bytes);
+        row.bytes = row.recorded_bytes;
+        add(&mut row.count, piece.count);
+        if piece.bytes > row.place_bytes {
+            (row.place, row.place_bytes) = (piece.place.clone(), piece.bytes);
+        }
+        if !piece.holders.is_empty() {
+            add(&mut row.kept_bytes, piece.bytes);
+            row.kept_by.extend(piece.holders.iter().filter_map(|proc| who(&piece.job, proc)).cloned());
+        }
+    }
+    for sample in &reading.memory.samples {
+        let mut others = Vec::new();
+        for holder in sample.holders.iter().flatten() {
+            let is_it = |(_, seen): &&(&OfJob, &OfProcess)| {
+                holder.process == Some((seen.header.pid, seen.header.started))
+            };
+            match known.iter().rfind(is_it).and_then(|(job, seen)| who(&job.name, &seen.proc)) {
+                Some(owner) => {
+                    let row = owners.entry((sample.device, owner)).or_default();
+                    row.bytes = row.bytes.max(holder.bytes.unwrap_or(0));
+                }
+                None => {
+                    others.push(Other { pid: holder.pid, program: holder.name.clone(), bytes: holder.bytes })
+                }
+            }
+        }
+        others.sort_by_key(|other| std::cmp::Reverse(other.bytes));
+        let mine =
+            owners.iter().filter(|((device, _), _)| *device == sample.device).map(|(_, row)| row.bytes);
+        let told = sum(mine.chain(others.iter().filter_map(|other| other.bytes)));
+        let device = known_device(&reading.jobs, devices, sample.device);
+        device.row.total_bytes = Some(sample.total);
+        device.row.used_bytes = Some(sample.used);
+        device.row.unaccounted_bytes = Some(sample.used.saturating_sub(told));
+        device.row.others = others;
+    }
+    for ((device, who), row) in owners {
+        let all = &mut known_device(&reading.jobs, devices, device).row.owners;
+        all.push(Owner { who: who.clone(), ..row });
+        all.sort_by_key(|owner| std::cmp::Reverse(owner.bytes));
+    }
 }
 
 /// Returns true if a process was killed, but not by a signal that asks it to end.
@@ -245,6 +302,19 @@ impl OfDevice {
     fn row(self) -> Device {
         Device { holders: self.holders.into_iter().collect(), ..self.row }
     }
+}
+
+/// The device with a UUID, under the name that a process of the jobs gives it.
+fn known_device<'a>(
+    jobs: &[OfJob],
+    devices: &'a mut BTreeMap<Option<Uuid>, OfDevice>,
+    uuid: [u8; 16],
+) -> &'a mut OfDevice {
+    let knows = |job: &&OfJob| {
+        job.processes.iter().flat_map(|process| &process.devices).any(|known| known.uuid == uuid)
+    };
+    let none = OfJob::default();
+    device(jobs.iter().find(knows).unwrap_or(&none), devices, uuid)
 }
 
 /// The device with a UUID, under the name that a process of the job gives it.

@@ -28,7 +28,7 @@ pub struct Document {
     pub interval_ns: Option<u64>,
     /// Recordings that were sampled: the given ones, or else those in the default directory that are in progress.
     pub jobs: Vec<Job>,
-    /// Devices whose memory is shared.
+    /// Devices whose memory is shared, or in use.
     pub devices: Vec<Device>,
     /// Processes of this host that have a recording or something open.
     pub processes: Vec<Process>,
@@ -62,7 +62,7 @@ pub struct Job {
     pub complete: bool,
 }
 
-/// Device whose memory is shared.
+/// Device whose memory is shared, or in use.
 #[derive(Serialize, Clone, Debug, Default, PartialEq)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Device {
@@ -84,6 +84,50 @@ pub struct Device {
     pub openings: u64,
     /// Processes that have something on the device open.
     pub holders: Vec<Who>,
+    /// Size in bytes of its memory; null without NVML.
+    pub total_bytes: Option<u64>,
+    /// Size in bytes of the memory that is in use; null without NVML.
+    pub used_bytes: Option<u64>,
+    /// Memory by the process that allocated it, the most first.
+    pub owners: Vec<Owner>,
+    /// Processes outside of the recordings that have memory, from NVML.
+    pub others: Vec<Other>,
+    /// Size in bytes of the memory in use that neither owners nor other processes have; null without NVML.
+    pub unaccounted_bytes: Option<u64>,
+}
+
+/// Process that allocated memory of a device.
+#[derive(Serialize, Clone, Debug, Default, PartialEq)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Owner {
+    /// Process.
+    pub who: Who,
+    /// Size in bytes of its memory: allocations in its recording, or what NVML reports if that is more, as with contexts.
+    pub bytes: u64,
+    /// Size in bytes of the allocations in its recording.
+    pub recorded_bytes: u64,
+    /// Number of these allocations.
+    pub count: u64,
+    /// Size in bytes of the memory that it freed and importers keep.
+    pub kept_bytes: u64,
+    /// Processes that keep memory that it freed.
+    pub kept_by: Vec<Who>,
+    /// Place that allocated the most; null if unknown.
+    pub place: Option<String>,
+    /// Size in bytes of the memory from that place.
+    pub place_bytes: u64,
+}
+
+/// Process outside of the recordings that has memory of a device.
+#[derive(Serialize, Clone, Debug, Default, PartialEq)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Other {
+    /// Pid on the host.
+    pub pid: u32,
+    /// Name of its program; empty if the process cannot be seen, as from a container.
+    pub program: String,
+    /// Size in bytes of its memory; null if NVML does not tell.
+    pub bytes: Option<u64>,
 }
 
 /// Identity of a process.

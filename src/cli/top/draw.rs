@@ -46,6 +46,19 @@ const DEVICES: [Column; 8] = [
     Column::text("HELD BY", 0, 24),
 ];
 
+const MEMORY: [Column; 7] = [
+    Column::text("DEVICE", 3, 18),
+    Column::text("OWNER", 0, 10),
+    Column::number("MEMORY", 0),
+    Column::text("", 2, BAR),
+    Column::number("IN", 5),
+    Column::text("MOST FROM", 4, 12),
+    Column::text("KEPT BY", 9, 8),
+];
+
+/// The width of a bar that stands for all memory of a device.
+const BAR: usize = 20;
+
 /// The column of an order.
 fn head(sort: Sort) -> &'static str {
     match sort {
@@ -87,9 +100,11 @@ pub fn screen(document: &Document, view: &View, width: usize, height: usize) -> 
 /// All of it as lines, for `--once`.
 pub fn once(document: &Document, view: &View, width: usize) -> Vec<Line> {
     let mut lines = header(document, view, usize::MAX);
-    if !document.devices.is_empty() {
-        lines.push(Line::default());
-        lines.extend(table(&DEVICES, &devices(document), width, ""));
+    for (columns, rows) in [(&MEMORY[..], memory(document)), (&DEVICES, devices(document))] {
+        if !rows.is_empty() {
+            lines.push(Line::default());
+            lines.extend(table(columns, &rows, width, ""));
+        }
     }
     if !document.processes.is_empty() {
         lines.push(Line::default());
@@ -102,16 +117,22 @@ pub fn once(document: &Document, view: &View, width: usize) -> Vec<Line> {
 
 fn all(document: &Document, view: &View, width: usize, room: usize) -> Vec<Line> {
     let mut lines = header(document, view, MOST_UNSEEN);
-    let devices = devices(document);
-    if !devices.is_empty() && room >= LEAST_ROOM {
+    let tables =
+        [(&MEMORY[..], memory(document), "rows of memory"), (&DEVICES, devices(document), "devices")];
+    let tables: Vec<_> = tables.into_iter().filter(|(_, rows, _)| !rows.is_empty()).collect();
+    // Where not all has room, a third of the screen for one, and half of it for both: what there is more of, the processes show.
+    let needed = lines.len()
+        + view.rows(document).len()
+        + 2
+        + tables.iter().map(|(_, rows, _)| rows.len() + 2).sum::<usize>();
+    let most = if needed <= room { room } else { room / if tables.len() > 1 { 4 } else { 3 } };
+    for (columns, rows, of_which) in tables.into_iter().filter(|_| room >= LEAST_ROOM) {
         lines.push(Line::default());
-        let table = table(&DEVICES, &devices, width, "");
-        // A third of the screen: what there is more of, the processes show.
-        let most = room / 3;
+        let table = table(columns, &rows, width, "");
         let more = table.len().saturating_sub(most);
         lines.extend(table.into_iter().take(if more > 0 { most - 1 } else { most }));
         if more > 0 {
-            lines.push(Line::new(Look::Dim, &format!("and {} more devices", more + 1)));
+            lines.push(Line::new(Look::Dim, &format!("and {} more {of_which}", more + 1)));
         }
     }
     lines.push(Line::default());
@@ -250,12 +271,70 @@ fn plain(text: impl Into<String>) -> Cell {
     (Look::Plain, text.into())
 }
 
+/// The name of a device.
+fn called(device: &Device) -> String {
+    let uuid = device.uuid.as_deref().and_then(uuid::parse);
+    let name = uuid.map(|uuid| Gpu { number: device.number, uuid }.to_string());
+    name.unwrap_or_else(|| "unknown".into())
+}
+
+/// The memory of devices by owner: a row for each, and for what no process has.
+fn memory(document: &Document) -> Vec<Vec<Cell>> {
+    let of_device = |device: &Device| {
+        let owned = sum(device.owners.iter().map(|owner| owner.bytes));
+        let all = device.total_bytes.unwrap_or(owned);
+        let share = |amount: u64| {
+            (u128::from(amount) * BAR as u128 / u128::from(all.max(1))).min(BAR as u128) as usize
+        };
+        let row = |owner: (Look, String), amount: Option<u64>, mark: &str, rest: [String; 3]| {
+            let bar =
+                mark.repeat(share(amount.unwrap_or(0)).max(usize::from(amount.is_some_and(|it| it > 0))));
+            let amount = amount.map_or("?".into(), bytes);
+            [vec![plain(""), owner, plain(amount), plain(bar)], rest.map(plain).to_vec()].concat()
+        };
+        let nothing = || [const { String::new() }; 3];
+        let mut rows: Vec<Vec<Cell>> = Vec::new();
+        for owner in &device.owners {
+            let process = document.processes.iter().find(|process| process.who == owner.who);
+            let name = format!(
+                "{} {}",
+                who([&owner.who].into_iter()),
+                process.map_or_else(String::new, view::program)
+            );
+            let count = if owner.count > 0 { number(owner.count) } else { String::new() };
+            let place = owner.place.as_ref().map(|place| format!("{} {place}", bytes(owner.place_bytes)));
+            let kept = (owner.kept_bytes > 0)
+                .then(|| format!("{}: {} freed", who(owner.kept_by.iter()), bytes(owner.kept_bytes)));
+            let rest = [count, place.unwrap_or_default(), kept.unwrap_or_default()];
+            rows.push(row(plain(name), Some(owner.bytes), "#", rest));
+        }
+        for other in &device.others {
+            let outside = if other.program.is_empty() { "outside" } else { &other.program };
+            let name = (Look::Doubtful, format!("{} {outside}", other.pid));
+            rows.push(row(name, other.bytes, "*", ["".into(), "not recorded".into(), "".into()]));
+        }
+        let unaccounted = device.unaccounted_bytes.filter(|amount| *amount > 0);
+        rows.extend(
+            unaccounted.map(|rest| row((Look::Dim, "unaccounted".into()), Some(rest), "*", nothing())),
+        );
+        if all > 0 {
+            let used = device.used_bytes.unwrap_or(owned);
+            let parts = [("#", share(owned)), ("*", share(used).saturating_sub(share(owned)))];
+            let bar: String = parts.iter().map(|(mark, width)| mark.repeat(*width)).collect();
+            let of = device.total_bytes.map_or("recorded".into(), |total| format!("all of {}", bytes(total)));
+            let mut first = row((Look::Head, of), Some(used), "", nothing());
+            (first[0], first[3]) = (plain(called(device)), plain(format!("{bar:.<BAR$}")));
+            rows.insert(0, first);
+        }
+        rows
+    };
+    document.devices.iter().flat_map(of_device).collect()
+}
+
 fn devices(document: &Document) -> Vec<Vec<Cell>> {
     let row = |device: &Device| {
-        let uuid = device.uuid.as_deref().and_then(uuid::parse);
-        let name = uuid.map(|uuid| Gpu { number: device.number, uuid }.to_string());
         vec![
-            plain(name.unwrap_or_else(|| "unknown".into())),
+            plain(called(device)),
             plain(device.name.as_str()),
             plain(device.pci.as_str()),
             plain(number(device.exports)),
@@ -265,7 +344,8 @@ fn devices(document: &Document) -> Vec<Vec<Cell>> {
             plain(who(device.holders.iter())),
         ]
     };
-    document.devices.iter().map(row).collect()
+    let is_shared = |device: &&Device| device.exports + device.openings > 0;
+    document.devices.iter().filter(is_shared).map(row).collect()
 }
 
 /// Several processes, ranks as ranges.
@@ -458,6 +538,9 @@ r              sort the other way round
 p, space       pause, and go on
 Ctrl-Z         stop; fg goes on
 
+MEMORY         memory that a process allocated, from NVML if that is more; the bar is its part of the device: # recorded
+               processes, * others, . free; IN says in how many allocations, MOST FROM where the most of it was allocated
+KEPT BY        who keeps memory that the process freed
 SHARED         memory that a process has exported and not freed
 HELD           what of it others hold; HELD BY says who
 HOLDS          what it holds of others; HOLDS OF says whose

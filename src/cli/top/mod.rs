@@ -1,7 +1,7 @@
 //! `cupeer top`: what the processes of this host share, open and call, now.
 //!
 //! It reads records and live tables, and nothing else: it attaches to no process, writes into no record and takes no lock.
-//! [`reading`] looks at the files, [`assemble`] makes a [`document`] of what it saw, which is printed as it is, as metrics
+//! [`reading`] looks at the files, [`memory`] at the memory of devices, [`assemble`] makes a [`document`] of what it saw, which is printed as it is, as metrics
 //! ([`prometheus`]), or [`draw`]n. [`view`] is what the user has chosen to see of it, [`screen`] the terminal.
 
 mod assemble;
@@ -9,6 +9,7 @@ mod columns;
 mod document;
 mod draw;
 mod keys;
+mod memory;
 mod prometheus;
 pub mod reading;
 mod screen;
@@ -17,13 +18,15 @@ mod tests;
 mod view;
 
 use crate::start::args::{TopArgs, TopFormat};
+use crate::start::nvml::memory::Nvml;
 use crate::start::{output, status};
 use anyhow::{Context, Result};
 use assemble::Before;
 use columns::Look;
 use cupeer_report::style::{Mark, Style};
 use document::Document;
-use reading::{SOME, Watcher};
+use memory::Memories;
+use reading::{Reading, SOME, Watcher};
 use screen::{Happened, Screen};
 use std::io::{self, IsTerminal};
 use std::path::Path;
@@ -44,12 +47,15 @@ pub fn command(args: &TopArgs) -> Result<ExitCode> {
 
 /// Looks twice, where calls a second are asked for, and prints it.
 fn once(args: &TopArgs, watcher: &mut Watcher) -> Result<ExitCode> {
-    let first = watcher.look(usize::MAX)?;
+    let mut first = watcher.look(usize::MAX)?;
+    first.memory = memory::look(&Memories::jobs(&first), &Nvml::load());
     if args.format == TopFormat::Prometheus {
         return output::print_as_is(&prometheus::text(&assemble::document(&first, None)));
     }
     std::thread::sleep(args.interval);
-    let document = assemble::document(&watcher.look(usize::MAX)?, Some(&Before::of(&first)));
+    let before = Before::of(&first);
+    let document =
+        assemble::document(&Reading { memory: first.memory, ..watcher.look(usize::MAX)? }, Some(&before));
     if args.format == TopFormat::Json {
         return output::print_json(&document);
     }
@@ -78,13 +84,15 @@ fn show(args: &TopArgs, watcher: &mut Watcher) -> Result<ExitCode> {
     let mut view = View::new(args.sort, args.reverse);
     let is_colored = output::stdout_style() == Style::Colored;
     let (mut document, mut before) = (Document::default(), None);
+    let memories = Memories::start();
     let mut next = Instant::now();
     let mut screen = Screen::take(is_colored).context("failed to take the terminal")?;
     loop {
         if Instant::now() >= next {
             let (began, used) = (Instant::now(), used());
             if !view.is_paused {
-                let reading = watcher.look(SOME)?;
+                let mut reading = watcher.look(SOME)?;
+                reading.memory = memories.ask(&reading);
                 document = assemble::document(&reading, before.as_ref());
                 before = Some(Before::of(&reading));
             }

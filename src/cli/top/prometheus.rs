@@ -2,6 +2,7 @@
 //!
 //! What belongs here: sums by job and by device. Pids and ranks are no labels: each new process would be a new series.
 
+use super::assemble::sum;
 use super::document::{Device, Document, Job, Process};
 use super::view;
 use std::fmt::Write;
@@ -11,7 +12,7 @@ struct Metric(&'static str, &'static str, &'static str);
 
 /// What is known of a job: a metric and its value.
 type OfJob = (Metric, fn(&Job, &[&Process]) -> f64);
-type OfDevice = (Metric, fn(&Device) -> u64);
+type OfDevice = (Metric, fn(&Device) -> Option<u64>);
 
 const JOBS: [OfJob; 9] = [
     (Metric("cupeer_processes_running", "gauge", "Processes that run, by job."), |job, _| job.running as f64),
@@ -67,14 +68,14 @@ const JOBS: [OfJob; 9] = [
     ),
 ];
 
-const DEVICES: [OfDevice; 4] = [
+const DEVICES: [OfDevice; 8] = [
     (
         Metric(
             "cupeer_shared_bytes",
             "gauge",
             "Memory of a device that running processes have exported and not freed.",
         ),
-        |device| device.shared_bytes,
+        |device| Some(device.shared_bytes),
     ),
     (
         Metric(
@@ -82,15 +83,30 @@ const DEVICES: [OfDevice; 4] = [
             "gauge",
             "Memory of a device that other processes hold, each piece once.",
         ),
-        |device| device.held_bytes,
+        |device| Some(device.held_bytes),
     ),
     (
         Metric("cupeer_exports", "gauge", "What running processes have exported of a device and not freed."),
-        |device| device.exports,
+        |device| Some(device.exports),
     ),
     (
         Metric("cupeer_openings", "gauge", "What running processes have opened of a device and not closed."),
-        |device| device.openings,
+        |device| Some(device.openings),
+    ),
+    (Metric("cupeer_memory_bytes", "gauge", "Memory of a device, from NVML."), |device| device.total_bytes),
+    (Metric("cupeer_used_bytes", "gauge", "Memory of a device that is in use, from NVML."), |device| {
+        device.used_bytes
+    }),
+    (Metric("cupeer_owned_bytes", "gauge", "Memory of a device that recorded processes have."), |device| {
+        Some(sum(device.owners.iter().map(|owner| owner.bytes)))
+    }),
+    (
+        Metric(
+            "cupeer_others_bytes",
+            "gauge",
+            "Memory of a device that processes outside of the recordings have, from NVML.",
+        ),
+        |device| device.total_bytes.map(|_| sum(device.others.iter().filter_map(|other| other.bytes))),
     ),
 ];
 
@@ -108,8 +124,8 @@ pub fn text(document: &Document) -> String {
     for (metric, value) in &DEVICES {
         let labels = |device: &'_ Device| device.uuid.clone().unwrap_or_else(|| "unknown".into());
         let uuids: Vec<String> = document.devices.iter().map(labels).collect();
-        let series = document.devices.iter().zip(&uuids).map(|(device, uuid)| {
-            (vec![("device", uuid.as_str()), ("name", device.name.as_str())], value(device) as f64)
+        let series = document.devices.iter().zip(&uuids).filter_map(|(device, uuid)| {
+            Some((vec![("device", uuid.as_str()), ("name", device.name.as_str())], value(device)? as f64))
         });
         family(&mut text, metric, series.collect());
     }

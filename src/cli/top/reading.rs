@@ -3,6 +3,7 @@
 //! What belongs here: files, and what is kept of them between two looks, so that a look costs what is new. Nothing is
 //! written, locked or mapped. What it means together is [`super::assemble`]'s.
 
+use super::memory::Memory;
 use crate::records::kept;
 use crate::start::home;
 use anyhow::{Result, bail, ensure};
@@ -32,6 +33,8 @@ pub struct Reading {
     pub time_ns: u64,
     pub at: Instant,
     pub jobs: Vec<OfJob>,
+    /// Memory of the devices, as of a moment before.
+    pub memory: Memory,
     /// What is not seen, a sentence each.
     pub unseen: Vec<String>,
 }
@@ -134,7 +137,13 @@ impl Watcher {
             }
         }
         let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        Ok(Reading { time_ns: since.as_nanos() as u64, at: Instant::now(), jobs, unseen })
+        Ok(Reading {
+            time_ns: since.as_nanos() as u64,
+            at: Instant::now(),
+            jobs,
+            memory: Memory::default(),
+            unseen,
+        })
     }
 }
 

@@ -3,13 +3,14 @@
 use super::assemble::{Before, document};
 use super::document::Document;
 use super::keys::Key;
+use super::memory::{Memory, Piece};
 use super::reading::{OfJob, OfProcess, Reading};
 use super::view::{Asked, Page, View};
 use super::{draw, pause};
 use crate::start::args::Sort;
 use cupeer_record::tail::Counts;
 use cupeer_record::writer::{About, Writer};
-use cupeer_record::{Device, Process};
+use cupeer_record::{Device, Holder, Process, Sample};
 use cupeer_report::model::{Exit, ExitKind};
 use cupeer_spec::record::live::{self, kind};
 use std::fs;
@@ -71,7 +72,8 @@ fn job(count: u32) -> OfJob {
 }
 
 fn reading(jobs: Vec<OfJob>, at: Instant) -> Reading {
-    Reading { time_ns: 1_763_710_982_000_000_000, at, jobs, unseen: Vec::new() }
+    let (time_ns, memory, unseen) = (1_763_710_982_000_000_000, Memory::default(), Vec::new());
+    Reading { time_ns, at, jobs, memory, unseen }
 }
 
 /// One that hangs, one that died, and what is not seen.
@@ -123,6 +125,71 @@ fn who_holds_whose_memory() {
     };
     assert_eq!(device(0), (2, 4 * MIB, 9 * MIB, 3, 3));
     assert_eq!(device(1), (1, 2 * MIB, 2 * MIB, 2, 2));
+}
+
+/// Three ranks that have memory of device 0, of which NVML knows one by a pid of the host, and another job's process.
+fn short_of_memory(has_nvml: bool) -> Document {
+    let mut reading = reading(vec![job(3)], Instant::now());
+    let piece = |rank: usize, gib: u64, place: &str, holders: &[&str]| Piece {
+        job: "trainer-12".into(),
+        proc: format!("proc-{rank}"),
+        device: uuid(0),
+        bytes: gib << 30,
+        count: 2 * gib,
+        place: Some(place.into()),
+        holders: holders.iter().map(|proc| (*proc).to_owned()).collect(),
+    };
+    let pieces = vec![
+        piece(0, 2, "prog.c:9 in setup", &[]),
+        piece(0, 4, "prog.c:7 in main", &[]),
+        piece(1, 3, "prog.c:7 in main", &["proc-2"]),
+        piece(2, 1, "prog.c:3 in cache", &[]),
+        Piece { proc: "unknown".into(), ..piece(0, 9, "", &[]) },
+    ];
+    let header = reading.jobs[0].processes[0].header;
+    let holder = |pid, process, gib: u64, name: &str| Holder {
+        pid,
+        process,
+        bytes: Some(gib << 30),
+        name: name.into(),
+    };
+    let holders = vec![
+        holder(70_001, Some((header.pid, header.started)), 7, "trainer"),
+        holder(4711, None, 1, ""),
+        holder(4712, Some((4712, 5)), 2, "python3"),
+    ];
+    let sample = |device, total: u64, used: u64, holders| Sample {
+        boot_id: [0; 16],
+        at: 0,
+        device: uuid(device),
+        total: total << 30,
+        used: used << 30,
+        free: (total - used) << 30,
+        holders,
+    };
+    let samples = vec![sample(0, 16, 15, Some(holders)), sample(1, 16, 0, None)];
+    reading.memory =
+        Memory { pieces, samples: if has_nvml { samples } else { Vec::new() }, unseen: Vec::new() };
+    document(&reading, None)
+}
+
+#[test]
+fn owners_others_the_rest_and_what_is_free_add_up_to_the_device() {
+    let document = short_of_memory(true);
+    let device = &document.devices[0];
+    let owners: Vec<_> =
+        device.owners.iter().map(|owner| (owner.who.rank, owner.bytes >> 30, owner.count)).collect();
+    assert_eq!(owners, [(Some(0), 7, 12), (Some(1), 3, 6), (Some(2), 1, 2)]);
+    let first = &device.owners[0];
+    assert_eq!((first.recorded_bytes >> 30, first.place.as_deref()), (6, Some("prog.c:7 in main")));
+    assert_eq!((device.owners[1].kept_bytes >> 30, device.owners[1].kept_by[0].rank), (3, Some(2)));
+    let others: Vec<_> = device.others.iter().map(|other| (other.pid, other.bytes.unwrap() >> 30)).collect();
+    assert_eq!(others, [(4712, 2), (4711, 1)]);
+    let all = super::assemble::sum(device.owners.iter().map(|owner| owner.bytes)) + (3 << 30);
+    assert_eq!(Some(all + device.unaccounted_bytes.unwrap()), device.used_bytes);
+    let without = short_of_memory(false);
+    let device = &without.devices[0];
+    assert_eq!((device.total_bytes, device.unaccounted_bytes, device.owners[0].bytes >> 30), (None, None, 6));
 }
 
 #[test]
@@ -250,10 +317,15 @@ fn a_screen_reads_well_at_two_sizes() {
     assert_screen(&shown(&document, &view, 80, 24), "one-80x24.txt");
     view.key(Key::Char('?'), &document);
     assert_screen(&shown(&document, &view, 80, 24), "help-80x24.txt");
+    let view = View::new(Sort::State, false);
+    assert_screen(&shown(&short_of_memory(true), &view, 130, 32), "memory-130x32.txt");
+    assert_screen(&shown(&short_of_memory(true), &view, 80, 32), "memory-80x32.txt");
+    assert_screen(&shown(&short_of_memory(false), &view, 80, 32), "memory-alone-80x32.txt");
 }
 
 #[test]
 fn whatever_the_size_nothing_is_wider_and_the_chosen_row_is_seen() {
+    shown(&short_of_memory(true), &View::new(Sort::State, false), 20, 10);
     let document = troubled(64);
     for (width, height) in [(1, 1), (10, 3), (20, 10), (40, 12), (80, 24), (120, 10), (400, 200)] {
         let mut view = View::new(Sort::Rank, false);

@@ -36,6 +36,8 @@ pub fn reduced(
     let mut places = Places::new(&job.processes, names);
     let found = infer::found(&infer::Context { job, all: &all, filter, is_part }, &mut places);
     let clues = infer::clues(&infer::Context { job, all: &all, filter, is_part }, &mut places);
+    let (memory, memory_over_time) =
+        infer::device_memory(&infer::Context { job, all: &all, filter, is_part }, &mut places);
     let groups = all.failures.groups(&all.functions, &all.fates, &all.stacks, &all.made_by, &mut places);
     let Collected { failures, functions: names, fates, stacks, made_by, .. } = &mut all;
     let (failures, failures_more) = failures.rows(names, fates, stacks, made_by, &mut places);
@@ -64,6 +66,8 @@ pub fn reduced(
         handles_more: 0,
         handles_more_bytes: 0,
         allocations,
+        memory,
+        memory_over_time,
         pools,
         leaks,
         peers: all.peers.rows(&all.fates),

@@ -9,7 +9,7 @@
 use crate::follow::ledger::Entry;
 use cupeer_record::{Library, Process};
 use cupeer_report::model::{Allocator, Certainty};
-use cupeer_report::places::Stacks;
+use cupeer_report::places::{Stack, Stacks};
 use cupeer_spec::effect::Object;
 
 /// A library by its path, and what it is: whether its own allocator made what it exports.
@@ -67,6 +67,15 @@ impl Allocators {
     pub fn new(processes: &[Process]) -> Allocators {
         let has_known = |process: &Process| process.libraries.iter().any(|library| known(library).is_some());
         Allocators { has_known: processes.iter().map(has_known).collect() }
+    }
+
+    /// Returns true if PyTorch's caching allocator made a call: it keeps what programs free.
+    pub fn is_of_pytorch(processes: &[Process], stacks: &Stacks, stack: Stack) -> bool {
+        let (process, ticks, frames, _) = stacks.get(stack);
+        let process = &processes[*process as usize];
+        frames
+            .iter()
+            .any(|frame| process.library_at(*frame, *ticks).is_some_and(|it| (KNOWN[0].is_it)(&it.path)))
     }
 
     /// The allocator of what one of them exported.

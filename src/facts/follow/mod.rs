@@ -15,6 +15,7 @@
 //! - `failures`, `callers`, `marks`: failures, callers, and marks.
 //! - `pending`: a finding before its place has a name.
 //! - `judged`: the findings of single calls, as they are read.
+//! - `holdings`: the processes that hold the memory of each device.
 //! - `collect`: reads the events.
 
 pub mod allocator;
@@ -25,6 +26,7 @@ pub mod failures;
 mod fault_hits;
 pub mod faults;
 pub mod functions;
+pub mod holdings;
 pub mod judged;
 mod last_stack;
 pub mod ledger;

@@ -1,21 +1,24 @@
-//! Findings about what a process has used up: device memory that importers keep, addresses, and file descriptors.
+//! Findings about what a process has used up: device memory, addresses, and file descriptors.
 //!
 //! Each is one finding at the call that found nothing left, with a total.
 
 use super::context::Context;
 use super::objects::{in_words, made, opening};
+use super::shortage::{self, Group, Shortage, stack};
+use crate::follow::allocator::Allocators;
 use crate::follow::collect::Collected;
 use crate::follow::exhausted_calls::Scarce;
-use crate::follow::judged::UNSEEN;
-use crate::follow::ledger::{Import, Time};
-use crate::follow::memory::Location;
+use crate::follow::holdings::{Holding, Holdings, State};
+use crate::follow::judged::ordinal;
+use crate::follow::memory::OwnAllocation;
 use crate::follow::pending::{PendingFinding, PendingObject};
-use crate::follow::virtual_memory::{Origin, Until};
-use cupeer_rules::reason::Reason;
+use cupeer_report::names::{clean, counted};
+use cupeer_report::places::Places;
+use cupeer_rules::reason::{Device, Reason, Size};
 use cupeer_rules::{Confidence, Rule};
 use cupeer_spec::effect::Object as Kind;
+use cupeer_spec::record::slot::finding::role;
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
 
 /// The addresses that a process has, on the machines where there are fewest.
 const ADDRESSES: u64 = 1 << 47;
@@ -23,16 +26,26 @@ const ADDRESSES: u64 = 1 << 47;
 const MOST_ADDRESSES: u64 = ADDRESSES / 16 * 15;
 /// So many descriptors must have been exported or imported, none of which came back, before the finding counts them.
 const MANY: u64 = 16;
-/// The most importers of which the finding shows a call.
+/// The most places or importers that a finding lists.
 const MOST_OBJECTS: usize = 4;
+/// The most places of one holder that a sentence has.
+const MOST_PLACES: usize = 3;
+/// The most holders that a sentence has beside the first one.
+const MOST_OTHERS: usize = 2;
 
-/// Allocations that failed while other processes kept memory that its owners had released, and addresses that a
-/// process had reserved.
-pub fn found(context: &Context) -> Vec<PendingFinding> {
+/// Calls that failed because a device had no memory left, or a process no addresses.
+pub fn found(context: &Context, places: &mut Places) -> Vec<PendingFinding> {
     let mut found = Vec::new();
+    if context.all.tallies.iter().all(|tally| tally.scarce.is_empty()) {
+        return found;
+    }
+    let holdings = shortage::holdings(context);
+    let shortages = shortage::all(context, &holdings);
+    for shortage in &shortages {
+        found.extend(memory(context, &holdings, shortage, places));
+    }
     for (process, tally) in context.all.tallies.iter().enumerate() {
         for scarce in &tally.scarce {
-            found.extend(memory(context, process, scarce));
             found.extend(addresses(process, scarce));
         }
     }
@@ -45,149 +58,286 @@ fn pending(reason: &Reason, confidence: Confidence, process: usize, scarce: &Sca
     PendingFinding { last: scarce.last, count: scarce.count, ..found }
 }
 
-/// An allocation that other processes keep, and that its owner has released.
-#[derive(Default)]
-struct KeptMemory {
-    bytes: u64,
-    /// The processes that keep it, each with the fingerprint by which it has it; 0 if unknown.
-    holders: BTreeMap<usize, u64>,
-    /// Whether one of them is known to have run until then.
-    is_sure: bool,
-}
-
-impl KeptMemory {
-    fn add(&mut self, bytes: u64, holder: usize, fingerprint: u64, is_sure: bool) {
-        self.bytes = self.bytes.max(bytes);
-        self.holders.insert(holder, fingerprint);
-        self.is_sure |= is_sure;
-    }
-}
-
-/// Kept memory by its owner, and by what it is there: an allocation, or the memory at an address.
-type Kept = BTreeMap<(usize, Kind, u64), KeptMemory>;
-
-/// A failed allocation while other processes kept memory of one owner.
-fn memory(context: &Context, process: usize, scarce: &Scarce) -> Option<PendingFinding> {
-    if !Rule::MemoryKept.spec().functions().contains(&scarce.function) {
+/// A failed allocation, with the memory that explains it.
+fn memory(
+    context: &Context,
+    holdings: &Holdings,
+    shortage: &Shortage,
+    places: &mut Places,
+) -> Option<PendingFinding> {
+    let Shortage { process, scarce, left, .. } = *shortage;
+    if !Rule::MemoryExhausted.spec().functions().contains(&scarce.function) {
         return None;
     }
-    let (owner, kept) = kept_of_owner(context, process, scarce)?;
-    let bytes = kept.values().map(|one| one.bytes).sum::<u64>();
-    let mut by_holder = BTreeMap::<usize, u64>::new();
-    for one in kept.values() {
-        one.holders.keys().for_each(|holder| *by_holder.entry(*holder).or_default() += one.bytes);
+    let of_job = &context.job.processes[process];
+    let device = Device { ordinal: ordinal(of_job, shortage.device.0), uuid: shortage.device.0 };
+    let (wanted, groups) = (shortage.wanted, shortage.groups());
+    let first = groups.first();
+    let is_own_waste = first.is_some_and(|group| group.process == process && group.state != State::InUse);
+    let lacks_facts = shortage.is_guess || is_survived(context, process, scarce, is_own_waste);
+    let plain = |reason: &Reason, confidence| {
+        Some(PendingFinding { lacks_facts, ..pending(reason, confidence, process, scarce) })
+    };
+    if let (Some(wanted), Some((most, used, made))) = (wanted, scarce.most_of_pool)
+        && used.saturating_add(wanted) > most
+    {
+        let (place, _) = places.stack(&context.all.stacks, made);
+        let place = &place.line().unwrap_or_else(|| place.long());
+        return plain(&Reason::MemoryLimited { wanted, used, most, place }, Confidence::Certain);
     }
-    let mut holders: Vec<usize> = by_holder.keys().copied().collect();
-    holders.sort_by_key(|holder| Reverse(by_holder[holder]));
-    let first = *holders.first()?;
+    match (wanted, left) {
+        (Some(wanted), Some((_, total))) if wanted > total => {
+            return plain(&Reason::MemoryTooLarge { wanted, total, device }, Confidence::Certain);
+        }
+        (Some(wanted), Some(left)) if wanted <= left.0 => {
+            return plain(&Reason::MemoryRefused { wanted, left, device }, Confidence::Inferred);
+        }
+        _ => {}
+    }
+    if !shortage.is_short() || first.is_none() && left.is_none() {
+        return None;
+    }
+    let sure = |group: &Group| {
+        let suffices = shortage.lacking().is_some_and(|lacking| group.bytes >= lacking);
+        suffices && group.rows.iter().all(|row| row.is_sure)
+    };
+    let confidence = if first.is_some_and(sure) { Confidence::Certain } else { Confidence::Inferred };
+    let (others, objects) = match first {
+        Some(kept) if kept.state == State::Kept && is_enough(shortage, kept) => {
+            let found = kept_memory(context, holdings, shortage, kept, confidence);
+            return Some(PendingFinding { lacks_facts, ..found });
+        }
+        Some(group) if is_enough(shortage, group) => (&groups[1..], objects(shortage, group)),
+        _ => (&groups[..], Vec::new()),
+    };
+    let named = first.filter(|group| is_enough(shortage, group));
+    let holder = named.map_or_else(|| outside(shortage), |group| holder(context, shortage, group, places));
+    let reason = Reason::MemoryExhausted { holder: &holder, wanted, left, device };
+    let mut found = pending(&reason, confidence, process, scarce);
+    found.hint = named.and_then(|group| hint(context, shortage, group)).unwrap_or(found.hint);
+    found.message += &named.map_or_else(String::new, |group| retained(context, group, places));
+    found.message += &others_in_words(context, shortage, others);
+    Some(PendingFinding { lacks_facts, objects, ..found })
+}
+
+/// Returns true if a group is a cause: it has more than processes outside of the job, and than what has no row.
+fn is_enough(shortage: &Shortage, group: &Group) -> bool {
+    let outside: u64 = shortage.outside.iter().map(|(.., bytes)| bytes).sum();
+    let suffices = shortage.lacking().is_some_and(|lacking| group.bytes >= lacking);
+    suffices || group.bytes >= outside.max(shortage.unaccounted().unwrap_or(0))
+}
+
+/// Returns true if a failure is no problem: the thread got what it asked for later, or less and the process did not fail; or the
+/// process allocated until nothing was left, and did not fail.
+fn is_survived(context: &Context, process: usize, scarce: &Scarce, is_own_waste: bool) -> bool {
+    let fate = &context.all.fates[process];
+    let has_ended_well = fate.alive == Some(false) && !fate.has_failed;
+    match scarce.got {
+        Some(got) => scarce.wanted.is_some_and(|wanted| got >= wanted) || !fate.has_failed,
+        None => has_ended_well && scarce.had_succeeded && !is_own_waste,
+    }
+}
+
+/// A clause about memory, with the places that made it: `2 allocations (1 GiB) made at prog.c:7 in allocate have no mapping`, or
+/// with several places behind it.
+fn clause(
+    context: &Context,
+    shortage: &Shortage,
+    group: &Group,
+    verb: [&str; 2],
+    places: &mut Places,
+) -> String {
+    let verb = if group.count <= 1 { verb[0] } else { verb[1] };
+    let many = format!("{} ({})", counted(group.count.max(1), "allocation"), Size(group.bytes));
+    let many = match group.process == shortage.process {
+        true => many,
+        false => format!("{many} of {}", owner(context, shortage, group.process)),
+    };
+    if let [row] = group.rows[..] {
+        let made = place(context, row, places).map_or_else(String::new, |place| format!(" made at {place}"));
+        return format!("{many}{made} {verb}");
+    }
+    format!("{many} {verb}: {}", made_at(context, group, places))
+}
+
+/// `600 MiB made at prog.c:7 in allocate, 400 MiB made elsewhere`.
+fn made_at(context: &Context, group: &Group, places: &mut Places) -> String {
+    let (mut parts, mut rest) = (Vec::new(), group.bytes);
+    for row in group.rows.iter().take(MOST_PLACES) {
+        let Some(place) = place(context, row, places) else { continue };
+        rest = rest.saturating_sub(row.bytes);
+        parts.push(format!("{} made at {place}", Size(row.bytes)));
+    }
+    parts.extend((rest > 0).then(|| format!("{} made elsewhere", Size(rest))));
+    parts.join(", ")
+}
+
+/// `prog.c:7 in allocate`; `None` if the place is not known.
+fn place(context: &Context, row: &Holding, places: &mut Places) -> Option<String> {
+    let (place, _) = (row.stack.is_some() || row.address.is_some()).then(|| stack(context, row, places))?;
+    Some(place.line().unwrap_or_else(|| place.long()))
+}
+
+/// `this process`, or another one with its pid.
+fn owner(context: &Context, shortage: &Shortage, process: usize) -> String {
+    match process == shortage.process {
+        true => "this process".to_owned(),
+        false => in_words(context.job, process as u32).to_string(),
+    }
+}
+
+/// The holder of most of the memory, in a clause.
+fn holder(context: &Context, shortage: &Shortage, group: &Group, places: &mut Places) -> String {
+    let owner = owner(context, shortage, group.process);
+    let verb = match group.state {
+        State::InUse if group.process == shortage.process => ["is still in use", "are still in use"],
+        State::InUse => {
+            let (many, held) = (counted(group.count.max(1), "allocation"), Size(group.bytes));
+            return format!("{owner} holds {held} in {many}: {}", made_at(context, group, places));
+        }
+        State::Unmapped => [
+            "has no mapping, and its handle was not released",
+            "have no mapping, and their handles were not released",
+        ],
+        State::NeverImported => {
+            ["was exported, and no process imported it", "were exported, and no process imported them"]
+        }
+        State::Kept => ["was released, and importers keep it", "were released, and importers keep them"],
+        State::Pooled => {
+            return format!("{} that {owner} freed to its pools seem to be kept there", Size(group.bytes));
+        }
+    };
+    clause(context, shortage, group, verb, places)
+}
+
+/// The sentence if most of the memory is in no row.
+fn outside(shortage: &Shortage) -> String {
+    match shortage.outside.iter().max_by_key(|(.., bytes)| bytes) {
+        Some((pid, name, size)) => {
+            let name = if name.is_empty() { String::new() } else { format!(" ({})", clean(name)) };
+            format!("process {pid}{name}, which is not in this job, holds {}", Size(*size))
+        }
+        None => format!(
+            "{} are held by processes outside of this job, by contexts, or by the driver",
+            Size(shortage.unaccounted().unwrap_or(0))
+        ),
+    }
+}
+
+/// What to do, if it is more special than the hint of the rule.
+fn hint(context: &Context, shortage: &Shortage, group: &Group) -> Option<String> {
+    let mut stacks = group.rows.iter().filter_map(|row| row.stack);
+    let is_cached =
+        stacks.any(|stack| Allocators::is_of_pytorch(&context.job.processes, &context.all.stacks, stack));
+    let text = match group.state {
+        State::Unmapped => {
+            "Release each handle of cuMemCreate with cuMemRelease after cuMemMap: a mapping keeps the memory by itself. A handle of cuMemRetainAllocationHandle is another reference, with a release of its own."
+        }
+        State::NeverImported => {
+            "On the path on which no process imports the memory, undo everything: unmap it (cuMemUnmap, cuMemAddressFree), release it (cuMemRelease, or cuMemFree), and close the descriptor. Then do not try the same exchange again."
+        }
+        State::Pooled => {
+            "Return the unused memory of the pool with cuMemPoolTrimTo before this call, or lower its release threshold (CU_MEMPOOL_ATTR_RELEASE_THRESHOLD)."
+        }
+        State::InUse if is_cached && group.process != shortage.process => {
+            "PyTorch's caching allocator in that process keeps the memory of freed tensors: call torch.cuda.empty_cache() there before this call. If the tensors are still in use, free them first."
+        }
+        State::InUse if is_cached => {
+            "PyTorch's caching allocator made this memory, and keeps the memory of freed tensors: torch.cuda.empty_cache() returns it. If the tensors are still in use, free them, or ask for less."
+        }
+        State::InUse if group.process != shortage.process => {
+            "Let that process free the memory before this call, or divide the device between the processes."
+        }
+        State::InUse | State::Kept => return None,
+    };
+    Some(text.into())
+}
+
+/// The places of a group.
+fn objects(shortage: &Shortage, group: &Group) -> Vec<PendingObject> {
+    let rows = group.rows.iter().filter(|row| row.stack.is_some()).take(MOST_OBJECTS);
+    let object = |row: &&&Holding| PendingObject {
+        stack: row.stack,
+        bytes: Some(row.bytes),
+        device: Some(shortage.device),
+        ..PendingObject::of(role::ALLOCATION, row.process, None, None)
+    };
+    rows.map(|row| object(&row)).collect()
+}
+
+/// The place that retained handles of memory that is not mapped, if there is one.
+fn retained(context: &Context, group: &Group, places: &mut Places) -> String {
+    let memory = &context.all.virtual_memory.processes()[group.process];
+    let stack = group.rows[0].stack.filter(|_| group.state == State::Unmapped);
+    let is_its = |own: &&OwnAllocation| {
+        own.history.made == stack && stack.is_some() && own.history.ended.is_none() && own.mappings == 0
+    };
+    let Some(at) = memory.allocations().filter(is_its).find_map(|own| own.history.retained_at) else {
+        return String::new();
+    };
+    let (place, _) = places.stack(&context.all.stacks, at.site.stack);
+    let place = place.line().unwrap_or_else(|| place.long());
+    format!("; cuMemRetainAllocationHandle at {place} took references of them, too")
+}
+
+/// `; process 7 has 2GiB; 512MiB have no row`: the other holders, and the rest.
+fn others_in_words(context: &Context, shortage: &Shortage, others: &[Group]) -> String {
+    let mut text = String::new();
+    let total = shortage.left.map_or(0, |(_, total)| total);
+    let told = others.iter().filter(|group| group.bytes >= total / 100).take(MOST_OTHERS);
+    for group in told {
+        let (owner, bytes) = (owner(context, shortage, group.process), Size(group.bytes));
+        text += &match group.state {
+            State::InUse => format!("; {owner} has {bytes} in use"),
+            State::Unmapped => format!("; {owner} has {bytes} without a mapping"),
+            State::NeverImported => format!("; {owner} has {bytes} that no process imported"),
+            State::Kept => format!("; importers keep {bytes} that {owner} had released"),
+            State::Pooled => format!("; pools of {owner} may keep {bytes} that were freed to them"),
+        };
+    }
+    text
+}
+
+/// An allocation that failed while other processes kept memory of one owner.
+fn kept_memory(
+    context: &Context,
+    holdings: &Holdings,
+    shortage: &Shortage,
+    kept: &Group,
+    confidence: Confidence,
+) -> PendingFinding {
+    let Shortage { process, scarce, device, .. } = *shortage;
+    let mut holders: Vec<(usize, u64)> = Vec::new();
+    for (holder, fingerprint) in kept.rows.iter().flat_map(|row| &row.holders) {
+        if !holders.iter().any(|(known, _)| known == holder) {
+            holders.push((*holder, *fingerprint));
+        }
+    }
+    holders.sort_by_key(|(holder, _)| {
+        Reverse(holdings.kept_by(*holder, kept.process, device, scarce.failed_at))
+    });
+    let first = holders.first().map_or(kept.process, |(holder, _)| *holder);
     let reason = Reason::MemoryKept {
-        bytes,
-        allocations: kept.len() as u64,
-        owner: (owner != process).then(|| in_words(context.job, owner as u32)),
+        bytes: kept.bytes,
+        allocations: kept.count,
+        owner: (kept.process != process).then(|| in_words(context.job, kept.process as u32)),
         holders: holders.len() as u64,
         first: in_words(context.job, first as u32),
         unmaps_nothing: context.all.virtual_memory.has_unmapped_nothing(first),
     };
-    let lacks_facts = scarce.location == Location::Unknown;
-    let is_enough = scarce.wanted.is_some_and(|wanted| bytes >= wanted);
-    let is_certain = is_enough && kept.values().all(|one| one.is_sure);
-    let confidence = if is_certain { Confidence::Certain } else { Confidence::Inferred };
     let shown = holders.into_iter().take(MOST_OBJECTS);
-    let objects = shown.filter_map(|holder| holding(context.all, &kept, holder)).collect();
-    Some(PendingFinding { lacks_facts, objects, ..pending(&reason, confidence, process, scarce) })
-}
-
-/// The owner whose memory others keep when a call of a process failed, and that memory.
-fn kept_of_owner(context: &Context, process: usize, scarce: &Scarce) -> Option<(usize, Kept)> {
-    let mut kept = Kept::new();
-    allocations(context.all, scarce, &mut kept);
-    opened(context.all, scarce, &mut kept);
-    // Only memory of the same host can be on the same device.
-    let host = |process: usize| context.job.processes[process].header.boot_id;
-    kept.retain(|(owner, ..), _| host(*owner) == host(process));
-    let mut by_owner = BTreeMap::<usize, u64>::new();
-    for ((owner, ..), one) in &kept {
-        *by_owner.entry(*owner).or_default() += one.bytes;
-    }
-    // What the process itself released is the likelier cause; otherwise, the owner of most of it is named.
-    let owner = match by_owner.get(&process) {
-        Some(1..) => process,
-        _ => by_owner.iter().max_by_key(|(_, bytes)| **bytes).map(|(owner, _)| *owner)?,
-    };
-    kept.retain(|(of, ..), _| *of == owner);
-    (by_owner[&owner] > 0).then_some((owner, kept))
+    let objects = shown.filter_map(|(holder, handle)| holding(context.all, holder, handle)).collect();
+    PendingFinding { objects, ..pending(&reason, confidence, process, scarce) }
 }
 
 /// The call by which a process got what it keeps.
-fn holding(all: &Collected, kept: &Kept, holder: usize) -> Option<PendingObject> {
-    let held = kept.iter().find_map(|((_, kind, _), one)| Some((*kind, *one.holders.get(&holder)?)));
-    let (kind, fingerprint) = held?;
-    let entry = all.ledger.handle(all.realms[holder], kind, fingerprint)?;
-    let import = entry.imports.iter().find(|import| import.process as usize == holder)?;
-    Some(opening(entry, holder as u32, import.times.first()?))
-}
-
-/// Adds the allocations that processes kept when a call failed, although their owners had released them.
-fn allocations(all: &Collected, scarce: &Scarce, kept: &mut Kept) {
-    let joined = all.virtual_memory.joined();
-    for holder in 0..all.fates.len() {
-        for held in joined.held(holder) {
-            let Some(found) = joined.kept(holder, &held, &all.fates) else { continue };
-            let (until, is_sure) = match found.until {
-                Until::Now => (u64::MAX, true),
-                Until::GivenUp(at) => (at, true),
-                Until::Exit(at) => (at.saturating_add(UNSEEN), scarce.at < at),
-            };
-            let is_kept = found.since < scarce.at && scarce.at < until;
-            let Origin::Known(owner, number) = held.origin else { continue };
-            if is_kept && is_there(held.location, scarce) {
-                let one = kept.entry((owner, Kind::Allocation, u64::from(number))).or_default();
-                one.add(held.bytes, holder, held.fingerprint().unwrap_or(0), is_sure);
-            }
-        }
-    }
-}
-
-/// Adds the memory that processes had open when a call failed, although its exporters had freed it.
-fn opened(all: &Collected, scarce: &Scarce, kept: &mut Kept) {
-    for entry in all.ledger.handles().iter().filter(|entry| entry.kind.is_memory()) {
-        let Some(export) = entry.export.as_deref() else { continue };
-        let location = export.device.map_or(Location::Unknown, Location::Device);
-        let freed = export.ended.and_then(|ended| ended.at).filter(|at| *at < scarce.at);
-        if freed.is_none() || !is_there(location, scarce) {
-            continue;
-        }
-        let is_other = |import: &&Import| import.process != export.process;
-        for import in entry.imports.iter().filter(is_other) {
-            let open = import.times.iter().find_map(|time| open_at(all, import, time, scarce.at));
-            if let Some(is_sure) = open {
-                let one = kept.entry((export.process as usize, entry.kind, entry.fingerprint)).or_default();
-                one.add(export.bytes.unwrap_or(0), import.process as usize, entry.fingerprint, is_sure);
-            }
-        }
-    }
-}
-
-/// Returns whether an importer is known to have run until a time at which it had something open. `None` if it had not, as
-/// far as its recording shows.
-fn open_at(all: &Collected, import: &Import, time: &Time, at: u64) -> Option<bool> {
-    let fate = &all.fates[import.process as usize];
-    let (until, is_sure) = match time.ended {
-        Some(ended) => (ended.at.unwrap_or(0), true),
-        None if fate.has_lost || time.kept.is_some() => (0, false),
-        None if fate.alive == Some(false) => (fate.last_seen.saturating_add(UNSEEN), at < fate.last_seen),
-        None => (u64::MAX, true),
-    };
-    (time.opened < at && at < until).then_some(is_sure)
-}
-
-/// Returns true if memory is on the device for which a call failed. Of a call whose place is unknown, any device is.
-fn is_there(location: Location, scarce: &Scarce) -> bool {
-    match scarce.location {
-        Location::Device(_) => location == scarce.location,
-        Location::Unknown => matches!(location, Location::Device(_) | Location::Unknown),
-        Location::Host | Location::Multicast => false,
-    }
+fn holding(all: &Collected, holder: usize, fingerprint: u64) -> Option<PendingObject> {
+    let kinds = [Kind::Allocation, Kind::Memory, Kind::Pointer].iter();
+    let mut entries = kinds.filter_map(|kind| all.ledger.handle(all.realms[holder], *kind, fingerprint));
+    entries.find_map(|entry| {
+        let import = entry.imports.iter().find(|import| import.process as usize == holder)?;
+        Some(opening(entry, holder as u32, import.times.first()?))
+    })
 }
 
 fn addresses(process: usize, scarce: &Scarce) -> Option<PendingFinding> {

@@ -7,10 +7,10 @@
 //! the numbers of its processes, until [`table`] has joined those of all processes.
 //!
 //! Findings follow from the handle table ([`handles`], [`unclosed`], [`freed`], [`replaced`]), from mappings ([`space`]), from
-//! descriptors ([`mod@descriptors`], [`awaited`]), from what processes use up ([`exhausted`]), from the devices that they use
+//! descriptors ([`mod@descriptors`], [`awaited`]), from what processes use up ([`exhausted`], [`shortage`]), from the devices that they use
 //! ([`placement`], [`staged`]), from forks ([`forks`]), and from all ranks together ([`ranks`]). [`links`] says which of them
-//! explains a failed call, and [`mod@clues`] lists facts that break no rule. [`kinds`] merges findings of one kind, [`objects`]
-//! returns the objects involved, and [`mod@afterwards`] supplies the facts that the recording has for the rules.
+//! explains a failed call, and [`mod@clues`] lists facts that break no rule. [`kinds`] merges findings of one kind, [`device_memory`](mod@device_memory) builds
+//! the rows about the memory of devices, [`objects`] returns the objects involved, and [`mod@afterwards`] supplies the facts that the recording has for the rules.
 //!
 //! [`PendingFinding`]: crate::follow::pending::PendingFinding
 
@@ -19,6 +19,7 @@ mod awaited;
 mod clues;
 mod context;
 mod descriptors;
+mod device_memory;
 mod exhausted;
 pub mod forks;
 mod freed;
@@ -32,6 +33,7 @@ mod ranks;
 mod replaced;
 mod row;
 mod rows;
+mod shortage;
 mod space;
 mod staged;
 mod table;
@@ -39,6 +41,7 @@ mod unclosed;
 
 pub use clues::found as clues;
 pub use context::Context;
+pub use device_memory::rows as device_memory;
 pub use row::Member;
 pub use rows::{found, rows};
 pub use table::FindingRows;

@@ -28,7 +28,7 @@ pub fn found(context: &Context, places: &mut Places) -> FindingRows {
         kinds.push(context.completed(kept, &objects));
     }
     let mut all = kinds.into_all();
-    all.extend(exhausted::found(context));
+    all.extend(exhausted::found(context, places));
     all.extend(forks::found(context));
     all.extend(placement::crossed(context));
     all.extend(placement::contexts(context));
@@ -37,7 +37,7 @@ pub fn found(context: &Context, places: &mut Places) -> FindingRows {
     all.extend(space::incomplete(context));
     all.extend(descriptors::kept(context));
     all.extend(awaited::found(context, places));
-    links::add(context, &mut all);
+    links::add(&mut all);
     let offending = offending(&all);
     let mut rows = |all: Vec<PendingFinding>| {
         let row = |found: PendingFinding| {

@@ -168,7 +168,7 @@ pub fn exhausted() {
 pub fn ring(status: &Status) {
     status.bell.fetch_add(1, Release);
     // SAFETY: the address of a word of the page, which is mapped for good. Nothing is read or written.
-    unsafe { libc::syscall(libc::SYS_futex, status.bell.as_ptr(), libc::FUTEX_WAKE, 1) };
+    unsafe { libc::syscall(libc::SYS_futex, status.bell.as_ptr(), libc::FUTEX_WAKE, libc::c_int::MAX) };
 }
 
 /// The page; null before it was needed. Mapped for good, because there may be no memory later. No descriptor is kept:

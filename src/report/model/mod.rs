@@ -9,6 +9,7 @@ mod clue;
 mod fault;
 mod finding;
 mod handle;
+mod memory;
 mod peer;
 mod pool;
 mod process;
@@ -27,6 +28,7 @@ pub use fault::{DENY, Fault, FaultHit};
 pub use finding::is_explanation;
 pub use finding::{Finding, Object, SEVERITIES, SuppressedBy, Suppression};
 pub use handle::{Allocator, Certainty, FailedOpen, Fingerprint, Handle, Leak, Open, State};
+pub use memory::{Memory, MemoryFailure, MemoryOverTime, MemoryRow, MemorySeries, OtherProcess};
 pub use peer::{Peer, Uuid};
 pub use pool::Pool;
 pub use process::{
@@ -82,6 +84,12 @@ pub struct Report {
     pub handles_more_bytes: u64,
     /// Virtual memory: allocations, mappings, and memory that is kept alive.
     pub allocations: Allocations,
+    /// Memory of devices by owner, at calls that failed because too little was left, ordered by time, and at the end.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub memory: Vec<Memory>,
+    /// Memory of each device over time.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub memory_over_time: Vec<MemoryOverTime>,
     /// Memory pools of each process, ordered by time: pools that it created, imported, or gave others access to.
     pub pools: Vec<Pool>,
     /// Objects that are open, by the place that opened them.

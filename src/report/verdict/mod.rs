@@ -56,7 +56,11 @@ pub fn decide(report: &mut Report, chosen: Option<&Chosen>) {
         finding.severity = severity.word();
         finding.fails = finding.suppressed_by.is_none() && severity >= least;
     }
-    report.findings.sort_by_key(|finding| Reverse(Severity::of(finding.severity)));
+    // A call that found no memory ends a process: other errors about that memory are its causes, and say less.
+    let is_end = |finding: &Finding| {
+        [Rule::MemoryExhausted, Rule::MemoryKept].map(Some).contains(&Rule::of(&finding.rule))
+    };
+    report.findings.sort_by_key(|finding| (Reverse(Severity::of(finding.severity)), !is_end(finding)));
     roots::find(&mut report.findings);
 }
 

@@ -130,7 +130,8 @@ rule DescriptorsExhausted "descriptors-exhausted" {
 }
 rule MemoryKept "memory-kept-by-importers" {
     says: "Importers should unmap and close memory when its owner releases it.",
-    functions: [cuMemCreate, cuMemAllocFromPoolAsync, cuMemAllocFromPoolAsync_ptsz], results: [OUT_OF_MEMORY],
+    functions: [cuMemCreate, cuMemAlloc, cuMemAlloc_v2, cuMemAllocPitch, cuMemAllocPitch_v2, cuMemAllocAsync, cuMemAllocAsync_ptsz,
+                cuMemAllocFromPoolAsync, cuMemAllocFromPoolAsync_ptsz], results: [OUT_OF_MEMORY],
     decided_by: shown_by_recordings,
     reasons: [MemoryKept { bytes: u64, allocations: u64, owner: Option<Process>, holders: u64, first: Process, unmaps_nothing: bool }: (in vmm::memory_kept)],
     severity: Error, scope: Processes, found: InRecordings, tells: [],
@@ -140,6 +141,27 @@ rule MemoryKept "memory-kept-by-importers" {
     ruled_out: "no process keeps memory that its owner released",
     hint: "When the owner is done with the memory, let each importer give it up: with cuMemUnmap, cuMemAddressFree, and cuMemRelease after an import, or with cuIpcCloseMemHandle after an opening. Do this when the work is aborted, too.",
     seen: "NCCL#1968",
+}
+rule MemoryExhausted "memory-exhausted" {
+    says: "A device must have enough free memory for what its processes allocate.",
+    functions: [cuMemCreate, cuMemAlloc, cuMemAlloc_v2, cuMemAllocPitch, cuMemAllocPitch_v2, cuMemAllocAsync, cuMemAllocAsync_ptsz,
+                cuMemAllocFromPoolAsync, cuMemAllocFromPoolAsync_ptsz,
+                cuDevicePrimaryCtxRetain, cuCtxCreate_v2, cuCtxCreate_v3, cuCtxCreate_v4, cuMemMap, cuIpcOpenMemHandle,
+                cuIpcOpenMemHandle_v2], results: [OUT_OF_MEMORY],
+    decided_by: shown_by_recordings,
+    reasons: [
+        MemoryExhausted { holder: &'a str, wanted: Option<u64>, left: Option<(u64, u64)>, device: Device }: (in memory::exhausted),
+        MemoryTooLarge { wanted: u64, total: u64, device: Device }: ("the call asked for {}, and {device} has {} in all", Size(wanted), Size(total)),
+        MemoryRefused { wanted: u64, left: (u64, u64), device: Device }: (in memory::refused),
+        MemoryLimited { wanted: u64, used: u64, most: u64, place: &'a str }: ("its pool has {} of at most {} in use, and the call asked for {}; the limit is maxSize of cuMemPoolCreate at {place}", Size(used), Size(most), Size(wanted)),
+    ],
+    severity: Error, scope: Processes, found: InRecordings, tells: [],
+    rests_on: Practice("The memory of a device belongs to all processes that use the device. A call fails if the free memory is smaller than it asks for, whichever process holds the rest."),
+    costs: "The call fails. The process that fails is often not the process that holds the memory.",
+    cause: "the memory of the device is in use: by this process, by others of the job, or by processes outside of it",
+    ruled_out: "the recorded memory does not fill the device",
+    hint: "Free what is no longer needed before this call: the table of memory in `cupeer report` lists the holders. Otherwise, ask for less.",
+    seen: "verl#6912, cuda-python#2344, vllm#51986",
 }
 rule AddressesExhausted "vmm-addresses-exhausted" {
     says: "Reserved addresses must be freed when they are no longer needed.",

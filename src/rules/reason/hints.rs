@@ -55,6 +55,12 @@ impl Reason<'_> {
             Reason::VmmDescriptor { fd: ..0, .. } => {
                 "Check the result of the call that should have returned the descriptor (recvmsg, pidfd_getfd). pidfd_getfd needs the right to trace the exporter (CAP_SYS_PTRACE in containers, prctl(PR_SET_PTRACER) under ptrace_scope 1). Unix sockets (sendmsg with SCM_RIGHTS) need no right."
             }
+            Reason::MemoryTooLarge { .. } => {
+                "Ask for less: no process has to free memory, because the call can never succeed on this device. Compute the size from cuMemGetInfo."
+            }
+            Reason::MemoryLimited { .. } => {
+                "Raise maxSize, or leave it 0 for no limit. Or free memory of this pool before the call. Other memory of the device does not matter."
+            }
             Reason::MulticastOtherMemory { .. } => {
                 "Pass the device where the memory is, or bind memory of the device that you pass."
             }

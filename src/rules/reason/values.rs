@@ -25,6 +25,35 @@ impl Display for Device {
     }
 }
 
+/// A size that is rounded: `104.8 GiB`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Size(pub u64);
+
+impl Display for Size {
+    fn fmt(&self, f: &mut Formatter) -> fmt::Result {
+        const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
+        // So that 1,023.96 MiB are a GiB.
+        let unit = (1..UNITS.len()).rev().find(|unit| tenths(self.0, *unit) >= 10);
+        match (unit, tenths(self.0, 0)) {
+            (None, ..10) => write!(f, "{} bytes", self.0),
+            (unit, _) => {
+                let (unit, tenths) = (UNITS[unit.unwrap_or(0)], tenths(self.0, unit.unwrap_or(0)));
+                match (tenths / 10, tenths % 10) {
+                    (whole @ ..100, part @ 1..) => write!(f, "{whole}.{part} {unit}"),
+                    (..100, _) => write!(f, "{} {unit}", tenths / 10),
+                    _ => write!(f, "{} {unit}", (tenths + 5) / 10),
+                }
+            }
+        }
+    }
+}
+
+/// How many tenths of a unit a size is, rounded.
+fn tenths(bytes: u64, unit: usize) -> u64 {
+    let tenth = 1024u128.pow(unit as u32 + 1);
+    ((u128::from(bytes) * 10 + tenth / 2) / tenth) as u64
+}
+
 /// A process as people know it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Process {

@@ -42,6 +42,10 @@ pub const HANG: &str = "hang-";
 /// What the names of these files end in.
 pub const HANG_SUFFIX: &str = ".json";
 
+/// The names of files begin with this that say what NVML told of memory after calls failed for lack of it, with the boot of the
+/// host and the pid of the launcher behind it.
+pub const SAMPLES: &str = "memory-";
+
 /// The digits of the key in the text of the file, or in a line of it.
 pub fn key_in(text: &[u8]) -> Option<&[u8]> {
     text.split(|byte| *byte == b'\n').find_map(|line| {

@@ -39,6 +39,7 @@ pub struct Data<'a> {
     /// Process, device.
     places: Vec<(usize, usize)>,
     handles: Vec<Life>,
+    memory: Vec<super::memory::Chart>,
     /// How many devices and processes the matrices lack.
     left_out: usize,
 }
@@ -128,12 +129,13 @@ impl Page<'_> {
             pairs,
             openings: self.openings_by_process(),
             places,
+            memory: self.memory_charts(),
             handles: self.ledger.lines.iter().map(|line| self.life(line, timeline)).collect(),
             left_out,
         }
     }
 
-    fn since(&self, moment: u64) -> u64 {
+    pub fn since(&self, moment: u64) -> u64 {
         moment.saturating_sub(self.report.record.began_ns)
     }
 
@@ -143,7 +145,7 @@ impl Page<'_> {
         (self.since(hang.began_ns()), self.since(hang.resumed_ns.or(hang.ended_ns).unwrap_or(all).min(all)))
     }
 
-    fn place(&self, proc: &str) -> Option<usize> {
+    pub fn place(&self, proc: &str) -> Option<usize> {
         self.places.get(proc).copied()
     }
 

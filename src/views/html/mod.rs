@@ -10,6 +10,7 @@
 mod charts;
 mod finding;
 mod ledger;
+mod memory;
 mod story;
 mod table;
 mod tables;
@@ -36,21 +37,23 @@ const STYLE: &str = include_str!("page.css");
 const VENDORED: [&str; 2] = [include_str!("vendor/d3.min.js"), include_str!("vendor/plot.min.js")];
 const LICENSES: [(&str, &str); 2] =
     [("D3", include_str!("vendor/LICENSE-d3")), ("Observable Plot", include_str!("vendor/LICENSE-plot"))];
-const SCRIPTS: [&str; 5] = [
+const SCRIPTS: [&str; 6] = [
     include_str!("js/common.js"),
     include_str!("js/timeline.js"),
     include_str!("js/pairs.js"),
     include_str!("js/lives.js"),
+    include_str!("js/memory.js"),
     include_str!("js/tables.js"),
 ];
 /// The SHA-256 hashes of `VENDORED` and `SCRIPTS`, in base64. A test prints those of changed scripts.
-const HASHES: [&str; 7] = [
+const HASHES: [&str; 8] = [
     "8glLv2FBs1lyLE/kVOtsSw8OQswQzHr5IfwVj864ZTk=",
     "Q1gIZGd0B3fdeI1rJ6lc69uu/dUMcwowYBFwc71xNMs=",
     "dP6r7EIx8bxuPGksE9sC3zqPV4icwZj815RRdtdlaqw=",
     "SAfYUlih1ZxAsRUqDmwEUZkMtDL0nk5TZ4y2i1DeNjs=",
     "YI51MW3TB5USViWU7Jp5UUlShRwK/76iMOWptbJPU0I=",
     "5ABGYBRCfi2zQxmWJZ3vbRUw3D3V36BwGKQ6d7zeZjA=",
+    "t+hG26/nRlnauHMULvqA65t5V5GuOAXB8rr+Bx4fMz8=",
     "8cDKlWizE3jXkMuc7AP1ibEBl55lsuSvVX6c3SiptqM=",
 ];
 /// Form `html`.
@@ -131,6 +134,7 @@ impl Page<'_> {
     fn body(&self, timeline: &timeline::Timeline) -> Markup {
         let sections = [
             ("timeline", "Timeline", timeline_section(timeline)),
+            ("memory", "Memory", self.memory()),
             ("record", "", self.record()),
             ("processes", "Processes", self.processes()),
             ("devices", "Devices", self.devices()),

@@ -22,7 +22,7 @@ const MOST_LINES: usize = 500;
 
 impl Page<'_> {
     /// A moment since the begin of the record.
-    fn at(&self, moment: u64) -> Cell {
+    pub fn at(&self, moment: u64) -> Cell {
         ordered(self.brief.at(moment), moment)
     }
 

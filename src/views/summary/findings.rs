@@ -5,7 +5,7 @@ use cupeer_report::model::{Finding, Object, Place, Process, Report};
 use cupeer_report::names::{clean, counted};
 use cupeer_report::style::Mark;
 use cupeer_report::verdict::{Alike, Verdict, clue, times};
-use cupeer_rules::{Rule, Severity, label};
+use cupeer_rules::{Found, Rule, Severity, label};
 
 /// How many other sites of a finding are named.
 const MOST_SITES: usize = 3;
@@ -22,7 +22,9 @@ pub fn lines(verdict: &Verdict) -> (Vec<Line>, usize) {
         let (first, count, who) = (group.first(), times(group.count()), group.who(verdict));
         let (severity, rule, function) = (first.severity, clean(&first.rule), clean(&first.function));
         let mark = Mark::of_severity(severity);
-        let is_hint_due = is_hint_due && !first.hint.is_empty();
+        // The library said what to do about others when it found them.
+        let is_new = Rule::of(&first.rule).is_some_and(|rule| rule.spec().found == Found::InRecordings);
+        let is_hint_due = (is_hint_due || is_new && mark != Mark::Note) && !first.hint.is_empty();
         let message = Some(format!("    {}", clean(&group.message())));
         let at = first.caller.line();
         // More of them would be longer than the report.

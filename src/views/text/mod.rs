@@ -3,6 +3,7 @@
 //! It defines the layout on a terminal. The JSON form has the same contents.
 
 pub(crate) mod calls;
+mod device_memory;
 pub(crate) mod digest;
 mod faults;
 pub mod findings;
@@ -99,6 +100,7 @@ pub fn show(report: &Report, options: &Options) -> String {
         view.processes(),
         view.marks(),
         view.devices(),
+        view.device_memory(),
         view.handles(),
         view.virtual_memory(),
         view.pools(),

@@ -1,4 +1,4 @@
-/* exhausted RULE bad|good: what a process uses up: descriptors, memory that importers keep, and addresses. */
+/* exhausted RULE bad|good: what a process uses up: descriptors, device memory, and addresses. */
 #include "memory.h"
 #include <sys/resource.h>
 
@@ -78,6 +78,38 @@ static void kept(void) {
     ended(link);
 }
 
+/* Maps an eighth of the device's memory again and again. The mapping goes each time; in the wrong program, the handle stays. */
+static void unreleased(void) {
+    Properties wanted = properties(DESCRIPTOR);
+    Access access = access_of(0);
+    size_t unused, total;
+    CUresult result = 0;
+    start(0);
+    OK(cuMemGetInfo_v2(&unused, &total));
+    size_t part = total / 8 / SIZE * SIZE;
+    for (int i = 0; i < 2 * TIMES && result == 0; i++) {
+        Allocation allocation;
+        result = cuMemCreate(&allocation, part, &wanted, 0);
+        if (result) break;
+        CUdeviceptr at = reserve(part);
+        OK(cuMemMap(at, part, 0, allocation, 0));
+        OK(cuMemSetAccess(at, part, &access, 1));
+        if (!bad) OK(cuMemRelease(allocation));
+        OK(cuMemUnmap(at, part));
+        OK(cuMemAddressFree(at, part));
+    }
+    printed("cuMemCreate", result);
+}
+
+/* Asks for twice the device's memory, or for a part of it. */
+static void large(void) {
+    size_t unused, total;
+    CUdeviceptr at;
+    start(0);
+    OK(cuMemGetInfo_v2(&unused, &total));
+    printed("cuMemAlloc_v2", cuMemAlloc_v2(&at, bad ? 2 * total : SIZE));
+}
+
 /* Reserves addresses until none are left; in the right program, frees each range before it reserves the next. */
 static void addresses(void) {
     start(0);
@@ -90,4 +122,5 @@ static void addresses(void) {
     printed("cuMemAddressReserve", result);
 }
 
-SCENES({"descriptors-exhausted", descriptors}, {"memory-kept-by-importers", kept}, {"vmm-addresses-exhausted", addresses})
+SCENES({"descriptors-exhausted", descriptors}, {"memory-kept-by-importers", kept}, {"vmm-addresses-exhausted", addresses},
+       {"memory-exhausted", unreleased}, {"memory-exhausted/large", large})

@@ -1,6 +1,6 @@
 //! What the driver says of the devices that CUDA shows to this process, and of their pairs. No context is created.
 
-use super::{c_text, kernel_address};
+use crate::start::nvml::{c_text, kernel_address};
 use cupeer_p2p::call;
 use cupeer_p2p::nvidia::{find, load};
 use cupeer_spec::function::Library;

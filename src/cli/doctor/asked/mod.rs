@@ -5,11 +5,11 @@
 
 mod cuda;
 mod descriptor;
-mod nvml;
 
 use super::child::child;
 use crate::start::args::ProbeSystemArgs;
 use crate::start::driver::Chosen;
+use crate::start::nvml::machine::{self, Nvml};
 use crate::start::output;
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
@@ -22,9 +22,6 @@ use std::process::ExitCode;
 pub use cuda::CudaPair;
 pub use cuda::{Cuda, CudaDevice};
 pub use descriptor::Descriptor;
-#[cfg(test)]
-pub use nvml::Fabric;
-pub use nvml::{Nvml, NvmlDevice, NvmlPair};
 
 /// After how many seconds the child gives up.
 const LIMIT: u32 = 60;
@@ -86,39 +83,10 @@ pub fn command(args: &ProbeSystemArgs) -> Result<ExitCode> {
     // SAFETY: it only sets a timer, which ends this process.
     unsafe { libc::alarm(LIMIT) };
     tell(&Answer::Descriptor(descriptor::take(args.descriptor)))?;
-    tell(&nvml::ask().map_or_else(Answer::NoNvml, Answer::Nvml))?;
+    tell(&machine::ask().map_or_else(Answer::NoNvml, Answer::Nvml))?;
     tell(&cuda::ask().map_or_else(Answer::NoCuda, Answer::Cuda))
 }
 
 fn tell(answer: &Answer) -> Result<ExitCode> {
     output::print_as_is(&format!("{}\n", serde_json::to_string(answer)?))
-}
-
-/// A PCI address as the kernel writes it: NVML's domains have eight digits, and both libraries write capitals.
-fn kernel_address(text: &str) -> String {
-    let text = text.to_ascii_lowercase();
-    match text.split_once(':') {
-        Some((domain, rest)) if domain.len() == 8 && domain.starts_with("0000") => {
-            format!("{}:{rest}", &domain[4..])
-        }
-        _ => text,
-    }
-}
-
-/// The text in a buffer of C.
-fn c_text(buffer: &[u8]) -> String {
-    let end = buffer.iter().position(|byte| *byte == 0).unwrap_or(buffer.len());
-    String::from_utf8_lossy(&buffer[..end]).into_owned()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn addresses_are_the_kernels() {
-        assert_eq!(kernel_address("00000000:3B:00.0"), "0000:3b:00.0");
-        assert_eq!(kernel_address("0001:3B:00.0"), "0001:3b:00.0");
-        assert_eq!(kernel_address("00010000:01:00.0"), "00010000:01:00.0");
-    }
 }

@@ -3,8 +3,8 @@
 use super::Fact;
 use super::System;
 use super::pci::{directory, is_hidden};
-use crate::doctor::asked::NvmlDevice;
 use crate::doctor::probe::result_name;
+use crate::start::nvml::machine::NvmlDevice;
 
 pub fn facts(system: &System) -> Vec<Fact> {
     let mut facts = vec![gpus(system), cuda(system)];

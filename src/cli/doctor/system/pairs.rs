@@ -3,7 +3,7 @@
 
 use super::Fact;
 use super::System;
-use crate::doctor::asked::NvmlPair;
+use crate::start::nvml::machine::NvmlPair;
 use cupeer_spec::abi::nvmlGpuP2PStatus_t;
 
 const NAME: &str = "peer access";

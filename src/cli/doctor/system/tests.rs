@@ -1,7 +1,8 @@
 //! Machines that are made here, and what is said of them.
 
 use super::*;
-use crate::doctor::asked::{Cuda, CudaDevice, CudaPair, Descriptor, Fabric, Nvml, NvmlDevice, NvmlPair};
+use crate::doctor::asked::{Cuda, CudaDevice, CudaPair, Descriptor};
+use crate::start::nvml::machine::{Fabric, Nvml, NvmlDevice, NvmlPair};
 use cupeer_p2p::fact::of_pair;
 use std::fs;
 use std::os::unix::fs::symlink;

@@ -5,6 +5,7 @@ use crate::records::sweeps;
 use crate::start::job::VLLM_CACHE;
 use cupeer_facts::part;
 use cupeer_record::plain::{self, Links};
+use cupeer_record::sample;
 use cupeer_spec::record::{SUFFIX, armed, begun, faults, job, live};
 use std::fs;
 use std::io::{self, Read};
@@ -86,6 +87,7 @@ fn remove_file(path: &Path, name: &str) -> io::Result<bool> {
             _ if name.strip_suffix(SUFFIX).is_some_and(is_process) => begins_as_ours(path),
             _ if name.strip_prefix(live::PREFIX).is_some_and(is_boot) => begins_as_ours(path),
             _ if is_hang(name) => is_text(path, HANG),
+            _ if name.starts_with(job::SAMPLES) => is_text(path, sample::FIRST_LINE),
             _ if [faults::PREFIX, armed::PREFIX].iter().any(|begin| name.starts_with(begin)) => {
                 begins_as_ours(path)
             }

@@ -7,7 +7,7 @@ use super::archive::Archive;
 use super::redact::Redaction;
 use anyhow::{Context, Result};
 use cupeer_record::plain::{self, Links};
-use cupeer_record::quiet;
+use cupeer_record::{Sample, Samples, quiet, sample};
 use cupeer_spec::record::begun::{self, Begun};
 use cupeer_spec::record::{SUFFIX, faults, job, live};
 use serde_json::{Map, Value};
@@ -28,6 +28,8 @@ pub enum Kind {
     Faults,
     /// That the job hung.
     Hang,
+    /// Memory of devices when calls failed.
+    Samples,
 }
 
 pub struct Member {
@@ -65,6 +67,7 @@ pub fn kind(name: &str) -> Option<Kind> {
         (name.strip_suffix(SUFFIX), Kind::Process),
         (name.strip_prefix(live::PREFIX), Kind::Table),
         (name.strip_prefix(faults::PREFIX), Kind::Faults),
+        (name.strip_prefix(job::SAMPLES), Kind::Samples),
         (name.strip_prefix(job::HANG).and_then(|name| name.strip_suffix(job::HANG_SUFFIX)), Kind::Hang),
     ];
     kinds.into_iter().find(|(word, _)| word.is_some_and(is_word)).map(|(_, kind)| kind)
@@ -158,6 +161,23 @@ pub fn add_begun(file: &Member, redaction: &Redaction, archive: &mut Archive) ->
     Ok(Vec::new())
 }
 
+/// Adds what NVML told of memory. If anything is redacted, without the names of programs: they may be other people's.
+pub fn add_samples(file: &Member, redaction: &Redaction, archive: &mut Archive) -> Result<Vec<String>> {
+    let samples = match Samples::open(&file.path) {
+        Ok(samples) => samples,
+        Err(error) => return Ok(vec![error]),
+    };
+    let is_named = redaction.words().is_empty();
+    let line = |mut sample: Sample| {
+        sample.holders.iter_mut().flatten().filter(|_| !is_named).for_each(|holder| holder.name.clear());
+        sample.line() + "\n"
+    };
+    let none = samples.problem.map(|reason| Samples::none(&redaction.sentence(&reason)) + "\n");
+    let lines: String = samples.samples.into_iter().map(line).chain(none).collect();
+    archive.add(&file.name, format!("{}\n{lines}", sample::FIRST_LINE).as_bytes())?;
+    Ok(Vec::new())
+}
+
 /// Adds that the job hung and what it waited for, without the processes and their stacks. If anything is redacted, only the first
 /// clause of that stays, because the others may name files and addresses.
 pub fn add_hang(file: &Member, redaction: &Redaction, archive: &mut Archive) -> Result<Vec<String>> {
@@ -188,6 +208,7 @@ mod tests {
         assert_eq!(kind("live-0123abcd"), Some(Kind::Table));
         assert_eq!(kind("faults-0123abcd-89abcdef"), Some(Kind::Faults));
         assert_eq!(kind("hang-0123abcd-17-1.json"), Some(Kind::Hang));
+        assert_eq!(kind("memory-0123abcd-17"), Some(Kind::Samples));
         for other in [
             ".cupeer",
             "x.cupeer.tar.gz",

@@ -108,7 +108,8 @@ fn pack(directory: &Path, output: &Path, args: &PackArgs) -> Result<ExitCode> {
     let mut archive = Archive::create(output)?;
     let mut addresses = Addresses::default();
     // The tables come last: their frames are looked up in the libraries of the processes.
-    for kind in [Kind::Job, Kind::Begun, Kind::Process, Kind::Table, Kind::Faults, Kind::Hang] {
+    for kind in [Kind::Job, Kind::Begun, Kind::Process, Kind::Table, Kind::Faults, Kind::Hang, Kind::Samples]
+    {
         for (file, process) in found.files.iter().zip(&processes).filter(|(file, _)| file.kind == kind) {
             let added = match (kind, process) {
                 (Kind::Job, _) => files::add_job(file, &redaction, &mut archive),
@@ -119,6 +120,7 @@ fn pack(directory: &Path, output: &Path, args: &PackArgs) -> Result<ExitCode> {
                 }
                 (Kind::Table, _) => host::add_table(file, &mut addresses, &mut archive),
                 (Kind::Hang, _) => files::add_hang(file, &redaction, &mut archive),
+                (Kind::Samples, _) => files::add_samples(file, &redaction, &mut archive),
                 (Kind::Faults, _) => host::add_faults(file, &redaction, &mut archive),
             };
             for problem in added.with_context(|| format!("failed to pack {}", file.path.display()))? {

@@ -52,9 +52,8 @@ pub fn take_part(directory: &Path, shared: bool) -> Result<String> {
 /// Whether a name is one that a record's directory may have.
 pub fn is_own(name: &OsStr) -> bool {
     let name = name.to_string_lossy();
-    let begins = [".", live::PREFIX, faults::PREFIX, armed::PREFIX, begun::FOLDER, RELEASE, job::HANG]
-        .iter()
-        .any(|prefix| name.starts_with(prefix));
+    let (job, host) = ([RELEASE, job::HANG, job::SAMPLES], [live::PREFIX, faults::PREFIX, armed::PREFIX]);
+    let begins = job.iter().chain(&host).chain(&[".", begun::FOLDER]).any(|prefix| name.starts_with(prefix));
     begins
         || [job::FILE, VLLM_CACHE].contains(&&*name)
         || [SUFFIX, reduced::SUFFIX].iter().any(|suffix| name.ends_with(suffix))

@@ -41,6 +41,8 @@ impl JobPart {
             handles_more: self.handles_more,
             handles_more_bytes: self.handles_more_bytes,
             allocations: self.allocations,
+            memory: self.memory,
+            memory_over_time: self.memory_over_time,
             pools: self.pools,
             leaks: self.leaks,
             peers: self.peers,

@@ -8,7 +8,9 @@ use crate::follow::functions::FunctionSum;
 use crate::follow::{callers, marks, pools, virtual_memory};
 use crate::infer::leaks;
 use anyhow::{Result, bail};
-use cupeer_report::model::{Allocations, FailureGroup, Fault, MOST_HITS, MOST_PROCS, Proc, Record, Unnamed};
+use cupeer_report::model::{
+    Allocations, FailureGroup, Fault, MOST_HITS, MOST_PROCS, Memory, MemoryOverTime, Proc, Record, Unnamed,
+};
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 impl JobPart {
@@ -41,6 +43,8 @@ impl JobPart {
             handles_more,
             handles_more_bytes,
             allocations,
+            memory,
+            memory_over_time,
             pools,
             leaks,
             peers,
@@ -73,10 +77,10 @@ impl JobPart {
         self.handles.sort_by_key(|handle| handle.order());
         add_up(&mut self.handles_more, handles_more);
         add_up(&mut self.handles_more_bytes, handles_more_bytes);
+        join_memory((&mut self.memory, &mut self.memory_over_time), (memory, memory_over_time));
         self.pools.extend(pools);
         pools::order(&mut self.pools);
-        self.leaks.extend(leaks);
-        self.leaks = leaks::joined(std::mem::take(&mut self.leaks));
+        self.leaks = leaks::joined(std::mem::take(&mut self.leaks).into_iter().chain(leaks).collect());
         let kept = (&mut self.failures, &mut self.failures_more);
         add_first(kept, (failures, failures_more), most_failures, |failure| failure.time_ns);
         let kept = (&mut self.marks, &mut self.marks_more);
@@ -221,6 +225,16 @@ fn join_allocations(all: &mut Allocations, other: Allocations) {
     all.largest.append(&mut largest);
     all.largest_more = all.largest_more.saturating_add(largest_more);
     virtual_memory::order(all);
+}
+
+/// Of two parts, each has all processes of its hosts, and so all rows of their devices.
+fn join_memory(
+    (all, all_over_time): (&mut Vec<Memory>, &mut Vec<MemoryOverTime>),
+    (other, other_over_time): (Vec<Memory>, Vec<MemoryOverTime>),
+) {
+    all.extend(other);
+    all.sort_by_key(|memory| memory.at_ns.unwrap_or(u64::MAX));
+    all_over_time.extend(other_over_time);
 }
 
 fn add_groups(all: &mut Vec<FailureGroup>, others: Vec<FailureGroup>) {

@@ -22,8 +22,8 @@ use crate::infer::FindingRows;
 use cupeer_record::Job;
 use cupeer_report::filter::Filter;
 use cupeer_report::model::{
-    Allocations, Clue, Device, Escaped, Failure, FailureGroup, Fault, Handle, Leak, Mark, Peer, Pool,
-    Process, Record, Unnamed,
+    Allocations, Clue, Device, Escaped, Failure, FailureGroup, Fault, Handle, Leak, Mark, Memory,
+    MemoryOverTime, Peer, Pool, Process, Record, Unnamed,
 };
 use cupeer_report::suppress::Suppressions;
 use serde::{Deserialize, Serialize};
@@ -102,6 +102,10 @@ pub struct JobPart {
     pub(crate) handles_more: u64,
     pub(crate) handles_more_bytes: u64,
     pub(crate) allocations: Allocations,
+    #[serde(default)]
+    pub(crate) memory: Vec<Memory>,
+    #[serde(default)]
+    pub(crate) memory_over_time: Vec<MemoryOverTime>,
     pub(crate) pools: Vec<Pool>,
     pub(crate) leaks: Vec<Leak>,
     pub(crate) peers: Vec<Peer>,

@@ -4,7 +4,7 @@
 
 use crate::follow::callers::OwnCallers;
 use crate::follow::collect::Collected;
-use crate::follow::exhausted_calls::{self, Scarce};
+use crate::follow::exhausted_calls::{self, Left, Scarce};
 use crate::follow::fault_hits::At;
 use crate::follow::faults;
 use crate::follow::functions::{End, Number};
@@ -14,7 +14,7 @@ use crate::follow::ledger::descriptors::{Descriptors, Made};
 use crate::follow::ledger::follow::{self, CallFacts, Follower};
 use crate::follow::ledger::own::{self, Own};
 use crate::follow::ledger::{Realm, Site};
-use crate::follow::memory::{self, Memory, Unused, Waits};
+use crate::follow::memory::{self, Memory, Unused, Waits, book};
 use crate::follow::peers;
 use crate::follow::runtime::{Latest, Runtime};
 use crate::follow::uses::Uses;
@@ -253,6 +253,9 @@ impl<'a> Reading<'a> {
             let at = memory::At { time: self.at(call), function, site: self.site(call) };
             self.memory.call(function, call, at);
         }
+        if book::concerns(function) && call.succeeded() && !call.injected {
+            self.keep_book(function, call);
+        }
         self.follow_access(function, call);
         follows_fault
     }
@@ -292,6 +295,8 @@ impl<'a> Reading<'a> {
         }
         if exhausted_calls::concerns(function, call) {
             self.keep_scarce(function, call);
+        } else if !self.tally.scarce.is_empty() && call.succeeded() && !call.injected {
+            exhausted_calls::succeeded(&mut self.tally.scarce, function, call);
         }
         if let Some(devices) = call.details.contexts
             && self.tally.holding.is_none_or(|known| known.devices.count_ones() < devices.count_ones())
@@ -321,15 +326,36 @@ impl<'a> Reading<'a> {
         }
     }
 
-    /// Keeps a call that found no memory or addresses left.
-    fn keep_scarce(&mut self, function: FnId, call: &Call) {
-        let [at, last] = [call.start, call.last_end()].map(|ticks| self.clock.realtime(ticks));
-        let site = self.site(call);
+    /// Keeps memory that a call made, freed, or exported.
+    fn keep_book(&mut self, function: FnId, call: &Call) {
         let uuid = |ordinal| uuid_of(self.process, ordinal);
         let location = exhausted_calls::location_of(function, call, &self.memory, uuid);
-        let times = if call.times() > 1 { (at, last) } else { (at, at) };
-        let (all, reserved) = (&mut self.tally.scarce, self.memory.state.keeper.reserved);
-        exhausted_calls::add(all, (function, call, site), times, location, reserved);
+        let at = (self.at(call), self.site(call).stack);
+        self.memory.state.keeper.book.call(function, call, at, location);
+    }
+
+    /// Keeps a call that found no memory or addresses left.
+    fn keep_scarce(&mut self, function: FnId, call: &Call) {
+        let [at, last, failed] =
+            [call.start, call.last_end(), call.end].map(|ticks| self.clock.realtime(ticks));
+        let site = self.site(call);
+        let uuid = |ordinal| uuid_of(self.process, ordinal);
+        let left = call.details.left.map(|left| Left {
+            device: uuid(Some(left.device)),
+            free: left.free,
+            total: left.total,
+            small: (left.counted_bytes, left.counted),
+        });
+        let location = exhausted_calls::location_of(function, call, &self.memory, uuid);
+        let times = if call.times() > 1 { (at, last, last) } else { (at, at, failed) };
+        exhausted_calls::add(
+            &mut self.tally.scarce,
+            (function, call, site),
+            times,
+            location,
+            &self.memory,
+            left,
+        );
     }
 
     /// The time of a call.
@@ -512,6 +538,7 @@ impl<'a> Reading<'a> {
         latest.iter().for_each(|runtime| self.count_runtime(runtime));
         self.follower.settle(&mut self.all.ledger, u64::MAX);
         self.memory.settle(u64::MAX);
+        self.memory.state.keeper.book.settle(u64::MAX);
         let lacks_calls = self.lacks_calls();
         for call in self.pending.values().filter(|call| !lacks_calls || call.stopped_by().is_some()) {
             if let Some(function) = call.function.filter(|function| function.spec().binds().is_some()) {

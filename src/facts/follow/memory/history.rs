@@ -1,5 +1,6 @@
 //! Facts of the report about entries, beside their state: places and times of calls, fingerprints, and sums.
 
+use super::book::{Book, Kind, Place};
 use super::unused::{Unmapped, Unused};
 use super::{Bound, Location, OwnAllocation, OwnMapping, Sum, TeamHistory};
 use crate::follow::ledger::Site;
@@ -10,6 +11,7 @@ use cupeer_model::{
     Reservation, Table, View,
 };
 use cupeer_report::model::Uuid;
+use cupeer_report::places::Stack;
 use cupeer_spec::effect::{Effect, Object, Shared};
 use cupeer_spec::function::FnId;
 use std::collections::BTreeMap;
@@ -61,10 +63,13 @@ pub struct AllocationHistory {
     /// The device of an import, where the driver told it.
     pub home: Option<Uuid>,
     pub since: u64,
+    /// The stack of that call.
+    pub made: Option<Stack>,
     /// When the process had given it up: neither a handle nor a mapping was left.
     pub ended: Option<u64>,
     /// How often it was retained, and released.
     pub retained: u64,
+    pub retained_at: Option<At>,
     pub released: u64,
     pub released_at: Option<At>,
     /// The fingerprints of what it was exported as.
@@ -137,6 +142,8 @@ pub struct Histories {
     pub reach: BTreeMap<(Uuid, Target), Reach>,
     /// Mappings that were never of use.
     pub unmapped: Unmapped,
+    /// All memory that it made, over time.
+    pub book: Book,
 }
 
 impl Histories {
@@ -149,6 +156,15 @@ impl Histories {
 
     fn uuid(&self, ordinal: i32) -> Option<Uuid> {
         self.devices.get(usize::try_from(ordinal).ok()?).copied().flatten()
+    }
+
+    /// An allocation that the process made changes its state: from one kind to another; `None` before it is made, and after it has ended.
+    fn moves(&mut self, of: &OwnAllocation, from: Option<Kind>, to: Option<Kind>, at: At) {
+        let (Source::Made(location), Some(stack)) = (of.history.source, of.history.made) else { return };
+        for (kind, sign) in [(from, -1), (to, 1)] {
+            let Some(kind) = kind.filter(|_| of.team.is_none()) else { continue };
+            self.book.add(Place { kind, location, stack }, at.time, sign, i64::from(sign) * of.bytes as i64);
+        }
     }
 
     fn reaches(&mut self, device: Uuid, of: Option<&OwnAllocation>, (before, after): (i32, i32), at: u64) {
@@ -199,9 +215,11 @@ impl Keeper for Histories {
         let team = new.team.map(|team| TeamHistory { wanted: wanted(team.wanted), ..TeamHistory::default() });
         let home = new.device.and_then(|device| self.uuid(device)).filter(|_| new.is_imported());
         let since = at.time;
-        new.history = AllocationHistory { source, home, since, team, ..AllocationHistory::default() };
+        let made = Some(at.site.stack);
+        new.history = AllocationHistory { source, home, since, made, team, ..AllocationHistory::default() };
         if let Source::Made(location) = source {
             self.own.entry(location).or_default().add(new.bytes);
+            self.moves(new, None, Some(Kind::Unmapped), at);
         }
     }
 
@@ -209,7 +227,10 @@ impl Keeper for Histories {
         let history = &mut known.history;
         let device = delta.device.and_then(|device| self.uuid(device));
         match (delta.effect, delta.fingerprint) {
-            (Effect::Retains(_), _) => history.retained += 1,
+            (Effect::Retains(_), _) => {
+                history.retained += 1;
+                history.retained_at = Some(at);
+            }
             (Effect::Ends(_), _) => {
                 history.released += 1;
                 history.released_at = Some(at);
@@ -233,17 +254,25 @@ impl Keeper for Histories {
             known.history.ended = Some(at.time);
             if let Source::Made(location) = known.history.source {
                 self.own.entry(location).or_default().remove(known.bytes);
+                self.moves(known, Some(Kind::Unmapped), None, at);
             }
         }
     }
 
-    fn mapped(&mut self, new: &mut OwnMapping, at: At) {
+    fn mapped(&mut self, new: &mut OwnMapping, of: Option<&OwnAllocation>, at: At) {
         new.history.mapped = Some(at);
         self.mapped.add(new.bytes);
+        if let Some(of) = of.filter(|of| of.mappings == 1) {
+            self.moves(of, Some(Kind::Unmapped), Some(Kind::Mapped), at);
+        }
     }
 
     fn unmapped(&mut self, old: &OwnMapping, of: Option<&OwnAllocation>, at: At) {
         self.mapped.remove(old.bytes);
+        // One that has ended with its mapping is no longer there.
+        if let Some(of) = of.filter(|of| of.mappings == 1) {
+            self.moves(of, Some(Kind::Mapped), Some(Kind::Unmapped), at);
+        }
         for (device, flags) in &old.history.access {
             self.reaches(*device, of, (*flags, 0), at.time);
         }

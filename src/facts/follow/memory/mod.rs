@@ -1,12 +1,13 @@
 //! Turns the calls of one process into its state: virtual memory and pools.
 //!
-//! [`history`] has what the report knows of entries beside their state, [`team`] the part of a process in a multicast object,
-//! and [`unused`] the mappings that no device could use.
+//! [`history`] has what the report knows of entries beside their state, [`book`] all memory over time by the place that made it,
+//! [`team`] the part of a process in a multicast object, and [`unused`] the mappings that no device could use.
 //!
 //! As in the handle table, a process has what a call takes when the call returns, and no longer has what a call
 //! releases when that call begins. A handle that one thread releases and another receives anew in between stays
 //! separate.
 
+pub mod book;
 mod history;
 pub mod location;
 mod sum;

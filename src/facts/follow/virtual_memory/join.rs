@@ -119,17 +119,6 @@ impl VirtualMemory {
         self.processes[process].state.keeper.own.get(&Location::Device(device)).map_or(0, |sum| sum.most)
     }
 
-    /// The bytes that a process had made on a device at a time.
-    pub fn made_at(&self, process: usize, device: Uuid, at: u64) -> u64 {
-        let is_there = |made: &&OwnAllocation| {
-            made.history.source.location() == Location::Device(device)
-                && made.history.since < at
-                && made.history.ended.is_none_or(|ended| at < ended)
-        };
-        let made = self.processes[process].allocations().filter(is_there);
-        made.filter_map(|made| made.size()).fold(0, u64::saturating_add)
-    }
-
     /// Joins imports with exports.
     pub fn joined(&self) -> Joined<'_> {
         let mut joined = Joined {

@@ -16,7 +16,7 @@ mod tests;
 
 use crate::follow::memory::Memory;
 pub use flags::{access, handle_types};
-pub use join::{Imported, Origin, Until};
+pub use join::{Imported, Joined, Origin, Until};
 pub use rows::order;
 pub use teams::Waiting;
 

@@ -2,6 +2,7 @@
 
 pub mod devices;
 pub mod ipc;
+pub mod memory;
 pub mod pools;
 pub mod ranks;
 pub mod uses;

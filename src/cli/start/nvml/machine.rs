@@ -1,6 +1,6 @@
 //! What NVML says of the devices of the machine and of their pairs.
 
-use super::{c_text, kernel_address};
+use super::{c_text, handles, kernel_address, uuid};
 use cupeer_p2p::call;
 use cupeer_p2p::nvidia::{Device, NVLINK, p2p_status, start};
 use cupeer_spec::abi::{nvmlGpuFabricInfoV_t, nvmlPciInfo_t};
@@ -60,14 +60,7 @@ pub fn ask() -> Result<Nvml, String> {
     let library = start()?;
     let mut text = [0u8; 96];
     let driver = call!(&library, "nvmlSystemGetDriverVersion", (text.as_mut_ptr() => *mut u8, 80 => c_uint));
-    let mut count: c_uint = 0;
-    call!(&library, "nvmlDeviceGetCount_v2", (&mut count => *mut c_uint))?;
-    let mut handles = Vec::new();
-    for index in 0..count {
-        let mut device = Device::NONE;
-        call!(&library, "nvmlDeviceGetHandleByIndex_v2", (index => c_uint, &mut device => *mut Device))?;
-        handles.push(device);
-    }
+    let handles = handles(&library)?;
     let driver = driver.ok().map(|()| c_text(&text));
     let devices = handles.iter().map(|handle| device(&library, *handle)).collect::<Result<_, _>>()?;
     Ok(Nvml { driver, devices, pairs: pairs(&library, &handles) })
@@ -77,9 +70,7 @@ fn device(library: &Handle, device: Device) -> Result<NvmlDevice, String> {
     // SAFETY: all-zero bytes are valid for a structure of numbers and characters.
     let mut pci: nvmlPciInfo_t = unsafe { std::mem::zeroed() };
     call!(library, "nvmlDeviceGetPciInfo_v3", (device => Device, &mut pci => *mut nvmlPciInfo_t))?;
-    let mut text = [0u8; 96];
-    call!(library, "nvmlDeviceGetUUID", (device => Device, text.as_mut_ptr() => *mut u8, 96 => c_uint))?;
-    let uuid = c_text(&text);
+    let uuid = uuid(library, device)?;
     let mut text = [0u8; 96];
     let name =
         call!(library, "nvmlDeviceGetName", (device => Device, text.as_mut_ptr() => *mut u8, 96 => c_uint));

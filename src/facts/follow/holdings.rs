@@ -1,0 +1,423 @@
+//! Device memory of all processes over time, by the process that made it, and by the processes that keep it.
+//!
+//! The book of each process has the changes of memory that it made. This module adds the state that only all processes together
+//! show: memory that importers keep although its owner freed it, and exports that no process imported. An import counts as
+//! memory of the exporter, once; the processes that hold it are named beside it.
+
+use crate::follow::judged::UNSEEN;
+use crate::follow::ledger::settle::Fate;
+use crate::follow::ledger::{Import, Ledger, Time};
+use crate::follow::memory::book::{Kind, Place};
+use crate::follow::memory::{Location, Source};
+use crate::follow::virtual_memory::{Joined, Origin, Until, VirtualMemory};
+use cupeer_report::model::Uuid;
+use cupeer_report::places::Stack;
+use cupeer_spec::effect::Object;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The most points of a series.
+const MOST_POINTS: usize = 500;
+
+/// The state of memory on a device.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum State {
+    /// Its owner has it.
+    InUse,
+    /// Its owner has exported it, and no process imported it.
+    NeverImported,
+    /// Its owner has its handle, and no mapping of it.
+    Unmapped,
+    /// Its owner freed it to its pool, which may keep it.
+    Pooled,
+    /// Its owner has freed it or ended, and importers keep it.
+    Kept,
+}
+
+/// Memory of one process on a device, from one place and in one state.
+#[derive(Clone, Debug)]
+pub struct Holding {
+    /// The process that made it.
+    pub process: usize,
+    pub kind: Kind,
+    pub state: State,
+    /// The call stack that made it, if it is known.
+    pub stack: Option<Stack>,
+    /// The return address of the calls that made it, if only that is known.
+    pub address: Option<u64>,
+    pub bytes: u64,
+    pub count: u64,
+    /// The processes that keep it, each with the fingerprint by which it has it (0 if unknown). Empty if its owner has it.
+    pub holders: Vec<(usize, u64)>,
+    /// True if the recording leaves no doubt that it was there.
+    pub is_sure: bool,
+}
+
+/// The bytes of one process and kind at the times of a [`Series`].
+pub struct Line {
+    pub process: usize,
+    pub kind: Kind,
+    pub state: State,
+    pub bytes: Vec<u64>,
+}
+
+/// Memory on one device over time.
+pub struct Series {
+    pub times: Vec<u64>,
+    pub lines: Vec<Line>,
+}
+
+/// An allocation that a process keeps although its owner freed it.
+struct Kept {
+    owner: usize,
+    /// The allocation: its number, or the fingerprint of its handle.
+    id: (Object, u64),
+    kind: Kind,
+    stack: Option<Stack>,
+    location: Location,
+    bytes: u64,
+    holder: usize,
+    fingerprint: u64,
+    since: u64,
+    until: u64,
+    /// Until when it was certainly kept.
+    sure_until: u64,
+}
+
+/// An export that no process imported, as a part of what a place has.
+struct Unused {
+    process: usize,
+    place: Place,
+    bytes: u64,
+    since: u64,
+    until: u64,
+}
+
+/// Memory of all processes of a job.
+pub struct Holdings<'a> {
+    memory: &'a VirtualMemory,
+    fates: &'a [Fate],
+    kept: Vec<Kept>,
+    unused: Vec<Unused>,
+}
+
+impl<'a> Holdings<'a> {
+    /// Reads the books of all processes. `knows_all` is true of processes whose imports by others were all seen.
+    pub fn new(
+        memory: &'a VirtualMemory,
+        ledger: &Ledger,
+        fates: &'a [Fate],
+        knows_all: impl Fn(usize) -> bool,
+    ) -> Self {
+        let joined = memory.joined();
+        let mut kept = Vec::new();
+        for holder in 0..fates.len() {
+            kept_allocations(&joined, holder, fates, &mut kept);
+        }
+        kept_openings(memory, ledger, fates, &mut kept);
+        let mut unused = Vec::new();
+        for process in (0..fates.len()).filter(|process| knows_all(*process)) {
+            unused_exports(&joined, process, &mut unused);
+        }
+        unused_handles(memory, ledger, &knows_all, &mut unused);
+        Holdings { memory, fates, kept, unused }
+    }
+
+    /// Returns all memory on a device at a time, of processes for which `is_here` is true: the largest first.
+    pub fn at(&self, device: Uuid, time: u64, is_here: impl Fn(usize) -> bool) -> Vec<Holding> {
+        let location = Location::Device(device);
+        let mut rows: Vec<Holding> = Vec::new();
+        for (process, memory) in self.memory.processes().iter().enumerate().filter(|(it, _)| is_here(*it)) {
+            let Some(is_sure) = self.ran(process, time) else { continue };
+            let book = &memory.state.keeper.book;
+            let is_sure = is_sure && book.is_exact() && !self.fates[process].has_lost;
+            let mut places = book.at(time);
+            places.retain(|place, _| place.location == location);
+            let unused =
+                self.unused.iter().filter(|it| it.process == process && it.place.location == location);
+            let unused = take_unused(unused.filter(|it| it.since <= time && time < it.until), &mut places);
+            let state = |place: &Place| match place.kind {
+                Kind::Unmapped => State::Unmapped,
+                Kind::Pooled => State::Pooled,
+                Kind::Memory | Kind::Mapped | Kind::Pool | Kind::Small => State::InUse,
+            };
+            let rest = places.iter().map(|(place, sum)| (*place, state(place), *sum));
+            let all = unused.into_iter().map(|(place, sum)| (place, State::NeverImported, sum)).chain(rest);
+            rows.extend(all.filter(|(.., (_, bytes))| *bytes > 0).map(|(place, state, (count, bytes))| {
+                Holding {
+                    process,
+                    kind: place.kind,
+                    state,
+                    stack: Some(place.stack),
+                    address: None,
+                    bytes,
+                    count,
+                    holders: Vec::new(),
+                    is_sure,
+                }
+            }));
+        }
+        rows.extend(self.kept_at(location, time, is_here));
+        rows.sort_by_key(|row| (std::cmp::Reverse(row.bytes), row.process, row.state, row.stack));
+        rows
+    }
+
+    /// Returns whether a process ran at a time, and whether that is certain; `None` if it had ended.
+    pub fn ran(&self, process: usize, time: u64) -> Option<bool> {
+        let fate = &self.fates[process];
+        (time < ends(fate)).then_some(fate.alive == Some(true) || time <= fate.ran_until.max(fate.last_seen))
+    }
+
+    /// The kept memory of each owner and place, each allocation once.
+    fn kept_at(&self, location: Location, time: u64, is_here: impl Fn(usize) -> bool) -> Vec<Holding> {
+        let mut allocations: BTreeMap<(usize, Object, u64), Vec<&Kept>> = BTreeMap::new();
+        let is_kept = |it: &&Kept| it.location == location && it.since <= time && time < it.until;
+        for kept in self.kept.iter().filter(is_kept).filter(|it| is_here(it.owner)) {
+            allocations.entry((kept.owner, kept.id.0, kept.id.1)).or_default().push(kept);
+        }
+        let mut rows: BTreeMap<(usize, Kind, Option<Stack>), Holding> = BTreeMap::new();
+        for kept in allocations.values() {
+            let first = kept[0];
+            let row = rows.entry((first.owner, first.kind, first.stack)).or_insert_with(|| Holding {
+                process: first.owner,
+                kind: first.kind,
+                state: State::Kept,
+                stack: first.stack,
+                address: None,
+                bytes: 0,
+                count: 0,
+                holders: Vec::new(),
+                is_sure: true,
+            });
+            row.bytes += kept.iter().map(|it| it.bytes).max().unwrap_or(0);
+            row.count += 1;
+            row.is_sure &= kept.iter().any(|it| time < it.sure_until);
+            for it in kept {
+                if !row.holders.iter().any(|(holder, _)| *holder == it.holder) {
+                    row.holders.push((it.holder, it.fingerprint));
+                }
+            }
+        }
+        rows.into_values().collect()
+    }
+
+    /// Returns the bytes on a device that a holder keeps of an owner at a time.
+    pub fn kept_by(&self, holder: usize, owner: usize, device: Uuid, time: u64) -> u64 {
+        let is_it = |it: &&Kept| {
+            (it.holder, it.owner, it.location) == (holder, owner, Location::Device(device))
+                && it.since <= time
+                && time < it.until
+        };
+        self.kept.iter().filter(is_it).map(|it| it.bytes).sum()
+    }
+
+    /// Returns the device on which importers keep most at a time.
+    pub fn most_kept(&self, time: u64) -> Option<Uuid> {
+        let mut devices: BTreeMap<Uuid, u64> = BTreeMap::new();
+        for it in self.kept.iter().filter(|it| it.since <= time && time < it.until) {
+            let Some(device) = it.location.device() else { continue };
+            *devices.entry(device).or_default() += it.bytes;
+        }
+        devices.into_iter().max_by_key(|(_, bytes)| *bytes).map(|(device, _)| device)
+    }
+
+    /// Returns all devices on which processes, for which `is_here` is true, have had memory.
+    pub fn devices(&self, is_here: impl Fn(usize) -> bool) -> BTreeSet<Uuid> {
+        let books = self.memory.processes().iter().enumerate().filter(|(process, _)| is_here(*process));
+        let changes = books.flat_map(|(_, memory)| memory.state.keeper.book.changes());
+        changes.filter_map(|(place, _)| place.location.device()).collect()
+    }
+
+    /// Returns memory of processes, for which `is_here` is true, on a device over time, at no more than [`MOST_POINTS`] times.
+    pub fn over_time(&self, device: Uuid, is_here: impl Fn(usize) -> bool) -> Series {
+        let location = Location::Device(device);
+        let mut changes: Vec<(u64, (usize, Kind, State), i64)> = Vec::new();
+        for (process, memory) in self.memory.processes().iter().enumerate().filter(|(it, _)| is_here(*it)) {
+            let own = memory.state.keeper.book.changes().filter(|(place, _)| place.location == location);
+            let own = own.filter(|(place, _)| place.kind != Kind::Pooled);
+            let mut left: BTreeMap<Kind, i64> = BTreeMap::new();
+            for (place, change) in own {
+                changes.push((change.at, (process, place.kind, State::InUse), change.bytes));
+                *left.entry(place.kind).or_default() += change.bytes;
+            }
+            let end = ends(&self.fates[process]);
+            let ended = left.into_iter().filter(|_| end != u64::MAX);
+            changes.extend(ended.map(|(kind, bytes)| (end, (process, kind, State::InUse), -bytes)));
+        }
+        let mut spans: BTreeMap<(usize, Object, u64), (&Kept, u64, u64)> = BTreeMap::new();
+        for it in self.kept.iter().filter(|it| it.location == location && is_here(it.owner)) {
+            let span = spans.entry((it.owner, it.id.0, it.id.1)).or_insert((it, it.since, it.until));
+            (span.1, span.2) = (span.1.min(it.since), span.2.max(it.until));
+        }
+        for (it, since, until) in spans.into_values() {
+            let (key, bytes) = ((it.owner, it.kind, State::Kept), it.bytes as i64);
+            changes.push((since, key, bytes));
+            changes.extend((until != u64::MAX).then_some((until, key, -bytes)));
+        }
+        changes.sort_unstable();
+        series(&changes)
+    }
+}
+
+/// Builds a series from changes in the order of time: of each part of it, the state at its end.
+fn series(changes: &[(u64, (usize, Kind, State), i64)]) -> Series {
+    let (first, last) = (changes.first().map_or(0, |it| it.0), changes.last().map_or(0, |it| it.0));
+    let width = ((last - first) / (MOST_POINTS as u64 - 1)).max(1);
+    let keys: BTreeSet<(usize, Kind, State)> = changes.iter().map(|change| change.1).collect();
+    let mut now: BTreeMap<_, i64> = keys.iter().map(|key| (*key, 0)).collect();
+    let mut times = Vec::new();
+    let mut lines: Vec<Line> = keys
+        .iter()
+        .map(|(process, kind, state)| Line {
+            process: *process,
+            kind: *kind,
+            state: *state,
+            bytes: Vec::new(),
+        })
+        .collect();
+    for (index, (at, key, bytes)) in changes.iter().enumerate() {
+        *now.entry(*key).or_default() += bytes;
+        let part = |at: u64| (at - first) / width;
+        if changes.get(index + 1).is_none_or(|next| part(next.0) != part(*at)) {
+            times.push(*at);
+            lines.iter_mut().zip(now.values()).for_each(|(line, now)| line.bytes.push((*now).max(0) as u64));
+        }
+    }
+    Series { times, lines }
+}
+
+/// When a process had ended at the latest; as far as the recording shows, it runs forever if that is not known.
+fn ends(fate: &Fate) -> u64 {
+    match fate.alive {
+        Some(false) => fate.ended_by.unwrap_or(fate.last_seen.saturating_add(UNSEEN)),
+        _ => u64::MAX,
+    }
+}
+
+/// Adds the allocations of others that a process keeps although their owners have released them.
+fn kept_allocations(joined: &Joined, holder: usize, fates: &[Fate], all: &mut Vec<Kept>) {
+    for held in joined.held(holder) {
+        let Some(found) = joined.kept(holder, &held, fates) else { continue };
+        let Origin::Known(owner, number) = held.origin else { continue };
+        let (until, sure_until) = match found.until {
+            Until::Now => (u64::MAX, u64::MAX),
+            Until::GivenUp(at) => (at, at),
+            Until::Exit(at) => (ends(&fates[holder]), at.max(fates[holder].ran_until)),
+        };
+        all.push(Kept {
+            owner,
+            id: (Object::Allocation, number.into()),
+            kind: Kind::Mapped,
+            stack: joined.allocation(held.origin).and_then(|allocation| allocation.history.made),
+            location: held.location,
+            bytes: held.bytes,
+            holder,
+            fingerprint: held.fingerprint().unwrap_or(0),
+            since: found.since,
+            until,
+            sure_until,
+        });
+    }
+}
+
+/// Adds the memory that processes have open although their exporters have freed it.
+fn kept_openings(memory: &VirtualMemory, ledger: &Ledger, fates: &[Fate], all: &mut Vec<Kept>) {
+    for entry in ledger.handles().iter().filter(|entry| entry.kind.is_memory()) {
+        let Some(export) = entry.export.as_deref() else { continue };
+        let Some(freed) = export.ended.and_then(|ended| ended.at) else { continue };
+        let owner = export.process as usize;
+        let made = memory.processes()[owner].state.keeper.book.exported(entry.fingerprint);
+        for import in entry.imports.iter().filter(|import| import.process != export.process) {
+            for time in &import.times {
+                let Some((until, sure_until)) = open_until(fates, import, time) else { continue };
+                all.extend((freed.max(time.opened) < until).then(|| Kept {
+                    owner,
+                    id: (entry.kind, entry.fingerprint),
+                    kind: made.map_or(Kind::Memory, |place| place.kind),
+                    stack: made.map(|place| place.stack),
+                    location: export.device.map_or(Location::Unknown, Location::Device),
+                    bytes: export.bytes.unwrap_or(0),
+                    holder: import.process as usize,
+                    fingerprint: entry.fingerprint,
+                    since: freed.max(time.opened),
+                    until,
+                    sure_until,
+                }));
+            }
+        }
+    }
+}
+
+/// Returns until when an importer had something open, and until when that is certain. `None` if the recording does not show it.
+fn open_until(fates: &[Fate], import: &Import, time: &Time) -> Option<(u64, u64)> {
+    let fate = &fates[import.process as usize];
+    match time.ended {
+        Some(ended) => ended.at.map(|at| (at, at)),
+        None if fate.has_lost || time.kept.is_some() => None,
+        None if fate.alive == Some(false) => Some((ends(fate), fate.last_seen.max(fate.ran_until))),
+        None => Some((u64::MAX, u64::MAX)),
+    }
+}
+
+/// Adds the allocations that a process exported and no process imported.
+fn unused_exports(joined: &Joined, process: usize, all: &mut Vec<Unused>) {
+    let memory = &joined.processes[process];
+    for own in memory.allocations() {
+        let history = &own.history;
+        let (Source::Made(location), Some(stack)) = (history.source, history.made) else { continue };
+        let is_imported = history.exports.iter().any(|export| joined.is_imported(memory.realm, *export));
+        if history.exports.is_empty() || history.unknown_exports > 0 || is_imported || own.team.is_some() {
+            continue;
+        }
+        let kind = if own.mappings > 0 { Kind::Mapped } else { Kind::Unmapped };
+        let (since, until) = (history.since, history.ended.unwrap_or(u64::MAX));
+        let place = Place { kind, location, stack };
+        all.push(Unused { process, place, bytes: own.bytes, since, until });
+    }
+}
+
+/// Adds the memory that processes exported by handles and no process opened.
+fn unused_handles(
+    memory: &VirtualMemory,
+    ledger: &Ledger,
+    knows_all: &impl Fn(usize) -> bool,
+    all: &mut Vec<Unused>,
+) {
+    let mut known = BTreeSet::new();
+    for (entry, export) in ledger.exports().filter(|(entry, _)| entry.kind == Object::Memory) {
+        let (process, since) = (export.process as usize, export.first.1);
+        let place = memory.processes()[process].state.keeper.book.exported(entry.fingerprint);
+        let (Some(place), Some(bytes)) = (place, export.bytes) else { continue };
+        let until = export.ended.map_or(u64::MAX, |ended| ended.at.unwrap_or(0));
+        if entry.imports.is_empty() && knows_all(process) && known.insert((process, export.address, since)) {
+            all.push(Unused { process, place, bytes, since, until });
+        }
+    }
+}
+
+/// Takes exports that no process imported out of what places have. Returns them by place.
+fn take_unused<'u>(
+    unused: impl Iterator<Item = &'u Unused>,
+    places: &mut BTreeMap<Place, (u64, u64)>,
+) -> BTreeMap<Place, (u64, u64)> {
+    let mut taken: BTreeMap<Place, (u64, u64)> = BTreeMap::new();
+    for one in unused {
+        // It may have been mapped or unmapped since.
+        let other = match one.place.kind {
+            Kind::Mapped => Kind::Unmapped,
+            Kind::Unmapped => Kind::Mapped,
+            kind => kind,
+        };
+        for kind in [one.place.kind, other] {
+            let place = Place { kind, ..one.place };
+            if let Some((count, bytes)) = places.get_mut(&place)
+                && *bytes >= one.bytes
+            {
+                (*count, *bytes) = (count.saturating_sub(1), *bytes - one.bytes);
+                let sum = taken.entry(place).or_default();
+                *sum = (sum.0 + 1, sum.1 + one.bytes);
+                break;
+            }
+        }
+    }
+    taken
+}

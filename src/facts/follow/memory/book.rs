@@ -1,0 +1,332 @@
+//! The device memory that one process has made, over time, by the place that made it.
+//!
+//! Changes of virtual memory come from [`super::Histories`]; this module follows memory of cuMemAlloc and of pools. Its size is
+//! bounded: beyond a limit, changes of one place within a short time become one change.
+
+use super::Location;
+use cupeer_model::Names;
+use cupeer_record::Call;
+use cupeer_report::model::Fingerprint;
+use cupeer_report::places::Stack;
+use cupeer_spec::effect::{Effect, Made, Object};
+use cupeer_spec::function::FnId;
+use std::collections::{BTreeMap, HashMap};
+
+/// The most changes that are kept one by one.
+const MOST_CHANGES: usize = 1 << 17;
+
+/// Where CUmemPoolProps, as it is recorded, has the largest size of a pool.
+const MOST_OF_POOL: std::ops::Range<usize> = 16..24;
+
+/// The kind of memory, and its state in the process that made it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub enum Kind {
+    /// Memory of cuMemAlloc and related functions.
+    Memory,
+    /// An allocation of cuMemCreate that is mapped.
+    Mapped,
+    /// An allocation of cuMemCreate that is not mapped.
+    Unmapped,
+    /// Memory that a pool has given out.
+    Pool,
+    /// Memory that was freed to its pool. The recording does not show when the pool returns it to the device.
+    Pooled,
+    /// Small allocations, which the process only counts.
+    Small,
+}
+
+/// Memory of one kind and location, from one call stack.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct Place {
+    pub kind: Kind,
+    pub location: Location,
+    pub stack: Stack,
+}
+
+/// A change of the memory of a place.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Change {
+    pub at: u64,
+    pub place: u32,
+    pub count: i32,
+    pub bytes: i64,
+}
+
+/// Memory at an address, with its context if that is known.
+#[derive(Clone, Copy)]
+struct Live {
+    address: u64,
+    place: Place,
+    bytes: u64,
+    context: Option<u64>,
+    pool: Option<u64>,
+    at: u64,
+}
+
+/// The memory that a process made, and all changes of it.
+#[derive(Default)]
+pub struct Book {
+    places: Vec<Place>,
+    numbers: HashMap<Place, u32, foldhash::fast::RandomState>,
+    changes: Vec<Change>,
+    /// Changes of one place with the same quotient of their times by this may have become one; 0 if none have.
+    grain: u64,
+    live: Names<Live>,
+    /// Memory of calls that had not returned when the last call began, by when they returned.
+    waiting: Vec<(u64, Live)>,
+    /// The memory that pools have received again, by its place.
+    pooled: BTreeMap<Place, u64>,
+    /// The places of memory that the process exported, by the fingerprint of the handle.
+    exported: HashMap<Fingerprint, Place, foldhash::fast::RandomState>,
+    /// The pools that have a largest size, with the stack that made each.
+    limits: Names<(u64, Stack)>,
+}
+
+/// Returns the memory that a function makes: on a device, or in a pool.
+fn made(function: FnId) -> Option<Made> {
+    function.spec().effects().iter().find_map(|effect| match *effect {
+        // Managed memory, whose flags it names, is wherever it is used.
+        Effect::Makes(made @ Made { object: Object::Memory, of: None, .. })
+        | Effect::Makes(made @ Made { object: Object::Pointer, .. }) => Some(made),
+        _ => None,
+    })
+}
+
+/// Returns the argument that names the memory that a function frees.
+fn freed(function: FnId) -> Option<usize> {
+    function.spec().effects().iter().find_map(|effect| match effect {
+        Effect::Ends(end) if end.object == Object::Memory => Some(end.by),
+        _ => None,
+    })
+}
+
+/// Returns true if calls of a function change memory of cuMemAlloc or of pools.
+#[inline]
+pub fn concerns(function: FnId) -> bool {
+    let spec = function.spec();
+    let is_other =
+        || spec.exports().is_some() || spec.makes().is_some_and(|made| made.object == Object::Pool);
+    made(function).is_some() || freed(function).is_some() || spec.ends_context().is_some() || is_other()
+}
+
+/// Returns the bytes that a call asked for; `None` if the recording lacks them, or the function has no size.
+pub fn wanted(function: FnId, call: &Call) -> Option<u64> {
+    let sized = |made: Made| match made.at.filter(|_| made.object == Object::Memory) {
+        Some(rows) => Some(call.number(made.size?)?.saturating_mul(call.number(rows)?)),
+        None => call.number(made.size?),
+    };
+    match made(function) {
+        Some(made) => sized(made),
+        None => function.spec().sized_by().and_then(|size| call.number(size)),
+    }
+}
+
+/// Returns the handle of a pool that a call made, and the largest size that it asked for.
+fn pool_limit(function: FnId, call: &Call) -> Option<(u64, u64)> {
+    let made = function.spec().makes().filter(|made| made.object == Object::Pool)?;
+    let bytes = call.argument(function.spec().describes()?)?.get(MOST_OF_POOL)?;
+    let most = u64::from_le_bytes(bytes.try_into().ok()?);
+    Some((call.number(made.by)?, most)).filter(|_| most != 0)
+}
+
+impl Book {
+    /// Follows a call that succeeded, with its time, its stack, and the location of the memory that it makes.
+    pub fn call(&mut self, function: FnId, call: &Call, (time, stack): (u64, Stack), location: Location) {
+        self.settle(call.start);
+        let spec = function.spec();
+        if let Some((pool, most)) = pool_limit(function, call) {
+            // The former pool of this handle was destroyed.
+            let _ = self.limits.give(Object::Pool, pool, (most, stack));
+        } else if let Some(made) = made(function) {
+            let kind = if made.object == Object::Memory { Kind::Memory } else { Kind::Pool };
+            let place = Place { kind, location, stack };
+            let context = call.details.context;
+            let pool = made.of.filter(|_| kind == Kind::Pool).and_then(|pool| call.number(pool));
+            if let Some((address, bytes)) = call.number(made.by).zip(wanted(function, call)) {
+                self.waiting.push((call.end, Live { address, place, bytes, context, pool, at: time }));
+            }
+        } else if let Some(address) = freed(function).and_then(|by| call.number(by)) {
+            if self.live.bearer(Object::Memory, address).is_none() {
+                self.settle(u64::MAX);
+            }
+            if let Some(old) = self.live.take(Object::Memory, address) {
+                self.frees(&old, time);
+            }
+        } else if let Some(shared) = spec.exports().filter(|it| it.object.is_memory()) {
+            let address = call.details.memory.map(|(start, _)| start).or(call.number(shared.by));
+            let fingerprint = call.argument(shared.handle).and_then(|bytes| bytes.first_chunk());
+            if let Some((address, fingerprint)) = address.zip(fingerprint) {
+                self.exports(address, u64::from_le_bytes(*fingerprint));
+            }
+        } else if let (Some(context), Some(_)) = (call.details.context, spec.ends_context()) {
+            let mut gone = Vec::new();
+            self.live.retain(|_, _, old| {
+                let is_its = old.context == Some(context) && old.place.kind == Kind::Memory;
+                gone.extend(is_its.then_some(*old));
+                !is_its
+            });
+            gone.iter().for_each(|old| self.frees(old, time));
+        }
+    }
+
+    /// Returns the largest size of a pool, the bytes of it that are in use, and the stack that made it; `None` if it has no largest size.
+    pub fn most_of_pool(&self, pool: u64) -> Option<(u64, u64, Stack)> {
+        let (most, stack) = self.limits.bearer(Object::Pool, pool)?;
+        let waiting = self.waiting.iter().map(|(_, live)| live);
+        let its =
+            self.live.iter().map(|(.., live)| live).chain(waiting).filter(|live| live.pool == Some(pool));
+        Some((*most, its.map(|live| live.bytes).sum(), *stack))
+    }
+
+    /// Returns true if calls from a stack made memory.
+    pub fn has_made(&self, stack: Stack) -> bool {
+        self.places.iter().any(|place| place.stack == stack)
+    }
+
+    /// Notes that the memory at an address is exported.
+    fn exports(&mut self, address: u64, fingerprint: u64) {
+        self.settle(u64::MAX);
+        if let Some(known) = self.live.bearer(Object::Memory, address) {
+            self.exported.insert(Fingerprint(fingerprint), known.place);
+        }
+    }
+
+    /// Returns the place of memory that was exported as a fingerprint.
+    pub fn exported(&self, fingerprint: u64) -> Option<Place> {
+        self.exported.get(&Fingerprint(fingerprint)).copied()
+    }
+
+    /// Takes the memory of calls that returned before a time.
+    pub fn settle(&mut self, ticks: u64) {
+        while let Some(next) = (0..self.waiting.len()).min_by_key(|i| self.waiting[*i].0)
+            && self.waiting[next].0 <= ticks
+        {
+            let (_, new) = self.waiting.remove(next);
+            if let Some(old) = self.live.give(Object::Memory, new.address, new) {
+                // The call that freed it was not seen.
+                self.frees(&old, new.at);
+            }
+            self.add(new.place, new.at, 1, new.bytes as i64);
+            if new.place.kind == Kind::Pool {
+                self.takes_again(new.place.location, new.at, new.bytes);
+            }
+        }
+    }
+
+    fn frees(&mut self, old: &Live, at: u64) {
+        self.add(old.place, at, -1, -(old.bytes as i64));
+        if old.place.kind == Kind::Pool {
+            let pooled = Place { kind: Kind::Pooled, ..old.place };
+            *self.pooled.entry(pooled).or_default() += old.bytes;
+            self.add(pooled, at, 0, old.bytes as i64);
+        }
+    }
+
+    /// A pool gives out again what it has received.
+    fn takes_again(&mut self, location: Location, at: u64, mut bytes: u64) {
+        let known: Vec<Place> =
+            self.pooled.keys().copied().filter(|place| place.location == location).collect();
+        for place in known {
+            let left = self.pooled.get_mut(&place).expect("its key was just read");
+            let taken = bytes.min(*left);
+            (*left, bytes) = (*left - taken, bytes - taken);
+            if *left == 0 {
+                self.pooled.remove(&place);
+            }
+            self.add(place, at, 0, -(taken as i64));
+        }
+    }
+
+    /// Adds a change.
+    pub fn add(&mut self, place: Place, at: u64, count: i32, bytes: i64) {
+        if count == 0 && bytes == 0 {
+            return;
+        }
+        let number = *self.numbers.entry(place).or_insert_with(|| {
+            self.places.push(place);
+            (self.places.len() - 1) as u32
+        });
+        self.changes.push(Change { at, place: number, count, bytes });
+        if self.changes.len() > MOST_CHANGES.max(4 * self.places.len()) {
+            self.thin();
+        }
+    }
+
+    /// Joins changes until half of them are left.
+    fn thin(&mut self) {
+        let most = (MOST_CHANGES / 2).max(2 * self.places.len());
+        self.grain = self.grain.max(1 << 16);
+        while self.changes.len() > most {
+            self.grain = self.grain.saturating_mul(2);
+            let grain = self.grain;
+            self.changes.sort_by_key(|change| (change.at / grain, change.place, change.at));
+            self.changes.dedup_by(|next, kept| {
+                let is_one = (next.at / grain, next.place) == (kept.at / grain, kept.place);
+                if is_one {
+                    (kept.count, kept.bytes) =
+                        (kept.count.saturating_add(next.count), kept.bytes + next.bytes);
+                }
+                is_one
+            });
+            self.changes.retain(|change| change.count != 0 || change.bytes != 0);
+            if grain > 1 << 62 {
+                break;
+            }
+        }
+    }
+
+    /// Returns all changes with their places, in no particular order.
+    pub fn changes(&self) -> impl Iterator<Item = (Place, &Change)> {
+        self.changes.iter().map(|change| (self.places[change.place as usize], change))
+    }
+
+    /// Returns true if the times of changes are exact.
+    pub fn is_exact(&self) -> bool {
+        self.grain == 0
+    }
+
+    /// Returns the count and the bytes of each place at a time.
+    pub fn at(&self, time: u64) -> BTreeMap<Place, (u64, u64)> {
+        let mut sums: BTreeMap<Place, (i64, i64)> = BTreeMap::new();
+        for (place, change) in self.changes().filter(|(_, change)| change.at <= time) {
+            let sum = sums.entry(place).or_default();
+            *sum = (sum.0 + i64::from(change.count), sum.1 + change.bytes);
+        }
+        let positive = |(place, (count, bytes)): (Place, (i64, i64))| {
+            (bytes > 0).then_some((place, (count.max(0) as u64, bytes as u64)))
+        };
+        sums.into_iter().filter_map(positive).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cupeer_report::places::Stacks;
+
+    /// A place of mapped memory.
+    fn place() -> Place {
+        let stack = Stacks::default().number(0, 0, &[1], &[]);
+        Place { kind: Kind::Mapped, location: Location::Unknown, stack }
+    }
+
+    #[test]
+    fn changes_are_joined_and_sums_stay() {
+        let mut book = Book::default();
+        let (place, times) = (place(), 3 * MOST_CHANGES as u64);
+        for time in 0..times {
+            book.add(place, 1000 * time, 1, 10);
+            book.add(
+                place,
+                1000 * time + 500,
+                if time % 4 == 0 { 0 } else { -1 },
+                if time % 4 == 0 { 0 } else { -10 },
+            );
+        }
+        assert!(book.changes.len() <= MOST_CHANGES && !book.is_exact());
+        let left = times / 4;
+        assert_eq!(book.at(u64::MAX).get(&place), Some(&(left, 10 * left)));
+        let (half, _) = book.at(500 * times)[&place];
+        assert!(half.abs_diff(left / 2) <= left / 50, "{half} of {left}");
+    }
+}

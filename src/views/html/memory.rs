@@ -1,0 +1,148 @@
+//! The section about memory: a chart for each device over time, and tables of its owners when calls failed.
+
+use super::table::{Cell, Row, Table, count, markup, none, ordered, text};
+use super::{Page, finding};
+use cupeer_report::model::{Memory, MemoryOverTime, MemoryRow};
+use cupeer_report::moments::bytes;
+use maud::{Markup, html};
+use serde::Serialize;
+
+/// The most devices with a chart, and the most calls with a table.
+const MOST: usize = 8;
+/// The state of memory that needs no word.
+const IN_USE: &str = "in use";
+
+/// Memory of a device over time.
+#[derive(Serialize)]
+pub struct Chart {
+    /// Bytes of the device, if they are known.
+    total: Option<u64>,
+    times_ns: Vec<u64>,
+    /// Process, the state if it is not that of all memory, and the bytes at each time.
+    series: Vec<(Option<usize>, &'static str, Vec<u64>)>,
+    /// When calls failed, what is to be said of it, and where the page says more.
+    failures: Vec<(u64, String, String)>,
+}
+
+impl Page<'_> {
+    /// The devices with charts: first those on which calls failed, then those with the most memory in use.
+    fn charted(&self) -> Vec<&MemoryOverTime> {
+        let most = |one: &MemoryOverTime| one.series.iter().flat_map(|line| &line.bytes).copied().max();
+        let mut all: Vec<&MemoryOverTime> =
+            self.report.memory_over_time.iter().filter(|one| most(one) > Some(0)).collect();
+        all.sort_by_key(|one| (one.failures.is_empty(), std::cmp::Reverse(most(one))));
+        all.truncate(MOST);
+        all.sort_by_key(|one| one.device);
+        all
+    }
+
+    /// The calls that failed, with a table each.
+    fn failed(&self) -> impl Iterator<Item = (usize, &Memory)> {
+        self.report.memory.iter().filter(|memory| memory.at_ns.is_some()).take(MOST).enumerate()
+    }
+
+    pub fn memory_charts(&self) -> Vec<Chart> {
+        self.charted().into_iter().map(|one| self.chart(one)).collect()
+    }
+
+    fn chart(&self, one: &MemoryOverTime) -> Chart {
+        let tables = |failure: &cupeer_report::model::MemoryFailure| {
+            self.failed()
+                .find(|(_, memory)| memory.at_ns == Some(failure.at_ns) && memory.seq == Some(failure.seq))
+        };
+        let failure = |failure: &cupeer_report::model::MemoryFailure| {
+            let table = tables(failure);
+            let function = table.and_then(|(_, memory)| memory.function.as_deref()).unwrap_or("a call");
+            let text = format!("{function} failed in {}", self.brief.called_process(&failure.proc));
+            (self.since(failure.at_ns), text, table.map_or(String::new(), |(number, _)| format!("o{number}")))
+        };
+        let series = one.series.iter().map(|line| {
+            let state = if line.state == IN_USE { "" } else { line.state };
+            (self.place(&line.proc), state, line.bytes.clone())
+        });
+        Chart {
+            total: self.total(one),
+            times_ns: one.times_ns.iter().map(|at| self.since(*at)).collect(),
+            series: series.collect(),
+            failures: one.failures.iter().map(failure).collect(),
+        }
+    }
+
+    /// The bytes of a device, as a failed call was told.
+    fn total(&self, one: &MemoryOverTime) -> Option<u64> {
+        self.report.memory.iter().filter(|memory| memory.device == one.device).find_map(|memory| memory.total)
+    }
+
+    pub fn memory(&self) -> Markup {
+        let charts = self.charted();
+        let left = self.report.memory_over_time.len() - charts.len();
+        html! {
+            @if !charts.is_empty() {
+                h2 { "Memory" }
+                @for (number, one) in charts.iter().enumerate() {
+                    @let name = self.brief.names.device(Some(one.device));
+                    figure.whole {
+                        figcaption { (name) ": memory that recorded processes allocated" }
+                        div.picture id={ "memory" (number) } role="application" tabindex="0"
+                            aria-label={ "Memory of " (name) " over time, by process. Left and right arrow keys move; the line below has the figures." } {}
+                        p.hint id={ "memory" (number) "-at" } role="status" { (self.peak(one)) }
+                    }
+                }
+                @if left > 0 { p.hint { "Devices without a chart: " (left) } }
+                @for (number, memory) in self.failed() { (self.owners(number, memory)) }
+            }
+        }
+    }
+
+    /// The most memory that was in use, for pages without scripts.
+    fn peak(&self, one: &MemoryOverTime) -> String {
+        let sum = |i: usize| one.series.iter().map(|line| line.bytes[i]).sum::<u64>();
+        let most = (0..one.times_ns.len()).max_by_key(|i| sum(*i)).unwrap_or(0);
+        let of = self.total(one).map_or(String::new(), |total| format!(" of {}", bytes(total)));
+        format!("At most {}{of}, at {}", bytes(sum(most)), self.brief.at(one.times_ns[most]))
+    }
+
+    /// A table of who had the memory when a call failed. Its rows add up to all of the device.
+    fn owners(&self, number: usize, memory: &Memory) -> Markup {
+        let row = |cells: Vec<Cell>, place: usize| Row { id: format!("o{number}-{place}"), class: "", cells };
+        let size = |amount: u64| ordered(bytes(amount), amount);
+        let of_row = |one: &MemoryRow| {
+            let kept = self.brief.names.processes(one.holders.iter().map(|proc| &**proc));
+            vec![
+                markup(self.link(&one.proc)),
+                size(one.bytes),
+                if one.count > 0 { count(one.count) } else { none() },
+                text(if one.kind == "small" { "small allocations" } else { one.state }),
+                if kept.is_empty() { none() } else { text(kept) },
+                one.frames.first().map_or_else(none, |place| markup(finding::place(place))),
+            ]
+        };
+        let others = memory
+            .other_processes
+            .iter()
+            .map(|one| (format!("process {}, not recorded", one.pid), one.bytes));
+        let rest = memory.unaccounted.map(|rest| ("contexts, the driver, and others".to_owned(), rest));
+        let free = memory.free.map(|free| ("free".to_owned(), free));
+        let all = others.chain(rest.filter(|(_, rest)| *rest > 0)).chain(free);
+        let all = all.map(|(who, amount)| vec![text(who), size(amount), none(), none(), none(), none()]);
+        let cells = memory.rows.iter().map(of_row).chain(all);
+        let table = Table {
+            id: &format!("owners{number}"),
+            label: "Owners of the memory",
+            columns: &["owner", "#size", "#allocations", "state", "kept by", "from"],
+            rows: cells.enumerate().map(|(place, cells)| row(cells, place)).collect(),
+            more: 0,
+        };
+        let asked =
+            memory.wanted.map_or_else(String::new, |wanted| format!(", which asked for {}", bytes(wanted)));
+        html! {
+            h3 id={ "o" (number) } tabindex="-1" {
+                (memory.function.as_deref().unwrap_or("A call")) " failed in "
+                (memory.proc.as_deref().map_or_else(String::new, |proc| self.brief.called_process(proc)))
+                " at " (self.brief.at(memory.at_ns.unwrap_or(0))) (asked) ": memory of " (self.brief.names.device(Some(memory.device)))
+                @if let Some(total) = memory.total { ", " (bytes(total)) " in all" }
+            }
+            (table.show())
+        }
+    }
+}
