@@ -16,6 +16,9 @@ mod differential;
 // What was planted in virtual memory is what is found.
 mod spaces;
 
+// Allocators that unmap memory which is not exportable, and map it again.
+mod asleep;
+
 // The same of two processes that share everything, with threads and ends of contexts.
 mod pairs;
 

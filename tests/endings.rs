@@ -377,13 +377,16 @@ fn a_child_that_outlives_its_parent_with_its_device_files_is_a_warning() {
 #include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
-int cuInit(unsigned);
+int cuInit(unsigned), cuDevicePrimaryCtxRetain(void **, int), cuCtxSetCurrent(void *), cuMemAlloc_v2(unsigned long long *, size_t);
 int main(int count, char **args) {
     int ends[2], gone[2];
+    unsigned long long memory;
+    void *context;
     char byte;
     if (pipe(ends) || pipe(gone)) return 9;
     if (fork() == 0) {
-        if (cuInit(0)) _exit(9);
+        if (cuInit(0) || cuDevicePrimaryCtxRetain(&context, 0) || cuCtxSetCurrent(context)) _exit(9);
+        if (cuMemAlloc_v2(&memory, 8 << 20)) _exit(9);
         if (fork() == 0) {
             close(ends[1]);
             close(gone[0]);
@@ -414,7 +417,51 @@ int main(int count, char **args) {
         let ended = done(command.arg(&program).args(arguments));
         let wanted = "kept the device memory of process ";
         assert_eq!(ended.stderr.contains(wanted), is_told, "{arguments:?}: {}", ended.stderr);
+        for held in [" ended with 8 MiB of device memory in 1 allocation\n", " allocated in process "] {
+            assert_eq!(ended.stderr.contains(held), is_told, "{arguments:?}: {}", ended.stderr);
+        }
         assert_eq!(ended.status.code(), Some(if is_told { 7 } else { 0 }), "{}", ended.stderr);
+    }
+}
+
+/// A worker that is stuck in I/O, say, when its parent ends: nobody sees how long it keeps the memory.
+#[test]
+fn a_child_that_runs_on_with_device_files_is_named() {
+    let text = r#"#define _GNU_SOURCE
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+int cuInit(unsigned);
+int main(int count, char **args) {
+    int begun[2];
+    char byte;
+    if (pipe(begun) || cuInit(0)) return 9;
+    if (fork() == 0) {
+        dup2(begun[1], 1);
+        close(0);
+        close(2);
+        if (count > 1 && close_range(3, ~0u, 0)) _exit(9);
+        if (write(1, "b", 1) != 1) _exit(9);
+        close(1);
+        sleep(5);
+        _exit(0);
+    }
+    return read(begun[0], &byte, 1) != 1;
+}
+"#;
+    let program = crate::support::compile_text(
+        "runs_on",
+        text,
+        &["-Wl,--no-as-needed", sim_dir().join("libcuda.so").to_str().unwrap()],
+    );
+    for arguments in [&[][..], &["closes"]] {
+        let folder = temp_dir();
+        let mut command = cupeer();
+        command.args(["run", "--sim", "-o"]).arg(folder.path().join("record")).arg("--").arg(&program);
+        let ended = done(command.args(arguments));
+        assert!(ended.status.success(), "{}", ended.stderr);
+        let is_told = ended.stderr.contains(", which made no recorded call, is still running with /");
+        assert_eq!(is_told, arguments.is_empty(), "{}", ended.stderr);
     }
 }
 

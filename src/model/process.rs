@@ -71,7 +71,7 @@ pub trait Keeper: Sized {
     /// Addresses were reserved.
     fn reserved(&mut self, _new: &mut Known<Reservation, Self::OfReservation>, _at: Self::At) {}
     /// A reservation has ended.
-    fn unreserved(&mut self, _bytes: u64) {}
+    fn unreserved(&mut self, _old: &Known<Reservation, Self::OfReservation>, _at: Self::At) {}
     /// A change of a pool.
     fn pool_changed(&mut self, _known: &mut Known<Pool, Self::OfPool>, _delta: &Delta, _at: Self::At) {}
 }
@@ -173,12 +173,13 @@ impl<K: Keeper> Process<K> {
             Effect::Retains(_) => self.retains(delta, at),
             Effect::Ends(End { object: Object::Allocation, .. }) => self.releases(delta, at),
             Effect::Makes(Made { object: Object::Reservation, .. }) => {
-                self.frees_addresses(name);
+                self.frees_addresses(name, at);
                 let mut new = self.new_entry(name, Reservation { bytes });
                 self.keeper.reserved(&mut new, at);
-                self.reservations.insert(new);
+                let is_kept = self.reservations.insert(new);
+                self.has_lost[Family::VirtualMemory as usize] |= !is_kept;
             }
-            Effect::Ends(End { object: Object::Reservation, .. }) => self.frees_addresses(name),
+            Effect::Ends(End { object: Object::Reservation, .. }) => self.frees_addresses(name, at),
             Effect::Makes(Made { object: Object::Mapping, .. }) => self.maps(delta, at),
             Effect::Ends(End { object: Object::Mapping, .. }) => self.unmaps((name, bytes), at),
             Effect::Grants(Grant { size: Some(_), .. }) => self.grants(delta, at),
@@ -307,11 +308,11 @@ impl<K: Keeper> Process<K> {
         }
     }
 
-    fn frees_addresses(&mut self, start: u64) {
+    fn frees_addresses(&mut self, start: u64, at: K::At) {
         if let Some(id) = self.reservations.named(start).map(|known| known.id)
             && let Some(old) = self.reservations.remove(id)
         {
-            self.keeper.unreserved(old.bytes);
+            self.keeper.unreserved(&old, at);
         }
     }
 
@@ -400,6 +401,8 @@ pub trait View {
     fn of(&self, mapping: &Mapping) -> Option<Bare<Allocation>>;
     /// Hands over each mapping that touches a range.
     fn each_mapping(&self, range: (u64, u64), work: &mut dyn FnMut(&Bare<Mapping>));
+    /// The first reservation that touches a range.
+    fn reservation(&self, range: (u64, u64)) -> Option<Bare<Reservation>>;
     /// The pool of a handle; also one that is destroyed, as long as nothing else was seen to have its handle.
     fn pool(&self, handle: u64) -> Option<Bare<Pool>>;
     /// How many pointers of the imported pool of a handle are imported now.
@@ -422,6 +425,10 @@ impl<K: Keeper> View for Process<K> {
 
     fn each_mapping(&self, range: (u64, u64), work: &mut dyn FnMut(&Bare<Mapping>)) {
         self.mappings.each().filter(|known| known.touches(range)).for_each(|known| work(&known.bare()));
+    }
+
+    fn reservation(&self, range: (u64, u64)) -> Option<Bare<Reservation>> {
+        self.reservations.touching(range).map(Known::bare)
     }
 
     fn pool(&self, handle: u64) -> Option<Bare<Pool>> {

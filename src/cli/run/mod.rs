@@ -12,6 +12,7 @@ pub mod formats;
 pub mod gate;
 mod hang;
 mod hung;
+mod keepers;
 mod mask;
 mod opens;
 mod orphans;
@@ -412,6 +413,7 @@ fn watched(
     }
     let (bypasses, ends) = (std::mem::take(&mut seen.bypasses), std::mem::take(&mut seen.ends));
     let (mut notes, mut unreached) = notes(&program[0], obstacle, seen, reached);
+    notes.extend(keepers::sentences(record));
     let mut unused = None;
     if let Some(page) = &page {
         if reached == Some(0) && notes.is_empty() && unreached.is_empty() {

@@ -266,7 +266,7 @@ pub fn descendants(root: u32) -> Vec<u32> {
 }
 
 /// A process as the records of this host name it.
-fn proc_of(pid: u32) -> Option<String> {
+pub fn proc_of(pid: u32) -> Option<String> {
     let started = Stat::parse(&std::fs::read(format!("/proc/{pid}/stat")).ok()?)?.started;
     Some(format!("{}-{}-{pid}-{started}", host::short(host::boot_id()?), host::pid_ns()?))
 }

@@ -1,9 +1,10 @@
 //! Findings about processes that were forked after the driver was initialized: those that made no recorded call, and failed or
 //! outlived the process whose device files they have.
 
-use super::context::Context;
+use super::{context::Context, shortage};
 use crate::follow::collect::Collected;
 use crate::follow::functions::Functions;
+use crate::follow::holdings::Holding;
 use crate::follow::pending::{PendingFinding, PendingObject};
 use cupeer_record::{Job, Process};
 use cupeer_report::lives::began;
@@ -13,6 +14,7 @@ use cupeer_rules::{Confidence, Rule, Severity};
 use cupeer_spec::function::FnId;
 use cupeer_spec::record::meta;
 use cupeer_spec::record::slot::finding::role;
+use std::cmp::Reverse;
 
 /// A process that was forked after the driver was initialized, and made no recorded call.
 pub struct Late {
@@ -45,6 +47,7 @@ fn of(context: &Context, late: &Late) -> Option<PendingFinding> {
     let (process, parent) = (&job.processes[late.process], late.parent);
     let pid = process.header.pid;
     let asked = all.findings.asked[late.process].severity(Rule::UsedAfterFork.spec(), "", None)?;
+    let mut holding = Vec::new();
     let (reason, most) = match late.code.filter(|_| late.has_failed) {
         Some(code) => {
             let is_planned = all.tallies.iter().any(|tally| tally.injected > 0);
@@ -62,7 +65,9 @@ fn of(context: &Context, late: &Late) -> Option<PendingFinding> {
             if ago.is_some_and(|ago| ago < meta::LEAST_OUTLIVED) {
                 return None;
             }
-            let (allocations, bytes) = owner.map_or((0, 0), |owner| kept(all, owner));
+            holding = owner.map_or_else(Vec::new, |owner| held(context, owner));
+            let (allocations, bytes) =
+                holding.iter().fold((0, 0), |sum, row| (sum.0 + row.count, sum.1 + row.bytes));
             let most = if ago.is_some() { Severity::Warning } else { Severity::Note };
             (Reason::ForkedAndKept { pid, parent, ago: ago.map(Ago), allocations, bytes }, most)
         }
@@ -72,7 +77,14 @@ fn of(context: &Context, late: &Late) -> Option<PendingFinding> {
     let place = (site, at.max(began(job)));
     let call = (FnId::at(0), 0);
     let found = PendingFinding::of(&reason, Confidence::Certain, call, late.process as u32, place);
-    Some(PendingFinding { function: Functions::FORK, result: None, said: Some(asked.min(most)), ..found })
+    // The place that made most of it.
+    let made = holding.first().map(|row| PendingObject {
+        stack: row.stack,
+        bytes: Some(row.bytes),
+        ..PendingObject::of(role::ALLOCATION, row.process, None, None)
+    });
+    let (function, objects) = (Functions::FORK, made.into_iter().collect());
+    Some(PendingFinding { function, result: None, objects, said: Some(asked.min(most)), ..found })
 }
 
 /// The process whose device files another one has, by its pid.
@@ -85,12 +97,15 @@ fn owner(job: &Job, of: &Process, pid: u32) -> Option<usize> {
     job.processes.iter().rposition(is_it)
 }
 
-/// How many of its exports a process had not freed, and their bytes.
-fn kept(all: &Collected, owner: usize) -> (u64, u64) {
-    let exports = all.ledger.handles().iter().filter_map(|entry| entry.export.as_deref());
-    let open = exports.filter(|export| export.process as usize == owner && export.ended.is_none());
-    let bytes = open.filter_map(|export| export.bytes);
-    bytes.fold((0, 0), |(count, sum), bytes| (count + 1, sum.saturating_add(bytes)))
+/// The device memory that a process had when it ended: the largest first.
+fn held(context: &Context, owner: usize) -> Vec<Holding> {
+    let (holdings, fate) = (shortage::holdings(context), &context.all.fates[owner]);
+    let at = fate.ended_by.map_or(fate.ran_until.max(fate.last_seen), |end| end.saturating_sub(1));
+    let of_device = |device| holdings.at(device, at, |process| process == owner);
+    let mut rows: Vec<Holding> = holdings.devices().into_iter().flat_map(of_device).collect();
+    rows.retain(|row| row.process == owner && row.holders.is_empty());
+    rows.sort_by_key(|row| Reverse(row.bytes));
+    rows
 }
 
 /// Returns the place at which a process was forked after the driver was initialized.

@@ -1,12 +1,29 @@
 //! Links between what is known: a failed call that no rule explains, and the finding or the table that is about the same memory,
 //! handle, or device.
 
+use super::context::Context;
 use crate::follow::pending::PendingFinding;
 use cupeer_report::model::is_explanation;
 use cupeer_rules::{DRIVER_SAYS, NO_CAUSE, Rule, Severity, Tells};
 
 /// The most explanations that are looked at: each has a function, a result, and a place of its own.
 const MOST: usize = 256;
+
+/// Rules about memory that makes kernels fault: no call of the table fails, but the process ends with an error.
+const FAULTING: [Rule; 4] = [Rule::UseInKernel, Rule::UseInGraph, Rule::VmmNoAccess, Rule::VmmAccess];
+
+/// Raises notes about memory that makes kernels fault, if their process ended with an error.
+pub fn raise(context: &Context, all: &mut [PendingFinding]) {
+    let has_failed = |process: &usize| context.all.fates[*process].has_failed;
+    let is_one = |found: &&mut PendingFinding| {
+        Rule::of(&found.rule).is_some_and(|rule| FAULTING.contains(&rule))
+            && found.processes.first().is_some_and(has_failed)
+    };
+    for found in all.iter_mut().filter(is_one) {
+        let said = found.said.unwrap_or(Severity::Note);
+        found.said = Some(said.max(Severity::Warning));
+    }
+}
 
 /// Adds to explanations of failed calls which finding, or which table, is about the same thing.
 pub fn add(all: &mut [PendingFinding]) {

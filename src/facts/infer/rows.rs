@@ -38,6 +38,7 @@ pub fn found(context: &Context, places: &mut Places) -> FindingRows {
     all.extend(descriptors::kept(context));
     all.extend(awaited::found(context, places));
     links::add(&mut all);
+    links::raise(context, &mut all);
     let offending = offending(&all);
     let mut rows = |all: Vec<PendingFinding>| {
         let row = |found: PendingFinding| {

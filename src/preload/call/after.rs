@@ -104,7 +104,6 @@ pub fn follow(record: &Recorded, call: &Answered) {
     let elements = elements.bytes();
     let done =
         decide::Call { function: id, result: for_ledger, args: &args.bytes, shape: args.shape, elements };
-    let unmapped_shared = model::unmaps_shared(&done);
     model::note(&done, about.home, !has_other_output);
     if recorder::is_weighty(id) && !has_other_output {
         let exported = id.spec().exports().filter(|_| is_judged);
@@ -118,7 +117,7 @@ pub fn follow(record: &Recorded, call: &Answered) {
             &args.bytes,
             for_ledger,
             before,
-            &CallOrigin { caller, start: record.start(), head, about, unmapped_shared },
+            &CallOrigin { caller, start: record.start(), head, about },
         );
     }
     let changes =

@@ -435,8 +435,8 @@ impl World for Call<'_> {
     fn there(&self, address: u64) -> Option<Option<(u64, u64)>> {
         questions::memory_at(address).map(|there| there.map(|range| (range.start, range.end - range.start)))
     }
-    fn may_access(&self, address: u64, device: i32) -> Option<bool> {
-        questions::may_access(address, device)
+    fn access(&self, address: u64, device: i32) -> Option<u64> {
+        questions::access(address, device)
     }
     fn known_device(&self, context: u64) -> Option<i32> {
         questions::known_device(context)

@@ -13,7 +13,7 @@ use cupeer_model::{
 };
 use cupeer_spec::effect::{Effect, End, Object};
 
-/// So many allocations, mappings, and imported pointers are known at once.
+/// So many allocations, mappings, reservations, and imported pointers are known at once.
 const MOST: usize = 4096;
 /// So many pools.
 const MOST_POOLS: usize = 256;
@@ -29,8 +29,7 @@ impl Keeper for Fixed {
     type OfPool = ();
     type Allocations = Slots<Allocation, (), MOST>;
     type Mappings = Slots<Mapping, (), MOST>;
-    // No rule asks for them.
-    type Reservations = Slots<Reservation, (), 0>;
+    type Reservations = Slots<Reservation, (), MOST>;
     type Pools = Slots<Pool, (), MOST_POOLS>;
     type Pointers = Slots<Pointer, (), MOST>;
 }
@@ -62,7 +61,7 @@ const fn free<T>(state: T) -> Bare<T> {
 pub static MODEL: Book<Process<Fixed>> = Book::new(Process::new(
     Slots::new([free(NO_ALLOCATION); MOST]),
     Slots::new([free(Mapping { bytes: 0, of: Id::NONE, is_granted: false }); MOST]),
-    Slots::new([]),
+    Slots::new([free(Reservation { bytes: 0 }); MOST]),
     Slots::new([free(NO_POOL); MOST_POOLS]),
     Slots::new([free(Pointer { pool: Id::NONE }); MOST]),
     Fixed,
@@ -136,22 +135,4 @@ pub fn names_released(call: &Call) -> bool {
         let is_released = |it: Bare<Allocation>| it.is_past() && it.is_counted;
         !model.has_lost(Family::VirtualMemory) && model.allocation(call.at(by)).is_some_and(is_released)
     })
-}
-
-/// Whether a call is about to unmap, or has unmapped, memory that is shared or can be. Asked before it is noted.
-pub fn unmaps_shared(call: &Call) -> bool {
-    let is_unmapping = |effect: &Effect| matches!(effect, Effect::Ends(End { object: Object::Mapping, .. }));
-    let spec = call.function.spec();
-    let is_followed = spec.is_virtual() && call.result == 0 && settings::get().check.is_some();
-    if !is_followed || !spec.effects().iter().any(is_unmapping) {
-        return false;
-    }
-    let mut is_shared = false;
-    MODEL.with(|model| {
-        let view: &dyn View = model;
-        view.each_mapping(call.range(), &mut |mapping| {
-            is_shared |= view.of(mapping).is_some_and(|allocation| allocation.is_shareable());
-        });
-    });
-    is_shared
 }

@@ -228,12 +228,12 @@ pub fn memory_at(address: u64) -> Option<Option<Range<u64>>> {
     Some((memory_type != 0).then(|| start..start.saturating_add(size)))
 }
 
-/// Whether a device has access to what is mapped at an address. For addresses where something is mapped.
-pub fn may_access(address: u64, device: i32) -> Option<bool> {
+/// The access that a device has to what is mapped at an address, as CUmemAccess_flags. For addresses where something is mapped.
+pub fn access(address: u64, device: i32) -> Option<u64> {
     let (location, mut flags) =
         (CUmemLocation { kind: CUmemLocationType(CUmemLocation::DEVICE), id: device }, 0);
     let result = relaxed(|| cuMemGetAccess(&mut flags, &location, address))?;
-    (result == 0 && location.id >= 0).then_some(flags != 0)
+    (result == 0 && location.id >= 0).then_some(flags)
 }
 
 /// A parameter of a kernel.

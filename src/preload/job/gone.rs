@@ -43,10 +43,6 @@ impl Gone {
     const fn end(&self) -> u64 {
         self.entry.address.saturating_add(self.entry.bytes)
     }
-
-    const fn touches(&self, start: u64, end: u64) -> bool {
-        self.entry.bytes != 0 && self.entry.address < end && start < self.end()
-    }
 }
 
 /// What is known of each range, in the order in which they ended; the next one takes the place of the oldest.
@@ -64,6 +60,8 @@ struct Sorted {
     count: AtomicUsize,
     starts: [AtomicU64; MOST],
     ends: [AtomicU64; MOST],
+    /// The places of the ranges in [`Details`], for those who hold its lock.
+    places: [AtomicUsize; MOST],
     /// A bit for each granule that a range has an address in, by a hash; also for some that are back.
     granules: [AtomicU64; GRANULES / 64],
     /// How many granules were noted since this was empty: at most [`GRANULES`], where they say nothing, with all bits set.
@@ -79,6 +77,7 @@ static SORTED: Sorted = Sorted {
     count: AtomicUsize::new(0),
     starts: [const { AtomicU64::new(0) }; MOST],
     ends: [const { AtomicU64::new(0) }; MOST],
+    places: [const { AtomicUsize::new(0) }; MOST],
     granules: [const { AtomicU64::new(0) }; GRANULES / 64],
     noted: AtomicUsize::new(0),
 };
@@ -121,8 +120,17 @@ pub fn is_to_look_around() -> bool {
 /// call needs to know. Takes a few loads.
 #[inline(always)]
 pub fn may_be_used(start: u64, bytes: u64) -> bool {
-    SORTED.count.load(Relaxed) != 0 && SORTED.may_have(start, start.saturating_add(bytes))
+    SORTED.count.load(Relaxed) != 0
+        && SORTED.may_have(start, start.saturating_add(bytes))
+        && is_there(start, bytes)
         || is_to_look_around()
+}
+
+/// Whether a range has an address that is gone. Tells granules that have the same bit apart, and parts of a granule: if all memory of
+/// a device is unmapped, nearly every bit is set.
+#[inline(never)]
+fn is_there(start: u64, bytes: u64) -> bool {
+    first(start, bytes).is_some()
 }
 
 /// The same of a launch, by its kernel and the two ways to pass parameters.
@@ -194,8 +202,9 @@ pub fn is_used_by_graph(exec: u64, is_launched: bool) -> bool {
 
 /// What is remembered of the range that an address was in.
 pub fn find(address: u64) -> Option<Gone> {
-    let is_there = |gone: &&Gone| gone.touches(address, address.saturating_add(1));
-    DETAILS.with(|details| details.all.iter().find(is_there).copied()).flatten()
+    DETAILS
+        .with(|details| details.touching(address, address.saturating_add(1)).map(|at| details.all[at]))
+        .flatten()
 }
 
 /// Remembers a range that is gone from here on, and lets the calls that could use it come to us.
@@ -205,14 +214,8 @@ pub fn add(went: Went, with_context: bool, entry: Entry) {
     }
     let gone = Gone { went, with_context, entry };
     DETAILS.with(|details| {
-        details.forget(entry.address, gone.end());
-        let next = details.next;
-        details.next = (next + 1) % MOST;
-        let oldest = core::mem::replace(&mut details.all[next], gone);
-        SORTED.change(|sorted| {
-            sorted.remove(oldest.entry.address, oldest.end());
-            sorted.insert(entry.address, gone.end());
-        });
+        details.cut(entry.address, gone.end());
+        details.push(gone);
     });
     traced::wake(Needs::Gone);
 }
@@ -224,12 +227,75 @@ pub fn is_back(start: u64, bytes: u64) {
     }
 }
 
+/// Memory is mapped at so many bytes from an address. The rest of what was unmapped with that is still gone.
+pub fn is_mapped(start: u64, bytes: u64) {
+    if first(start, bytes).is_some() {
+        DETAILS.with(|details| details.cut(start, start.saturating_add(bytes)));
+    }
+}
+
+/// The addresses of a range are given back: where something was unmapped, nothing can be mapped any more.
+pub fn unreserve(start: u64, bytes: u64, by: &Entry) {
+    let (mut from, end) = (start, start.saturating_add(bytes));
+    DETAILS.with(|details| {
+        while let Some(at) = details.touching(from, end) {
+            let gone = &mut details.all[at];
+            let Entry { address, bytes, .. } = gone.entry;
+            from = gone.end();
+            if gone.went == Went::Unmapped {
+                *gone = Gone { went: Went::Unreserved, entry: Entry { address, bytes, ..*by }, ..*gone };
+            }
+        }
+    });
+}
+
 impl Details {
+    /// The place of the first range, by its address, that has an address in common with another one.
+    fn touching(&self, start: u64, end: u64) -> Option<usize> {
+        let at = SORTED.position(start);
+        let is_there = at < SORTED.count.load(Relaxed) && SORTED.starts[at].load(Relaxed) < end;
+        is_there.then(|| SORTED.places[at].load(Relaxed) % MOST)
+    }
+
+    /// Puts a range in a place.
+    fn put(&mut self, place: usize, gone: Gone) {
+        let old = core::mem::replace(&mut self.all[place], gone);
+        SORTED.change(|sorted| {
+            if old.entry.bytes != 0 {
+                sorted.remove(old.entry.address, old.end());
+            }
+            if gone.entry.bytes != 0 {
+                sorted.insert(gone.entry.address, gone.end(), place);
+            }
+        });
+    }
+
+    /// Puts a range in the place of the oldest one.
+    fn push(&mut self, gone: Gone) {
+        let place = self.next;
+        self.next = (place + 1) % MOST;
+        self.put(place, gone);
+    }
+
     /// Forgets all ranges that have an address in common with another one.
     fn forget(&mut self, start: u64, end: u64) {
-        let touching = self.all.iter_mut().filter(|gone| gone.touches(start, end));
-        touching.for_each(|gone| *gone = Gone::NONE);
-        SORTED.change(|sorted| sorted.remove(start, end));
+        while let Some(place) = self.touching(start, end) {
+            self.put(place, Gone::NONE);
+        }
+    }
+
+    /// The same, but keeps the rest of what was unmapped: a mapping takes the place of a part of it.
+    fn cut(&mut self, start: u64, end: u64) {
+        while let Some(place) = self.touching(start, end) {
+            let old = self.all[place];
+            self.put(place, Gone::NONE);
+            for (from, to) in [(old.entry.address, start), (end, old.end())] {
+                if old.went == Went::Unmapped && from < to {
+                    let rest = Gone { entry: Entry { address: from, bytes: to - from, ..old.entry }, ..old };
+                    if self.all[place].entry.bytes == 0 { self.put(place, rest) } else { self.push(rest) }
+                }
+            }
+        }
     }
 }
 
@@ -353,7 +419,7 @@ impl Sorted {
         }
     }
 
-    fn insert(&self, start: u64, end: u64) {
+    fn insert(&self, start: u64, end: u64, place: usize) {
         let (at, count) = (self.position(start), self.count.load(Relaxed));
         if count == MOST {
             return;
@@ -363,6 +429,7 @@ impl Sorted {
         }
         self.starts[at].store(start, Relaxed);
         self.ends[at].store(end, Relaxed);
+        self.places[at].store(place, Relaxed);
         self.count.store(count + 1, Relaxed);
         self.note(start, end);
     }
@@ -370,6 +437,7 @@ impl Sorted {
     fn copy(&self, from: usize, to: usize) {
         self.starts[to].store(self.starts[from].load(Relaxed), Relaxed);
         self.ends[to].store(self.ends[from].load(Relaxed), Relaxed);
+        self.places[to].store(self.places[from].load(Relaxed), Relaxed);
     }
 }
 
@@ -443,11 +511,30 @@ mod tests {
         is_back((1 << 20) * granule, u64::MAX);
         add(Went::Closed, 0x1000, 1);
         for (first_granule, is_noted) in
-            [(0, true), (4, false), (5, true), (6, true), (69, false), (71, true)]
+            [(0, true), (4, false), (5, true), (6, false), (69, false), (71, true)]
         {
-            assert_eq!(may_be_used(first_granule * granule, 8), is_noted, "{first_granule}");
+            assert_eq!(may_be_used(first_granule * granule + 0x1000, 8), is_noted, "{first_granule}");
         }
         is_back(0, u64::MAX);
         assert!(!has_any() && !may_be_used(0, u64::MAX));
+        // A mapping takes out the part of what was unmapped that it covers.
+        add(Went::Unmapped, 0x10000, 0x10000);
+        is_mapped(0x14000, 0x4000);
+        for (at, wanted) in
+            [(0x10000, true), (0x13fff, true), (0x14000, false), (0x17fff, false), (0x18000, true)]
+        {
+            assert_eq!((first(at, 1).is_some(), find(at).is_some()), (wanted, wanted), "{at:#x}");
+        }
+        // Whoever maps all of it bit by bit needs no more room for the rest.
+        add(Went::Closed, 0x1000, 0x1000);
+        add(Went::Unmapped, 0x100000, 0x1000 * MOST as u64);
+        (0..MOST as u64).for_each(|page| is_mapped(0x100000 + page * 0x1000, 0x1000));
+        assert!(first(0x100000, u64::MAX - 0x100000).is_none() && find(0x1000).is_some());
+        // What is still unmapped of freed addresses is gone with them.
+        unreserve(0x10000, 0x8000, &Gone::NONE.entry);
+        let went = [0x10000, 0x18000].map(|at| find(at).map(|gone| gone.went));
+        assert_eq!(went, [Some(Went::Unreserved), Some(Went::Unmapped)]);
+        is_back(0, u64::MAX);
+        assert!(!has_any());
     }
 }

@@ -68,8 +68,6 @@ pub struct CallOrigin {
     /// The fingerprint of the first bytes of its handle.
     pub head: u64,
     pub about: DriverFacts,
-    /// Whether the call unmapped memory that was shared.
-    pub unmapped_shared: bool,
 }
 
 /// Whether a call that frees or destroys ends something that was shared, or may do so. Of what [`is_idle`] it is not asked.
@@ -223,9 +221,15 @@ pub fn after(id: FnId, args: &[u8; MOST_ARGS], result: i32, noted: &BeforeCall, 
             Effect::Enables(Named { object, by }, _) => enabled(object, number(id, args, by), made),
             Effect::Ends(_) if made.about.ended != 0 => all_ended(made.about.ended, &by),
             Effect::Ends(End { object: Object::Mapping, by: at, size: Some(size), .. }) => {
-                if made.unmapped_shared {
+                if is_checked() {
                     let (address, bytes) = (number(id, args, at), number(id, args, size));
                     gone(Went::Unmapped, false, &Entry { address, bytes, ..nothing() }, &by);
+                }
+            }
+            Effect::Ends(End { object: Object::Reservation, by: at, size: Some(size), .. }) => {
+                let (start, bytes) = (number(id, args, at), number(id, args, size));
+                if gone::first(start, bytes).is_some() {
+                    gone::unreserve(start, bytes, &ending(&nothing(), &by));
                 }
             }
             Effect::Ends(end) => {
@@ -235,7 +239,11 @@ pub fn after(id: FnId, args: &[u8; MOST_ARGS], result: i32, noted: &BeforeCall, 
                     .for_each(|fingerprint| ended(kind::exported(end.object), *fingerprint, 0, &by));
             }
             Effect::Makes(Made { object: Object::Mapping, by, size: Some(size), .. }) => {
-                gone::is_back(number(id, args, by), number(id, args, size));
+                gone::is_mapped(number(id, args, by), number(id, args, size));
+            }
+            // What is there can be used before it is mapped, beyond its end, and by a device that has no access.
+            Effect::Makes(Made { object: Object::Reservation, .. }) if is_checked() => {
+                traced::wake(Needs::Gone);
             }
             Effect::Closes(_)
             | Effect::Disables(_)
@@ -327,11 +335,15 @@ fn nothing() -> Entry {
 
 /// What was at some addresses ended by a call.
 fn gone(went: Went, with_context: bool, known: &Entry, by: &Closer) {
+    let Entry { address, bytes, fingerprint, .. } = *known;
+    gone::add(went, with_context, Entry { address, bytes, fingerprint, ..ending(known, by) });
+}
+
+/// The call that ended what was known.
+fn ending(known: &Entry, by: &Closer) -> Entry {
     // Of a context that may have ended, the driver is not asked.
     let about = DriverFacts { context: known.peer, device: known.device, ..by.made.about };
-    let ending = entry(0, 0, &CallOrigin { about, ..*by.made });
-    let Entry { address, bytes, fingerprint, .. } = *known;
-    gone::add(went, with_context, Entry { address, bytes, fingerprint, ..ending });
+    entry(0, 0, &CallOrigin { about, ..*by.made })
 }
 
 /// Something was exported, and given by this address or name.

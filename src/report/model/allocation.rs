@@ -104,6 +104,9 @@ pub struct AddressSpace {
     pub mapped_bytes: u64,
     /// Largest size in bytes of the mappings at one time.
     pub mapped_most_bytes: u64,
+    /// Size in bytes of reserved addresses where the process unmapped memory and mapped none again.
+    #[serde(default)]
+    pub unmapped_bytes: u64,
 }
 
 /// Memory that one process kept alive after its owner gave it up.

@@ -1,11 +1,16 @@
 //! Rules about calls that use memory: whether it is still there, and whether it ever was.
 
 use super::{ClosedBy, Gone, Judge, Opening, Verdict, World};
-use crate::reason::{Device, Handle, Reason, Went};
+use crate::reason::{Handle, Reason, Went};
 use crate::{Confidence, Rule};
 use cupeer_model::{Bare, Mapping};
 use cupeer_spec::effect::{Object, Sides};
 use cupeer_spec::record::slot::finding::role;
+
+/// CU_MEM_ACCESS_FLAGS_PROT_READ.
+const READ: u64 = 1;
+/// CU_MEM_ACCESS_FLAGS_PROT_READWRITE.
+const READ_WRITE: u64 = 3;
 
 impl<O> Gone<O> {
     /// What is said of a call that uses it by an argument of this name.
@@ -15,6 +20,7 @@ impl<O> Gone<O> {
         match went {
             Went::Closed => Reason::UseAfterClose { name, address, range, handle, ago, by, with_context },
             Went::Unmapped => Reason::UseAfterUnmap { name, address, range, ago, by },
+            Went::Unreserved => Reason::UseAfterUnreserve { name, address, range, ago, by },
             Went::Freed => Reason::UseAfterFree { name, address, range, ago, by, with_context },
             Went::FreedByOwner => Reason::UseAfterOwnerFreed { name, address, range, handle, owner, ago },
         }
@@ -26,12 +32,14 @@ impl<O> Gone<O> {
     }
 }
 
-/// Memory of another process that this process has.
+/// Memory that this process has opened or mapped.
 struct Present<O> {
     /// Where it begins, and how many bytes it has.
     range: (u64, u64),
-    /// Where it was opened; none if it is imported and mapped.
+    /// Where it was opened; none if it is mapped.
     opening: Option<Opening<O>>,
+    /// Whether it is another process's.
+    is_foreign: bool,
 }
 
 impl<O> Present<O> {
@@ -97,7 +105,7 @@ impl<W: World> Judge<'_, W> {
         verdict
     }
 
-    /// A call that failed, and begins in memory of another process, or a short way behind it.
+    /// A call that failed, and begins in memory that is opened or mapped, or a short way behind that.
     pub(super) fn used_what_is_there(&mut self, rule: Rule) -> Verdict {
         let (world, call) = (self.world, self.call);
         let mut verdict = Verdict::Held;
@@ -115,15 +123,29 @@ impl<W: World> Judge<'_, W> {
             let handle = there.handle();
             let reason = if rule == Rule::UseBeyondEnd {
                 self.first_missing(&there, end).map(|missing| {
-                    let (beyond, range) = (end - missing, there.range);
-                    Reason::UseBeyondEnd { name, start, bytes, beyond, range, handle }
+                    let (beyond, range, is_foreign) = (end - missing, there.range, there.is_foreign);
+                    Reason::UseBeyondEnd { name, start, bytes, beyond, range, handle, is_foreign }
                 })
             } else {
                 self.user(argument).and_then(|(ordinal, context)| {
-                    let (address, mapping) = self.denied(start, end, ordinal)?;
-                    let device = Device { ordinal, uuid: world.uuid(ordinal) };
+                    let wanted = if name.starts_with("dst") { READ_WRITE } else { READ };
+                    let (address, mapping, access) = self.denied(start, end, ordinal, wanted)?;
+                    let device = self.device(ordinal);
+                    let home = self.of(&mapping).and_then(|known| known.device);
+                    let home = home.filter(|home| *home != ordinal).map(|home| self.device(home));
                     let (range, is_granted) = ((mapping.name, mapping.bytes), mapping.is_granted);
-                    Some(Reason::UseWithoutAccess { name, address, device, context, range, is_granted })
+                    Some(match access {
+                        0 => Reason::UseWithoutAccess {
+                            name,
+                            address,
+                            device,
+                            context,
+                            range,
+                            is_granted,
+                            home,
+                        },
+                        _ => Reason::UseReadOnly { name, address, device, range },
+                    })
                 })
             };
             if let Some(reason) = reason {
@@ -134,6 +156,23 @@ impl<W: World> Judge<'_, W> {
         call.used().for_each(|(argument, start, bytes)| look(argument, start, bytes));
         world.each_range(&mut look);
         verdict
+    }
+
+    /// A call that failed, and begins in addresses that are reserved, where nothing was ever mapped.
+    pub(super) fn used_before_map(&mut self) -> Verdict {
+        let (world, call) = (self.world, self.call);
+        let mut found = None;
+        let mut look = |argument, address, _| {
+            let reserved = world.model(|model| model.reservation((address, 1)));
+            let is_empty = || world.there(address) == Some(None) && world.gone(address, 1).is_none();
+            found = found.or(reserved.filter(|_| is_empty()).map(|known| (argument, address, known)));
+        };
+        call.used().for_each(|(argument, start, bytes)| look(argument, start, bytes));
+        world.each_range(&mut look);
+        let Some((argument, address, known)) = found else { return Verdict::Held };
+        let (name, range) = (call.name(argument), (known.name, known.bytes));
+        let confidence = self.space_trust();
+        self.broken(Reason::UseBeforeMap { name, address, range }, confidence, argument, &[])
     }
 
     /// A use that begins where the driver has nothing, a short way behind memory of another process: most likely, that is one of
@@ -163,7 +202,7 @@ impl<W: World> Judge<'_, W> {
             });
         }
         let opened = last.and_then(|opening| {
-            Some(Present { range: world.there(opening.address)??, opening: Some(opening) })
+            Some(Present { range: world.there(opening.address)??, opening: Some(opening), is_foreign: true })
         });
         let mut before: Option<Bare<Mapping>> = None;
         world.model(|model| {
@@ -175,7 +214,8 @@ impl<W: World> Judge<'_, W> {
             });
             Some(())
         });
-        let mapped = before.map(|known| Present { range: (known.name, known.bytes), opening: None });
+        let mapped =
+            before.map(|known| Present { range: (known.name, known.bytes), opening: None, is_foreign: true });
         let there = opened.into_iter().chain(mapped).max_by_key(|there| there.range.0)?;
         (address.checked_sub(there.end())? < there.range.1).then_some(there)
     }
@@ -187,15 +227,16 @@ impl<W: World> Judge<'_, W> {
             && self.present(start).is_some_and(|there| there.opening.is_some() && is_before(there))
     }
 
-    /// The memory of another process that this process has at an address.
+    /// The memory that this process has opened or mapped at an address.
     fn present(&self, address: u64) -> Option<Present<W::Object>> {
         let opened = |object| self.world.opening(object, address);
         if let Some(opening) = opened(Object::Memory).or_else(|| opened(Object::Pointer)) {
-            return Some(Present { range: self.world.there(address)??, opening: Some(opening) });
+            let range = self.world.there(address)??;
+            return Some(Present { range, opening: Some(opening), is_foreign: true });
         }
         let mapping = self.mapping((address, 1), |_| true)?;
-        let is_imported = self.of(&mapping).is_some_and(|it| it.is_imported());
-        is_imported.then_some(Present { range: (mapping.name, mapping.bytes), opening: None })
+        let is_foreign = self.of(&mapping).is_some_and(|it| it.is_imported());
+        Some(Present { range: (mapping.name, mapping.bytes), opening: None, is_foreign })
     }
 
     /// The first address behind some memory at which nothing is, before the end of a range. What was opened ends where the driver
@@ -227,13 +268,14 @@ impl<W: World> Judge<'_, W> {
         }
     }
 
-    /// The first address of a range, and its mapping, to which a device has no access.
-    fn denied(&self, start: u64, end: u64, device: i32) -> Option<(u64, Bare<Mapping>)> {
+    /// The first address of a range to which a device lacks the wanted access, with its mapping, and the access that it has.
+    fn denied(&self, start: u64, end: u64, device: i32, wanted: u64) -> Option<(u64, Bare<Mapping>, u64)> {
         let mut at = start;
         while at < end {
             let mapping = self.mapping((at, 1), |_| true)?;
-            if !self.world.may_access(at, device)? {
-                return Some((at, mapping));
+            let access = self.world.access(at, device)?;
+            if access & wanted != wanted {
+                return Some((at, mapping, access));
             }
             at = mapping.name.saturating_add(mapping.bytes);
         }

@@ -205,8 +205,8 @@ pub trait World {
     fn there(&self, _address: u64) -> Option<Option<(u64, u64)>> {
         None
     }
-    /// Whether a device has access to what is mapped at an address, as the driver says.
-    fn may_access(&self, _address: u64, _device: i32) -> Option<bool> {
+    /// The access that a device has to what is mapped at an address, as the driver says: CUmemAccess_flags.
+    fn access(&self, _address: u64, _device: i32) -> Option<u64> {
         None
     }
     /// The device of a context that need not be one: of a primary context, or of one that the process was seen to create.

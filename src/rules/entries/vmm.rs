@@ -13,7 +13,7 @@ rule VmmHandleReleased "vmm-handle-released" {
     costs: "The driver crashes, or takes the allocation that has the same handle now. cupeer reports it before the call.",
     cause: "the handle was released, and no mapping of it is left",
     ruled_out: "the handle was not released, or is still mapped",
-    hint: "Map or export the memory first, and then release the handle. The driver gives the number of a released handle out again: a second release elsewhere in the program may have released this one.",
+    hint: "Map or export the memory first, and then release the handle. If memory is to come back after its release (a deep sleep), create it anew before cuMemMap. The driver gives the number of a released handle out again: a second release elsewhere in the program may have released this one.",
     related: Releasing,
     seen: "vllm#36651",
 }

@@ -39,6 +39,8 @@ pub enum Went {
     Closed,
     /// What was mapped there was unmapped.
     Unmapped,
+    /// The same, and the addresses were given back.
+    Unreserved,
     /// What was exported from there, or imported of a pool, was freed.
     Freed,
     /// What was opened there is still open, and its owner has freed it.
@@ -50,7 +52,7 @@ impl Went {
     pub(crate) fn rule(self) -> Rule {
         match self {
             Went::Closed => Rule::UseAfterClose,
-            Went::Unmapped => Rule::UseAfterUnmap,
+            Went::Unmapped | Went::Unreserved => Rule::UseAfterUnmap,
             Went::Freed => Rule::UseAfterFree,
             Went::FreedByOwner => Rule::UseAfterOwnerFreed,
         }
@@ -61,6 +63,7 @@ impl Went {
         match self {
             Went::Closed => role::CLOSING,
             Went::Unmapped => role::UNMAPPING,
+            Went::Unreserved => role::FREEING,
             Went::Freed => role::FREEING,
             Went::FreedByOwner => role::EXPORT,
         }
@@ -77,6 +80,7 @@ impl Went {
         match self {
             Went::Closed => ("this process", "closed"),
             Went::Unmapped => ("this process", "unmapped"),
+            Went::Unreserved => ("this process", "freed the addresses of"),
             Went::Freed => ("this process", "freed"),
             Went::FreedByOwner => ("its owner", "freed"),
         }

@@ -30,8 +30,8 @@ impl View<'_> {
             ]);
         }
         let devices = self.section("Virtual memory, by device", table, memory.devices.len());
-        let mut table = Table::new(&["PROCESS", "RESERVED", "AT MOST", "MAPPED", "AT MOST"], 5, 10)
-            .with_numbers(&[1, 2, 3, 4]);
+        let head = ["PROCESS", "RESERVED", "AT MOST", "MAPPED", "AT MOST", "UNMAPPED"];
+        let mut table = Table::new(&head, 6, 10).with_numbers(&[1, 2, 3, 4, 5]);
         for row in memory.spaces.iter().take(self.most) {
             table.row([
                 self.names.process(&row.proc),
@@ -39,6 +39,7 @@ impl View<'_> {
                 bytes(row.reserved_most_bytes),
                 bytes(row.mapped_bytes),
                 bytes(row.mapped_most_bytes),
+                bytes(row.unmapped_bytes),
             ]);
         }
         let spaces = self.section("Virtual memory, by addresses", table, memory.spaces.len());
@@ -120,8 +121,9 @@ impl View<'_> {
         if !self.all {
             return String::new();
         }
-        let head = ["PROCESS", "DEVICE", "SIZE", "SINCE", "OWNER", "REFERENCES", "MAPPED AT", "ACCESS"];
-        let mut table = Table::new(&head, 8, 10).with_numbers(&[2, 5]).or_below();
+        let head =
+            ["PROCESS", "DEVICE", "SIZE", "SINCE", "OWNER", "STATE", "REFERENCES", "MAPPED AT", "ACCESS"];
+        let mut table = Table::new(&head, 9, 10).with_numbers(&[2, 6]).or_below();
         for row in &memory.largest {
             table.row([
                 self.names.process(&row.proc),
@@ -129,6 +131,7 @@ impl View<'_> {
                 row.bytes.map_or("unknown".into(), bytes),
                 self.at(row.since_ns),
                 row.owner.as_ref().map_or("unknown".into(), |owner| self.names.process(owner)),
+                state(row).into(),
                 number(row.references),
                 mapped_at(row),
                 self.access(row),
@@ -172,6 +175,14 @@ fn exports(row: &DeviceMemory) -> String {
             0 => number(exported),
             unused => format!("{}, {} never imported", number(exported), number(unused)),
         },
+    }
+}
+
+fn state(row: &Allocation) -> &'static str {
+    match (row.mapped, row.references) {
+        (0, _) => "not mapped",
+        (_, 0) => "mapped, released",
+        _ => "mapped",
     }
 }
 

@@ -383,6 +383,91 @@ static void copy_with_a_context(struct link parent) {
 }
 static void access_by_context(void) { share_with(copy_with_a_context); }
 
+/* Memory that cannot be exported, as allocators with a sleep mode have it: it sleeps, and the right program wakes it up. */
+static CUdeviceptr sleeper(void) {
+    start(0);
+    Allocation allocation = create(NONE);
+    CUdeviceptr at = map(allocation);
+    OK(cuMemsetD32_v2(at, 7, SIZE / 4));
+    OK(cuMemUnmap(at, SIZE));
+    OK(cuMemRelease(allocation));
+    return at;
+}
+static void wake(CUdeviceptr at, int flags) {
+    Allocation allocation = create(NONE);
+    Access access = {{DEVICE, 0}, flags};
+    OK(cuMemMap(at, SIZE, 0, allocation, 0));
+    OK(cuMemSetAccess(at, SIZE, &access, 1));
+    OK(cuMemRelease(allocation));
+}
+static void own_asleep(void) {
+    CUdeviceptr at = sleeper();
+    if (!bad) wake(at, READ_WRITE);
+    CALL(cuMemsetD32_v2, (at, 7, SIZE / 4));
+    if (bad) OK(cuMemAddressFree(at, SIZE));
+    else unmap(at);
+}
+/* Some addresses of what it unmapped as one are awake. */
+static void own_in_part(void) {
+    start(0);
+    CUdeviceptr at = reserve(2 * SIZE);
+    wake(at, READ_WRITE);
+    wake(at + SIZE, READ_WRITE);
+    OK(cuMemUnmap(at, 2 * SIZE));
+    wake(at, READ_WRITE);
+    OK(cuMemsetD32_v2(at, 7, SIZE / 4));
+    if (!bad) wake(at + SIZE, READ_WRITE);
+    CALL(cuMemcpyHtoD_v2, (at + SIZE + OFFSET, text, sizeof text));
+    OK(cuMemUnmap(at, bad ? SIZE : 2 * SIZE));
+    OK(cuMemAddressFree(at, 2 * SIZE));
+}
+static void own_addresses(void) {
+    CUdeviceptr at = sleeper();
+    if (bad) OK(cuMemAddressFree(at, SIZE));
+    else wake(at, READ_WRITE);
+    CALL(cuMemcpyDtoH_v2, (text, at, sizeof text));
+    if (!bad) unmap(at);
+}
+static void only_reserved(void) {
+    start(0);
+    CUdeviceptr at = reserve(SIZE);
+    if (!bad) wake(at, READ_WRITE);
+    CALL(cuMemsetD32_v2, (at, 7, 16));
+    if (bad) OK(cuMemAddressFree(at, SIZE));
+    else unmap(at);
+}
+/* The pool has grown, and was mapped only in part. */
+static void own_hole(void) {
+    start(0);
+    CUdeviceptr at = reserve(2 * SIZE);
+    wake(at, READ_WRITE);
+    if (!bad) wake(at + SIZE, READ_WRITE);
+    CALL(cuMemcpyHtoD_v2, (at + SIZE - sizeof text / 2, text, sizeof text));
+    OK(cuMemUnmap(at, bad ? SIZE : 2 * SIZE));
+    OK(cuMemAddressFree(at, 2 * SIZE));
+}
+static void own_read_only(void) {
+    start(0);
+    CUdeviceptr at = reserve(SIZE);
+    wake(at, bad ? 1 : READ_WRITE);
+    OK(cuMemcpyDtoH_v2(text, at, sizeof text));
+    CALL(cuMemcpyHtoD_v2, (at, text, sizeof text));
+    unmap(at);
+}
+/* Copies by the other device, which only cuCtxEnablePeerAccess was told of. */
+static void own_peer(void) {
+    start(0);
+    c1 = retain(1);
+    CUdeviceptr at = reserve(SIZE);
+    Access access = access_of(1);
+    wake(at, READ_WRITE);
+    if (!bad) OK(cuMemSetAccess(at, SIZE, &access, 1));
+    OK(cuCtxSetCurrent(c1));
+    OK(cuCtxEnablePeerAccess(c0, 0));
+    CALL(cuMemcpyDtoH_v2, (text, at, sizeof text));
+    unmap(at);
+}
+
 /* A kernel that does nothing with its parameters. */
 static const char kernel_text[] = ".version 6.0\n.target sm_60\n.address_size 64\n"
                                   ".visible .entry add(.param .u64 a, .param .align 8 .b8 b[24], .param .u32 n)\n{\nret;\n}\n";
@@ -469,6 +554,18 @@ static void in_kernel_config(void) { export_for(launch_config); }
 static void launch_enumerated(struct link parent) { launch_as(parent, ONE_OF_ALL_KERNELS); }
 static void in_kernel_enumerated(void) { export_for(launch_enumerated); }
 
+static void in_kernel_asleep(void) {
+    CUdeviceptr at = sleeper();
+    own = allocate();
+    if (!bad) wake(at, READ_WRITE);
+    Function kernel = kernel_for(at, FUNCTION);
+    CALL(cuLaunchKernel, (kernel, 1, 1, 1, 1, 1, 1, 0, NULL, parameters, NULL));
+    OK(cuCtxSynchronize());
+    if (bad) OK(cuMemAddressFree(at, SIZE));
+    else unmap(at);
+    OK(cuMemFree_v2(own));
+}
+
 static void launch_cooperative(struct link parent) {
     CUdeviceptr p = closed(parent);
     Function kernel = kernel_for(p, OF_KERNEL);
@@ -484,6 +581,9 @@ SCENES({"use-after-close", after_close}, {"use-after-close/async", after_close_a
        {"use-beyond-end/batch", beyond_end_batch}, {"use-beyond-end/mapping", beyond_mapping}, {"use-beyond-end/behind", behind_end}, {"use-beyond-end/next", behind_mapping},
        {"use-without-access", without_access}, {"use-without-access/elsewhere", access_elsewhere},
        {"use-without-access/context", access_by_context},
-       {"use-after-unmap", after_unmap}, {"use-after-free", after_free}, {"use-after-free/pool", after_free_pool}, {"use-after-free/again", after_free_again}, {"use-after-owner-freed", after_owner},
+       {"use-after-unmap", after_unmap}, {"use-after-unmap/own", own_asleep}, {"use-after-unmap/part", own_in_part}, {"use-after-unmap/addresses", own_addresses},
+       {"use-before-map", only_reserved}, {"use-beyond-end/own", own_hole}, {"use-without-access/read-only", own_read_only},
+       {"use-without-access/own", own_peer}, {"use-in-kernel/asleep", in_kernel_asleep},
+       {"use-after-free", after_free}, {"use-after-free/pool", after_free_pool}, {"use-after-free/again", after_free_again}, {"use-after-owner-freed", after_owner},
        {"use-in-kernel", in_kernel}, {"use-in-kernel/buffer", in_kernel_buffer}, {"use-in-kernel/config", in_kernel_config},
        {"use-in-kernel/cooperative", in_kernel_cooperative}, {"use-in-kernel/enumerated", in_kernel_enumerated})

@@ -9,11 +9,13 @@ use super::world::Sight;
 use crate::follow::ledger::Site;
 use crate::follow::ledger::follow::OwnHandle;
 use crate::follow::ledger::own::By;
+use crate::follow::memory::{At, OwnMapping};
 use crate::follow::pending::PendingObject;
+use cupeer_record::Object;
 use cupeer_report::judged::judged;
 use cupeer_report::places::Stacks;
 use cupeer_rules::{Related, Rule};
-use cupeer_spec::effect::Object;
+use cupeer_spec::effect::Object as Kind;
 use cupeer_spec::record::slot::finding::role;
 
 /// What a process has done to what one of its calls is about, as far as that broke the rule.
@@ -52,13 +54,16 @@ pub fn sites(rule: Rule, made: &MadeCall, sight: Sight, stacks: &mut Stacks) -> 
         }
         Related::FirstOpening => {
             let address = spec.opens().and_then(|shared| made.call.number(shared.by));
-            let held = address.and_then(|at| Some((at, sight.follower.opened.bearer(Object::Pointer, at)?)));
+            let held = address.and_then(|at| Some((at, sight.follower.opened.bearer(Kind::Pointer, at)?)));
             let first = held.and_then(|(address, held)| opened(made, address, held, sight));
             first.into_iter().collect()
         }
         Related::MappingUsed | Related::MappingInRange | Related::MappingCut => {
-            let mapped = mapping(related, made, sight);
-            mapped.map(|(start, site, at)| of_site(role::MAPPING, site, at, start)).into_iter().collect()
+            let Some(mapping) = mapping(related, made, sight) else { return Vec::new() };
+            let of = |role, at: At| of_site(role, at.site, at.time, mapping.name);
+            let mapped = mapping.history.mapped.map(|at| of(role::MAPPING, at));
+            let granted = mapping.history.granted.filter(|_| rule == Rule::UseWithoutAccess);
+            mapped.into_iter().chain(granted.map(|at| of(role::ENABLING, at))).collect()
         }
         Related::Releasing => {
             let handle = spec.allocation_handle().and_then(|by| made.call.number(by));
@@ -67,6 +72,26 @@ pub fn sites(rule: Rule, made: &MadeCall, sight: Sight, stacks: &mut Stacks) -> 
             released.map(site).into_iter().collect()
         }
     }
+}
+
+/// The call that ended a range of virtual memory in place of the one that the process recorded with a finding: with its lines of
+/// Python, and what is to be said of the other ranges.
+pub fn ended_range(
+    recorded: &mut Vec<Object>,
+    made: &MadeCall,
+    sight: Sight,
+    stacks: &Stacks,
+) -> Option<(PendingObject, Option<String>)> {
+    let asleep = &sight.memory.state.keeper.asleep;
+    let is_end = |object: &Object| [role::UNMAPPING, role::FREEING].contains(&object.what.role);
+    let at = recorded.iter().position(is_end)?;
+    let (role, bytes) = (recorded[at].what.role, recorded[at].what.bytes);
+    let range = asleep.at(recorded[at].what.address).filter(|range| range.bytes <= bytes)?;
+    let (site, time) = range.history.0?;
+    recorded.remove(at);
+    let by = PendingObject::of(role, made.index, Some(site), Some(time));
+    let ended = PendingObject { address: range.name, bytes: Some(range.bytes), ..by };
+    Some((ended, asleep.others(range, stacks)))
 }
 
 /// The end of the context that a call needs, and the context; 0 if unknown.
@@ -82,15 +107,19 @@ fn ended<'a>(related: Related, made: &MadeCall, sight: Sight<'a>) -> Option<(u64
     ended.or_else(|| only().map(|(context, by)| (context.unwrap_or(0), by)))
 }
 
-/// The first mapping that a call uses or, of the addresses that it names, has or cuts: its start, and where and when it was mapped.
-fn mapping(related: Related, made: &MadeCall, sight: Sight) -> Option<(u64, Site, u64)> {
+/// The first mapping that a call uses or, of the addresses that it names, has or cuts. Of several that it uses, the one to which
+/// devices have least access.
+fn mapping<'a>(related: Related, made: &MadeCall, sight: Sight<'a>) -> Option<&'a OwnMapping> {
     let args = made.call.arguments();
     let call = judged(made.function, made.result().unwrap_or(0), &args, made.call);
+    let access = |mapping: &OwnMapping| mapping.history.access.iter().map(|(_, flags)| *flags).sum::<i32>();
     if related == Related::MappingUsed {
-        return call.used().find_map(|(_, start, bytes)| sight.memory.mapped((start, bytes), |_| true));
+        let used = call.used().flat_map(|(_, start, bytes)| sight.memory.mappings((start, bytes)));
+        return used.min_by_key(|mapping| (access(mapping), mapping.name));
     }
     let range = call.range();
-    sight.memory.mapped(range, |mapping| related != Related::MappingCut || !mapping.is_within(range))
+    let is_it = |mapping: &&OwnMapping| related != Related::MappingCut || !mapping.is_within(range);
+    sight.memory.mappings(range).filter(is_it).min_by_key(|mapping| mapping.name)
 }
 
 /// Where a process opened what it has, or had, at an address.

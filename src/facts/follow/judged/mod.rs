@@ -226,9 +226,14 @@ impl Findings {
         let (function, stack) = (made.function as Number, stacks.of(index, call));
         let key = Key { process: index, rule, function, result, stack, severity, confidence, about };
         let kept = self.kept.entry(key).or_insert_with(|| {
-            let Finding { message, hint, argument, objects: recorded, .. } = finding();
+            let Finding { mut message, hint, argument, objects: mut recorded, .. } = finding();
             let sites = |(rule, sight)| earlier::sites(rule, made, sight, stacks);
             let mut objects = id.zip(sight).map(sites).unwrap_or_default();
+            let ended = sight.and_then(|sight| earlier::ended_range(&mut recorded, made, sight, stacks));
+            if let Some((object, others)) = ended {
+                objects.push(object);
+                message.extend(others.into_iter().flat_map(|others| ["; ".to_owned(), others]));
+            }
             // The sites that the process recorded are not repeated.
             objects.retain(|object| !recorded.iter().any(|known| known.what.role == object.role));
             let args = made.function.spec().args();

@@ -1,5 +1,6 @@
 //! Facts of the report about entries, beside their state: places and times of calls, fingerprints, and sums.
 
+use super::asleep::Asleep;
 use super::book::{Book, Kind, Place};
 use super::unused::{Unmapped, Unused};
 use super::{Bound, Location, OwnAllocation, OwnMapping, Sum, TeamHistory};
@@ -98,6 +99,8 @@ impl History for AllocationHistory {
 #[derive(Default)]
 pub struct MappingHistory {
     pub mapped: Option<At>,
+    /// The last call that gave access, or took it.
+    pub granted: Option<At>,
     /// The devices that have access, with the flags of that.
     pub access: Vec<(Uuid, i32)>,
     /// The devices that ever got access, a bit for each ordinal; all where that is not known.
@@ -142,6 +145,7 @@ pub struct Histories {
     pub reach: BTreeMap<(Uuid, Target), Reach>,
     /// Mappings that were never of use.
     pub unmapped: Unmapped,
+    pub asleep: Asleep,
     /// All memory that it made, over time.
     pub book: Book,
 }
@@ -261,6 +265,7 @@ impl Keeper for Histories {
 
     fn mapped(&mut self, new: &mut OwnMapping, of: Option<&OwnAllocation>, at: At) {
         new.history.mapped = Some(at);
+        self.asleep.mapped(new.name, new.bytes);
         self.mapped.add(new.bytes);
         if let Some(of) = of.filter(|of| of.mappings == 1) {
             self.moves(of, Some(Kind::Unmapped), Some(Kind::Mapped), at);
@@ -269,6 +274,7 @@ impl Keeper for Histories {
 
     fn unmapped(&mut self, old: &OwnMapping, of: Option<&OwnAllocation>, at: At) {
         self.mapped.remove(old.bytes);
+        self.asleep.unmapped(old, at.site, at.time);
         // One that has ended with its mapping is no longer there.
         if let Some(of) = of.filter(|of| of.mappings == 1) {
             self.moves(of, Some(Kind::Mapped), Some(Kind::Unmapped), at);
@@ -287,6 +293,7 @@ impl Keeper for Histories {
         (access, is_whole): (Access, bool),
         at: At,
     ) {
+        known.history.granted = Some(at);
         known.history.devices |= if is_whole { access.granted() } else { !0 };
         for (device, flags) in access.each() {
             let Some(device) = self.uuid(device) else { continue };
@@ -304,10 +311,12 @@ impl Keeper for Histories {
 
     fn reserved(&mut self, new: &mut Known<Reservation, ()>, _at: At) {
         self.reserved.add(new.bytes);
+        self.asleep.forget(new.name, new.bytes);
     }
 
-    fn unreserved(&mut self, bytes: u64) {
-        self.reserved.remove(bytes);
+    fn unreserved(&mut self, old: &Known<Reservation, ()>, at: At) {
+        self.reserved.remove(old.bytes);
+        self.asleep.unreserved(old.name, old.bytes, at.site, at.time);
     }
 
     fn pool_changed(&mut self, known: &mut Known<Pool, PoolHistory>, delta: &Delta, at: At) {

@@ -1,12 +1,14 @@
 //! Turns the calls of one process into its state: virtual memory and pools.
 //!
 //! [`history`] has what the report knows of entries beside their state, [`book`] all memory over time by the place that made it,
-//! [`team`] the part of a process in a multicast object, and [`unused`] the mappings that no device could use.
+//! [`team`] the part of a process in a multicast object, [`unused`] the mappings that no device could use, and [`asleep`] the ranges where
+//! memory was unmapped.
 //!
 //! As in the handle table, a process has what a call takes when the call returns, and no longer has what a call
 //! releases when that call begins. A handle that one thread releases and another receives anew in between stays
 //! separate.
 
+mod asleep;
 pub mod book;
 mod history;
 pub mod location;
@@ -152,11 +154,9 @@ impl Memory {
         self.state.allocations.each().filter(|known| known.history.is_seen())
     }
 
-    /// The call that mapped the first mapping in a range of which something is true, with the address of the mapping.
-    pub fn mapped(&self, range: (u64, u64), is_it: impl Fn(&OwnMapping) -> bool) -> Option<(u64, Site, u64)> {
-        let touched = self.state.mappings.each().filter(|mapping| mapping.touches(range) && is_it(mapping));
-        let first = touched.min_by_key(|mapping| mapping.name)?;
-        first.history.mapped.map(|at| (first.name, at.site, at.time))
+    /// The mappings in a range.
+    pub fn mappings(&self, range: (u64, u64)) -> impl Iterator<Item = &OwnMapping> {
+        self.state.mappings.each().filter(move |mapping| mapping.touches(range))
     }
 
     /// Notes that access from a device to another one was switched on.

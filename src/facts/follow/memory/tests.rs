@@ -1,3 +1,4 @@
+use super::asleep::State;
 use super::*;
 use cupeer_model::View;
 use cupeer_record::{Call, writer};
@@ -220,4 +221,30 @@ fn the_device_of_an_import_is_the_one_that_the_driver_told() {
     let known = memory.state.allocations.named(0xb).unwrap();
     assert_eq!((known.device, known.history.home), (Some(1), Some(DEVICES[1])));
     assert!(known.is_imported());
+}
+
+#[test]
+fn ranges_sleep_until_memory_is_mapped_there_again_or_their_addresses_are_freed() {
+    let mut memory = memory();
+    let state =
+        |memory: &Memory, at| memory.state.keeper.asleep.at(at).map(|range| (range.name, range.state.state));
+    simple(&mut memory, FnId::cuMemAddressReserve, 1, &[("ptr", 0x1000), ("size", 0x400)]);
+    for (at, start) in [(3, 0x1000), (5, 0x1100), (7, 0x1200)] {
+        create(&mut memory, (at, at + 1), start, 0x100, 0);
+        simple(&mut memory, FnId::cuMemMap, at, &[("ptr", start), ("size", 0x100), ("handle", start)]);
+    }
+    assert_eq!(state(&memory, 0x1000), None);
+    simple(&mut memory, FnId::cuMemUnmap, 9, &[("ptr", 0x1000), ("size", 0x300)]);
+    simple(&mut memory, FnId::cuMemMap, 11, &[("ptr", 0x1100), ("size", 0x100), ("handle", 0x1100)]);
+    memory.settle(u64::MAX);
+    let asleep = [0x10ff, 0x1100, 0x12ff, 0x1300].map(|at| state(&memory, at));
+    let wanted =
+        [Some((0x1000, State::Asleep)), Some((0x1100, State::Awake)), Some((0x1200, State::Asleep)), None];
+    assert_eq!((asleep, memory.state.keeper.asleep.bytes()), (wanted, 0x200));
+    simple(&mut memory, FnId::cuMemUnmap, 13, &[("ptr", 0x1000), ("size", 0x400)]);
+    simple(&mut memory, FnId::cuMemAddressFree, 15, &[("ptr", 0x1000), ("size", 0x400)]);
+    assert_eq!(state(&memory, 0x1000), Some((0x1000, State::Freed)));
+    simple(&mut memory, FnId::cuMemAddressReserve, 17, &[("ptr", 0x1000), ("size", 0x400)]);
+    memory.settle(u64::MAX);
+    assert_eq!((state(&memory, 0x1000), memory.state.keeper.asleep.bytes()), (None, 0));
 }

@@ -149,6 +149,7 @@ fn address_space(memory: &Memory, fate: &Fate) -> Option<AddressSpace> {
         mappings: mapped.now,
         mapped_bytes: mapped.bytes,
         mapped_most_bytes: mapped.most,
+        unmapped_bytes: memory.state.keeper.asleep.bytes(),
     })
 }
 

@@ -30,12 +30,8 @@ pub fn forked_and_kept(
     }
     f.write_str("; it was forked after CUDA was initialized, and kept the inherited device files open")?;
     if allocations > 0 {
-        write!(
-            f,
-            "; of that memory, cupeer knows {} of {}",
-            Count(allocations, "exported allocation"),
-            Bytes(bytes)
-        )?;
+        let (bytes, allocations) = (Bytes(bytes), Count(allocations, "allocation"));
+        write!(f, "; process {parent} ended with {bytes} of device memory in {allocations}")?;
     }
     Ok(())
 }

@@ -37,6 +37,20 @@ pub fn after_unmap(
     write!(f, "the range was {}", Range(range))
 }
 
+/// [`Reason::UseAfterUnreserve`](crate::reason::Reason::UseAfterUnreserve).
+pub fn after_unreserve(
+    name: &str,
+    address: u64,
+    range: (u64, u64),
+    ago: Option<Ago>,
+    by: Option<Site>,
+    f: &mut Formatter,
+) -> fmt::Result {
+    write!(f, "{name} {address:#x} is in addresses that this process freed{}; ", When(ago))?;
+    by.map_or(Ok(()), |by| write!(f, "cuMemAddressFree was called in {by}; "))?;
+    write!(f, "before that, it unmapped {}", Range(range))
+}
+
 /// [`Reason::UseAfterFree`](crate::reason::Reason::UseAfterFree).
 pub fn after_free(
     name: &str,
@@ -53,7 +67,14 @@ pub fn after_free(
     write!(f, "the memory was at {}", Range(range))
 }
 
+/// [`Reason::UseBeforeMap`](crate::reason::Reason::UseBeforeMap).
+pub fn before_map(name: &str, address: u64, range: (u64, u64), f: &mut Formatter) -> fmt::Result {
+    write!(f, "{name} {address:#x} is in addresses that this process only reserved; ")?;
+    write!(f, "nothing is mapped there; the reservation is {}", Range(range))
+}
+
 /// [`Reason::UseBeyondEnd`](crate::reason::Reason::UseBeyondEnd).
+#[expect(clippy::too_many_arguments, reason = "they are the fields of the reason")]
 pub fn beyond_end(
     name: &str,
     start: u64,
@@ -61,9 +82,14 @@ pub fn beyond_end(
     beyond: u64,
     range: (u64, u64),
     handle: Option<Handle>,
+    is_foreign: bool,
     f: &mut Formatter,
 ) -> fmt::Result {
-    let how = if handle.is_some() { "opened" } else { "imported" };
+    let how = match handle {
+        Some(_) => "opened",
+        None if is_foreign => "imported",
+        None => "mapped",
+    };
     write!(f, "{name} goes {} beyond memory that this process {how}; ", Bytes(beyond))?;
     write!(f, "the call uses {}; ", Range((start, bytes)))?;
     match handle {
@@ -90,7 +116,20 @@ pub fn behind_end(
     }
 }
 
+/// [`Reason::UseReadOnly`](crate::reason::Reason::UseReadOnly).
+pub fn read_only(
+    name: &str,
+    address: u64,
+    device: Device,
+    range: (u64, u64),
+    f: &mut Formatter,
+) -> fmt::Result {
+    write!(f, "{device} may not write to {name} {address:#x}; ")?;
+    write!(f, "cuMemSetAccess gave it only PROT_READ; the mapping is {}", Range(range))
+}
+
 /// [`Reason::UseWithoutAccess`](crate::reason::Reason::UseWithoutAccess).
+#[expect(clippy::too_many_arguments, reason = "they are the fields of the reason")]
 pub fn without_access(
     name: &str,
     address: u64,
@@ -98,13 +137,16 @@ pub fn without_access(
     context: Option<&str>,
     range: (u64, u64),
     is_granted: bool,
+    home: Option<Device>,
     f: &mut Formatter,
 ) -> fmt::Result {
     write!(f, "{device} has no access to {name} {address:#x}; ")?;
     context.map_or(Ok(()), |context| write!(f, "{context} is a context of that device; "))?;
-    let how = if is_granted { "did not give it access" } else { "was not called for that" };
-    write!(f, "the address is in memory that this process imported and mapped; cuMemSetAccess {how}; ")?;
-    write!(f, "the mapping is {}", Range(range))
+    let how = if is_granted { "gave access to another device only" } else { "was not called for it" };
+    write!(f, "cuMemSetAccess {how}; the mapping is {}", Range(range))?;
+    home.map_or(Ok(()), |home| {
+        write!(f, ", of memory on {home}; cuCtxEnablePeerAccess does not reach virtual memory")
+    })
 }
 
 /// [`Reason::UseInGraph`](crate::reason::Reason::UseInGraph).
@@ -119,7 +161,7 @@ pub fn in_graph(
 ) -> fmt::Result {
     let (who, went) = went.words();
     write!(f, "{node} is in memory that {who} {went}{}; the address is {address:#x}; ", When(ago))?;
-    by.map_or(Ok(()), |by| write!(f, "{went} in {by}; "))?;
+    by.map_or(Ok(()), |by| write!(f, "that was in {by}; "))?;
     write!(f, "the memory was at {}", Range(range))
 }
 
@@ -142,7 +184,7 @@ pub fn in_kernel(
         write!(f, "it is {node} of the graph; ")?;
     }
     write!(f, "the address is {address:#x}; ")?;
-    by.map_or(Ok(()), |by| write!(f, "{went} in {by}; "))?;
+    by.map_or(Ok(()), |by| write!(f, "that was in {by}; "))?;
     write!(f, "the memory was at {}", Range(range))?;
     let (shown, dots) = match kernel.char_indices().nth(LONGEST_KERNEL) {
         Some((end, _)) => (&kernel[..end], "..."),

@@ -1,0 +1,127 @@
+//! The ranges of addresses where a process unmapped memory, and whether memory is mapped there again.
+
+use super::OwnMapping;
+use crate::follow::ledger::Site;
+use cupeer_model::{Entry, History, Indexed, Known, Table};
+use cupeer_report::places::{Stack, Stacks};
+
+/// The most ranges that are known after their addresses were freed.
+const MOST_FREED: usize = 4096;
+
+/// Ranges that were unmapped, by the identities of their mappings.
+#[derive(Default)]
+pub struct Asleep {
+    ranges: Indexed<Range, By>,
+    freed: usize,
+}
+
+/// A range where memory was unmapped.
+#[derive(Clone, Copy, Default)]
+pub struct Range {
+    pub bytes: u64,
+    pub state: State,
+}
+
+impl Entry for Range {
+    fn bytes(&self) -> u64 {
+        self.bytes
+    }
+}
+
+/// The call that unmapped memory, or freed the addresses, and its time.
+#[derive(Default)]
+pub struct By(pub Option<(Site, u64)>);
+
+impl History for By {}
+
+/// What became of a range after memory was unmapped there.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub enum State {
+    #[default]
+    Asleep,
+    /// Memory is mapped there again.
+    Awake,
+    /// The addresses were freed.
+    Freed,
+}
+
+impl Asleep {
+    pub fn unmapped(&mut self, old: &OwnMapping, site: Site, time: u64) {
+        self.forget(old.name, old.bytes);
+        let (state, history) = (Range { bytes: old.bytes, state: State::Asleep }, By(Some((site, time))));
+        self.ranges.insert(Known { id: old.id, name: old.name, state, history });
+    }
+
+    pub fn mapped(&mut self, start: u64, bytes: u64) {
+        self.each_touching(start, bytes, |range| range.state.state = State::Awake);
+    }
+
+    pub fn unreserved(&mut self, start: u64, bytes: u64, site: Site, time: u64) {
+        let mut count = 0;
+        self.each_touching(start, bytes, |range| {
+            (range.state.state, range.history) = (State::Freed, By(Some((site, time))));
+            count += 1;
+        });
+        self.freed += count;
+        if self.freed > MOST_FREED {
+            let freed = self.ranges.each().filter(|range| range.state.state == State::Freed);
+            let freed: Vec<_> = freed.map(|range| range.id).collect();
+            freed.iter().for_each(|id| _ = self.ranges.remove(*id));
+            self.freed = 0;
+        }
+    }
+
+    /// Forgets what was known of addresses that are reserved anew, or unmapped again.
+    pub fn forget(&mut self, start: u64, bytes: u64) {
+        while let Some(id) = self.ranges.touching((start, bytes)).map(|range| range.id) {
+            self.ranges.remove(id);
+        }
+    }
+
+    fn each_touching(&mut self, start: u64, bytes: u64, mut work: impl FnMut(&mut Known<Range, By>)) {
+        let (mut from, end) = (start, start.saturating_add(bytes));
+        while let Some(id) = self.ranges.touching((from, end.saturating_sub(from))).map(|range| range.id)
+            && let Some(range) = self.ranges.get(id)
+        {
+            work(range);
+            from = range.name.saturating_add(range.bytes);
+        }
+    }
+
+    /// The bytes of all ranges where no memory is mapped again.
+    pub fn bytes(&self) -> u64 {
+        let asleep = self.ranges.each().filter(|range| range.state.state == State::Asleep);
+        asleep.map(|range| range.bytes).sum()
+    }
+
+    /// The range at an address.
+    pub fn at(&self, address: u64) -> Option<&Known<Range, By>> {
+        self.ranges.touching((address, 1))
+    }
+
+    /// Returns what a sentence about a range says of the others that were unmapped at its place. `None` if there are none, or if it is
+    /// not asleep.
+    pub fn others(&self, range: &Known<Range, By>, stacks: &Stacks) -> Option<String> {
+        // Of calls from one place, some carry no more than their return address.
+        let place = |by: &By| {
+            let stack: Stack = by.0?.0.stack;
+            let (process, _, frames, python) = stacks.get(stack);
+            Some((*process, frames.first(), python))
+        };
+        let own = place(&range.history);
+        let same = || self.ranges.each().filter(|other| place(&other.history) == own);
+        let count = |state| same().filter(|other| other.state.state == state).count();
+        let [asleep, awake] = [State::Asleep, State::Awake].map(count);
+        let all = asleep + awake;
+        let others = match (asleep, awake) {
+            _ if all < 2 || range.state.state != State::Asleep => return None,
+            (_, 0) => return Some(format!("none of the {all} ranges unmapped there is mapped again")),
+            (1, _) => "the other one".to_owned(),
+            _ => format!("one of the {asleep} others"),
+        };
+        let are = if awake == 1 { "is" } else { "are" };
+        Some(format!(
+            "of the {all} ranges unmapped there, {awake} {are} mapped again; this is {others}: map it before use"
+        ))
+    }
+}
