@@ -5,6 +5,7 @@ use crate::programs::{
     Cupeer, EITHER, ESCAPES, Outcome, Scene, driver, library, linked_library, linked_to_nvml, nvml, program,
 };
 use crate::support;
+use cupeer_record::{Job, Sample};
 use cupeer_spec::env;
 use cupeer_spec::function::{FUNCTIONS, Library};
 use std::fs;
@@ -117,4 +118,73 @@ fn a_record_is_made_because_of_the_driver_alone() {
     let of_nvml = linked_to_nvml("plugin.c", &[]);
     let scene = host(100, &[("local", &of_driver), ("local", &of_nvml)]).libraries(both.into());
     scene.compare();
+}
+
+/// Fails for lack of memory as often as it is told, and waits in between.
+const FAILS: &str = r#"
+#include "../../programs/headlines/job.h"
+int main(int argc, char **argv) {
+    CUdeviceptr memory;
+    start(0);
+    if (cuMemAlloc_v2(&memory, 2 << 20)) return 2;
+    for (int i = 0; i < atoi(argv[1]); i++)
+        if (cuMemAlloc_v2(&memory, 1ull << 40) != 2) return 1;
+    return 0;
+}"#;
+
+/// Runs it on a small device. Returns the recording.
+fn without_memory(directory: &Path, times: &str, nvml: Option<(&str, bool)>) -> Job {
+    let machine = directory.join("small.toml");
+    fs::write(&machine, "[[device]]\nmemory = \"16GiB\"\n").unwrap();
+    let out = directory.join(format!("r-{times}-{}", nvml.is_some()));
+    let mut command = support::with(&["run", "--record", "full", "--out"]);
+    command.arg(&out).arg(format!("--sim={}", machine.display())).arg("--");
+    command.arg(support::compile_linked("without-memory", FAILS)).arg(times);
+    match nvml {
+        Some((holders, is_old)) => command
+            .env("LD_LIBRARY_PATH", self::nvml())
+            .env("FAKE_NVML_HOLDERS", holders)
+            .envs(is_old.then_some(("FAKE_NVML_OLD", "1"))),
+        None => command.env_remove("LD_LIBRARY_PATH"),
+    };
+    let done = support::done(&mut command);
+    assert!(done.status.success(), "{}", done.stderr);
+    Job::open(&out).unwrap()
+}
+
+#[test]
+fn a_call_that_finds_no_memory_has_all_processes_of_the_device_sampled() {
+    let directory = support::temp_dir();
+    let own = std::process::id();
+    for (version, old) in [("new", false), ("old", true)] {
+        let folder = directory.path().join(version);
+        fs::create_dir(&folder).unwrap();
+        let holders = format!("0:{own}:1073741824,0:4294967295:-,1:{own}:4096");
+        let job = without_memory(&folder, "1", Some((&holders, old)));
+        let of_first = |sample: &&Sample| sample.device[15] == 0;
+        let all: Vec<&Sample> = job.samples.iter().filter(of_first).collect();
+        let [sample] = all[..] else { panic!("{:?}", job.samples) };
+        assert_eq!((sample.total, sample.used, sample.free), (16 << 30, 1 << 30, 15 << 30));
+        let holders = sample.holders.as_ref().expect("a list");
+        assert_eq!(
+            holders.iter().map(|one| (one.pid, one.bytes)).collect::<Vec<_>>(),
+            [(own, Some(1 << 30)), (u32::MAX, None)]
+        );
+        assert_eq!((&holders[1].process, &*holders[1].name), (&None, ""));
+        assert!(job.unsampled.is_empty() && job.problems.is_empty());
+    }
+}
+
+/// A program that fails again and again does not fill the recording.
+#[test]
+fn many_failures_are_one_sample_and_without_nvml_the_reason_is_noted() {
+    let directory = support::temp_dir();
+    let job = without_memory(directory.path(), "2000", Some(("", false)));
+    let count = job.samples.iter().filter(|sample| sample.device[15] == 0).count();
+    let lasted = job.samples.last().unwrap().at - job.samples[0].at;
+    assert!(count >= 1 && count as u64 <= 2 + lasted / 200_000_000, "{count} in {lasted} ns");
+    let job = without_memory(directory.path(), "3", None);
+    assert!(job.samples.is_empty() != job.unsampled.is_empty(), "{:?}", job.unsampled);
+    let job = without_memory(directory.path(), "0", None);
+    assert!(job.samples.is_empty() && job.unsampled.is_empty(), "nothing failed");
 }

@@ -1,5 +1,6 @@
 //! `cupeer top`: what it says of jobs that run on the simulated driver, once and on a screen.
 
+use crate::programs::nvml;
 use crate::support::{self, cupeer, done, names, refused, stdout, temp_dir, wait_for, with};
 use serde_json::Value;
 use std::fs;
@@ -96,6 +97,49 @@ fn held(holds: &Value) -> Vec<(u64, u64)> {
     let mut all: Vec<(u64, u64)> = holds.as_array().unwrap().iter().map(one).collect();
     all.sort();
     all
+}
+
+/// Memory by owner, in the recordings alone and with NVML, which also knows a process outside of them.
+#[test]
+fn memory_has_owners_others_and_a_rest() {
+    let folder = temp_dir();
+    let _crew = Crew::start(folder.path(), &["--record", "full"], &["4", "2"]);
+    let owned = |document: &Value, device: usize| -> Vec<(u64, u64, u64)> {
+        let owners = document["devices"][device]["owners"].as_array().unwrap();
+        let number = |value: &Value| value.as_u64().unwrap();
+        let owner =
+            |owner: &Value| (number(&owner["who"]["rank"]), number(&owner["bytes"]), number(&owner["count"]));
+        owners.iter().map(owner).collect()
+    };
+    let alone = json(&mut top(folder.path(), &["r"]));
+    assert_eq!(owned(&alone, 0), [(2, 3 * MIB, 1), (0, MIB, 1)]);
+    assert_eq!(owned(&alone, 1), [(3, 4 * MIB, 1), (1, 2 * MIB, 1)]);
+    let first = &alone["devices"][0]["owners"][0];
+    assert!(first["place"].as_str().is_some_and(|place| place.contains("crew.c")), "{first:#}");
+    let pid = of(&alone, 0)["pid"].as_u64().unwrap();
+    let with_nvml = |format: &str| {
+        let mut command = top(folder.path(), &["r", "--format", format]);
+        command
+            .env("LD_LIBRARY_PATH", nvml())
+            .env("FAKE_NVML_HOLDERS", format!("0:{pid}:{},0:1:{},1:1:-", 9 * MIB, 5 * MIB));
+        stdout(&mut command)
+    };
+    let document: Value = serde_json::from_str(&with_nvml("json")).unwrap();
+    assert_eq!(owned(&document, 0), [(0, 9 * MIB, 1), (2, 3 * MIB, 1)], "NVML counts more of rank 0");
+    let device = &document["devices"][0];
+    assert_eq!((&device["used_bytes"], &device["total_bytes"]), (&(14 * MIB).into(), &(16384 * MIB).into()));
+    assert_eq!((&device["others"][0]["pid"], &device["others"][0]["bytes"]), (&1.into(), &(5 * MIB).into()));
+    assert_eq!(document["devices"][1]["others"][0]["bytes"], Value::Null);
+    assert!(with_nvml("text").contains("all of 16GiB"));
+    let metrics = with_nvml("prometheus");
+    let has = |name: &str, value: u64| {
+        let line = format!(
+            "{name}{{device=\"GPU-c09ee200-5130-4d0e-b00d-000000000000\",name=\"NVIDIA H200\"}} {value}\n"
+        );
+        assert!(metrics.contains(&line), "{line} is not in {metrics}");
+    };
+    has("cupeer_owned_bytes", 12 * MIB);
+    has("cupeer_others_bytes", 5 * MIB);
 }
 
 #[test]

@@ -22,7 +22,7 @@ static void engine(int from, int to) {
     grow(PIECES);
     get(from, &done, 1);
     usleep(50000);
-    CK(cuMemAlloc_v2(&cache, 9ull * GIB));
+    CK(cuMemAlloc_v2(&cache, 13ull * GIB));
 }
 
 int main(void) {

@@ -125,14 +125,14 @@ pub fn here(processes: &[(u64, u32, u64)]) -> Vec<Option<bool>> {
 
 /// Returns the pid of a process in its own pid namespace, its start in ticks since boot, and the name of its program; `None` if
 /// the process cannot be seen from here. `pid` is that of the driver: on the host, so in a container it may be another
-/// process's. There, only a process that has a library or device of the driver counts.
+/// process's. There, only a process that has a library or device of the driver, or our library, counts.
 pub fn of_driver(pid: u32) -> Option<((u32, u64), String)> {
     let read = |name: &str| fs::read(format!("/proc/{pid}/{name}")).ok();
     let is_host = host::pid_ns() == Some(FIRST_PID_NS) && shows_ours();
     let uses_driver = || {
         let maps = read("maps").unwrap_or_default();
         let has = |text: &str| maps.windows(text.len()).any(|bytes| bytes == text.as_bytes());
-        has("nvidia") || has("/libcuda.so")
+        ["nvidia", "/libcuda.so", "/libcupeer"].into_iter().any(has)
     };
     let started =
         started(&proc::StatPath(pid).to_string()).ok().flatten().filter(|_| is_host || uses_driver())?;

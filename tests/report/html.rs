@@ -691,3 +691,43 @@ fn of_a_real_program_findings_have_their_lines_of_source() {
     assert!(place.split(' ').nth(2).is_some_and(|place| place.starts_with("share.c:")), "{place}");
     drawn(&page, "real");
 }
+
+/// A device over time, with the call that found too little: as a chart's data, and as a table that needs no script.
+#[test]
+fn memory_is_charted_by_owner_with_the_call_that_failed() {
+    let folder = support::temp_dir();
+    let machine = folder.path().join("small.toml");
+    std::fs::write(&machine, "[[device]]\nmemory = \"16GiB\"\n").unwrap();
+    let search = format!("-L{}", support::sim_dir().display());
+    let program = support::compile_c("../scripts/pages.d/exhaust.c", &[&search, "-lcuda"]);
+    let mut command = support::with(&["run", "-q", "--record", "full", "--out", "r"]);
+    command.arg(format!("--sim={}", machine.display())).arg("--").arg(program).current_dir(folder.path());
+    assert_eq!(support::done(&mut command).status.code(), Some(1));
+    let page = page(&folder.path().join("r"), "memory");
+    let data = support::page_data(&page);
+    let chart = &data["memory"][0];
+    let (times, series) = (chart["times_ns"].as_array().unwrap(), chart["series"].as_array().unwrap());
+    let gib = |process: u64, state: &str, at: usize| {
+        let line = series.iter().find(|line| line[0] == process && line[1] == state).expect("a line");
+        let changes = line[2].as_array().unwrap();
+        changes.iter().rfind(|change| change[0].as_u64().unwrap() <= at as u64).unwrap()[1].as_u64().unwrap()
+            >> 30
+    };
+    let failed = chart["failures"][0][0].as_u64().unwrap();
+    let before = times.iter().rposition(|at| at.as_u64().unwrap() <= failed).unwrap();
+    assert_eq!(
+        [gib(0, "", before), gib(1, "", before), gib(0, "freed, kept by importers", before)],
+        [4, 4, 3]
+    );
+    assert_eq!(chart["failures"].as_array().unwrap().len(), 1);
+    assert!(times.iter().all(|at| at.as_u64() <= data["lasted_ns"].as_u64()));
+    let text = read(&page);
+    let title = "cuMemAlloc_v2 failed in";
+    assert!(text.contains(title) && text.contains("which asked for 13GiB: memory of GPU 0"), "{text}");
+    assert!(page.contains(&format!("id=\"{}\"", chart["failures"][0][2].as_str().unwrap())));
+    if let Some(dom) = drawn(&page, "memory") {
+        assert!(dom.contains("url(#memory0-hatch0)") && dom.contains("the device has 16 GiB"), "no areas");
+        let (_, line) = dom.split_once("id=\"memory0-at\"").expect("the line below");
+        assert!(line.split("</p>").next().unwrap().contains("freed, kept by importers: 3 GiB"));
+    }
+}

@@ -1,5 +1,6 @@
 //! The form for ui.perfetto.dev.
 
+use super::memory::VirtualMemory;
 use super::of;
 use super::scene::{Scene, us};
 use cupeer_record::writer::About;
@@ -19,6 +20,7 @@ fn trace(scene: &Scene, options: &[&str]) -> Vec<Value> {
             "M" => assert!(event["args"].is_object() && event["name"].is_string(), "{event}"),
             "X" => assert!(event["dur"].as_f64().unwrap() > 0.0 && event["ts"].is_f64(), "{event}"),
             "i" => assert_eq!(event["s"], "t"),
+            "C" => assert!(event["ts"].is_f64() && event["args"].is_object(), "{event}"),
             "s" | "t" | "f" => {
                 // An arrow is bound to the slice that its point lies in.
                 let at = event["ts"].as_f64().unwrap();
@@ -153,4 +155,34 @@ fn filters_choose_slices_and_no_arrow_hangs_in_the_air() {
         let events = trace(&scene, options);
         assert_eq!((count(&events, "X"), count(&events, "s")), (slices, starts), "{options:?}");
     }
+}
+
+#[test]
+fn memory_is_a_counter_of_each_process_and_device() {
+    let scene = Scene::new();
+    let (mut first, mut second) = (scene.gone(0), scene.gone(1));
+    // Changes that follow one another within a 500th of the recording are one.
+    const LATER: u64 = 10_000_000_000;
+    first.create(LATER, 7, 4 << 20, 0).create(2 * LATER, 8, 2 << 20, 1).release(4 * LATER, 7).ends();
+    second.create(LATER, 7, 8 << 20, 0).release(3 * LATER, 7).ends();
+    let events = trace(&scene, &[]);
+    let counters = |pid: &Value, device: &str| -> Vec<u64> {
+        let is_its = |event: &&Value| {
+            event["ph"] == "C" && event["pid"] == *pid && event["name"].as_str().unwrap().ends_with(device)
+        };
+        let sum = |event: &Value| {
+            event["args"].as_object().unwrap().values().filter_map(Value::as_u64).sum::<u64>() >> 20
+        };
+        events.iter().filter(is_its).map(sum).collect()
+    };
+    let of_rank = |rank: u64| {
+        let is_its = |event: &&Value| {
+            event["name"] == "process_name"
+                && event["args"]["name"].as_str().unwrap().starts_with(&format!("rank {rank}:"))
+        };
+        events.iter().find(is_its).map(|event| &event["pid"]).expect("its name")
+    };
+    assert_eq!(counters(of_rank(0), "1010")[..2], [4, 0], "{events:#?}");
+    assert_eq!(counters(of_rank(0), "2020"), [2]);
+    assert!(counters(of_rank(1), "1010").contains(&8));
 }

@@ -120,6 +120,6 @@ mod tests {
         page.status().exhausted.fetch_add(1, Relaxed);
         drop(samples);
         let read = File::open(&path).unwrap();
-        assert!(read.problem.is_some() != !read.samples.is_empty(), "{read:?}");
+        assert!(read.problem.is_some() == read.samples.is_empty(), "{read:?}");
     }
 }

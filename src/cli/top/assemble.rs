@@ -4,6 +4,7 @@
 
 use super::document::{Device, Document, Hold, Job, Other, Owner, Process, SCHEMA, Unreturned, Who};
 use super::reading::{OfJob, OfProcess, Reading};
+use cupeer_record::Sample;
 use cupeer_report::endings::killed;
 use cupeer_report::model::{Exit, ExitKind};
 use cupeer_spec::record::live::{self, kind};
@@ -58,11 +59,17 @@ fn memory(reading: &Reading, processes: &[Process], devices: &mut BTreeMap<Optio
     let who = |job: &str, proc: &str| {
         processes.iter().map(|process| &process.who).find(|who| who.job == job && who.proc == proc)
     };
+    let runs = |who: &Who| processes.iter().any(|process| process.who == *who && !process.exit.has_ended());
     let known: Vec<(&OfJob, &OfProcess)> =
         reading.jobs.iter().flat_map(|job| job.processes.iter().map(move |process| (job, process))).collect();
     let mut owners: BTreeMap<([u8; 16], &Who), Owner> = BTreeMap::new();
     for piece in &reading.memory.pieces {
         let Some(owner) = who(&piece.job, &piece.proc) else { continue };
+        let keepers: Vec<&Who> = piece.holders.iter().filter_map(|proc| who(&piece.job, proc)).collect();
+        // What was freed is there as long as a process that runs keeps it.
+        if !(if keepers.is_empty() { vec![owner] } else { keepers.clone() }).into_iter().any(runs) {
+            continue;
+        }
         let row = owners.entry((piece.device, owner)).or_default();
         add(&mut row.recorded_bytes, piece.bytes);
         row.bytes = row.recorded_bytes;
@@ -70,12 +77,16 @@ fn memory(reading: &Reading, processes: &[Process], devices: &mut BTreeMap<Optio
         if piece.bytes > row.place_bytes {
             (row.place, row.place_bytes) = (piece.place.clone(), piece.bytes);
         }
-        if !piece.holders.is_empty() {
+        if !keepers.is_empty() {
             add(&mut row.kept_bytes, piece.bytes);
-            row.kept_by.extend(piece.holders.iter().filter_map(|proc| who(&piece.job, proc)).cloned());
+            row.kept_by.extend(keepers.into_iter().cloned());
         }
     }
-    for sample in &reading.memory.samples {
+    // Other devices of the machine have nothing to do with these recordings.
+    let is_theirs = |sample: &&Sample| {
+        known.iter().any(|(_, seen)| seen.devices.iter().any(|device| device.uuid == sample.device))
+    };
+    for sample in reading.memory.samples.iter().filter(is_theirs) {
         let mut others = Vec::new();
         for holder in sample.holders.iter().flatten() {
             let is_it = |(_, seen): &&(&OfJob, &OfProcess)| {

@@ -48,7 +48,7 @@ const DEVICES: [Column; 8] = [
 
 const MEMORY: [Column; 7] = [
     Column::text("DEVICE", 3, 18),
-    Column::text("OWNER", 0, 10),
+    Column::text("OWNER", 0, 18),
     Column::number("MEMORY", 0),
     Column::text("", 2, BAR),
     Column::number("IN", 5),

@@ -3,7 +3,6 @@
 //! A whole recording is read for it, in a thread of its own, which rests nine times as long as it worked.
 
 use super::SHARE;
-use super::reading::Reading;
 use crate::records::opened::Opened;
 use crate::start::nvml::memory::Nvml;
 use cupeer_facts::read;
@@ -44,7 +43,7 @@ pub struct Piece {
 }
 
 /// Name and directory of a recording.
-type Named = (String, PathBuf);
+pub type Named = (String, PathBuf);
 
 /// The thread that looks.
 pub struct Memories {
@@ -64,13 +63,9 @@ impl Memories {
     }
 
     /// Asks for the memory of these recordings, and returns what was found last.
-    pub fn ask(&self, reading: &Reading) -> Memory {
-        let _ = self.asks.try_send(Memories::jobs(reading));
+    pub fn ask(&self, jobs: Vec<Named>) -> Memory {
+        let _ = self.asks.try_send(jobs);
         self.last.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    pub fn jobs(reading: &Reading) -> Vec<Named> {
-        reading.jobs.iter().map(|job| (job.name.clone(), job.path.clone())).collect()
     }
 }
 

@@ -48,7 +48,7 @@ pub fn command(args: &TopArgs) -> Result<ExitCode> {
 /// Looks twice, where calls a second are asked for, and prints it.
 fn once(args: &TopArgs, watcher: &mut Watcher) -> Result<ExitCode> {
     let mut first = watcher.look(usize::MAX)?;
-    first.memory = memory::look(&Memories::jobs(&first), &Nvml::load());
+    first.memory = memory::look(&first.named(), &Nvml::load());
     if args.format == TopFormat::Prometheus {
         return output::print_as_is(&prometheus::text(&assemble::document(&first, None)));
     }
@@ -92,7 +92,7 @@ fn show(args: &TopArgs, watcher: &mut Watcher) -> Result<ExitCode> {
             let (began, used) = (Instant::now(), used());
             if !view.is_paused {
                 let mut reading = watcher.look(SOME)?;
-                reading.memory = memories.ask(&reading);
+                reading.memory = memories.ask(reading.named());
                 document = assemble::document(&reading, before.as_ref());
                 before = Some(Before::of(&reading));
             }

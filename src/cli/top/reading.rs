@@ -3,7 +3,7 @@
 //! What belongs here: files, and what is kept of them between two looks, so that a look costs what is new. Nothing is
 //! written, locked or mapped. What it means together is [`super::assemble`]'s.
 
-use super::memory::Memory;
+use super::memory::{Memory, Named};
 use crate::records::kept;
 use crate::start::home;
 use anyhow::{Result, bail, ensure};
@@ -37,6 +37,13 @@ pub struct Reading {
     pub memory: Memory,
     /// What is not seen, a sentence each.
     pub unseen: Vec<String>,
+}
+
+impl Reading {
+    /// The names and directories of the recordings.
+    pub fn named(&self) -> Vec<Named> {
+        self.jobs.iter().map(|job| (job.name.clone(), job.path.clone())).collect()
+    }
 }
 
 /// What a look has seen of a record.

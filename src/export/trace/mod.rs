@@ -1,5 +1,5 @@
 //! The recording as a trace for ui.perfetto.dev, in Chrome's trace event format: a track for each thread, a slice for
-//! each call, and arrows from the export of a handle to its open and its close, across processes.
+//! each call, arrows from the export of a handle to its open and its close, across processes, and counters of memory.
 //!
 //! It reads the recording a second time, because an arrow begins at the place that the handle table found. Only open
 //! objects are kept in memory.
@@ -18,6 +18,7 @@ use cupeer_report::places::Places;
 use cupeer_report::symbols::Symbols;
 use cupeer_report::terminal::Json;
 use cupeer_report::{lives, results, values};
+use cupeer_spec::uuid::Short;
 use cupeer_views::form::{About, Cleaning, Form, Given};
 use serde_json::{Map, Value};
 use std::collections::HashMap;
@@ -121,7 +122,33 @@ impl<W: Write> Trace<'_, W> {
             self.process(&current)?;
         }
         self.found()?;
+        self.memory()?;
         Ok(self.out.end()?)
+    }
+
+    /// Writes the memory of each process on each device, by state, as counters.
+    fn memory(&mut self) -> Result<()> {
+        for device in self.first.memory(&mut self.places) {
+            let name = format!("memory of GPU {}", Short(device.device.0));
+            for (index, process) in
+                self.job.processes.iter().enumerate().filter(|(i, _)| self.filter.process(*i))
+            {
+                let lines: Vec<_> = device.series.iter().filter(|line| *line.proc == *process.proc).collect();
+                let mut last = Map::new();
+                for (i, at) in device.times_ns.iter().enumerate().take_while(|(_, at)| **at <= self.ended) {
+                    let mut sums: Map<String, Value> = Map::new();
+                    for line in &lines {
+                        let sum = sums.get(line.state).and_then(Value::as_u64).unwrap_or(0);
+                        sums.insert(line.state.into(), sum.saturating_add(line.bytes[i]).into());
+                    }
+                    if sums != last {
+                        self.out.counter(self.tracks.first(index), *at, &name, &sums)?;
+                        last = sums;
+                    }
+                }
+            }
+        }
+        Ok(())
     }
 
     fn process(&mut self, current: &Current) -> Result<()> {

@@ -45,10 +45,14 @@ impl Tracks {
         let rank = process.rank().map_or(String::new(), |rank| format!("rank {rank}: "));
         let name = format!("{rank}{program} {} on {}", process.header.pid, process.host());
         let order = process.rank().unwrap_or(u32::MAX >> 1);
-        // Viewers make a thread of every number that they see: its first one has that of the process.
-        let track = Track { pid: self.pids[index], tid: self.pids[index] };
+        let track = self.first(index);
         out.name(track, "process_name", &name.into())?;
         out.name(track, "process_sort_index", &order.into())
+    }
+
+    /// The track of a process. Viewers make a thread of every number that they see: its first one has that of the process.
+    pub fn first(&self, process: usize) -> Track {
+        Track { pid: self.pids[process], tid: self.pids[process] }
     }
 
     /// The track of a thread, which is named when it is asked for first.

@@ -98,6 +98,20 @@ impl<W: Write> Writer<W> {
         self.out.write_all(b"}")
     }
 
+    /// Writes the values of a counter from a time on.
+    pub fn counter(
+        &mut self,
+        track: Track,
+        at: u64,
+        name: &str,
+        values: &Map<String, Value>,
+    ) -> io::Result<()> {
+        self.next()?;
+        write!(self.out, "{{\"ph\":\"C\",\"name\":{},", Value::from(name))?;
+        self.place(track, at)?;
+        write!(self.out, ",\"args\":{}}}", Value::from(values.clone()))
+    }
+
     /// Writes a point of an arrow: inside of the slice that begins at a time, so that it does not matter which of
     /// both comes first.
     pub fn arrow(&mut self, track: Track, at: u64, phase: char, id: u64) -> io::Result<()> {

@@ -7,7 +7,7 @@ use crate::infer::{self, Context};
 use anyhow::Result;
 use cupeer_record::Job;
 use cupeer_report::filter::Filter;
-use cupeer_report::model::Finding;
+use cupeer_report::model::{Finding, MemoryOverTime};
 use cupeer_report::places::Places;
 use cupeer_report::{Keep, lives};
 use cupeer_spec::effect::Object;
@@ -47,6 +47,12 @@ impl<'a> First<'a> {
     /// Returns the call that exported a handle before it was opened: the last one that is kept.
     pub fn exported(&self, realm: Realm, kind: Object, fingerprint: u64, opened: u64) -> Option<Exported> {
         self.all.ledger.exported(realm, kind, fingerprint, opened)
+    }
+
+    /// Returns the memory of each device over time.
+    pub fn memory(&self, places: &mut Places) -> Vec<MemoryOverTime> {
+        let context = Context { job: self.job, all: &self.all, filter: self.filter, is_part: false };
+        infer::device_memory(&context, places, self.ended()).1
     }
 
     /// Returns the findings that the report has found, and no process, each with the index of its process.

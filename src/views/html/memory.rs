@@ -2,6 +2,7 @@
 
 use super::table::{Cell, Row, Table, count, markup, none, ordered, text};
 use super::{Page, finding};
+use crate::text::device_memory::other;
 use cupeer_report::model::{Memory, MemoryOverTime, MemoryRow};
 use cupeer_report::moments::bytes;
 use maud::{Markup, html};
@@ -9,8 +10,13 @@ use serde::Serialize;
 
 /// The most devices with a chart, and the most calls with a table.
 const MOST: usize = 8;
+/// Fewer charts than this have the whole width each.
+const FEW: usize = 3;
 /// The state of memory that needs no word.
 const IN_USE: &str = "in use";
+
+/// Numbers of times, and the values from these on.
+type Changes = Vec<(usize, u64)>;
 
 /// Memory of a device over time.
 #[derive(Serialize)]
@@ -18,8 +24,8 @@ pub struct Chart {
     /// Bytes of the device, if they are known.
     total: Option<u64>,
     times_ns: Vec<u64>,
-    /// Process, the state if it is not that of all memory, and the bytes at each time.
-    series: Vec<(Option<usize>, &'static str, Vec<u64>)>,
+    /// Process, the state if it is not that of all memory, and the bytes from the times on, by number, at which they change.
+    series: Vec<(Option<usize>, &'static str, Changes)>,
     /// When calls failed, what is to be said of it, and where the page says more.
     failures: Vec<(u64, String, String)>,
 }
@@ -56,13 +62,15 @@ impl Page<'_> {
             let text = format!("{function} failed in {}", self.brief.called_process(&failure.proc));
             (self.since(failure.at_ns), text, table.map_or(String::new(), |(number, _)| format!("o{number}")))
         };
+        // The end of a process may not be known, and then lies behind that of the recording.
+        let lasted = one.times_ns.partition_point(|at| *at <= self.report.record.ended_ns);
         let series = one.series.iter().map(|line| {
             let state = if line.state == IN_USE { "" } else { line.state };
-            (self.place(&line.proc), state, line.bytes.clone())
+            (self.place(&line.proc), state, changes(&line.bytes[..lasted]))
         });
         Chart {
             total: self.total(one),
-            times_ns: one.times_ns.iter().map(|at| self.since(*at)).collect(),
+            times_ns: one.times_ns[..lasted].iter().map(|at| self.since(*at)).collect(),
             series: series.collect(),
             failures: one.failures.iter().map(failure).collect(),
         }
@@ -79,15 +87,16 @@ impl Page<'_> {
         html! {
             @if !charts.is_empty() {
                 h2 { "Memory" }
-                @for (number, one) in charts.iter().enumerate() {
+                div.beside { @for (number, one) in charts.iter().enumerate() {
                     @let name = self.brief.names.device(Some(one.device));
-                    figure.whole {
+                    // Where a call failed, or there are few, the whole width.
+                    figure.whole[charts.len() < FEW || !one.failures.is_empty()] {
                         figcaption { (name) ": memory that recorded processes allocated" }
                         div.picture id={ "memory" (number) } role="application" tabindex="0"
                             aria-label={ "Memory of " (name) " over time, by process. Left and right arrow keys move; the line below has the figures." } {}
                         p.hint id={ "memory" (number) "-at" } role="status" { (self.peak(one)) }
                     }
-                }
+                } }
                 @if left > 0 { p.hint { "Devices without a chart: " (left) } }
                 @for (number, memory) in self.failed() { (self.owners(number, memory)) }
             }
@@ -117,10 +126,7 @@ impl Page<'_> {
                 one.frames.first().map_or_else(none, |place| markup(finding::place(place))),
             ]
         };
-        let others = memory
-            .other_processes
-            .iter()
-            .map(|one| (format!("process {}, not recorded", one.pid), one.bytes));
+        let others = memory.other_processes.iter().map(|one| (other(one), one.bytes));
         let rest = memory.unaccounted.map(|rest| ("contexts, the driver, and others".to_owned(), rest));
         let free = memory.free.map(|free| ("free".to_owned(), free));
         let all = others.chain(rest.filter(|(_, rest)| *rest > 0)).chain(free);
@@ -144,5 +150,21 @@ impl Page<'_> {
             }
             (table.show())
         }
+    }
+}
+
+/// The values that differ from the ones before, with their numbers: most lines stay the same most of the time.
+fn changes(bytes: &[u64]) -> Changes {
+    let is_new = |(i, value): &(usize, u64)| *value != i.checked_sub(1).map_or(0, |before| bytes[before]);
+    bytes.iter().copied().enumerate().filter(is_new).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn only_changes_are_written() {
+        assert_eq!(super::changes(&[0, 0, 5, 5, 7, 0, 0]), [(2, 5), (4, 7), (5, 0)]);
+        assert_eq!(super::changes(&[3, 3]), [(0, 3)]);
+        assert_eq!(super::changes(&[]), []);
     }
 }

@@ -53,7 +53,7 @@ const HASHES: [&str; 8] = [
     "SAfYUlih1ZxAsRUqDmwEUZkMtDL0nk5TZ4y2i1DeNjs=",
     "YI51MW3TB5USViWU7Jp5UUlShRwK/76iMOWptbJPU0I=",
     "5ABGYBRCfi2zQxmWJZ3vbRUw3D3V36BwGKQ6d7zeZjA=",
-    "t+hG26/nRlnauHMULvqA65t5V5GuOAXB8rr+Bx4fMz8=",
+    "rV3jckwqqqviEcOpfRk+AbQtWTofvUsuD7qqqgcyLp4=",
     "8cDKlWizE3jXkMuc7AP1ibEBl55lsuSvVX6c3SiptqM=",
 ];
 /// Form `html`.

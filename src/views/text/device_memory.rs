@@ -69,7 +69,7 @@ impl View<'_> {
 }
 
 /// `4242 python, not recorded`
-fn other(one: &OtherProcess) -> String {
+pub(crate) fn other(one: &OtherProcess) -> String {
     match &*one.name {
         "" => format!("{}, not recorded", one.pid),
         name => format!("{} {}, not recorded", one.pid, clean(name)),

@@ -3,7 +3,7 @@
 //! It defines the layout on a terminal. The JSON form has the same contents.
 
 pub(crate) mod calls;
-mod device_memory;
+pub(crate) mod device_memory;
 pub(crate) mod digest;
 mod faults;
 pub mod findings;

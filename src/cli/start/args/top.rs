@@ -6,7 +6,7 @@ use std::time::Duration;
 
 #[derive(Args)]
 #[command(after_help = "\
-Only reads the recordings and live tables of this host: it attaches to no process, and no process waits for it.
+Only reads the recordings and live tables of this host, and asks NVML: it attaches to no process, and no process waits for it.
 
 Examples:
   cupeer top                                # all running recordings in the default directory

@@ -12,8 +12,15 @@
   const whose = ({ process, others }) => others ? `${others} other processes` : process === null ? "unknown process" : nameOf(process);
   const called = (series) => `${whose(series)}${series.state && `, ${series.state}`}`;
 
+  // The bytes at each time, of which the page has the changes.
+  const expand = (changes, count) => {
+    let next = 0, last = 0;
+    return d3.range(count).map((i) => next < changes.length && changes[next][0] === i ? (last = changes[next++][1]) : last);
+  };
+
   // The areas of a device from the ground up: first all that is in use, the largest process first.
-  function areas({ series }) {
+  function areas(device) {
+    const series = device.series.map(([process, state, changes]) => [process, state, expand(changes, device.times_ns.length)]);
     const sums = d3.rollup(series, (all) => d3.sum(all, ([, , bytes]) => d3.max(bytes)), ([process]) => process);
     const order = [...sums].sort((a, b) => b[1] - a[1]).map(([process]) => process);
     const own = order.slice(0, order.length > most + 1 ? most : order.length);
@@ -30,7 +37,7 @@
   data.memory.forEach((device, number) => {
     const id = `memory${number}`, all = areas(device), times = device.times_ns.map(seconds);
     const sums = times.map((_, i) => d3.sum(all, ({ bytes }) => bytes[i]));
-    const end = Math.max(seconds(data.lasted_ns), ...times), failures = device.failures.map(([at, text, id]) => ({ at: seconds(at), text, id }));
+    const end = seconds(data.lasted_ns), failures = device.failures.map(([at, text, id]) => ({ at: seconds(at), text, id }));
     const ceiling = Math.max(device.total ?? 0, ...sums, 1), [unit, size] = unitOf(ceiling);
     // Each area lasts from one moment to the next.
     const below = times.map(() => 0);
@@ -62,9 +69,9 @@
     }
 
     function draw(node) {
-      const width = wideness(node), height = 250, left = 46, right = 14, top = 36, bottom = 34;
+      const width = wideness(node), height = node.closest(".whole") ? 250 : 170, left = 46, right = 14, top = 36, bottom = 34;
       const x = d3.scaleLinear([0, end], [left, width - right]), tall = (bytes) => bytes / (ceiling * 1.1) * (height - top - bottom);
-      const ticks = d3.ticks(0, ceiling / size, 5).map((tick) => tick * size);
+      const ticks = d3.ticks(0, ceiling / size, height / 50).map((tick) => tick * size);
       // Names of failures that would overlap are left out; the line of each is there.
       let taken = 0;
       const names = failures.flatMap((failure) => {
