@@ -22,7 +22,11 @@ pub static FAMILIES: &[Family] = &[
     Family { name: "multicast", title: "Rules for multicast objects", prefixes: &["multicast-"] },
     Family { name: "pools", title: "Rules for memory pools", prefixes: &["pool-"] },
     Family { name: "use", title: "Rules for the use of shared memory", prefixes: &["use-", "copy-"] },
-    Family { name: "jobs", title: "Rules for jobs", prefixes: &["ranks-", "fd-", "descriptors-", "memory-"] },
+    Family {
+        name: "jobs",
+        title: "Rules for jobs",
+        prefixes: &["ranks-", "fd-", "descriptors-", "memory-", "piles-", "opened-", "exchange-", "host-"],
+    },
 ];
 
 impl RuleSpec {

@@ -10,7 +10,8 @@ mod values;
 
 pub use states::{HadContext, Ptrace, Went};
 pub use values::{
-    Ago, Bytes, Device, Growth, Handle, HandleFlaw, MemoryKind, PointerFault, PoolFault, Process, Site, Size,
+    Ago, Bytes, Device, Growth, Handle, HandleFlaw, MemoryKind, Piled, PointerFault, PoolFault, Process,
+    Site, Size,
 };
 
 use crate::rule::Rule;

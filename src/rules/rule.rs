@@ -88,6 +88,8 @@ pub enum Tells {
     ClosedLate,
     /// As far as the process knows, nobody exported it. If the report knows the export, it withdraws the finding.
     NotExported,
+    /// It is a cost that no failure shows: the summary of a run lists it also where it is a note.
+    Waste,
     /// The exporter exited. Other findings that are stale say that in addition to their sentence.
     ExporterEnded,
 }

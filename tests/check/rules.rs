@@ -2,7 +2,8 @@
 
 use super::scenes::{Checked, How, Scene, cannot, for_each, scenes, success, words};
 use crate::support::{self, Done, done, temp_dir};
-use cupeer_rules::{Found, RULES};
+use cupeer_rules::{Found, RULES, Rule, Tells};
+use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fs;
 
@@ -117,6 +118,13 @@ fn wrong_about_bad(scene: &Scene, checked: &Checked) -> Vec<String> {
     said
 }
 
+/// True for a note about a cost: a right program may have it, except the right one of its scene.
+fn is_waste(scene: &Scene, finding: &Value) -> bool {
+    let rule = finding["rule"].as_str().and_then(Rule::of);
+    let is_other = |rule: Rule| rule != scene.rule && rule.spec().tells(Tells::Waste);
+    finding["severity"] == "note" && rule.is_some_and(is_other)
+}
+
 /// What is wrong about a program that ran without cupeer, and with it.
 fn wrong(scene: &Scene, how: How, alone: &Done, checked: &Checked) -> Vec<String> {
     let same = (&alone.stdout, alone.status.code()) == (&checked.done.stdout, checked.done.status.code());
@@ -126,7 +134,7 @@ fn wrong(scene: &Scene, how: How, alone: &Done, checked: &Checked) -> Vec<String
     }
     match how {
         How::Bad => wrong_about_bad(scene, checked),
-        How::Good if checked.findings().is_empty() => Vec::new(),
+        How::Good if checked.findings().iter().all(|finding| is_waste(scene, finding)) => Vec::new(),
         How::Good => vec![format!("good: found {:?}: {:#?}", checked.rules(), checked.findings())],
     }
 }

@@ -83,8 +83,8 @@ impl Journal {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::start::args::Verdict;
     use crate::records::sweeps;
+    use crate::start::args::Verdict;
 
     #[test]
     fn a_journal_tells_the_program_and_its_runs() {

@@ -52,7 +52,7 @@ impl<'a> First<'a> {
     /// Returns the memory of each device over time.
     pub fn memory(&self, places: &mut Places) -> Vec<MemoryOverTime> {
         let context = Context { job: self.job, all: &self.all, filter: self.filter, is_part: false };
-        infer::device_memory(&context, places, self.ended()).1
+        infer::device_memory(&context, places).1
     }
 
     /// Returns the findings that the report has found, and no process, each with the index of its process.

@@ -10,7 +10,7 @@ use cupeer_report::Keep;
 use cupeer_report::filter::Filter;
 use cupeer_report::model::{Finding, Report, Unnamed, is_explanation};
 use cupeer_report::places::{Nameless, Own, Places};
-use cupeer_rules::Severity;
+use cupeer_rules::{Severity, Tells};
 use cupeer_spec::record::slot::finding::Confidence;
 use cupeer_symbols::Symbols;
 use std::collections::BTreeSet;
@@ -73,13 +73,14 @@ fn parts(
     Ok(reduced)
 }
 
-/// Whether there is a finding above note, an explanation of a failure, or an unusual fact.
+/// Returns true if there is a finding above note, an explanation of a failure, a cost, or an unusual fact.
 fn are_due(job: &Job, filter: &Filter, all: &Collected) -> bool {
     let mut nameless = Nameless;
     let context = Context { job, all, filter, is_part: false };
     let mut places = Places::new(&job.processes, &mut nameless);
     let rows = infer::rows(&context, &mut places);
-    rows.iter().any(|row| row.severity() > Severity::Note || is_explanation(&row.finding.rule))
+    let is_due = |finding: &Finding| is_explanation(&finding.rule) || finding.tells(Tells::Waste);
+    rows.iter().any(|row| row.severity() > Severity::Note || is_due(&row.finding))
         || !infer::clues(&context, &mut places).is_empty()
 }
 

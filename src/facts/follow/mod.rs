@@ -5,6 +5,7 @@
 //! The modules, from the lowest layer up; `tests/rooms.rs` checks this:
 //!
 //! - `functions`: how often each was called.
+//! - `steps`: what a process does, as a clock.
 //! - `ledger`: the handles of all processes.
 //! - `allocator`, `fault_hits`, `last_stack`, `runtime`: facts about single calls.
 //! - `faults`: the faults of plans.
@@ -36,5 +37,6 @@ pub mod peers;
 pub mod pending;
 pub mod pools;
 pub mod runtime;
+pub mod steps;
 pub mod uses;
 pub mod virtual_memory;

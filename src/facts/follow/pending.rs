@@ -39,6 +39,8 @@ pub struct PendingFinding {
     pub cache: Option<Cache>,
     /// The severity that the process of a call recorded.
     pub said: Option<Severity>,
+    /// The severity that it has at least.
+    pub raised: Option<Severity>,
     /// The memory and the handles that it is about: addresses and lengths; of a handle, its fingerprint and 1. The likelier first.
     pub about: Vec<(u64, u64)>,
     /// True if the recording lacks a fact that decides it.
@@ -72,6 +74,7 @@ impl PendingFinding {
             objects: Vec::new(),
             cache: None,
             said: None,
+            raised: None,
             about: Vec::new(),
             lacks_facts: false,
         }

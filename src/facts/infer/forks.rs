@@ -102,7 +102,8 @@ fn held(context: &Context, owner: usize) -> Vec<Holding> {
     let (holdings, fate) = (shortage::holdings(context), &context.all.fates[owner]);
     let at = fate.ended_by.map_or(fate.ran_until.max(fate.last_seen), |end| end.saturating_sub(1));
     let of_device = |device| holdings.at(device, at, |process| process == owner);
-    let mut rows: Vec<Holding> = holdings.devices().into_iter().flat_map(of_device).collect();
+    let mut rows: Vec<Holding> =
+        holdings.devices(|process| process == owner).into_iter().flat_map(of_device).collect();
     rows.retain(|row| row.process == owner && row.holders.is_empty());
     rows.sort_by_key(|row| Reverse(row.bytes));
     rows

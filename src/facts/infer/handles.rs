@@ -8,6 +8,7 @@ use super::afterwards::{Afterwards, Thing, Whole};
 use super::context::Context;
 use super::kinds::Kinds;
 use super::objects::in_words;
+use super::used::Used;
 use super::{freed, objects, replaced, unclosed};
 use crate::follow::judged::{About, Key};
 use crate::follow::ledger::{Again, Current, Ended, Entry, Export, Failing, Import, Time};
@@ -20,7 +21,7 @@ use cupeer_spec::function::FnId;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// All that is found, and what processes have inferred that is not so, or is known better.
-pub fn found<'a>(context: &Context<'a>, places: &mut Places) -> (Kinds<'a>, HashSet<Key>) {
+pub fn found<'a>(context: &Context<'a>, used: &Used, places: &mut Places) -> (Kinds<'a>, HashSet<Key>) {
     let (kinds, revised) = (Kinds::new(context.filter), HashSet::new());
     let mut handles = Handles { context, whole: &Whole::new(context), places, kinds, revised };
     let mut contexts = BTreeMap::new();
@@ -36,7 +37,7 @@ pub fn found<'a>(context: &Context<'a>, places: &mut Places) -> (Kinds<'a>, Hash
     }
     contexts.into_values().for_each(|ended| handles.context_ended(&ended));
     let Handles { mut kinds, revised, .. } = handles;
-    unclosed::found(context, places, &mut |found| kinds.push(found));
+    unclosed::found(context, used, places, &mut |found| kinds.push(found));
     replaced::found(context, places, &mut kinds);
     (kinds, revised)
 }

@@ -6,11 +6,13 @@
 //! calls. [`mod@rows`] turns each of them into a [`Finding`](cupeer_report::model::Finding) of the report; a [`row::Row`] is that with
 //! the numbers of its processes, until [`table`] has joined those of all processes.
 //!
-//! Findings follow from the handle table ([`handles`], [`unclosed`], [`freed`], [`replaced`]), from mappings ([`space`]), from
+//! Findings follow from the handle table ([`handles`], [`unclosed`], [`freed`], [`replaced`]), from what piles up ([`piles`], by the
+//! criterion of [`growth`], with the uses of [`used`]), from mappings ([`space`]), from
 //! descriptors ([`mod@descriptors`], [`awaited`]), from what processes use up ([`exhausted`], [`shortage`]), from the devices that they use
-//! ([`placement`], [`staged`]), from forks ([`forks`]), and from all ranks together ([`ranks`]). [`links`] says which of them
-//! explains a failed call, and [`mod@clues`] lists facts that break no rule. [`kinds`] merges findings of one kind, [`device_memory`](mod@device_memory) builds
-//! the rows about the memory of devices, [`objects`] returns the objects involved, and [`mod@afterwards`] supplies the facts that the recording has for the rules.
+//! ([`placement`], [`staged`]), from forks ([`forks`]), from what is done again and again ([`waste`]), from exchanges ([`exchanges`]), and from all ranks together ([`ranks`]). [`links`] says which of them
+//! explains a failed call, and [`mod@clues`] lists facts that break no rule. [`kinds`] merges findings of one kind, [`device_memory`](mod@device_memory) builds the rows about
+//! the memory of devices, [`objects`]
+//! returns the objects involved, and [`mod@afterwards`] supplies the facts that the recording has for the rules.
 //!
 //! [`PendingFinding`]: crate::follow::pending::PendingFinding
 
@@ -20,14 +22,17 @@ mod clues;
 mod context;
 mod descriptors;
 mod device_memory;
+mod exchanges;
 mod exhausted;
 pub mod forks;
 mod freed;
+mod growth;
 mod handles;
 mod kinds;
 pub mod leaks;
 mod links;
 mod objects;
+mod piles;
 mod placement;
 mod ranks;
 mod replaced;
@@ -38,6 +43,8 @@ mod space;
 mod staged;
 mod table;
 mod unclosed;
+mod used;
+mod waste;
 
 pub use clues::found as clues;
 pub use context::Context;

@@ -5,7 +5,11 @@ use super::context::Context;
 use super::objects::Objects;
 use super::row::{Member, Row};
 use super::table::{FindingRows, library};
-use super::{awaited, descriptors, exhausted, forks, freed, handles, links, placement, ranks, space, staged};
+use super::used::Used;
+use super::{
+    awaited, descriptors, exchanges, exhausted, forks, freed, handles, links, piles, placement, ranks, space,
+    staged, waste,
+};
 use crate::follow::functions::Functions;
 use crate::follow::pending::PendingFinding;
 use cupeer_report::model::{Finding, Object};
@@ -23,12 +27,17 @@ const LACKS_CALLS: &str = "; the recording lacks calls, and one of them may show
 pub fn found(context: &Context, places: &mut Places) -> FindingRows {
     places.learn(&context.all.stacks);
     let objects = Objects::new(context);
-    let (mut kinds, revised) = handles::found(context, places);
+    let used = Used::of(context);
+    let (mut kinds, revised) = handles::found(context, &used, places);
     for (_, kept) in context.all.findings.kept.iter().filter(|(key, _)| !revised.contains(key)) {
         kinds.push(context.completed(kept, &objects));
     }
     let mut all = kinds.into_all();
     all.extend(exhausted::found(context, places));
+    all.extend(piles::found(context, &used));
+    all.extend(waste::reopened(context));
+    all.extend(waste::through_host(context));
+    all.extend(exchanges::differing(context));
     all.extend(forks::found(context));
     all.extend(placement::crossed(context));
     all.extend(placement::contexts(context));
@@ -128,7 +137,9 @@ impl<'a> Context<'a> {
         let asked = &self.all.findings.asked[*found.processes.first()?];
         let severity = match (found.said, Rule::of(&found.rule)) {
             (Some(severity), _) => severity,
-            (None, rule) => asked.severity(rule?.spec(), library, found.cache)?,
+            (None, rule) => asked
+                .severity(rule?.spec(), library, found.cache)?
+                .max(found.raised.unwrap_or(Severity::Note)),
         };
         Some(match lacks_calls || found.lacks_facts {
             true => (Severity::Note, Confidence::Inferred),

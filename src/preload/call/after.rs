@@ -6,8 +6,8 @@ use crate::driver::facts::{self, DriverFacts};
 use crate::driver::questions;
 use crate::driver::{batches, counted, model};
 use crate::fault::inject::{self, Fault};
-use crate::job::gone;
 use crate::job::ledger::{self, BeforeCall, CallOrigin};
+use crate::job::{gone, uses};
 use crate::recorder::{self, Detail, Elements, Recorded, Stored, exhausted};
 use crate::settings;
 use core::cell::Cell;
@@ -105,6 +105,11 @@ pub fn follow(record: &Recorded, call: &Answered) {
     let done =
         decide::Call { function: id, result: for_ledger, args: &args.bytes, shape: args.shape, elements };
     model::note(&done, about.home, !has_other_output);
+    if for_ledger == 0
+        && let Some((start, bytes)) = model::mapped_shareable(&done)
+    {
+        uses::watch(start, bytes);
+    }
     if recorder::is_weighty(id) && !has_other_output {
         let exported = id.spec().exports().filter(|_| is_judged);
         let head = match exported {

@@ -11,7 +11,7 @@ use cupeer_model::{
     Allocation, Bare, Call, Delta, Entry, Family, Id, Keeper, Known, Mapping, Origin, Pointer, Pool, Process,
     Reservation, Slots, View,
 };
-use cupeer_spec::effect::{Effect, End, Object};
+use cupeer_spec::effect::{Effect, End, Made, Object};
 
 /// So many allocations, mappings, reservations, and imported pointers are known at once.
 const MOST: usize = 4096;
@@ -97,6 +97,19 @@ pub fn note(call: &Call, home: Option<i32>, is_own: bool) {
             let _ = RELEASING.fetch_update(SeqCst, SeqCst, |count| count.checked_sub(1));
         }
     }
+}
+
+/// The addresses where a call has mapped memory that other processes can have.
+pub fn mapped_shareable(call: &Call) -> Option<(u64, u64)> {
+    let mapped = call.function.spec().effects().iter().find_map(|effect| match *effect {
+        Effect::Makes(Made { object: Object::Mapping, by, size: Some(size), of: Some(of), .. }) => {
+            Some((by, size, of))
+        }
+        _ => None,
+    });
+    let (by, size, of) = mapped?;
+    let known = MODEL.with(|model| model.allocation(call.at(of))).flatten();
+    known.filter(|it| it.is_shareable()).map(|_| (call.at(by), call.at(size)))
 }
 
 /// Notes that a pool was made, and on which device it is.

@@ -22,6 +22,11 @@ impl<'a> Verdict<'a> {
         alike(self.told.iter().copied())
     }
 
+    /// Returns the notes about costs that no failure shows, in the same groups.
+    pub fn wasted(&self) -> Vec<Alike<'a>> {
+        alike(self.noted.iter().copied().filter(|finding| finding.tells(Tells::Waste)))
+    }
+
     /// Returns the notes about processes that ended in a problem, in the same groups.
     pub fn noted_about<'p>(&self, problems: impl Iterator<Item = &'p Problem<'a>>) -> Vec<Alike<'a>>
     where

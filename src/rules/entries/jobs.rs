@@ -90,6 +90,28 @@ rule IpcLeak "ipc-leak" {
     hint: "Find the path on which the handle is not closed: an early return, an error, or an exception. `cupeer report --leaks` lists the open handles.",
     labels: [closed: "others closed"],
 }
+rule PilesUp "piles-up" {
+    says: "A program that goes on should give up what it makes when that serves nothing any more.",
+    functions: [cuMemCreate, cuMemMap, cuMemAddressReserve, cuMemPoolCreate, cuMemPoolImportFromShareableHandle, cuIpcGetMemHandle,
+                cuIpcGetEventHandle, cuMemExportToShareableHandle, cuMemImportFromShareableHandle, cuMemPoolExportToShareableHandle],
+    reasons: [PilesUp { what: Piled, left: u64, made: u64, bytes: u64, growth: Growth<'a> }: (in vmm::piles_up)],
+    severity: Warning, scope: Process, found: InRecordings, tells: [],
+    rests_on: Documented("cuMemRelease", "The memory allocation will be freed when all outstanding mappings to the memory are unmapped and when all outstanding references to the handle (including it's shareable counterparts) are also released."),
+    rests_on_at: [
+        cuMemAddressReserve: Practice("A range of addresses stays reserved until cuMemAddressFree. A process has 128 TiB of addresses."),
+        cuMemMap: Practice("A mapping keeps its memory until cuMemUnmap."),
+        cuMemPoolCreate: Practice("A pool keeps its memory until cuMemPoolDestroy."),
+        cuMemPoolImportFromShareableHandle: Practice("An imported pool keeps the exporter's memory until cuMemPoolDestroy."),
+        cuIpcGetMemHandle: Practice("Exported memory stays allocated until cuMemFree, even if all importers have closed it."),
+        cuIpcGetEventHandle: Observed("A process can have 4,096 interprocess events, exported or not. Then cuEventCreate returns OUT_OF_MEMORY."),
+        cuMemExportToShareableHandle: Practice("Each descriptor is a reference to its memory."),
+        cuMemImportFromShareableHandle: Practice("Each descriptor is a reference to its memory."),
+        cuMemPoolExportToShareableHandle: Practice("Each descriptor is a reference to its memory."),
+    ],
+    costs: "The objects pile up while the program runs, until the memory, the addresses, the events, or the descriptors are exhausted.",
+    hint: "Give up each object after its last use: release, unmap, free, destroy, or close it. Look for an early return, an error, or an exception.",
+    seen: "cuda-python#2344, torch_memory_saver#84, rosidl_buffer_backends#9",
+}
 rule IpcFallback "ipc-fallback" {
     says: "A failure of IPC between two devices should not go unnoticed.",
     functions: [cuIpcOpenMemHandle, cuIpcOpenMemHandle_v2],
@@ -99,6 +121,36 @@ rule IpcFallback "ipc-fallback" {
     costs: "Speed: the data takes a slower path.",
     hint: "If this is the fallback that you expect, ignore this. Otherwise, find out why cuIpcOpenMemHandle failed: `cupeer report` lists the failed call with its cause.",
     seen: "vllm#55906, UCX#11548, nixl#1754",
+}
+rule OpenedAgain "opened-again" {
+    says: "A program should keep open what it opens again for each message.",
+    functions: [cuIpcOpenMemHandle, cuIpcOpenMemHandle_v2, cuIpcOpenEventHandle],
+    reasons: [OpenedAgain { handles: u64, opened: u64, within: Option<Ago>, spent: Ago, of: Ago }: (in ipc::opened_again)],
+    severity: Note, scope: Process, found: InRecordings, tells: [Waste],
+    rests_on: Observed("The first open of a handle takes about 54 microseconds on an H200, and 0.14 if it is open already. A close of the last reference waits for pending work."),
+    costs: "Speed: each open maps the memory anew, and each close waits for pending work.",
+    hint: "Keep the mapping open as long as the exporter keeps the buffer: cache it by the bytes of the handle. Tell importers when a buffer is freed.",
+    seen: "ros2_cuda_ipc#96",
+}
+rule HostAfterFailure "host-after-failed-open" {
+    says: "A transport should not stay on the host path after an open that failed for a cause that passes.",
+    functions: [cuIpcOpenMemHandle, cuIpcOpenMemHandle_v2],
+    reasons: [HostAfterFailure { exporter: Process, code: &'a str, bytes: Bytes, had_context: bool }: (in ipc::host_after_failure)],
+    severity: Note, scope: Processes, found: InRecordings, tells: [Waste],
+    rests_on: Practice("Libraries try IPC once, and continue through host memory for the rest of the run."),
+    costs: "Speed: the data goes through the host.",
+    hint: "Fix the open that failed, or try it again later. If the thread had no context, make the context current (cuCtxSetCurrent, cudaSetDevice) in each thread that opens handles.",
+    seen: "UCX#11548, nixl#1754",
+}
+rule ExchangeDiffers "exchange-differs" {
+    says: "In an exchange of handles, each process should open the newest handles of all others.",
+    functions: [cuIpcOpenMemHandle, cuIpcOpenMemHandle_v2, cuIpcOpenEventHandle, cuMemImportFromShareableHandle],
+    reasons: [ExchangeDiffers { process: Process, opened: u64, of: u64, lacks: u64, newest: (Handle, Process), older: Option<Handle> }: (in ranks::exchange_differs)],
+    severity: Note, scope: Processes, found: InRecordings, tells: [Waste],
+    rests_on: Practice("A process that lacks a handle, or has an old one, reads other data than the others, or waits."),
+    costs: "The process reads stale data, or hangs in the next collective operation.",
+    hint: "Check the messages of this exchange: count them, and number the exchanges, so that a handle of an earlier one is refused.",
+    seen: "vllm#55906",
 }
 rule FdLeak "fd-leak" {
     says: "A process should close descriptors of shared memory when it has sent or imported them.",

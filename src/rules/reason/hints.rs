@@ -43,6 +43,7 @@ impl Reason<'_> {
             Reason::IpcCloseAddress { elsewhere: Some(_), .. } => {
                 "Close the pointer that cuIpcOpenMemHandle returned in this process. Each process gets its own."
             }
+            Reason::PilesUp { what, .. } => what.hint(),
             Reason::IpcNeverClosed { bytes: 0, .. } => {
                 "If the process exits soon after the last use, ignore this, because exiting closes the handle. Otherwise, destroy the event or close the memory after the last use. `cupeer report --leaks` shows where it was opened."
             }

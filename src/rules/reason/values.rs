@@ -25,7 +25,7 @@ impl Display for Device {
     }
 }
 
-/// A size that is rounded: `104.8 GiB`.
+/// A size that is rounded: `69.9 GiB`, or `105 GiB`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Size(pub u64);
 
@@ -164,14 +164,83 @@ pub enum Growth<'a> {
         /// The time.
         over: u64,
     },
+    /// They serve nothing, and the place made more after that.
+    Idle,
+    /// One more in each exchange with another process, until the end.
+    Steady,
 }
 
 impl Display for Growth<'_> {
     fn fmt(&self, f: &mut Formatter) -> fmt::Result {
         match *self {
-            Growth::LeftBySome => Ok(()),
+            Growth::LeftBySome | Growth::Idle => Ok(()),
+            Growth::Steady => write!(f, ", one more with each exchange"),
             Growth::Marks { of, all, like } => write!(f, ", some after {of} of {all} marks such as '{like}'"),
             Growth::Time { over } => write!(f, ", throughout {}", Ago(over)),
+        }
+    }
+}
+
+/// Objects that a place makes and does not give up.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Piled {
+    /// Allocations of cuMemCreate, by their handles.
+    Allocations,
+    /// Mappings.
+    Mappings,
+    /// Reserved addresses.
+    Reservations,
+    /// Pools.
+    Pools,
+    /// Exported memory.
+    Exports,
+    /// Exported events.
+    Events,
+    /// Descriptors that were exported.
+    Descriptors,
+    /// Descriptors that were imported.
+    ImportedDescriptors,
+}
+
+impl Piled {
+    /// Returns their name, the call of the place, and the call that is missing.
+    pub(super) fn words(self) -> (&'static str, &'static str, &'static str) {
+        match self {
+            Piled::Allocations => ("allocation", "made", "were never released"),
+            Piled::Mappings => ("mapping", "made", "were never unmapped"),
+            Piled::Reservations => ("address range", "reserved", "were unmapped and never freed"),
+            Piled::Pools => ("pool", "made", "were never destroyed"),
+            Piled::Exports => {
+                ("allocation", "exported", "were never freed, although each importer closed them")
+            }
+            Piled::Events => ("interprocess event", "exported", "were never destroyed"),
+            Piled::Descriptors => ("file descriptor", "exported", "seem never to be closed"),
+            Piled::ImportedDescriptors => ("file descriptor", "imported", "seem never to be closed"),
+        }
+    }
+
+    /// Returns the fix.
+    pub fn hint(self) -> &'static str {
+        match self {
+            Piled::Allocations => {
+                "Call cuMemRelease for the handle of cuMemCreate after cuMemMap: the mapping keeps the memory until cuMemUnmap. A handle of cuMemRetainAllocationHandle needs a release of its own. Look for an error path that returns before the release."
+            }
+            Piled::Mappings => "Call cuMemUnmap when a mapping is not used any more.",
+            Piled::Reservations => {
+                "Call cuMemAddressFree after cuMemUnmap, or reserve once, and map at the same address again."
+            }
+            Piled::Pools => {
+                "Call cuMemPoolDestroy when the last memory of a pool was freed, or use one pool for all. An imported pool is destroyed, too."
+            }
+            Piled::Exports => {
+                "Free the memory when its importers have closed it (count them), or use a fixed number of buffers again."
+            }
+            Piled::Events => {
+                "Call cuEventDestroy when the importer has waited for the event, or record one event per peer or buffer again."
+            }
+            Piled::Descriptors | Piled::ImportedDescriptors => {
+                "Close each file descriptor after you send it (sendmsg) or import it."
+            }
         }
     }
 }

@@ -12,10 +12,12 @@ const MOST_SITES: usize = 3;
 /// The most clues.
 const MOST_CLUES: usize = 3;
 
-/// What rules have found, some lines a kind, and how many kinds there are. Where it was said in a line each as it happened,
-/// what to do has not been said yet.
+/// What rules have found, some lines a kind, and how many kinds there are, without costs. Where it was said in a line each as it
+/// happened, what to do has not been said yet.
 pub fn lines(verdict: &Verdict) -> (Vec<Line>, usize) {
-    let (report, groups) = (verdict.report, verdict.alike());
+    let (report, mut groups) = (verdict.report, verdict.alike());
+    let kinds = groups.len();
+    groups.extend(verdict.wasted());
     let mut levels = report.processes.iter().filter_map(Process::checked);
     let is_hint_due = levels.any(|level| level.is_brief);
     let mut lines = |group: &Alike| {
@@ -54,7 +56,7 @@ pub fn lines(verdict: &Verdict) -> (Vec<Line>, usize) {
             .chain(more)
             .collect::<Vec<Line>>()
     };
-    (groups.iter().take(MOST_LINES).flat_map(&mut lines).collect(), groups.len())
+    (groups.iter().take(MOST_LINES).flat_map(&mut lines).collect(), kinds)
 }
 
 /// The first unusual facts, if nothing explains how processes failed.

@@ -435,6 +435,73 @@ static void keep_some(struct link parent) {
 
 static void kept(void) { export_many_for(keep_some); }
 
+/* Opens a handle for each message, or once. */
+static void open_again(struct link parent) {
+    enum { MESSAGES = 64 };
+    CUdeviceptr p;
+    CUresult result = 0;
+    start(0);
+    Handle handle = get_handle(parent);
+    for (int i = 0; i < MESSAGES; i++) {
+        if (bad || i == 0) OK(result = cuIpcOpenMemHandle_v2(&p, handle, LAZY));
+        if (bad || i == MESSAGES - 1) OK(cuIpcCloseMemHandle(p));
+    }
+    printed("cuIpcOpenMemHandle_v2", result);
+}
+static void opened_again(void) { export_for(open_again); }
+
+/* Opens and closes what comes with each message. */
+static void read_each(struct link parent) {
+    start(0);
+    for (int i = 0; i < OPENED; i++) {
+        OK(cuIpcCloseMemHandle(open_memory(get_handle(parent))));
+        tell(parent);
+    }
+}
+static void exports_pile_up(void) {
+    Handle handle;
+    CUresult result = 0;
+    struct link link = employ(read_each);
+    start(0);
+    for (int i = 0; i < OPENED; i++) {
+        CUdeviceptr p = allocate();
+        OK(result = cuIpcGetMemHandle(&handle, p));
+        put_handle(link, handle);
+        wait_for(link);
+        if (!bad) OK(cuMemFree_v2(p));
+    }
+    printed("cuIpcGetMemHandle", result);
+    ended(link);
+}
+
+/* Waits for the event of each message. */
+static void wait_for_each(struct link parent) {
+    start(0);
+    for (int i = 0; i < OPENED; i++) {
+        CUevent event;
+        OK(cuIpcOpenEventHandle(&event, get_handle(parent)));
+        OK(cuEventDestroy_v2(event));
+        tell(parent);
+    }
+}
+static void events_pile_up(void) {
+    Handle handle;
+    CUresult result = 0;
+    struct link link = employ(wait_for_each);
+    start(0);
+    for (int i = 0; i < OPENED; i++) {
+        CUevent event;
+        OK(cuEventCreate(&event, INTERPROCESS | DISABLE_TIMING));
+        OK(cuEventRecord(event, NULL));
+        OK(result = cuIpcGetEventHandle(&handle, event));
+        put_handle(link, handle);
+        wait_for(link);
+        if (!bad) OK(cuEventDestroy_v2(event));
+    }
+    printed("cuIpcGetEventHandle", result);
+    ended(link);
+}
+
 static void leave_event(struct link parent) {
     CUevent event;
     start(0);
@@ -469,6 +536,7 @@ SCENES({"ipc-freed-while-open", freed}, {"ipc-freed-while-open/async", freed_asy
        {"ipc-context-ended-while-open/release", released}, {"ipc-context-ended-while-open/created", destroyed},
        {"ipc-event-destroyed-while-open", event_destroyed}, {"ipc-event-opened-after-destroy", event_opened_late}, {"ipc-never-closed", never_closed},
        {"ipc-never-closed/event", event_never_closed}, {"ipc-never-closed/kept", kept}, {"ipc-leak", leaked},
-       {"ipc-leak/marks", piled_up},
+       {"ipc-leak/marks", piled_up}, {"opened-again", opened_again}, {"piles-up", exports_pile_up},
+       {"piles-up/events", events_pile_up},
        {"killed", freed_after_kill},
        {"generations", generations})

@@ -98,4 +98,35 @@ static void receive_ones(struct link importer, CUdeviceptr p) {
 
 static void of_ones(void) { play_with(send_ones, receive_ones); }
 
-SCENES({"copy-through-host", sent}, {"copy-through-host/fetched", fetched}, {"copy-through-host/ones", of_ones})
+/* Opens memory, and gets its data through the host if that failed; in the wrong job, because the thread has no context. */
+static void open_or_get(struct link parent) {
+    CUdeviceptr p;
+    start(0);
+    CUcontext own = retain(0);
+    Handle handle = get_handle(parent);
+    if (bad) OK(cuCtxSetCurrent(NULL));
+    CUresult result = CALL(cuIpcOpenMemHandle_v2, (&p, handle, LAZY));
+    OK(cuCtxSetCurrent(own));
+    put(parent, &result, sizeof result);
+    if (result) get(parent, buffer, BYTES);
+    else OK(cuIpcCloseMemHandle(p));
+}
+
+static void falls_back(void) {
+    CUresult result;
+    struct link importer = employ(open_or_get);
+    start(0);
+    CUdeviceptr p = allocated();
+    make(3);
+    load_into(p);
+    put_handle(importer, export(p));
+    get(importer, &result, sizeof result);
+    if (result) {
+        OK(cuMemcpyDtoH_v2(buffer, p, BYTES));
+        put(importer, buffer, BYTES);
+    }
+    ended(importer);
+    OK(cuMemFree_v2(p));
+}
+
+SCENES({"host-after-failed-open", falls_back}, {"copy-through-host", sent}, {"copy-through-host/fetched", fetched}, {"copy-through-host/ones", of_ones})

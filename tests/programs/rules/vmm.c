@@ -337,9 +337,10 @@ static void leak(void) {
     OK(cuMemRelease(allocation));
 }
 
-/* Imports what it gets, and keeps the descriptors. */
+/* Imports what it gets when all was sent, and keeps the descriptors. */
 static void collect(struct link parent) {
     start(0);
+    wait_for(parent);
     for (int i = 0; i < 64; i++) {
         int fd = receive_descriptor();
         Allocation allocation;
@@ -360,8 +361,35 @@ static void leak_imported(void) {
         send_descriptor(fd);
         close(fd);
     }
+    tell(link);
     wait_for(link);
     ended(link);
+    OK(cuMemRelease(allocation));
+}
+
+/* Maps and unmaps memory for each message, and forgets the handle, or the addresses. */
+enum { MESSAGES = 8 };
+static void handles_pile_up(void) {
+    start(0);
+    for (int i = 0; i < MESSAGES; i++) {
+        Allocation allocation = create(NONE);
+        unmap(map(allocation));
+        if (!bad) OK(cuMemRelease(allocation));
+    }
+    printed("cuMemCreate", 0);
+}
+static void addresses_pile_up(void) {
+    Access access = access_of(0);
+    start(0);
+    Allocation allocation = create(NONE);
+    for (int i = 0; i < MESSAGES; i++) {
+        CUdeviceptr at = reserve(SIZE);
+        OK(cuMemMap(at, SIZE, 0, allocation, 0));
+        OK(cuMemSetAccess(at, SIZE, &access, 1));
+        OK(cuMemUnmap(at, SIZE));
+        if (!bad) OK(cuMemAddressFree(at, SIZE));
+    }
+    printed("cuMemAddressReserve", 0);
     OK(cuMemRelease(allocation));
 }
 
@@ -494,7 +522,7 @@ static void context_reset(void) { context_ended(RESET); }
 
 SCENES({"ipc-context-ended-while-open/virtual", context_destroyed},
        {"ipc-context-ended-while-open/virtual-release", context_released},
-       {"ipc-context-ended-while-open/virtual-reset", context_reset}, {"ranks-wait-for-descriptor", ranks_wait}, {"vmm-leak", imports_leak}, {"fd-leak", leak}, {"fd-leak/imported", leak_imported}, {"vmm-handle-type", handle_type}, {"vmm-handle-type/imported", reexport},
+       {"ipc-context-ended-while-open/virtual-reset", context_reset}, {"ranks-wait-for-descriptor", ranks_wait}, {"vmm-leak", imports_leak}, {"piles-up/handles", handles_pile_up}, {"piles-up/addresses", addresses_pile_up}, {"fd-leak", leak}, {"fd-leak/imported", leak_imported}, {"vmm-handle-type", handle_type}, {"vmm-handle-type/imported", reexport},
        {"vmm-unreachable-device", unreachable}, {"vmm-unreachable-device/imported", unreachable_imported},
        {"vmm-unreachable-device/several", unreachable_several},
        {"vmm-unreachable-device/none", no_such_device}, {"vmm-fabric-without-channel", fabric},

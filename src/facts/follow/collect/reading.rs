@@ -17,6 +17,7 @@ use crate::follow::ledger::{Realm, Site};
 use crate::follow::memory::{self, Memory, Unused, Waits, book};
 use crate::follow::peers;
 use crate::follow::runtime::{Latest, Runtime};
+use crate::follow::steps::Steps;
 use crate::follow::uses::Uses;
 use anyhow::Result;
 use cupeer_record::{Call, Clock, Event, Outcome, Process};
@@ -66,6 +67,8 @@ pub struct Tally {
     pub holding: Option<Holding>,
     /// What its copies used.
     pub uses: Uses,
+    /// Its calls and uses that give nothing back.
+    pub steps: Steps,
 }
 
 /// The devices on which a process holds a context, and the call at which it was seen to.
@@ -205,6 +208,8 @@ impl<'a> Reading<'a> {
         }
         if is_runtime(call.function) {
             self.latest.begin(call).iter().for_each(|ended| self.count_runtime(ended));
+        } else if call.function.is_none_or(|function| !function.spec().gives_back()) {
+            self.tally.steps.add(self.clock.realtime(call.start));
         }
     }
 
@@ -310,6 +315,7 @@ impl<'a> Reading<'a> {
     /// Notes a copy or a memset that is recorded only because it used shared memory.
     fn used(&mut self, call: &Call) {
         self.tally.uses.is_cut |= call.outcome != Outcome::Returned(0);
+        self.tally.steps.add(self.clock.realtime(call.start));
         if let Some(function) = call.function {
             self.memory.settle(call.start);
             self.use_memory(function, &Call { outcome: Outcome::Returned(0), ..call.clone() });
@@ -462,7 +468,15 @@ impl<'a> Reading<'a> {
             &mut self.all.ledger,
             function,
             call,
-            CallFacts { at, last, uuid, bytes, stack, is_judged },
+            CallFacts {
+                at,
+                last,
+                took: self.clock.between(call.start, call.end),
+                uuid,
+                bytes,
+                stack,
+                is_judged,
+            },
         );
         follows_fault
     }

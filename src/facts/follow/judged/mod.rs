@@ -255,6 +255,7 @@ impl Findings {
                 objects,
                 cache: None,
                 said: severity,
+                raised: None,
                 about: about_of(call),
                 lacks_facts: false,
             })

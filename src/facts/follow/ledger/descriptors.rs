@@ -5,11 +5,12 @@
 //! descriptors that no process closes, although cupeer does not see how descriptors are closed and sent.
 
 use super::{Realm, Site};
+use crate::follow::steps::Steps;
 use cupeer_record::Call;
 use cupeer_report::values;
 use cupeer_spec::effect::Object;
 use cupeer_spec::function::FnId;
-use std::collections::HashSet;
+use std::collections::HashMap;
 
 /// Of one process.
 #[derive(Default)]
@@ -25,7 +26,10 @@ pub struct Descriptors {
 pub struct Numbers {
     /// How many calls there were.
     pub times: u64,
-    known: HashSet<i32, foldhash::fast::RandomState>,
+    /// Which call was the last to return each number, and when it was made.
+    known: HashMap<i32, (u64, u64), foldhash::fast::RandomState>,
+    /// When all of the calls were made.
+    pub calls: Steps,
     /// The first call, and when the last one was made.
     pub first: Option<Made>,
     pub last: u64,
@@ -68,10 +72,18 @@ impl Descriptors {
 
 impl Numbers {
     fn add(&mut self, fd: i32, made: Made) {
+        self.known.insert(fd, (self.times, made.at));
+        self.calls.add(made.at);
         self.times += 1;
-        self.known.insert(fd);
         self.first.get_or_insert(made);
         self.last = made.at;
+    }
+
+    /// The calls whose numbers no later call got, in order: which of all each was, and when.
+    pub fn kept(&self) -> Vec<(u64, u64)> {
+        let mut kept: Vec<(u64, u64)> = self.known.values().copied().collect();
+        kept.sort_unstable();
+        kept
     }
 
     /// Whether no number ever came back.

@@ -57,6 +57,8 @@ pub struct CallFacts {
     pub at: u64,
     /// When the last of the calls was that it stands for.
     pub last: u64,
+    /// The duration of the call.
+    pub took: u64,
     /// The device of its context.
     pub uuid: Option<Uuid>,
     /// Of an allocation that is exported, its size; the device is the one on which it lies.
@@ -116,7 +118,7 @@ impl Follower {
             _ => {
                 if let Some((object, address)) = closed(function, call) {
                     let is_counted = spec.ends().is_none_or(|end| end.is_counted);
-                    self.close(ledger, object, address, done, !is_counted);
+                    self.close(ledger, object, address, (done, seen.took), !is_counted);
                 }
                 if let Some(ending) = Ending::of(function, call) {
                     self.end_all(ledger, done, &ending);
@@ -235,6 +237,7 @@ impl Follower {
             exported,
             bytes: call.details.memory.map(|(_, bytes)| bytes).or(seen.bytes),
             at: seen.at,
+            took: seen.took,
             context: owner.map(|(context, _)| context).or(call.details.context),
             device: device_of(call),
             is_sure: !exported || !kind.is_memory() || owner.is_some(),
@@ -244,12 +247,21 @@ impl Follower {
         self.waiting.push((call.end, taken));
     }
 
-    fn close(&mut self, ledger: &mut Ledger, kind: Object, address: u64, done: Ended, for_good: bool) {
+    fn close(
+        &mut self,
+        ledger: &mut Ledger,
+        kind: Object,
+        address: u64,
+        (done, took): (Ended, u64),
+        for_good: bool,
+    ) {
         if self.opened.bearer(kind, address).is_none() {
             self.take_late(ledger, (kind, address), false);
         }
         if let Some(held) = self.opened.bearer(kind, address) {
-            let is_over = held.import(ledger).close(done, for_good);
+            let import = held.import(ledger);
+            import.again.spent += took;
+            let is_over = import.close(done, for_good);
             // Each import of an allocation has a handle of its own, and that is gone.
             if is_over || kind.outlives_its_maker() {
                 self.opened.take(kind, address);

@@ -60,6 +60,7 @@ impl Ledger {
             exported: is_export,
             bytes: (entry.bytes > 0).then_some(entry.bytes),
             at,
+            took: 0,
             context: Some(entry.peer),
             device: Some(entry.device),
             is_sure: true,

@@ -155,6 +155,8 @@ pub struct Import {
     /// Times that are left out, between the first and the second.
     left_out: u64,
     pub opened: u64,
+    /// Opens after it had been closed.
+    pub again: Reopened,
     pub failed: Vec<(i32, u64)>,
     last_failed: u64,
     /// How often because a fault plan said so, or had damaged the handle.
@@ -163,6 +165,15 @@ pub struct Import {
     pub last_unasked: Option<u64>,
     /// The failures by result and caller; at most [`MOST_TIMES`].
     pub failing: Vec<Failing>,
+}
+
+/// Opens of a handle after its last close: their number, the longest time between, and the duration of all calls that opened and closed
+/// it.
+#[derive(Clone, Copy, Default)]
+pub struct Reopened {
+    pub times: u64,
+    pub longest: u64,
+    pub spent: u64,
 }
 
 /// Failures of one process to open one handle, that are alike.
@@ -328,6 +339,7 @@ impl Import {
     /// It was opened, for the first time or once more.
     fn open(&mut self, taken: &Taken) {
         self.opened += 1;
+        self.again.spent += taken.took;
         self.device = taken.uuid;
         match self.times.last_mut() {
             Some(time) if time.ended.is_none() => {
@@ -336,7 +348,11 @@ impl Import {
                 time.last = time.last.max(taken.at);
                 time.again(taken);
             }
-            _ => {
+            last => {
+                if let Some(closed) = last.and_then(|time| time.ended?.at) {
+                    self.again.times += 1;
+                    self.again.longest = self.again.longest.max(taken.at.saturating_sub(closed));
+                }
                 if self.times.len() == MOST_TIMES {
                     self.times.remove(1);
                     self.left_out += 1;

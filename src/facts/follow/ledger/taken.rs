@@ -17,6 +17,8 @@ pub struct Taken {
     pub exported: bool,
     pub bytes: Option<u64>,
     pub at: u64,
+    /// The duration of the call.
+    pub took: u64,
     pub context: Option<u64>,
     pub device: Option<i32>,
     pub is_sure: bool,

@@ -88,6 +88,17 @@ impl Asleep {
         }
     }
 
+    /// Returns the time of the last unmapping in so many bytes from there on.
+    pub fn since(&self, start: u64, bytes: u64) -> Option<u64> {
+        let end = start.saturating_add(bytes);
+        let asleep = self.ranges.each().filter(|range| range.state.state == State::Asleep);
+        asleep
+            .filter(|range| (start..end).contains(&range.name))
+            .filter_map(|range| range.history.0)
+            .map(|(_, at)| at)
+            .max()
+    }
+
     /// The bytes of all ranges where no memory is mapped again.
     pub fn bytes(&self) -> u64 {
         let asleep = self.ranges.each().filter(|range| range.state.state == State::Asleep);

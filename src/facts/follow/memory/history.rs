@@ -8,14 +8,14 @@ use crate::follow::ledger::Site;
 use crate::follow::peers::Reach;
 use cupeer_model::wanted::Access;
 use cupeer_model::{
-    Allocation, Delta, Family, History, Indexed, Keeper, Known, Mapping, Origin, Pointer, Pool, Process,
+    Allocation, Delta, Family, History, Id, Indexed, Keeper, Known, Mapping, Origin, Pointer, Pool, Process,
     Reservation, Table, View,
 };
 use cupeer_report::model::Uuid;
 use cupeer_report::places::Stack;
 use cupeer_spec::effect::{Effect, Object, Shared};
 use cupeer_spec::function::FnId;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 /// The most fingerprints of one pool.
 const MOST_EXPORTS: usize = 8;
@@ -26,6 +26,13 @@ pub struct At {
     pub time: u64,
     pub function: FnId,
     pub site: Site,
+}
+
+/// Which of the objects that one place made something is, and the call that made it.
+#[derive(Clone, Copy)]
+pub struct Birth {
+    pub ordinal: u64,
+    pub at: At,
 }
 
 /// Where a process has an allocation from.
@@ -63,6 +70,7 @@ pub struct AllocationHistory {
     pub source: Source,
     /// The device of an import, where the driver told it.
     pub home: Option<Uuid>,
+    pub birth: Option<Birth>,
     pub since: u64,
     /// The stack of that call.
     pub made: Option<Stack>,
@@ -99,6 +107,7 @@ impl History for AllocationHistory {
 #[derive(Default)]
 pub struct MappingHistory {
     pub mapped: Option<At>,
+    pub birth: Option<Birth>,
     /// The last call that gave access, or took it.
     pub granted: Option<At>,
     /// The devices that have access, with the flags of that.
@@ -109,9 +118,18 @@ pub struct MappingHistory {
 
 impl History for MappingHistory {}
 
+/// Facts about a reservation.
+#[derive(Default)]
+pub struct ReservationHistory {
+    pub birth: Option<Birth>,
+}
+
+impl History for ReservationHistory {}
+
 /// Facts about a pool.
 #[derive(Default)]
 pub struct PoolHistory {
+    pub birth: Option<Birth>,
     /// Its handle, which another pool may have by now.
     pub handle: u64,
     /// Its device, where the process knows; or the host.
@@ -145,6 +163,10 @@ pub struct Histories {
     pub reach: BTreeMap<(Uuid, Target), Reach>,
     /// Mappings that were never of use.
     pub unmapped: Unmapped,
+    /// The number of objects that each place has made.
+    pub made: HashMap<(Object, Stack), u64>,
+    /// When the last mapping of an allocation was unmapped that has only a handle.
+    pub idle: HashMap<Id, u64>,
     pub asleep: Asleep,
     /// All memory that it made, over time.
     pub book: Book,
@@ -156,6 +178,12 @@ impl Histories {
         let mut state: Process<Histories> = Process::default();
         state.keeper.devices = devices;
         state
+    }
+
+    fn birth(&mut self, object: Object, at: At) -> Option<Birth> {
+        let made = self.made.entry((object, at.site.stack)).or_default();
+        *made += 1;
+        Some(Birth { ordinal: *made - 1, at })
     }
 
     fn uuid(&self, ordinal: i32) -> Option<Uuid> {
@@ -196,11 +224,11 @@ impl Keeper for Histories {
     type At = At;
     type OfAllocation = AllocationHistory;
     type OfMapping = MappingHistory;
-    type OfReservation = ();
+    type OfReservation = ReservationHistory;
     type OfPool = PoolHistory;
     type Allocations = Indexed<Allocation, AllocationHistory>;
     type Mappings = Indexed<Mapping, MappingHistory>;
-    type Reservations = Indexed<Reservation, ()>;
+    type Reservations = Indexed<Reservation, ReservationHistory>;
     type Pools = Indexed<Pool, PoolHistory>;
     type Pointers = Indexed<Pointer, ()>;
 
@@ -219,8 +247,10 @@ impl Keeper for Histories {
         let team = new.team.map(|team| TeamHistory { wanted: wanted(team.wanted), ..TeamHistory::default() });
         let home = new.device.and_then(|device| self.uuid(device)).filter(|_| new.is_imported());
         let since = at.time;
-        let made = Some(at.site.stack);
-        new.history = AllocationHistory { source, home, since, made, team, ..AllocationHistory::default() };
+        let (birth, made) = (self.birth(Object::Allocation, at), Some(at.site.stack));
+        let history =
+            AllocationHistory { source, home, birth, since, made, team, ..AllocationHistory::default() };
+        new.history = history;
         if let Source::Made(location) = source {
             self.own.entry(location).or_default().add(new.bytes);
             self.moves(new, None, Some(Kind::Unmapped), at);
@@ -254,6 +284,7 @@ impl Keeper for Histories {
     }
 
     fn ended(&mut self, known: &mut OwnAllocation, at: At) {
+        self.idle.remove(&known.id);
         if known.history.ended.is_none() {
             known.history.ended = Some(at.time);
             if let Source::Made(location) = known.history.source {
@@ -265,6 +296,7 @@ impl Keeper for Histories {
 
     fn mapped(&mut self, new: &mut OwnMapping, of: Option<&OwnAllocation>, at: At) {
         new.history.mapped = Some(at);
+        new.history.birth = self.birth(Object::Mapping, at);
         self.asleep.mapped(new.name, new.bytes);
         self.mapped.add(new.bytes);
         if let Some(of) = of.filter(|of| of.mappings == 1) {
@@ -274,6 +306,9 @@ impl Keeper for Histories {
 
     fn unmapped(&mut self, old: &OwnMapping, of: Option<&OwnAllocation>, at: At) {
         self.mapped.remove(old.bytes);
+        if let Some(of) = of.filter(|of| of.mappings <= 1 && of.references > 0) {
+            self.idle.insert(of.id, at.time);
+        }
         self.asleep.unmapped(old, at.site, at.time);
         // One that has ended with its mapping is no longer there.
         if let Some(of) = of.filter(|of| of.mappings == 1) {
@@ -309,12 +344,13 @@ impl Keeper for Histories {
         }
     }
 
-    fn reserved(&mut self, new: &mut Known<Reservation, ()>, _at: At) {
+    fn reserved(&mut self, new: &mut Known<Reservation, ReservationHistory>, at: At) {
+        new.history.birth = self.birth(Object::Reservation, at);
         self.reserved.add(new.bytes);
         self.asleep.forget(new.name, new.bytes);
     }
 
-    fn unreserved(&mut self, old: &Known<Reservation, ()>, at: At) {
+    fn unreserved(&mut self, old: &Known<Reservation, ReservationHistory>, at: At) {
         self.reserved.remove(old.bytes);
         self.asleep.unreserved(old.name, old.bytes, at.site, at.time);
     }
@@ -336,6 +372,7 @@ impl Keeper for Histories {
             Effect::Makes(_) | Effect::Opens(_) | Effect::Asks(_) => {
                 if history.since == 0 {
                     history.since = at.time;
+                    history.birth = self.birth(Object::Pool, at);
                 }
                 history.imported_as = delta.fingerprint;
                 history.device = pool.device.and_then(|device| self.uuid(device));

@@ -18,7 +18,7 @@ mod team;
 pub mod tests;
 mod unused;
 
-pub use history::{AllocationHistory, At, Histories, MappingHistory, PoolHistory, Source, Target};
+pub use history::{AllocationHistory, At, Birth, Histories, MappingHistory, PoolHistory, Source, Target};
 pub use location::Location;
 pub use sum::Sum;
 pub use team::{Bound, TeamHistory, Waits};

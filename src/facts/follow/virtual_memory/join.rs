@@ -3,7 +3,7 @@
 use super::VirtualMemory;
 use crate::follow::ledger::Realm;
 use crate::follow::ledger::settle::Fate;
-use crate::follow::memory::{Location, Memory, OwnAllocation, Source, Target};
+use crate::follow::memory::{Birth, Location, Memory, OwnAllocation, Source, Target};
 use crate::follow::peers::Peers;
 use cupeer_model::Id;
 use cupeer_report::model::Uuid;
@@ -48,8 +48,11 @@ pub struct Imported {
     /// The fingerprint of the handle.
     pub fingerprint: u64,
     pub since: u64,
+    pub birth: Birth,
     /// Whether the process has it still, by a handle or a mapping.
     pub is_left: bool,
+    /// Since when it has it by a handle alone, after it had mapped it.
+    pub idle: Option<u64>,
     pub bytes: u64,
     /// When its owner gave it up.
     pub freed: Option<u64>,
@@ -90,15 +93,18 @@ impl Held<'_> {
 impl Joined<'_> {
     /// Returns what a process imported of others by a handle with a known fingerprint, in no particular order.
     pub fn imports(&self, process: usize) -> impl Iterator<Item = Imported> {
-        let allocations = self.processes[process].allocations();
-        allocations.filter_map(move |own| {
+        let memory = &self.processes[process];
+        memory.allocations().filter_map(move |own| {
             let Source::Imported(fingerprint @ 1..) = own.history.source else { return None };
             let origin = self.origin(process, own.id);
             let owned = self.allocation(origin);
             let is_own = matches!(origin, Origin::Known(owner, _) if owner == process);
+            let birth = own.history.birth?;
             (!is_own).then(|| Imported {
                 fingerprint,
+                birth,
                 since: own.history.since,
+                idle: memory.state.keeper.idle.get(&own.id).filter(|_| own.mappings == 0).copied(),
                 is_left: own.history.ended.is_none(),
                 bytes: owned.and_then(|owned| owned.size()).or(own.size()).unwrap_or(0),
                 freed: owned.and_then(|owned| owned.history.ended),

@@ -389,6 +389,50 @@ pub fn never_closed(handles: u64, bytes: u64, f: &mut Formatter) -> fmt::Result 
     if bytes > 0 { write!(f, " ({} of other processes' memory)", Bytes(bytes)) } else { Ok(()) }
 }
 
+/// `handle was`, `8 handles were`.
+struct Same(u64);
+
+impl Display for Same {
+    fn fmt(&self, f: &mut Formatter) -> fmt::Result {
+        if self.0 == 1 { f.write_str("handle was") } else { write!(f, "{} were", Count(self.0, "handle")) }
+    }
+}
+
+/// [`Reason::OpenedAgain`](crate::reason::Reason::OpenedAgain).
+pub fn opened_again(
+    handles: u64,
+    opened: u64,
+    within: Option<Ago>,
+    spent: Ago,
+    of: Ago,
+    f: &mut Formatter,
+) -> fmt::Result {
+    match within {
+        Some(within) => write!(
+            f,
+            "the same {} opened {opened} times, each at most {within} after its last close",
+            Same(handles)
+        )?,
+        None => write!(f, "{} were opened once each, and closed", Count(handles, "handle"))?,
+    }
+    write!(f, "; the calls took {spent} of the {of} that the process ran")
+}
+
+/// [`Reason::HostAfterFailure`](crate::reason::Reason::HostAfterFailure).
+pub fn host_after_failure(
+    exporter: Process,
+    code: &str,
+    bytes: Bytes,
+    had_context: bool,
+    f: &mut Formatter,
+) -> fmt::Result {
+    let why = if had_context { "" } else { " because the thread had no current context" };
+    write!(
+        f,
+        "this open failed ({code}){why}; it was not repeated, and {bytes} went through the host since, of {exporter} or of this process"
+    )
+}
+
 /// [`Reason::IpcLeak`](crate::reason::Reason::IpcLeak).
 pub fn leak(
     handles: u64,

@@ -1,7 +1,7 @@
 //! Sentences about all ranks together.
 
 use super::Only;
-use crate::reason::{Ago, Bytes, Process, values::Device};
+use crate::reason::{Ago, Bytes, Handle, Process, values::Device};
 use core::fmt::{self, Formatter};
 
 /// [`Reason::RanksWaitForDescriptor`](crate::reason::Reason::RanksWaitForDescriptor).
@@ -22,6 +22,32 @@ pub fn wait_for_descriptor(
         "{rank} {senders} did not export a file descriptor that {wait} for; {rank} {senders} exported {}, the others {most} each; cupeer infers this because the last recorded call of each waiting rank exported a descriptor that no process imported",
         Only(least)
     )
+}
+
+/// [`Reason::ExchangeDiffers`](crate::reason::Reason::ExchangeDiffers).
+pub fn exchange_differs(
+    process: Process,
+    opened: u64,
+    of: u64,
+    lacks: u64,
+    (newest, exporter): (Handle, Process),
+    older: Option<Handle>,
+    f: &mut Formatter,
+) -> fmt::Result {
+    write!(
+        f,
+        "{process} opened {opened} of the {of} handles that the others exported and most of them opened; it lacks "
+    )?;
+    match lacks {
+        1 => write!(f, "{newest} of {exporter}")?,
+        _ => write!(f, "{lacks}, the first of which is {newest} of {exporter}")?,
+    }
+    match older {
+        Some(older) => {
+            write!(f, "; it opened {older} after that was exported, which is an older one of the same place")
+        }
+        None => Ok(()),
+    }
 }
 
 /// [`Reason::RanksHoldDevice`](crate::reason::Reason::RanksHoldDevice).

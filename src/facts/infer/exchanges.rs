@@ -1,0 +1,116 @@
+//! Exchanges of handles between processes that all take part: who opened fewer handles than the others, and who opened an older one.
+//!
+//! Each of three or more processes exports handles, and all others open them. A handle that most opened and a few did not is missing
+//! there. Where handles go to neighbors alone, as in a ring, no process differs from the others.
+
+use super::context::Context;
+use super::objects::{export, in_words, opening};
+use crate::follow::ledger::{Entry, Export, Realm, Time};
+use crate::follow::pending::PendingFinding;
+use cupeer_report::places::Stack;
+use cupeer_rules::reason::{Handle, Reason};
+use cupeer_rules::{Confidence, Severity};
+use cupeer_spec::effect::Object as Kind;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The fewest processes of an exchange.
+const LEAST: usize = 3;
+
+/// The handles that a process exported at one place, in order.
+type Exported<'a> = BTreeMap<(u32, Stack), Vec<(&'a Entry, &'a Export)>>;
+
+/// Handles that a process did not open, of all that others exported and most opened.
+struct Lacking<'a> {
+    opened: u64,
+    lacks: Vec<(&'a Entry, &'a Export)>,
+    /// The last handle that it opened.
+    last: Option<(&'a Entry, &'a Time)>,
+}
+
+pub fn differing(context: &Context) -> Vec<PendingFinding> {
+    let mut realms: BTreeMap<(Realm, Kind), Exported> = BTreeMap::new();
+    for (entry, export) in context.all.ledger.exports().filter(|(entry, _)| !entry.imports.is_empty()) {
+        if let (Kind::Memory | Kind::Event | Kind::Allocation, Some((_, site))) = (entry.kind, export.made) {
+            let of = realms.entry((entry.realm, entry.kind)).or_default();
+            of.entry((export.process, site.stack)).or_default().push((entry, export));
+        }
+    }
+    realms.retain(|(realm, _), _| context.all.knows_all(*realm));
+    realms.into_values().flat_map(|exported| of_kind(context, exported)).collect()
+}
+
+/// The call by which a process opened a handle, if it did.
+fn opened(entry: &Entry, process: u32) -> Option<&Time> {
+    entry.imports.iter().find(|import| import.process == process)?.times.last()
+}
+
+/// Returns true if a process tried to open a handle, or may still: then that is told, or not known.
+fn is_tried(context: &Context, entry: &Entry, process: u32) -> bool {
+    let has_failed = entry.imports.iter().any(|it| it.process == process && !it.failing.is_empty());
+    has_failed || context.all.fates[process as usize].alive != Some(false)
+}
+
+fn of_kind(context: &Context, mut exported: Exported) -> Vec<PendingFinding> {
+    exported.values_mut().for_each(|all| all.sort_by_key(|(_, export)| export.first.1));
+    let all = || exported.values().flatten();
+    let exporters: BTreeSet<u32> = exported.keys().map(|(process, _)| *process).collect();
+    let opens = |process: &&u32| {
+        all().any(|(entry, export)| export.process != **process && opened(entry, **process).is_some())
+    };
+    let members: BTreeSet<u32> = exporters.iter().filter(opens).copied().collect();
+    if members.len() < LEAST {
+        return Vec::new();
+    }
+    let mut lacking: BTreeMap<u32, Lacking> = BTreeMap::new();
+    for &(entry, export) in all().filter(|(_, export)| members.contains(&export.process)) {
+        let others = || members.iter().filter(|member| **member != export.process);
+        let has = others().filter(|member| opened(entry, **member).is_some()).count();
+        if has * 2 < members.len() {
+            continue;
+        }
+        for member in others() {
+            let new = || Lacking { opened: 0, lacks: Vec::new(), last: None };
+            let of = lacking.entry(*member).or_insert_with(new);
+            match opened(entry, *member) {
+                Some(time) => {
+                    of.opened += 1;
+                    of.last = of.last.filter(|(_, last)| last.opened > time.opened).or(Some((entry, time)));
+                }
+                None if !is_tried(context, entry, *member) => of.lacks.push((entry, export)),
+                None => {}
+            }
+        }
+    }
+    let differ = lacking.values().filter(|of| !of.lacks.is_empty()).count();
+    // In a ring or a tree, all lack something.
+    if differ * 3 > members.len() {
+        return Vec::new();
+    }
+    let found = lacking.iter().filter_map(|(process, of)| pending(context, &exported, *process, of));
+    found.collect()
+}
+
+fn pending(context: &Context, exported: &Exported, process: u32, of: &Lacking) -> Option<PendingFinding> {
+    let (&(lacked, by), (last, time)) = (of.lacks.first()?, of.last?);
+    let site = exported.get(&(by.process, by.made?.1.stack))?;
+    // The exporter had exported the newer one already when the process opened the older one.
+    let older =
+        site.iter().filter(|(entry, export)| export.first.1 < by.first.1 && !std::ptr::eq(*entry, lacked));
+    let older = older.filter_map(|(entry, _)| Some((*entry, opened(entry, process)?)));
+    let older =
+        older.filter(|(_, time)| time.last.max(time.opened) > by.first.1).max_by_key(|(_, time)| time.opened);
+    let reason = Reason::ExchangeDiffers {
+        process: in_words(context.job, process),
+        opened: of.opened,
+        of: of.opened + of.lacks.len() as u64,
+        lacks: of.lacks.len() as u64,
+        newest: (Handle(lacked.fingerprint), in_words(context.job, by.process)),
+        older: older.map(|(entry, _)| Handle(entry.fingerprint)),
+    };
+    let (entry, time) = older.unwrap_or((last, time));
+    let (call, at) = ((time.function, 0), (time.site, time.opened));
+    let found = PendingFinding::of(&reason, Confidence::Inferred, call, process, at);
+    let objects = vec![opening(entry, process, time), export(context, lacked, by)];
+    let failed = context.all.fates.iter().any(|fate| fate.has_failed);
+    Some(PendingFinding { objects, raised: failed.then_some(Severity::Warning), ..found })
+}

@@ -1,0 +1,240 @@
+//! Objects that processes make themselves and never give up: handles of cuMemCreate, addresses, mappings, pools, exported memory, and exported
+//! events. [`growth`](super::growth) decides which of them pile up.
+
+use super::context::Context;
+use super::growth::Left;
+use super::unclosed::growth;
+use super::used::Used;
+use crate::follow::collect::Collected;
+use crate::follow::ledger::{Entry, Export, Realm, Site};
+use crate::follow::marks::Repeated;
+use crate::follow::memory::{Birth, Memory};
+use crate::follow::pending::PendingFinding;
+use cupeer_model::{Origin, Table};
+use cupeer_report::places::Stack;
+use cupeer_rules::Confidence;
+use cupeer_rules::reason::{Growth, Piled, Reason};
+use cupeer_spec::effect::Object as Kind;
+use cupeer_spec::function::FnId;
+use std::collections::{BTreeMap, HashMap};
+
+/// Objects that one place has made and not given up.
+pub struct Place {
+    function: FnId,
+    site: Site,
+    made: u64,
+    pub left: Vec<Left>,
+}
+
+/// Places by what they make.
+pub type Piles = BTreeMap<(Kind, bool, Stack), Place>;
+
+pub fn found(context: &Context, used: &Used) -> Vec<PendingFinding> {
+    let marks = context.all.marks.repeated();
+    let exports = exports(context.all, used);
+    let mut found = Vec::new();
+    for (process, fate) in context.all.fates.iter().enumerate() {
+        if fate.alive.is_none() || !fate.is_full || fate.has_lost || fate.is_ended_on_purpose {
+            continue;
+        }
+        let memory = &context.all.virtual_memory.processes()[process];
+        let places = own(context.all, memory, used);
+        let served = served(&places);
+        for ((kind, is_served, stack), mut place) in places {
+            place.left.sort_by_key(|left| left.ordinal);
+            if let Some(others) = served.get(&(kind, stack)).filter(|_| !is_served) {
+                place.leave_out(others);
+            }
+            let what = match kind {
+                Kind::Allocation => Piled::Allocations,
+                Kind::Reservation => Piled::Reservations,
+                Kind::Mapping => Piled::Mappings,
+                _ => Piled::Pools,
+            };
+            // What serves still may be needed, unless it becomes more from one exchange or mark to the next.
+            let is_grown = |growth: &Growth| match (kind, growth) {
+                (Kind::Mapping, Growth::Marks { .. } | Growth::Steady) | (Kind::Pool, _) => true,
+                (Kind::Mapping, _) => false,
+                (Kind::Reservation, growth) => matches!(growth, Growth::Idle),
+                (_, Growth::Steady | Growth::Marks { .. }) => true,
+                _ => !is_served,
+            };
+            found.extend(pending(context, process, (what, &place), &marks, is_grown));
+        }
+    }
+    for ((process, kind, _), place) in exports {
+        let what = if kind == Kind::Event { Piled::Events } else { Piled::Exports };
+        found.extend(pending(context, process, (what, &place), &marks, |_| true));
+    }
+    found
+}
+
+/// Which of the objects of each place serve something.
+fn served(piles: &Piles) -> HashMap<(Kind, Stack), Vec<u64>> {
+    let served = piles.iter().filter(|((_, is_served, _), _)| *is_served);
+    let ordinals = served.map(|((kind, _, stack), place)| {
+        let mut ordinals: Vec<u64> = place.left.iter().map(|left| left.ordinal).collect();
+        ordinals.sort_unstable();
+        ((*kind, *stack), ordinals)
+    });
+    ordinals.collect()
+}
+
+impl Place {
+    /// Counts without these, which are neither left nor given up.
+    fn leave_out(&mut self, others: &[u64]) {
+        for left in &mut self.left {
+            left.ordinal -= others.partition_point(|other| *other < left.ordinal) as u64;
+        }
+        self.made -= others.len() as u64;
+    }
+}
+
+fn pending(
+    context: &Context,
+    process: usize,
+    (what, place): (Piled, &Place),
+    marks: &Repeated,
+    is_grown: impl Fn(&Growth) -> bool,
+) -> Option<PendingFinding> {
+    let growth = growth(context, process as u32, (place.made, &place.left), marks).filter(is_grown)?;
+    let newest = place.left.last()?.at;
+    let is_counted = |left: &Left| growth != Growth::Idle || left.idle.is_some();
+    let counted = || place.left.iter().filter(|left| is_counted(left));
+    let (left, bytes) = (counted().count() as u64, counted().map(|left| left.bytes).sum());
+    let reason = Reason::PilesUp { what, left, made: place.made, bytes, growth };
+    let confidence = if growth == Growth::Idle { Confidence::Certain } else { Confidence::Inferred };
+    let (call, at) = ((place.function, 0), (place.site, place.left.first()?.at));
+    let found = PendingFinding::of(&reason, confidence, call, process as u32, at);
+    Some(PendingFinding { last: newest, count: left, ..found })
+}
+
+/// The memory objects that a process has, by place: allocations by whether they serve something.
+pub fn own(all: &Collected, memory: &Memory, used: &Used) -> Piles {
+    let (state, mut piles) = (&memory.state, Piles::new());
+    let mut add = |kind: Kind, is_served: bool, birth: Option<Birth>, left: Left, bytes: u64| {
+        let Some(Birth { ordinal, at }) = birth else { return };
+        let made = state.keeper.made.get(&(kind, at.site.stack)).copied().unwrap_or(0);
+        let new = || Place { function: at.function, site: at.site, made, left: Vec::new() };
+        let place = piles.entry((kind, is_served, at.site.stack)).or_insert_with(new);
+        place.left.push(Left { ordinal, at: at.time, bytes, ..left });
+    };
+    let mut before = None;
+    let mut allocations: Vec<_> =
+        state.allocations.each().filter(|own| own.references > 0 && own.team.is_none()).collect();
+    allocations.sort_by_key(|own| own.history.since);
+    for own in allocations.into_iter().filter(|own| own.origin == Origin::Made) {
+        let idle = state.keeper.idle.get(&own.id).filter(|_| own.mappings == 0).copied();
+        let is_shared = !own.history.exports.is_empty() || own.history.unknown_exports > 0;
+        let is_served = own.mappings > 0 || is_shared && idle.is_none();
+        let entries = entries(all, memory.realm, Kind::Allocation, &own.history.exports);
+        let left = shared(&entries, idle, used, &mut before, own.history.since);
+        add(Kind::Allocation, is_served, own.history.birth, left, own.bytes);
+    }
+    for own in state.reservations.each() {
+        let range = (own.name, own.bytes);
+        let since = state.keeper.asleep.since(own.name, own.bytes);
+        let idle = since.filter(|_| state.mappings.touching(range).is_none());
+        add(
+            Kind::Reservation,
+            idle.is_none(),
+            own.history.birth,
+            Left { idle, ..Left::default() },
+            own.bytes,
+        );
+    }
+    let mut before = None;
+    let mut mappings: Vec<_> = state.mappings.each().collect();
+    mappings.sort_by_key(|own| own.history.mapped.map(|at| at.time));
+    for own in mappings {
+        let (Some(of), Some(at)) = (state.allocations.entry(own.of), own.history.mapped) else { continue };
+        let exports = entries(all, memory.realm, Kind::Allocation, &of.history.exports);
+        let left = shared(&exports, None, used, &mut before, at.time);
+        // What has a handle is told by that.
+        if of.references == 0 && of.origin == Origin::Made {
+            add(Kind::Mapping, true, own.history.birth, left, own.bytes);
+        }
+    }
+    let mut before = None;
+    for own in state.pools.each().filter(|own| own.origin != Origin::Found && !own.is_destroyed) {
+        let exports = entries(all, memory.realm, Kind::Pool, &own.history.exports);
+        let left = shared(&exports, None, used, &mut before, own.history.since);
+        add(Kind::Pool, true, own.history.birth, left, 0);
+    }
+    piles
+}
+
+fn entries<'a>(all: &'a Collected, realm: Realm, kind: Kind, exports: &[u64]) -> Vec<&'a Entry> {
+    exports.iter().filter_map(|export| all.ledger.handle(realm, kind, *export)).collect()
+}
+
+/// An object that may be shared: when it was used, and whether the one before was opened until it was made. `before` is when that was
+/// opened, and becomes when this one was.
+fn shared(entries: &[&Entry], idle: Option<u64>, used: &Used, before: &mut Option<u64>, at: u64) -> Left {
+    let opened = entries.iter().filter_map(|entry| entry.first_opened()).min();
+    let is_exchanged = std::mem::replace(before, opened).is_some_and(|opened| opened <= at);
+    let used = entries.iter().filter_map(|entry| used.by_any(entry)).max();
+    let is_closed = entries.iter().any(|entry| entry.kind == Kind::Event || entry.was_closed());
+    Left { idle, used, is_exchanged, is_consumed: used.is_some() || is_closed, ..Left::default() }
+}
+
+impl Entry {
+    /// Returns true if its exporter has given it up, or could.
+    fn is_decided(&self) -> bool {
+        self.export.as_ref().is_some_and(|export| export.ended.is_some() || export.is_left(self))
+    }
+
+    /// Returns true if an importer has closed it.
+    fn was_closed(&self) -> bool {
+        self.imports.iter().flat_map(|import| &import.times).any(|time| time.ended.is_some())
+    }
+
+    fn first_opened(&self) -> Option<u64> {
+        self.imports.iter().flat_map(|import| &import.times).map(|time| time.opened).min()
+    }
+}
+
+/// Memory and events that processes exported, others opened, and nobody gave up.
+pub fn exports(all: &Collected, used: &Used) -> BTreeMap<(usize, Kind, Stack), Place> {
+    let mut sites: BTreeMap<(usize, Kind, Stack), Vec<&Entry>> = BTreeMap::new();
+    for (entry, export) in all.ledger.exports() {
+        if let (Kind::Memory | Kind::Event, Some((_, site))) = (entry.kind, export.made) {
+            sites.entry((export.process as usize, entry.kind, site.stack)).or_default().push(entry);
+        }
+    }
+    let place = |(key, mut all): (_, Vec<&Entry>)| {
+        let since = |entry: &Entry| entry.export.as_ref().map_or(0, |export| export.first.1);
+        // Memory that an importer still has open is that one's: neither left nor given up.
+        all.retain(|entry| entry.first_opened().is_some() && entry.is_decided());
+        all.sort_by_key(|entry| since(entry));
+        let (function, site) = all.first()?.export.as_ref()?.made?;
+        let mut place = Place { function, site, made: all.len() as u64, left: Vec::new() };
+        let mut before = None;
+        for (entry, ordinal) in all.iter().zip(0..) {
+            let left = shared(&[entry], None, used, &mut before, since(entry));
+            let Some(export) = entry.export.as_ref().filter(|export| export.is_left(entry)) else { continue };
+            // What is exported once more is in use.
+            let again = Some(export.last.1).filter(|_| export.times > 1);
+            let (bytes, at) = (export.bytes.unwrap_or(0), export.first.1);
+            place.left.push(Left { ordinal, at, bytes, used: left.used.max(again), ..left });
+        }
+        Some((key, place))
+    };
+    sites
+        .into_iter()
+        .filter_map(place)
+        .filter(|((process, ..), _)| {
+            let fate = &all.fates[*process];
+            fate.alive.is_some() && fate.is_full && !fate.has_lost && !fate.is_ended_on_purpose
+        })
+        .collect()
+}
+
+impl Export {
+    /// Returns true if it is there, and no importer of memory has that open: otherwise, the importer keeps it.
+    fn is_left(&self, entry: &Entry) -> bool {
+        let is_there = self.ended.is_none() && self.perhaps_ended.is_empty();
+        let mut last = entry.imports.iter().filter_map(|import| import.times.last());
+        is_there && (entry.kind == Kind::Event || last.all(|time| time.ended.is_some()))
+    }
+}

@@ -1,0 +1,122 @@
+//! Findings about work that processes do again and again: the same handles are opened and closed for each message, and what goes through
+//! the host after one failed open.
+
+use super::context::Context;
+use super::objects::{export, in_words, opening};
+use crate::follow::ledger::{Entry, Export, Failing, Import};
+use crate::follow::pending::PendingFinding;
+use cupeer_report::lives::began_at;
+use cupeer_report::places::Stack;
+use cupeer_rules::reason::{Ago, Bytes, Reason};
+use cupeer_rules::{Confidence, Severity};
+use std::collections::BTreeMap;
+
+/// So often, and so often per handle, handles are opened again before that is told.
+const LEAST: u64 = 32;
+const LEAST_EACH: u64 = 4;
+/// So many handles that are opened once each are told.
+const LEAST_ONCE: u64 = 1_000;
+/// So many are a warning. The time that they took is no measure, because it depends on the machine.
+const MANY: u64 = 2_000;
+
+/// The handles that a process opened at one place.
+#[derive(Default)]
+struct Opened<'a> {
+    handles: u64,
+    opened: u64,
+    again: u64,
+    longest: u64,
+    spent: u64,
+    first: Option<(&'a Entry, &'a Import)>,
+    last: u64,
+}
+
+/// Handles that were opened again and again.
+pub fn reopened(context: &Context) -> Vec<PendingFinding> {
+    let mut places: BTreeMap<(u32, Stack), Opened> = BTreeMap::new();
+    for entry in context.all.ledger.handles().iter().filter(|entry| !entry.kind.is_granted()) {
+        for import in &entry.imports {
+            let Some(time) = import.times.first() else { continue };
+            let all = places.entry((import.process, time.site.stack)).or_default();
+            all.handles += 1;
+            all.opened += import.opened;
+            all.again += import.again.times;
+            all.longest = all.longest.max(import.again.longest);
+            all.spent += import.again.spent;
+            all.first =
+                all.first.filter(|(_, first)| first.times[0].opened <= time.opened).or(Some((entry, import)));
+            all.last = import.times.iter().map(|time| time.last).max().unwrap_or(0).max(all.last);
+        }
+    }
+    places.into_iter().filter_map(|((process, _), all)| again(context, process, &all)).collect()
+}
+
+fn again(context: &Context, process: u32, all: &Opened) -> Option<PendingFinding> {
+    let fate = &context.all.fates[process as usize];
+    let of = fate.last_seen.saturating_sub(began_at(context.job, &context.job.processes[process as usize]));
+    let is_again = all.again >= LEAST && all.again >= all.handles.saturating_mul(LEAST_EACH);
+    let is_once = all.again == 0 && all.handles >= LEAST_ONCE && all.opened == all.handles;
+    if fate.has_lost || !fate.is_full || !(is_again || is_once) {
+        return None;
+    }
+    let (entry, import) = all.first?;
+    let time = import.times.first()?;
+    let within = is_again.then_some(Ago(all.longest));
+    let (handles, opened, spent, of) = (all.handles, all.opened, Ago(all.spent), Ago(of));
+    let reason = Reason::OpenedAgain { handles, opened, within, spent, of };
+    let mut objects = vec![opening(entry, process, time)];
+    objects.extend(entry.export.iter().map(|of| export(context, entry, of)));
+    let (call, at) = ((time.function, 0), (time.site, time.opened));
+    let found = PendingFinding::of(&reason, Confidence::Certain, call, process, at);
+    let raised = (all.again >= MANY).then_some(Severity::Warning);
+    Some(PendingFinding { last: all.last, count: opened, objects, raised, ..found })
+}
+
+/// Opens that failed and were not tried again, where the exporter or the process copied through the host since.
+pub fn through_host(context: &Context) -> Vec<PendingFinding> {
+    let mut first: BTreeMap<(u32, u32), (&Entry, &Export, &Failing, u64)> = BTreeMap::new();
+    for (entry, export) in context.all.ledger.exports().filter(|(entry, _)| entry.kind.is_memory()) {
+        for import in
+            entry.imports.iter().filter(|import| import.process != export.process && import.times.is_empty())
+        {
+            let failed: u64 =
+                import.failing.iter().filter(|failing| !failing.is_injected).map(|one| one.count).sum();
+            let Some(failing) = import.failing.iter().find(|failing| !failing.is_injected) else { continue };
+            let known = first.entry((import.process, export.process)).or_insert((entry, export, failing, 0));
+            known.3 += failed;
+            if failing.at < known.2.at {
+                (known.0, known.1, known.2) = (entry, export, failing);
+            }
+        }
+    }
+    let found = first.into_iter().filter_map(|((process, exporter), (entry, export, failing, failed))| {
+        // A process that has other memory of the exporter open copies for other reasons.
+        let opens_others = context.all.ledger.exports().any(|(other, of)| {
+            let is_open = |import: &Import| import.process == process && !import.times.is_empty();
+            of.process == exporter && other.imports.iter().any(is_open)
+        });
+        let bytes =
+            [process, exporter].map(|one| copied_after(context, one, failing.at)).into_iter().max()?;
+        (bytes > 0 && !opens_others).then(|| {
+            let code =
+                cupeer_spec::results::spec(failing.result).map_or("an unknown result", |spec| spec.name());
+            let reason = Reason::HostAfterFailure {
+                exporter: in_words(context.job, exporter),
+                code,
+                bytes: Bytes(bytes),
+                had_context: failing.current.context != Some(0),
+            };
+            let (call, at) = ((failing.function, failing.result), (failing.site, failing.at));
+            let found = PendingFinding::of(&reason, Confidence::Inferred, call, process, at);
+            let objects = vec![super::objects::export(context, entry, export)];
+            PendingFinding { last: failing.last, count: failed, objects, ..found }
+        })
+    });
+    found.collect()
+}
+
+/// The bytes of the large copies of a process between device memory and the host after a time.
+fn copied_after(context: &Context, process: u32, at: u64) -> u64 {
+    let all = &context.all.tallies[process as usize].uses.all;
+    all.iter().filter(|used| used.content.is_some() && used.at > at).map(|used| used.bytes).sum()
+}
