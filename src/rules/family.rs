@@ -25,7 +25,7 @@ pub static FAMILIES: &[Family] = &[
     Family {
         name: "jobs",
         title: "Rules for jobs",
-        prefixes: &["ranks-", "fd-", "descriptors-", "memory-", "piles-", "opened-", "exchange-", "host-"],
+        prefixes: &["ranks-", "fd-", "descriptors-", "memory-", "piles-", "opened-", "ex", "host-"],
     },
 ];
 

@@ -170,7 +170,7 @@ fn a_runner_of_github_gets_annotations_on_stderr() {
 fn a_leak_has_totals_and_both_places() {
     for (name, what) in [
         ("ipc-leak", "handles opened at this place were never closed"),
-        ("vmm-leak", "allocations imported at this place were never given up"),
+        ("vmm-leak", "allocations imported at this place were never given up (unmapped and released)"),
     ] {
         let checked = scene(name).outcome_checked(How::Bad);
         let finding = checked.findings().iter().find(|finding| finding["rule"] == name).expect("the finding");

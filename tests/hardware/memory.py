@@ -4,6 +4,7 @@
   sleep       an engine sleeps and gives its memory back; another process takes it, so that waking up fails
   partial     an engine wakes up its weights alone, and uses its cache
   loader      the workers of a DataLoader make CUDA tensors, of which the consumer keeps each: a worker finds no memory
+  freed       the same, but the consumer frees each
   fork        a rank ends, but its forked worker keeps its device files, and so its memory: the next rank does not fit"""
 import ctypes
 import os
@@ -163,6 +164,17 @@ class Made:
         return torch.full((256 << 20,), index, dtype=torch.uint8, device="cuda")  # made
 
 
+def items():
+    import torch
+
+    return torch.utils.data.DataLoader(Made(), batch_size=None, num_workers=2, multiprocessing_context="spawn")
+
+
+def freed():
+    sum_ = sum(int(item[0]) for item in items())
+    assert sum_ == sum(range(64)), sum_
+
+
 def loader():
     import torch
 
@@ -170,7 +182,7 @@ def loader():
     ballast = torch.empty(free - 8 * GIB, dtype=torch.uint8, device="cuda")  # ballast
     kept = []
     try:
-        for item in torch.utils.data.DataLoader(Made(), batch_size=None, num_workers=2, multiprocessing_context="spawn"):
+        for item in items():
             kept.append(item)  # kept
     except RuntimeError as error:
         print(f"loader: {len(kept)} kept of {ballast.numel() >> 30} GiB: {type(error).__name__}", flush=True)

@@ -12,6 +12,8 @@ const MACHINE: &str = "links = \"nvlink\"\n[[device]]\nmemory = \"1GiB\"\n[[devi
 /// Each scene, with the argument `bad` or `good`. Its exit status is 0 only if it gets all memory.
 const SCENES: &str = r#"
 #include "vmm.h"
+#include <dlfcn.h>
+#include <sys/resource.h>
 #define MIB ((size_t)1 << 20)
 typedef struct { int type, types; Location location; void *windows; size_t most; unsigned char rest[56]; } Wanted;
 int cuMemPoolCreate(void **, const Wanted *), cuMemAllocFromPoolAsync(CUdeviceptr *, size_t, void *, void *);
@@ -92,29 +94,84 @@ static void keep(void) {
     _exit(0);
 }
 
-static int kept(void) {
+static size_t wanted = 600 * MIB;
+static int share(void) {
     Handle handle;
     CUdeviceptr at;
-    IS(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
-    if (!fork()) keep();
-    start(0);
     IS(cuMemAlloc_v2(&at, 600 * MIB), 0);
     IS(cuIpcGetMemHandle(&handle, at), 0);
     IS(write(pair[0], &handle, sizeof handle), sizeof handle);
     wait_for(0);
     IS(cuMemFree_v2(at), 0);
+    int result = want(wanted);
+    tell(0);
+    wait(NULL);
+    return result;
+}
+
+static int kept(void) {
+    IS(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
+    if (!fork()) keep();
+    start(0);
+    return share();
+}
+
+/* Half of it is never freed. */
+static int in_part(void) {
+    for (int i = 0; i < 40; i++) {
+        CUdeviceptr at;
+        if (cuMemAlloc_v2(&at, 100 * MIB)) return 1;
+        if (!bad || i % 2) IS(cuMemFree_v2(at), 0);
+    }
+    return 0;
+}
+
+/* A trainer keeps what its tensors had: so does PyTorch's allocator. */
+static void train(void) {
+    CUdeviceptr at;
+    void *library = dlopen(getenv("ALLOCATOR"), RTLD_NOW);
+    IS(library != NULL, 1);
+    int (*allocate)(CUdeviceptr *, size_t) = (int (*)(CUdeviceptr *, size_t))dlsym(library, "allocate");
+    start(0);
+    IS(allocate(&at, 600 * MIB), 0);
+    if (!bad) IS(cuMemFree_v2(at), 0);
+    tell(1);
+    wait_for(1);
+    _exit(0);
+}
+
+static int cached(void) {
+    IS(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
+    if (!fork()) train();
+    wait_for(0);
+    start(0);
     int result = want(600 * MIB);
     tell(0);
     wait(NULL);
     return result;
 }
 
+/* What the importer keeps is less than what lacks. */
+static int kept_in_part(void) {
+    wanted = 900 * MIB;
+    CUdeviceptr own;
+    IS(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
+    if (!fork()) keep();
+    start(0);
+    IS(cuMemAlloc_v2(&own, 200 * MIB), 0);
+    return share();
+}
+
+/* No memory of the device: it works in that of the host. */
+static int without(void) { return want(2048 * MIB) != 2; }
+
 static int large(void) { return want(bad ? 2048 * MIB : 512 * MIB); }
 
+/* The simulated driver has no longer range of memory than a file may have: as where what is free is in pieces. */
 static int fragmented(void) {
-    CUdeviceptr at[8];
-    for (int i = 0; i < 8; i++) IS(cuMemAlloc_v2(&at[i], 120 * MIB), 0);
-    for (int i = 0; i < 8; i += bad ? 2 : 1) IS(cuMemFree_v2(at[i]), 0);
+    struct rlimit most = {256 * MIB, 256 * MIB};
+    if (bad) IS(setrlimit(RLIMIT_FSIZE, &most), 0);
+    start(0);
     return want(400 * MIB);
 }
 
@@ -145,7 +202,8 @@ static int probed(void) {
 int main(int argc, char **argv) {
     struct { const char *name; int (*run)(void); int starts; } scenes[] = {
         {"unreleased", unreleased, 1}, {"abandoned", abandoned, 1}, {"elsewhere", elsewhere, 0},
-        {"kept", kept, 0}, {"large", large, 1}, {"fragmented", fragmented, 1}, {"limited", limited, 1},
+        {"in part", in_part, 1}, {"cached", cached, 0}, {"kept in part", kept_in_part, 0}, {"without", without, 1},
+        {"kept", kept, 0}, {"large", large, 1}, {"fragmented", fragmented, 0}, {"limited", limited, 1},
         {"retried", retried, 1}, {"probed", probed, 1}};
     bad = !strcmp(argv[argc - 1], "bad");
     for (size_t i = 0; i < sizeof scenes / sizeof *scenes; i++) {
@@ -154,6 +212,17 @@ int main(int argc, char **argv) {
         return scenes[i].run() != 0;
     }
     return 9;
+}
+"#;
+
+/// A library that allocates.
+const ALLOCATOR: &str = r#"
+#include <stddef.h>
+int cuMemAlloc_v2(unsigned long long *, size_t);
+int allocate(unsigned long long *at, size_t size);
+int allocate(unsigned long long *at, size_t size) {
+    int result = cuMemAlloc_v2(at, size);
+    return result;
 }
 "#;
 
@@ -169,10 +238,17 @@ fn program() -> PathBuf {
 
 fn run(scene: &str, how: &str) -> Ran {
     let folder = temp_dir();
+    // Its name makes it PyTorch's.
+    let (built, library) =
+        (support::compile_text("allocator", ALLOCATOR, &["-shared", "-fPIC"]), "libc10_cuda.so");
+    std::fs::copy(built, folder.path().join(library)).expect("a file");
     let (machine, record) = (folder.path().join("machine.toml"), folder.path().join("r"));
     std::fs::write(&machine, MACHINE).expect("a file");
     let mut run = cupeer();
-    run.args(["run", "-o"]).arg(&record).arg(format!("--sim={}", machine.display()));
+    run.env("ALLOCATOR", folder.path().join(library))
+        .args(["run", "-o"])
+        .arg(&record)
+        .arg(format!("--sim={}", machine.display()));
     let ran = run.arg("--").arg(program()).args([scene, how]).output().expect("it runs");
     let (out, summary) = (String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr));
     assert!(out.is_empty(), "{out}{summary}");
@@ -293,6 +369,36 @@ fn an_importer_that_keeps_freed_memory_is_named() {
 }
 
 #[test]
+fn what_importers_keep_is_no_cause_by_itself_if_more_lacked() {
+    let ran = run("kept in part", "bad");
+    let words = [
+        "1 allocation (600 MiB) made at ",
+        "was released, and importers keep it",
+        "this process has 200 MiB in use",
+    ];
+    ran.names("memory-exhausted", "inferred", &words);
+}
+
+#[test]
+fn the_holder_says_how_much_of_what_its_place_made_is_alive() {
+    let ran = run("in part", "bad");
+    ran.names("memory-exhausted", "certain", &["10 of 19 allocations (1 GiB) made at ", "are still in use"]);
+    run("in part", "good").is_quiet();
+}
+
+#[test]
+fn memory_that_pytorch_caches_in_another_process_has_its_remedy() {
+    let ran = run("cached", "bad");
+    ran.names(
+        "memory-exhausted",
+        "certain",
+        &[" holds 600 MiB in 1 allocation: 600 MiB made at ", "in train (through "],
+    );
+    assert!(ran.summary.contains("call torch.cuda.empty_cache() there before this call"), "{}", ran.summary);
+    run("cached", "good").is_quiet();
+}
+
+#[test]
 fn a_call_that_can_never_succeed_is_told_apart() {
     let ran = run("large", "bad");
     ran.names("memory-exhausted", "certain", &["the call asked for 2 GiB", "has 1 GiB in all"]);
@@ -305,7 +411,7 @@ fn free_memory_in_pieces_is_told_apart() {
     ran.names(
         "memory-exhausted",
         "inferred",
-        &["the call asked for 400 MiB", "is fragmented", "544 MiB of 1 GiB were free"],
+        &["the call asked for 400 MiB", "is fragmented", "1 GiB of 1 GiB were free"],
     );
     run("fragmented", "good").is_quiet();
 }
@@ -323,7 +429,7 @@ fn a_pool_with_a_limit_is_told_apart() {
 
 #[test]
 fn a_process_that_gets_memory_after_all_has_a_note() {
-    for scene in ["retried", "probed"] {
+    for scene in ["retried", "probed", "without"] {
         let ran = run(scene, "good");
         ran.is_quiet();
         let notes = ran.findings().filter(|finding| finding["rule"] == "memory-exhausted").count();

@@ -9,13 +9,14 @@
 //! - `output`: what is printed.
 //! - `script`: the name of a recording.
 //! - `home`: the directory for recordings without a name.
-//! - `complete`, `share`: completions for shells, and man pages.
+//! - `complete`: completions for shells.
 //! - `nvml`: NVML, asked by the command itself.
 //! - `libraries`: the libraries that are preloaded.
 //! - `driver`: the driver that a program gets.
 //! - `board`: plans that are armed while a job is running.
 //! - `job`: the recording that a run makes.
 //! - `settings`: what the options become.
+//! - `tests`: the files of packages, among them man pages.
 
 pub mod args;
 pub mod board;

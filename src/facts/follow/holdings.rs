@@ -25,7 +25,7 @@ pub enum State {
     InUse,
     /// Its owner has exported it, and no process imported it.
     NeverImported,
-    /// Its owner has its handle, and no mapping of it.
+    /// Its owner has its handle, and unmapped it.
     Unmapped,
     /// Its owner freed it to its pool, which may keep it.
     Pooled,
@@ -46,6 +46,8 @@ pub struct Holding {
     pub address: Option<u64>,
     pub bytes: u64,
     pub count: u64,
+    /// How many allocations were made there, with those that were freed; `None` if that is not known.
+    pub made: Option<u64>,
     /// The processes that keep it, each with the fingerprint by which it has it (0 if unknown). Empty if its owner has it.
     pub holders: Vec<(usize, u64)>,
     /// True if the recording leaves no doubt that it was there.
@@ -151,6 +153,7 @@ impl<'a> Holdings<'a> {
                     address: None,
                     bytes,
                     count,
+                    made: book.made(place, time),
                     holders: Vec::new(),
                     is_sure,
                 }
@@ -185,6 +188,7 @@ impl<'a> Holdings<'a> {
                 address: None,
                 bytes: 0,
                 count: 0,
+                made: None,
                 holders: Vec::new(),
                 is_sure: true,
             });

@@ -11,6 +11,7 @@
 //! - `faults`: the faults of plans.
 //! - `peers`: the access between devices.
 //! - `memory`: the memory of each process.
+//! - `contexts`: the contexts of each process.
 //! - `uses`: the recorded copies, by the memory that they use.
 //! - `virtual_memory`, `pools`, `exhausted_calls`: the memory of all.
 //! - `failures`, `callers`, `marks`: failures, callers, and marks.
@@ -22,6 +23,7 @@
 pub mod allocator;
 pub mod callers;
 pub mod collect;
+pub mod contexts;
 pub mod exhausted_calls;
 pub mod failures;
 mod fault_hits;

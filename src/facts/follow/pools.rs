@@ -11,7 +11,7 @@ use cupeer_report::model::{self, Fingerprint, Where};
 use std::collections::{BTreeSet, HashMap};
 
 /// A pool, with its history.
-type OwnPool = Known<Pool, PoolHistory>;
+pub type OwnPool = Known<Pool, PoolHistory>;
 
 /// The most rows.
 const MOST: usize = 200;

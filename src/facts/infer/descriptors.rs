@@ -3,6 +3,7 @@
 use super::context::Context;
 use super::growth::Left;
 use super::unclosed::growth;
+use crate::follow::ledger::descriptors::Numbers;
 use crate::follow::pending::PendingFinding;
 use cupeer_rules::reason::{Piled, Reason};
 use cupeer_rules::{Confidence, Rule};
@@ -20,12 +21,21 @@ pub fn kept(context: &Context) -> Vec<PendingFinding> {
             continue;
         }
         let of = &tally.descriptors;
-        for (numbers, is_export) in [(&of.exported, true), (&of.imported, false)] {
+        let whole = [(&of.exported, true, false), (&of.imported, false, false)];
+        let is_told =
+            |is_export| if is_export { of.exported.are_all_new() } else { of.imported.are_all_new() };
+        // Where one place closes them, another one may not.
+        let places = of.places.iter().filter(|((is_export, _), _)| !is_told(*is_export));
+        let places = places.map(|((is_export, _), numbers)| (numbers, *is_export, true));
+        for (numbers, is_export, is_place) in whole.into_iter().chain(places) {
             let Some(first) = numbers.first.filter(|_| numbers.times >= MANY && numbers.are_all_new()) else {
                 continue;
             };
-            let growth =
-                growth(context, process as u32, (numbers.times, &left(context, process, is_export)), &marks);
+            let left = left(context, process, (numbers, is_export));
+            let growth = growth(context, process as u32, (numbers.times, 0, &left), &marks);
+            if is_place && growth.is_none() {
+                continue;
+            }
             let what = if is_export { Piled::Descriptors } else { Piled::ImportedDescriptors };
             let reason = match growth {
                 Some(growth) => {
@@ -42,15 +52,13 @@ pub fn kept(context: &Context) -> Vec<PendingFinding> {
 }
 
 /// The descriptors that a process seems to have: each with whether another one took or made some between the one before and it.
-fn left(context: &Context, process: usize, is_export: bool) -> Vec<Left> {
+fn left(context: &Context, process: usize, (numbers, is_export): (&Numbers, bool)) -> Vec<Left> {
     let all = context.all;
     let is_other = |other: &usize| *other != process && all.realms[*other] == all.realms[process];
     let others: Vec<_> =
         (0..all.tallies.len()).filter(is_other).map(|other| &all.tallies[other].descriptors).collect();
-    let of = &all.tallies[process].descriptors;
-    let kept = if is_export { of.exported.kept() } else { of.imported.kept() };
     let mut before = 0;
-    let left = kept.into_iter().map(|(ordinal, at)| {
+    let left = numbers.kept().into_iter().map(|(ordinal, at)| {
         let calls = others.iter().map(|of| if is_export { &of.imported.calls } else { &of.exported.calls });
         let is_exchanged = calls.into_iter().any(|calls| calls.until(at) > calls.until(before));
         before = at;

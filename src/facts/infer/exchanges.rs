@@ -1,7 +1,7 @@
 //! Exchanges of handles between processes that all take part: who opened fewer handles than the others, and who opened an older one.
 //!
-//! Each of three or more processes exports handles, and all others open them. A handle that most opened and a few did not is missing
-//! there. Where handles go to neighbors alone, as in a ring, no process differs from the others.
+//! Each of three or more processes exports handles, and all others open them. A handle that half of the others opened
+//! and a few did not is missing there. Where handles go to neighbors alone, as in a ring, no process differs from the others.
 
 use super::context::Context;
 use super::objects::{export, in_words, opening};
@@ -25,11 +25,13 @@ struct Lacking<'a> {
     lacks: Vec<(&'a Entry, &'a Export)>,
     /// The last handle that it opened.
     last: Option<(&'a Entry, &'a Time)>,
+    /// How many handles it exported, and each of the others, if they differ.
+    exported: Option<(u64, u64)>,
 }
 
 pub fn differing(context: &Context) -> Vec<PendingFinding> {
     let mut realms: BTreeMap<(Realm, Kind), Exported> = BTreeMap::new();
-    for (entry, export) in context.all.ledger.exports().filter(|(entry, _)| !entry.imports.is_empty()) {
+    for (entry, export) in context.all.ledger.exports() {
         if let (Kind::Memory | Kind::Event | Kind::Allocation, Some((_, site))) = (entry.kind, export.made) {
             let of = realms.entry((entry.realm, entry.kind)).or_default();
             of.entry((export.process, site.stack)).or_default().push((entry, export));
@@ -42,6 +44,17 @@ pub fn differing(context: &Context) -> Vec<PendingFinding> {
 /// The call by which a process opened a handle, if it did.
 fn opened(entry: &Entry, process: u32) -> Option<&Time> {
     entry.imports.iter().find(|import| import.process == process)?.times.last()
+}
+
+/// Returns the numbers of handles that a process and each of the other members exported, if the others exported equally many.
+fn exported_by(exported: &Exported, process: u32, others: &BTreeSet<u32>) -> Option<(u64, u64)> {
+    let of = |process: u32| {
+        exported.iter().filter(|((by, _), _)| *by == process).map(|(_, all)| all.len() as u64).sum()
+    };
+    let own = of(process);
+    let mut others = others.iter().filter(|other| **other != process).map(|other| of(*other));
+    let each: u64 = others.next()?;
+    (each != own && others.all(|other| other == each)).then_some((own, each))
 }
 
 /// Returns true if a process tried to open a handle, or may still: then that is told, or not known.
@@ -65,11 +78,12 @@ fn of_kind(context: &Context, mut exported: Exported) -> Vec<PendingFinding> {
     for &(entry, export) in all().filter(|(_, export)| members.contains(&export.process)) {
         let others = || members.iter().filter(|member| **member != export.process);
         let has = others().filter(|member| opened(entry, **member).is_some()).count();
-        if has * 2 < members.len() {
+        if has == 0 || has * 2 < others().count() {
             continue;
         }
         for member in others() {
-            let new = || Lacking { opened: 0, lacks: Vec::new(), last: None };
+            let counts = || exported_by(&exported, *member, &members);
+            let new = || Lacking { opened: 0, lacks: Vec::new(), last: None, exported: counts() };
             let of = lacking.entry(*member).or_insert_with(new);
             match opened(entry, *member) {
                 Some(time) => {
@@ -93,9 +107,13 @@ fn of_kind(context: &Context, mut exported: Exported) -> Vec<PendingFinding> {
 fn pending(context: &Context, exported: &Exported, process: u32, of: &Lacking) -> Option<PendingFinding> {
     let (&(lacked, by), (last, time)) = (of.lacks.first()?, of.last?);
     let site = exported.get(&(by.process, by.made?.1.stack))?;
-    // The exporter had exported the newer one already when the process opened the older one.
-    let older =
-        site.iter().filter(|(entry, export)| export.first.1 < by.first.1 && !std::ptr::eq(*entry, lacked));
+    // The exporter had exported the newer one already when the process opened the older one, which was of an earlier exchange:
+    // some process had opened it before that.
+    let is_of_earlier = |entry: &Entry| {
+        let mut times = entry.imports.iter().flat_map(|import| &import.times);
+        !std::ptr::eq(entry, lacked) && times.any(|time| time.opened < by.first.1)
+    };
+    let older = site.iter().filter(|(entry, export)| export.first.1 < by.first.1 && is_of_earlier(entry));
     let older = older.filter_map(|(entry, _)| Some((*entry, opened(entry, process)?)));
     let older =
         older.filter(|(_, time)| time.last.max(time.opened) > by.first.1).max_by_key(|(_, time)| time.opened);
@@ -106,6 +124,7 @@ fn pending(context: &Context, exported: &Exported, process: u32, of: &Lacking) -
         lacks: of.lacks.len() as u64,
         newest: (Handle(lacked.fingerprint), in_words(context.job, by.process)),
         older: older.map(|(entry, _)| Handle(entry.fingerprint)),
+        exported: of.exported,
     };
     let (entry, time) = older.unwrap_or((last, time));
     let (call, at) = ((time.function, 0), (time.site, time.opened));

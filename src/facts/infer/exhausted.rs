@@ -12,7 +12,8 @@ use crate::follow::holdings::{Holding, Holdings, State};
 use crate::follow::judged::ordinal;
 use crate::follow::memory::OwnAllocation;
 use crate::follow::pending::{PendingFinding, PendingObject};
-use cupeer_report::names::{clean, counted};
+use cupeer_report::model::Place;
+use cupeer_report::names::{clean, counted, number};
 use cupeer_report::places::Places;
 use cupeer_rules::reason::{Device, Reason, Size};
 use cupeer_rules::{Confidence, Rule};
@@ -97,13 +98,11 @@ fn memory(
     if !shortage.is_short() || first.is_none() && left.is_none() {
         return None;
     }
-    let sure = |group: &Group| {
-        let suffices = shortage.lacking().is_some_and(|lacking| group.bytes >= lacking);
-        suffices && group.rows.iter().all(|row| row.is_sure)
-    };
+    let sure = |group: &Group| suffices(shortage, group) && group.rows.iter().all(|row| row.is_sure);
     let confidence = if first.is_some_and(sure) { Confidence::Certain } else { Confidence::Inferred };
     let (others, objects) = match first {
-        Some(kept) if kept.state == State::Kept && is_enough(shortage, kept) => {
+        // Less than what lacked cannot have been the cause.
+        Some(kept) if kept.state == State::Kept && (left.is_none() || suffices(shortage, kept)) => {
             let found = kept_memory(context, holdings, shortage, kept, confidence);
             return Some(PendingFinding { lacks_facts, ..found });
         }
@@ -116,25 +115,33 @@ fn memory(
     let mut found = pending(&reason, confidence, process, scarce);
     found.hint = named.and_then(|group| hint(context, shortage, group)).unwrap_or(found.hint);
     found.message += &named.map_or_else(String::new, |group| retained(context, group, places));
+    found.message += &named.map_or_else(String::new, |group| came_from(context, shortage, group, places));
     found.message += &others_in_words(context, shortage, others);
     Some(PendingFinding { lacks_facts, objects, ..found })
+}
+
+/// Returns true if a group has as much as lacked.
+fn suffices(shortage: &Shortage, group: &Group) -> bool {
+    shortage.lacking().is_some_and(|lacking| group.bytes >= lacking)
 }
 
 /// Returns true if a group is a cause: it has more than processes outside of the job, and than what has no row.
 fn is_enough(shortage: &Shortage, group: &Group) -> bool {
     let outside: u64 = shortage.outside.iter().map(|(.., bytes)| bytes).sum();
-    let suffices = shortage.lacking().is_some_and(|lacking| group.bytes >= lacking);
-    suffices || group.bytes >= outside.max(shortage.unaccounted().unwrap_or(0))
+    suffices(shortage, group) || group.bytes >= outside.max(shortage.unaccounted().unwrap_or(0))
 }
 
 /// Returns true if a failure is no problem: the thread got what it asked for later, or less and the process did not fail; or the
-/// process allocated until nothing was left, and did not fail.
+/// process did without, and no process of the job failed, or it had allocated until nothing was left.
 fn is_survived(context: &Context, process: usize, scarce: &Scarce, is_own_waste: bool) -> bool {
     let fate = &context.all.fates[process];
     let has_ended_well = fate.alive == Some(false) && !fate.has_failed;
     match scarce.got {
         Some(got) => scarce.wanted.is_some_and(|wanted| got >= wanted) || !fate.has_failed,
-        None => has_ended_well && scarce.had_succeeded && !is_own_waste,
+        None => {
+            let has_failed = || context.all.fates.iter().any(|fate| fate.has_failed);
+            has_ended_well && !is_own_waste && (scarce.had_succeeded || !has_failed())
+        }
     }
 }
 
@@ -148,7 +155,8 @@ fn clause(
     places: &mut Places,
 ) -> String {
     let verb = if group.count <= 1 { verb[0] } else { verb[1] };
-    let many = format!("{} ({})", counted(group.count.max(1), "allocation"), Size(group.bytes));
+    let made = if let [row] = group.rows[..] { row.made } else { None };
+    let many = format!("{} ({})", alive(group.count.max(1), made), Size(group.bytes));
     let many = match group.process == shortage.process {
         true => many,
         false => format!("{many} of {}", owner(context, shortage, group.process)),
@@ -160,13 +168,26 @@ fn clause(
     format!("{many} {verb}: {}", made_at(context, group, places))
 }
 
+/// `25 allocations`, or `25 of 126 allocations` if so many were made.
+fn alive(count: u64, made: Option<u64>) -> String {
+    match made {
+        Some(made) if made > count => format!("{} of {}", number(count), counted(made, "allocation")),
+        _ => counted(count, "allocation"),
+    }
+}
+
 /// `600 MiB made at prog.c:7 in allocate, 400 MiB made elsewhere`.
 fn made_at(context: &Context, group: &Group, places: &mut Places) -> String {
     let (mut parts, mut rest) = (Vec::new(), group.bytes);
     for row in group.rows.iter().take(MOST_PLACES) {
         let Some(place) = place(context, row, places) else { continue };
         rest = rest.saturating_sub(row.bytes);
-        parts.push(format!("{} made at {place}", Size(row.bytes)));
+        let count = match row.made {
+            Some(made) if made == row.count && made > 1 => format!(" (all {})", counted(made, "allocation")),
+            Some(made) if made > 1 => format!(" ({})", alive(row.count, row.made)),
+            _ => String::new(),
+        };
+        parts.push(format!("{}{count} made at {place}", Size(row.bytes)));
     }
     parts.extend((rest > 0).then(|| format!("{} made elsewhere", Size(rest))));
     parts.join(", ")
@@ -248,7 +269,8 @@ fn hint(context: &Context, shortage: &Shortage, group: &Group) -> Option<String>
         State::InUse if group.process != shortage.process => {
             "Let that process free the memory before this call, or divide the device between the processes."
         }
-        State::InUse | State::Kept => return None,
+        State::Kept => Rule::MemoryKept.spec().hint(),
+        State::InUse => return None,
     };
     Some(text.into())
 }
@@ -278,6 +300,16 @@ fn retained(context: &Context, group: &Group, places: &mut Places) -> String {
     let (place, _) = places.stack(&context.all.stacks, at.site.stack);
     let place = place.line().unwrap_or_else(|| place.long());
     format!("; cuMemRetainAllocationHandle at {place} took references of them, too")
+}
+
+/// The line that led to the failed call, if the place of small allocations, of which no more is known, passes calls on.
+fn came_from(context: &Context, shortage: &Shortage, group: &Group, places: &mut Places) -> String {
+    let (_, frames) = places.stack(&context.all.stacks, shortage.scarce.site.stack);
+    let counted = group.rows[0].address.filter(|_| group.process == shortage.process);
+    let made = counted.map(|address| places.place(group.process, u64::MAX, address));
+    let at = made.and_then(|made| frames.iter().position(|frame| frame.source() == made.source()));
+    let line = at.and_then(|at| frames.get(at + 1)).and_then(Place::line);
+    line.map_or_else(String::new, |line| format!("; the failed call came from {line}"))
 }
 
 /// `; process 7 has 2GiB; 512MiB have no row`: the other holders, and the rest.

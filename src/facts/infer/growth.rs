@@ -23,8 +23,10 @@ const LEAST_EXCHANGES: usize = 4;
 const FAREWELL: u64 = 8;
 /// So long a process may end after the last exchange.
 const EXIT: u64 = 250_000_000;
-/// So many newer objects may be made before one is done with: a pipeline.
+/// At least so many newer objects may be made before one is done with: a pipeline. Of many objects, a set that rotates is larger.
 const PIPELINE: usize = 2;
+/// If one of so many is used again, the others may be.
+const KEPT: usize = 16;
 /// Uses of at most so many objects are recorded at one time.
 const WATCHED: usize = 200;
 /// After how many marks handles have to be left open.
@@ -59,6 +61,8 @@ pub struct Left {
 /// The objects of one place.
 pub struct Line<'a> {
     pub made: u64,
+    /// How many there were when half of them was made; 0 if that is not known.
+    pub half: u64,
     /// In the order in which they were made.
     pub left: &'a [Left],
     /// The steps of the process; `None` if calls are missing.
@@ -102,15 +106,24 @@ impl Line<'_> {
     /// Returns true if an object was used after so many newer ones were made that it is kept for that.
     fn is_again(&self, index: usize) -> bool {
         let left = &self.left[index];
-        self.left.get(index + PIPELINE).zip(left.used).is_some_and(|(newer, used)| used > newer.at)
+        self.left.get(index + self.pipeline()).zip(left.used).is_some_and(|(newer, used)| used > newer.at)
+    }
+
+    /// So many newer objects may be made before one is done with.
+    fn pipeline(&self) -> usize {
+        PIPELINE.max(self.left.len() / PARTS as usize)
     }
 
     fn is_used_again(&self) -> bool {
-        let newest = self.left.len().saturating_sub(PIPELINE);
+        let newest = self.left.len().saturating_sub(self.pipeline());
         let used = |index: &usize| self.left[*index].used.is_some();
         let judged: Vec<usize> = (0..newest).rev().filter(used).take(WATCHED).collect();
         let again = judged.iter().filter(|index| self.is_again(**index)).count();
-        again > 0 && again * 2 >= judged.len()
+        // After the last was made, some of all may be used.
+        let last = self.left.last().map_or(0, |left| left.at);
+        let late =
+            self.left[..newest].iter().filter(|left| left.used.is_some_and(|used| used > last)).count();
+        late >= LEAST_SURE || again > 0 && again * KEPT >= judged.len()
     }
 
     /// Returns the times of those after which the place gave up a newer one; of a place that gives up none, all: it may still need those
@@ -136,7 +149,9 @@ impl Line<'_> {
         let between = lost.iter().filter(|ordinal| **ordinal > first).count();
         let half = self.made / 2;
         let is_spread = |first: &u64, last: &u64| *first < half && *last >= half;
+        // A set of which some go at random does not become larger.
         lost.len() >= LEAST_SURE
+            && self.half * 3 <= self.left.len() as u64 * 2
             && between * 2 >= lost.len()
             && lost.first().zip(lost.last()).is_some_and(|(first, last)| is_spread(first, last))
     }

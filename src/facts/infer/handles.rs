@@ -251,7 +251,7 @@ impl<'a> Handles<'a, '_, '_, '_> {
                 self.opening(world.look(time.function, 0, time.site), time.opened, 1);
             }
             for again in time.again.iter().filter(|again| !again.site.is_judged) {
-                let Again { site, first, last, count, open } = *again;
+                let Again { site, first, last, count, open, .. } = *again;
                 let libraries = [time.site, site].map(|site| {
                     let (place, _) = self.places.stack(&self.context.all.stacks, site.stack);
                     place.maker().file_name().unwrap_or("?").to_owned()

@@ -6,17 +6,22 @@ use super::growth::Left;
 use super::unclosed::growth;
 use super::used::Used;
 use crate::follow::collect::Collected;
+use crate::follow::contexts::Context as Created;
 use crate::follow::ledger::{Entry, Export, Realm, Site};
 use crate::follow::marks::Repeated;
-use crate::follow::memory::{Birth, Memory};
+use crate::follow::memory::{Birth, Histories, Memory, ReservationHistory};
 use crate::follow::pending::PendingFinding;
-use cupeer_model::{Origin, Table};
+use crate::follow::pools::OwnPool;
+use cupeer_model::{Known, Origin, Process, Reservation, Table, View};
 use cupeer_report::places::Stack;
 use cupeer_rules::Confidence;
 use cupeer_rules::reason::{Growth, Piled, Reason};
 use cupeer_spec::effect::Object as Kind;
 use cupeer_spec::function::FnId;
 use std::collections::{BTreeMap, HashMap};
+
+/// So many ranges of addresses a process may keep for later.
+const MOST_SPARE: u64 = 16;
 
 /// Objects that one place has made and not given up.
 pub struct Place {
@@ -61,12 +66,23 @@ pub fn found(context: &Context, used: &Used) -> Vec<PendingFinding> {
             };
             found.extend(pending(context, process, (what, &place), &marks, is_grown));
         }
+        for place in contexts(context.all, process).values() {
+            found.extend(pending(context, process, (Piled::Contexts, place), &marks, |_| true));
+        }
     }
     for ((process, kind, _), place) in exports {
         let what = if kind == Kind::Event { Piled::Events } else { Piled::Exports };
         found.extend(pending(context, process, (what, &place), &marks, |_| true));
     }
     found
+}
+
+/// The imports of pools, in order, each with how many there were of its pool by then.
+fn imports<'a>(pools: impl Iterator<Item = &'a OwnPool>) -> Vec<(Birth, u64, &'a OwnPool)> {
+    let each = |own: &'a OwnPool| own.history.births.iter().zip(1..).map(move |(birth, n)| (*birth, n, own));
+    let mut all: Vec<_> = pools.flat_map(each).collect();
+    all.sort_by_key(|(birth, ..)| birth.at.time);
+    all
 }
 
 /// Which of the objects of each place serve something.
@@ -97,11 +113,15 @@ fn pending(
     marks: &Repeated,
     is_grown: impl Fn(&Growth) -> bool,
 ) -> Option<PendingFinding> {
-    let growth = growth(context, process as u32, (place.made, &place.left), marks).filter(is_grown)?;
+    let growth = growth(context, process as u32, (place.made, 0, &place.left), marks).filter(is_grown)?;
     let newest = place.left.last()?.at;
     let is_counted = |left: &Left| growth != Growth::Idle || left.idle.is_some();
     let counted = || place.left.iter().filter(|left| is_counted(left));
     let (left, bytes) = (counted().count() as u64, counted().map(|left| left.bytes).sum());
+    // Spare addresses wait for the next use.
+    if what == Piled::Reservations && left < MOST_SPARE {
+        return None;
+    }
     let reason = Reason::PilesUp { what, left, made: place.made, bytes, growth };
     let confidence = if growth == Growth::Idle { Confidence::Certain } else { Confidence::Inferred };
     let (call, at) = ((place.function, 0), (place.site, place.left.first()?.at));
@@ -131,17 +151,9 @@ pub fn own(all: &Collected, memory: &Memory, used: &Used) -> Piles {
         let left = shared(&entries, idle, used, &mut before, own.history.since);
         add(Kind::Allocation, is_served, own.history.birth, left, own.bytes);
     }
-    for own in state.reservations.each() {
-        let range = (own.name, own.bytes);
-        let since = state.keeper.asleep.since(own.name, own.bytes);
-        let idle = since.filter(|_| state.mappings.touching(range).is_none());
-        add(
-            Kind::Reservation,
-            idle.is_none(),
-            own.history.birth,
-            Left { idle, ..Left::default() },
-            own.bytes,
-        );
+    for (own, idle) in reserved(state) {
+        let left = Left { idle, ..Left::default() };
+        add(Kind::Reservation, idle.is_none(), own.history.birth, left, own.bytes);
     }
     let mut before = None;
     let mut mappings: Vec<_> = state.mappings.each().collect();
@@ -156,12 +168,66 @@ pub fn own(all: &Collected, memory: &Memory, used: &Used) -> Piles {
         }
     }
     let mut before = None;
-    for own in state.pools.each().filter(|own| own.origin != Origin::Found && !own.is_destroyed) {
+    for own in state.pools.each().filter(|own| own.origin == Origin::Made && !own.is_destroyed) {
         let exports = entries(all, memory.realm, Kind::Pool, &own.history.exports);
         let left = shared(&exports, None, used, &mut before, own.history.since);
-        add(Kind::Pool, true, own.history.birth, left, 0);
+        add(Kind::Pool, true, own.history.births.first().copied(), left, 0);
+    }
+    let imported = state.pools.each().filter(|own| own.origin == Origin::Imported && !own.is_destroyed);
+    for (birth, number, own) in imports(imported) {
+        // As many as there are pointers may be needed.
+        let is_again = number > state.pointers_of(own.name).max(1);
+        let entry = all.ledger.handle(memory.realm, Kind::Pool, own.history.imported_as);
+        let is_new = entry.is_some_and(|entry| entry.is_exported_between(before.unwrap_or(0), birth.at.time));
+        before = Some(birth.at.time);
+        let is_consumed = is_again || own.history.pointers_imported > 0;
+        let left = Left { is_exchanged: is_again || is_new, is_consumed, ..Left::default() };
+        add(Kind::Pool, true, Some(birth), left, 0);
     }
     piles
+}
+
+/// The addresses that a process has reserved, each with the time since when nothing is mapped there.
+fn reserved(state: &Process<Histories>) -> Vec<(&Known<Reservation, ReservationHistory>, Option<u64>)> {
+    let mut all: Vec<_> = state.reservations.each().collect();
+    all.sort_by_key(|own| std::cmp::Reverse(own.history.birth.map(|birth| birth.at.time)));
+    let (mut next, given_up) = (HashMap::new(), &state.keeper.unreserved);
+    let with_idle = all.into_iter().map(|own| {
+        let since = state.keeper.asleep.since(own.name, own.bytes).or_else(|| {
+            // One that nothing was mapped to, while others came and went.
+            let at = own.history.birth?.at;
+            let next = next.insert(at.site.stack, at.time)?;
+            (given_up.until(next) > given_up.until(at.time)).then_some(at.time)
+        });
+        (own, since.filter(|_| state.mappings.touching((own.name, own.bytes)).is_none()))
+    });
+    with_idle.collect()
+}
+
+/// The contexts that a process created and did not destroy, by place. One that has memory is needed.
+fn contexts(all: &Collected, process: usize) -> BTreeMap<Stack, Place> {
+    let (tally, memory) = (&all.tallies[process], &all.virtual_memory.processes()[process]);
+    let mut alive: Vec<_> = tally.contexts.alive().collect();
+    alive.sort_by_key(|(_, known)| known.birth.at.time);
+    let (mut places, mut before) = (BTreeMap::new(), HashMap::new());
+    for (handle, Created { birth: Birth { ordinal, at }, used }) in alive {
+        let steps = tally.steps.until(at.time);
+        let is_exchanged = before.insert(at.site.stack, steps).is_some_and(|before| steps > before + 1);
+        let is_consumed = used.is_some() && !memory.state.keeper.book.has_any_in(handle);
+        let made = tally.contexts.made[&at.site.stack];
+        let new = || Place { function: at.function, site: at.site, made, left: Vec::new() };
+        let left = Left {
+            ordinal: *ordinal,
+            at: at.time,
+            used: *used,
+            is_exchanged,
+            is_consumed,
+            ..Left::default()
+        };
+        places.entry(at.site.stack).or_insert_with(new).left.push(left);
+    }
+    places.values_mut().for_each(|place| place.left.sort_by_key(|left| left.ordinal));
+    places
 }
 
 fn entries<'a>(all: &'a Collected, realm: Realm, kind: Kind, exports: &[u64]) -> Vec<&'a Entry> {

@@ -33,9 +33,20 @@ pub fn found(context: &Context, places: &mut Places) -> FindingRows {
         kinds.push(context.completed(kept, &objects));
     }
     let mut all = kinds.into_all();
-    all.extend(exhausted::found(context, places));
-    all.extend(piles::found(context, &used));
+    let exhausted = exhausted::found(context, places);
+    // What used up the memory is told there.
+    let is_told = |found: &PendingFinding| {
+        let is_same = |other: &PendingFinding| {
+            other.site.stack == found.site.stack && other.processes == found.processes
+        };
+        exhausted.iter().any(is_same)
+    };
+    let mut piles = piles::found(context, &used);
+    piles.retain(|found| !is_told(found));
+    all.extend(exhausted);
+    all.extend(piles);
     all.extend(waste::reopened(context));
+    all.extend(waste::exported_again(context));
     all.extend(waste::through_host(context));
     all.extend(exchanges::differing(context));
     all.extend(forks::found(context));

@@ -151,7 +151,7 @@ impl<'a> Shortage<'a> {
 /// Returns the small allocations that a process counted on a device: by place if they are as many as the failed call saw, whose
 /// numbers `told` has.
 fn small(context: &Context, process: usize, device: Uuid, told: Option<(u64, u64)>) -> Vec<Holding> {
-    let row = |address: Option<u64>, bytes: u64, count: u64, is_sure: bool| Holding {
+    let row = |address: Option<u64>, bytes: u64, count: u64, made: Option<u64>, is_sure: bool| Holding {
         process,
         kind: Kind::Small,
         state: State::InUse,
@@ -159,6 +159,7 @@ fn small(context: &Context, process: usize, device: Uuid, told: Option<(u64, u64
         address,
         bytes,
         count,
+        made,
         holders: Vec::new(),
         is_sure,
     };
@@ -171,14 +172,18 @@ fn small(context: &Context, process: usize, device: Uuid, told: Option<(u64, u64
     match told {
         Some((bytes, count)) if bytes != sum => {
             if bytes > 0 {
-                vec![row(None, bytes, count, true)]
+                vec![row(None, bytes, count, None, true)]
             } else {
                 Vec::new()
             }
         }
         _ => {
             let address = |address: u64| (address != 0).then_some(address);
-            counted.map(|it| row(address(it.address), it.live_bytes, it.live, told.is_some())).collect()
+            let is_sure = told.is_some();
+            let made = |made: u64| is_sure.then_some(made);
+            counted
+                .map(|it| row(address(it.address), it.live_bytes, it.live, made(it.made), is_sure))
+                .collect()
         }
     }
 }

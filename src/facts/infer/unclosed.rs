@@ -15,7 +15,7 @@ use cupeer_report::places::{Places, Stack};
 use cupeer_rules::reason::{Growth, Reason};
 use cupeer_rules::{Cache, Confidence, Rule};
 use cupeer_spec::effect::Object as Kind;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// So many of the opens of one handle without a close stand for all.
 const MOST_AGAIN: u64 = 64;
@@ -53,12 +53,12 @@ pub fn marks_of<'m>(marks: &'m Repeated, process: u32) -> impl Iterator<Item = M
 pub fn growth<'m>(
     context: &Context,
     process: u32,
-    (made, left): (u64, &[Left]),
+    (made, half, left): (u64, u64, &[Left]),
     marks: &'m Repeated,
 ) -> Option<Growth<'m>> {
     let (fate, tally) = (&context.all.fates[process as usize], &context.all.tallies[process as usize]);
     let is_whole = fate.is_full && !fate.has_lost && !fate.has_gaps;
-    let line = Line { made, left, steps: is_whole.then_some(&tally.steps), end: fate.last_seen };
+    let line = Line { made, half, left, steps: is_whole.then_some(&tally.steps), end: fate.last_seen };
     line.growth(marks_of(marks, process))
 }
 
@@ -91,9 +91,10 @@ fn imports(context: &Context, marks: &Repeated, used: &Used, add: &mut dyn FnMut
         for mut all in sites.into_values() {
             all.sort_by_key(|import| import.of.since);
             let lefts: Vec<Left> = lefts_of_imports(&all, process as u32, used);
-            let left: Vec<&Import> = all.iter().filter(|import| import.of.is_left).collect();
+            let left: Vec<&Import> = all.iter().filter(|import| import.of.ended.is_none()).collect();
             let Some(first) = left.first() else { continue };
-            let all_made = (all.len() as u64, &lefts[..]);
+            let half = half(all.iter().map(|import| (import.of.since, import.of.ended)));
+            let all_made = (all.len() as u64, half, &lefts[..]);
             let Some(growth) = growth(context, process as u32, all_made, marks) else { continue };
             let sum = |is_counted: &dyn Fn(&Imported) -> bool| {
                 let counted = left.iter().filter(|import| is_counted(&import.of));
@@ -112,14 +113,23 @@ fn imports(context: &Context, marks: &Repeated, used: &Used, add: &mut dyn FnMut
     }
 }
 
+/// Returns how many objects there were when half of them was made, by when they were made and given up.
+fn half(all: impl ExactSizeIterator<Item = (u64, Option<u64>)> + Clone) -> u64 {
+    let middle = all.clone().nth(all.len() / 2).map_or(0, |(at, _)| at);
+    let is_there =
+        |(at, ended): &(u64, Option<u64>)| *at < middle && ended.is_none_or(|ended| ended > middle);
+    all.filter(is_there).count() as u64
+}
+
 fn lefts_of_imports(all: &[Import], process: u32, used: &Used) -> Vec<Left> {
     let mut before = 0;
     let left = all.iter().zip(0..).filter_map(|(import, ordinal)| {
         let at = import.of.since;
         let is_exchanged = import.entry.is_exported_between(before, at);
         before = at;
-        let used = used.by(process, import.entry);
-        import.of.is_left.then_some(Left {
+        let is_before = |used: &u64| import.of.idle.is_none_or(|idle| *used < idle);
+        let used = used.by(process, import.entry).filter(is_before);
+        import.of.ended.is_none().then_some(Left {
             bytes: import.of.bytes,
             idle: import.of.idle,
             is_consumed: used.is_some(),
@@ -142,7 +152,10 @@ fn never_closed<'a>(context: &Context<'a>, entry: &'a Entry, unclosed: &mut Uncl
         let fate = &context.all.fates[import.process as usize];
         let is_left = fate.alive.is_some() && !fate.has_lost && !time.is_kept(fate);
         if is_left && !context.all.findings.has(Rule::IpcNeverClosed, import.process as usize) {
-            unclosed.entry((import.process, entry.kind, time.site.stack)).or_default().push((entry, time));
+            unclosed
+                .entry((import.process, entry.kind, time.place(entry.kind).stack))
+                .or_default()
+                .push((entry, time));
         }
     }
 }
@@ -164,7 +177,9 @@ fn siblings<'a>(context: &Context<'a>, unclosed: &Unclosed) -> HashMap<Key, Vec<
         for (import, time) in
             entry.imports.iter().flat_map(|import| import.times.iter().map(move |time| (import, time)))
         {
-            let Some(known) = all.get_mut(&(import.process, entry.kind, time.site.stack)) else { continue };
+            let Some(known) = all.get_mut(&(import.process, entry.kind, time.place(entry.kind).stack)) else {
+                continue;
+            };
             if time.closed().is_some() || time.ended.is_none() {
                 opens(entry, time, known);
             }
@@ -209,13 +224,58 @@ fn lefts_of_opens(siblings: &[Sibling], process: u32, used: &Used) -> Vec<Left> 
         let is_exchanged = is_again || entry.is_exported_between(before, at);
         before = at;
         let freed = entry.export.as_ref().and_then(|export| export.ended?.at).filter(|freed| *freed > at);
-        let closed_again = (time.closes.0 > 0).then_some(time.last);
+        let is_counted = entry.kind != Kind::Event && time.closes.0 > 0;
+        let closed_again = is_counted.then_some(time.last);
         let used = used.by(process, entry);
         let is_consumed = used.is_some() || is_again || entry.kind == Kind::Event;
         let used = used.filter(|_| !is_again).max(closed_again);
         is_left.then_some(Left { bytes: 0, idle: freed, ordinal, at, used, is_exchanged, is_consumed })
     });
     left.collect()
+}
+
+/// Returns the growth of a process that closes nothing of what other processes of its program close all along: handles that were
+/// exported in one place.
+fn unlike(
+    context: &Context,
+    process: u32,
+    (siblings, lefts): (&[Sibling], Vec<Left>),
+    marks: &Repeated,
+) -> Option<Growth<'static>> {
+    let origin = |entry: &Entry| {
+        let export = entry.export.as_ref()?;
+        Some((entry.kind, export.process, export.made?.1.stack))
+    };
+    let its = origin(siblings.first()?.entry).filter(|_| lefts.len() == siblings.len())?;
+    let program = |process: u32| context.job.processes[process as usize].program();
+    let mut others = vec![(Vec::new(), Vec::new()); context.all.fates.len()];
+    for entry in context.all.ledger.handles().iter().filter(|entry| origin(entry) == Some(its)) {
+        for import in entry.imports.iter().filter(|import| program(import.process) == program(process)) {
+            let (opened, closed) = &mut others[import.process as usize];
+            opened.extend(import.times.iter().map(|time| time.opened));
+            closed.extend(import.times.iter().filter_map(|time| time.closed()?.at));
+        }
+    }
+    others.swap_remove(process as usize);
+    others.retain(|(opened, _)| !opened.is_empty());
+    let closes_all_along = |(opened, closed): &(Vec<u64>, Vec<u64>)| {
+        let newest = opened.iter().max();
+        let meanwhile = closed.iter().filter(|at| Some(*at) < newest).count();
+        closed.len() * 10 >= opened.len() * 9 && meanwhile * 2 >= opened.len()
+    };
+    if others.is_empty() || !others.iter().all(closes_all_along) {
+        return None;
+    }
+    let closed: BTreeSet<u64> = others.into_iter().flat_map(|(_, closed)| closed).collect();
+    let mut before = 0;
+    let exchanged = lefts.into_iter().map(|left| {
+        let is_exchanged = closed.range(before..left.at).next().is_some();
+        before = left.at;
+        Left { is_exchanged, ..left }
+    });
+    let lefts: Vec<Left> = exchanged.collect();
+    let grown = growth(context, process, (lefts.len() as u64, 0, &lefts), marks)?;
+    matches!(grown, Growth::Steady).then_some(Growth::Unlike)
 }
 
 /// What a process had opened in one place and did not close: with the place of the export, and the one that closed others.
@@ -234,7 +294,14 @@ fn of_site(
     let sum = |bytes: u64, (entry, _): &(&Entry, _)| bytes.saturating_add(exported(entry));
     let bytes = open.iter().fold(0, sum);
     let lefts = lefts_of_opens(siblings, process, used);
-    let reason = match growth(context, process, (siblings.len() as u64, &lefts), marks) {
+    let ended = |sibling: &Sibling| {
+        let ended = sibling.time.ended.map(|ended| ended.at.unwrap_or(sibling.opened));
+        (sibling.opened, if sibling.is_left { None } else { ended.or(Some(sibling.opened)) })
+    };
+    let (made, half) = (siblings.len() as u64, half(siblings.iter().map(ended)));
+    let growth = growth(context, process, (made, half, &lefts), marks)
+        .or_else(|| unlike(context, process, (siblings, lefts), marks));
+    let reason = match growth {
         Some(growth) => {
             let freed = open.iter().filter(|(entry, _)| is_freed(entry)).fold(0, sum);
             let first = siblings.iter().filter(|sibling| !sibling.is_again);
@@ -253,7 +320,7 @@ fn of_site(
         objects.push(closing(entry, process, ended));
     }
     let cache = cache_of(context, places, time);
-    let (call, at) = ((time.function, 0), (time.site, time.opened));
+    let (call, at) = ((time.function, 0), (time.place(entry.kind), time.opened));
     let count = match reason {
         Reason::IpcLeak { handles, .. } => handles,
         _ => open.len() as u64,

@@ -1,19 +1,23 @@
-//! Findings about work that processes do again and again: the same handles are opened and closed for each message, and what goes through
-//! the host after one failed open.
+//! Findings about work that processes do again and again: the same handles are opened and closed, or the same memory is exported, for
+//! each message, and what goes through the host after one failed open.
 
 use super::context::Context;
 use super::objects::{export, in_words, opening};
+use crate::follow::collect::Collected;
 use crate::follow::ledger::{Entry, Export, Failing, Import};
 use crate::follow::pending::PendingFinding;
 use cupeer_report::lives::began_at;
 use cupeer_report::places::Stack;
 use cupeer_rules::reason::{Ago, Bytes, Reason};
 use cupeer_rules::{Confidence, Severity};
-use std::collections::BTreeMap;
+use cupeer_spec::effect::Object;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// So often, and so often per handle, handles are opened again before that is told.
 const LEAST: u64 = 32;
 const LEAST_EACH: u64 = 4;
+/// So often per object and importer, exports are told.
+const LEAST_EXPORTS: u64 = 16;
 /// So many handles that are opened once each are told.
 const LEAST_ONCE: u64 = 1_000;
 /// So many are a warning. The time that they took is no measure, because it depends on the machine.
@@ -70,6 +74,74 @@ fn again(context: &Context, process: u32, all: &Opened) -> Option<PendingFinding
     let found = PendingFinding::of(&reason, Confidence::Certain, call, process, at);
     let raised = (all.again >= MANY).then_some(Severity::Warning);
     Some(PendingFinding { last: all.last, count: opened, objects, raised, ..found })
+}
+
+/// The objects that a process exported at one place.
+#[derive(Default)]
+struct Exported<'a> {
+    objects: u64,
+    exports: u64,
+    /// Exports after a process had opened the object.
+    again: u64,
+    opened: u64,
+    /// The most processes that opened one of them.
+    importers: u64,
+    first: Option<(&'a Entry, &'a Export)>,
+    last: u64,
+}
+
+/// Objects that were exported again and again, although processes had them.
+pub fn exported_again(context: &Context) -> Vec<PendingFinding> {
+    let Collected { ledger, virtual_memory, realms, .. } = context.all;
+    let mut objects: Vec<Vec<(&Entry, &Export)>> = Vec::new();
+    // Pointers to different parts of an allocation are different buffers.
+    let is_one = |entry: &Entry, export: &Export| !entry.kind.is_granted() && export.inside.len() <= 1;
+    objects.extend(ledger.exports().filter(|(entry, export)| is_one(entry, export)).map(|one| vec![one]));
+    for (process, memory) in virtual_memory.processes().iter().enumerate() {
+        let entry = |export: &u64| ledger.handle(realms[process], Object::Allocation, *export);
+        let of = memory.allocations().map(|own| {
+            let entries = own.history.exports.iter().filter_map(entry);
+            let its = entries.filter_map(|entry| Some((entry, entry.export.as_deref()?)));
+            its.filter(|(_, export)| export.process as usize == process).collect()
+        });
+        objects.extend(of);
+    }
+    let mut places: BTreeMap<(u32, Stack), Exported> = BTreeMap::new();
+    for exports in objects {
+        let Some((process, (_, site))) = exports.first().and_then(|(_, it)| Some((it.process, it.made?)))
+        else {
+            continue;
+        };
+        let all = places.entry((process, site.stack)).or_default();
+        all.objects += 1;
+        let imports = || exports.iter().flat_map(|(entry, _)| &entry.imports);
+        let importers: BTreeSet<u32> = imports().map(|import| import.process).collect();
+        all.importers = all.importers.max(importers.len() as u64);
+        all.opened += imports().map(|import| import.opened).sum::<u64>();
+        let times = || exports.iter().map(|(_, export)| *export);
+        all.exports += times().map(|export| export.times).sum::<u64>();
+        // What is exported before any process has it may be for several of them.
+        let had = imports().filter_map(|import| import.times.first()).map(|time| time.opened).min();
+        let is_after = |export: &&Export| had.is_some_and(|had| export.last.1 > had);
+        all.again += times().filter(is_after).map(|export| export.times).sum::<u64>();
+        all.last = times().map(|export| export.last.1).fold(all.last, u64::max);
+        all.first = all.first.or(exports.first().copied());
+    }
+    places.into_iter().filter_map(|((process, _), all)| exported(process, &all)).collect()
+}
+
+fn exported(process: u32, all: &Exported) -> Option<PendingFinding> {
+    let &Exported { objects, exports, again, opened, importers, .. } = all;
+    // Each importer may need a descriptor of its own.
+    let is_again = again >= LEAST && again >= objects.saturating_mul(LEAST_EXPORTS * importers);
+    let (entry, export) = all.first.filter(|_| is_again && importers > 0)?;
+    let (function, site) = export.made?;
+    let reason = Reason::ExportedAgain { what: entry.kind, objects, exports, opened };
+    let found =
+        PendingFinding::of(&reason, Confidence::Certain, (function, 0), process, (site, export.first.1));
+    let import = entry.imports.iter().find_map(|import| Some((import.process, import.times.first()?)));
+    let objects = import.map(|(process, time)| opening(entry, process, time)).into_iter().collect();
+    Some(PendingFinding { last: all.last, count: exports, objects, ..found })
 }
 
 /// Opens that failed and were not tried again, where the exporter or the process copied through the host since.

@@ -3,7 +3,7 @@
 //! `recorder::counted` makes the table. Each counter is an atomic; a thread has an array of its own for the number of allocations.
 
 use super::chunks::{self, Chunk};
-use super::questions;
+use super::{contexts, questions};
 use crate::sys::arch::thread;
 use crate::sys::clock;
 use crate::sys::every_call::epoch;
@@ -12,7 +12,10 @@ use core::sync::atomic::{
     AtomicBool, AtomicPtr, AtomicU64,
     Ordering::{Acquire, Relaxed},
 };
-use cupeer_spec::record::counted::{ROW, ROWS, UNFOLLOWED, WORDS, live, of_key, of_live, row};
+use cupeer_spec::effect::Object;
+use cupeer_spec::function::FnId;
+use cupeer_spec::record::counted::{ROW, ROWS, UNFOLLOWED, WORDS, key, live, of_key, of_live, row};
+use cupeer_spec::record::slot::MOST_ARGS;
 
 /// The words of an allocation: bits, its row, and its size above.
 pub mod known {
@@ -184,6 +187,23 @@ pub fn is_shared(address: u64) {
     {
         place.fetch_or(known::SHARED, Relaxed);
     }
+}
+
+/// The context with counted memory that a call is about to end; 0 if it ends none. The driver is not asked: it may have failed.
+pub fn to_be_ended(id: FnId, args: &[u8; MOST_ARGS]) -> u64 {
+    let Some(end) = id.spec().ends_context().filter(|_| is_on()) else { return 0 };
+    let named = questions::number(id, args, end.by);
+    if end.object != Object::Primary {
+        return named;
+    }
+    let (device, mut primary) = (key(0, Some(named as i32)) >> 48, 0);
+    chunks::each(|chunk| {
+        let context = chunk.context.load(Relaxed);
+        if chunk.device.load(Relaxed) == device && contexts::device_of_created(context).is_none() {
+            primary = context;
+        }
+    });
+    primary
 }
 
 /// Forgets the memory of a context that has ended: the driver knows none at its address any more.

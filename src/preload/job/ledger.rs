@@ -160,9 +160,8 @@ pub fn before(id: FnId, args: &[u8; MOST_ARGS]) -> BeforeCall {
         let named = function.ends_context().filter(|end| end.object == Object::Context);
         named.is_some_and(|end| contexts::device_of_created(number(id, args, end.by)).is_some())
     };
-    let is_known =
-        !live::is_on() || live::has_exported() || live::has_others() || counted::is_on() || is_created();
-    let context = if is_known { questions::to_be_ended(id, args) } else { 0 };
+    let is_known = !live::is_on() || live::has_exported() || live::has_others() || is_created();
+    let context = if is_known { questions::to_be_ended(id, args) } else { counted::to_be_ended(id, args) };
     let begun = if is_checked() && function.opens().is_some() { clock::now() } else { 0 };
     BeforeCall { taken, closing, context, begun }
 }

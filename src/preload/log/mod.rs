@@ -171,6 +171,9 @@ pub fn escaped(library: &[u8], way: Way) {
     });
 }
 
+/// The most patched functions that a line names: a line has one write.
+const MOST_NAMED: usize = 64;
+
 /// Logs which of our entries a library has patched in place; the library is empty if it is unknown.
 pub fn patched(library: &[u8], functions: &[bool; FUNCTION_COUNT]) {
     send(0, &|f, format| {
@@ -178,13 +181,18 @@ pub fn patched(library: &[u8], functions: &[bool; FUNCTION_COUNT]) {
         quoted(library, 2048, f)?;
         f.write_str(if format.json { ",\"functions\":[" } else { ":" })?;
         let mut separator = "";
-        for id in FnId::all().filter(|id| functions[*id as usize]) {
-            let name = id.spec().name();
-            match format.json {
-                true => write!(f, "{separator}\"{name}\"")?,
-                false => write!(f, "{separator} {name}")?,
-            }
+        let mut write = |text: core::fmt::Arguments| {
+            let (before, quote) = (separator, if format.json { "\"" } else { "" });
             separator = ",";
+            write!(f, "{before}{}{quote}{text}{quote}", if format.json { "" } else { " " })
+        };
+        let mut all = FnId::all().filter(|id| functions[*id as usize]);
+        for id in all.by_ref().take(MOST_NAMED) {
+            write(format_args!("{}", id.spec().name()))?;
+        }
+        match all.count() {
+            0 => {}
+            more => write(format_args!("and {more} more"))?,
         }
         f.write_str(if format.json { "]}" } else { "" })
     });

@@ -238,8 +238,10 @@ impl Settings {
         let mut allocations = FunctionSet::all(false);
         for id in FnId::all().filter(|id| id.spec().is_plentiful()) {
             let wanted = trace.as_ref().is_some_and(|trace| trace.contains(id as usize));
-            // An allocation is recorded if it is large, and counted if it is small.
-            recorded.set(id as usize, record.is_some() && (wanted || id.spec().allocates().is_some()));
+            // An allocation is recorded if it is large, and counted if it is small. Contexts are few and expensive.
+            let is_context = check.is_some() && id.spec().creates_context().is_some();
+            let is_kept = wanted || is_context || id.spec().allocates().is_some();
+            recorded.set(id as usize, record.is_some() && is_kept);
             allocations.set(id as usize, wanted);
         }
         let default = || FunctionSet::parse(FunctionSet::DEFAULT).unwrap_or(FunctionSet::all(true));

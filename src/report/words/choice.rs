@@ -154,10 +154,13 @@ fn frames<'p>(stack: &'p [Place], maker: usize, roots: &Roots) -> Vec<Frame<'p>>
     let innermost = stack.iter().find(|place| place.is_of_python()).map(Place::origin);
     let standing = |place: &Place| innermost.map_or(0, |innermost| place.origin().standing(innermost));
     let best = stack.iter().filter(|place| place.is_of_python()).map(standing).max().unwrap_or(0);
+    // `python -c` starts workers: what it was given is the program only where no file is.
+    let is_file = |place: &Place| place.python.as_ref().is_some_and(|line| !line.file.starts_with('<'));
+    let has_file = stack.iter().any(|place| is_file(place) && standing(place) == best);
     let mut frames = Vec::new();
     for (at, place) in stack.iter().enumerate().skip(maker) {
         if place.is_of_python() {
-            let is_own = best == Origin::BEST && standing(place) == best;
+            let is_own = best == Origin::BEST && standing(place) == best && (is_file(place) || !has_file);
             frames.push(Frame { at: (at, 0), place, line: place.python.as_deref(), is_own });
             continue;
         }

@@ -2,7 +2,7 @@
 
 pub use crate::base::terminal::clean;
 
-use crate::base::moments::number;
+pub use crate::base::moments::number;
 use crate::model::{Codes, Device, Proc, Process, Report, Uuid};
 use cupeer_spec::signals;
 use cupeer_spec::uuid::Gpu;

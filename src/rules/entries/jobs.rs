@@ -132,6 +132,16 @@ rule OpenedAgain "opened-again" {
     hint: "Keep the mapping open as long as the exporter keeps the buffer: cache it by the bytes of the handle. Tell importers when a buffer is freed.",
     seen: "ros2_cuda_ipc#96",
 }
+rule ExportedAgain "exported-again" {
+    says: "A program should export a buffer once, and not for each message.",
+    functions: [cuIpcGetMemHandle, cuIpcGetEventHandle, cuMemExportToShareableHandle],
+    reasons: [ExportedAgain { what: Object, objects: u64, exports: u64, opened: u64 }: (in ipc::exported_again)],
+    severity: Note, scope: Process, found: InRecordings, tells: [Waste],
+    rests_on: Practice("The handle of an allocation is the same at each export, and a descriptor refers to the same memory."),
+    costs: "Speed: each export, and often each import, is work for every message.",
+    hint: "Export a buffer when it is made or registered, and keep its handle or descriptor. Let the importer keep the mapping as long as the exporter keeps the buffer. Then each message says only that there is new data.",
+    seen: "UCX#2738, ucx-py#334, ros2_cuda_ipc#96",
+}
 rule HostAfterFailure "host-after-failed-open" {
     says: "A transport should not stay on the host path after an open that failed for a cause that passes.",
     functions: [cuIpcOpenMemHandle, cuIpcOpenMemHandle_v2],
@@ -145,7 +155,7 @@ rule HostAfterFailure "host-after-failed-open" {
 rule ExchangeDiffers "exchange-differs" {
     says: "In an exchange of handles, each process should open the newest handles of all others.",
     functions: [cuIpcOpenMemHandle, cuIpcOpenMemHandle_v2, cuIpcOpenEventHandle, cuMemImportFromShareableHandle],
-    reasons: [ExchangeDiffers { process: Process, opened: u64, of: u64, lacks: u64, newest: (Handle, Process), older: Option<Handle> }: (in ranks::exchange_differs)],
+    reasons: [ExchangeDiffers { process: Process, opened: u64, of: u64, lacks: u64, newest: (Handle, Process), older: Option<Handle>, exported: Option<(u64, u64)> }: (in ranks::exchange_differs)],
     severity: Note, scope: Processes, found: InRecordings, tells: [Waste],
     rests_on: Practice("A process that lacks a handle, or has an old one, reads other data than the others, or waits."),
     costs: "The process reads stale data, or hangs in the next collective operation.",
@@ -203,7 +213,7 @@ rule MemoryExhausted "memory-exhausted" {
     decided_by: shown_by_recordings,
     reasons: [
         MemoryExhausted { holder: &'a str, wanted: Option<u64>, left: Option<(u64, u64)>, device: Device }: (in memory::exhausted),
-        MemoryTooLarge { wanted: u64, total: u64, device: Device }: ("the call asked for {}, and {device} has {} in all", Size(wanted), Size(total)),
+        MemoryTooLarge { wanted: u64, total: u64, device: Device }: (in memory::too_large),
         MemoryRefused { wanted: u64, left: (u64, u64), device: Device }: (in memory::refused),
         MemoryLimited { wanted: u64, used: u64, most: u64, place: &'a str }: ("its pool has {} of at most {} in use, and the call asked for {}; the limit is maxSize of cuMemPoolCreate at {place}", Size(used), Size(most), Size(wanted)),
     ],

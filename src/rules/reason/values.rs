@@ -168,6 +168,8 @@ pub enum Growth<'a> {
     Idle,
     /// One more in each exchange with another process, until the end.
     Steady,
+    /// Other processes of the program close theirs meanwhile.
+    Unlike,
 }
 
 impl Display for Growth<'_> {
@@ -175,6 +177,7 @@ impl Display for Growth<'_> {
         match *self {
             Growth::LeftBySome | Growth::Idle => Ok(()),
             Growth::Steady => write!(f, ", one more with each exchange"),
+            Growth::Unlike => write!(f, ", while other processes of this program closed theirs"),
             Growth::Marks { of, all, like } => write!(f, ", some after {of} of {all} marks such as '{like}'"),
             Growth::Time { over } => write!(f, ", throughout {}", Ago(over)),
         }
@@ -192,6 +195,8 @@ pub enum Piled {
     Reservations,
     /// Pools.
     Pools,
+    /// Contexts that the process created itself.
+    Contexts,
     /// Exported memory.
     Exports,
     /// Exported events.
@@ -208,8 +213,9 @@ impl Piled {
         match self {
             Piled::Allocations => ("allocation", "made", "were never released"),
             Piled::Mappings => ("mapping", "made", "were never unmapped"),
-            Piled::Reservations => ("address range", "reserved", "were unmapped and never freed"),
+            Piled::Reservations => ("address range", "reserved", "have no mapping and were never freed"),
             Piled::Pools => ("pool", "made", "were never destroyed"),
+            Piled::Contexts => ("context", "created", "were never destroyed"),
             Piled::Exports => {
                 ("allocation", "exported", "were never freed, although each importer closed them")
             }
@@ -231,6 +237,9 @@ impl Piled {
             }
             Piled::Pools => {
                 "Call cuMemPoolDestroy when the last memory of a pool was freed, or use one pool for all. An imported pool is destroyed, too."
+            }
+            Piled::Contexts => {
+                "Call cuCtxDestroy when a task is done, also where it fails, or use the primary context of the device (cuDevicePrimaryCtxRetain) for all tasks."
             }
             Piled::Exports => {
                 "Free the memory when its importers have closed it (count them), or use a fixed number of buffers again."

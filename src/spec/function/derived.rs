@@ -454,7 +454,7 @@ impl FnSpec {
     /// Whether a call carries return addresses even where it succeeds.
     pub const fn carries_frames(&self) -> bool {
         let is_memory = self.is_in(Group::Alloc) || self.is_virtual() || self.is_of_pools();
-        let changes = is_memory || self.gives_back() || self.shares();
+        let changes = is_memory || self.gives_back() || self.shares() || self.creates_context().is_some();
         changes && !self.releases_context()
     }
 

@@ -435,9 +435,10 @@ static void keep_some(struct link parent) {
 
 static void kept(void) { export_many_for(keep_some); }
 
+enum { MESSAGES = 64 };
+
 /* Opens a handle for each message, or once. */
 static void open_again(struct link parent) {
-    enum { MESSAGES = 64 };
     CUdeviceptr p;
     CUresult result = 0;
     start(0);
@@ -449,6 +450,32 @@ static void open_again(struct link parent) {
     printed("cuIpcOpenMemHandle_v2", result);
 }
 static void opened_again(void) { export_for(open_again); }
+
+/* Keeps the first one open, whatever comes after that. */
+static void open_first(struct link parent) {
+    start(0);
+    CUdeviceptr p = open_memory(get_handle(parent));
+    tell(parent);
+    for (int i = 1; i < MESSAGES; i++) get_handle(parent);
+    OK(cuIpcCloseMemHandle(p));
+}
+
+/* Exports its buffer for each message, or once. */
+static void exported_again(void) {
+    struct link link = employ(open_first);
+    CUresult result = 0;
+    Handle handle;
+    start(0);
+    CUdeviceptr p = allocate();
+    for (int i = 0; i < MESSAGES; i++) {
+        if (bad || i == 0) OK(result = cuIpcGetMemHandle(&handle, p));
+        put_handle(link, handle);
+        if (i == 0) wait_for(link);
+    }
+    printed("cuIpcGetMemHandle", result);
+    ended(link);
+    OK(cuMemFree_v2(p));
+}
 
 /* Opens and closes what comes with each message. */
 static void read_each(struct link parent) {
@@ -536,7 +563,8 @@ SCENES({"ipc-freed-while-open", freed}, {"ipc-freed-while-open/async", freed_asy
        {"ipc-context-ended-while-open/release", released}, {"ipc-context-ended-while-open/created", destroyed},
        {"ipc-event-destroyed-while-open", event_destroyed}, {"ipc-event-opened-after-destroy", event_opened_late}, {"ipc-never-closed", never_closed},
        {"ipc-never-closed/event", event_never_closed}, {"ipc-never-closed/kept", kept}, {"ipc-leak", leaked},
-       {"ipc-leak/marks", piled_up}, {"opened-again", opened_again}, {"piles-up", exports_pile_up},
+       {"ipc-leak/marks", piled_up}, {"opened-again", opened_again}, {"exported-again", exported_again},
+       {"piles-up", exports_pile_up},
        {"piles-up/events", events_pile_up},
        {"killed", freed_after_kill},
        {"generations", generations})

@@ -210,6 +210,7 @@ static void on_two_devices(struct link parent) {
 static void of_two(void) { ring(on_two_devices, 2, 0); }
 
 /* Opens what all other ranks exported; in the wrong job, the second one leaves out that of the last. */
+static int members = RANKS;
 static void gather(struct link parent) {
     CUdeviceptr all[RANKS];
     Handle handles[RANKS];
@@ -218,13 +219,13 @@ static void gather(struct link parent) {
     CUdeviceptr own = allocate();
     put_handle(parent, export(own));
     get(parent, handles, sizeof handles);
-    for (int i = 0; i < RANKS; i++) {
+    for (int i = 0; i < members; i++) {
         all[i] = 0;
-        if (i == rank || (bad && rank == 1 && i == RANKS - 1)) continue;
+        if (i == rank || (bad && rank == 1 && i == members - 1)) continue;
         OK(result = cuIpcOpenMemHandle_v2(&all[i], handles[i], LAZY));
     }
     if (rank == 1) printed("cuIpcOpenMemHandle_v2", result);
-    for (int i = 0; i < RANKS; i++)
+    for (int i = 0; i < members; i++)
         if (all[i]) OK(cuIpcCloseMemHandle(all[i]));
     tell(parent);
     wait_for(parent);
@@ -234,15 +235,21 @@ static void gather(struct link parent) {
 static void gathered(void) {
     struct link ranks[RANKS];
     Handle handles[RANKS];
-    for (rank = 0; rank < RANKS; rank++) ranks[rank] = employ(gather);
-    for (int i = 0; i < RANKS; i++) handles[i] = get_handle(ranks[i]);
-    for (int i = 0; i < RANKS; i++) put(ranks[i], handles, sizeof handles);
-    for (int i = 0; i < RANKS; i++) wait_for(ranks[i]);
-    for (int i = 0; i < RANKS; i++) tell(ranks[i]);
-    for (int i = 0; i < RANKS; i++) ended(ranks[i]);
+    for (rank = 0; rank < members; rank++) ranks[rank] = employ(gather);
+    for (int i = 0; i < members; i++) handles[i] = get_handle(ranks[i]);
+    for (int i = 0; i < members; i++) put(ranks[i], handles, sizeof handles);
+    for (int i = 0; i < members; i++) wait_for(ranks[i]);
+    for (int i = 0; i < members; i++) tell(ranks[i]);
+    for (int i = 0; i < members; i++) ended(ranks[i]);
 }
 
-SCENES({"exchange-differs", gathered}, {"ranks-open-another-export", of_devices}, {"ranks-open-another-export/ring", of_a_ring},
+static void gathered_by_three(void) {
+    members = 3;
+    gathered();
+}
+
+SCENES({"exchange-differs", gathered}, {"exchange-differs/three", gathered_by_three},
+       {"ranks-open-another-export", of_devices}, {"ranks-open-another-export/ring", of_a_ring},
        {"ranks-hold-another-device", of_contexts}, {"ranks-hold-another-device/access", of_access},
        {"ranks-hold-another-device/every", of_every_device}, {"ranks-hold-another-device/memory", of_memory},
        {"ranks-hold-another-device/created", of_new_contexts}, {"ranks-hold-another-device/pair", of_two},

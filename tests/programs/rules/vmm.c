@@ -367,6 +367,35 @@ static void leak_imported(void) {
     OK(cuMemRelease(allocation));
 }
 
+/* Imports memory for each message, and gives it up. */
+enum { FRAMES = 64 };
+static void import_each(struct link parent) {
+    start(0);
+    for (int i = 0; i < (bad ? FRAMES : 1); i++) {
+        int fd = receive_descriptor();
+        OK(cuMemRelease(imported(fd)));
+        close(fd);
+        tell(parent);
+    }
+}
+static void exported_again(void) {
+    struct link link;
+    employ_with_socket(&link, import_each);
+    start(0);
+    Allocation allocation = create(DESCRIPTOR);
+    for (int i = 0; i < (bad ? FRAMES : 1); i++) {
+        int fd = -1;
+        CUresult result = cuMemExportToShareableHandle(&fd, allocation, DESCRIPTOR, 0);
+        if (i == 0) printed("cuMemExportToShareableHandle", result);
+        OK(result);
+        send_descriptor(fd);
+        close(fd);
+        wait_for(link);
+    }
+    ended(link);
+    OK(cuMemRelease(allocation));
+}
+
 /* Maps and unmaps memory for each message, and forgets the handle, or the addresses. */
 enum { MESSAGES = 8 };
 static void handles_pile_up(void) {
@@ -382,7 +411,7 @@ static void addresses_pile_up(void) {
     Access access = access_of(0);
     start(0);
     Allocation allocation = create(NONE);
-    for (int i = 0; i < MESSAGES; i++) {
+    for (int i = 0; i < 3 * MESSAGES; i++) { /* fewer can be spare ones */
         CUdeviceptr at = reserve(SIZE);
         OK(cuMemMap(at, SIZE, 0, allocation, 0));
         OK(cuMemSetAccess(at, SIZE, &access, 1));
@@ -522,7 +551,7 @@ static void context_reset(void) { context_ended(RESET); }
 
 SCENES({"ipc-context-ended-while-open/virtual", context_destroyed},
        {"ipc-context-ended-while-open/virtual-release", context_released},
-       {"ipc-context-ended-while-open/virtual-reset", context_reset}, {"ranks-wait-for-descriptor", ranks_wait}, {"vmm-leak", imports_leak}, {"piles-up/handles", handles_pile_up}, {"piles-up/addresses", addresses_pile_up}, {"fd-leak", leak}, {"fd-leak/imported", leak_imported}, {"vmm-handle-type", handle_type}, {"vmm-handle-type/imported", reexport},
+       {"ipc-context-ended-while-open/virtual-reset", context_reset}, {"ranks-wait-for-descriptor", ranks_wait}, {"vmm-leak", imports_leak}, {"piles-up/handles", handles_pile_up}, {"piles-up/addresses", addresses_pile_up}, {"exported-again/descriptors", exported_again}, {"fd-leak", leak}, {"fd-leak/imported", leak_imported}, {"vmm-handle-type", handle_type}, {"vmm-handle-type/imported", reexport},
        {"vmm-unreachable-device", unreachable}, {"vmm-unreachable-device/imported", unreachable_imported},
        {"vmm-unreachable-device/several", unreachable_several},
        {"vmm-unreachable-device/none", no_such_device}, {"vmm-fabric-without-channel", fabric},

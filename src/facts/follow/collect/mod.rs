@@ -1,9 +1,10 @@
 //! Collects a recording: reads the events of one process after the other, and adds the tables of what is open.
 //!
-//! [`reading`] reads one process, and [`asked`] the signals from outside. Nothing here grows with the number of events.
+//! [`reading`] reads one process into a [`tally`], and [`asked`] the signals from outside. Nothing here grows with the number of events.
 
 mod asked;
-pub mod reading;
+mod reading;
+mod tally;
 
 use crate::follow::allocator::Allocators;
 use crate::follow::callers::Callers;
@@ -32,8 +33,8 @@ use cupeer_spec::record::end::End;
 use cupeer_spec::record::live::kind;
 use cupeer_spec::record::mode;
 use reading::Reading;
-pub use reading::Tally;
 use std::collections::HashMap;
+pub use tally::Tally;
 
 /// What has been read.
 pub struct Collected {

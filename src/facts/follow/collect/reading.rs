@@ -4,21 +4,20 @@
 
 use crate::follow::callers::OwnCallers;
 use crate::follow::collect::Collected;
-use crate::follow::exhausted_calls::{self, Left, Scarce};
+use crate::follow::collect::tally::{Holding, Tally};
+use crate::follow::exhausted_calls::{self, Left};
 use crate::follow::fault_hits::At;
 use crate::follow::faults;
 use crate::follow::functions::{End, Number};
 use crate::follow::judged::{self, MadeCall, Sight};
 use crate::follow::last_stack::LastStack;
-use crate::follow::ledger::descriptors::{Descriptors, Made};
+use crate::follow::ledger::descriptors::Made;
 use crate::follow::ledger::follow::{self, CallFacts, Follower};
 use crate::follow::ledger::own::{self, Own};
 use crate::follow::ledger::{Realm, Site};
-use crate::follow::memory::{self, Memory, Unused, Waits, book};
+use crate::follow::memory::{self, Memory, Waits, book};
 use crate::follow::peers;
 use crate::follow::runtime::{Latest, Runtime};
-use crate::follow::steps::Steps;
-use crate::follow::uses::Uses;
 use anyhow::Result;
 use cupeer_record::{Call, Clock, Event, Outcome, Process};
 use cupeer_report::Keep;
@@ -31,55 +30,6 @@ use cupeer_spec::function::FnId;
 use cupeer_spec::record::slot::hit::did;
 use cupeer_spec::record::{SLOTS, mode};
 use std::collections::{HashMap, HashSet};
-
-/// What is known of the events of one process.
-#[derive(Default)]
-pub struct Tally {
-    pub events: u64,
-    /// How many calls have none, because they failed as the one before them did.
-    pub repeated: u64,
-    /// How many of them the filters choose.
-    pub chosen: u64,
-    /// Calls that a fault plan changed, held or ended.
-    pub injected: u64,
-    pub is_ended_on_purpose: bool,
-    /// The latest moment that its events tell of.
-    pub last_seen: Option<u64>,
-    /// Its last call: function, thread, begin.
-    pub last_call: Option<(Number, u32, u64)>,
-    /// The stack of its last call.
-    pub last_stack: LastStack,
-    /// The calls that have not returned, the oldest first.
-    pub pending: Vec<(Number, Call)>,
-    /// The calls that may have returned, because what would say so may be missing, the oldest first.
-    pub unknown_ends: Vec<(Number, u32)>,
-    /// What was wrong with its file: a sentence without a subject.
-    pub problem: Option<String>,
-    /// Whether there are events after the end of the time that is asked for.
-    pub goes_on: bool,
-    /// What it mapped, and no device could use.
-    pub unused: Vec<Unused>,
-    /// The calls that found no memory or addresses left.
-    pub scarce: Vec<Scarce>,
-    /// What it did with descriptors.
-    pub descriptors: Descriptors,
-    /// The most devices on which it held contexts, if these were several.
-    pub holding: Option<Holding>,
-    /// What its copies used.
-    pub uses: Uses,
-    /// Its calls and uses that give nothing back.
-    pub steps: Steps,
-}
-
-/// The devices on which a process holds a context, and the call at which it was seen to.
-#[derive(Clone, Copy)]
-pub struct Holding {
-    /// A bit for each ordinal.
-    pub devices: u64,
-    pub function: FnId,
-    pub site: Site,
-    pub at: u64,
-}
 
 pub struct Reading<'a> {
     all: &'a mut Collected,
@@ -297,6 +247,11 @@ impl<'a> Reading<'a> {
             let (at, stacks) = (self.at(call), &mut self.all.stacks);
             let made = || Made { function, site: Site::of(call, stacks.of(self.index, call), false), at };
             self.tally.descriptors.call(function, call, self.memory.realm, made);
+        }
+        if call.succeeded() && !call.injected {
+            let (time, stacks) = (self.at(call), &mut self.all.stacks);
+            let mut site = || Site::of(call, stacks.of(self.index, call), false);
+            self.tally.contexts.call(function, call, time, || memory::At { time, function, site: site() });
         }
         if exhausted_calls::concerns(function, call) {
             self.keep_scarce(function, call);

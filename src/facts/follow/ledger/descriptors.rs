@@ -7,16 +7,21 @@
 use super::{Realm, Site};
 use crate::follow::steps::Steps;
 use cupeer_record::Call;
+use cupeer_report::places::Stack;
 use cupeer_report::values;
 use cupeer_spec::effect::Object;
 use cupeer_spec::function::FnId;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 /// Of one process.
 #[derive(Default)]
 pub struct Descriptors {
     pub exported: Numbers,
     pub imported: Numbers,
+    /// By whether they were exported, and where.
+    pub places: BTreeMap<(bool, Stack), Numbers>,
+    /// Which of these had each number last.
+    holders: HashMap<i32, (bool, Stack), foldhash::fast::RandomState>,
     /// The last export.
     pub last: Option<Sent>,
 }
@@ -62,11 +67,23 @@ impl Descriptors {
             spec.exports().and_then(|shared| Some((shared.object, descriptor(shared.handle)?)))
         {
             let made = made();
+            self.add(fd, made, true);
             self.exported.add(fd, made);
             self.last = Some(Sent { made, realm, object, fingerprint });
         } else if let Some((fd, _)) = spec.opens().and_then(|shared| descriptor(shared.handle)) {
-            self.imported.add(fd, made());
+            let made = made();
+            self.add(fd, made, false);
+            self.imported.add(fd, made);
         }
+    }
+
+    /// A number that comes back was closed, wherever it was made or taken.
+    fn add(&mut self, fd: i32, made: Made, is_export: bool) {
+        let place = (is_export, made.site.stack);
+        if let Some(before) = self.holders.insert(fd, place) {
+            self.places.get_mut(&before).map(|numbers| numbers.known.remove(&fd));
+        }
+        self.places.entry(place).or_default().add(fd, made);
     }
 }
 

@@ -39,6 +39,8 @@ pub struct OwnHandle {
     /// Which of the handle's imports, where it was opened.
     pub import: u32,
     pub context: Option<u64>,
+    /// Where it was opened or exported.
+    pub stack: Stack,
     pub device: Option<i32>,
     /// Whether it does belong to that context, and was not only exported while it was current.
     pub is_sure: bool,
@@ -117,7 +119,8 @@ impl Follower {
             _ if !is_done => {}
             _ => {
                 if let Some((object, address)) = closed(function, call) {
-                    let is_counted = spec.ends().is_none_or(|end| end.is_counted);
+                    // Each opened event has a handle of its own.
+                    let is_counted = object == Object::Event || spec.ends().is_none_or(|end| end.is_counted);
                     self.close(ledger, object, address, (done, seen.took), !is_counted);
                 }
                 if let Some(ending) = Ending::of(function, call) {
@@ -261,9 +264,12 @@ impl Follower {
         if let Some(held) = self.opened.bearer(kind, address) {
             let import = held.import(ledger);
             import.again.spent += took;
+            if let Some(again) = import.times.last_mut().and_then(|time| time.again_at(held.stack)) {
+                again.closed += u64::from(kind == Object::Event);
+            }
             let is_over = import.close(done, for_good);
-            // Each import of an allocation has a handle of its own, and that is gone.
-            if is_over || kind.outlives_its_maker() {
+            // Each import of an allocation has a handle of its own, as each opened event has, and that is gone.
+            if is_over || kind.outlives_its_maker() || kind == Object::Event {
                 self.opened.take(kind, address);
             }
         }

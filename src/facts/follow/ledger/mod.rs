@@ -231,6 +231,8 @@ pub struct Again {
     pub first: u64,
     pub last: u64,
     pub count: u64,
+    /// How many of these were closed: of events, each of which has a handle of its own.
+    pub closed: u64,
     /// How often it was open then.
     pub open: u64,
 }
@@ -320,6 +322,19 @@ impl Time {
         if self.last < at && self.closes.1 < at { (self.times, self.closes.0) } else { (0, 0) }
     }
 
+    /// The openings from another place than the first.
+    fn again_at(&mut self, stack: Stack) -> Option<&mut Again> {
+        self.again.iter_mut().find(|again| again.site.stack == stack)
+    }
+
+    /// The place where most of those were opened that are open: of an event, that may be another one than the first.
+    pub fn place(&self, kind: Object) -> Site {
+        let left = |again: &Again| again.count - again.closed;
+        let others: u64 = self.again.iter().map(left).sum();
+        let most = self.again.iter().max_by_key(|again| left(again)).filter(|_| kind == Object::Event);
+        most.filter(|most| left(most) > self.count.saturating_sub(others)).map_or(self.site, |most| most.site)
+    }
+
     fn again(&mut self, taken: &Taken) {
         let (at, site) = (taken.at, taken.site);
         if site.stack == self.site.stack {
@@ -330,7 +345,7 @@ impl Time {
             known.last = at;
         } else if self.again.len() < MOST_TIMES {
             reserve_one(&mut self.again);
-            self.again.push(Again { site, first: at, last: at, count: 1, open: self.count });
+            self.again.push(Again { site, first: at, last: at, count: 1, closed: 0, open: self.count });
         }
     }
 }

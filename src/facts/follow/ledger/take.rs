@@ -30,7 +30,8 @@ impl Follower {
         let number = ledger.number(self.realm, taken.kind, taken.handle);
         let Taken { context, device, is_sure, .. } = taken;
         let bytes = taken.bytes.unwrap_or(0);
-        let mut held = OwnHandle { handle: number, import: 0, context, device, is_sure, bytes };
+        let stack = taken.site.stack;
+        let mut held = OwnHandle { handle: number, stack, import: 0, context, device, is_sure, bytes };
         if taken.exported {
             let all = self.exported.bearer_or(taken.kind, taken.address, || Vec::with_capacity(1));
             match all.iter_mut().find(|known| known.handle == number) {

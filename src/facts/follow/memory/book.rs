@@ -23,9 +23,9 @@ const MOST_OF_POOL: std::ops::Range<usize> = 16..24;
 pub enum Kind {
     /// Memory of cuMemAlloc and related functions.
     Memory,
-    /// An allocation of cuMemCreate that is mapped.
+    /// An allocation of cuMemCreate that is mapped, or not mapped yet.
     Mapped,
-    /// An allocation of cuMemCreate that is not mapped.
+    /// An allocation of cuMemCreate that is not mapped any more.
     Unmapped,
     /// Memory that a pool has given out.
     Pool,
@@ -183,6 +183,11 @@ impl Book {
         self.places.iter().any(|place| place.stack == stack)
     }
 
+    /// Returns true if memory that was made in a context is there.
+    pub fn has_any_in(&self, context: u64) -> bool {
+        self.live.iter().any(|(.., live)| live.context == Some(context))
+    }
+
     /// Notes that the memory at an address is exported.
     fn exports(&mut self, address: u64, fingerprint: u64) {
         self.settle(u64::MAX);
@@ -283,6 +288,13 @@ impl Book {
     /// Returns true if the times of changes are exact.
     pub fn is_exact(&self) -> bool {
         self.grain == 0
+    }
+
+    /// Returns how many allocations a place had made until a time, if that is known: virtual memory changes its place.
+    pub fn made(&self, place: Place, time: u64) -> Option<u64> {
+        let its = self.changes().filter(|(of, change)| *of == place && change.at <= time);
+        let is_known = self.is_exact() && place.kind == Kind::Memory;
+        is_known.then(|| its.map(|(_, change)| change.count.max(0) as u64).sum())
     }
 
     /// Returns the count and the bytes of each place at a time.

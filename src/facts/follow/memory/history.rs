@@ -6,6 +6,7 @@ use super::unused::{Unmapped, Unused};
 use super::{Bound, Location, OwnAllocation, OwnMapping, Sum, TeamHistory};
 use crate::follow::ledger::Site;
 use crate::follow::peers::Reach;
+use crate::follow::steps::Steps;
 use cupeer_model::wanted::Access;
 use cupeer_model::{
     Allocation, Delta, Family, History, Id, Indexed, Keeper, Known, Mapping, Origin, Pointer, Pool, Process,
@@ -129,7 +130,8 @@ impl History for ReservationHistory {}
 /// Facts about a pool.
 #[derive(Default)]
 pub struct PoolHistory {
-    pub birth: Option<Birth>,
+    /// The calls that made it or imported it, each of which is undone by itself.
+    pub births: Vec<Birth>,
     /// Its handle, which another pool may have by now.
     pub handle: u64,
     /// Its device, where the process knows; or the host.
@@ -168,6 +170,8 @@ pub struct Histories {
     /// When the last mapping of an allocation was unmapped that has only a handle.
     pub idle: HashMap<Id, u64>,
     pub asleep: Asleep,
+    /// When addresses were given back.
+    pub unreserved: Steps,
     /// All memory that it made, over time.
     pub book: Book,
 }
@@ -253,7 +257,7 @@ impl Keeper for Histories {
         new.history = history;
         if let Source::Made(location) = source {
             self.own.entry(location).or_default().add(new.bytes);
-            self.moves(new, None, Some(Kind::Unmapped), at);
+            self.moves(new, None, Some(Kind::Mapped), at);
         }
     }
 
@@ -284,12 +288,12 @@ impl Keeper for Histories {
     }
 
     fn ended(&mut self, known: &mut OwnAllocation, at: At) {
-        self.idle.remove(&known.id);
+        let kind = if self.idle.remove(&known.id).is_some() { Kind::Unmapped } else { Kind::Mapped };
         if known.history.ended.is_none() {
             known.history.ended = Some(at.time);
             if let Source::Made(location) = known.history.source {
                 self.own.entry(location).or_default().remove(known.bytes);
-                self.moves(known, Some(Kind::Unmapped), None, at);
+                self.moves(known, Some(kind), None, at);
             }
         }
     }
@@ -299,19 +303,18 @@ impl Keeper for Histories {
         new.history.birth = self.birth(Object::Mapping, at);
         self.asleep.mapped(new.name, new.bytes);
         self.mapped.add(new.bytes);
-        if let Some(of) = of.filter(|of| of.mappings == 1) {
+        if let Some(of) = of
+            && self.idle.remove(&of.id).is_some()
+        {
             self.moves(of, Some(Kind::Unmapped), Some(Kind::Mapped), at);
         }
     }
 
     fn unmapped(&mut self, old: &OwnMapping, of: Option<&OwnAllocation>, at: At) {
         self.mapped.remove(old.bytes);
-        if let Some(of) = of.filter(|of| of.mappings <= 1 && of.references > 0) {
-            self.idle.insert(of.id, at.time);
-        }
         self.asleep.unmapped(old, at.site, at.time);
-        // One that has ended with its mapping is no longer there.
         if let Some(of) = of.filter(|of| of.mappings == 1) {
+            self.idle.insert(of.id, at.time);
             self.moves(of, Some(Kind::Mapped), Some(Kind::Unmapped), at);
         }
         for (device, flags) in &old.history.access {
@@ -353,6 +356,7 @@ impl Keeper for Histories {
     fn unreserved(&mut self, old: &Known<Reservation, ReservationHistory>, at: At) {
         self.reserved.remove(old.bytes);
         self.asleep.unreserved(old.name, old.bytes, at.site, at.time);
+        self.unreserved.add(at.time);
     }
 
     fn pool_changed(&mut self, known: &mut Known<Pool, PoolHistory>, delta: &Delta, at: At) {
@@ -367,12 +371,17 @@ impl Keeper for Histories {
                 let known = |(device, flags)| Some((self.uuid(device)?, (flags, at.time)));
                 history.access.extend(delta.access.0.each().filter_map(known));
             }
-            Effect::Ends(_) if pool.is_destroyed => history.destroyed = Some(at.time),
+            Effect::Ends(_) => {
+                history.births.pop();
+                history.destroyed = pool.is_destroyed.then_some(at.time);
+            }
             Effect::Opens(Shared { object: Object::Pointer, .. }) => history.pointers_imported += 1,
             Effect::Makes(_) | Effect::Opens(_) | Effect::Asks(_) => {
                 if history.since == 0 {
                     history.since = at.time;
-                    history.birth = self.birth(Object::Pool, at);
+                }
+                if history.births.is_empty() || pool.origin == Origin::Imported {
+                    history.births.extend(self.birth(Object::Pool, at));
                 }
                 history.imported_as = delta.fingerprint;
                 history.device = pool.device.and_then(|device| self.uuid(device));

@@ -18,7 +18,9 @@ mod team;
 pub mod tests;
 mod unused;
 
-pub use history::{AllocationHistory, At, Birth, Histories, MappingHistory, PoolHistory, Source, Target};
+pub use history::{
+    AllocationHistory, At, Birth, Histories, MappingHistory, PoolHistory, ReservationHistory, Source, Target,
+};
 pub use location::Location;
 pub use sum::Sum;
 pub use team::{Bound, TeamHistory, Waits};

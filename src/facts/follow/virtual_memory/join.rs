@@ -49,9 +49,9 @@ pub struct Imported {
     pub fingerprint: u64,
     pub since: u64,
     pub birth: Birth,
-    /// Whether the process has it still, by a handle or a mapping.
-    pub is_left: bool,
-    /// Since when it has it by a handle alone, after it had mapped it.
+    /// When the process had neither a handle nor a mapping of it any more.
+    pub ended: Option<u64>,
+    /// Since when it has it by a handle alone: after it had mapped it, or because it has mapped an earlier import of the same.
     pub idle: Option<u64>,
     pub bytes: u64,
     /// When its owner gave it up.
@@ -94,18 +94,26 @@ impl Joined<'_> {
     /// Returns what a process imported of others by a handle with a known fingerprint, in no particular order.
     pub fn imports(&self, process: usize) -> impl Iterator<Item = Imported> {
         let memory = &self.processes[process];
+        let mapped = memory.allocations().filter(|own| own.mappings > 0 && own.is_imported());
+        let mut first: HashMap<Origin, u64> = HashMap::new();
+        for own in mapped {
+            let since = first.entry(self.origin(process, own.id)).or_insert(u64::MAX);
+            *since = own.history.since.min(*since);
+        }
         memory.allocations().filter_map(move |own| {
             let Source::Imported(fingerprint @ 1..) = own.history.source else { return None };
             let origin = self.origin(process, own.id);
             let owned = self.allocation(origin);
             let is_own = matches!(origin, Origin::Known(owner, _) if owner == process);
             let birth = own.history.birth?;
+            let idle = memory.state.keeper.idle.get(&own.id);
+            let again = first.get(&origin).map(|_| own.history.since).filter(|at| first[&origin] < *at);
             (!is_own).then(|| Imported {
                 fingerprint,
                 birth,
                 since: own.history.since,
-                idle: memory.state.keeper.idle.get(&own.id).filter(|_| own.mappings == 0).copied(),
-                is_left: own.history.ended.is_none(),
+                idle: (own.mappings == 0).then(|| idle.copied().or(again)).flatten(),
+                ended: own.history.ended,
                 bytes: owned.and_then(|owned| owned.size()).or(own.size()).unwrap_or(0),
                 freed: owned.and_then(|owned| owned.history.ended),
             })

@@ -18,7 +18,7 @@ fn of(text: &str) -> Option<Growth<'static>> {
         left.extend((letter != 'c').then_some(object));
         made += 1;
     }
-    Line { made, left: &left, steps: Some(&steps), end }.growth(std::iter::empty())
+    Line { made, half: 0, left: &left, steps: Some(&steps), end }.growth(std::iter::empty())
 }
 
 fn repeated(text: &str, times: usize) -> String {
@@ -80,13 +80,38 @@ fn one_more_with_each_exchange_until_the_end_piles_up() {
 }
 
 #[test]
+fn a_set_that_rotates_piles_up_and_one_that_is_used_at_the_end_is_kept() {
+    let mut steps = Steps::default();
+    (0..400).for_each(|at| steps.add(at));
+    let growth = |used: fn(u64) -> u64| {
+        let left =
+            |n| Left { ordinal: n, at: 4 * n, is_exchanged: true, is_consumed: true, ..Left::default() };
+        let left: Vec<Left> = (0..100).map(|n| Left { used: Some(used(n)), ..left(n) }).collect();
+        Line { made: 100, half: 0, left: &left, steps: Some(&steps), end: 400 }.growth(std::iter::empty())
+    };
+    assert_eq!(growth(|n| 4 * n + 1), Some(Growth::Steady));
+    assert_eq!(growth(|n| 4 * n + 30), Some(Growth::Steady), "used while 7 newer were made");
+    assert_eq!(growth(|n| 4 * n + 100), None, "used while 25 newer were made");
+    assert_eq!(growth(|n| if n == 0 { 399 } else { 4 * n + 1 }), Some(Growth::Steady), "one is kept");
+    assert_eq!(growth(|n| if n % 30 == 0 { 399 } else { 4 * n + 1 }), None, "some are used at the end");
+}
+
+#[test]
+fn a_set_of_which_some_go_at_random_is_kept() {
+    let left: Vec<Left> = (0..60).map(|n| Left { ordinal: 2 * n, at: 2 * n, ..Left::default() }).collect();
+    let growth =
+        |half| Line { made: 120, half, left: &left, steps: None, end: 120 }.growth(std::iter::empty());
+    assert_eq!([growth(30), growth(58)], [Some(Growth::LeftBySome), None]);
+}
+
+#[test]
 fn what_a_library_sets_up_for_its_kernels_is_kept() {
     let mut steps = Steps::default();
     (0..400).for_each(|at| steps.add(at));
     for is_consumed in [false, true] {
         let left = |n| Left { ordinal: n, at: 8 * n, is_exchanged: true, is_consumed, ..Left::default() };
         let left: Vec<Left> = (0..50).map(left).collect();
-        let line = Line { made: 50, left: &left, steps: Some(&steps), end: 400 };
+        let line = Line { made: 50, half: 0, left: &left, steps: Some(&steps), end: 400 };
         assert_eq!(line.growth(std::iter::empty()), is_consumed.then_some(Growth::Steady));
     }
 }
@@ -149,7 +174,7 @@ proptest! {
                 }
             }
             let end = made.len() as u64 * factor;
-            Line { made: count, left: &left, steps: Some(&steps), end }.growth(std::iter::empty()).is_some()
+            Line { made: count, half: 0, left: &left, steps: Some(&steps), end }.growth(std::iter::empty()).is_some()
         });
         both.sort_unstable();
         prop_assert_eq!(both[0], both[1]);

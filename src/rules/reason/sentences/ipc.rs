@@ -418,6 +418,26 @@ pub fn opened_again(
     write!(f, "; the calls took {spent} of the {of} that the process ran")
 }
 
+/// [`Reason::ExportedAgain`](crate::reason::Reason::ExportedAgain).
+pub fn exported_again(
+    what: Object,
+    objects: u64,
+    exports: u64,
+    opened: u64,
+    f: &mut Formatter,
+) -> fmt::Result {
+    let (noun, how) = match what {
+        Object::Event => ("event", "opened"),
+        Object::Memory => ("allocation", "opened"),
+        _ => ("allocation", "imported"),
+    };
+    match objects {
+        1 => write!(f, "the same {noun} was exported {exports} times, and ")?,
+        _ => write!(f, "the same {} were exported {exports} times, and ", Count(objects, noun))?,
+    }
+    write!(f, "{how} {}", Times(opened))
+}
+
 /// [`Reason::HostAfterFailure`](crate::reason::Reason::HostAfterFailure).
 pub fn host_after_failure(
     exporter: Process,

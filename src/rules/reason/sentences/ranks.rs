@@ -1,7 +1,7 @@
 //! Sentences about all ranks together.
 
 use super::Only;
-use crate::reason::{Ago, Bytes, Handle, Process, values::Device};
+use crate::reason::{Ago, Bytes, Count, Handle, Process, values::Device};
 use core::fmt::{self, Formatter};
 
 /// [`Reason::RanksWaitForDescriptor`](crate::reason::Reason::RanksWaitForDescriptor).
@@ -25,6 +25,7 @@ pub fn wait_for_descriptor(
 }
 
 /// [`Reason::ExchangeDiffers`](crate::reason::Reason::ExchangeDiffers).
+#[expect(clippy::too_many_arguments, reason = "they are the fields of the reason")]
 pub fn exchange_differs(
     process: Process,
     opened: u64,
@@ -32,22 +33,23 @@ pub fn exchange_differs(
     lacks: u64,
     (newest, exporter): (Handle, Process),
     older: Option<Handle>,
+    exported: Option<(u64, u64)>,
     f: &mut Formatter,
 ) -> fmt::Result {
     write!(
         f,
-        "{process} opened {opened} of the {of} handles that the others exported and most of them opened; it lacks "
+        "{process} opened {opened} of the {of} handles that the others exported and opened; it lacks "
     )?;
     match lacks {
         1 => write!(f, "{newest} of {exporter}")?,
         _ => write!(f, "{lacks}, the first of which is {newest} of {exporter}")?,
     }
-    match older {
-        Some(older) => {
-            write!(f, "; it opened {older} after that was exported, which is an older one of the same place")
-        }
-        None => Ok(()),
+    if let Some(older) = older {
+        write!(f, "; it opened {older} after that was exported, which is an older one of the same place")?;
     }
+    exported.map_or(Ok(()), |(own, each)| {
+        write!(f, "; it exported {}, and each of the others {each}", Count(own, "handle"))
+    })
 }
 
 /// [`Reason::RanksHoldDevice`](crate::reason::Reason::RanksHoldDevice).

@@ -15,7 +15,10 @@ pub fn leak(
     f: &mut Formatter,
 ) -> fmt::Result {
     let all = Count(opened, "allocation");
-    write!(f, "{handles} of {all} imported at this place were never given up{growth}")?;
+    write!(
+        f,
+        "{handles} of {all} imported at this place were never given up (unmapped and released){growth}"
+    )?;
     keeping(f, bytes, freed)
 }
 
