@@ -700,6 +700,7 @@ fn the_process_that_was_killed_first_is_told_first() {
     for process in json["processes"].as_array().expect("rows") {
         let [ran, ended] = ["ran_until_ns", "ended_by_ns"].map(|key| process[key].as_u64().expect(key));
         assert!(began <= ran && ran <= ended && ended <= all, "{process:#}");
-        assert_eq!(ran == ended, process["exit"]["kind"] == "returned", "{process:#}");
+        // What the launcher saw may be as exact as what a process says of its own end.
+        assert!(ran == ended || process["exit"]["kind"] != "returned", "{process:#}");
     }
 }

@@ -98,7 +98,8 @@ fn a_right_program_is_not_suspected() {
         // Nobody can tell whether its parent sent SIGKILL, or the system for want of memory.
         let is_fact = name == "reader-is-killed" && said.head.contains(" was killed by SIGKILL after ");
         // A program that allocates until it gets no more is told so, in a note.
-        let is_note = name == "until-out-of-memory" && said.head.starts_with("note ");
+        let went_on = " failed, and the program went on. No rule was broken ";
+        let is_note = name == "until-out-of-memory" && said.head.contains(went_on);
         let is_quiet = said.head.is_empty() || said.head.starts_with("No rule ");
         assert!(is_quiet != (is_fact || is_note), "{name}: {}", said.head);
         let is_suspected = |line: &str| line.contains("error ") || line.contains("warning ");
@@ -108,7 +109,7 @@ fn a_right_program_is_not_suspected() {
 }
 
 /// The programs of `unknown` with what leads to their faults, in the words of a clue.
-const CLUES: [(&str, &str); 18] = [
+const CLUES: [(&str, &str); 17] = [
     ("both-wait-first", "times; no recorded copy of another process wrote there"),
     ("copy-arguments-swapped", "wrote 2KiB at offset 0 of "),
     ("flag-barrier-passes", "wrote 4B at offset 0 of "),
@@ -126,7 +127,6 @@ const CLUES: [(&str, &str); 18] = [
     ("signal-erased", ", and no recorded copy read them in between"),
     ("slots-swapped", "wrote 256B at offset "),
     ("tail-lost", "read bytes 0 to 8,192 of the 10,000 of "),
-    ("wrong-ranks-buffer", " 2 times"),
 ];
 
 #[test]
@@ -144,7 +144,7 @@ fn a_clue_leads_to_a_fault_that_no_rule_knows() {
 fn what_is_left_stands_in_the_first_lines() {
     for (name, left) in [
         ("handles", "40 of 40 opened handles are open."),
-        ("allocations", "40 allocations of virtual memory (80MiB) were not released."),
+        ("allocations", "40 of 40 allocations made at this place have no mapping any more"),
     ] {
         let said = play("left", name, &[]);
         assert_eq!(said.status, Some(0), "{name}: {}", said.summary);

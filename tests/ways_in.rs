@@ -387,6 +387,7 @@ fn look_ups_ends_and_questions_are_not_logged_unless_asked_for() {
     };
     let is_virtual = |name: &str| FUNCTIONS.iter().any(|f| f.name() == name && f.is_virtual());
     let asks = |name: &str| FUNCTIONS.iter().any(|f| f.name() == name && f.is_in(Group::Query));
+    let allocates = |name: &str| FUNCTIONS.iter().any(|f| f.name() == name && f.is_in(Group::Alloc));
     let works = |name: &str| {
         ["cuMemcpy", "cuMemset", "cuMemPrefetch", "cuLaunch", "cuGraph", "cuEventRecord"]
             .iter()
@@ -395,14 +396,15 @@ fn look_ups_ends_and_questions_are_not_logged_unless_asked_for() {
     let is_wanted = |set: &str, name: &str| match set {
         // An empty variable is as good as none.
         "" if is_virtual(name) => name.contains("Shareable"),
-        "" if name.contains("AllocFromPool") => false,
+        "" if allocates(name) => false,
         "" => !looks_up(name) && !ends(name) && !asks(name) && !works(name) && name != "cuInit",
+        "@alloc" => allocates(name),
         "@query" => asks(name),
         "@ipc" => shares(name),
         "@lifetime" => ends(name),
         _ => !looks_up(name),
     };
-    for set in ["", "@ipc", "@lifetime", "@query", "^@lookup", "^@lookup,^@lifetime,@lifetime"] {
+    for set in ["", "@ipc", "@lifetime", "@query", "@alloc", "^@lookup", "^@lookup,^@lifetime,@lifetime"] {
         let scene = Scene::new(program("lookup.c", &[])).arg("handle5").env(env::TRACE, set);
         let outcome = scene.run(Cupeer::Logging);
         let names = |calls: &[crate::programs::Call]| {

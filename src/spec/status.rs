@@ -11,8 +11,8 @@ use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64};
 
 /// The name that /proc shows of the file, which is a memory file.
 pub const FILE: &CStr = c"cupeer-status";
-/// Where the room of the simulated devices begins in the file, behind the page.
-pub const ROOM: u64 = 1 << 16;
+/// Where the room of the simulated devices begins in the file, behind the page, however long that is.
+pub const ROOM: u64 = (size_of::<Status>() as u64).next_multiple_of(1 << 16);
 /// The bytes of the file.
 pub const BYTES: u64 = ROOM + (1 << 18);
 

@@ -142,31 +142,6 @@ fn a_log_follows_no_link_of_somebody_else_where_everybody_makes_files() {
     assert!(fs::read_to_string(folder.path().join("log")).unwrap().contains("cuIpcCloseMemHandle"));
 }
 
-/// A sweep names the program that is run when it goes on.
-#[test]
-fn a_sweep_of_somebody_else_does_not_go_on() {
-    let folder = temp_dir();
-    let sweep = folder.path().join("sweep");
-    let mut command = with(&["sweep", "--sim", "-j", "1", "--out"]);
-    let ended = done(command.arg(&sweep).arg("--").arg(caller()));
-    assert!(sweep.join("sweep.jsonl").is_file(), "{}", ended.stderr);
-    let resume = || done(limited(with(&["sweep", "--resume"]).arg(&sweep)).env("X", ""));
-    assert_ne!(resume().status.code(), Some(125));
-    if is_given_away(&sweep.join("sweep.jsonl")) {
-        let ended = resume();
-        assert!(
-            ended.status.code() == Some(125)
-                && ended.stderr.contains("belongs to user 65534, and names the program"),
-            "{}",
-            ended.stderr
-        );
-    }
-    fs::rename(sweep.join("sweep.jsonl"), folder.path().join("elsewhere")).unwrap();
-    symlink("../elsewhere", sweep.join("sweep.jsonl")).unwrap();
-    let ended = resume();
-    assert!(ended.status.code() == Some(125) && ended.stderr.contains("it is a link"), "{}", ended.stderr);
-}
-
 /// A report and a topology are files that the user names, as a log is.
 #[test]
 fn an_output_follows_no_link_of_somebody_else_where_everybody_makes_files() {

@@ -133,6 +133,7 @@ static const struct entry {
     {"cuGetProcAddress", 12000, cuGetProcAddress_v2},
     {"cuGetProcAddress", 11030, cuGetProcAddress},
     {"cuDriverGetVersion", 2020, cuDriverGetVersion},
+    {"cuMemAllocHost", 3020, cuMemAllocHost_v2},
     {"cuDevicePrimaryCtxRetain", 7000, cuDevicePrimaryCtxRetain},
     {"cuMemAlloc", 3020, cuMemAlloc_v2},
     {"cuMemAlloc", 2000, cuMemAlloc},

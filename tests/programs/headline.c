@@ -6,9 +6,8 @@ int main(int argc, char **argv) {
     start(0);
     OK(cuMemRelease(create(DESCRIPTOR)));
     if (strcmp(argv[1], "call") == 0) {
-        Allocation allocation;
-        Properties wanted = properties(DESCRIPTOR);
-        CHECK(cuMemCreate(&allocation, (size_t)1 << 50, &wanted, 0) == 2);
+        CUdeviceptr range;
+        CHECK(cuMemAddressReserve(&range, (size_t)1 << 50, 0, 0, 0) == 2);
     }
     if (strcmp(argv[1], "signal") == 0) abort();
     return strcmp(argv[1], "status") == 0 ? 3 : 0;

@@ -40,7 +40,7 @@ static CUresult ask(const char *name, void **pfn, int version, uint64_t flags, i
 }
 
 /* What is asked for: a name, and the function of the table whose form it finds, or FUNCTIONS. */
-static const char *const others[] = {"cuGetProcAddress", "cuDriverGetVersion", "cuMemAlloc", "cuNotThere", "", "cuGetProcAddress_v2"};
+static const char *const others[] = {"cuGetProcAddress", "cuDriverGetVersion", "cuMemAllocHost", "cuNotThere", "", "cuGetProcAddress_v2"};
 static struct {
     char name[64];
     int function;

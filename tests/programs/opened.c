@@ -13,7 +13,7 @@ int main(int argc, char **argv) {
         printf("%s has one address: %d\n", names[f], dlsym(driver, names[f]) == dlsym(driver, names[f]));
     printf("fails: %d\n", call(F_cuIpcGetMemHandle, dlsym(driver, "cuIpcGetMemHandle"), FAILS + 1));
     print_home("cuDriverGetVersion", dlsym(driver, "cuDriverGetVersion"));
-    print_home("cuMemAlloc_v2", dlsym(driver, "cuMemAlloc_v2"));
+    print_home("cuMemAllocHost_v2", dlsym(driver, "cuMemAllocHost_v2"));
     print_home("cuCtxGetCurrent", dlsym(driver, "cuCtxGetCurrent"));
     printf("not there: %d\n", dlsym(driver, "cuNotThere") == NULL);
     print_dlerror("message");

@@ -14,7 +14,10 @@ const FAULTING: [Rule; 4] = [Rule::UseInKernel, Rule::UseInGraph, Rule::VmmNoAcc
 
 /// Raises notes about memory that makes kernels fault, if their process ended with an error.
 pub fn raise(context: &Context, all: &mut [PendingFinding]) {
-    let has_failed = |process: &usize| context.all.fates[*process].has_failed;
+    // The failure that a plan caused is one of the plan.
+    let has_failed = |process: &usize| {
+        context.all.fates[*process].has_failed && context.all.tallies[*process].injected == 0
+    };
     let is_one = |found: &&mut PendingFinding| {
         Rule::of(&found.rule).is_some_and(|rule| FAULTING.contains(&rule))
             && found.processes.first().is_some_and(has_failed)

@@ -34,10 +34,10 @@ pub fn found(context: &Context, places: &mut Places) -> FindingRows {
     }
     let mut all = kinds.into_all();
     let exhausted = exhausted::found(context, places);
-    // What used up the memory is told there.
+    // What used up the memory is told there, unless that is only a note.
     let is_told = |found: &PendingFinding| {
         let is_same = |other: &PendingFinding| {
-            other.site.stack == found.site.stack && other.processes == found.processes
+            other.site.stack == found.site.stack && other.processes == found.processes && !other.lacks_facts
         };
         exhausted.iter().any(is_same)
     };

@@ -15,7 +15,7 @@ use cupeer_report::places::{Places, Stack};
 use cupeer_rules::reason::{Growth, Reason};
 use cupeer_rules::{Cache, Confidence, Rule};
 use cupeer_spec::effect::Object as Kind;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 
 /// So many of the opens of one handle without a close stand for all.
 const MOST_AGAIN: u64 = 64;
@@ -266,10 +266,12 @@ fn unlike(
     if others.is_empty() || !others.iter().all(closes_all_along) {
         return None;
     }
-    let closed: BTreeSet<u64> = others.into_iter().flat_map(|(_, closed)| closed).collect();
+    let mut closed: Vec<u64> = others.into_iter().flat_map(|(_, closed)| closed).collect();
+    closed.sort_unstable();
     let mut before = 0;
     let exchanged = lefts.into_iter().map(|left| {
-        let is_exchanged = closed.range(before..left.at).next().is_some();
+        let next = closed.partition_point(|at| *at < before);
+        let is_exchanged = closed.get(next).is_some_and(|at| *at < left.at);
         before = left.at;
         Left { is_exchanged, ..left }
     });

@@ -51,13 +51,21 @@ impl Verdict<'_> {
         .collect();
         let apart =
             if apart.is_empty() { String::new() } else { format!(", apart from {}", apart.join(" and ")) };
-        let mut sentences: Vec<String> = self.failed_on_purpose().into_iter().collect();
+        let mut sentences: Vec<String> =
+            self.failed_on_purpose().into_iter().chain(self.survived()).collect();
         let has_all = looked::left_out_rules(self.report).is_empty();
         let rule = if has_all { "No rule" } else { "No rule that was checked" };
         sentences.push(format!("{rule} was broken{so_far} by {which}{apart}"));
         sentences.extend(self.failed_as_expected());
         sentences.extend(self.left_and_unknown());
         sentences.join(". ") + "."
+    }
+
+    /// How many calls failed without harm, as notes explain.
+    fn survived(&self) -> Option<String> {
+        let groups = self.report.failure_groups.iter().filter(|group| !group.usual && !group.is_on_purpose());
+        let count = groups.map(|group| group.count).sum();
+        (count > 0).then(|| format!("{} failed, and the program went on", counted(count, "call")))
     }
 
     /// How many processes exited with an error while a fault plan was active: without one, that would be a problem.

@@ -47,6 +47,11 @@ const REPOSITORIES: &[(&str, &str)] = &[
     ("video-stitcher", "reco-project/video-stitcher"),
     ("vllm", "vllm-project/vllm"),
     ("xla", "openxla/xla"),
+    ("ros2_cuda_ipc", "dskkato/ros2_cuda_ipc"),
+    ("rosidl_buffer_backends", "ros2/rosidl_buffer_backends"),
+    ("torch_memory_saver", "fzyzcjy/torch_memory_saver"),
+    ("verl", "verl-project/verl"),
+    ("vime", "vllm-project/vime"),
 ];
 
 /// Returns the address of a thread such as `NCCL#360`, or of a file such as `vllm:setup.py`; `None` if it is neither, or of an
