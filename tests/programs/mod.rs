@@ -347,14 +347,32 @@ pub fn finish(mut command: Command) -> (ExitStatus, String, String) {
         match child.try_wait().unwrap() {
             Some(status) => break status,
             None if started.elapsed() > support::PATIENCE => {
+                let states = states(child.id());
                 child.kill().unwrap();
                 child.wait().unwrap();
-                panic!("{command:?} hangs; it printed {}{}", read_all(&mut out), read_all(&mut err));
+                panic!(
+                    "{command:?} hangs: {states}; it printed {}{}",
+                    read_all(&mut out),
+                    read_all(&mut err)
+                );
             }
             None => std::thread::sleep(Duration::from_millis(2)),
         }
     };
     (status, read_all(&mut out), read_all(&mut err))
+}
+
+/// What each thread of a process does, and its signals, as the system shows them.
+fn states(pid: u32) -> String {
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let state = |thread: fs::DirEntry| {
+        let read = |name| fs::read_to_string(thread.path().join(name)).unwrap_or_default();
+        let status = read("status");
+        let is_told = |line: &&str| ["State", "Sig", "Shd"].iter().any(|start| line.starts_with(start));
+        let lines: Vec<&str> = status.lines().filter(is_told).collect();
+        format!("{:?} in {}, system call {}", lines, read("wchan"), read("syscall"))
+    };
+    threads.map(state).collect()
 }
 
 fn read_all(file: &mut fs::File) -> String {

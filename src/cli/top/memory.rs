@@ -9,6 +9,7 @@ use cupeer_facts::read;
 use cupeer_record::Sample;
 use cupeer_report::Keep;
 use cupeer_report::filter::Filter;
+use cupeer_report::model::Place;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -107,7 +108,7 @@ fn of_job(name: &str, path: &Path) -> anyhow::Result<Vec<Piece>> {
         device,
         bytes: row.bytes,
         count: row.count,
-        place: row.frames.first().map(|frame| frame.line().unwrap_or_else(|| frame.long())),
+        place: row.frames.first().map(Place::line_or_long),
         holders: row.holders.iter().map(ToString::to_string).collect(),
     };
     Ok(now.flat_map(|memory| memory.rows.iter().map(|row| piece(memory.device.0, row))).collect())

@@ -34,10 +34,10 @@ pub fn reduced(
     let began = began(job);
     let ended = ended(&all, filter, began);
     let mut places = Places::new(&job.processes, names);
-    let found = infer::found(&infer::Context { job, all: &all, filter, is_part }, &mut places);
-    let clues = infer::clues(&infer::Context { job, all: &all, filter, is_part }, &mut places);
-    let (memory, memory_over_time) =
-        infer::device_memory(&infer::Context { job, all: &all, filter, is_part }, &mut places);
+    let context = infer::Context::new(job, &all, filter, is_part);
+    let found = infer::found(&context, &mut places);
+    let clues = infer::clues(&context, &mut places);
+    let (memory, memory_over_time) = infer::device_memory(&context, &mut places);
     let groups = all.failures.groups(&all.functions, &all.fates, &all.stacks, &all.made_by, &mut places);
     let Collected { failures, functions: names, fates, stacks, made_by, .. } = &mut all;
     let (failures, failures_more) = failures.rows(names, fates, stacks, made_by, &mut places);

@@ -51,13 +51,13 @@ impl<'a> First<'a> {
 
     /// Returns the memory of each device over time.
     pub fn memory(&self, places: &mut Places) -> Vec<MemoryOverTime> {
-        let context = Context { job: self.job, all: &self.all, filter: self.filter, is_part: false };
+        let context = Context::new(self.job, &self.all, self.filter, false);
         infer::device_memory(&context, places).1
     }
 
     /// Returns the findings that the report has found, and no process, each with the index of its process.
     pub fn found(&self, places: &mut Places) -> impl Iterator<Item = (usize, Finding)> {
-        let context = Context { job: self.job, all: &self.all, filter: self.filter, is_part: false };
+        let context = Context::new(self.job, &self.all, self.filter, false);
         let rows = infer::rows(&context, places).into_iter().filter(|row| row.by_report);
         rows.map(|row| (row.process, row.finding))
     }

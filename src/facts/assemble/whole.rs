@@ -76,7 +76,7 @@ fn parts(
 /// Returns true if there is a finding above note, an explanation of a failure, a cost, or an unusual fact.
 fn are_due(job: &Job, filter: &Filter, all: &Collected) -> bool {
     let mut nameless = Nameless;
-    let context = Context { job, all, filter, is_part: false };
+    let context = Context::new(job, all, filter, false);
     let mut places = Places::new(&job.processes, &mut nameless);
     let rows = infer::rows(&context, &mut places);
     let is_due = |finding: &Finding| is_explanation(&finding.rule) || finding.tells(Tells::Waste);

@@ -7,7 +7,7 @@
 use crate::follow::judged::UNSEEN;
 use crate::follow::ledger::settle::Fate;
 use crate::follow::ledger::{Import, Ledger, Time};
-use crate::follow::memory::book::{Kind, Place};
+use crate::follow::memory::book::{Kind, Place, Sum};
 use crate::follow::memory::{Location, Source};
 use crate::follow::virtual_memory::{Joined, Origin, Until, VirtualMemory};
 use cupeer_report::model::Uuid;
@@ -144,20 +144,19 @@ impl<'a> Holdings<'a> {
             };
             let rest = places.iter().map(|(place, sum)| (*place, state(place), *sum));
             let all = unused.into_iter().map(|(place, sum)| (place, State::NeverImported, sum)).chain(rest);
-            rows.extend(all.filter(|(.., (_, bytes))| *bytes > 0).map(|(place, state, (count, bytes))| {
-                Holding {
-                    process,
-                    kind: place.kind,
-                    state,
-                    stack: Some(place.stack),
-                    address: None,
-                    bytes,
-                    count,
-                    made: book.made(place, time),
-                    holders: Vec::new(),
-                    is_sure,
-                }
-            }));
+            let row = |(place, state, sum): (Place, State, Sum)| Holding {
+                process,
+                kind: place.kind,
+                state,
+                stack: Some(place.stack),
+                address: None,
+                bytes: sum.bytes,
+                count: sum.count,
+                made: sum.made,
+                holders: Vec::new(),
+                is_sure,
+            };
+            rows.extend(all.filter(|(.., sum)| sum.bytes > 0).map(row));
         }
         rows.extend(self.kept_at(location, time, is_here));
         rows.sort_by_key(|row| (std::cmp::Reverse(row.bytes), row.process, row.state, row.stack));
@@ -401,9 +400,9 @@ fn unused_handles(
 /// Takes exports that no process imported out of what places have. Returns them by place.
 fn take_unused<'u>(
     unused: impl Iterator<Item = &'u Unused>,
-    places: &mut BTreeMap<Place, (u64, u64)>,
-) -> BTreeMap<Place, (u64, u64)> {
-    let mut taken: BTreeMap<Place, (u64, u64)> = BTreeMap::new();
+    places: &mut BTreeMap<Place, Sum>,
+) -> BTreeMap<Place, Sum> {
+    let mut taken: BTreeMap<Place, Sum> = BTreeMap::new();
     for one in unused {
         // It may have been mapped or unmapped since.
         let other = match one.place.kind {
@@ -413,12 +412,12 @@ fn take_unused<'u>(
         };
         for kind in [one.place.kind, other] {
             let place = Place { kind, ..one.place };
-            if let Some((count, bytes)) = places.get_mut(&place)
-                && *bytes >= one.bytes
+            if let Some(left) = places.get_mut(&place)
+                && left.bytes >= one.bytes
             {
-                (*count, *bytes) = (count.saturating_sub(1), *bytes - one.bytes);
-                let sum = taken.entry(place).or_default();
-                *sum = (sum.0 + 1, sum.1 + one.bytes);
+                (left.count, left.bytes) = (left.count.saturating_sub(1), left.bytes - one.bytes);
+                let sum = taken.entry(place).or_insert(Sum { count: 0, bytes: 0, ..*left });
+                (sum.count, sum.bytes) = (sum.count + 1, sum.bytes + one.bytes);
                 break;
             }
         }

@@ -1,8 +1,10 @@
 //! The input of all findings that only the whole recording shows.
 
 use crate::follow::collect::Collected;
+use crate::follow::holdings::Holdings;
 use cupeer_record::Job;
 use cupeer_report::filter::Filter;
+use std::cell::OnceCell;
 
 /// What findings follow from.
 pub struct Context<'a> {
@@ -12,4 +14,20 @@ pub struct Context<'a> {
     pub filter: &'a Filter,
     /// Whether others will be put together with it.
     pub is_part: bool,
+    holdings: OnceCell<Holdings<'a>>,
+}
+
+impl<'a> Context<'a> {
+    pub fn new(job: &'a Job, all: &'a Collected, filter: &'a Filter, is_part: bool) -> Self {
+        Context { job, all, filter, is_part, holdings: OnceCell::new() }
+    }
+
+    /// Returns the state of all memory of the processes of the job.
+    pub fn holdings(&self) -> &Holdings<'a> {
+        self.holdings.get_or_init(|| {
+            let all = self.all;
+            let knows_all = |process: usize| all.knows_all(all.realms[process]);
+            Holdings::new(&all.virtual_memory, &all.ledger, &all.fates, knows_all)
+        })
+    }
 }

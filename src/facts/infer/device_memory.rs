@@ -3,7 +3,7 @@
 use super::context::Context;
 use super::shortage::{self, Shortage, stack};
 use crate::follow::collect::Collected;
-use crate::follow::holdings::{Holding, Holdings, State};
+use crate::follow::holdings::{Holding, State};
 use crate::follow::memory::book::Kind;
 use cupeer_report::model::{
     Memory, MemoryFailure, MemoryOverTime, MemoryRow, MemorySeries, OtherProcess, Proc, Uuid, Word,
@@ -17,8 +17,7 @@ const MOST_ROWS: usize = 100;
 
 /// Returns the memory at failed calls and at the end, and the memory over time.
 pub fn rows(context: &Context, places: &mut Places) -> (Vec<Memory>, Vec<MemoryOverTime>) {
-    let holdings = shortage::holdings(context);
-    let mut shortages = shortage::all(context, &holdings);
+    let mut shortages = shortage::all(context);
     shortages.retain(|shortage| !shortage.is_guess);
     shortages.sort_by_key(|shortage| shortage.scarce.failed_at);
     let mut memory: Vec<Memory> =
@@ -33,9 +32,9 @@ pub fn rows(context: &Context, places: &mut Places) -> (Vec<Memory>, Vec<MemoryO
         }
         hosts.push(host);
         let is_here = |process: usize| context.job.processes[process].header.boot_id == host;
-        for device in holdings.devices(is_here) {
-            memory.extend(at_end(context, &holdings, device, is_here, places));
-            all_over_time.push(over_time(context.all, &holdings, device, is_here, &shortages));
+        for device in context.holdings().devices(is_here) {
+            memory.extend(at_end(context, device, is_here, places));
+            all_over_time.push(over_time(context, device, is_here, &shortages));
         }
     }
     (memory, all_over_time)
@@ -70,13 +69,12 @@ fn at_call(context: &Context, shortage: &Shortage, places: &mut Places) -> Memor
 
 fn at_end(
     context: &Context,
-    holdings: &Holdings,
     device: Uuid,
     is_here: impl Fn(usize) -> bool,
     places: &mut Places,
 ) -> Option<Memory> {
     // Only processes that run have memory.
-    let mut holding = holdings.at(device, u64::MAX - 1, is_here);
+    let mut holding = context.holdings().at(device, u64::MAX - 1, is_here);
     holding.retain(|row| row.state != State::Pooled);
     let rows = named(context, &holding, places);
     (!rows.is_empty()).then(|| Memory {
@@ -132,13 +130,12 @@ fn state(state: State) -> Word {
 }
 
 fn over_time(
-    all: &Collected,
-    holdings: &Holdings,
+    context: &Context,
     device: Uuid,
     is_here: impl Fn(usize) -> bool,
     shortages: &[Shortage],
 ) -> MemoryOverTime {
-    let series = holdings.over_time(device, &is_here);
+    let (all, series) = (context.all, context.holdings().over_time(device, &is_here));
     let line = |line: crate::follow::holdings::Line| MemorySeries {
         proc: proc(all, line.process),
         kind: kind(line.kind),

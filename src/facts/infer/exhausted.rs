@@ -8,7 +8,7 @@ use super::shortage::{self, Group, Shortage, stack};
 use crate::follow::allocator::Allocators;
 use crate::follow::collect::Collected;
 use crate::follow::exhausted_calls::Scarce;
-use crate::follow::holdings::{Holding, Holdings, State};
+use crate::follow::holdings::{Holding, State};
 use crate::follow::judged::ordinal;
 use crate::follow::memory::OwnAllocation;
 use crate::follow::pending::{PendingFinding, PendingObject};
@@ -37,13 +37,8 @@ const MOST_OTHERS: usize = 2;
 /// Calls that failed because a device had no memory left, or a process no addresses.
 pub fn found(context: &Context, places: &mut Places) -> Vec<PendingFinding> {
     let mut found = Vec::new();
-    if context.all.tallies.iter().all(|tally| tally.scarce.is_empty()) {
-        return found;
-    }
-    let holdings = shortage::holdings(context);
-    let shortages = shortage::all(context, &holdings);
-    for shortage in &shortages {
-        found.extend(memory(context, &holdings, shortage, places));
+    for shortage in &shortage::all(context) {
+        found.extend(memory(context, shortage, places));
     }
     for (process, tally) in context.all.tallies.iter().enumerate() {
         for scarce in &tally.scarce {
@@ -60,12 +55,7 @@ fn pending(reason: &Reason, confidence: Confidence, process: usize, scarce: &Sca
 }
 
 /// A failed allocation, with the memory that explains it.
-fn memory(
-    context: &Context,
-    holdings: &Holdings,
-    shortage: &Shortage,
-    places: &mut Places,
-) -> Option<PendingFinding> {
+fn memory(context: &Context, shortage: &Shortage, places: &mut Places) -> Option<PendingFinding> {
     let Shortage { process, scarce, left, .. } = *shortage;
     if !Rule::MemoryExhausted.spec().functions().contains(&scarce.function) {
         return None;
@@ -83,7 +73,7 @@ fn memory(
         && used.saturating_add(wanted) > most
     {
         let (place, _) = places.stack(&context.all.stacks, made);
-        let place = &place.line().unwrap_or_else(|| place.long());
+        let place = &place.line_or_long();
         return plain(&Reason::MemoryLimited { wanted, used, most, place }, Confidence::Certain);
     }
     match (wanted, left) {
@@ -103,7 +93,7 @@ fn memory(
     let (others, objects) = match first {
         // Less than what lacked cannot have been the cause.
         Some(kept) if kept.state == State::Kept && (left.is_none() || suffices(shortage, kept)) => {
-            let found = kept_memory(context, holdings, shortage, kept, confidence);
+            let found = kept_memory(context, shortage, kept, confidence);
             return Some(PendingFinding { lacks_facts, ..found });
         }
         Some(group) if is_enough(shortage, group) => (&groups[1..], objects(shortage, group)),
@@ -196,7 +186,7 @@ fn made_at(context: &Context, group: &Group, places: &mut Places) -> String {
 /// `prog.c:7 in allocate`; `None` if the place is not known.
 fn place(context: &Context, row: &Holding, places: &mut Places) -> Option<String> {
     let (place, _) = (row.stack.is_some() || row.address.is_some()).then(|| stack(context, row, places))?;
-    Some(place.line().unwrap_or_else(|| place.long()))
+    Some(place.line_or_long())
 }
 
 /// `this process`, or another one with its pid.
@@ -298,7 +288,7 @@ fn retained(context: &Context, group: &Group, places: &mut Places) -> String {
         return String::new();
     };
     let (place, _) = places.stack(&context.all.stacks, at.site.stack);
-    let place = place.line().unwrap_or_else(|| place.long());
+    let place = place.line_or_long();
     format!("; cuMemRetainAllocationHandle at {place} took references of them, too")
 }
 
@@ -333,7 +323,6 @@ fn others_in_words(context: &Context, shortage: &Shortage, others: &[Group]) -> 
 /// An allocation that failed while other processes kept memory of one owner.
 fn kept_memory(
     context: &Context,
-    holdings: &Holdings,
     shortage: &Shortage,
     kept: &Group,
     confidence: Confidence,
@@ -346,7 +335,7 @@ fn kept_memory(
         }
     }
     holders.sort_by_key(|(holder, _)| {
-        Reverse(holdings.kept_by(*holder, kept.process, device, scarce.failed_at))
+        Reverse(context.holdings().kept_by(*holder, kept.process, device, scarce.failed_at))
     });
     let first = holders.first().map_or(kept.process, |(holder, _)| *holder);
     let reason = Reason::MemoryKept {

@@ -1,7 +1,7 @@
 //! Findings about processes that were forked after the driver was initialized: those that made no recorded call, and failed or
 //! outlived the process whose device files they have.
 
-use super::{context::Context, shortage};
+use super::context::Context;
 use crate::follow::collect::Collected;
 use crate::follow::functions::Functions;
 use crate::follow::holdings::Holding;
@@ -99,7 +99,7 @@ fn owner(job: &Job, of: &Process, pid: u32) -> Option<usize> {
 
 /// The device memory that a process had when it ended: the largest first.
 fn held(context: &Context, owner: usize) -> Vec<Holding> {
-    let (holdings, fate) = (shortage::holdings(context), &context.all.fates[owner]);
+    let (holdings, fate) = (context.holdings(), &context.all.fates[owner]);
     let at = fate.ended_by.map_or(fate.ran_until.max(fate.last_seen), |end| end.saturating_sub(1));
     let of_device = |device| holdings.at(device, at, |process| process == owner);
     let mut rows: Vec<Holding> =

@@ -39,7 +39,7 @@ pub fn found(context: &Context, used: &Used) -> Vec<PendingFinding> {
     let exports = exports(context.all, used);
     let mut found = Vec::new();
     for (process, fate) in context.all.fates.iter().enumerate() {
-        if fate.alive.is_none() || !fate.is_full || fate.has_lost || fate.is_ended_on_purpose {
+        if !fate.shows_what_is_left() {
             continue;
         }
         let memory = &context.all.virtual_memory.processes()[process];
@@ -289,10 +289,7 @@ pub fn exports(all: &Collected, used: &Used) -> BTreeMap<(usize, Kind, Stack), P
     sites
         .into_iter()
         .filter_map(place)
-        .filter(|((process, ..), _)| {
-            let fate = &all.fates[*process];
-            fate.alive.is_some() && fate.is_full && !fate.has_lost && !fate.is_ended_on_purpose
-        })
+        .filter(|((process, ..), _)| all.fates[*process].shows_what_is_left())
         .collect()
 }
 

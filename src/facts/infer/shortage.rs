@@ -2,7 +2,7 @@
 
 use super::context::Context;
 use crate::follow::exhausted_calls::Scarce;
-use crate::follow::holdings::{Holding, Holdings, State};
+use crate::follow::holdings::{Holding, State};
 use crate::follow::judged::uuid;
 use crate::follow::memory::Location;
 use crate::follow::memory::book::Kind;
@@ -43,21 +43,16 @@ pub struct Group<'s> {
 }
 
 /// Returns the shortages of a job.
-pub fn all<'a>(context: &Context<'a>, holdings: &Holdings) -> Vec<Shortage<'a>> {
+pub fn all<'a>(context: &Context<'a>) -> Vec<Shortage<'a>> {
     let tallies = context.all.tallies.iter().enumerate();
     let scarce = tallies.flat_map(|(process, tally)| tally.scarce.iter().map(move |one| (process, one)));
-    scarce.filter_map(|(process, scarce)| Shortage::of(context, holdings, process, scarce)).collect()
-}
-
-/// Returns the state of all memory of the processes of a job.
-pub fn holdings<'a>(context: &Context<'a>) -> Holdings<'a> {
-    let all = context.all;
-    Holdings::new(&all.virtual_memory, &all.ledger, &all.fates, |process| all.knows_all(all.realms[process]))
+    scarce.filter_map(|(process, scarce)| Shortage::of(context, process, scarce)).collect()
 }
 
 impl<'a> Shortage<'a> {
     /// Returns the memory on the device of which a call asked; `None` if that is not known.
-    fn of(context: &Context<'a>, holdings: &Holdings, process: usize, scarce: &'a Scarce) -> Option<Self> {
+    fn of(context: &Context<'a>, process: usize, scarce: &'a Scarce) -> Option<Self> {
+        let holdings = context.holdings();
         let known = scarce.left.filter(|left| {
             // The snapshot is about the device of the current context.
             left.total > 0

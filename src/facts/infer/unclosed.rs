@@ -73,7 +73,7 @@ struct Import<'a> {
 fn imports(context: &Context, marks: &Repeated, used: &Used, add: &mut dyn FnMut(PendingFinding)) {
     let joined = context.all.virtual_memory.joined();
     for (process, fate) in context.all.fates.iter().enumerate() {
-        if fate.alive.is_none() || !fate.is_full || fate.has_lost || fate.is_ended_on_purpose {
+        if !fate.shows_what_is_left() {
             continue;
         }
         let mut sites: BTreeMap<Stack, Vec<Import>> = BTreeMap::new();

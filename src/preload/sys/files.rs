@@ -11,27 +11,39 @@ use core::fmt::{self, Write};
 use core::ptr;
 use cupeer_spec::placeholders::{Piece, pieces};
 
-/// Calls `found` with the names in a directory, until it returns true; those that are no UTF-8 are left out.
+/// Calls `found` with the names in a directory, until it returns true; those that are no UTF-8 are left out. Without the
+/// C library's `opendir`, which allocates: a signal handler of the program may have interrupted its allocator.
 pub fn each_name(directory: &CStr, mut found: impl FnMut(&str) -> bool) {
+    /// Of the kernel's `linux_dirent64`: its number and its offset, then its length, its kind, and its name.
+    const LENGTH: usize = 16;
+    const NAME: usize = 19;
     // SAFETY: the path ends in NUL; what is opened is closed below.
-    let directory = unsafe { libc::opendir(directory.as_ptr()) };
-    if directory.is_null() {
-        return;
-    }
-    loop {
-        // SAFETY: opened above, and used only by this thread.
-        let entry = unsafe { libc::readdir(directory) };
-        if entry.is_null() {
+    let descriptor =
+        unsafe { libc::open(directory.as_ptr(), libc::O_RDONLY | libc::O_DIRECTORY | libc::O_CLOEXEC) };
+    let mut entries = [0u8; 2048];
+    // Where nothing was opened, the kernel refuses to read.
+    'all: loop {
+        // SAFETY: the kernel writes at most that many bytes, to an array of ours.
+        let read =
+            unsafe { libc::syscall(libc::SYS_getdents64, descriptor, entries.as_mut_ptr(), entries.len()) };
+        let mut left = &entries[..usize::try_from(read).unwrap_or(0)];
+        if left.is_empty() {
             break;
         }
-        // SAFETY: the entry's name ends in NUL, and stays until the next readdir.
-        let name = unsafe { CStr::from_ptr((*entry).d_name.as_ptr()) };
-        if name.to_str().is_ok_and(&mut found) {
-            break;
+        while let Some(length) = left.get(LENGTH..).and_then(<[u8]>::first_chunk) {
+            let (entry, rest) =
+                left.split_at(usize::from(u16::from_ne_bytes(*length)).max(NAME).min(left.len()));
+            let name = CStr::from_bytes_until_nul(entry.get(NAME..).unwrap_or_default()).unwrap_or_default();
+            if name.to_str().is_ok_and(&mut found) {
+                break 'all;
+            }
+            left = rest;
         }
     }
-    // SAFETY: opened above.
-    unsafe { libc::closedir(directory) };
+    if descriptor >= 0 {
+        // SAFETY: opened above.
+        unsafe { libc::close(descriptor) };
+    }
 }
 
 /// The longest path that the system takes, with its NUL.
@@ -165,6 +177,7 @@ pub fn read_from(file: c_int, place: &mut [u8]) -> Result<usize, c_int> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::BTreeSet;
     use std::ffi::CString;
 
     fn expanded(path: &CStr) -> Option<String> {
@@ -187,6 +200,29 @@ mod tests {
             assert_eq!(expanded(path).as_deref(), Some(wanted));
         }
         assert!(!expanded(c"%h").unwrap_or_default().is_empty());
+    }
+
+    #[test]
+    fn each_name_of_a_directory_is_found_until_it_is_enough() {
+        let folder = std::env::temp_dir().join(format!("cupeer-names-{}", std::process::id()));
+        std::fs::create_dir(&folder).unwrap();
+        let wanted: BTreeSet<String> = (0..300).map(|i| format!("{i}{}", "x".repeat(i % 200))).collect();
+        wanted.iter().for_each(|name| drop(std::fs::write(folder.join(name), "")));
+        let path = CString::new(folder.to_str().unwrap()).unwrap();
+        let (mut names, mut calls) = (BTreeSet::new(), 0);
+        each_name(&path, |name| {
+            names.insert(name.to_owned());
+            false
+        });
+        assert!(names.remove(".") && names.remove(".."));
+        assert_eq!(names, wanted);
+        each_name(&path, |_| {
+            calls += 1;
+            calls == 3
+        });
+        std::fs::remove_dir_all(&folder).unwrap();
+        each_name(c"/nowhere", |_| panic!("there is no such directory"));
+        assert_eq!(calls, 3);
     }
 
     #[test]

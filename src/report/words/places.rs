@@ -360,6 +360,11 @@ impl Place {
         Some(self.source()?.text() + &self.through())
     }
 
+    /// The line of source, where it is known; else with the function.
+    pub fn line_or_long(&self) -> String {
+        self.line().unwrap_or_else(|| self.long())
+    }
+
     /// ` (through rt.h:17)`, if another line made the call for this place.
     fn through(&self) -> String {
         let line = self.via.as_deref().and_then(Place::source).filter(|line| Some(*line) != self.source());

@@ -60,12 +60,8 @@ impl Backing {
         core::mem::ManuallyDrop::new(self).descriptor
     }
 
-    /// Opens a memory file of that name at a path of /proc.
-    pub(crate) fn open_named(path: String, name: &CStr) -> Option<Backing> {
-        Backing::open_path(path, name)
-    }
-
-    fn open_path(path: String, name: &CStr) -> Option<Backing> {
+    /// Opens a path of /proc, which must lead to a memory file of that name.
+    pub(crate) fn open_path(path: String, name: &CStr) -> Option<Backing> {
         let target = std::fs::read_link(&path).ok()?;
         let expected = format!("/memfd:{} (deleted)", name.to_str().ok()?);
         if target.as_os_str() != expected.as_str() {

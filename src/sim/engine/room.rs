@@ -30,7 +30,7 @@ pub(crate) struct Room {
 impl Room {
     /// Joins the processes of the job. `None` without a job, and where it has no slot left.
     pub(crate) fn join() -> Option<Room> {
-        Room::open(Backing::open_named(std::env::var(env::STATUS).ok()?, FILE)?)
+        Room::open(Backing::open_path(std::env::var(env::STATUS).ok()?, FILE)?)
     }
 
     fn open(file: Backing) -> Option<Room> {

@@ -28,9 +28,7 @@ impl View<'_> {
                 bytes(row.bytes),
                 if row.count > 0 { number(row.count) } else { "-".into() },
                 self.state(row),
-                row.caller
-                    .as_ref()
-                    .map_or("-".into(), |place| clean(&place.line().unwrap_or_else(|| place.long()))),
+                row.caller.as_ref().map_or("-".into(), |place| clean(&place.line_or_long())),
             ]);
         }
         let mut rest = |what: &str, size: u64| {

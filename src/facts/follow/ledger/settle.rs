@@ -33,6 +33,13 @@ pub struct Fate {
     pub has_failed: bool,
 }
 
+impl Fate {
+    /// Returns true if what the process has not given up, as far as its recording shows, was left by the program itself.
+    pub fn shows_what_is_left(&self) -> bool {
+        self.alive.is_some() && self.is_full && !self.has_lost && !self.is_ended_on_purpose
+    }
+}
+
 impl Ledger {
     pub fn rows(self, fates: &[Fate], allocator: impl Fn(&Entry) -> Option<Allocator>) -> Vec<Handle> {
         let originals = self.originals();

@@ -52,6 +52,15 @@ pub struct Change {
     pub bytes: i64,
 }
 
+/// The memory of a place at a time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Sum {
+    pub count: u64,
+    pub bytes: u64,
+    /// How many allocations were made until then, if that is known.
+    pub made: Option<u64>,
+}
+
 /// Memory at an address, with its context if that is known.
 #[derive(Clone, Copy)]
 struct Live {
@@ -290,24 +299,21 @@ impl Book {
         self.grain == 0
     }
 
-    /// Returns how many allocations a place had made until a time, if that is known: virtual memory changes its place.
-    pub fn made(&self, place: Place, time: u64) -> Option<u64> {
-        let its = self.changes().filter(|(of, change)| *of == place && change.at <= time);
-        let is_known = self.is_exact() && place.kind == Kind::Memory;
-        is_known.then(|| its.map(|(_, change)| change.count.max(0) as u64).sum())
-    }
-
-    /// Returns the count and the bytes of each place at a time.
-    pub fn at(&self, time: u64) -> BTreeMap<Place, (u64, u64)> {
-        let mut sums: BTreeMap<Place, (i64, i64)> = BTreeMap::new();
+    /// Returns the memory of each place that has some at a time.
+    pub fn at(&self, time: u64) -> BTreeMap<Place, Sum> {
+        let mut sums: BTreeMap<Place, (i64, i64, u64)> = BTreeMap::new();
         for (place, change) in self.changes().filter(|(_, change)| change.at <= time) {
-            let sum = sums.entry(place).or_default();
-            *sum = (sum.0 + i64::from(change.count), sum.1 + change.bytes);
+            let (count, bytes, made) = sums.entry(place).or_default();
+            *count += i64::from(change.count);
+            *bytes += change.bytes;
+            *made += change.count.max(0) as u64;
         }
-        let positive = |(place, (count, bytes)): (Place, (i64, i64))| {
-            (bytes > 0).then_some((place, (count.max(0) as u64, bytes as u64)))
+        let sum = |(place, (count, bytes, made)): (Place, (i64, i64, u64))| {
+            // Virtual memory changes its place, and joined changes hide some.
+            let made = (self.is_exact() && place.kind == Kind::Memory).then_some(made);
+            (bytes > 0).then_some((place, Sum { count: count.max(0) as u64, bytes: bytes as u64, made }))
         };
-        sums.into_iter().filter_map(positive).collect()
+        sums.into_iter().filter_map(sum).collect()
     }
 }
 
@@ -337,8 +343,9 @@ mod tests {
         }
         assert!(book.changes.len() <= MOST_CHANGES && !book.is_exact());
         let left = times / 4;
-        assert_eq!(book.at(u64::MAX).get(&place), Some(&(left, 10 * left)));
-        let (half, _) = book.at(500 * times)[&place];
+        let sum = Sum { count: left, bytes: 10 * left, made: None };
+        assert_eq!(book.at(u64::MAX).get(&place), Some(&sum));
+        let half = book.at(500 * times)[&place].count;
         assert!(half.abs_diff(left / 2) <= left / 50, "{half} of {left}");
     }
 }
