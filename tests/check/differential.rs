@@ -12,22 +12,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::Command;
 
-/// What is found of one call in the program's code: how often, and by which ranks.
-type Findings = BTreeMap<(String, String, String, String), (u64, BTreeSet<u64>)>;
+/// What is found of the calls of one place: how often, and by which ranks.
+type Findings = BTreeMap<(String, String, String, String), (u64, Vec<u64>)>;
 
-/// Rows of one call are put together: of a function that was called from several places, each has a row only if the stacks were
-/// recorded, which depends on how fast the calls came.
 fn findings(report: &Value) -> Findings {
     let text = |row: &Value, key: &str| row[key].as_str().unwrap_or_default().to_owned();
-    let mut all = Findings::new();
-    for row in report["findings"].as_array().expect("findings") {
-        let frame = if row["stack"][0].is_null() { &row["caller"] } else { &row["stack"][0] };
-        let key = (text(row, "rule"), text(row, "function"), text(row, "result"), text(frame, "offset"));
-        let (count, ranks) = all.entry(key).or_default();
-        *count += row["count"].as_u64().expect("a number");
-        ranks.extend(row["ranks"].as_array().expect("ranks").iter().filter_map(Value::as_u64));
-    }
-    all
+    let rows = report["findings"].as_array().expect("findings").iter();
+    rows.map(|row| {
+        let place = row["caller"]["offset"].as_str().unwrap_or_default().to_owned();
+        let key = (text(row, "rule"), text(row, "function"), text(row, "result"), place);
+        let ranks = row["ranks"].as_array().expect("ranks").iter().filter_map(Value::as_u64).collect();
+        (key, (row["count"].as_u64().expect("a number"), ranks))
+    })
+    .collect()
 }
 
 /// Runs with a check and without it, and compares. Returns what differs, and the report of the first run.
@@ -53,7 +50,7 @@ fn compare(at_the_call: &Value, run: impl Fn(&[&str], &Path) -> Command) -> Vec<
     let mut said: Vec<String> = reports.iter().flat_map(|report| contradictions(report)).collect();
     let [checked, plain, packed] = reports.map(findings);
     let keys: BTreeSet<_> = checked.keys().chain(plain.keys()).collect();
-    let nothing = (0, BTreeSet::new());
+    let nothing = (0, Vec::new());
     for key in keys {
         let [(count, ranks), (known, knowing)] =
             [&checked, &plain].map(|findings| findings.get(key).unwrap_or(&nothing));

@@ -362,7 +362,7 @@ pub fn finish(mut command: Command) -> (ExitStatus, String, String) {
     (status, read_all(&mut out), read_all(&mut err))
 }
 
-/// What each thread of a process does, and its signals, as the system shows them.
+/// Returns the state, the system call, and the signals of each thread of a process, as the system shows them.
 fn states(pid: u32) -> String {
     let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     let state = |thread: fs::DirEntry| {

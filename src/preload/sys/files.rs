@@ -14,7 +14,7 @@ use cupeer_spec::placeholders::{Piece, pieces};
 /// Calls `found` with the names in a directory, until it returns true; those that are no UTF-8 are left out. Without the
 /// C library's `opendir`, which allocates: a signal handler of the program may have interrupted its allocator.
 pub fn each_name(directory: &CStr, mut found: impl FnMut(&str) -> bool) {
-    /// Of the kernel's `linux_dirent64`: its number and its offset, then its length, its kind, and its name.
+    /// The offsets of the length and the name in the kernel's `linux_dirent64`.
     const LENGTH: usize = 16;
     const NAME: usize = 19;
     // SAFETY: the path ends in NUL; what is opened is closed below.

@@ -360,7 +360,7 @@ impl Place {
         Some(self.source()?.text() + &self.through())
     }
 
-    /// The line of source, where it is known; else with the function.
+    /// Returns the line of source if it is known, or else [`Place::long`].
     pub fn line_or_long(&self) -> String {
         self.line().unwrap_or_else(|| self.long())
     }
