@@ -22,11 +22,12 @@ while :; do
         >"$WORK/out" 2>"$WORK/said" || fail "a schedule has failed: $(grep -m1 -E 'was to be found|spaces' "$WORK/said" || true)"
     steps=$(grep -E '^[0-9]+ steps' "$WORK/out") || fail "a schedule has not come to its end"
     wrong=$((wrong + $(cut -d' ' -f3 <<<"$steps")))
+    # What random schedules seem to pile up, or to do otherwise than their siblings, is not planted.
     awk '/^planted / { print $2, $3, 1 }' "$WORK/out" | sums >"$WORK/planted"
     "$CUPEER" report "$WORK/record" --format json | awk -F'"' '
         /^  "findings"/ { inside = 1 } /^  \]/ { inside = 0 }
         inside && /^      "rule"/ { rule = $4 } inside && /^      "function"/ { function_ = $4 }
-        inside && /^      "count"/ { gsub(/[^0-9]/, "", $3); if (rule !~ /^(call-failed|ranks-)/) print rule, function_, $3 }
+        inside && /^      "count"/ { gsub(/[^0-9]/, "", $3); if (rule !~ /^(call-failed|exchange-differs|piles-up|ranks-)/) print rule, function_, $3 }
     ' | sums >"$WORK/found"
     cmp -s "$WORK/planted" "$WORK/found" || fail "$(diff "$WORK/planted" "$WORK/found" | sed -n 2p): that was planted (<), or found (>)"
     runs=$((runs + 1)) seed=$((seed + 10))
