@@ -491,6 +491,42 @@ cuMemAllocPitch_v2                      3.2    recorded    @alloc
 cuMemAllocManaged                       6.0    recorded    @alloc
 cuMemAllocAsync                         11.2   recorded    @pool @alloc
 cuMemAllocAsync_ptsz                    11.2   documented  @pool @alloc
+cuStreamSynchronize                     2.0    recorded    @order
+cuStreamSynchronize_ptsz                7.0    documented  @order
+cuStreamQuery                           2.0    recorded    @order
+cuStreamQuery_ptsz                      7.0    documented  @order
+cuStreamWaitEvent                       3.2    recorded    @order
+cuStreamWaitEvent_ptsz                  7.0    documented  @order
+cuStreamDestroy                         2.0    documented  @order
+cuStreamDestroy_v2                      4.0    recorded    @order
+cuEventSynchronize                      2.0    recorded    @order
+cuEventQuery                            2.0    recorded    @order
+cuCtxSynchronize                        2.0    recorded    @order
+cuCtxSynchronize_v2                     13.0   documented  @order
+cuStreamWaitValue32                     8.0    documented  @order
+cuStreamWaitValue32_ptsz                8.0    documented  @order
+cuStreamWriteValue32                    8.0    documented  @order
+cuStreamWriteValue32_ptsz               8.0    documented  @order
+cuStreamWaitValue32_v2                  11.7   documented  @order
+cuStreamWaitValue32_v2_ptsz             11.7   documented  @order
+cuStreamWriteValue32_v2                 11.7   documented  @order
+cuStreamWriteValue32_v2_ptsz            11.7   documented  @order
+cuStreamWaitValue64                     9.0    documented  @order
+cuStreamWaitValue64_ptsz                9.0    documented  @order
+cuStreamWriteValue64                    9.0    documented  @order
+cuStreamWriteValue64_ptsz               9.0    documented  @order
+cuStreamWaitValue64_v2                  11.7   documented  @order
+cuStreamWaitValue64_v2_ptsz             11.7   documented  @order
+cuStreamWriteValue64_v2                 11.7   documented  @order
+cuStreamWriteValue64_v2_ptsz            11.7   documented  @order
+cuStreamBatchMemOp                      8.0    documented  @order
+cuStreamBatchMemOp_ptsz                 8.0    documented  @order
+cuStreamBatchMemOp_v2                   11.7   documented  @order
+cuStreamBatchMemOp_v2_ptsz              11.7   documented  @order
+cuLaunchHostFunc                        10.0   recorded    @order
+cuLaunchHostFunc_ptsz                   10.0   documented  @order
+cuStreamAddCallback                     5.0    documented  @order
+cuStreamAddCallback_ptsz                7.0    documented  @order
 ",
     );
     let all = stdout(&mut with(&["list", "functions", "--all"]));
@@ -541,6 +577,8 @@ none:N            N devices that cannot reach each other
                   refused, not run
 ...,reuse=early   any of these; handles are given out again as early as
                   documentation allows
+...,late:SEED     any of these, also a file; asynchronous work is done as late
+                  as the rules allow
 ",
     );
     let errors = stdout(&mut with(&["list", "errors"]));
@@ -683,7 +721,7 @@ Seen from real drivers, though not documented, for
             .ends_with("All functions of libcuda.so.1 that cupeer intercepts document it.\n")
     );
     assert!(
-        stdout(&mut with(&["explain", "600"]))
+        stdout(&mut with(&["explain", "919"]))
             .ends_with("No function that cupeer intercepts documents it.\n")
     );
 }

@@ -5,6 +5,7 @@
 mod descriptors;
 mod odd;
 mod open;
+mod order;
 mod processes;
 mod repeats;
 mod rings;

@@ -9,6 +9,7 @@ use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 
+mod late;
 mod pools;
 mod processes;
 mod vmm;
@@ -205,6 +206,13 @@ fn it_works_without_threads_own_storage() {
 #[test]
 fn functions_of_the_program_run_in_stream_order() {
     holds("callbacks", "nvlink:2");
+}
+
+#[test]
+fn values_in_memory_hold_the_streams_that_wait_for_them() {
+    for machine in ["nvlink:2", "nvlink:2,late:1", "nvlink:2,late:2"] {
+        holds("values", machine);
+    }
 }
 
 #[test]

@@ -8,7 +8,7 @@ __attribute__((noinline)) int cuIpcOpenMemHandle_v2(unsigned long long *pointer,
     return pointer == 0 || h.bytes[0] || flags == 0;
 }
 __attribute__((noinline)) int cuMemcpyDtoDAsync_v2(unsigned long long to, unsigned long long from, unsigned long size, void *stream) {
-    return size == 0 || stream != 0;
+    return size == 0 || from == to;
 }
 __attribute__((noinline)) int cuMemFree_v2(unsigned long long pointer) { return pointer == ~0ull; }
 __attribute__((noinline)) int cuMemFreeAsync(unsigned long long pointer, void *stream) { return stream != 0; }
@@ -22,4 +22,21 @@ static unsigned long long address(unsigned long size) { return 0x7f0000000000ull
 __attribute__((noinline)) int cuMemAlloc_v2(unsigned long long *pointer, unsigned long size) { return *pointer = address(size), 0; }
 __attribute__((noinline)) int cuMemAllocAsync(unsigned long long *pointer, unsigned long size, void *stream) {
     return *pointer = address(size), stream != 0;
+}
+static void *current = (void *)0x9000;
+__attribute__((noinline)) int cuCtxGetCurrent(void **context) { return *context = current, 0; }
+__attribute__((noinline)) int cuCtxGetDevice(int *device) { return *device = 0; }
+__attribute__((noinline)) int cuMemGetAddressRange_v2(unsigned long long *start, unsigned long *size, unsigned long long at) {
+    return start ? *start = at : 0, size ? *size = 4 << 20 : 0, 0;
+}
+__attribute__((noinline)) int cuIpcGetMemHandle(handle *h, unsigned long long at) { return *(unsigned long long *)h = at, 0; }
+__attribute__((noinline)) int cuMemsetD8Async(unsigned long long to, unsigned char value, unsigned long size, void *stream) {
+    return size == 0 || stream == 0;
+}
+__attribute__((noinline)) int cuStreamSynchronize(void *stream) { return stream == 0; }
+__attribute__((noinline)) int cuStreamQuery(void *stream) { return stream == 0; }
+__attribute__((noinline)) int cuEventRecord(void *event, void *stream) { return event == stream; }
+__attribute__((noinline)) int cuLaunchKernel(void *f, unsigned x, unsigned y, unsigned z, unsigned bx, unsigned by, unsigned bz,
+                                             unsigned bytes, void *stream, void **parameters, void **extra) {
+    return f == stream;
 }

@@ -44,6 +44,7 @@ impl Details {
                     self.owner = owner.or(self.owner);
                 }
                 detail::CONTEXTS => self.contexts = number(item.bytes).or(self.contexts),
+                detail::CURRENT => self.current = number(item.bytes).or(self.current),
                 detail::CONTENT => {
                     let content = first_two(item.bytes).map(|(hash, rest)| Content {
                         hash,
@@ -92,6 +93,7 @@ impl Details {
         self.context = later.context.or(self.context);
         self.owner = later.owner.or(self.owner);
         self.contexts = later.contexts.or(self.contexts);
+        self.current = later.current.or(self.current);
         self.content = later.content.or(self.content);
         self.left = later.left.or(self.left);
         self.message = later.message.or(self.message.take());

@@ -155,6 +155,7 @@ static NONE: Details = Details {
     owner: None,
     contexts: None,
     content: None,
+    current: None,
     left: None,
     message: None,
     findings: Vec::new(),
@@ -213,6 +214,8 @@ pub struct Details {
     pub owner: Option<(u64, i32)>,
     /// Devices on which the process held contexts, if these were several: a bit for each ordinal.
     pub contexts: Option<u64>,
+    /// Context that was current, and the ordinal of its device and one above the lowest 48 bits.
+    pub current: Option<u64>,
     /// Content of a copy between device memory and the host.
     pub content: Option<Content>,
     /// Memory of a device when the call failed for want of some.

@@ -45,6 +45,13 @@ pub(crate) struct CUstreamAttrValue {
     pub bytes: [u8; 64],
 }
 
+/// `CUstreamBatchMemOpParams`: a union, whose first word has the operation.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub(crate) struct CUstreamBatchMemOpParams {
+    pub words: [u64; 6],
+}
+
 /// `CUDA_ARRAY_DESCRIPTOR`.
 #[derive(Clone, Copy)]
 #[repr(C)]

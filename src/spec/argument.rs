@@ -275,7 +275,7 @@ macro_rules! derive_arguments {
         },)*],)*];
 
         /// The names of all arguments, one behind the other.
-        static NAMES: &str = concat!($($(stringify!($arg)),*),*);
+        static NAMES: &str = concat!($($(stringify!($arg),)*)*);
     };
 }
 crate::intercepted_functions!(derive_arguments);

@@ -325,6 +325,59 @@ pub struct Question {
     pub choice: Option<(usize, i32)>,
 }
 
+/// Work that is done when a call returns, by the argument that names it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Work {
+    /// What a stream was given before.
+    Stream(usize),
+    /// What came before the last record of an event.
+    Event(usize),
+    /// What the streams of a context were given.
+    Context(usize),
+    /// What the streams of the current context were given.
+    Current,
+}
+
+/// A stream whose later work waits for an event, by the indexes of arguments.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Followed {
+    /// The event.
+    pub event: usize,
+    /// The stream.
+    pub stream: usize,
+}
+
+/// A value in memory that a stream waits for or writes, by the indexes of arguments.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Signal {
+    /// Where it is.
+    pub address: usize,
+    /// The value.
+    pub value: usize,
+    /// The stream.
+    pub stream: usize,
+}
+
+/// Several of these, by the indexes of arguments.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Posted {
+    /// The array of structures that say what each is.
+    pub operations: usize,
+    /// How many there are.
+    pub count: usize,
+    /// The stream.
+    pub stream: usize,
+}
+
+/// A function of the program that is called in stream order, by the indexes of arguments.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct HostCall {
+    /// The function.
+    pub function: usize,
+    /// The stream.
+    pub stream: usize,
+}
+
 /// What a call that succeeds does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Effect {
@@ -364,6 +417,20 @@ pub enum Effect {
     Launches(Launched),
     /// Records an event in a stream: the argument that names the event.
     Records(usize),
+    /// Returns after work is done.
+    Completes(Work),
+    /// Has the later work of a stream wait for an event.
+    Follows(Followed),
+    /// Ends a stream, whose work goes on: the argument that names it.
+    Drops(usize),
+    /// Has the later work of a stream wait for a value in memory.
+    Awaits(Signal),
+    /// Writes a value to memory in stream order.
+    Signals(Signal),
+    /// Does several of these two.
+    Posts(Posted),
+    /// Calls a function of the program in stream order.
+    Runs(HostCall),
     /// Finds kernels that are loaded.
     Finds(LookedUp),
     /// Unloads kernels: a module, or a library, and the argument that names it.
@@ -451,6 +518,13 @@ impl Groups {
                     groups.with(&[Group::Graph])
                 }
                 Effect::Records(_) => groups.with(&[Group::Event]),
+                Effect::Completes(_)
+                | Effect::Follows(_)
+                | Effect::Drops(_)
+                | Effect::Awaits(_)
+                | Effect::Signals(_)
+                | Effect::Posts(_)
+                | Effect::Runs(_) => groups.with(&[Group::Order]),
                 Effect::Grants(Grant { object, .. }) => groups.with(&[Group::Enable]).with(object.families()),
                 Effect::Gathers(_) | Effect::Joins(_) | Effect::Binds(_) | Effect::Unbinds(_) => {
                     groups.with(&[Group::Vmm, Group::Multicast])

@@ -36,7 +36,7 @@ variables! {
     LOG_FILE "CUPEER_LOG_FILE" "PATH"
         "File to which the lines of the log are appended. %p becomes the pid, %h the host, %q{VAR} a variable. Default: stderr."
     TRACE "CUPEER_TRACE" "SET"
-        "Functions that are logged: names, patterns, @groups, ^negations, separated by commas. Default: ^@lookup,^@init,^@lifetime,^@query,^@vmm,^@alloc,^@copy,^@launch,^@graph,^@event,@export,@open."
+        "Functions that are logged: names, patterns, @groups, ^negations, separated by commas. Default: ^@lookup,^@init,^@lifetime,^@query,^@vmm,^@alloc,^@copy,^@launch,^@graph,^@event,^@order,@export,@open."
     FAILED "CUPEER_FAILED" "0|1"
         "1 logs only calls that did not return CUDA_SUCCESS. Default: 0."
     OUT "CUPEER_OUT" "DIR"

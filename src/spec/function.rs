@@ -2,13 +2,14 @@
 //! walks the table at run time.
 
 mod derived;
+mod stream;
 
 use crate::argument;
 pub use crate::argument::{ArgSpec, ArgType, Direction};
 use crate::effect::{
-    Altered, Batch, Beside, Bound, Code, Copied, Demand, Effect, End, Gathered, Grant, Groups, Joined,
-    Launchable, Launched, LookedUp, Made, Named, NodeKind, Object, Question, Shared, Sides, Subject, Unbound,
-    Used, effects,
+    Altered, Batch, Beside, Bound, Code, Copied, Demand, Effect, End, Followed, Gathered, Grant, Groups,
+    HostCall, Joined, Launchable, Launched, LookedUp, Made, Named, NodeKind, Object, Posted, Question,
+    Shared, Sides, Signal, Subject, Unbound, Used, Work, effects,
 };
 pub use crate::group::{Group, Library};
 use core::ffi::CStr;

@@ -40,6 +40,10 @@
 //!     or `UsesEach Memory(COPIES) to COUNT`, of which an array of structures says that
 //!   - `Launches Function(KERNEL) from PARAMETERS`, with `of EXTRA` where they can be passed in another way
 //!   - `Records Event(EVENT)`: in a stream
+//!   - `Completes Stream(STREAM)`, `Event(EVENT)`, `Context(CONTEXT)`, or `Current()`: returns after that work is done
+//!   - `Follows Event(EVENT) of STREAM`: later work of the stream waits for the event; `Drops Stream(STREAM)` ends a stream
+//!   - `Awaits Value(ADDRESS, VALUE) of STREAM`, `Signals Value(ADDRESS, VALUE) of STREAM`: waits for a value in memory, or writes one;
+//!     `Posts Values(OPERATIONS) of STREAM to COUNT` does several of these; `Runs Host(FUNCTION) of STREAM`
 //!   - `Finds Function(FOUND) of MODULE`, or `Finds Kernel(FOUND) of LIBRARY`, with `sized ROOM` where it finds several; `Unloads
 //!     Module(WHICH)`, or `Library`
 //!   - `Instantiates Graph(EXEC) of GRAPH`: makes or updates what can be launched; `Replays Graph(EXEC)` launches it,
@@ -101,6 +105,7 @@ mod events;
 mod graphs;
 mod kernels;
 mod more;
+mod order;
 mod queries;
 mod runtime;
 mod uses;

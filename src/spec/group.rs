@@ -69,6 +69,8 @@ pub enum Group {
     Graph,
     /// Records of CUDA events.
     Event,
+    /// What puts the work of streams in order.
+    Order,
     /// Functions of the runtime.
     Runtime,
     /// The initialization of the driver.
@@ -116,6 +118,11 @@ impl Group {
             Group::Event,
             "event",
             "records of CUDA events, recorded where they fail on an event of another process",
+        ),
+        (
+            Group::Order,
+            "order",
+            "synchronizations, queries, waits, and host functions of streams and events, recorded after accesses to shared memory",
         ),
         (Group::Runtime, "runtime", "the runtime's own functions, where it is a shared library"),
         (

@@ -12,6 +12,7 @@
 //! - `effect`, `results`: what calls do, and what they return.
 //! - `record`: the format of recordings.
 //! - `functions`: the table.
+//! - `waits`: what calls wait for.
 //! - `argument`, `function`: the table as data.
 //! - `others`: the functions of the driver beyond the table.
 //! - `env`: the environment variables.
@@ -48,4 +49,5 @@ pub mod trust;
 pub mod uuid;
 pub mod value;
 pub mod version;
+pub mod waits;
 pub mod way;

@@ -21,16 +21,14 @@ use crate::function::{Fidelity, look_up_name};
 macro_rules! driver_functions_beyond {
     ($callback:path) => { $callback! {
     0 Unsupported: cuEGLApiInit, cuMemGetAttribute, cuMemGetAttribute_v2;
-    2000 Recorded: cuCtxAttach, cuCtxGetDevice, cuCtxSynchronize, cuDeviceGet, cuDeviceGetCount,
-        cuDeviceGetName, cuEventCreate, cuEventElapsedTime, cuEventQuery, cuEventSynchronize,
-        cuMemFreeHost, cuStreamCreate, cuStreamQuery, cuStreamSynchronize;
+    2000 Recorded: cuCtxAttach, cuCtxGetDevice, cuDeviceGet, cuDeviceGetCount, cuDeviceGetName, cuEventCreate,
+        cuEventElapsedTime, cuMemFreeHost, cuStreamCreate;
     2000 Documented: cuArrayDestroy, cuCtxCreate = cuCtxCreate_v2, cuCtxPopCurrent = cuCtxPopCurrent_v2,
         cuCtxPushCurrent = cuCtxPushCurrent_v2, cuDeviceComputeCapability, cuDeviceGetProperties,
-        cuDeviceTotalMem, cuMemAllocHost, cuMemcpy2D, cuMemcpy2DAsync,
-        cuMemcpy2DUnaligned = cuMemcpy2D, cuMemcpy3D, cuMemcpy3DAsync, cuMemcpyDtoD, cuMemcpyDtoH,
-        cuMemcpyDtoHAsync, cuMemcpyHtoD, cuMemcpyHtoDAsync, cuMemGetAddressRange, cuMemGetInfo, cuMemsetD16,
-        cuMemsetD2D16, cuMemsetD2D32, cuMemsetD2D8, cuMemsetD32, cuMemsetD8,
-        cuStreamDestroy = cuStreamDestroy_v2;
+        cuDeviceTotalMem, cuMemAllocHost, cuMemcpy2D, cuMemcpy2DAsync, cuMemcpy2DUnaligned = cuMemcpy2D,
+        cuMemcpy3D, cuMemcpy3DAsync, cuMemcpyDtoD, cuMemcpyDtoH, cuMemcpyDtoHAsync, cuMemcpyHtoD,
+        cuMemcpyHtoDAsync, cuMemGetAddressRange, cuMemGetInfo, cuMemsetD16, cuMemsetD2D16, cuMemsetD2D32,
+        cuMemsetD2D8, cuMemsetD32, cuMemsetD8;
     2000 Inferred: cuModuleLoad, cuModuleLoadData, cuModuleLoadFatBinary;
     2000 Unsupported: cuArray3DCreate, cuArray3DGetDescriptor, cuArrayCreate, cuArrayGetDescriptor,
         cuFuncSetBlockShape, cuFuncSetSharedSize, cuGLCtxCreate, cuGLInit, cuGLMapBufferObject,
@@ -58,9 +56,8 @@ macro_rules! driver_functions_beyond {
     3010 Recorded: cuCtxGetLimit, cuCtxSetLimit;
     3010 Unsupported: cuGraphicsVDPAURegisterOutputSurface, cuGraphicsVDPAURegisterVideoSurface,
         cuVDPAUCtxCreate, cuVDPAUGetDevice;
-    3020 Recorded: cuCtxGetApiVersion, cuCtxGetCacheConfig, cuCtxSetCacheConfig,
-        cuDeviceTotalMem_v2, cuMemGetAddressRange_v2, cuMemGetInfo_v2,
-        cuMemHostGetDevicePointer_v2, cuStreamWaitEvent;
+    3020 Recorded: cuCtxGetApiVersion, cuCtxGetCacheConfig, cuCtxSetCacheConfig, cuDeviceTotalMem_v2,
+        cuMemGetAddressRange_v2, cuMemGetInfo_v2, cuMemHostGetDevicePointer_v2;
     3020 Documented: cuArray3DCreate_v2, cuArray3DGetDescriptor_v2, cuArrayCreate_v2, cuArrayGetDescriptor_v2,
         cuMemAllocHost_v2, cuMemcpyAtoA_v2, cuMemcpyAtoH_v2, cuMemcpyAtoHAsync_v2,
         cuMemcpyHtoA_v2, cuMemcpyHtoAAsync_v2;
@@ -69,7 +66,7 @@ macro_rules! driver_functions_beyond {
         cuGraphicsResourceGetMappedPointer_v2, cuTexRefGetAddress_v2, cuTexRefSetAddress2D_v2,
         cuTexRefSetAddress_v2, cuVDPAUCtxCreate_v2;
     4000 Recorded: cuCtxGetCurrent, cuCtxPopCurrent_v2, cuCtxPushCurrent_v2, cuCtxSetCurrent,
-        cuMemHostUnregister, cuPointerGetAttribute, cuStreamDestroy_v2;
+        cuMemHostUnregister, cuPointerGetAttribute;
     4000 Documented: cuMemHostRegister = cuMemHostRegister_v2, cuProfilerInitialize, cuProfilerStart,
         cuProfilerStop;
     4010 Recorded: cuDeviceGetByPCIBusId, cuDeviceGetPCIBusId;
@@ -77,8 +74,7 @@ macro_rules! driver_functions_beyond {
     4020 Recorded: cuCtxGetSharedMemConfig;
     4020 Documented: cuCtxSetSharedMemConfig;
     4020 Inferred: cuFuncSetSharedMemConfig;
-    5000 Documented: cuMipmappedArrayCreate, cuMipmappedArrayDestroy, cuMipmappedArrayGetLevel,
-        cuStreamAddCallback;
+    5000 Documented: cuMipmappedArrayCreate, cuMipmappedArrayDestroy, cuMipmappedArrayGetLevel;
     5000 Unsupported: cuGraphicsResourceGetMappedMipmappedArray, cuSurfObjectCreate, cuSurfObjectDestroy,
         cuSurfObjectGetResourceDesc, cuTexObjectCreate, cuTexObjectDestroy, cuTexObjectGetResourceDesc,
         cuTexObjectGetResourceViewDesc, cuTexObjectGetTextureDesc, cuTexRefGetMaxAnisotropy,
@@ -99,12 +95,9 @@ macro_rules! driver_functions_beyond {
         cuPointerGetAttributes;
     7000 Documented: cuDevicePrimaryCtxSetFlags = cuDevicePrimaryCtxSetFlags_v2,
         cuMemcpyAtoA_v2_ptds = cuMemcpyAtoA_v2, cuMemcpyAtoH_v2_ptds = cuMemcpyAtoH_v2,
-        cuMemcpyAtoHAsync_v2_ptsz = cuMemcpyAtoHAsync_v2,
-        cuMemcpyHtoA_v2_ptds = cuMemcpyHtoA_v2, cuMemcpyHtoAAsync_v2_ptsz = cuMemcpyHtoAAsync_v2,
-        cuStreamAddCallback_ptsz = cuStreamAddCallback, cuStreamAttachMemAsync_ptsz = cuStreamAttachMemAsync,
-        cuStreamGetFlags_ptsz = cuStreamGetFlags, cuStreamGetPriority_ptsz = cuStreamGetPriority,
-        cuStreamQuery_ptsz = cuStreamQuery, cuStreamSynchronize_ptsz = cuStreamSynchronize,
-        cuStreamWaitEvent_ptsz = cuStreamWaitEvent;
+        cuMemcpyAtoHAsync_v2_ptsz = cuMemcpyAtoHAsync_v2, cuMemcpyHtoA_v2_ptds = cuMemcpyHtoA_v2,
+        cuMemcpyHtoAAsync_v2_ptsz = cuMemcpyHtoAAsync_v2, cuStreamAttachMemAsync_ptsz = cuStreamAttachMemAsync,
+        cuStreamGetFlags_ptsz = cuStreamGetFlags, cuStreamGetPriority_ptsz = cuStreamGetPriority;
     7000 Inferred: cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags,
         cuOccupancyMaxPotentialBlockSizeWithFlags;
     7000 Unsupported: cuEGLStreamConsumerAcquireFrame, cuEGLStreamConsumerConnect,
@@ -113,20 +106,17 @@ macro_rules! driver_functions_beyond {
         cuGLMapBufferObject_v2_ptds, cuGLMapBufferObjectAsync_v2_ptsz, cuGraphicsEGLRegisterImage,
         cuGraphicsMapResources_ptsz, cuGraphicsResourceGetMappedEglFrame, cuGraphicsUnmapResources_ptsz;
     8000 Documented: cuMemAdvise, cuMemRangeGetAttribute, cuMemRangeGetAttributes;
-    8000 Unsupported: cuEGLStreamConsumerConnectWithFlags, cuStreamBatchMemOp, cuStreamBatchMemOp_ptsz,
-        cuStreamWaitValue32, cuStreamWaitValue32_ptsz, cuStreamWriteValue32, cuStreamWriteValue32_ptsz,
-        cuTexRefGetBorderColor, cuTexRefSetBorderColor;
+    8000 Unsupported: cuEGLStreamConsumerConnectWithFlags, cuTexRefGetBorderColor, cuTexRefSetBorderColor;
     9000 Inferred: cuFuncSetAttribute;
-    9000 Unsupported: cuLaunchCooperativeKernelMultiDevice, cuStreamWaitValue64, cuStreamWaitValue64_ptsz,
-        cuStreamWriteValue64, cuStreamWriteValue64_ptsz;
+    9000 Unsupported: cuLaunchCooperativeKernelMultiDevice;
     9020 Documented: cuDeviceGetUuid = cuDeviceGetUuid_v2, cuStreamGetCtx,
         cuStreamGetCtx_ptsz = cuStreamGetCtx;
-    10000 Recorded: cuDeviceGetLuid, cuLaunchHostFunc, cuStreamIsCapturing;
-    10000 Documented: cuGraphCreate, cuGraphDestroy, cuLaunchHostFunc_ptsz = cuLaunchHostFunc,
-        cuStreamEndCapture, cuStreamEndCapture_ptsz = cuStreamEndCapture,
-        cuStreamIsCapturing_ptsz = cuStreamIsCapturing, cuGraphAddChildGraphNode, cuGraphAddKernelNode,
-        cuGraphAddMemcpyNode, cuGraphAddMemsetNode, cuGraphChildGraphNodeGetGraph, cuGraphGetNodes,
-        cuGraphKernelNodeGetParams, cuGraphMemcpyNodeGetParams, cuGraphMemsetNodeGetParams, cuGraphNodeGetType;
+    10000 Recorded: cuDeviceGetLuid, cuStreamIsCapturing;
+    10000 Documented: cuGraphCreate, cuGraphDestroy, cuStreamEndCapture,
+        cuStreamEndCapture_ptsz = cuStreamEndCapture, cuStreamIsCapturing_ptsz = cuStreamIsCapturing,
+        cuGraphAddChildGraphNode, cuGraphAddKernelNode, cuGraphAddMemcpyNode, cuGraphAddMemsetNode,
+        cuGraphChildGraphNodeGetGraph, cuGraphGetNodes, cuGraphKernelNodeGetParams, cuGraphMemcpyNodeGetParams,
+        cuGraphMemsetNodeGetParams, cuGraphNodeGetType;
     10000 Unsupported: cuDestroyExternalMemory, cuDestroyExternalSemaphore, cuExternalMemoryGetMappedBuffer,
         cuExternalMemoryGetMappedMipmappedArray, cuGraphAddDependencies, cuGraphAddEmptyNode,
         cuGraphAddHostNode, cuGraphClone, cuGraphDestroyNode, cuGraphGetEdges, cuGraphGetRootNodes,
@@ -176,12 +166,8 @@ macro_rules! driver_functions_beyond {
     11060 Unsupported: cuArrayGetMemoryRequirements, cuGraphNodeGetEnabled,
         cuMipmappedArrayGetMemoryRequirements;
     11070 Documented: cuModuleGetLoadingMode;
-    11070 Unsupported: cuGraphAddBatchMemOpNode, cuGraphBatchMemOpNodeGetParams,
-        cuGraphBatchMemOpNodeSetParams, cuGraphExecBatchMemOpNodeSetParams,
-        cuOccupancyMaxActiveClusters, cuOccupancyMaxPotentialClusterSize, cuStreamBatchMemOp_v2,
-        cuStreamBatchMemOp_v2_ptsz, cuStreamWaitValue32_v2, cuStreamWaitValue32_v2_ptsz,
-        cuStreamWaitValue64_v2, cuStreamWaitValue64_v2_ptsz, cuStreamWriteValue32_v2,
-        cuStreamWriteValue32_v2_ptsz, cuStreamWriteValue64_v2, cuStreamWriteValue64_v2_ptsz;
+    11070 Unsupported: cuGraphAddBatchMemOpNode, cuGraphBatchMemOpNodeGetParams, cuGraphBatchMemOpNodeSetParams,
+        cuGraphExecBatchMemOpNodeSetParams, cuOccupancyMaxActiveClusters, cuOccupancyMaxPotentialClusterSize;
     12000 Recorded: cuCtxGetId, cuStreamGetId;
     12000 Documented: cuStreamGetId_ptsz = cuStreamGetId, cuGraphAddKernelNode_v2,
         cuGraphKernelNodeGetParams_v2;
@@ -219,7 +205,7 @@ macro_rules! driver_functions_beyond {
     12090 Recorded: cuLogsCurrent, cuLogsDumpToMemory, cuLogsRegisterCallback, cuLogsUnregisterCallback;
     12090 Documented: cuLogsDumpToFile;
     12090 Unsupported: cuGreenCtxGetId;
-    13000 Documented: cuCtxGetDevice_v2, cuCtxSynchronize_v2, cuMemGetDefaultMemPool, cuMemGetMemPool;
+    13000 Documented: cuCtxGetDevice_v2, cuMemGetDefaultMemPool, cuMemGetMemPool;
     13000 Unsupported: cuDeviceGetHostAtomicCapabilities, cuMemDiscardAndPrefetchBatchAsync, cuMemDiscardAndPrefetchBatchAsync_ptsz, cuMemDiscardBatchAsync,
         cuMemDiscardBatchAsync_ptsz, cuMemPrefetchBatchAsync, cuMemPrefetchBatchAsync_ptsz, cuMemSetMemPool;
     } };
@@ -295,5 +281,17 @@ mod tests {
         ] {
             assert_eq!(look_up_name(symbol, since), wanted, "{symbol}");
         }
+    }
+    #[test]
+    fn all_functions_whose_waits_are_known_are_there_once() {
+        let mut names: Vec<&str> =
+            crate::waits::TABLE.iter().flat_map(|(names, _)| names.split_whitespace()).collect();
+        let symbols = OTHERS.iter().map(|f| f.symbol).chain(FUNCTIONS.iter().map(|f| f.name()));
+        let known: HashSet<&str> = symbols.filter_map(|symbol| symbol.split("_v").next()).collect();
+        names.iter().for_each(|name| assert!(known.contains(name), "{name}"));
+        let count = names.len();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), count);
     }
 }

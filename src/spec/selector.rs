@@ -41,8 +41,7 @@ impl FunctionSet {
     /// What is logged where nobody chose: all but the look-ups, of which a program that uses the CUDA
     /// runtime makes several hundred at its start, and but what programs free, destroy, map, copy, launch, record,
     /// ask and take from pools all the time.
-    pub const DEFAULT: &'static str =
-        "^@lookup,^@init,^@lifetime,^@query,^@vmm,^@alloc,^@copy,^@launch,^@graph,^@event,@export,@open";
+    pub const DEFAULT: &'static str = "^@lookup,^@init,^@lifetime,^@query,^@vmm,^@alloc,^@copy,^@launch,^@graph,^@event,^@order,@export,@open";
 
     /// All functions, or none.
     pub const fn all(present: bool) -> Self {
@@ -179,7 +178,7 @@ mod tests {
         for (set, symbol) in [
             ("cuMemAllocHost_v2", "cuMemAllocHost_v2"),
             ("@ipc,^cuMemGetInfo", "cuMemGetInfo"),
-            ("cuStreamSynchronize_p*", "cuStreamSynchronize_ptsz"),
+            ("cuStreamGetFlags_p*", "cuStreamGetFlags_ptsz"),
         ] {
             let begin =
                 format!("cupeer cannot fail, log, or record '{symbol}', because it does not intercept it");
@@ -222,6 +221,7 @@ mod tests {
             Group::Launch,
             Group::Graph,
             Group::Event,
+            Group::Order,
         ]);
         expected.retain(|name| usual.contains(name));
         assert_eq!(default, expected);

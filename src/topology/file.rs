@@ -7,6 +7,7 @@
 //! kernels = "skip"          # modules load, kernels launch and do nothing; without it, neither is supported
 //! graphs = "check"          # graphs that use memory that is gone are refused; without it, they run into that memory
 //! reuse = "early"           # handles are given out again as early as documentation allows; without it, as a driver was seen to
+//! late = 7                  # asynchronous work is done as late as the rules allow; the number seeds its order. Default: at once
 //!
 //! multicast = true          # NVSwitches that multicast; default where the links are "nvlink"
 //!
@@ -63,7 +64,7 @@ fn mistake<T>(span: Range<usize>, message: impl Into<String>) -> Result<T, Mista
 type Value<'a> = &'a Spanned<DeValue<'a>>;
 
 const TOP: &[&str] =
-    &["links", "count", "peers", "kernels", "graphs", "reuse", "multicast", "device", "link"];
+    &["links", "count", "peers", "kernels", "graphs", "reuse", "late", "multicast", "device", "link"];
 const DEVICE: &[&str] = &["name", "uuid", "pci", "memory", "compute_capability"];
 const LINK: &[&str] = &[
     "from",
@@ -121,6 +122,13 @@ pub(crate) fn parse(text: &str) -> Result<Topology, Mistake> {
             let wanted = format!("'{key}' must be '{choice}', or left out");
             *flag(&mut machine) = expect(value, (string(value)? == *choice).then_some(true), &wanted)?;
         }
+    }
+    if let Some(value) = top.get("late") {
+        machine.late = Some(expect(
+            value,
+            integer(value.get_ref()),
+            "'late' must be a number, which seeds the order of the work",
+        )?);
     }
     if let Some(value) = top.get("multicast") {
         machine.has_multicast = boolean(value)?;

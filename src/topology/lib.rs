@@ -42,14 +42,23 @@ fn read(path: &str) -> std::io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
+/// The path in the text of a topology, without the `,late:SEED` that may follow it; `None` for a short name.
+pub fn path_of(text: &str) -> Option<&str> {
+    let before = text.rsplit_once(',').filter(|(_, option)| preset::late(option).is_some());
+    let path = before.map_or(text, |(path, _)| path);
+    (path.contains('/') || path.ends_with(".toml")).then_some(path)
+}
+
 impl Topology {
-    /// Reads a topology: a short name of [`PRESETS`], or the path of a TOML file.
+    /// Reads a topology: a short name of [`PRESETS`], or the path of a TOML file, which `,late:SEED` may follow.
     pub fn parse(text: &str) -> Result<Topology, TopologyError> {
-        if text.contains('/') || text.ends_with(".toml") {
-            let bytes = read(text).map_err(|e| TopologyError(format!("{text}: {e}")))?;
-            return Topology::parse_file(text, &bytes);
+        let Some(path) = path_of(text) else { return preset::parse(text).map_err(TopologyError) };
+        let bytes = read(path).map_err(|e| TopologyError(format!("{path}: {e}")))?;
+        let mut machine = Topology::parse_file(path, &bytes)?;
+        if let Some(seed) = text[path.len()..].strip_prefix(',').and_then(preset::late) {
+            machine.late = Some(seed.map_err(TopologyError)?);
         }
-        preset::parse(text).map_err(TopologyError)
+        Ok(machine)
     }
 
     /// Reads the bytes of a TOML file; `path` is for the messages.
@@ -98,8 +107,13 @@ mod tests {
             let error = Topology::parse(path).expect_err(path).to_string();
             assert!(error.starts_with(&format!("{path}: ")), "{error}");
         }
+        let error = Topology::parse_file("t.toml", b"count = 1\nlate = 'x'").unwrap_err().to_string();
+        assert_eq!(error, "t.toml:2: 'late' must be a number, which seeds the order of the work");
+        assert_eq!(Topology::parse_file("t.toml", b"count = 1\nlate = 9").unwrap().late(), Some(9));
         let error = Topology::parse_file("t.toml", b"# one\n\xff").unwrap_err().to_string();
         assert_eq!(error, "t.toml:2: this is not UTF-8 text");
+        let error = Topology::parse("./no/such.toml,late:3").unwrap_err().to_string();
+        assert!(error.starts_with("./no/such.toml: "), "{error}");
     }
 
     proptest::proptest! {
@@ -111,7 +125,7 @@ mod tests {
         }
 
         #[test]
-        fn any_short_name_is_a_machine_or_an_error(text in "[a-z]{0,7}:?[0-9x-]{0,4}(,kernels=[a-z]{0,5})?") {
+        fn any_short_name_is_a_machine_or_an_error(text in "[a-z]{0,7}:?[0-9x-]{0,4}(,kernels=[a-z]{0,5}|,late:?[0-9]{0,3})?") {
             if let Ok(machine) = Topology::parse(&text) {
                 assert!((1..=MOST_DEVICES).contains(&machine.devices().len()));
             }
@@ -122,7 +136,7 @@ mod tests {
             words in proptest::collection::vec(
                 proptest::sample::select(vec![
                     "[[device]]\n", "[[link]]\n", "[device]\n", "links", "kind", "from", "to", "name", "uuid",
-                    "pci", "memory", "compute_capability", "kernels", "'skip'", " = ", "0", "1", "-1", "99999999999999999999",
+                    "pci", "memory", "compute_capability", "kernels", "late", "'skip'", " = ", "0", "1", "-1", "99999999999999999999",
                     "\"nvlink\"", "\"9.0\"", "\"1GiB\"", "true", "multicast", "[]", "{}", "\n", "both", "count",
                     "data", "data_by", "'stale'", "'copies'", "peer", "'refused'", "atomic_capabilities", "[1, 2]", "copy_mb_s",
                 ]),

@@ -245,6 +245,7 @@ pub struct Topology {
     pub(crate) skips_kernels: bool,
     pub(crate) checks_graphs: bool,
     pub(crate) reuses_early: bool,
+    pub(crate) late: Option<u64>,
     pub(crate) most_peers: Option<usize>,
     pub(crate) has_multicast: bool,
 }
@@ -287,6 +288,12 @@ impl Topology {
     /// Whether handles are given out again as early as the documentation allows; without it, as early as a driver was seen to.
     pub fn reuses_early(&self) -> bool {
         self.reuses_early
+    }
+
+    /// The seed of the order in which work is done that nothing orders, where asynchronous work is done as late as the rules allow;
+    /// `None` where it is done at once.
+    pub fn late(&self) -> Option<u64> {
+        self.late
     }
 
     /// How many peers a device has room for; `None` where that has no limit.

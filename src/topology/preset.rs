@@ -1,4 +1,4 @@
-//! The short names: `nvlink:N`, `pcie:N`, `none:N`, each also with options such as `,kernels=skip`, and the device that a machine has
+//! The short names: `nvlink:N`, `pcie:N`, `none:N`, each also with options such as `,kernels=skip` and `,late:SEED`, and the device that a machine has
 //! where nothing else is said.
 
 use crate::machine::{Device, LinkKind, MOST_DEVICES, PciAddress, Topology};
@@ -30,6 +30,10 @@ pub const PRESETS: &[Preset] = &[
         pattern: "...,reuse=early",
         doc: "any of these; handles are given out again as early as documentation allows",
     },
+    Preset {
+        pattern: "...,late:SEED",
+        doc: "any of these, also a file; asynchronous work is done as late as the rules allow",
+    },
 ];
 
 /// The memory of a device where nothing else is said: an H200's.
@@ -45,16 +49,31 @@ pub(crate) const CHOICES: &[Choice] = &[
     ("reuse", "early", |machine| &mut machine.reuses_early),
 ];
 
+/// Reads `late` or `late:SEED`: `None` for anything else.
+pub(crate) fn late(option: &str) -> Option<Result<u64, String>> {
+    let (name, seed) = option.split_once(':').unwrap_or((option, "0"));
+    let wanted =
+        || format!("'{option}': 'late:' must be followed by a number, which seeds the order of the work");
+    let is_number = !seed.is_empty() && seed.bytes().all(|b| b.is_ascii_digit());
+    (name == "late").then(|| seed.parse().ok().filter(|_| is_number).ok_or_else(wanted))
+}
+
 /// Reads a short name.
 pub(crate) fn parse(text: &str) -> Result<Topology, String> {
-    let mut parts = text.split(',');
-    let name = parts.next().unwrap_or_default();
+    let mut parts = text.split(',').peekable();
+    let is_option = parts.peek().is_some_and(|part| late(part).is_some());
+    let name = if is_option { "nvlink:2" } else { parts.next().unwrap_or_default() };
     let mut machine = parse_machine(name)?;
     for option in parts {
+        if let Some(seed) = late(option) {
+            machine.late = Some(seed?);
+            continue;
+        }
         let is_it = |(key, value, _): &&Choice| option.split_once('=') == Some((*key, *value));
         let Some((_, _, flag)) = CHOICES.iter().find(is_it) else {
             let known: Vec<String> = CHOICES.iter().map(|(key, value, _)| format!("{key}={value}")).collect();
-            return Err(format!("'{option}': only these can follow '{name},': {}", known.join(", ")));
+            let known = known.join(", ");
+            return Err(format!("'{option}': only these can follow '{name},': {known}, late, late:SEED"));
         };
         *flag(&mut machine) = true;
     }
@@ -102,6 +121,7 @@ impl Topology {
             skips_kernels: false,
             checks_graphs: false,
             reuses_early: false,
+            late: None,
             most_peers: kind.most_peers(),
             has_multicast: kind == LinkKind::Nvlink && count > 1,
         }
@@ -136,7 +156,12 @@ mod tests {
             ("pcie:65", "'pcie:65': 'pcie:' must be followed by a number of devices from 1 to 64"),
             (
                 "nvlink:2,kernel=skip",
-                "'kernel=skip': only these can follow 'nvlink:2,': kernels=skip, graphs=check, reuse=early",
+                "'kernel=skip': only these can follow 'nvlink:2,': kernels=skip, graphs=check, reuse=early, late, late:SEED",
+            ),
+            ("late:-1", "'late:-1': 'late:' must be followed by a number, which seeds the order of the work"),
+            (
+                "none:1,late:",
+                "'late:': 'late:' must be followed by a number, which seeds the order of the work",
             ),
             ("none:+2", "'none:+2': 'none:' must be followed by a number of devices from 1 to 64"),
         ] {
@@ -154,6 +179,11 @@ mod tests {
         assert_eq!(flags("none:1"), (false, false, false));
         assert_eq!(flags("none:1,graphs=check"), (false, true, false));
         assert_eq!(flags("pcie:2,reuse=early,kernels=skip"), (true, false, true));
+        let late = |text| parse(text).map(|machine| (machine.devices().len(), machine.late()));
+        assert_eq!(late("late"), Ok((2, Some(0))));
+        assert_eq!(late("late:7,kernels=skip"), Ok((2, Some(7))));
+        assert_eq!(late("none:3,late:18446744073709551615"), Ok((3, Some(u64::MAX))));
+        assert_eq!(late("none:3"), Ok((3, None)));
     }
 
     #[test]

@@ -148,6 +148,7 @@ fn folder(page: &Page, demo: &Path, machine: &str) -> TempDir {
     let text = match page.name.file_name().and_then(|name| name.to_str()) {
         Some("fallbacks.md") => SWEPT,
         Some("memory.md") => EXHAUSTS,
+        Some("simulator.md") => include_str!("../programs/sweep/late.c"),
         _ => CRASHES,
     };
     // Without lines of source, as most programs.

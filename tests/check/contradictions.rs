@@ -371,7 +371,7 @@ fn what_nothing_explains_is_said_first_with_what_was_looked_at() {
         for said in ["no finding explains that. ", " rules looked at ", " (virtual memory"] {
             assert_eq!(head.contains(said), !is_well, "{how}: {said}: {head}");
         }
-        assert!(head.contains(" Not checked: the order of reads and writes, "), "{how}: {head}");
+        assert!(head.contains(" Not checked: the order of reads and writes by kernels, "), "{how}: {head}");
     }
 }
 

@@ -168,6 +168,41 @@ fn findings_about_one_place_are_one() {
 }
 
 #[test]
+fn seeds_of_late_devices_show_what_does_not_wait() {
+    let program = support::compile_c("programs/sweep/late.c", &["-ldl"]);
+    for (how, status, verdict, seen) in [
+        ("waits", 0, "same", "status 0"),
+        ("races", 1, "wrong", "status 0, with different output"),
+        ("fails", 1, "wrong", "status 1, without a message"),
+        ("differs", 0, "same", "status 0"),
+    ] {
+        let folder = temp_dir();
+        let swept = sweep(folder.path(), &["--late", "3"], &program, &[how]);
+        assert_eq!(swept.status, Some(status), "{how}: {}", swept.json);
+        for (seed, run) in (1..).zip(swept.runs()) {
+            assert_eq!(
+                (&run["seed"], &run["verdict"], &run["seen"]),
+                (&seed.into(), &verdict.into(), &seen.into())
+            );
+            let is_kept = folder.path().join(format!("sweep/seed-{seed}/record")).is_dir();
+            assert_eq!(is_kept, status == 1, "{how}");
+        }
+        assert_eq!((swept.runs().len(), &swept.json["findings"]), (3, &status.into()), "{how}");
+        assert_eq!(swept.stderr.contains("note: its output differs"), how == "differs", "{}", swept.stderr);
+    }
+    let folder = temp_dir();
+    let mut command = cupeer();
+    command.args(["sweep", "--sim=pcie:2", "--late", "2", "--out"]).arg(folder.path().join("late"));
+    let ended = done(command.arg("--").arg(&program).arg("fails"));
+    let again = ended.stdout.lines().find_map(|line| line.strip_prefix("   again: ")).unwrap_or_default();
+    assert!(again.starts_with("cupeer run --sim=pcie:2,late:1 -- "), "{}", ended.stdout);
+    assert!(ended.stdout.contains("\n   seeds: 1, 2\n"), "{}", ended.stdout);
+    assert!(ended.stdout.contains("\n2 of 2 seeds differ from the plain run, "), "{}", ended.stdout);
+    let line = again.replacen("cupeer", &support::install().join("bin/cupeer").display().to_string(), 1);
+    assert_eq!(done(support::plain("sh").args(["-c", &line])).status.code(), Some(1), "{line}");
+}
+
+#[test]
 fn only_findings_are_shown_where_nothing_else_is_wanted() {
     for (how, status) in [("good", 0), ("crash", 1)] {
         let folder = temp_dir();

@@ -143,9 +143,9 @@ static const struct entry {
     {"cuMemAllocAsync", 11020, cuMemAllocAsync_ptsz, 1},
     {"cuMemAllocAsync", 11020, cuMemAllocAsync},
 #define ENTRIES(name, since, plain, own) {#name, since > 7000 ? since : 7000, own, 1}, {#name, since, plain},
-    USES_ENTRIES(ENTRIES) GRAPHS_ENTRIES(ENTRIES)
+    USES_ENTRIES(ENTRIES) GRAPHS_ENTRIES(ENTRIES) ORDER_ENTRIES(ENTRIES)
 #define ENTRY(name, since, function) {#name, since, function},
-    GRAPHS_PLAIN_ENTRIES(ENTRY)
+    GRAPHS_PLAIN_ENTRIES(ENTRY) ORDER_PLAIN_ENTRIES(ENTRY)
     {"cuCtxGetCurrent", 4000, cuCtxGetCurrent},
 };
 

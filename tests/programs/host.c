@@ -1,5 +1,5 @@
 /* host BASE MODE LIBRARY [MODE LIBRARY ...]: loads libraries and calls what they export as `plugin` with the
- * mark BASE, BASE + 200 and so on. MODE is local, global, deepbind (RTLD_LOCAL | RTLD_DEEPBIND), namespace
+ * mark BASE, BASE + 500 and so on. MODE is local, global, deepbind (RTLD_LOCAL | RTLD_DEEPBIND), namespace
  * (dlmopen), once (RTLD_LOCAL, and closed after the call), or keep (opened for all and not called). Links
  * nothing itself. */
 #include "common.h"
@@ -24,7 +24,7 @@ int main(int argc, char **argv) {
         CHECK(plugin != NULL);
         /* A second namespace has its own stdout, so everything is printed here. */
         printf("%s: %d\n", mode, plugin(base));
-        base += 200;
+        base += 500;
         if (strcmp(mode, "once") == 0) dlclose(library);
     }
     return 0;

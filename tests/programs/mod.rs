@@ -328,7 +328,9 @@ pub fn mark_of(call: &cupeer_record::Call) -> Option<u64> {
     let in_structure = || Some(u64::from_le_bytes(*call.argument_called("prop")?.get(4..)?.first_chunk()?));
     // That of a copy of rows is where it copies from.
     let in_rows = || Some(u64::from_le_bytes(*call.argument_called("pCopy")?.get(16..)?.first_chunk()?));
-    MARKED.iter().find_map(|name| number_of(call, name)).or_else(in_structure).or_else(in_rows)
+    let in_stream = || ["hStream", "stream"].iter().find_map(|name| number_of(call, name));
+    let marked = MARKED.iter().find_map(|name| number_of(call, name));
+    marked.or_else(in_structure).or_else(in_rows).or_else(in_stream)
 }
 
 fn number_of(call: &cupeer_record::Call, name: &str) -> Option<u64> {
@@ -407,7 +409,7 @@ pub struct Outcome {
 }
 
 /// Arguments that carry a mark. A call that failed has no outputs; a handle shows nothing but its fingerprint.
-const MARKED: [&str; 31] = [
+const MARKED: [&str; 33] = [
     "hGraphExec",
     "hGraph",
     "devPtr",
@@ -439,6 +441,8 @@ const MARKED: [&str; 31] = [
     "kernel",
     "dsts",
     "opList",
+    "function",
+    "callback",
 ];
 
 /// One call, as the driver, the log or the record has it.
@@ -480,6 +484,7 @@ impl Call {
             let argument =
                 MARKED.iter().find_map(|name| args.get(*name)).or_else(|| args.get("prop")?.get("size"));
             let argument = argument.or_else(|| args.get("pCopy")?.get("src"));
+            let argument = argument.or_else(|| args.get("hStream")).or_else(|| args.get("stream"));
             number(argument.unwrap_or_else(|| panic!("no mark: {line}"))).to_string()
         };
         Call {

@@ -91,11 +91,13 @@ struct outputs {
 };
 
 #include "graphs_table.h"
+#include "order_table.h"
 #include "uses_table.h"
 
 #define DRIVER_TABLE(X)                                                                                        \
     USES_TABLE(X)                                                                                             \
     GRAPHS_TABLE(X)                                                                                           \
+    ORDER_TABLE(X)                                                                                            \
     X(cuDeviceCanAccessPeer, (int *canAccessPeer, CUdevice dev, CUdevice peerDev),                            \
       (canAccessPeer, dev, peerDev), (&o->number, (int)m, 1), dev)                                            \
     X(cuDeviceGetP2PAttribute, (int *value, int attrib, CUdevice srcDevice, CUdevice dstDevice),              \

@@ -681,6 +681,24 @@ fn a_picture_has_arrows_and_a_legend_of_what_occurs() {
 }
 
 #[test]
+fn uses_that_nothing_orders_are_joined_by_the_missing_arrow() {
+    let program = support::compile_c("programs/rules/events.c", &["-lpthread", "-ldl"]);
+    let folder = support::temp_dir();
+    let record = folder.path().join("r");
+    let mut run = support::cupeer();
+    run.args(["run", "--sim=nvlink:2", "--check=notes", "-o"]).arg(&record);
+    run.arg("--").arg(program).args(["ipc-event-unwaited/used", "bad"]);
+    assert!(support::done(&mut run).status.success());
+    let page = page(&record, "unordered");
+    let data = page.split_once("\"unordered\":[{").expect("a finding about two uses").1;
+    let data = data.split_once("}]").unwrap().0;
+    assert!(data.contains("cuMemsetD32Async") && data.contains("cuMemcpyDtoH_v2"), "{data}");
+    let Some(dom) = drawn(&page, "unordered") else { return };
+    let link = dom.split_once("aria-label=\"nothing orders these\"").expect("a line between them").1;
+    assert!(link.split("</g>").next().unwrap().contains("<path "), "{dom}");
+}
+
+#[test]
 fn of_a_real_program_findings_have_their_lines_of_source() {
     let page = demonstration("--sim=none:2", &[], "real");
     let shown = read(&page);

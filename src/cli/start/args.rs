@@ -130,7 +130,7 @@ pub struct Options {
     /// Append the log to FILE instead of stderr; %p is the pid, %h the host, %q{VAR} a variable
     #[arg(long, value_name = "FILE", help_heading = "Logging")]
     pub log_file: Option<PathBuf>,
-    /// Log only these functions: names, patterns, @groups, ^negations, or all [default: ^@lookup,^@init,^@lifetime,^@query,^@vmm,^@alloc,^@copy,^@launch,^@graph,^@event,@export,@open]
+    /// Log only these: names, patterns, @groups, ^negations, or all [default: ^@lookup,^@init,^@lifetime,^@query,^@vmm,^@alloc,^@copy,^@launch,^@graph,^@event,^@order,@export,@open]
     #[arg(long, value_name = "SET", help_heading = "Logging")]
     pub trace: Option<String>,
     /// Log only calls that did not return CUDA_SUCCESS

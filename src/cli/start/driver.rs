@@ -74,12 +74,11 @@ pub fn choose(args: &DriverArgs) -> Result<Option<Chosen>> {
 pub fn topology_of(text: &OsStr) -> Result<(OsString, Option<PathBuf>)> {
     let text = text.to_str().context("the topology is not UTF-8")?;
     cupeer_topology::Topology::parse(text).map_err(anyhow::Error::msg)?;
-    // Whatever is no short name is a path: see `Topology::parse`.
-    if !text.contains('/') && !text.ends_with(".toml") {
-        return Ok((text.into(), None));
-    }
-    let absolute = std::path::absolute(text).with_context(|| format!("'{text}'"))?;
-    Ok((absolute.clone().into_os_string(), Some(absolute)))
+    let Some(path) = cupeer_topology::path_of(text) else { return Ok((text.into(), None)) };
+    let absolute = std::path::absolute(path).with_context(|| format!("'{path}'"))?;
+    let mut value = absolute.clone().into_os_string();
+    value.push(&text[path.len()..]);
+    Ok((value, Some(absolute)))
 }
 
 /// Checks that a file can be a driver; returns its real path.

@@ -13,7 +13,8 @@ use std::time::{Duration, Instant};
 
 /// The calls that fail where nobody chooses: not those by which libraries are loaded, those that give something back and
 /// are rarely looked at, and what programs ask, allocate and copy all the time.
-const CALLS: &str = "^@lookup,^@init,^@release,^@lifetime,^@query,^@alloc,^@copy,^@launch,^@graph,^@event";
+const CALLS: &str =
+    "^@lookup,^@init,^@release,^@lifetime,^@query,^@alloc,^@copy,^@launch,^@graph,^@event,^@order";
 
 #[derive(Clone, Debug)]
 pub struct Baseline {

@@ -6,7 +6,7 @@ use super::trials::Fault;
 use super::verdict::Verdict;
 use serde_json::{Value, json};
 
-const SCHEMA: &str = "cupeer-sweep/1";
+pub const SCHEMA: &str = "cupeer-sweep/1";
 
 pub fn value(outcome: &Outcome, is_interrupted: bool) -> Value {
     let calls: u64 = outcome.baseline.places.iter().map(super::trials::Counts::total).sum();

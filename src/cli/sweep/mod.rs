@@ -4,7 +4,7 @@
 //! ([`baseline`]), with its calls counted ([`count`]), and what of virtual memory it keeps ([`held`]). From the calls come
 //! runs ([`trials`]), which are done side by side ([`pool`]), each started ([`launch`], [`processes`]) and compared
 //! ([`trial`], [`verdict`]). What a run calls that the program does not call without faults is made to fail next, until
-//! nothing new is left. A journal counts the runs that are done ([`state`]); findings are shown at the end ([`table`],
+//! nothing new is left. With `--late`, runs differ by a seed instead ([`late`]). A journal counts the runs that are done ([`state`]); findings are shown at the end ([`table`],
 //! [`json`]).
 
 mod baseline;
@@ -13,6 +13,7 @@ mod count;
 mod held;
 mod interrupt;
 mod json;
+mod late;
 mod launch;
 mod outcome;
 mod plan;
@@ -52,7 +53,10 @@ pub fn command(args: &SweepArgs) -> Result<ExitCode> {
     let mut journal = Journal::create(args.out.as_deref(), &plan.program)?;
     interrupt::watch()?;
     let directory = journal.directory.clone();
-    let swept = sweep(args, plan, &mut journal);
+    let swept = match args.late {
+        Some(seeds) => late::sweep(args, plan, &mut journal, seeds.into()).map(boxed),
+        None => sweep(args, plan, &mut journal).map(boxed),
+    };
     if swept.is_err() && journal.runs == 0 {
         // It has nothing to show; what stays there is no harm.
         let _ = std::fs::remove_dir_all(&directory);
@@ -64,8 +68,8 @@ pub fn command(args: &SweepArgs) -> Result<ExitCode> {
     let is_interrupted = interrupt::is_set();
     if let Some(outcome) = &outcome {
         match args.format {
-            SweepFormat::Text => output::print(&table::show(outcome))?,
-            SweepFormat::Json => output::print_json(&json::value(outcome, is_interrupted))?,
+            SweepFormat::Text => output::print(&outcome.text())?,
+            SweepFormat::Json => output::print_json(&outcome.json(is_interrupted))?,
         };
     }
     if is_interrupted {
@@ -74,6 +78,31 @@ pub fn command(args: &SweepArgs) -> Result<ExitCode> {
     }
     let has_findings = outcome.is_some_and(|outcome| outcome.has_findings());
     Ok(ExitCode::from(u8::from(has_findings)))
+}
+
+/// The outcome of all runs.
+trait Found {
+    fn has_findings(&self) -> bool;
+    fn text(&self) -> String;
+    fn json(&self, is_interrupted: bool) -> serde_json::Value;
+}
+
+impl Found for Outcome {
+    fn has_findings(&self) -> bool {
+        Outcome::has_findings(self)
+    }
+
+    fn text(&self) -> String {
+        table::show(self)
+    }
+
+    fn json(&self, is_interrupted: bool) -> serde_json::Value {
+        json::value(self, is_interrupted)
+    }
+}
+
+fn boxed<T: Found + 'static>(found: Option<T>) -> Option<Box<dyn Found>> {
+    found.map(|found| Box::new(found) as Box<dyn Found>)
 }
 
 /// Sweeps. `None` where it was interrupted before anything was known.

@@ -139,7 +139,7 @@ fn from(site: &Site, outcome: &Outcome) -> String {
     format!("{} in {}{rank}", outcome.caller(site), site.program)
 }
 
-fn field(name: &str, value: &str, width: usize) -> String {
+pub fn field(name: &str, value: &str, width: usize) -> String {
     let indent = name.len() + 5;
     let lines = wrap(value, width.saturating_sub(indent).max(20));
     let mut text = format!("   {name}: {}\n", lines[0]);

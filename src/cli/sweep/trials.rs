@@ -137,7 +137,12 @@ fn spec(function: &str) -> Option<&'static FnSpec> {
 
 fn codes(function: &str, plan: &Plan) -> Vec<String> {
     let Some(spec) = spec(function) else { return Vec::new() };
-    let is_tried = |code: &i32| plan.codes != Codes::Documented || !spec.is_only_seen(*code);
+    // A name without its version means all versions.
+    let versions = || FUNCTIONS.iter().filter(|other| other.name() == function || other.lookup() == function);
+    let is_tried = |code: &i32| {
+        (plan.codes != Codes::Documented || !spec.is_only_seen(*code))
+            && versions().all(|version| version.failures().any(|known| known == *code))
+    };
     let mut codes: Vec<i32> = spec.failures().filter(is_tried).collect();
     // Whoever goes on after it is right: it says least about a program, and comes last.
     codes.sort_by_key(|code| *code == Result::PEER_ACCESS_ALREADY_ENABLED as i32);

@@ -37,6 +37,7 @@ pub fn reduced(
     let context = infer::Context::new(job, &all, filter, is_part);
     let found = infer::found(&context, &mut places);
     let clues = infer::clues(&context, &mut places);
+    let accesses = infer::accesses(&context, &all.fates);
     let (memory, memory_over_time) = infer::device_memory(&context, &mut places);
     let groups = all.failures.groups(&all.functions, &all.fates, &all.stacks, &all.made_by, &mut places);
     let Collected { failures, functions: names, fates, stacks, made_by, .. } = &mut all;
@@ -62,7 +63,9 @@ pub fn reduced(
         callers_more,
         found,
         faults: faults::rows(job, fired, &all.functions, &all.fates),
-        handles: all.ledger.rows(&all.fates, |entry| all.allocators.of(entry, &job.processes, &all.stacks)),
+        handles: all
+            .ledger
+            .rows(&all.fates, accesses, |entry| all.allocators.of(entry, &job.processes, &all.stacks)),
         handles_more: 0,
         handles_more_bytes: 0,
         allocations,

@@ -22,7 +22,7 @@ struct Known {
 }
 
 /// Those that export what their own allocator has made, the innermost first on a stack.
-const KNOWN: [Known; 5] = [
+const KNOWN: [Known; 6] = [
     Known {
         // The caching allocator is all that it has.
         is_it: |path| file(path).starts_with("libc10_cuda."),
@@ -54,7 +54,19 @@ const KNOWN: [Known; 5] = [
         allocation: "NCCL's buffers",
         certainty: Certainty::Probable,
     },
+    Known {
+        is_it: |path| file(path).starts_with("libnvshmem"),
+        memory: "NVSHMEM's symmetric heap",
+        allocation: "NVSHMEM's symmetric heap",
+        certainty: Certainty::Probable,
+    },
 ];
+
+/// Returns true if kernels of the library that made the memory wait for each other there.
+pub fn has_kernels_that_wait(allocator: Allocator) -> bool {
+    let names = [KNOWN[1].allocation, KNOWN[4].allocation, KNOWN[5].allocation];
+    names.contains(&allocator.name)
+}
 
 /// What the processes of a record may have made memory with.
 pub struct Allocators {

@@ -12,6 +12,7 @@
 //! - `peers`: the access between devices.
 //! - `memory`: the memory of each process.
 //! - `contexts`: the contexts of each process.
+//! - `order`: what puts the work of each process in order.
 //! - `uses`: the recorded copies, by the memory that they use.
 //! - `virtual_memory`, `pools`, `exhausted_calls`: the memory of all.
 //! - `failures`, `callers`, `marks`: failures, callers, and marks.
@@ -35,6 +36,7 @@ mod last_stack;
 pub mod ledger;
 pub mod marks;
 pub mod memory;
+pub mod order;
 pub mod peers;
 pub mod pending;
 pub mod pools;

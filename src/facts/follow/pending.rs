@@ -35,6 +35,8 @@ pub struct PendingFinding {
     pub recorded: Vec<record::Object>,
     /// The objects that the recording adds.
     pub objects: Vec<PendingObject>,
+    /// The uses of shared memory that it compares.
+    pub accesses: Vec<PendingAccess>,
     /// The cache that alone has it open.
     pub cache: Option<Cache>,
     /// The severity that the process of a call recorded.
@@ -72,6 +74,7 @@ impl PendingFinding {
             driver_message: None,
             recorded: Vec::new(),
             objects: Vec::new(),
+            accesses: Vec::new(),
             cache: None,
             said: None,
             raised: None,
@@ -114,4 +117,16 @@ impl PendingObject {
         let (tid, stack) = (site.map(|site| site.tid), site.map(|site| site.stack));
         PendingObject { role, process, tid, at, stack, ..PendingObject::default() }
     }
+}
+
+/// A use of shared memory, before its place has a name.
+#[derive(Clone)]
+pub struct PendingAccess {
+    pub process: usize,
+    pub function: FnId,
+    pub site: Site,
+    pub stream: Option<String>,
+    pub bytes: u64,
+    pub offset: u64,
+    pub at: u64,
 }

@@ -3,22 +3,29 @@
 
 use crate::follow::ledger::Site;
 use crate::follow::memory::{Memory, Source};
+use crate::follow::order::is_captured;
 use cupeer_model::{Id, Table};
 use cupeer_record::{Call, Content};
 use cupeer_report::model::Uuid;
 use cupeer_spec::function::FnId;
 
 /// The most copies without a known content of a process that are kept.
-const MOST: usize = 4096;
+const MOST: usize = 1 << 16;
 
 /// Use of device memory by a copy.
 pub struct Use {
     pub function: FnId,
     pub site: Site,
     pub at: u64,
+    /// When the call returned.
+    pub until: u64,
+    /// The stream of the work, by its number in the process.
+    pub stream: usize,
     pub address: u64,
     pub bytes: u64,
     pub is_write: bool,
+    /// The value that a memset writes.
+    pub value: Option<u64>,
     /// Of a copy to or from the host: what was copied, and the device.
     pub content: Option<Content>,
     pub device: Option<Uuid>,
@@ -38,13 +45,14 @@ pub struct Uses {
 }
 
 impl Uses {
-    /// Adds a call that succeeded. `made` returns its place, its time, and the device of its content.
+    /// Adds a call that succeeded. `made` returns its place, when it began and returned, its stream, and the
+    /// device of its content.
     pub fn call(
         &mut self,
         function: FnId,
         call: &Call,
         memory: &Memory,
-        made: impl FnOnce() -> (Site, u64, Option<Uuid>),
+        made: impl FnOnce() -> (Site, (u64, u64), usize, Option<Uuid>),
     ) {
         let content = call.details.content;
         let touches = match function.spec().copies() {
@@ -53,14 +61,15 @@ impl Uses {
             }
             None => function.spec().touches(),
         };
-        if touches[0].is_none() {
+        if touches[0].is_none() || is_captured(call) {
             return;
         }
         self.is_cut |= content.is_none() && self.all.len() >= MOST;
         if content.is_none() && self.is_cut {
             return;
         }
-        let (site, at, device) = made();
+        let (site, (at, until), stream, device) = made();
+        let value = call.number(1).filter(|_| function.spec().fills());
         for (by, size, element, is_write) in touches.into_iter().flatten() {
             let (Some(address), Some(count)) = (call.number(by), call.number(size)) else { continue };
             let bytes = count.saturating_mul(element);
@@ -75,9 +84,12 @@ impl Uses {
                 function,
                 site,
                 at,
+                until,
+                stream,
                 address,
                 bytes,
                 is_write,
+                value,
                 content,
                 device,
                 of,

@@ -9,7 +9,8 @@
 //! Findings follow from the handle table ([`handles`], [`unclosed`], [`freed`], [`replaced`]), from what piles up ([`piles`], by the
 //! criterion of [`growth`], with the uses of [`used`]), from mappings ([`space`]), from
 //! descriptors ([`mod@descriptors`], [`awaited`]), from what processes use up ([`exhausted`], [`shortage`]), from the devices that they use
-//! ([`placement`], [`staged`]), from forks ([`forks`]), from what is done again and again ([`waste`]), from exchanges ([`exchanges`]), and from all ranks together ([`ranks`]). [`links`] says which of them
+//! ([`placement`], [`staged`]), from forks ([`forks`]), from what is done again and again ([`waste`]), from exchanges ([`exchanges`]), from uses of shared memory
+//! that nothing orders ([`mod@order`]), from interprocess events ([`mod@events`]), from the bytes that processes use ([`mod@written`], with the uses of [`touched`]), and from all ranks together ([`ranks`]). [`links`] says which of them
 //! explains a failed call, and [`mod@clues`] lists facts that break no rule. [`kinds`] merges findings of one kind, [`device_memory`](mod@device_memory) builds the rows about
 //! the memory of devices, [`objects`]
 //! returns the objects involved, and [`mod@afterwards`] supplies the facts that the recording has for the rules.
@@ -22,6 +23,7 @@ mod clues;
 mod context;
 mod descriptors;
 mod device_memory;
+mod events;
 mod exchanges;
 mod exhausted;
 pub mod forks;
@@ -32,6 +34,7 @@ mod kinds;
 pub mod leaks;
 mod links;
 mod objects;
+mod order;
 mod piles;
 mod placement;
 mod ranks;
@@ -42,9 +45,11 @@ mod shortage;
 mod space;
 mod staged;
 mod table;
+mod touched;
 mod unclosed;
 mod used;
 mod waste;
+mod written;
 
 pub use clues::found as clues;
 pub use context::Context;
@@ -52,3 +57,4 @@ pub use device_memory::rows as device_memory;
 pub use row::Member;
 pub use rows::{found, rows};
 pub use table::FindingRows;
+pub use written::accesses;

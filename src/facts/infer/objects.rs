@@ -4,11 +4,11 @@ use super::context::Context;
 use crate::follow::collect::{Identity, identities};
 use crate::follow::ledger::descriptors::Made;
 use crate::follow::ledger::live::uuid;
-use crate::follow::ledger::{Ended, Entry, Export, Time};
-use crate::follow::pending::{PendingFinding, PendingObject};
+use crate::follow::ledger::{Ended, Entry, Export, Site, Time};
+use crate::follow::pending::{PendingAccess, PendingFinding, PendingObject};
 use crate::follow::uses::Use;
 use cupeer_record::{self as record, Clock, Job};
-use cupeer_report::model::{Fingerprint, Object, Place, Proc, Uuid};
+use cupeer_report::model::{Fingerprint, Object, Place, Proc, SharedUse, Uuid};
 use cupeer_report::places::{Places, Stack};
 use cupeer_rules::reason::{self, Ago};
 use cupeer_spec::effect::Object as Kind;
@@ -73,6 +73,11 @@ pub fn copying(process: usize, copied: &Use) -> PendingObject {
         bytes: Some(copied.bytes),
         ..PendingObject::of(role::COPYING, process, Some(copied.site), Some(copied.at))
     }
+}
+
+/// The call of a process that used shared memory.
+pub fn using(process: usize, site: Site, at: u64, bytes: u64) -> PendingObject {
+    PendingObject { bytes: Some(bytes), ..PendingObject::of(role::USING, process, Some(site), Some(at)) }
 }
 
 /// Puts the places of objects into words.
@@ -259,6 +264,24 @@ impl<'c, 'a> Objects<'c, 'a> {
             time_ns: object.at,
             ..self.object(object.role, Some(object.process), stack)
         }
+    }
+
+    /// Puts the places of uses of shared memory into words.
+    pub fn accesses(&self, found: &PendingFinding, places: &mut Places) -> Vec<SharedUse> {
+        let placed = |access: &PendingAccess| {
+            let (caller, _) = places.stack(&self.context.all.stacks, access.site.stack);
+            SharedUse {
+                proc: self.context.all.fates[access.process].proc.clone(),
+                tid: access.site.tid,
+                function: access.function.spec().name(),
+                caller,
+                stream: access.stream.clone(),
+                bytes: access.bytes,
+                offset: access.offset,
+                time_ns: access.at,
+            }
+        };
+        found.accesses.iter().map(placed).collect()
     }
 
     /// Something of a process of which nothing else is known.

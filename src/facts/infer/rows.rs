@@ -7,8 +7,8 @@ use super::row::{Member, Row};
 use super::table::{FindingRows, library};
 use super::used::Used;
 use super::{
-    awaited, descriptors, exchanges, exhausted, forks, freed, handles, links, piles, placement, ranks, space,
-    staged, waste,
+    awaited, descriptors, events, exchanges, exhausted, forks, freed, handles, links, order, piles,
+    placement, ranks, space, staged, waste, written,
 };
 use crate::follow::functions::Functions;
 use crate::follow::pending::PendingFinding;
@@ -53,10 +53,13 @@ pub fn found(context: &Context, places: &mut Places) -> FindingRows {
     all.extend(placement::crossed(context));
     all.extend(placement::contexts(context));
     all.extend(staged::found(context));
+    all.extend(written::found(context));
+    all.extend(events::found(context));
     all.extend(space::unused(context));
     all.extend(space::incomplete(context));
     all.extend(descriptors::kept(context));
     all.extend(awaited::found(context, places));
+    all.extend(order::found(context));
     links::add(&mut all);
     links::raise(context, &mut all);
     let offending = offending(&all);
@@ -182,6 +185,7 @@ impl<'a> Context<'a> {
         let facts = Facts { rule: &found.rule, caller: &caller, stack: &stack, programs: &programs };
         let suppressed_by = self.filter.suppressions.find(&facts);
         let listed = objects.of(&found, places);
+        let accesses = objects.accesses(&found, places);
         let message = match found.said {
             Some(_) => without_places(objects.aged(found.message, found.at, &listed, process), &listed),
             None => found.message,
@@ -212,6 +216,7 @@ impl<'a> Context<'a> {
             caller,
             stack,
             objects: listed,
+            accesses,
             suppressed_by,
             follows: None,
         };

@@ -15,6 +15,7 @@ use cupeer_record::Content;
 use cupeer_report::model::Uuid;
 use cupeer_rules::Confidence;
 use cupeer_rules::reason::{Ago, Device, Reason};
+use cupeer_spec::effect::Object;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// So many of the last copies to the host may be those that a copy from the host belongs to.
@@ -125,6 +126,21 @@ pub fn ranges<'a>(context: &Context<'a>) -> Ranges<'a> {
         }
     }
     ranges
+}
+
+/// Returns the shared memory that a process used, and the offset there.
+pub fn there<'a>(
+    context: &Context<'a>,
+    ranges: &Ranges<'a>,
+    process: usize,
+    used: &Use,
+) -> Option<(&'a Entry, u64)> {
+    let shared = |handle| context.all.ledger.handle(context.all.realms[process], Object::Allocation, handle);
+    used.handle.and_then(shared).map(|entry| (entry, used.offset)).or_else(|| {
+        let at = |range: &&Range| range.has(used.address, used.bytes, used.at);
+        let range = ranges.get(&process)?.iter().find(at)?;
+        Some((range.entry, used.address - range.start))
+    })
 }
 
 /// The ways that contents took, by devices and processes.

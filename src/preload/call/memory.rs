@@ -2,7 +2,7 @@
 //! a call that is recorded, and so does its free.
 
 use super::unseen::has_failed;
-use super::{Function, Noted, behind_patch, is_again, take_steps};
+use super::{Function, Noted, behind_patch, is_again, order, take_steps};
 use crate::driver::counted::{self, known};
 use crate::driver::places;
 use crate::job::{ledger, live};
@@ -23,6 +23,12 @@ const fn made<F: Function>() -> Made {
         Some(made) => made,
         None => Made { object: Object::Memory, by: 0, size: None, of: None, at: None },
     }
+}
+
+/// Whether its address has 4 bytes.
+const fn is_narrow<F: Function>() -> bool {
+    let (args, by) = (FUNCTIONS[F::ID as usize].args(), made::<F>().by);
+    by < args.len() && args[by].stored() == 4
 }
 
 /// The argument that names the memory which a function frees. The same.
@@ -85,9 +91,7 @@ unsafe fn output<F: Function>(passed: &F) -> u64 {
     match place {
         0 => 0,
         // SAFETY: an output of that size.
-        _ if const { FUNCTIONS[F::ID as usize].args()[made::<F>().by].stored() } == 4 => unsafe {
-            (place as *const u32).read_unaligned().into()
-        },
+        _ if const { is_narrow::<F>() } => unsafe { (place as *const u32).read_unaligned().into() },
         // SAFETY: an output of that size.
         _ => unsafe { (place as *const u64).read_unaligned() },
     }
@@ -104,7 +108,7 @@ fn small<F: Function, const EXPORT: bool>(noted: Noted, passed: &F) -> Option<(u
 
 /// The driver's function, where nobody else has to do with the call. `None` if it takes its steps.
 #[inline(always)]
-fn straight<F: Function, const EXPORT: bool>(noted: Noted) -> Option<usize> {
+pub fn straight<F: Function, const EXPORT: bool>(noted: Noted) -> Option<usize> {
     // SAFETY: the block belongs to this thread and its signal handlers, which leave the word as they have found it.
     let is_inside = unsafe { (*thread()).inside } as u32 == F::ID as u32 + 1;
     if noted.entered != F::ID as u32 + 1 || is_inside || !needs::is_only_awake(F::ID) {
@@ -189,13 +193,19 @@ unsafe fn free<F: Function, const EXPORT: bool>(noted: Noted, arguments: impl Fn
         return unsafe { free_by_steps::<F, EXPORT>(noted, &arguments(), address, is_on) };
     };
     let known = counted::take(address);
+    let began = if order::may_concern(&passed) { order::since(F::ID, &arguments()) } else { 0 };
     // SAFETY: the address is this function's.
     let result = unsafe { passed.forward(real) };
     if result != 0 {
         counted::put_back(address, known);
         has_failed(F::ID, noted.caller, &arguments(), result);
-    } else if needs::has_done(Needs::Shared) {
+        return result;
+    }
+    if needs::has_done(Needs::Shared) {
         places::have_changed();
+    }
+    if began != 0 {
+        order::note(F::ID, noted.caller, &arguments(), began, None);
     }
     result
 }

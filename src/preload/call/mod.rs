@@ -7,9 +7,10 @@
 //!
 //! | Functions | Path | Difference |
 //! | --- | --- | --- |
-//! | `may_go_straight_on`: copies, launches | [`unseen::straight_on`] | No steps while their addresses cannot matter. Failures are recorded, and first uses of shared memory. |
+//! | `may_go_straight_on`: copies, launches | [`unseen::straight_on`] | No steps while their addresses cannot matter. Failures are recorded, and uses of shared memory. |
+//! | Group `order` | [`ordering::run`] | No steps. Recorded if they come behind uses of shared memory. |
 //! | `allocates`, `frees` | [`memory`] | No steps while the memory is small and nobody else's: it is only counted. |
-//! | Group `event` | [`run_event`] | Forwarded first. Steps only after a failure. |
+//! | Group `event` | [`ordering::run`] | Forwarded first. Steps only after a failure. |
 //! | `changes_kernels`, `changes_graphs`, if rules are checked | [`run_with_handles`] | Notes kernels and graphs before and after. |
 //! | `creates_context` | [`take_steps`] | Notes the context after. |
 //! | Large copies to or from the host | [`through_host::run`] | Reads what is copied. |
@@ -21,6 +22,8 @@ mod after;
 mod graphs;
 mod inside;
 mod memory;
+mod order;
+mod ordering;
 mod through_host;
 mod unseen;
 
@@ -199,6 +202,13 @@ pub unsafe fn run<F: Function, const EXPORT: bool>(arguments: impl Fn() -> F) ->
         // SAFETY: as promised.
         return unsafe { straight_on::<F, EXPORT>(noted, arguments) };
     }
+    let is_about_order = const {
+        FUNCTIONS[F::ID as usize].is_in(Group::Order) || FUNCTIONS[F::ID as usize].is_in(Group::Event)
+    };
+    if is_about_order {
+        // SAFETY: as promised.
+        return unsafe { ordering::run::<F, EXPORT>(noted, arguments) };
+    }
     // SAFETY: as promised.
     unsafe { take_steps::<F, EXPORT>(noted, &arguments()) }
 }
@@ -211,6 +221,7 @@ pub unsafe fn run<F: Function, const EXPORT: bool>(arguments: impl Fn() -> F) ->
 #[inline(always)]
 unsafe fn take_steps<F: Function, const EXPORT: bool>(noted: Noted, arguments: &F) -> i32 {
     let entered = &enter::<F, EXPORT>(noted);
+    order::forget(arguments);
     // What programs call often has steps of its own.
     let mut run = || {
         let result = match const { FUNCTIONS[F::ID as usize].is_quick() } {
@@ -223,7 +234,7 @@ unsafe fn take_steps<F: Function, const EXPORT: bool>(noted: Noted, arguments: &
         result
     };
     if const { FUNCTIONS[F::ID as usize].is_in(Group::Event) } {
-        return run_event(F::ID, entered, arguments);
+        return ordering::run_event(F::ID, entered, arguments);
     }
     let changes =
         const { FUNCTIONS[F::ID as usize].changes_kernels() || FUNCTIONS[F::ID as usize].changes_graphs() };
@@ -278,27 +289,6 @@ fn run_with_handles(
         }
     }
     result
-}
-
-/// A call that records an event. If only failures are recorded, its steps follow when it has failed.
-#[inline(never)]
-fn run_event(id: FnId, entered: &Entered, arguments: &dyn Arguments) -> i32 {
-    let is_concerned = inject::may_concern(id, &|words| arguments.words(words));
-    if entered.again || is_concerned || settings::get().is_logged(id) {
-        return run_shared(id, entered, arguments);
-    }
-    // SAFETY: the address is this function's, as `take_steps` demands.
-    let result = unsafe { arguments.forward(entered.through) };
-    if result == 0 {
-        return 0;
-    }
-    let settings = settings::get();
-    if !settings.is_recorded(id) || ledger::is_idle(id) {
-        failed_use(id, entered.caller, arguments, result);
-        return result;
-    }
-    let taken = TakenUp { caller: behind_patch(id, entered.caller), settings, returned: Some(result) };
-    shared_steps(id, entered, taken, arguments, None)
 }
 
 /// Once for each function, not for each of its entries.
@@ -399,7 +389,7 @@ fn steps<A: Arguments + ?Sized>(
     let is_judged = is_heard && may_crash(id) && is_said_before(id, &record, caller, shared);
     let driver_log = if is_heard { DriverLog::enabled() } else { DriverLog::disabled() };
     let started = if logged { clock::now() } else { 0 };
-    let since_use = if record.has_begun() { 0 } else { unseen::since_use(id, shared) };
+    let since_use = unseen::since_use(id, shared);
     let instead = || fault.as_mut().and_then(|fault| act_before(fault, &|fault| tell(fault, &record)));
     let mut result = match returned.or_else(instead) {
         Some(instead) => instead,
@@ -428,7 +418,7 @@ fn steps<A: Arguments + ?Sized>(
     if !succeeded && fault.is_none() && !record.was_kept() {
         failed_use(id, entered.caller, shared, result);
     } else if since_use != 0 && succeeded && fault.is_none() {
-        unseen::has_used(id, entered.caller, shared, since_use);
+        order::note(id, entered.caller, shared, since_use, record.was_kept().then_some(&record));
     }
     if let Some(before) = before.as_ref().filter(|before| record.was_counted() && before.takes_out()) {
         put_back(&record, caller, result, before);

@@ -1,6 +1,6 @@
 //! The steps of a copy between device memory and the host, whose content is recorded.
 
-use super::{Arguments, Entered, Function, behind_patch};
+use super::{Arguments, Entered, Function, behind_patch, order};
 use crate::driver::{places, questions};
 use crate::fault::{forward::ArgumentWords, inject};
 use crate::job::{gone, ledger};
@@ -37,10 +37,20 @@ pub fn run(
         && !ledger::shares_nothing()
         && !inject::may_concern(id, &|all| *all = words)
         && gone::first(address, bytes).is_none();
+    let since = if entered.again { 0 } else { order::since(id, arguments) };
     let start = recorder::clock::now();
     let result = call();
-    if result != 0 || !is_noted {
+    let note = |record| {
+        if since != 0 {
+            order::note(id, entered.caller, arguments, since, record);
+        }
+        result
+    };
+    if result != 0 {
         return result;
+    }
+    if !is_noted {
+        return note(None);
     }
     let (end, mut known) = (recorder::clock::now(), None);
     guarded(|| {
@@ -54,7 +64,7 @@ pub fn run(
         let caller = behind_patch(id, entered.caller);
         record.append(caller, start, end);
         if !record.was_kept() {
-            return result;
+            return note(None);
         }
         let rest = u64::from(device as u32) | u64::from(content.is_constant) << 32;
         let content = [content.hash, rest].map(u64::to_le_bytes);
@@ -64,6 +74,7 @@ pub fn run(
                 detail.frames(caller);
             });
         });
+        return note(Some(&record));
     }
-    result
+    note(None)
 }

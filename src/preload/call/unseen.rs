@@ -1,12 +1,12 @@
 //! Calls that are not recorded unless they fail: most copies, launches, and frees, before and after a process shares memory.
 
 use super::{
-    Arguments, Function, Noted, after, behind_patch, is_again, take_steps, through_host, with_failure,
+    Arguments, Function, Noted, after, behind_patch, is_again, order, take_steps, through_host, with_failure,
 };
 use crate::driver::places;
 use crate::fault::forward::ArgumentWords;
-use crate::job::{gone, uses};
-use crate::recorder::{Recorded, clock, content};
+use crate::job::gone;
+use crate::recorder::{Recorded, content};
 use crate::resolve::needs::{self, Needs};
 use crate::resolve::{driver, linked};
 use crate::settings;
@@ -14,7 +14,7 @@ use crate::sys::arch::thread;
 use crate::sys::guard::guarded;
 use core::sync::atomic::{AtomicU32, Ordering};
 use cupeer_rules::RULES;
-use cupeer_spec::effect::{HostCopy, Launched};
+use cupeer_spec::effect::Launched;
 use cupeer_spec::function::{FUNCTIONS, FnId};
 use cupeer_spec::results::Result as Code;
 
@@ -38,22 +38,15 @@ pub unsafe fn straight_on<F: Function, const EXPORT: bool>(noted: Noted, argumen
         // SAFETY: as promised.
         return unsafe { aside::<F, EXPORT>(noted, &arguments()) };
     };
-    let since = if is_watched(&passed) { clock::now() } else { 0 };
+    let since = if order::may_concern(&passed) { order::since(F::ID, &arguments()) } else { 0 };
     // SAFETY: the address is this function's.
     let result = unsafe { passed.forward(real) };
     if result != 0 {
         has_failed(F::ID, noted.caller, &arguments(), result);
     } else if since != 0 && !is_again(thread(), F::ID, noted.caller) {
-        has_used(F::ID, noted.caller, &arguments(), since);
+        order::note(F::ID, noted.caller, &arguments(), since, None);
     }
     result
-}
-
-/// Whether a call may be one of the first uses of memory that is shared. A few loads.
-#[inline(always)]
-fn is_watched<F: Function>(arguments: &F) -> bool {
-    let touches = const { FUNCTIONS[F::ID as usize].touches() };
-    touches.iter().flatten().any(|(by, ..)| uses::is_watched(arguments.word(*by)))
 }
 
 /// Forwards a call of which nothing else is to be seen.
@@ -63,38 +56,22 @@ pub fn forward(id: FnId, caller: usize, arguments: &dyn Arguments, forward: impl
     if result != 0 {
         failed_use(id, caller, arguments, result);
     } else if since != 0 {
-        has_used(id, caller, arguments, since);
+        order::note(id, caller, arguments, since, None);
     }
     result
 }
 
-/// When a call begins that may be such a use, on the clock of the record; 0 if it cannot be one.
+/// When a call begins that is to be noted, on the clock of the record; 0 if it is not, or is noted elsewhere.
 pub fn since_use(id: FnId, arguments: &dyn Arguments) -> u64 {
-    if id.spec().touches()[0].is_none() || !settings::get().is_recorded(id) {
-        return 0;
+    let since = order::since(id, arguments);
+    if since == 0 || !needs::has_done(Needs::Shared) {
+        return since;
     }
     let mut words = ArgumentWords::default();
     arguments.words(&mut words);
-    // What is copied by a large one is recorded elsewhere.
-    let is_large = |copied: HostCopy| words[copied.size] >= content::SMALLEST;
-    if needs::has_done(Needs::Shared) && id.spec().host_copy().is_some_and(is_large) {
-        return 0;
-    }
-    let mut touches = id.spec().touches().into_iter().flatten();
-    if touches.any(|(by, ..)| uses::is_watched(words[by])) { clock::now() } else { 0 }
-}
-
-/// Records a copy or a memset that has succeeded, if it is one of the first uses of memory that is shared.
-#[cold]
-#[inline(never)]
-pub fn has_used(id: FnId, caller: usize, arguments: &dyn Arguments, since: u64) {
-    let mut words = ArgumentWords::default();
-    arguments.words(&mut words);
-    let counted = id.spec().touches().into_iter().flatten().filter_map(|(by, ..)| uses::count(words[by]));
-    if let Some(is_last) = counted.reduce(|a, b| a || b) {
-        let caller = behind_patch(id, caller);
-        guarded(|| Recorded::new(id, arguments).append_use(caller, since, is_last));
-    }
+    // What is copied by a large one is recorded as well.
+    let is_large = id.spec().host_copy().is_some_and(|copied| words[copied.size] >= content::SMALLEST);
+    if is_large { 0 } else { since }
 }
 
 /// The driver's function that such a call goes on to. `None` if it takes its steps.
@@ -152,7 +129,11 @@ pub fn failed_use(id: FnId, caller: usize, arguments: &dyn Arguments, result: i3
     static TOLD: AtomicU32 = AtomicU32::new(0);
     let settings = settings::get();
     // The nodes of a graph are not read unless some may use memory that is gone.
-    let may_use = || id.spec().uses_or_frees() || id.spec().uses_graph().is_some() && gone::has_any();
+    let may_use = || {
+        id.spec().uses_or_frees()
+            || id.spec().records().is_some()
+            || id.spec().uses_graph().is_some() && gone::has_any()
+    };
     // A context is recorded only if there is no memory for it.
     let has_no_room = id.spec().has_context() && result == Code::OUT_OF_MEMORY as i32;
     let is_told = has_no_room && settings.record.is_some() || id.spec().allocates().is_some();

@@ -7,7 +7,7 @@ use crate::driver::facts::DriverFacts;
 use crate::driver::graphs::{self, Label, Part};
 use crate::driver::model::{self, MODEL};
 use crate::driver::questions;
-use crate::driver::{batches, nodes, parameters};
+use crate::driver::{batches, nodes, parameters, streams};
 use crate::job::importers::{has_died, importers, is_own, life_of, process_of};
 use crate::job::process::pid_namespace;
 use crate::job::{closed, gone, live};
@@ -249,6 +249,15 @@ impl World for Call<'_> {
     }
     fn runs(&self, pid: u32) -> Option<bool> {
         Some(life::exists(pid))
+    }
+    fn is_event(&self, event: u64) -> Option<bool> {
+        streams::is_event(event)
+    }
+    fn device_of_stream(&self, stream: u64) -> Option<i32> {
+        streams::device_of_stream(stream)
+    }
+    fn devices_with_contexts(&self) -> u64 {
+        questions::devices_with_contexts().unwrap_or(0)
     }
     fn opening(&self, object: Object, address: u64) -> Option<Opening<Entry>> {
         if let Some(entry) = live::read(own_key(live::own(), kind::opened(object), address, 0)) {

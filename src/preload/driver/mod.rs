@@ -1,4 +1,4 @@
-//! Facts about the driver: driver queries (`questions`, `nodes`), the driver's own log (`log`), facts that only
+//! Facts about the driver: driver queries (`questions`, `streams`, `nodes`), the driver's own log (`log`), facts that only
 //! the program's calls show (`model`, `contexts`, `counted` and its `chunks`), and answers that are remembered (`places`).
 //!
 //! `resolve` decides which function of the driver a call goes to.
@@ -16,3 +16,4 @@ pub mod nodes;
 pub mod parameters;
 pub mod places;
 pub mod questions;
+pub mod streams;

@@ -41,7 +41,7 @@ fn find(name: &CStr, place: &AtomicUsize) -> Option<usize> {
 macro_rules! questions {
     ($($name:ident($($argument:ident: $type:ty),*);)*) => {$(
         #[allow(non_snake_case)]
-        fn $name($($argument: $type),*) -> Option<c_int> {
+        pub(super) fn $name($($argument: $type),*) -> Option<c_int> {
             static ADDRESS: AtomicUsize = AtomicUsize::new(0);
             let name = const { CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) };
             let address = find(name.ok()?, &ADDRESS)?;
@@ -86,6 +86,10 @@ questions! {
     cuKernelGetName(name: *mut *const c_char, kernel: u64);
     cuModuleGetFunctionCount(count: *mut u32, module: u64);
     cuLibraryGetKernelCount(count: *mut u32, library: u64);
+    cuEventQuery(event: u64);
+    cuStreamGetCtx(stream: u64, context: *mut *mut c_void);
+    cuStreamGetFlags(stream: u64, flags: *mut u32);
+    cuStreamIsCapturing(stream: u64, status: *mut c_int);
     cuGraphGetNodes(graph: u64, nodes: *mut u64, count: *mut usize);
     cuGraphNodeGetType(node: u64, kind: *mut CUgraphNodeType);
     cuGraphMemcpyNodeGetParams(node: u64, parameters: *mut CUDA_MEMCPY3D_v2);
@@ -205,8 +209,8 @@ pub fn pointer(address: u64) -> Option<Pointer> {
 
 /// Asks what programs ask while a stream is captured as well. Of the queries that the driver takes for unsafe then, one would end the
 /// capture of this thread, or of another one. cuda.h says how a library avoids that: the thread is in the relaxed mode
-/// meanwhile, which prohibits only what conflicts with a capture in any case, and no query here is about a stream or an event. The
-/// mode is the thread's own. If the driver does not change it, as in a host function, nothing is asked.
+/// meanwhile, which prohibits only what conflicts with a capture in any case. Of the queries here, only those about a stream or an event
+/// that the driver has just refused can be about one that is captured. The mode is the thread's own. If the driver does not change it, as in a host function, nothing is asked.
 pub fn relaxed<R>(ask: impl FnOnce() -> Option<R>) -> Option<R> {
     /// CU_STREAM_CAPTURE_MODE_RELAXED.
     const RELAXED: c_int = 2;
@@ -390,9 +394,14 @@ pub(super) fn several_devices() -> Option<u64> {
     if !(CALLS.fetch_add(1, Relaxed) + 1).is_power_of_two() {
         return None;
     }
-    let devices = (0..device_count()?.min(MOST_DEVICES)).filter(|device| is_primary_active(*device));
-    let all = devices.fold(contexts::devices_of_created(), |all, device| all | 1 << device);
+    let all = devices_with_contexts()?;
     (all.count_ones() > 1 && LAST.swap(all, Relaxed) != all).then_some(all)
+}
+
+/// The devices on which the process has contexts, primary or not, as bits.
+pub fn devices_with_contexts() -> Option<u64> {
+    let devices = (0..device_count()?.min(MOST_DEVICES)).filter(|device| is_primary_active(*device));
+    Some(devices.fold(contexts::devices_of_created(), |all, device| all | 1 << device))
 }
 
 /// The primary context of a device, where it is there: retained and released again, which changes nothing then.

@@ -5,6 +5,7 @@ use super::closing::{Closing, count_in};
 use super::gone;
 use super::importers::importers;
 use super::live;
+use super::order;
 use super::process::{self, Identity};
 use super::python_line::SourceLine;
 use super::reclaim;
@@ -176,7 +177,9 @@ pub fn after(id: FnId, args: &[u8; MOST_ARGS], result: i32, noted: &BeforeCall, 
             traced::wake(Needs::Reach);
         }
     }
-    if result == 0 && function.opens().is_some_and(|opened| opened.object == Object::Event) {
+    let events = function.opens().or(function.exports()).filter(|shared| shared.object == Object::Event);
+    if let Some(Shared { by, .. }) = events.filter(|_| result == 0) {
+        order::is_shared(number(id, args, by));
         traced::wake(Needs::Event);
     }
     if !live::is_on() {
@@ -220,6 +223,7 @@ pub fn after(id: FnId, args: &[u8; MOST_ARGS], result: i32, noted: &BeforeCall, 
             Effect::Enables(Named { object, by }, _) => enabled(object, number(id, args, by), made),
             Effect::Ends(_) if made.about.ended != 0 => all_ended(made.about.ended, &by),
             Effect::Ends(End { object: Object::Mapping, by: at, size: Some(size), .. }) => {
+                uses::forget(number(id, args, at));
                 if is_checked() {
                     let (address, bytes) = (number(id, args, at), number(id, args, size));
                     gone(Went::Unmapped, false, &Entry { address, bytes, ..nothing() }, &by);
@@ -256,6 +260,13 @@ pub fn after(id: FnId, args: &[u8; MOST_ARGS], result: i32, noted: &BeforeCall, 
             | Effect::UsesEach(_)
             | Effect::Launches(_)
             | Effect::Records(_)
+            | Effect::Completes(_)
+            | Effect::Follows(_)
+            | Effect::Drops(_)
+            | Effect::Awaits(_)
+            | Effect::Signals(_)
+            | Effect::Posts(_)
+            | Effect::Runs(_)
             | Effect::Finds(_)
             | Effect::Unloads(..)
             | Effect::Instantiates(..)
@@ -364,7 +375,7 @@ fn exported(kind: u32, (fingerprint, checked): (u64, u64), given: u64, made: &Ca
             (entry.fingerprint, entry.checked, entry.address, entry.bytes) =
                 (fingerprint, checked, address, bytes);
             entry.inside = given.wrapping_sub(address);
-            if kind == kind::EXPORTED_MEMORY {
+            if [kind::EXPORTED_MEMORY, kind::EXPORTED_POINTER].contains(&kind) {
                 uses::watch(address, bytes);
             }
             reclaim::insert(entry);
@@ -414,7 +425,7 @@ fn opened(id: FnId, kind: u32, (fingerprint, checked): (u64, u64), address: u64,
     (entry.fingerprint, entry.checked, entry.address, entry.count) = (fingerprint, checked, address, 1);
     entry.bytes = made.about.memory.map_or(0, |(_, size)| size);
     entry.inside = 1;
-    if kind == kind::OPENED_MEMORY {
+    if [kind::OPENED_MEMORY, kind::OPENED_POINTER].contains(&kind) {
         uses::watch(address, entry.bytes);
     }
     reclaim::insert(entry);
@@ -461,6 +472,9 @@ fn give_up(place: &live::Place, with_context: bool, by: Option<&Closer>) {
                 closed::note(&entry, with_context, by.as_ref());
             }
         }
+        if [kind::OPENED_MEMORY, kind::OPENED_POINTER].contains(&entry.kind) {
+            uses::forget(entry.address);
+        }
         reclaim::let_go(export, entry.fingerprint);
     }
 }
@@ -469,9 +483,11 @@ fn give_up(place: &live::Place, with_context: bool, by: Option<&Closer>) {
 /// became of it.
 fn ended(kind: u32, fingerprint: u64, how: u32, by: &Closer) {
     let Some(export) = live::find(handle_key(kind, fingerprint)) else { return };
+    let is_memory = [kind::EXPORTED_MEMORY, kind::EXPORTED_POINTER].contains(&kind);
+    let entry = if is_memory { export.read() } else { None };
+    entry.iter().for_each(|entry| uses::forget(entry.address));
     if is_checked()
-        && [kind::EXPORTED_MEMORY, kind::EXPORTED_POINTER].contains(&kind)
-        && let Some(entry) = export.read()
+        && let Some(entry) = entry
     {
         gone(Went::Freed, how & spec::ended::WITH_CONTEXT != 0, &entry, by);
     }

@@ -1,9 +1,10 @@
-//! Watches the memory that this process shares or has opened for its first uses by copies and memsets, which are recorded: a report
-//! can then say who reads and writes it, and where. After a few uses of a range, nobody looks at it any more.
+//! Watches the memory that this process shares or has opened: what uses it is recorded, and what orders these uses.
 //!
-//! Every copy asks [`is_watched`], which takes two loads. Nothing is locked: a range that is written while somebody reads it is
+//! Every copy asks [`may_be_shared`], which takes two loads. Nothing is locked: a range that is written while somebody reads it is
 //! found at the next use.
 
+use crate::resolve::needs::Needs;
+use crate::resolve::traced;
 use core::sync::atomic::{
     AtomicBool, AtomicU32, AtomicU64,
     Ordering::{Acquire, Relaxed, Release},
@@ -11,25 +12,18 @@ use core::sync::atomic::{
 
 /// So many ranges are watched; the next one takes the place of the oldest.
 const MOST: usize = 256;
-/// So many uses of a range are recorded.
-const MOST_USES: u32 = 32;
-/// So many uses are recorded in all.
-const MOST_IN_ALL: u32 = 4096;
 /// So many bits tell granules of 2 MiB apart, by their addresses.
 const GRANULES: usize = 1 << 15;
 const GRANULE_SHIFT: u32 = 21;
 
-/// A range, and how often it was used.
 struct Range {
     start: AtomicU64,
     end: AtomicU64,
-    uses: AtomicU32,
 }
 
-static RANGES: [Range; MOST] =
-    [const { Range { start: AtomicU64::new(0), end: AtomicU64::new(0), uses: AtomicU32::new(0) } }; MOST];
-static NEXT: AtomicU32 = AtomicU32::new(0);
-static ALL: AtomicU32 = AtomicU32::new(0);
+static RANGES: [Range; MOST] = [const { Range { start: AtomicU64::new(0), end: AtomicU64::new(0) } }; MOST];
+/// How many were ever watched.
+static COUNT: AtomicU32 = AtomicU32::new(0);
 static HAS_ANY: AtomicBool = AtomicBool::new(false);
 /// A bit for each granule that a range has an address in.
 static BITS: [AtomicU64; GRANULES / 64] = [const { AtomicU64::new(0) }; GRANULES / 64];
@@ -39,16 +33,21 @@ fn bit(address: u64) -> (&'static AtomicU64, u64) {
     (&BITS[granule / 64], 1 << (granule % 64))
 }
 
+fn ranges() -> &'static [Range] {
+    &RANGES[..MOST.min(COUNT.load(Relaxed) as usize)]
+}
+
 /// Watches so many bytes from an address on.
 pub fn watch(start: u64, bytes: u64) {
     let end = start.saturating_add(bytes);
-    if bytes == 0 || RANGES.iter().any(|range| range.has(start) && range.end.load(Relaxed) == end) {
+    if bytes == 0 || ranges().iter().any(|range| range.has(start) && range.end.load(Relaxed) == end) {
         return;
     }
-    let range = &RANGES[NEXT.fetch_add(1, Relaxed) as usize % MOST];
+    let is_free = |range: &&Range| range.end.load(Relaxed) == 0;
+    let next = || &RANGES[COUNT.fetch_add(1, Relaxed) as usize % MOST];
+    let range = ranges().iter().find(is_free).unwrap_or_else(next);
     range.end.store(0, Relaxed);
     range.start.store(start, Relaxed);
-    range.uses.store(0, Relaxed);
     range.end.store(end, Release);
     let granules = (start >> GRANULE_SHIFT)..=((end - 1) >> GRANULE_SHIFT);
     granules.take(GRANULES).for_each(|granule| {
@@ -56,12 +55,25 @@ pub fn watch(start: u64, bytes: u64) {
         word.fetch_or(bit, Relaxed);
     });
     HAS_ANY.store(true, Release);
+    traced::wake(Needs::Event);
 }
 
-/// Whether a use that begins at an address may be one to record.
+/// Does not watch any more what begins there: it is not shared now.
+pub fn forget(start: u64) {
+    let is_it = |range: &&Range| range.start.load(Relaxed) == start;
+    ranges().iter().filter(is_it).for_each(|range| range.end.store(0, Relaxed));
+}
+
+/// Whether any memory is watched, or was.
 #[inline(always)]
-pub fn is_watched(address: u64) -> bool {
-    HAS_ANY.load(Relaxed) && {
+pub fn has_any() -> bool {
+    HAS_ANY.load(Relaxed)
+}
+
+/// Whether a use that begins at an address may be one of memory that is shared.
+#[inline(always)]
+pub fn may_be_shared(address: u64) -> bool {
+    has_any() && {
         let (word, bit) = bit(address);
         word.load(Relaxed) & bit != 0
     }
@@ -73,32 +85,9 @@ impl Range {
     }
 }
 
-/// Counts a use that begins at an address. Returns whether it is to be recorded, and whether it is the last one.
-#[cold]
-#[inline(never)]
-pub fn count(address: u64) -> Option<bool> {
-    let Some(range) = RANGES.iter().find(|range| range.has(address)) else {
-        let (word, bit) = bit(address);
-        let is_near = |range: &Range| {
-            let (start, end) = (range.start.load(Relaxed), range.end.load(Acquire));
-            start >> GRANULE_SHIFT <= address >> GRANULE_SHIFT
-                && address >> GRANULE_SHIFT <= end >> GRANULE_SHIFT
-        };
-        if !RANGES.iter().any(is_near) {
-            word.fetch_and(!bit, Relaxed);
-        }
-        return None;
-    };
-    let uses = range.uses.fetch_add(1, Relaxed) + 1;
-    let all = ALL.fetch_add(1, Relaxed) + 1;
-    if all >= MOST_IN_ALL {
-        HAS_ANY.store(false, Relaxed);
-    }
-    let is_last = uses >= MOST_USES || all >= MOST_IN_ALL;
-    if is_last {
-        range.end.store(0, Relaxed);
-    }
-    Some(is_last)
+/// Whether memory at an address is shared.
+pub fn is_shared(address: u64) -> bool {
+    may_be_shared(address) && ranges().iter().any(|range| range.has(address))
 }
 
 #[cfg(test)]
@@ -106,16 +95,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_range_is_watched_for_its_first_uses() {
+    fn a_range_is_watched_until_it_is_shared_no_more() {
         let (start, bytes) = (0x7abc_0000_0000, 3 << GRANULE_SHIFT);
-        assert!(!is_watched(start));
+        assert!(!may_be_shared(start));
         watch(start, bytes);
         watch(start, bytes);
-        assert!(is_watched(start + bytes - 1) && !is_watched(start + bytes));
-        for number in 1..=MOST_USES {
-            assert_eq!(count(start + u64::from(number)), Some(number == MOST_USES));
-        }
-        assert_eq!(count(start), None);
-        assert!(!is_watched(start), "nobody looks at it any more");
+        assert!(may_be_shared(start + bytes - 1) && !may_be_shared(start + bytes));
+        assert!(is_shared(start) && is_shared(start + bytes - 1) && !is_shared(start - 1));
+        forget(start);
+        assert!(!is_shared(start));
     }
 }

@@ -76,6 +76,7 @@ impl Detail {
                 core::ptr::copy_nonoverlapping(self.bytes.as_ptr(), items, room.min(ROOM));
             }
         })
+        .is_some()
     }
 
     /// Adds an item, as much of it as there is room for.

@@ -569,22 +569,22 @@ pub unsafe fn calls(block: *mut u8, room: usize) -> u64 {
     calls
 }
 
-/// Puts slots other than a call's into this thread's stream: `fill` fills the first. For use in `guarded`.
-pub fn append(state: u8, function: u16, fill: impl FnOnce(&mut Slot)) {
+/// Puts a slot other than a call's into this thread's stream, and returns its number. For use in `guarded`.
+pub fn append(state: u8, function: u16, fill: impl FnOnce(&mut Slot)) -> Option<u64> {
     append_slots(state, function, 1, |place| {
         // SAFETY: the slot is this thread's.
         fill(unsafe { &mut *place });
-    });
+    })
 }
 
 /// The same for several slots in a row, which lie in one block.
-pub fn append_slots(state: u8, function: u16, slots: usize, fill: impl FnOnce(*mut Slot)) -> bool {
+pub fn append_slots(state: u8, function: u16, slots: usize, fill: impl FnOnce(*mut Slot)) -> Option<u64> {
     let thread = thread();
     // SAFETY: only this thread and its signal handlers use the block.
     if unsafe { (*thread).epoch } != epoch() {
-        return false;
+        return None;
     }
-    let Some(taken) = take(thread, slots) else { return false };
+    let taken = take(thread, slots)?;
     // SAFETY: the slots lie in this thread's window, and nobody else was given them.
     unsafe {
         let first = taken.place as *mut Slot;
@@ -592,7 +592,7 @@ pub fn append_slots(state: u8, function: u16, slots: usize, fill: impl FnOnce(*m
         publish(first, word(state, slots as u8, function, taken.number as u32));
     }
     filled(thread, taken.before);
-    true
+    Some(taken.number)
 }
 
 #[cfg(test)]

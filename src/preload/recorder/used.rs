@@ -1,15 +1,87 @@
-//! Records calls that have returned already: copies and memsets that used shared memory, and large copies to and from the host.
+//! Records calls that have returned already: those that used shared memory or order such uses, and large copies to and from the host.
+//!
+//! Of the former, a thread notes [`MOST`] at first. Then none of the process is noted for a while, and [`FEW`] of each thread again,
+//! and so on; each pause is twice as long as the one before. Marks say between which of them some may be missing.
 
 use super::arguments::Arguments;
-use super::{ADDRESS, Recorded, clock, know, process, stream};
+use super::{ADDRESS, Recorded, clock, detail, know, process, stream};
 use crate::sys::arch::thread;
+use crate::sys::clock::roughly;
 use crate::sys::every_call::epoch;
-use cupeer_spec::record::slot::{self, ARGS, MOST_ARGS};
+use core::sync::atomic::{
+    AtomicBool, AtomicU32, AtomicU64,
+    Ordering::{AcqRel, Acquire, Relaxed, Release},
+};
+use cupeer_spec::record::slot::{self, ARGS, MOST_ARGS, used};
+
+/// So many notes of a thread come before the first pause.
+const MOST: u32 = 4096;
+/// So many before each later one.
+const FEW: u32 = 512;
+/// So many of all threads do.
+const MOST_OF_ALL: u32 = 1 << 16;
+/// Threads count their notes for all so many at a time.
+const SOME: u32 = 64;
+/// So long is the first pause, in nanoseconds.
+const PAUSE: u64 = 1_000_000_000;
+/// Pauses are at most so often as long as the one before.
+const MOST_PAUSES: u32 = 20;
+
+/// Whether calls are noted.
+static IS_ON: AtomicBool = AtomicBool::new(true);
+/// Whether the next note is the first one behind a pause.
+static IS_BEHIND_PAUSE: AtomicBool = AtomicBool::new(false);
+/// When a pause ends.
+static UNTIL: AtomicU64 = AtomicU64::new(0);
+static PAUSES: AtomicU32 = AtomicU32::new(0);
+/// The notes of all threads since the last pause.
+static ALL: AtomicU32 = AtomicU32::new(0);
+
+/// Whether calls are noted now.
+#[inline(always)]
+pub fn is_noting() -> bool {
+    IS_ON.load(Acquire) || is_pause_over()
+}
+
+#[cold]
+#[inline(never)]
+fn is_pause_over() -> bool {
+    let until = UNTIL.load(Acquire);
+    if until == 0 || roughly() < until || UNTIL.compare_exchange(until, 0, AcqRel, Relaxed).is_err() {
+        return false;
+    }
+    ALL.store(0, Relaxed);
+    IS_BEHIND_PAUSE.store(true, Relaxed);
+    IS_ON.store(true, Release);
+    true
+}
+
+/// Begins a pause. What is not known cannot be judged.
+pub fn pause() {
+    if IS_ON.swap(false, AcqRel) {
+        let pauses = PAUSES.fetch_add(1, Relaxed).min(MOST_PAUSES);
+        UNTIL.store(roughly() + (PAUSE << pauses), Release);
+    }
+}
+
+/// Counts a note of this thread. Says whether it is the last one before a pause.
+fn count() -> bool {
+    let pauses = PAUSES.load(Relaxed);
+    // SAFETY: only this thread and its signal handlers use the block, and one that a handler counts may be missing.
+    let number = unsafe {
+        let (before, number) = (*thread()).noted;
+        let number = if before == pauses { number + 1 } else { 1 };
+        (*thread()).noted = (pauses, number);
+        number
+    };
+    let is_many = number % SOME == 1 && ALL.fetch_add(SOME, Relaxed) >= MOST_OF_ALL;
+    is_many || number >= if pauses == 0 { MOST } else { FEW }
+}
 
 impl Recorded<'_> {
-    /// Puts a call into the record that has succeeded and is no call for anybody: it only used shared memory since `start`. `is_last`
-    /// says that later uses of that memory are not recorded. For use in `guarded`.
-    pub fn append_use(&self, caller: usize, start: u64, is_last: bool) {
+    /// Puts a call into the record that has succeeded and is no call for anybody: it only used shared memory since `start`, or
+    /// orders such uses, with this current context and device. For use in `guarded`.
+    pub fn append_use(&self, caller: usize, start: u64, end: u64, current: u64) {
         let thread = thread();
         // SAFETY: only this thread and its signal handlers use the block.
         if unsafe { (*thread).epoch } != epoch() && !process::attach() {
@@ -20,11 +92,30 @@ impl Recorded<'_> {
         self.store.store(&mut arguments, true);
         let shape = arguments.shape;
         know(thread, caller);
-        stream::append(slot::USED, self.id as u16, |slot| {
-            (slot.start, slot.end, slot.result) = (start, clock::now(), i32::from(is_last));
+        let is_last = count();
+        let mut marks = if is_last { used::LAST } else { 0 };
+        if IS_BEHIND_PAUSE.load(Relaxed) && IS_BEHIND_PAUSE.swap(false, Relaxed) {
+            marks |= used::RESUMED;
+        }
+        let number = stream::append(slot::USED, self.id as u16, |slot| {
+            (slot.start, slot.end, slot.result) = (start, if is_last { clock::now() } else { end }, marks);
             slot.caller = caller as u64 & ADDRESS | shape;
             slot.args.copy_from_slice(&args[..ARGS]);
         });
+        let current = (slot::detail::CURRENT, &current.to_le_bytes()[..]);
+        let wide = (slot::detail::ARGUMENTS, &args[..self.id.spec().stored()]);
+        if let Some(number) = number {
+            let items = [current, wide];
+            detail::short(number, if self.id.spec().is_wide() { &items } else { &items[..1] });
+        }
+        if is_last {
+            pause();
+        }
+    }
+
+    /// Adds with which current context and device a call that is in the record used shared memory. For use in `guarded`.
+    pub fn add_current(&self, current: u64) {
+        detail::short(self.number, &[(slot::detail::CURRENT, &current.to_le_bytes())]);
     }
 
     /// Puts a call into the record that has succeeded: when it was forwarded, and when it returned.

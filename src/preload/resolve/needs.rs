@@ -24,7 +24,7 @@ pub enum Needs {
     Fork,
     /// Closed, unmapped, or freed memory that was shared: what is used may be gone.
     Gone,
-    /// Opened an event of another process.
+    /// Shares memory, or an event.
     Event,
     /// Allocated memory, which is counted until it is freed.
     Made,
@@ -44,7 +44,14 @@ static NEEDS: [Needs; FUNCTION_COUNT] = {
                     needs[i] = Needs::Shared
                 }
                 Effect::Begins => needs[i] = Needs::Fork,
-                Effect::Records(_) => needs[i] = Needs::Event,
+                Effect::Records(_)
+                | Effect::Completes(_)
+                | Effect::Follows(_)
+                | Effect::Drops(_)
+                | Effect::Awaits(_)
+                | Effect::Signals(_)
+                | Effect::Posts(_)
+                | Effect::Runs(_) => needs[i] = Needs::Event,
                 Effect::Uses(_) | Effect::UsesEach(_) | Effect::Launches(_) | Effect::Replays(_) => {
                     needs[i] = Needs::Gone
                 }
@@ -85,7 +92,7 @@ pub fn is_awake(id: FnId) -> bool {
     // Copies between devices use memory as well, and those between a device and the host may take the place of one.
     has_done(needs)
         || needs == Needs::Reach && has_done(Needs::Gone)
-        || has_done(Needs::Shared) && id.spec().touches()[0].is_some()
+        || has_done(Needs::Shared) && id.spec().may_use_shared()
         || has_done(Needs::Made) && id.spec().frees().is_some()
 }
 

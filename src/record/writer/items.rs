@@ -36,6 +36,9 @@ pub fn items(details: &Details) -> Vec<u8> {
     if let Some((context, device)) = details.owner {
         add(detail::OWNER, 0, &[context.to_le_bytes(), i64::from(device).to_le_bytes()].concat());
     }
+    if let Some(current) = details.current {
+        add(detail::CURRENT, 0, &current.to_le_bytes());
+    }
     if let Some(contexts) = details.contexts {
         add(detail::CONTEXTS, 0, &contexts.to_le_bytes());
     }

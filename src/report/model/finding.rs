@@ -80,11 +80,36 @@ pub struct Finding {
     pub stack: Vec<Place>,
     /// Objects that the first occurrence is about.
     pub objects: Vec<Object>,
+    /// Uses of shared memory that nothing orders, in the order of time. Absent if the finding is about something else.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub accesses: Vec<SharedUse>,
     /// Suppression that matches the finding, so that it does not count; null if none does.
     pub suppressed_by: Option<SuppressedBy>,
     /// Number, from 1, of the finding of the report that this one follows from. Absent if it follows from none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub follows: Option<u32>,
+}
+
+/// Use of shared memory by a copy or a memset, or the end of the memory.
+#[derive(Serialize, Deserialize, JsonSchema, Clone)]
+pub struct SharedUse {
+    /// Process that made the call.
+    pub proc: Proc,
+    /// Thread id of the thread that made the call.
+    pub tid: u32,
+    /// Name of the function.
+    #[serde(deserialize_with = "word::read")]
+    pub function: Word,
+    /// Place of the call.
+    pub caller: Place,
+    /// Stream of the work: its handle, or the name of a default stream; null if the call does its work at once.
+    pub stream: Option<String>,
+    /// Number of bytes.
+    pub bytes: u64,
+    /// Offset of the first byte in the exported allocation.
+    pub offset: u64,
+    /// Time when the call began.
+    pub time_ns: u64,
 }
 
 /// Suppression of a finding: an entry of a file given with --suppressions.

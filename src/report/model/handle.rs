@@ -47,6 +47,9 @@ pub struct Handle {
     pub opens: Vec<Open>,
     /// Processes that failed to open the handle.
     pub failed: Vec<FailedOpen>,
+    /// Bytes that each process read and wrote.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub accesses: Vec<HandleAccess>,
     /// Reasons for fields that are unknown.
     #[serde(skip_serializing_if = "Unknown::is_empty")]
     #[serde(default, deserialize_with = "word::read")]
@@ -59,6 +62,19 @@ impl Handle {
         let when = self.exported_ns.or(self.opens.first().map(|open| open.opened_ns));
         (Reverse(self.state), when, self.fingerprint)
     }
+}
+
+/// Bytes of a handle's memory that a process read and wrote, as far as recorded copies and memsets show: kernels are not included.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, PartialEq, Eq, Debug)]
+pub struct HandleAccess {
+    /// Process that read or wrote.
+    pub proc: Proc,
+    /// Ranges that it read: the offsets of the first byte and of the byte behind the last one.
+    pub reads: Vec<[u64; 2]>,
+    /// Ranges that it wrote.
+    pub writes: Vec<[u64; 2]>,
+    /// Number of ranges that are omitted.
+    pub omitted: u64,
 }
 
 /// Allocator of some memory.

@@ -2,7 +2,7 @@
 
 use super::{Problem, Verdict};
 use crate::base::moments::{bytes, number};
-use crate::model::{FailedOpen, Handle, Open, State};
+use crate::model::{FailedOpen, Handle, HandleAccess, Open, State};
 use crate::words::names::{codes, counted};
 use cupeer_rules::{Severity, Tells};
 
@@ -114,6 +114,28 @@ impl<'a> Verdict<'a> {
             parts.push(format!("{} more failed", number((handle.failed.len() - most) as u64)));
         }
         if parts.is_empty() { "nobody".into() } else { parts.join("; ") }
+    }
+
+    /// Returns the bytes that each process wrote and read; empty if no recorded copy or memset did.
+    pub fn accesses(&self, handle: &Handle) -> String {
+        let range = |[from, to]: &[u64; 2]| match (*from, from % 1024 == 0 && to % 1024 == 0) {
+            (0, true) => format!("[0, {})", bytes(*to)),
+            (from, true) => format!("[{}, {})", bytes(from), bytes(*to)),
+            (from, false) => format!("[{}, {})", number(from), number(*to)),
+        };
+        let most = self.at_most(MOST_IMPORTERS);
+        let of = |access: &HandleAccess| {
+            let kinds = [("wrote", &access.writes), ("read", &access.reads)].into_iter();
+            let kinds = kinds.filter(|(_, ranges)| !ranges.is_empty()).map(|(verb, ranges)| {
+                let more = if ranges.len() > most { ", ..." } else { "" };
+                let ranges: Vec<String> = ranges.iter().take(most).map(range).collect();
+                format!("{verb} {}{more}", ranges.join(", "))
+            });
+            format!("{} {}", self.names.process(&access.proc), kinds.collect::<Vec<_>>().join(" and "))
+        };
+        let mut parts: Vec<String> = handle.accesses.iter().take(most).map(of).collect();
+        parts.extend((handle.accesses.len() > most).then(|| "...".to_owned()));
+        parts.join("; ")
     }
 
     /// Those openings of a handle that make its state what it is; all, where none does by itself.

@@ -48,7 +48,8 @@ pub fn scope(report: &Report) -> String {
 /// Returns what no rule looked at in a recording: what none ever does, rules that were left out, and functions that the program
 /// called and that were not recorded.
 pub fn not_checked(report: &Report) -> String {
-    let mut all = vec!["the order of reads and writes".to_owned(), "what memory contains".to_owned()];
+    let mut all =
+        vec!["the order of reads and writes by kernels".to_owned(), "what memory contains".to_owned()];
     let called = report.called_unrecorded();
     let named: Vec<&str> = called.iter().take(MOST_FUNCTIONS).map(|name| &**name).collect();
     if !named.is_empty() {

@@ -139,6 +139,25 @@ impl<W: World> Judge<'_, W> {
         self.broken(reason, confidence, by, &[(role::OPENING, opening.object)])
     }
 
+    /// The driver knows both: then only their contexts can differ.
+    pub(super) fn other_context(&mut self) -> Verdict {
+        let spec = self.call.function.spec();
+        let (Some(by), Some(stream)) = (self.in_table(spec.records()), self.in_table(spec.stream())) else {
+            return Verdict::Unknown;
+        };
+        let (event, stream) = (self.call.at(by), self.call.at(stream));
+        let Some(current) = self.world.device_of_stream(stream) else { return Verdict::Unknown };
+        match self.world.is_event(event) {
+            Some(true) => {}
+            Some(false) => return Verdict::Held,
+            None => return Verdict::Unknown,
+        }
+        let others = self.world.devices_with_contexts() & !(1 << (current & 63));
+        let home = others.is_power_of_two().then(|| self.device(others.trailing_zeros() as i32));
+        let reason = Reason::EventContext { event, current: self.device(current), home };
+        self.broken(reason, Confidence::Certain, by, &[])
+    }
+
     pub(super) fn closed_twice(&mut self) -> Verdict {
         let (address, argument, opening) = self.opening();
         let is_open = opening.is_some_and(|opening| opening.address == address);

@@ -115,6 +115,18 @@ pub trait World {
     fn runs(&self, _pid: u32) -> Option<bool> {
         None
     }
+    /// Whether the driver knows an event that it has refused in a call.
+    fn is_event(&self, _event: u64) -> Option<bool> {
+        None
+    }
+    /// The device of the context of a stream.
+    fn device_of_stream(&self, _stream: u64) -> Option<i32> {
+        None
+    }
+    /// The devices on which the process has contexts, as bits.
+    fn devices_with_contexts(&self) -> u64 {
+        0
+    }
     /// What this process has open at an address, or of memory around it.
     fn opening(&self, _object: Object, _address: u64) -> Option<Opening<Self::Object>> {
         None

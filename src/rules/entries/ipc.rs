@@ -79,6 +79,29 @@ rule IpcEventContext "ipc-event-context" {
     ruled_out: "the event was opened in the context of the stream",
     hint: "Open the event while the device of the stream is current (cudaSetDevice before cudaIpcOpenEventHandle). To make a stream of another device wait for an event, call cuStreamWaitEvent: it takes events of all devices.",
 }
+rule IpcOneForSeveral "ipc-one-for-several" {
+    says: "Each buffer that a process exports must keep its memory until its importers are done.",
+    functions_of: USES,
+    reasons: [IpcOneForSeveral { owner: Process, handle: Handle, exports: u64, reader: Process, read: (u64, u64) }: (in ipc::one_for_several)],
+    severity: Note, scope: Processes, found: InRecordings, tells: [],
+    rests_on: Practice("A caching allocator takes the block of a released buffer back, and gives it out again. No driver function is called: addresses that were noted of several buffers can be one block when they are exported."),
+    costs: "No call fails: the importer reads one buffer in place of several. Its content is that of the last owner of the block.",
+    hint: "Keep a reference to each buffer whose address is noted, until it is exported and for as long as other processes use it. If the process sent one buffer several times on purpose, ignore this.",
+    seen: "aiter#3838",
+}
+rule EventContext "event-context" {
+    says: "An event must be recorded in a stream of the context in which the event was created.",
+    functions: [cuEventRecord, cuEventRecord_ptsz, cuEventRecordWithFlags, cuEventRecordWithFlags_ptsz],
+    results: [INVALID_HANDLE],
+    decided_by: other_context,
+    reasons: [EventContext { event: u64, current: Device, home: Option<Device> }: (in ipc::other_context)],
+    severity: Error, scope: Call, found: AtTheCall, tells: [],
+    rests_on: Documented("cuEventRecord", "hEvent and hStream must be from the same context otherwise CUDA_ERROR_INVALID_HANDLE is returned."),
+    cause: "the event was created in another context than that of the stream",
+    ruled_out: "the event and the stream are not both known to the driver",
+    hint: "Create the event while the device of the stream is current (cudaSetDevice before cudaEventCreate; in PyTorch, with torch.cuda.device(stream.device)). To make a stream of another device wait for the event, record it in a stream of its own device, and call cuStreamWaitEvent: it takes events of all devices.",
+    only_at_the_call: "whether the event and the stream are there, and the context of the stream",
+}
 rule IpcFlags "ipc-flags" {
     says: "The Flags of cuIpcOpenMemHandle must be CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS, which is 1.",
     functions: [cuIpcOpenMemHandle, cuIpcOpenMemHandle_v2], results: [INVALID_VALUE],

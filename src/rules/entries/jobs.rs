@@ -38,6 +38,25 @@ rule IpcEventDestroyedWhileOpen "ipc-event-destroyed-while-open" {
     only_at_the_call: "whether an importer that makes no further call still runs",
     seen: "pytorch#15937",
 }
+rule IpcEventUnwaited "ipc-event-unwaited" {
+    says: "A process that opens an event should wait for it before it uses the work in front of the event.",
+    functions: [cuIpcOpenEventHandle],
+    reasons: [IpcEventUnwaited { handle: Handle, owner: Process, recorder: Process, records: u64, user: Option<Process>, after: Option<Ago> }: (in ipc::event_unwaited)],
+    severity: Note, scope: Processes, found: InRecordings, tells: [],
+    rests_on: Documented("cuStreamWaitEvent", "Makes all future work submitted to hStream wait for all work captured in hEvent."),
+    costs: "No call fails: the work of the other process can run before the work that the event stands for is done, and reads old or partial data.",
+    hint: "Call cuStreamWaitEvent with the opened event in each stream that uses the memory, before the first use, after the exporter has recorded the event. If the processes are in order otherwise, remove the event.",
+    seen: "ros2_cuda_ipc#99",
+}
+rule IpcEventRecordedAgain "ipc-event-recorded-again" {
+    says: "An event should not be recorded again before the other process waited for its last record.",
+    functions: [cuEventRecord, cuEventRecord_ptsz, cuEventRecordWithFlags, cuEventRecordWithFlags_ptsz],
+    reasons: [IpcEventRecordedAgain { handle: Handle, importer: Process, apart: Ago, late: Ago }: (in ipc::event_recorded_again)],
+    severity: Note, scope: Processes, found: InRecordings, tells: [],
+    rests_on: Documented("cuStreamWaitEvent", "Makes all future work submitted to hStream wait for all work captured in hEvent."),
+    costs: "No call fails: a wait takes the last record that was made before the call. It waits for more than it was meant to, and if that work waits for the same process, both hang.",
+    hint: "Use one event per message that is under way, or record the event again only after the importer has said that it called cuStreamWaitEvent.",
+}
 rule IpcEventOpenedLate "ipc-event-opened-after-destroy" {
     says: "Keep an exported event until all importers have opened and destroyed theirs.",
     functions: [cuIpcOpenEventHandle],

@@ -5,7 +5,7 @@ macro_rules! with_rules {
     // Each file hands its entries on to the next, behind those that it was given; the last one hands all to the callback.
     ($callback:ident) => {
         peer_rules! {
-            ipc_rules vmm_rules multicast_rules pool_rules use_rules job_rules driver_rules unchecked_rules $callback
+            ipc_rules vmm_rules multicast_rules pool_rules use_rules job_rules order_rules driver_rules unchecked_rules $callback
         }
     };
 }
@@ -18,6 +18,8 @@ mod ipc;
 mod jobs;
 #[macro_use]
 mod multicast;
+#[macro_use]
+mod order;
 #[macro_use]
 mod peer;
 #[macro_use]

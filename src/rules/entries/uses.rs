@@ -132,6 +132,17 @@ rule UseInKernel "use-in-kernel" {
     hint: "Before you close, unmap, or free the memory, wait for the last kernel that uses it: synchronize its stream, or wait for an event. Where you unmapped memory that kernels use again, map it before the launch.",
     only_at_the_call: "what the parameters of the kernel are",
 }
+rule UseUnwritten "use-unwritten" {
+    says: "A process should read the bytes of shared memory that another process wrote.",
+    functions_of: USES,
+    reasons: [UseUnwritten { reader: Process, read: (u64, u64), size: u64, handle: Handle, owner: Option<Process>, writer: Process, wrote: (u64, u64), before: Ago }: (in uses::unwritten)],
+    severity: Note, scope: Processes, found: InRecordings, tells: [],
+    rests_on: Practice("An offset in a window, a tensor, or a slot is added to the start of the whole allocation, or the reverse: then the writer and the reader use different bytes of the same memory, and no call fails."),
+    costs: "No call fails: the data is in other bytes than those that are read, and it may have overwritten others.",
+    hint: "Compare the offsets of both calls: add the start of the window or tensor within its allocation to each offset, in both processes. If a kernel wrote the bytes, or they were filled before the export, ignore this.",
+    labels: [used: "wrote"],
+    seen: "NCCL#2198",
+}
 rule CopyThroughHost "copy-through-host" {
     says: "Data should go directly between devices if a process has memory of the other device open.",
     functions: [cuMemcpyDtoH_v2, cuMemcpyDtoH_v2_ptds],

@@ -265,7 +265,21 @@ impl Display for Bytes {
             n if n != 0 && n % (1 << 30) == 0 => write!(f, "{} GiB", n >> 30),
             n if n != 0 && n % (1 << 20) == 0 => write!(f, "{} MiB", n >> 20),
             n if n != 0 && n % (1 << 10) == 0 => write!(f, "{} KiB", n >> 10),
+            1 => f.write_str("1 byte"),
             n => write!(f, "{n} bytes"),
+        }
+    }
+}
+
+/// Bytes in some memory: their offset, and how many they are.
+pub struct Part(pub (u64, u64));
+
+impl Display for Part {
+    fn fmt(&self, f: &mut Formatter) -> fmt::Result {
+        let (offset, bytes) = self.0;
+        match offset {
+            0 => write!(f, "{} at offset 0", Bytes(bytes)),
+            _ => write!(f, "{} at offset {}", Bytes(bytes), Bytes(offset)),
         }
     }
 }

@@ -278,7 +278,7 @@ plain! {
     u8 u16 i32 u32 u64 usize CUdevice CUdevice_P2PAttribute CUdevice_attribute IpcMemFlags ProcAddressFlags
     CUipcMemHandle CUipcEventHandle CUmemLocation CUmemAllocationHandleType CUmemAllocationGranularity_flags
     CUmemRangeHandleType CUmulticastGranularity_flags
-    crate::abi::CUhostFn crate::abi::CUstreamCallback crate::abi::CUlogsCallback
+    crate::abi::CUlogsCallback
 }
 
 /// Handles and device addresses become numbers, and numbers these.

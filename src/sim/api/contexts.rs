@@ -18,7 +18,7 @@ fn create(out: Out<CUcontext>, flags: u32, dev: CUdevice) -> Answer {
 }
 
 /// The driver, once all work of a context is done.
-fn settled(context: impl Fn(&mut Driver) -> Answer<u64>) -> Answer<MutexGuard<'static, Driver>> {
+fn settled(context: impl FnOnce(&mut Driver) -> Answer<u64>) -> Answer<MutexGuard<'static, Driver>> {
     queue::settled(|driver| {
         let context = context(driver)?;
         Ok(driver.pending_in(context))
@@ -181,11 +181,16 @@ entry! {
     }
 
     fn cuCtxSynchronize() {
-        settled(|driver| driver.current()).map(|_| ())
+        settled(|driver| driver.current())?.current().map(drop)
     }
 
     fn cuCtxSynchronize_v2(ctx: CUcontext) {
-        settled(|driver| driver.context_or_current(ctx)).map(|_| ())
+        let mut context = 0;
+        let driver = settled(|driver| {
+            context = driver.context_or_current(ctx)?;
+            Ok(context)
+        })?;
+        driver.check_failed(context)
     }
 
     fn cuCtxGetLimit(pvalue: *mut usize, limit: i32) {

@@ -1,7 +1,8 @@
-//! Copies. The asynchronous forms are done when they return, where nothing in their stream waits.
+//! Copies. The asynchronous forms are done when they return, where nothing in their stream waits and devices are not late.
 
 use super::boundary::{In, Out};
 use crate::engine::answer::{Answer, Failure, fail, refuse};
+use crate::engine::copies::Form;
 use crate::engine::driver::{Driver, End, LEGACY, Node, Parameters};
 use crate::engine::process;
 use crate::engine::queue;
@@ -164,6 +165,11 @@ fn batch_of_slices(copies: u64, count: usize, failed: Option<u64>, flags: u64, s
 /// Looks bytes up, and moves or sets them in the order of a stream; without one, in that of the default stream,
 /// and before the call returns.
 pub(super) fn transfer(stream: Option<u64>, what: Parameters) -> Answer {
+    transfer_as(if stream.is_some() { Form::InStream } else { Form::Blocking }, stream, what)
+}
+
+/// The same as a part of a graph, or in one of the other forms.
+pub(super) fn transfer_as(form: Form, stream: Option<u64>, what: Parameters) -> Answer {
     let mut driver = process::enter()?;
     driver.current()?;
     let of = driver.stream(stream.unwrap_or(LEGACY))?;
@@ -174,12 +180,19 @@ pub(super) fn transfer(stream: Option<u64>, what: Parameters) -> Answer {
     if transfer.stalls() {
         // What never ends is left to the stream, and so is whoever waits for it.
         driver.later(&of, || wires::stall())?;
-        let pending = driver.pending(&of).filter(|_| stream.is_none());
+        let pending = if stream.is_none() { driver.pending(&of) } else { Vec::new() };
         drop(queue::wait(driver, pending));
         return Ok(());
     }
+    if driver.is_late() {
+        let Some((transfer, before)) = driver.put_transfer(&of, transfer, form)? else { return Ok(()) };
+        let driver = queue::wait(driver, before);
+        driver.check_failed(of.context)?;
+        drop(driver);
+        return transfer.run();
+    }
     let pending = driver.pending(&of);
-    if pending.is_some() && stream.is_some() && !driver.is_synchronous(&transfer) {
+    if !pending.is_empty() && stream.is_some() && !driver.is_synchronous(&transfer) {
         // What was looked up is there: memory is not freed before work that uses it is done.
         driver.enqueue(&of, || drop(transfer.run()));
         return Ok(());

@@ -29,11 +29,21 @@ entry! {
     }
 
     fn cuEventQuery(hEvent: CUevent) {
-        process::enter()?.event_pending(hEvent)?.map_or(Ok(()), |_| fail(Code::NOT_READY))
+        let mut driver = process::enter()?;
+        if !driver.is_event_done(hEvent)? {
+            return fail(Code::NOT_READY);
+        }
+        let context = driver.events.get(hEvent)?.context;
+        driver.check_failed(context)
     }
 
     fn cuEventSynchronize(hEvent: CUevent) {
-        queue::settled(|driver| driver.event_pending(hEvent)).map(drop)
+        let mut context = 0;
+        let driver = queue::settled(|driver| {
+            context = driver.events.get(hEvent)?.context;
+            driver.event_pending(hEvent)
+        })?;
+        driver.check_failed(context)
     }
 
     fn cuEventElapsedTime(pMilliseconds: *mut f32, hStart: CUevent, hEnd: CUevent) {

@@ -1,10 +1,11 @@
 //! Capturing streams, and graphs: what is in them, and launching them.
 
 use super::boundary::{Argument, In, Out, get};
-use super::copies::{lookup, transfer};
+use super::copies::{lookup, transfer_as};
 use super::modules::{kernel_of, replay};
 use crate::abi::CUDA_GRAPH_INSTANTIATE_PARAMS;
 use crate::engine::answer::{Answer, fail};
+use crate::engine::copies::Form;
 use crate::engine::driver::{Driver, End, Node, Parameters};
 use crate::engine::process;
 use core::ffi::c_void;
@@ -404,7 +405,7 @@ entry! {
         };
         for node in nodes {
             match node {
-                Node::Transfer(what) => match transfer(Some(hStream), what) {
+                Node::Transfer(what) => match transfer_as(Form::InGraph, Some(hStream), what) {
                     // It was there when the graph was made. The device finds out that it is gone.
                     Err(failure) if failure.code == Code::INVALID_VALUE => {
                         let mut driver = process::enter()?;

@@ -179,7 +179,7 @@ entry! {
     }
 
     fn cuMemHostUnregister(p: *mut c_void) {
-        process::enter()?.unregister_host(p.address())
+        queue::settled_if_late(|driver| Ok(driver.pending_at(p.address())))?.unregister_host(p.address())
     }
 
     fn cuMemHostGetDevicePointer(pdptr: *mut u32, p: *mut c_void, Flags: u32) {

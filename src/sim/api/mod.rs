@@ -33,6 +33,7 @@ mod peers;
 mod pointers;
 mod pools;
 mod streams;
+mod values;
 mod vmm;
 
 pub(crate) use arrays::*;
@@ -55,4 +56,5 @@ pub(crate) use peers::*;
 pub(crate) use pointers::*;
 pub(crate) use pools::*;
 pub(crate) use streams::*;
+pub(crate) use values::*;
 pub(crate) use vmm::*;

@@ -4,10 +4,11 @@ use super::boundary::{Form, In, Out};
 use crate::abi::CUlaunchConfig;
 use crate::engine::answer::{Answer, fail};
 use crate::engine::driver::modules::Link;
-use crate::engine::driver::{Driver, Kernel, Node, Owner, Stream};
+use crate::engine::driver::{Driver, Kernel, Node, Owner, Seen, Stream};
 use crate::engine::images::{self, Image};
 use crate::engine::process;
 use crate::engine::space::HandleOf;
+use crate::engine::{queue, stack};
 use core::ffi::{CStr, c_char, c_void};
 use cupeer_spec::abi::*;
 use cupeer_spec::effect::Launchable;
@@ -26,6 +27,11 @@ fn enter() -> Answer<MutexGuard<'static, Driver>> {
     let driver = process::enter()?;
     driver.check_kernels()?;
     Ok(driver)
+}
+
+/// The driver, once late devices have done all work of the current context.
+fn settled() -> Answer<MutexGuard<'static, Driver>> {
+    queue::settled_if_late(|driver| Ok(driver.pending_in(stack::current())))
 }
 
 /// Answers what one look at it tells.
@@ -67,7 +73,7 @@ fn file(name: In<c_char>) -> Answer<Vec<u8>> {
 
 /// Loads a module into the current context.
 fn load(out: Out<*mut c_void>, image: impl FnOnce() -> Answer<Vec<u8>>) -> Answer {
-    let context = process::enter()?.current();
+    let context = settled()?.current();
     load_for(|| Ok(Owner::Context(context?)), out, image)
 }
 
@@ -144,6 +150,7 @@ fn launch(function: u64, grid: [u32; 3], block: [u32; 3], stream: u64, parameter
     let of = driver.stream(stream)?;
     let is_own = driver.launch(function, grid, block)?.is_some();
     if driver.graphs.of(&of).is_none() && !is_own {
+        do_nothing(&mut driver, &of);
         return Ok(());
     }
     let kernel = kernel_of(&driver, function, (grid, block), parameters)?;
@@ -153,10 +160,20 @@ fn launch(function: u64, grid: [u32; 3], block: [u32; 3], stream: u64, parameter
     replay(&mut driver, &of, &kernel)
 }
 
+/// Has a late stream wait for a kernel, where it does nothing.
+fn do_nothing(driver: &mut Driver, stream: &Stream) {
+    if driver.is_late() {
+        driver.put(stream, Seen::Nobody, |_| ());
+    }
+}
+
 /// Launches what was read of a launch.
 pub(super) fn replay(driver: &mut Driver, stream: &Stream, kernel: &Kernel) -> Answer {
     let &Kernel { function, grid, block, .. } = kernel;
-    let Some(own) = driver.launch(function, grid, block)? else { return Ok(()) };
+    let Some(own) = driver.launch(function, grid, block)? else {
+        do_nothing(driver, stream);
+        return Ok(());
+    };
     let all = |sizes: [u32; 3]| sizes.iter().map(|size| u64::from(*size)).product::<u64>();
     driver.launch_own(stream, own, kernel.arguments(), (all(grid), all(block)))
 }
@@ -243,6 +260,7 @@ entry! {
     }
 
     fn cuModuleUnload(hmod: CUmodule) {
+        drop(settled()?);
         enter()?.unload_module(hmod)
     }
 

@@ -61,7 +61,10 @@ entry! {
     fn cuMemPoolDestroy(pool: CUmemoryPool) {
         let mut driver = process::enter()?;
         not_null(pool, "Invalid CUmemoryPool handle: parameter pool cannot be NULL")?;
-        driver.destroy_pool(pool)
+        driver.destroy_pool(pool).or_else(|failure| {
+            // What is to be freed is freed.
+            if driver.force_all() { driver.destroy_pool(pool) } else { Err(failure) }
+        })
     }
 
     fn cuMemGetDefaultMemPool(pool_out: *mut CUmemoryPool, location: *mut CUmemLocation, _kind: i32) {
@@ -176,11 +179,6 @@ entry! {
     fn cuMemFreeAsync | cuMemFreeAsync_ptsz(dptr: CUdeviceptr, hStream: CUstream) {
         let mut driver = process::enter()?;
         let stream = driver.stream(hStream)?;
-        if driver.pending(&stream).is_none() {
-            return driver.free(dptr);
-        }
-        driver.check_free(dptr)?;
-        driver.in_order(&stream, move |driver| drop(driver.free(dptr)));
-        Ok(())
+        driver.free_in_order(dptr, &stream)
     }
 }

@@ -29,27 +29,33 @@ entry! {
         make(phStream, |driver| driver.create_stream(flags, priority))
     }
 
-    fn cuStreamDestroy_v2(hStream: CUstream) {
+    fn cuStreamDestroy | cuStreamDestroy_v2(hStream: CUstream) {
         process::enter()?.destroy_stream(hStream)
     }
 
-    fn cuStreamQuery(hStream: CUstream) {
+    fn cuStreamQuery | cuStreamQuery_ptsz(hStream: CUstream) {
         let mut driver = process::enter()?;
         let stream = driver.stream(hStream)?;
         driver.graphs.check_stream(&stream)?;
-        driver.pending(&stream).map_or(Ok(()), |_| fail(Code::NOT_READY))
+        let pending = driver.pending(&stream);
+        if !driver.is_done(&pending) {
+            return fail(Code::NOT_READY);
+        }
+        driver.check_failed(stream.context)
     }
 
-    fn cuStreamSynchronize(hStream: CUstream) {
+    fn cuStreamSynchronize | cuStreamSynchronize_ptsz(hStream: CUstream) {
+        let mut context = 0;
         let first = |driver: &mut Driver| {
             let stream = driver.stream(hStream)?;
             driver.graphs.check_stream(&stream)?;
+            context = stream.context;
             Ok(driver.pending(&stream))
         };
-        queue::settled(first).map(drop)
+        queue::settled(first)?.check_failed(context)
     }
 
-    fn cuStreamWaitEvent(hStream: CUstream, hEvent: CUevent, Flags: u32) {
+    fn cuStreamWaitEvent | cuStreamWaitEvent_ptsz(hStream: CUstream, hEvent: CUevent, Flags: u32) {
         let mut driver = process::enter()?;
         if Flags > 1 {
             return fail(Code::INVALID_VALUE);
@@ -59,7 +65,7 @@ entry! {
         if driver.graphs.join(&stream, hEvent) {
             return Ok(());
         }
-        if let Some(number) = driver.event_pending(hEvent)? {
+        for number in driver.event_pending(hEvent)? {
             driver.follow(&stream, number);
         }
         Ok(())

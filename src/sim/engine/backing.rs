@@ -143,6 +143,20 @@ impl Backing {
         Ok(())
     }
 
+    /// Maps a part of it, which it is made to have, for this process to write; whoever asks unmaps it.
+    pub(crate) fn map(&self, at: u64, length: u64) -> Option<u64> {
+        // SAFETY: the calls take only numbers; the descriptor is ours, and the kernel chooses the address.
+        let start = unsafe {
+            if libc::fallocate(self.descriptor, 0, at as i64, length as i64) != 0 {
+                return None;
+            }
+            let both = libc::PROT_READ | libc::PROT_WRITE;
+            let of = (self.descriptor, at as i64);
+            libc::mmap(core::ptr::null_mut(), length as usize, both, libc::MAP_SHARED, of.0, of.1)
+        };
+        (start != libc::MAP_FAILED).then_some(start as u64)
+    }
+
     /// Gives the pages of a range back to the system; they read as zero then.
     pub(crate) fn punch(&self, at: u64, length: u64) -> bool {
         // SAFETY: the call takes only numbers; the descriptor is ours.

@@ -7,6 +7,7 @@
 
 use super::answer::Answer;
 use super::backing::Backing;
+use super::records;
 use std::ffi::CStr;
 
 /// What /proc shows.
@@ -127,6 +128,12 @@ impl Channel {
     /// Whether another process holds a slot of ours.
     pub(crate) fn is_held(&self, slot: u16) -> bool {
         self.0.is_held(HOLDS + u64::from(slot))
+    }
+
+    /// The file, opened anew, and where the page of a slot's event lies in it.
+    pub(crate) fn page(&self, slot: u16) -> Option<(Backing, u64)> {
+        let after = (SLOT * u64::from(SLOTS + 1)).next_multiple_of(records::BYTES);
+        Some((self.0.reopen()?, after + records::BYTES * u64::from(slot)))
     }
 
     fn put(&self, place: u64, words: Words) -> Answer {

@@ -5,12 +5,24 @@
 //! a GPU; a copy that loses this race moves bytes of memory that is gone, and breaks nothing.
 
 use super::answer::{Answer, fail, refuse};
-use super::driver::{Allocation, Driver, Kind, Rights, Stored};
+use super::driver::{Allocation, Driver, Kind, Rights, Seen, Shared, Stored, Stream};
 use super::places::{Place, Words, inaccessible};
 use super::transfers::{Role, Shape, Side, Source, Transfer};
 use super::wires::Wire;
 use cupeer_spec::results::Result as Code;
 use cupeer_topology::{Carrier, Data};
+
+/// How a copy or a memset is asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Form {
+    /// Without a stream.
+    Blocking,
+    InStream,
+    InGraph,
+}
+
+/// The most bytes that are taken from the program's own memory before the device does.
+const MOST_STAGED: u64 = 64 << 20;
 
 const SOURCE: Words = Words {
     unknown: "Allocation not found",
@@ -62,6 +74,75 @@ impl Driver {
     pub(crate) fn is_synchronous(&self, transfer: &Transfer) -> bool {
         let unknown = |place: &Place| matches!(place, Place::Host(address) if self.memory.containing(*address).is_none());
         unknown(&transfer.to.0) || matches!(&transfer.from, Source::Memory(place, _) if unknown(place))
+    }
+
+    /// Hands a transfer to a late stream. It comes back, with what has to be done before, where it is done when its call returns.
+    pub(crate) fn put_transfer(
+        &mut self,
+        stream: &Stream,
+        transfer: Transfer,
+        form: Form,
+    ) -> Answer<Option<(Transfer, Vec<u64>)>> {
+        let is_host = |place: &Place| matches!(place, Place::Host(_));
+        let is_own =
+            |place: &Place| matches!(place, Place::Host(at) if self.memory.containing(*at).is_none());
+        let (to, from) = (&transfer.to, transfer.source());
+        let is_staged = form == Form::InStream && from.is_some_and(|(place, _)| is_own(place));
+        let contexts = [to.1.context, from.map_or(0, |(_, side)| side.context)];
+        let is_between = contexts != [0, 0];
+        let waits = match form {
+            Form::Blocking => is_between || is_host(&to.0) || from.is_some_and(|(place, _)| is_host(place)),
+            Form::InStream => is_own(&to.0) || is_staged && transfer.shape.bytes() > MOST_STAGED,
+            Form::InGraph => false,
+        };
+        if transfer.shape.is_empty() {
+            return Ok(None);
+        }
+        if waits {
+            let mut before = self.pending(stream);
+            if form == Form::Blocking && is_between {
+                // As documented, it is serialized with all work of these contexts.
+                for context in contexts.into_iter().chain([stream.context]) {
+                    before.extend(self.pending_in(context));
+                }
+            }
+            return Ok(Some((transfer, before)));
+        }
+        transfer.check()?;
+        let is_shared = |kind: &Kind| match kind {
+            Kind::Device { export, .. } => export.is_some(),
+            Kind::Pool { shared, .. } => *shared != Shared::No,
+            Kind::Import { .. } | Kind::Mapped(_) => true,
+            Kind::Host { .. } | Kind::Registered { .. } | Kind::Managed(_) => false,
+        };
+        let seen = match self.memory.containing(to.1.address) {
+            _ if is_host(&to.0) => Seen::Host,
+            Some((_, allocation)) if is_shared(&allocation.kind) => Seen::Others,
+            _ => Seen::Nobody,
+        };
+        let (mapped, context) = (self.mapped_in(&transfer), stream.context);
+        let (transfer, staged) = if is_staged { transfer.staged()? } else { (transfer, Vec::new()) };
+        self.put(stream, seen, move |driver| {
+            let is_there =
+                |(base, id): &(u64, u64)| driver.memory.by_address.get(base).is_some_and(|a| a.id == *id);
+            if !mapped.iter().all(is_there) {
+                driver.fail_context(context, Code::ILLEGAL_ADDRESS);
+            } else if driver.contexts.map.get(&context).is_some_and(|context| context.failed.is_none()) {
+                let _ = transfer.run();
+            }
+            drop(staged);
+        });
+        Ok(None)
+    }
+
+    /// The mappings in which a transfer moves bytes: their addresses and numbers.
+    fn mapped_in(&self, transfer: &Transfer) -> Vec<(u64, u64)> {
+        let sides = transfer.source().into_iter().chain([(&transfer.to.0, &transfer.to.1)]);
+        let sides = sides.filter(|(_, side)| !matches!(side.role, Role::Array(_)));
+        let ranges = sides.filter_map(|(_, side)| Some((side.address, transfer.shape.extent(side)?)));
+        let all = ranges.flat_map(|(address, length)| self.memory.touching(address, length));
+        let mapped = all.filter(|(_, allocation)| matches!(allocation.kind, Kind::Mapped(_)));
+        mapped.map(|(base, allocation)| (base, allocation.id)).collect()
     }
 
     /// Where bytes lie that the current context is to reach.

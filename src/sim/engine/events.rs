@@ -1,9 +1,13 @@
 //! Making, recording and asking for events.
 
 use super::answer::{Answer, fail, refuse};
-use super::driver::{Driver, Event, INTERPROCESS, check_null};
+use super::backing::Backing;
+use super::driver::{Driver, Event, INTERPROCESS, Remote, Seen, Task, Work, check_null};
+use super::records::{Page, Status};
 use super::space::HandleOf;
 use cupeer_spec::results::Result as Code;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 /// The other flags of `cuEventCreate`, and all of them.
@@ -11,6 +15,13 @@ const DISABLE_TIMING: u32 = 2;
 const KNOWN: u32 = 7;
 /// The most events for other processes that a process has, as recorded.
 const MOST_INTERPROCESS: usize = 4096;
+
+/// For what somebody has to wait who waits for an event.
+enum Awaited {
+    Nothing,
+    Own(u64),
+    Others(Remote),
+}
 
 impl Driver {
     /// `cuEventCreate`: one for other processes cannot measure time.
@@ -46,6 +57,7 @@ impl Driver {
         if let Some(slot) = event.export {
             self.exports.retire(slot);
         }
+        self.queue.records.pages.remove(&handle);
         self.graphs.forget_event(handle);
         self.space.end(HandleOf::Event, handle);
         Ok(())
@@ -74,8 +86,10 @@ impl Driver {
         let event = self.events.get_mut(handle)?;
         event.recorded = Some(Instant::now());
         event.after = 0;
-        if self.pending(&stream).is_some() {
-            let number = self.queue.upcoming();
+        let is_pending = !self.pending(&stream).is_empty();
+        let number = self.queue.upcoming();
+        self.issue_record(handle, is_pending.then_some(number));
+        if is_pending {
             self.events.get_mut(handle)?.after = number;
             self.in_order(&stream, move |driver| {
                 if let Ok(event) = driver.events.get_mut(handle)
@@ -88,13 +102,48 @@ impl Driver {
         Ok(())
     }
 
-    /// `cuEventQuery`, but for the answer: the task for which an event waits.
-    pub(crate) fn event_pending(&mut self, handle: u64) -> Answer<Option<u64>> {
+    /// The record for which whoever waits for an event now has to wait.
+    fn awaited(&mut self, handle: u64) -> Answer<Awaited> {
         self.events.get(handle)?;
         self.graphs.check_event(handle)?;
         let event = self.events.get(handle)?;
         self.check_failed(event.context)?;
-        Ok(Some(event.after).filter(|number| self.queue.is_pending(*number)))
+        Ok(match self.last_record(handle) {
+            Some(awaited) => awaited,
+            None if self.queue.is_pending(event.after) => Awaited::Own(event.after),
+            None => Awaited::Nothing,
+        })
+    }
+
+    /// The tasks that have to be done before an event is.
+    pub(crate) fn event_pending(&mut self, handle: u64) -> Answer<Vec<u64>> {
+        Ok(match self.awaited(handle)? {
+            Awaited::Nothing => Vec::new(),
+            Awaited::Own(number) => vec![number],
+            Awaited::Others(remote) if self.is_late() => {
+                let nothing = Work::Ours(Box::new(|_| ()));
+                vec![self.put_after(None, Vec::new(), Some(remote), Seen::Nobody, nothing)]
+            }
+            Awaited::Others((page, sequence)) => {
+                self.check_thread()?;
+                let is_done = move || page.status(sequence) == Status::Done;
+                vec![self.queue.push(Vec::new(), Task::Until(Box::new(is_done)))]
+            }
+        })
+    }
+
+    /// `cuEventQuery`, but for its answer.
+    pub(crate) fn is_event_done(&mut self, handle: u64) -> Answer<bool> {
+        Ok(match self.awaited(handle)? {
+            Awaited::Nothing => true,
+            Awaited::Own(number) => self.is_done(&[number]),
+            Awaited::Others((page, sequence)) => {
+                if page.asked.fetch_add(1, Ordering::Relaxed) > 0 {
+                    page.awaits(sequence);
+                }
+                false
+            }
+        })
     }
 
     /// `cuEventElapsedTime`, in milliseconds.
@@ -105,7 +154,7 @@ impl Driver {
         if start.context != end.context {
             return fail(Code::INVALID_HANDLE);
         }
-        if self.queue.is_pending(start.after.max(end.after)) {
+        if [start, end].iter().any(|event| self.queue.is_pending(event.after)) {
             return fail(Code::NOT_READY);
         }
         let seconds = match to.checked_duration_since(from) {
@@ -113,5 +162,43 @@ impl Driver {
             None => -from.duration_since(to).as_secs_f64(),
         };
         Ok((seconds * 1e3) as f32)
+    }
+
+    /// Has the processes of an event see its records.
+    pub(crate) fn share_records(&mut self, handle: u64, of: Option<(Backing, u64)>, is_new: bool) {
+        let (records, Some((file, at))) = (&mut self.queue.records, of) else { return };
+        let file = records.file(file);
+        let Some(page) = Page::open(file, at).map(Arc::new) else { return };
+        if is_new {
+            page.clear();
+        }
+        records.pages.insert(handle, page);
+        let pending = self.events.0.get(&handle).map_or(0, |event| event.after);
+        if self.queue.is_pending(pending) {
+            self.issue_record(handle, Some(pending));
+        }
+    }
+
+    /// Has other processes see that an event is recorded, and by which task of this one, where it is not done yet.
+    fn issue_record(&mut self, handle: u64, number: Option<u64>) {
+        let records = &mut self.queue.records;
+        let Some(page) = records.pages.get(&handle).cloned() else { return };
+        let sequence = page.issue();
+        match number {
+            Some(number) => records.add(page, sequence, number),
+            None => page.finish(sequence),
+        }
+    }
+
+    /// The same for the last record of an event that several processes have, whosever it is; `None` for any other event.
+    fn last_record(&self, handle: u64) -> Option<Awaited> {
+        let records = &self.queue.records;
+        let page = records.pages.get(&handle)?;
+        let sequence = page.last();
+        Some(match page.status(sequence) {
+            Status::Done => Awaited::Nothing,
+            Status::Own => records.own(page, sequence).map_or(Awaited::Nothing, Awaited::Own),
+            Status::Pending => Awaited::Others((page.clone(), sequence)),
+        })
     }
 }

@@ -68,6 +68,7 @@ impl Driver {
                     Slot { state: State::Event, token: 0, descriptor: 0, inode: 0, offset: 0, size: 0, uuid };
                 let (slot, _) = self.exports.publish(content)?;
                 self.events.get_mut(handle)?.export = Some(slot);
+                self.share_records(handle, self.exports.page(slot), true);
                 slot
             }
         };
@@ -160,11 +161,14 @@ impl Driver {
         }
         let at = self.imports.find(&locator).ok_or_else(unreachable)?;
         let slot = self.imports.0[at].channel.read(locator.slot);
+        let page = self.imports.0[at].channel.page(locator.slot);
         self.imports.drop_unused();
         let slot = slot?;
         if slot.state != State::Event || slot.token != locator.token {
             return fail(Code::INVALID_HANDLE);
         }
-        self.create_imported_event(context)
+        let event = self.create_imported_event(context)?;
+        self.share_records(event, page, false);
+        Ok(event)
     }
 }

@@ -6,6 +6,7 @@
 
 use super::answer::{Answer, fail};
 use super::driver::{Driver, Stream};
+use super::late::quietly;
 use super::places::Place;
 use super::wires::{self, Wire};
 use cupeer_spec::p2p::{Kernel, RESULTS, SUMS, word};
@@ -227,7 +228,7 @@ impl Driver {
         };
         let launch = Launch { kernel, arguments, views, threads: blocks * threads, blocks };
         let run = move || drop(launch.run());
-        if self.pending(stream).is_some() {
+        if self.is_late() || !self.pending(stream).is_empty() {
             return self.later(stream, run);
         }
         let (done, wait) = mpsc::channel::<()>();
@@ -239,19 +240,6 @@ impl Driver {
         });
         thread.or(fail(Code::OPERATING_SYSTEM))?;
         // Either it is done or its thread has ended.
-        self.later(stream, move || _ = wait.recv())
-    }
-}
-
-/// Starts a thread to which no signal is delivered: signals are for threads that know of them.
-fn quietly<T>(start: impl FnOnce() -> T) -> T {
-    // SAFETY: all-zero are values of these plain sets, which the calls fill before they are read.
-    unsafe {
-        let (mut all, mut before): (libc::sigset_t, libc::sigset_t) = core::mem::zeroed();
-        libc::sigfillset(&mut all);
-        libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut before);
-        let started = start();
-        libc::pthread_sigmask(libc::SIG_SETMASK, &before, core::ptr::null_mut());
-        started
+        self.hold(stream, move || wait.try_recv() != Err(mpsc::TryRecvError::Empty))
     }
 }

@@ -63,6 +63,14 @@ pub(crate) fn check_room() -> Answer {
     }
 }
 
+/// Random bytes. By the number of the call, because glibc has a function for it only since 2.25.
+pub(crate) fn random<const N: usize>() -> [u8; N] {
+    let mut bytes = [0; N];
+    // SAFETY: the call writes at most as many bytes as there are.
+    unsafe { libc::syscall(libc::SYS_getrandom, bytes.as_mut_ptr(), bytes.len(), 0) };
+    bytes
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -3,7 +3,8 @@
 use super::answer::{Answer, fail, refuse};
 use super::channel::State;
 use super::driver::{
-    Advice, Allocation, Driver, Ghost, HOST_DEVICE_MAP, Kind, Name, Rights, Shared, may_access, padded,
+    Advice, Allocation, Driver, Ghost, HOST_DEVICE_MAP, Kind, Name, Rights, Shared, Stream, may_access,
+    padded,
 };
 use super::limits;
 use super::space::Region;
@@ -26,7 +27,10 @@ impl Driver {
             return Ok(0);
         }
         let taken = padded(size).ok_or(Code::OUT_OF_MEMORY)?;
-        self.memory.pools.check_room(pool, taken)?;
+        if self.memory.pools.check_room(pool, taken).is_err() {
+            self.force_all();
+            self.memory.pools.check_room(pool, taken)?;
+        }
         let device = self.memory.pools.device(pool);
         let kind = Kind::Pool { pool, shared: Shared::No };
         // As recorded, of a pool that others may import it is false.
@@ -43,7 +47,10 @@ impl Driver {
         if size == 0 {
             return refuse(Code::INVALID_VALUE, "Requested 0 byte allocation");
         }
-        let (stored, taken) = self.take_store(device, size)?;
+        let stored = self.take_store(device, size);
+        // What is to be freed has room.
+        let has_more = stored.is_err() && self.force_all();
+        let (stored, taken) = if has_more { self.take_store(device, size) } else { stored }?;
         let Some(address) = self.space.take(size, region) else {
             self.give_store(device, stored.offset, taken);
             return fail(Code::OUT_OF_MEMORY);
@@ -56,6 +63,18 @@ impl Driver {
     pub(crate) fn free(&mut self, address: u64) -> Answer {
         self.check_free(address)?;
         self.remove(address);
+        Ok(())
+    }
+
+    /// `cuMemFreeAsync`.
+    pub(crate) fn free_in_order(&mut self, address: u64, stream: &Stream) -> Answer {
+        self.check_free(address)?;
+        if !self.is_late() {
+            self.in_order(stream, move |driver| drop(driver.free(address)));
+        } else if let Some(allocation) = self.memory.by_address.remove(&address) {
+            // From now on, it is gone for who asks.
+            self.in_order(stream, move |driver| driver.release(address, allocation, State::Free));
+        }
         Ok(())
     }
 
@@ -197,7 +216,13 @@ impl Driver {
 
     /// The same; `state` is what becomes of its export.
     fn remove_as(&mut self, base: u64, state: State) {
-        let Some(allocation) = self.memory.by_address.remove(&base) else { return };
+        if let Some(allocation) = self.memory.by_address.remove(&base) {
+            self.release(base, allocation, state);
+        }
+    }
+
+    /// Takes what is behind an allocation that is taken away.
+    fn release(&mut self, base: u64, allocation: Allocation, state: State) {
         let (size, device) = (allocation.size, allocation.device);
         let taken = padded(size).unwrap_or(size);
         // An import's file is closed here, before its exporter is let go of.

@@ -11,14 +11,14 @@
 //! - `answer`: a value, or why there is none.
 //! - `limits`, `stack`, `holes`, `space`: the host, the calling thread, and addresses.
 //! - `names`, `lookup`, `visible`, `images`: what programs and the environment say.
-//! - `backing`, `room`, `channel`, `handle`, `namespaces`, `tickets`, `teams`: files that processes share, and finding them.
+//! - `backing`, `records`, `room`, `channel`, `handle`, `namespaces`, `tickets`, `teams`: files that processes share, and finding them.
 //! - `forks`, `log`: whose process it is, and what is said.
 //! - `places`, `wires`, `transfers`: where bytes lie, and moving them.
 //! - `driver`: the tables of a process. All that follows, but for `process`, is functions of it.
 //! - `process`: the one driver of this process, and its lock.
 //! - `store`, `pools`, `memory`, `managed`, `arrays`: memory of devices and of the host.
 //! - `peers`, `vmm`, `pointers`, `copies`: who reaches which memory.
-//! - `streams`, `queue`, `events`, `graphs`: work, and its order.
+//! - `streams`, `late`, `queue`, `events`, `graphs`, `values`: work, and its order.
 //! - `ipc`: what processes open of each other.
 //! - `modules`, `kernels`, `attributes`: what a device is and executes.
 //! - `contexts`: what ends takes all of that with it.
@@ -39,6 +39,7 @@ pub(crate) mod holes;
 pub(crate) mod images;
 pub(crate) mod ipc;
 pub(crate) mod kernels;
+pub(crate) mod late;
 pub(crate) mod limits;
 pub(crate) mod log;
 pub(crate) mod lookup;
@@ -53,6 +54,7 @@ pub(crate) mod pointers;
 pub(crate) mod pools;
 pub(crate) mod process;
 pub(crate) mod queue;
+pub(crate) mod records;
 pub(crate) mod room;
 pub(crate) mod space;
 pub(crate) mod stack;
@@ -61,6 +63,7 @@ pub(crate) mod streams;
 pub(crate) mod teams;
 pub(crate) mod tickets;
 pub(crate) mod transfers;
+pub(crate) mod values;
 pub(crate) mod visible;
 pub(crate) mod vmm;
 pub(crate) mod wires;

@@ -1,5 +1,5 @@
-//! Streams. All work is done when the call that asks for it returns, in the order of the calls, but for what
-//! follows a function of the program (`super::queue`).
+//! Streams. Where devices are not late (`super::late`), all work is done when the call that asks for it returns, in the order of the
+//! calls, but for what follows a function of the program or a value in memory (`super::queue`).
 
 use super::answer::{Answer, fail};
 use super::driver::{Attribute, Driver, LEGACY, NON_BLOCKING, PER_THREAD, PRIORITIES, Stream};

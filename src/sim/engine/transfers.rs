@@ -63,6 +63,10 @@ impl Shape {
         self.width == 0 || self.height == 0 || self.depth == 0
     }
 
+    pub(crate) fn bytes(&self) -> u64 {
+        self.width.saturating_mul(self.height).saturating_mul(self.depth)
+    }
+
     /// From the first byte to the last one, on a side.
     pub(crate) fn extent(&self, side: &Side) -> Option<u64> {
         let slices = (self.depth - 1).checked_mul(side.slice)?;
@@ -96,15 +100,37 @@ impl Transfer {
         !self.shape.is_empty() && (stalls(&self.wires.0) || stalls(&self.wires.1))
     }
 
-    /// Does it. The driver's lock must not be held.
+    /// Where it reads.
+    pub(crate) fn source(&self) -> Option<(&Place, &Side)> {
+        match &self.from {
+            Source::Memory(place, side) => Some((place, side)),
+            Source::Pattern(_) => None,
+        }
+    }
+
+    /// Fails where the program has closed a descriptor of ours.
+    pub(crate) fn check(&self) -> Answer {
+        self.to.0.check()?;
+        self.source().map_or(Ok(()), |(place, _)| place.check())
+    }
+
+    /// The same from a copy of what is in the source now, which must be kept as long.
+    pub(crate) fn staged(self) -> Answer<(Transfer, Vec<u8>)> {
+        let shape = self.shape;
+        let mut bytes = vec![0; shape.bytes() as usize];
+        let (pitch, slice) = (shape.width, shape.width * shape.height);
+        let side = Side { pitch, slice, ..Side::flat(bytes.as_mut_ptr() as u64, Role::Any) };
+        Transfer { to: (Place::Host(side.address), side), from: self.from, shape, wires: (None, None) }
+            .run()?;
+        Ok((Transfer { from: Source::Memory(Place::Host(side.address), side), ..self }, bytes))
+    }
+
+    /// Does it. Where devices are not late, the driver's lock must not be held.
     pub(crate) fn run(self) -> Answer {
         if self.shape.is_empty() {
             return Ok(());
         }
-        self.to.0.check()?;
-        if let Source::Memory(place, _) = &self.from {
-            place.check()?;
-        }
+        self.check()?;
         for z in 0..self.shape.depth {
             for y in 0..self.shape.height {
                 let row = |place: &Place, side: &Side| place.at(z * side.slice + y * side.pitch);

@@ -3,11 +3,11 @@
 /// Reads the column `effects`. The first argument has the names of the function's arguments.
 macro_rules! effects {
     ($arguments:tt [$(
-        $verb:ident $object:ident ($($by:ident),+)
+        $verb:ident $object:ident ($($by:ident),*)
         $(as $made:ident)? $(from $handle:ident)? $(sized $size:ident)? $(of $whose:ident)? $(to $whom:ident)?
         $(at $offset:ident)? $(on $last:ident)? $(where $choice:ident is $value:literal)?
     ),* $(,)?]) => {
-        &[$($crate::effect::effect!($arguments $verb $object($($by),+)
+        &[$($crate::effect::effect!($arguments $verb $object($($by),*)
             $(as $made)? $(from $handle)? $(sized $size)? $(of $whose)? $(to $whom)?
             $(at $offset)? $(on $last)? $(where $choice is $value)?)),*]
     };
@@ -135,6 +135,41 @@ macro_rules! effect {
     };
     ($arguments:tt Records Event($by:ident)) => {
         Effect::Records($crate::effect::index!($arguments $by))
+    };
+    ($arguments:tt Completes Current()) => {
+        Effect::Completes(Work::Current)
+    };
+    ($arguments:tt Completes $work:ident($by:ident)) => {
+        Effect::Completes(Work::$work($crate::effect::index!($arguments $by)))
+    };
+    ($arguments:tt Follows Event($by:ident) of $stream:ident) => {
+        Effect::Follows(Followed {
+            event: $crate::effect::index!($arguments $by),
+            stream: $crate::effect::index!($arguments $stream),
+        })
+    };
+    ($arguments:tt Drops Stream($by:ident)) => {
+        Effect::Drops($crate::effect::index!($arguments $by))
+    };
+    ($arguments:tt $verb:ident Value($address:ident, $value:ident) of $stream:ident) => {
+        Effect::$verb(Signal {
+            address: $crate::effect::index!($arguments $address),
+            value: $crate::effect::index!($arguments $value),
+            stream: $crate::effect::index!($arguments $stream),
+        })
+    };
+    ($arguments:tt Posts Values($by:ident) of $stream:ident to $count:ident) => {
+        Effect::Posts(Posted {
+            operations: $crate::effect::index!($arguments $by),
+            count: $crate::effect::index!($arguments $count),
+            stream: $crate::effect::index!($arguments $stream),
+        })
+    };
+    ($arguments:tt Runs Host($by:ident) of $stream:ident) => {
+        Effect::Runs(HostCall {
+            function: $crate::effect::index!($arguments $by),
+            stream: $crate::effect::index!($arguments $stream),
+        })
     };
     ($arguments:tt Finds $kind:ident($by:ident) $(sized $room:ident)? of $whose:ident) => {
         Effect::Finds(LookedUp {

@@ -3,8 +3,9 @@
 use super::{DOCS, FUNCTIONS, FnId, FnSpec, Given, look_up_name};
 use crate::argument::{ArgSpec, Direction};
 use crate::effect::{
-    Altered, Batch, Beside, Bound, Copied, Demand, Effect, End, Gathered, Grant, HostCopy, Joined, Launched,
-    LookedUp, Made, Named, Object, Question, Shared, Sides, Subject, Unbound, Used,
+    Altered, Batch, Beside, Bound, Copied, Demand, Effect, End, Followed, Gathered, Grant, HostCall, Joined,
+    Launched, LookedUp, Made, Named, Object, Posted, Question, Shared, Sides, Signal, Subject, Unbound, Used,
+    Work,
 };
 use crate::group::{Group, Library};
 use crate::results::{Result, ResultSpec};
@@ -54,6 +55,20 @@ first_effects! {
     batch: UsesEach -> Batch;
     /// The argument that names the event which a call records in a stream.
     records: Records -> usize;
+    /// The work that is done when a call has returned.
+    completes: Completes -> Work;
+    /// The event that later work of a stream waits for.
+    follows: Follows -> Followed;
+    /// The argument that names the stream that a call ends.
+    drops: Drops -> usize;
+    /// The value in memory that later work of a stream waits for.
+    awaits: Awaits -> Signal;
+    /// The value that a stream writes to memory.
+    signals: Signals -> Signal;
+    /// Several waits for values and writes of them.
+    posts: Posts -> Posted;
+    /// The function of the program that a stream calls.
+    runs: Runs -> HostCall;
     /// The argument that names the graph that a call launches.
     replays: Replays -> usize;
     /// The output that holds a function pointer after a success.
@@ -134,18 +149,6 @@ impl FnSpec {
         args.find_map(|(index, arg)| Some((index, arg.count().filter(|_| arg.direction == Direction::In)?)))
     }
 
-    /// The argument that names the stream.
-    pub const fn stream(&self) -> Option<usize> {
-        let mut index = 0;
-        while index < self.args().len() {
-            if self.args()[index].is_stream() {
-                return Some(index);
-            }
-            index += 1;
-        }
-        None
-    }
-
     /// Whether a call reads or writes device memory, and does nothing else.
     pub const fn uses_memory(&self) -> bool {
         self.is_in(Group::Copy)
@@ -173,29 +176,10 @@ impl FnSpec {
         matches!(self.effects(), [Effect::Copies(Copied { sides: Sides::Anything, .. })])
     }
 
-    /// Whether a call does its work in stream order.
-    pub const fn is_asynchronous(&self) -> bool {
-        self.stream().is_some()
-    }
-
     /// The context that a call creates: the arguments that name it and its device.
     pub const fn creates_context(&self) -> Option<(usize, usize)> {
         match *self.effects() {
             [Effect::Makes(Made { object: Object::Context, by, of: Some(device), .. })] => Some((by, device)),
-            _ => None,
-        }
-    }
-
-    /// The copy between device memory and the host that a call does before it returns.
-    pub const fn host_copy(&self) -> Option<HostCopy> {
-        match *self.effects() {
-            _ if self.is_asynchronous() => None,
-            [Effect::Uses(Used { by: device, size: Some(size), beside: Beside::ToHost(host), .. })] => {
-                Some(HostCopy { host, device, size, is_to_host: true })
-            }
-            [Effect::Uses(Used { by: device, size: Some(size), beside: Beside::FromHost(host), .. })] => {
-                Some(HostCopy { host, device, size, is_to_host: false })
-            }
             _ => None,
         }
     }
@@ -354,12 +338,13 @@ impl FnSpec {
     }
 
     /// Whether a call gives a device work to do, or prepares it, and does nothing else: a copy, a memset, a launch, a graph, an
-    /// event. Programs make these all the time.
+    /// event, a wait. Programs make these all the time.
     pub const fn is_work(&self) -> bool {
         self.uses_memory()
             || self.is_in(Group::Launch)
             || self.is_in(Group::Graph)
             || self.is_in(Group::Event)
+            || self.is_in(Group::Order)
     }
 
     /// What is asked about devices.

@@ -100,9 +100,18 @@ impl Parts {
             }
             Effect::Finds(LookedUp { by, of, room, .. }) => parts(&[], &[Some(of), room], &[by]),
             Effect::Instantiates(exec, graph) => parts(&[exec, graph], &[Some(graph)], &[]),
-            Effect::Replays(by) | Effect::Discards(by) | Effect::Records(by) | Effect::Unloads(_, by) => {
-                given(&[by], &[])
-            }
+            Effect::Completes(Work::Current) => parts(&[], &[], &[]),
+            Effect::Follows(Followed { event, stream }) => given(&[event, stream], &[]),
+            Effect::Awaits(Signal { address, value, stream })
+            | Effect::Signals(Signal { address, value, stream }) => given(&[address, value, stream], &[]),
+            Effect::Posts(Posted { operations, count, stream }) => given(&[operations, count, stream], &[]),
+            Effect::Runs(HostCall { function, stream }) => given(&[function, stream], &[]),
+            Effect::Completes(Work::Stream(by) | Work::Event(by) | Work::Context(by))
+            | Effect::Drops(by)
+            | Effect::Replays(by)
+            | Effect::Discards(by)
+            | Effect::Records(by)
+            | Effect::Unloads(_, by) => given(&[by], &[]),
             Effect::Alters(Altered { exec, node, parameters, .. }) => given(&[exec, node, parameters], &[]),
             Effect::Grants(Grant { by, size, to, .. }) => given(&[by], &[size, Some(to)]),
             Effect::Begins => parts(&[], &[], &[]),

@@ -7,7 +7,7 @@
 #[doc(hidden)]
 #[macro_export]
 macro_rules! with_allocating_functions {
-    ($callback:path; $($entries:tt)*) => { $crate::with_more_functions! { $callback; $($entries)*
+    ($callback:path; $($entries:tt)*) => { $crate::with_order_functions! { $callback; $($entries)*
 
 /// Allocates device memory (the entry point of CUDA 2.0 to 3.1, with 32-bit addresses).
 fn cuMemAlloc(

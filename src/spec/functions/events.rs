@@ -1,4 +1,4 @@
-//! Functions that record CUDA events in streams. Only calls that fail on an event of another process are recorded.
+//! Functions that record CUDA events in streams. Only calls that fail are recorded.
 
 /// Hands the entries, behind those that it is given, to the macro `$callback`.
 #[doc(hidden)]

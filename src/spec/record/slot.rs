@@ -1,5 +1,7 @@
 //! The slots of a stream: 64 bytes that say what a thread did.
 
+pub mod hit;
+
 /// Nothing was written yet.
 pub const EMPTY: u8 = 0;
 /// A call that was forwarded and has not returned.
@@ -19,7 +21,8 @@ pub const THREAD: u8 = 6;
 pub const MARK: u8 = 7;
 /// Calls that did the same as the call before them: see [`Run`].
 pub const RUN: u8 = 8;
-/// A copy or a memset that only used shared memory, and counts nowhere. `result` is 1 if later ones are not recorded.
+/// A call that has succeeded and counts nowhere: a copy, memset, or launch that used shared memory, or what puts such work in order
+/// with other work. `result` has bits of [`used`].
 pub const USED: u8 = 9;
 /// Added to the state: the result was not the driver's but a fault of our making.
 pub const INJECTED: u8 = 0x80;
@@ -28,6 +31,14 @@ pub const INJECTED: u8 = 0x80;
 pub const ARGS: usize = 28;
 /// The bytes that they have at the most. What does not fit into the slot is a [`detail::ARGUMENTS`].
 pub const MOST_ARGS: usize = 64;
+
+/// Says between which of its notes a process did not note such calls.
+pub mod used {
+    /// None of the process is noted from the end of this one on, up to the next one with [`RESUMED`].
+    pub const LAST: i32 = 1;
+    /// None was noted since the last one, up to the start of this one.
+    pub const RESUMED: i32 = 2;
+}
 
 /// A slot, as the calls have it.
 #[repr(C)]
@@ -228,6 +239,13 @@ pub mod detail {
 
     /// Of a call without memory: the current device, its free and total bytes, and bytes and number of what is [`super::super::counted`].
     pub const LEFT: u8 = 16;
+    /// The context that was current at a [`super::USED`], or at another call that used shared memory: its address, and above these 48
+    /// bits the ordinal of its device and one, 8 bytes. The highest bits are [`NON_BLOCKING`] and [`CAPTURED`].
+    pub const CURRENT: u8 = 17;
+    /// In [`CURRENT`]: the call names a stream that does not wait for the legacy default stream.
+    pub const NON_BLOCKING: u64 = 1 << 63;
+    /// In [`CURRENT`]: the stream is captured, so that the call did nothing yet.
+    pub const CAPTURED: u64 = 1 << 62;
     /// The most frames of Python.
     pub const MOST_PYTHON: usize = 24;
     /// The most return addresses.
@@ -295,76 +313,6 @@ impl Line {
                 frame: (word >> 56) as u8,
             }
         })
-    }
-}
-
-/// The bytes of a [`detail::HIT`]: a [`hit::Hit`], and the name of the rule.
-pub mod hit {
-    /// What was done, as bits of [`Hit::did`].
-    pub mod did {
-        /// The result is not the driver's.
-        pub const ERROR: u16 = 1;
-        /// An output is not the driver's.
-        pub const OUT: u16 = 2;
-        /// A wait before the call.
-        pub const DELAY: u16 = 4;
-        /// A wait after it.
-        pub const DELAY_AFTER: u16 = 8;
-        /// A wait for somebody to release it.
-        pub const HANG: u16 = 16;
-        /// A signal.
-        pub const SIGNAL: u16 = 32;
-        /// The end of the process.
-        pub const EXIT: u16 = 64;
-        /// The pair of devices is denied.
-        pub const DENIED: u16 = 128;
-        /// The real call was not made.
-        pub const NOT_CALLED: u16 = 256;
-        /// What the real call did was undone.
-        pub const UNDONE: u16 = 512;
-        /// Nothing: the plan is only tried.
-        pub const DRY: u16 = 1024;
-
-        /// The words for them, by their bits from the lowest.
-        pub const WORDS: [&str; 11] = [
-            "error",
-            "out",
-            "delay",
-            "delay-after",
-            "hang",
-            "signal",
-            "exit",
-            "denied",
-            "not-called",
-            "undone",
-            "dry",
-        ];
-    }
-
-    /// One rule that fired at a call.
-    #[repr(C)]
-    #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
-    pub struct Hit {
-        /// [`did`].
-        pub did: u16,
-        /// The number of the process in the job, from 1: the order in which they reached the driver.
-        pub process: u16,
-        /// What the real call returned, where it was made.
-        pub driver_result: i32,
-        /// Which call it was of those that the rule counts.
-        pub count: u64,
-        /// [`crate::fault::stack_hash`] of the call's frames; 0 where they are unknown.
-        pub stack: u64,
-        /// What was waited, in nanoseconds.
-        pub waited: u64,
-    }
-
-    impl Hit {
-        /// Reads an item: the hit and the name of its rule. `None` where it is none.
-        pub fn read(bytes: &[u8]) -> Option<(Hit, &str)> {
-            let hit = crate::record::read(bytes)?;
-            Some((hit, core::str::from_utf8(&bytes[size_of::<Hit>()..]).ok()?))
-        }
     }
 }
 
@@ -499,9 +447,11 @@ pub mod finding {
         pub const COPYING: u32 = 11;
         /// Where the process was forked.
         pub const FORKING: u32 = 12;
+        /// Where shared memory was read, written, or freed.
+        pub const USING: u32 = 13;
 
         /// The words for them, by their number less one.
-        pub const WORDS: [&str; 12] = [
+        pub const WORDS: [&str; 13] = [
             "export",
             "opening",
             "closing",
@@ -514,6 +464,7 @@ pub mod finding {
             "unmapping",
             "copying",
             "forking",
+            "using",
         ];
 
         crate::texts!(static NAMES = &WORDS);
@@ -522,7 +473,7 @@ pub mod finding {
             /// The words for people, in the same order. The place of the call follows them.
             static PAST = &[
                 "exported", "opened", "closed", "freed", "allocated", "access enabled", "context ended", "mapped",
-                "released", "unmapped", "copied from the host", "forked",
+                "released", "unmapped", "copied from the host", "forked", "used",
             ]
         );
 

@@ -7,7 +7,8 @@ use super::{Page, ledger};
 use crate::pairs;
 use crate::text::matrix;
 use cupeer_report::endings;
-use cupeer_report::model::{ExitKind, Hang, Peer, Process, Uuid};
+use cupeer_report::model::{ExitKind, Hang, Peer, Process, SharedUse, Uuid};
+use cupeer_report::moments::{bytes, number};
 use cupeer_report::verdict::{ASKED, End, Problem, said};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
@@ -39,6 +40,7 @@ pub struct Data<'a> {
     /// Process, device.
     places: Vec<(usize, usize)>,
     handles: Vec<Life>,
+    unordered: Vec<Unordered>,
     memory: Vec<super::memory::Chart>,
     /// How many devices and processes the matrices lack.
     left_out: usize,
@@ -114,6 +116,15 @@ struct Life {
     failed: Vec<(Option<usize>, u64)>,
 }
 
+/// Two uses of shared memory that nothing orders: the process and the moment of each.
+#[derive(Serialize)]
+struct Unordered {
+    uses: Vec<(usize, u64)>,
+    text: String,
+    /// The finding.
+    id: String,
+}
+
 impl Page<'_> {
     pub fn data<'a>(&self, timeline: &'a Timeline) -> Data<'a> {
         let (devices, pairs, left_out) = self.pairs();
@@ -131,8 +142,27 @@ impl Page<'_> {
             places,
             memory: self.memory_charts(),
             handles: self.ledger.lines.iter().map(|line| self.life(line, timeline)).collect(),
+            unordered: self.unordered(),
             left_out,
         }
+    }
+
+    /// The findings about two uses of shared memory.
+    fn unordered(&self) -> Vec<Unordered> {
+        let found = self.verdict.told.iter().chain(&self.verdict.noted);
+        let of = found.filter(|finding| finding.accesses.len() == 2).filter_map(|finding| {
+            let uses =
+                finding.accesses.iter().map(|of| Some((self.place(&of.proc)?, self.since(of.time_ns))));
+            let uses = uses.collect::<Option<Vec<_>>>()?;
+            let call = |of: &SharedUse| {
+                let who = self.brief.called_process(&of.proc);
+                format!("{who}: {}, {} at offset {}", of.function, bytes(of.bytes), number(of.offset))
+            };
+            let [first, second] = [0, 1].map(|which| call(&finding.accesses[which]));
+            let text = format!("nothing orders these:\n{first}\n{second}");
+            Some(Unordered { uses, text, id: self.finding_id(finding) })
+        });
+        of.take(MOST_MOMENTS).collect()
     }
 
     pub fn since(&self, moment: u64) -> u64 {

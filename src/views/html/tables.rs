@@ -134,6 +134,7 @@ impl Page<'_> {
                     text(self.brief.names.device(handle.device)),
                     handle.exported_ns.map_or_else(none, |at| self.at(at)),
                     text(self.brief.importers(handle)),
+                    text(self.brief.accesses(handle)),
                     handle.freed_ns.map_or_else(none, |at| self.at(at)),
                 ],
             }
@@ -152,6 +153,7 @@ impl Page<'_> {
                 "device",
                 "#exported",
                 "opened by",
+                "bytes used by copies",
                 "#freed",
             ],
             rows: lines.iter().enumerate().map(row).collect(),

@@ -25,16 +25,16 @@ impl View<'_> {
             let text =
                 self.item("- ", &format!("{} {rule}: {who}: {}", finding.severity, clean(&said(finding))));
             let caller = self.item("  ", &format!("at {}", clean(&finding.caller.long())));
-            let is_copying = |object: &&Object| object.role == role::WORDS[role::COPYING as usize - 1];
-            let copying = finding.objects.iter().find(is_copying);
-            let copying =
-                copying.map(|object| self.item("  ", &self.object(Rule::of(&finding.rule), object)));
+            let others = [role::COPYING, role::USING].map(role::word);
+            let is_other = |object: &&Object| others.contains(&Some(object.role));
+            let other = finding.objects.iter().find(is_other);
+            let other = other.map(|object| self.item("  ", &self.object(Rule::of(&finding.rule), object)));
             let is_new = notes[..i].iter().all(|before| before.hint != finding.hint);
             let hint = self.hint(finding).filter(|_| is_new).map(|hint| self.item("  ", &hint));
             let code = self.report.source_line(&finding.caller).map(|code| format!("  {}\n", clean(&code)));
             text + &caller
                 + &code.unwrap_or_default()
-                + &copying.unwrap_or_default()
+                + &other.unwrap_or_default()
                 + &hint.unwrap_or_default()
         };
         let text: String = notes.iter().take(most).enumerate().map(note).collect();

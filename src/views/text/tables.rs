@@ -89,9 +89,8 @@ impl View<'_> {
 
     pub fn handles(&self) -> String {
         let handles = &self.report.handles;
-        let mut table = Table::new(&["HANDLE", "SIZE", "STATE", "EXPORTER", "OPENED BY"], 5, 20)
-            .with_numbers(&[1])
-            .or_below();
+        let columns = ["HANDLE", "SIZE", "STATE", "EXPORTER", "OPENED BY", "BYTES USED BY COPIES"];
+        let mut table = Table::new(&columns, 5, 20).with_numbers(&[1]).or_below();
         let closed = || handles.iter().filter(|handle| handle.state == State::Closed);
         let count = closed().count();
         let is_told_of = self.all || count < MOST_CLOSED;
@@ -115,8 +114,10 @@ impl View<'_> {
                     Some(original) => format!("copy of {original}; {}", self.importers(handle)),
                     None => self.importers(handle),
                 },
+                self.accesses(handle),
             ]);
         }
+        table = table.without_empty();
         let mut states: BTreeMap<State, u64> = BTreeMap::new();
         handles.iter().for_each(|handle| *states.entry(handle.state).or_default() += 1);
         let (folded, folded_bytes) = (self.report.handles_more, self.report.handles_more_bytes);

@@ -53,6 +53,7 @@ static void ordered(int ignored) {
     IS(cuMemAlloc_v2(&device, 64), 0);
     IS(cuMemHostAlloc((void **)&pinned, 64, 0), 0);
     IS(cuMemsetD8_v2(device, 1, 64), 0);
+    IS(cuCtxSynchronize(), 0);
     memset(pinned, 0, 64);
     IS(cuEventRecord(start, stream), 0);
     pthread_mutex_lock(&gate);

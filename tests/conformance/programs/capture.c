@@ -48,6 +48,7 @@ int main(void) {
     IS(cuGraphDestroy(graph), 0);
     for (int i = 1; i <= 3; i++) {
         IS(cuMemsetD8_v2(b, 9, 16), 0);
+        IS(cuStreamSynchronize(NULL), 0);
         IS(cuGraphLaunch(launched, stream), 0);
         IS(cuStreamSynchronize(stream), 0);
         IS(cuMemcpyDtoH_v2(&byte, b, 1), 0);

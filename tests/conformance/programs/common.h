@@ -22,7 +22,7 @@ int cuMemcpyDtoD_v2(CUdeviceptr, CUdeviceptr, size_t), cuMemsetD8_v2(CUdeviceptr
 int cuMemcpy(CUdeviceptr, CUdeviceptr, size_t), cuMemGetInfo_v2(size_t *, size_t *);
 int cuIpcGetMemHandle(Handle *, CUdeviceptr), cuIpcOpenMemHandle_v2(CUdeviceptr *, Handle, unsigned);
 int cuIpcCloseMemHandle(CUdeviceptr), cuCtxEnablePeerAccess(void *, unsigned);
-int cuStreamCreate(void **, unsigned), cuStreamQuery(void *), cuStreamDestroy_v2(void *);
+int cuCtxSynchronize(void), cuStreamCreate(void **, unsigned), cuStreamQuery(void *), cuStreamDestroy_v2(void *);
 int cuEventCreate(void **, unsigned), cuEventRecord(void *, void *), cuEventQuery(void *), cuEventDestroy_v2(void *);
 int cuPointerGetAttribute(void *, int, CUdeviceptr), cuMemHostRegister_v2(void *, size_t, unsigned);
 

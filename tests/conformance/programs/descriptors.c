@@ -101,6 +101,7 @@ int main(int argc, char **argv) {
         IS(create(&h[i], 0, GRANULE), 0);
         CUdeviceptr at = map(h[i], GRANULE, 0);
         IS(cuMemsetD8_v2(at, 0xee, GRANULE), 0);
+        IS(cuCtxSynchronize(), 0);
         IS(cuMemUnmap(at, GRANULE), 0);
         IS(cuMemRelease(h[i]), 0);
     }

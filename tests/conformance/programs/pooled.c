@@ -67,6 +67,7 @@ static void work(int socket, int device) {
             break;
         case DESTROY: IS(cuMemPoolDestroy(pools[order.pool]), order.expected);
         }
+        IS(cuCtxSynchronize(), 0);
         IS(send(socket, "d", 1, 0), 1);
     }
 }

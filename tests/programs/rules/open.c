@@ -112,6 +112,30 @@ static void record_in_stream(struct link parent) {
 
 static void event_stream(void) { event_for(record_in_stream); }
 
+/* Creates an event on device 0; in the wrong program, device 1 is current when it is recorded in the default stream. */
+static void other_context(void) {
+    CUevent event;
+    start(0);
+    CUcontext other = retain(1);
+    OK(cuEventCreate(&event, DISABLE_TIMING));
+    if (bad) OK(cuCtxSetCurrent(other));
+    CALL(cuEventRecord, (event, NULL));
+    OK(cuEventDestroy_v2(event));
+}
+
+/* The same with a stream of device 1, while device 0 is current. */
+static void other_stream(void) {
+    CUevent event;
+    void *stream;
+    start(0);
+    OK(cuEventCreate(&event, DISABLE_TIMING));
+    OK(cuCtxSetCurrent(retain(bad)));
+    OK(cuStreamCreate(&stream, 1));
+    OK(cuCtxSetCurrent(c0));
+    CALL(cuEventRecord, (event, stream));
+    OK(cuEventDestroy_v2(event));
+}
+
 static void after_free_in(struct link parent) {
     CUdeviceptr p;
     start(0);
@@ -385,7 +409,7 @@ static void failed_in(struct link parent) {
 static void failed(void) { export_for(failed_in); }
 
 SCENES({"ipc-event-context", event_context}, {"ipc-event-context/stream", event_stream},
-       {"ipc-flags", flags}, {"ipc-flags/taken", flags_taken}, {"ipc-open-in-exporting-process", in_exporting_process}, {"ipc-handle-kind", handle_kind},
+       {"event-context", other_context}, {"event-context/stream", other_stream}, {"ipc-flags", flags}, {"ipc-flags/taken", flags_taken}, {"ipc-open-in-exporting-process", in_exporting_process}, {"ipc-handle-kind", handle_kind},
        {"ipc-handle-kind/event", handle_kind_event}, {"ipc-open-after-free", after_free},
        {"ipc-exporter-gone", exporter_gone}, {"ipc-exporter-died", exporter_killed},
        {"ipc-second-context", second_context},

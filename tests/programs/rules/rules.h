@@ -77,11 +77,13 @@ enum { SIZE = 4 << 20, OFFSET = 4096 };
     F(cuMemGetAddressRange_v2, (CUdeviceptr *, size_t *, CUdeviceptr))                                                 \
     F(cuMemFree_v2, (CUdeviceptr))                                                                                     \
     F(cuMemcpyHtoD_v2, (CUdeviceptr, const void *, size_t))                                                            \
+    F(cuMemcpyHtoDAsync_v2, (CUdeviceptr, const void *, size_t, void *))                                               \
     F(cuMemcpyDtoH_v2, (void *, CUdeviceptr, size_t))                                                                  \
     F(cuMemcpyDtoHAsync_v2, (void *, CUdeviceptr, size_t, void *))                                                     \
     F(cuMemcpyDtoDAsync_v2, (CUdeviceptr, CUdeviceptr, size_t, void *))                                                \
     F(cuMemcpy2D_v2, (const void *))                                                                                   \
     F(cuMemsetD32_v2, (CUdeviceptr, unsigned, size_t))                                                                 \
+    F(cuMemsetD32Async, (CUdeviceptr, unsigned, size_t, void *))                                                       \
     F(cuMemsetD2D32_v2, (CUdeviceptr, size_t, unsigned, size_t, size_t))                                               \
     F(cuMemCreate, (Allocation *, size_t, const Properties *, unsigned long long))                                     \
     F(cuMemRelease, (Allocation))                                                                                      \
@@ -113,6 +115,9 @@ enum { SIZE = 4 << 20, OFFSET = 4096 };
     F(cuEventCreate, (CUevent *, unsigned))                                                                            \
     F(cuEventRecord, (CUevent, void *))                                                                                \
     F(cuStreamCreate, (void **, unsigned))                                                                             \
+    F(cuStreamSynchronize, (void *))                                                                                   \
+    F(cuStreamQuery, (void *))                                                                                         \
+    F(cuStreamWaitEvent, (void *, CUevent, unsigned))                                                                  \
     F(cuEventDestroy, (CUevent))                                                                                       \
     F(cuEventDestroy_v2, (CUevent))
 

@@ -574,6 +574,59 @@ static void launch_cooperative(struct link parent) {
 }
 static void in_kernel_cooperative(void) { export_for(launch_cooperative); }
 
+/* The importer writes what the owner reads; in the wrong program, elsewhere. */
+static void write_there(struct link parent) {
+    start(0);
+    CUdeviceptr p = open_memory(get_handle(parent));
+    OK(cuMemcpyHtoD_v2(p + (bad ? 0 : OFFSET), text, sizeof text));
+    tell(parent);
+    wait_for(parent);
+    OK(cuIpcCloseMemHandle(p));
+    tell(parent);
+}
+static void unwritten(void) {
+    struct link importer = employ(write_there);
+    start(0);
+    CUdeviceptr p = allocate();
+    put_handle(importer, export(p));
+    wait_for(importer);
+    CALL(cuMemcpyDtoH_v2, (text, p + OFFSET, sizeof text));
+    tell(importer);
+    wait_for(importer);
+    ended(importer);
+    OK(cuMemFree_v2(p));
+}
+
+/* Reads a buffer behind each handle. */
+static void read_each(struct link parent) {
+    start(0);
+    for (int i = 0; i < 2; i++) {
+        size_t offset;
+        Handle handle = get_handle(parent);
+        get(parent, &offset, sizeof offset);
+        CUdeviceptr p = open_memory(handle);
+        if (i) CALL(cuMemcpyDtoH_v2, (text, p + offset, sizeof text));
+        else OK(cuMemcpyDtoH_v2(text, p + offset, sizeof text));
+        OK(cuIpcCloseMemHandle(p));
+    }
+    tell(parent);
+}
+/* In the wrong program, an allocator has given the first buffer to the second. */
+static void one_for_several(void) {
+    struct link importer = employ(read_each);
+    start(0);
+    CUdeviceptr p = allocate();
+    size_t offsets[2] = {0, bad ? 0 : OFFSET};
+    Handle handles[2] = {export(p), export(p)};
+    for (int i = 0; i < 2; i++) {
+        put_handle(importer, handles[i]);
+        put(importer, &offsets[i], sizeof *offsets);
+    }
+    wait_for(importer);
+    ended(importer);
+    OK(cuMemFree_v2(p));
+}
+
 SCENES({"use-after-close", after_close}, {"use-after-close/async", after_close_async},
        {"use-after-close/fill", after_close_fill}, {"use-after-close/rows", after_close_rows},
        {"use-after-close/copy", after_close_copy}, {"use-after-close/batch", after_close_batch}, {"use-after-close/context", after_context},
@@ -585,5 +638,5 @@ SCENES({"use-after-close", after_close}, {"use-after-close/async", after_close_a
        {"use-before-map", only_reserved}, {"use-beyond-end/own", own_hole}, {"use-without-access/read-only", own_read_only},
        {"use-without-access/own", own_peer}, {"use-in-kernel/asleep", in_kernel_asleep},
        {"use-after-free", after_free}, {"use-after-free/pool", after_free_pool}, {"use-after-free/again", after_free_again}, {"use-after-owner-freed", after_owner},
-       {"use-in-kernel", in_kernel}, {"use-in-kernel/buffer", in_kernel_buffer}, {"use-in-kernel/config", in_kernel_config},
+       {"use-in-kernel", in_kernel}, {"use-unwritten", unwritten}, {"ipc-one-for-several", one_for_several}, {"use-in-kernel/buffer", in_kernel_buffer}, {"use-in-kernel/config", in_kernel_config},
        {"use-in-kernel/cooperative", in_kernel_cooperative}, {"use-in-kernel/enumerated", in_kernel_enumerated})

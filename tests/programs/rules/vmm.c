@@ -507,6 +507,7 @@ static void use_both(struct link parent) {
     OK(cuCtxDestroy_v2(context));
     OK(cuCtxSetCurrent(c0));
     OK(cuMemsetD32_v2(at, 7, SIZE / 4));
+    OK(cuCtxSynchronize());
     CUdeviceptr legacy = open_memory(get_handle(parent));
     if (!bad) OK(cuIpcCloseMemHandle(legacy));
     tell(parent);
@@ -539,6 +540,7 @@ static void context_ended(enum end how) {
     if (how == RESET) CALL(cuDevicePrimaryCtxReset_v2, (0));
     OK(cuCtxSetCurrent(retain(0)));
     OK(cuMemsetD32_v2(at, 9, SIZE / 4));
+    OK(cuCtxSynchronize());
     tell(link);
     wait_for(link);
     ended(link);

@@ -17,7 +17,8 @@ Exit status: 0 without findings, 1 with findings, 125 if cupeer failed, 130 if i
 Examples:
   cupeer sweep --sim -- ./client                 # fail each call once, then always, with each result
   cupeer sweep --sim -j 8 --budget 20m -- pytest test_ipc.py
-  cupeer sweep --compare 'grep -q passed' -- ./client")]
+  cupeer sweep --compare 'grep -q passed' -- ./client
+  cupeer sweep --late 20 -- ./client             # find missing waits: 20 orders of asynchronous work")]
 pub struct SweepArgs {
     /// Keep the runs with findings in the new directory DIR [default: sweep-PROGRAM-N, which 'cupeer ls' lists]
     #[arg(short, long, value_name = "DIR")]
@@ -31,10 +32,13 @@ pub struct SweepArgs {
     /// Treat a run that takes longer as a hang [default: ten times as long as without faults, at least 10s]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub timeout: Option<std::time::Duration>,
+    /// Fail no calls; run on late devices with the seeds 1 to N, and report the seeds whose status or output differs from a plain run
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..), conflicts_with_all = ["driver", "codes", "calls", "stage", "depth"])]
+    pub late: Option<u16>,
     /// Results that calls fail with: documented ones, and those that real drivers were seen to return
     #[arg(long, value_name = "CODES", default_value = "sensible")]
     pub codes: Codes,
-    /// Functions to fail: names, patterns, @groups, ^negations, or all [default: ^@lookup,^@init,^@release,^@lifetime,^@query,^@alloc,^@copy,^@launch,^@graph,^@event]
+    /// Functions to fail: names, patterns, @groups, ^negations, or all [default: ^@lookup,^@init,^@release,^@lifetime,^@query,^@alloc,^@copy,^@launch,^@graph,^@event,^@order]
     #[arg(long, value_name = "SET")]
     pub calls: Option<String>,
     /// Treatment of the real call

@@ -28,8 +28,12 @@ use cupeer_report::judged::is_runtime;
 use cupeer_report::model::Uuid;
 use cupeer_spec::function::FnId;
 use cupeer_spec::record::slot::hit::did;
+use cupeer_spec::record::slot::used;
 use cupeer_spec::record::{SLOTS, mode};
 use std::collections::{HashMap, HashSet};
+
+/// The most calls of a process that record events, and are kept with their places.
+const MOST_RECORDS: usize = 4096;
 
 pub struct Reading<'a> {
     all: &'a mut Collected,
@@ -269,11 +273,19 @@ impl<'a> Reading<'a> {
 
     /// Notes a copy or a memset that is recorded only because it used shared memory.
     fn used(&mut self, call: &Call) {
-        self.tally.uses.is_cut |= call.outcome != Outcome::Returned(0);
+        let marks = if let Outcome::Returned(marks) = call.outcome { marks } else { 0 };
+        if marks & used::RESUMED != 0 {
+            self.tally.order.resumes(self.clock.realtime(call.start));
+        }
+        if marks & used::LAST != 0 {
+            self.tally.order.is_cut(self.clock.realtime(call.end));
+            self.tally.uses.is_cut = true;
+        }
         self.tally.steps.add(self.clock.realtime(call.start));
         if let Some(function) = call.function {
             self.memory.settle(call.start);
-            self.use_memory(function, &Call { outcome: Outcome::Returned(0), ..call.clone() });
+            let call = Call { outcome: Outcome::Returned(0), ..call.clone() };
+            self.use_memory(function, &call);
         }
     }
 
@@ -281,9 +293,18 @@ impl<'a> Reading<'a> {
     fn use_memory(&mut self, function: FnId, call: &Call) {
         if call.succeeded() && !call.injected {
             let device = call.details.content.and_then(|it| uuid_of(self.process, Some(it.device)));
-            let (at, stacks) = (self.at(call), &mut self.all.stacks);
-            let made = || (Site::of(call, stacks.of(self.index, call), false), at, device);
-            self.tally.uses.call(function, call, &self.memory, made);
+            let (at, stacks) = ((self.at(call), self.clock.realtime(call.end)), &mut self.all.stacks);
+            let Tally { uses, order, records, .. } = &mut self.tally;
+            order.call(function, call, at, uses.all.len());
+            if function.spec().records().is_some() && records.len() < MOST_RECORDS {
+                records.push((at.0, function, Site::of(call, stacks.of(self.index, call), false)));
+            }
+            order.unmaps(function, call, at.0, || Site::of(call, stacks.of(self.index, call), false));
+            let made = || {
+                let stream = order.streams.of(function, call);
+                (Site::of(call, stacks.of(self.index, call), false), at, stream, device)
+            };
+            uses.call(function, call, &self.memory, made);
         }
     }
 

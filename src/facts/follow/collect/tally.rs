@@ -7,6 +7,7 @@ use crate::follow::last_stack::LastStack;
 use crate::follow::ledger::Site;
 use crate::follow::ledger::descriptors::Descriptors;
 use crate::follow::memory::Unused;
+use crate::follow::order::Order;
 use crate::follow::steps::Steps;
 use crate::follow::uses::Uses;
 use cupeer_record::Call;
@@ -49,6 +50,10 @@ pub struct Tally {
     pub contexts: Contexts,
     /// What its copies used.
     pub uses: Uses,
+    /// What put its work in order.
+    pub order: Order,
+    /// The recorded calls that record events, and when each began.
+    pub records: Vec<(u64, FnId, Site)>,
     /// Its calls and uses that give nothing back.
     pub steps: Steps,
 }

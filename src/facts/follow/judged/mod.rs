@@ -253,6 +253,7 @@ impl Findings {
                 driver_message: call.details.message.clone().map(Vec::into_boxed_slice),
                 recorded,
                 objects,
+                accesses: Vec::new(),
                 cache: None,
                 said: severity,
                 raised: None,

@@ -2,7 +2,7 @@
 
 use super::{Entry, Export, Import, Ledger, Realm, Time};
 use cupeer_report::model::{
-    Allocator, Asked, Codes, FailedOpen, Fingerprint, Handle, Open, Proc, State, Unknown,
+    Allocator, Asked, Codes, FailedOpen, Fingerprint, Handle, HandleAccess, Open, Proc, State, Unknown,
 };
 use cupeer_report::results;
 use std::collections::{HashMap, HashSet};
@@ -41,16 +41,23 @@ impl Fate {
 }
 
 impl Ledger {
-    pub fn rows(self, fates: &[Fate], allocator: impl Fn(&Entry) -> Option<Allocator>) -> Vec<Handle> {
+    /// Returns the rows of the report. `accesses` has what processes did with the bytes of each handle, by its number, in their order.
+    pub fn rows(
+        self,
+        fates: &[Fate],
+        accesses: Vec<(usize, Vec<HandleAccess>)>,
+        allocator: impl Fn(&Entry) -> Option<Allocator>,
+    ) -> Vec<Handle> {
         let originals = self.originals();
         drop(self.numbers);
         let damage = self.damage;
-        let mut alike = Alike::default();
-        let row = |entry| Handle {
+        let (mut alike, mut accesses) = (Alike::default(), accesses.into_iter().peekable());
+        let row = |(number, entry)| Handle {
             allocator: allocator(&entry),
+            accesses: accesses.next_if(|(of, _)| *of == number).map(|(_, its)| its).unwrap_or_default(),
             ..row(&entry, fates, &originals, damage.is_of(&entry), &mut alike)
         };
-        let mut rows: Vec<Handle> = self.handles.into_iter().map(row).collect();
+        let mut rows: Vec<Handle> = self.handles.into_iter().enumerate().map(row).collect();
         rows.sort_by_key(Handle::order);
         rows
     }
@@ -147,6 +154,7 @@ fn row(
         damaged_from,
         opens,
         failed,
+        accesses: Vec::new(),
         unknown: shared(&mut alike.unknown, unknown(entry, damaged_from.is_some(), fates)),
     }
 }

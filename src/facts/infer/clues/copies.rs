@@ -4,36 +4,13 @@ use super::{Fact, named};
 use crate::follow::ledger::Entry;
 use crate::follow::uses::Use;
 use crate::infer::context::Context;
-use crate::infer::staged;
+use crate::infer::touched::{Touch, Touched, touched};
 use cupeer_report::moments::{bytes, duration, number};
 use cupeer_spec::effect::Object;
 use cupeer_spec::function::{FnId, Group};
 use std::collections::BTreeMap;
 
-/// The most uses of one memory that are compared with each other.
-const MOST: usize = 1024;
-
-/// Use of shared memory by a process.
-#[derive(Clone, Copy)]
-struct Touch<'a> {
-    process: usize,
-    used: &'a Use,
-    offset: u64,
-}
-
-/// Shared memory, its exporter, and its uses in the order of time.
-struct Touched<'a> {
-    entry: &'a Entry,
-    owner: usize,
-    all: Vec<Touch<'a>>,
-}
-
 impl Touch<'_> {
-    /// Whether it writes bytes that another use has to do with.
-    fn writes(&self, other: &Touch) -> bool {
-        self.used.is_write && self.overlaps(other)
-    }
-
     /// Whether the call only put its work into a stream: nobody knows when that was done.
     fn is_later(&self) -> bool {
         self.used.function.spec().is_asynchronous()
@@ -46,14 +23,6 @@ impl Touch<'_> {
             (true, false) => "wrote",
             (true, true) => "enqueued a write of",
         }
-    }
-
-    fn end(&self) -> u64 {
-        self.offset.saturating_add(self.used.bytes)
-    }
-
-    fn overlaps(&self, other: &Touch) -> bool {
-        self.offset < other.end() && other.offset < self.end()
     }
 }
 
@@ -68,8 +37,7 @@ pub fn found<'a>(context: &Context<'a>) -> Vec<Fact<'a>> {
             let message = format!("{who} wrote {size} at offset {at} of {what}, which {owner} exported");
             fact("written-by-importer", message, memory, &[touch])
         }));
-        let mut uses = context.all.tallies.iter().map(|tally| &tally.uses);
-        if memory.all.len() > MOST || !context.all.knows_all(memory.entry.realm) || uses.any(|it| it.is_cut) {
+        if !memory.is_whole(context) {
             continue;
         }
         facts.extend(in_part(context, memory));
@@ -83,29 +51,6 @@ pub fn found<'a>(context: &Context<'a>) -> Vec<Fact<'a>> {
         }
     }
     facts
-}
-
-/// The shared memory that recorded copies used.
-fn touched<'a>(context: &Context<'a>) -> Vec<Touched<'a>> {
-    let (ranges, ledger) = (staged::ranges(context), &context.all.ledger);
-    let mut all: BTreeMap<_, Touched> = BTreeMap::new();
-    for (process, tally) in context.all.tallies.iter().enumerate() {
-        for used in &tally.uses.all {
-            let at = |range: &&staged::Range| range.has(used.address, used.bytes, used.at);
-            let shared = |handle| ledger.handle(context.all.realms[process], Object::Allocation, handle);
-            let there = used.handle.and_then(shared).map(|entry| (entry, used.offset)).or_else(|| {
-                let range = ranges.get(&process)?.iter().find(at)?;
-                Some((range.entry, used.address - range.start))
-            });
-            let Some((entry, offset)) = there else { continue };
-            let Some(owner) = entry.export.as_ref().map(|export| export.process as usize) else { continue };
-            let key = (entry.realm, entry.fingerprint);
-            let memory = all.entry(key).or_insert_with(|| Touched { entry, owner, all: Vec::new() });
-            memory.all.push(Touch { process, used, offset });
-        }
-    }
-    all.values_mut().for_each(|memory| memory.all.sort_by_key(|touch| touch.used.at));
-    all.into_values().collect()
 }
 
 fn fact<'a>(kind: &'static str, message: String, memory: &Touched<'a>, touches: &[&Touch]) -> Fact<'a> {

@@ -83,6 +83,8 @@ pub struct Thread {
     pub cells: usize,
     /// What is known of the memory that a call allocates or frees, while it is forwarded: see `call::memory`.
     pub memory: u64,
+    /// How many calls it has noted that used shared memory, and behind how many pauses: see `recorder::used`.
+    pub noted: (u32, u32),
     /// What it does again and again, a `repeats::Repeats`: see `recorder::repeats`.
     pub repeats: *mut c_void,
     /// What `dlerror` shall say in place of our marker: see `resolve::dlerror`.
@@ -93,7 +95,7 @@ pub struct Thread {
 pub const ENTERED_OFFSET: usize = core::mem::offset_of!(Thread, entered);
 /// The bit of [`Thread::entered`] that says that the call came through [`asynchronous`].
 pub const ASYNCHRONOUS: u32 = 1 << 31;
-const _: () = assert!(core::mem::offset_of!(Thread, caller) == 0 && size_of::<Thread>() == 1064);
+const _: () = assert!(core::mem::offset_of!(Thread, caller) == 0 && size_of::<Thread>() == 1072);
 
 // Rust's own thread locals cost a call of __tls_get_addr and may allocate on first use; this block is part
 // of the thread's initial memory, because the library is preloaded. A recorded call touches two of its cache lines.
@@ -104,8 +106,8 @@ global_asm!(
     ".type cupeer_thread,@object",
     ".balign 64",
     "cupeer_thread:",
-    ".zero 1064",
-    ".size cupeer_thread, 1064",
+    ".zero 1072",
+    ".size cupeer_thread, 1072",
     ".text",
 );
 

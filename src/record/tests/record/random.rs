@@ -64,6 +64,7 @@ fn details() -> impl Strategy<Value = Details> {
                 context,
                 owner,
                 contexts,
+                current: contexts,
                 content: content.map(|(hash, device, is_constant)| Content { hash, device, is_constant }),
                 left: left.map(|(device, [free, total, counted_bytes, counted])| Left {
                     device,

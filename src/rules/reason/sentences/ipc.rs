@@ -3,7 +3,8 @@
 use super::{Cut, Past, When, freed, keeping, others, thing};
 use crate::reason::POINTERS;
 use crate::reason::values::{
-    Ago, Bytes, Count, Device, Growth, Handle, HandleFlaw, HandleTypes, MemoryKind, Process, Site, Times,
+    Ago, Bytes, Count, Device, Growth, Handle, HandleFlaw, HandleTypes, MemoryKind, Part, Process, Site,
+    Times,
 };
 use core::fmt::{self, Display, Formatter};
 use cupeer_spec::effect::Object;
@@ -58,6 +59,70 @@ pub fn event_context(event: u64, home: Device, current: Option<Device>, f: &mut 
         None => write!(f, "hStream is of another context than event {event:#x}; the event is of {home}; ")?,
     }
     f.write_str("it can be recorded only in a stream of the context in which it was opened")
+}
+
+/// [`Reason::IpcEventUnwaited`](crate::reason::Reason::IpcEventUnwaited).
+pub fn event_unwaited(
+    handle: Handle,
+    owner: Process,
+    recorder: Process,
+    records: u64,
+    user: Option<Process>,
+    after: Option<Ago>,
+    f: &mut Formatter,
+) -> fmt::Result {
+    write!(
+        f,
+        "no process waited for {handle}, the event of {owner}; {recorder} recorded it {}",
+        Times(records)
+    )?;
+    match (user, after) {
+        (Some(user), Some(after)) => {
+            write!(f, ", and {user} used memory of {owner} {after} after that without a wait for the event")
+        }
+        _ => Ok(()),
+    }
+}
+
+/// [`Reason::IpcEventRecordedAgain`](crate::reason::Reason::IpcEventRecordedAgain).
+pub fn event_recorded_again(
+    handle: Handle,
+    importer: Process,
+    apart: Ago,
+    late: Ago,
+    f: &mut Formatter,
+) -> fmt::Result {
+    write!(
+        f,
+        "{handle} is recorded again {apart} after its last record, for which {importer} had not waited; its next wait returned {late} later, and takes the later record"
+    )
+}
+
+/// [`Reason::IpcOneForSeveral`](crate::reason::Reason::IpcOneForSeveral).
+pub fn one_for_several(
+    owner: Process,
+    handle: Handle,
+    exports: u64,
+    reader: Process,
+    read: (u64, u64),
+    f: &mut Formatter,
+) -> fmt::Result {
+    write!(
+        f,
+        "{owner} exported {handle} {exports} times before any process opened it; {reader} opened it as often, and read {} each time, with no recorded write in between; if these were several buffers, they are one block now",
+        Part(read)
+    )
+}
+
+/// [`Reason::EventContext`](crate::reason::Reason::EventContext).
+pub fn other_context(event: u64, current: Device, home: Option<Device>, f: &mut Formatter) -> fmt::Result {
+    write!(f, "event {event:#x} cannot be recorded in a stream of {current}; ")?;
+    match home {
+        Some(home) => {
+            write!(f, "the event is of {home}, the only other device on which this process has a context")
+        }
+        None => f.write_str("the event is of another context"),
+    }
 }
 
 /// [`Reason::IpcFlags`](crate::reason::Reason::IpcFlags).

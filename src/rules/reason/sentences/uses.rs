@@ -2,7 +2,7 @@
 
 use super::{Range, When};
 use crate::reason::states::Went;
-use crate::reason::values::{Ago, Bytes, Device, Handle, Site};
+use crate::reason::values::{Ago, Bytes, Device, Handle, Part, Process, Site};
 use core::fmt::{self, Formatter};
 
 /// `dptr 0x10 is in memory that this process closed 3ms ago; the last close was in thread 7; `.
@@ -209,3 +209,28 @@ pub fn in_kernel(
 
 /// The characters of a kernel's name that a sentence shows: mangled names of templates have thousands.
 const LONGEST_KERNEL: usize = 200;
+
+/// [`Reason::UseUnwritten`](crate::reason::Reason::UseUnwritten).
+#[expect(clippy::too_many_arguments, reason = "they are the fields of the reason")]
+pub fn unwritten(
+    reader: Process,
+    read: (u64, u64),
+    size: u64,
+    handle: Handle,
+    owner: Option<Process>,
+    writer: Process,
+    wrote: (u64, u64),
+    before: Ago,
+    f: &mut Formatter,
+) -> fmt::Result {
+    write!(f, "{reader} read {} of ", Part(read))?;
+    match owner {
+        Some(owner) => write!(f, "{owner}'s {}", Bytes(size))?,
+        None => write!(f, "its {}", Bytes(size))?,
+    }
+    write!(
+        f,
+        " ({handle}), where no recorded copy or memset wrote since the export; {writer} wrote {} {before} before, which nobody had read",
+        Part(wrote)
+    )
+}

@@ -4,7 +4,8 @@
 
 use super::super::answer::{Answer, fail};
 use super::super::transfers::Role;
-use super::streams::{Call, LEGACY, Stream};
+use super::calls::Call;
+use super::streams::{LEGACY, Stream};
 use cupeer_spec::abi::{CUDA_MEMCPY3D_v2, CUDA_MEMSET_NODE_PARAMS, CUgraphNodeType};
 use cupeer_spec::results::Result as Code;
 use std::collections::{HashMap, HashSet};

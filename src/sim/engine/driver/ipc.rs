@@ -4,6 +4,7 @@ use super::super::answer::{Answer, fail};
 use super::super::backing::Backing;
 use super::super::channel::{Channel, MEMORY_NAME, SLOTS, Slot, State};
 use super::super::handle::Locator;
+use super::super::limits::random;
 use super::super::namespaces;
 use cupeer_spec::results::Result as Code;
 use std::collections::VecDeque;
@@ -49,6 +50,11 @@ impl Exports {
         Ok((slot, content.token))
     }
 
+    /// Where the page of an event's slot is.
+    pub(crate) fn page(&self, slot: u16) -> Option<(Backing, u64)> {
+        self.channel.as_ref()?.page(slot)
+    }
+
     pub(crate) fn locator(&mut self, slot: u16) -> Answer<Locator> {
         let channel = self.channel()?;
         let descriptor = channel.descriptor().ok_or(Code::MAP_FAILED)?;
@@ -85,14 +91,6 @@ impl Exports {
 /// A number that tells this process from others that had its pid.
 fn nonce() -> u16 {
     u16::from_le_bytes(random())
-}
-
-/// Random bytes. By the number of the call, because glibc has a function for it only since 2.25.
-pub(crate) fn random<const N: usize>() -> [u8; N] {
-    let mut bytes = [0; N];
-    // SAFETY: the call writes at most as many bytes as there are.
-    unsafe { libc::syscall(libc::SYS_getrandom, bytes.as_mut_ptr(), bytes.len(), 0) };
-    bytes
 }
 
 /// A process of which something is open.

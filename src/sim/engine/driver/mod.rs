@@ -5,16 +5,18 @@
 //! The modules, from the lowest layer up; `tests/rooms.rs` checks this:
 //!
 //! - `stores`, `table`, `pools`, `vmm`, `advice`, `memory`, `arrays`: memory.
-//! - `contexts`, `streams`, `events`: contexts, and the order of their work.
+//! - `contexts`, `calls`, `late`, `streams`, `events`: contexts, and the order of their work.
 //! - `graphs`, `modules`: what is launched.
 //! - `ipc`: what processes have open of each other.
 
 mod advice;
 mod arrays;
+mod calls;
 mod contexts;
 mod events;
 mod graphs;
 mod ipc;
+mod late;
 mod memory;
 pub(crate) mod modules;
 mod pools;
@@ -31,10 +33,12 @@ use cupeer_topology::{Device, Link, Topology};
 
 pub(crate) use advice::{Advice, device_of, place_of};
 pub(crate) use arrays::{Array, Arrays, Descriptor};
+pub(crate) use calls::{Call, IN_CALL, in_call};
 pub(crate) use contexts::{Context, Contexts, check_flags};
 pub(crate) use events::{Event, Events, INTERPROCESS, check_null};
 pub(crate) use graphs::{End, Graphs, Kernel, Node, Parameters};
-pub(crate) use ipc::{Exports, Imports, random};
+pub(crate) use ipc::{Exports, Imports};
+pub(crate) use late::{Late, Piece, Remote, Seen, Work};
 #[cfg(test)]
 pub(crate) use memory::HOST_PORTABLE;
 pub(crate) use memory::{Allocation, HOST_DEVICE_MAP, Kind, Memory, Shared};
@@ -42,8 +46,8 @@ pub(crate) use modules::{Function, Module, Modules, Owner};
 pub(crate) use pools::{Origin, Pool, Pools};
 pub(crate) use stores::{Block, Ghost, Name, Store, Stored, Stores, padded};
 pub(crate) use streams::{
-    Attribute, CAME, Call, DONE, IN_CALL, LEGACY, NON_BLOCKING, PER_THREAD, PRIORITIES, Queue, Stream,
-    Streams, Tail, Task, in_call, lane,
+    Attribute, CAME, DONE, LEGACY, MIND, NON_BLOCKING, PER_THREAD, PRIORITIES, Queue, Stream, Streams, Tail,
+    Task, Waiting, lane,
 };
 pub(crate) use table::{Entry, Table};
 pub(crate) use vmm::{
@@ -83,7 +87,7 @@ impl Driver {
             vmm: Vmm::default(),
             arrays: Arrays::default(),
             streams: Streams::default(),
-            queue: Queue::default(),
+            queue: Queue { late: machine.late().map(Late::new), ..Queue::default() },
             events: Events::default(),
             exports: Exports::default(),
             imports: Imports::default(),

@@ -1,10 +1,10 @@
-//! Streams, and the work that waits in them: one queue, in the order of the calls; a stream, and an event, is a number in that
-//! order.
+//! Streams, and the work that waits in them: tasks, each behind the tasks that it follows. A stream, and an event, is the numbers
+//! of its last tasks.
 
-use core::ffi::c_void;
-use cupeer_spec::results::Result as Code;
-use std::cell::Cell;
-use std::collections::{HashMap, VecDeque};
+use super::super::records::Records;
+use super::calls::Call;
+use super::late::Late;
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Condvar;
 
 /// The lowest and the highest priority; lower numbers go first.
@@ -43,32 +43,25 @@ pub(crate) struct Streams {
     pub(in crate::engine) created: u64,
 }
 
-/// A function of the program, with what it gets. It may throw: a thread that ends itself unwinds.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Call {
-    /// Of `cuLaunchHostFunc`.
-    Host(unsafe extern "C-unwind" fn(*mut c_void), u64),
-    /// Of `cuStreamAddCallback`, with the stream's handle.
-    Stream(unsafe extern "C-unwind" fn(*mut c_void, i32, *mut c_void), u64, u64),
-}
-
-impl Call {
-    pub(crate) fn run(self) {
-        // SAFETY: who handed the function to the driver promised that it takes this pointer, on any thread.
-        unsafe {
-            match self {
-                Call::Host(function, data) => function(data as *mut c_void),
-                Call::Stream(function, stream, data) => {
-                    function(stream as *mut c_void, Code::SUCCESS as i32, data as *mut c_void);
-                }
-            }
-        }
-    }
-}
-
 pub(crate) enum Task {
     Call(Call),
     Ours(Box<dyn FnOnce() + Send>),
+    /// It is done once this is true, which is asked from time to time.
+    Until(Box<dyn Fn() -> bool + Send>),
+}
+
+impl Task {
+    /// Whether it can be done without waiting for anything but the tasks before it.
+    fn is_ready(&self) -> bool {
+        if let Task::Until(is_true) = self { is_true() } else { true }
+    }
+}
+
+/// A task, its number, and the numbers of the tasks that it follows.
+pub(crate) struct Waiting {
+    pub number: u64,
+    after: Vec<u64>,
+    pub task: Task,
 }
 
 /// Work in one order: a stream, which for the default ones is one of each context.
@@ -80,10 +73,10 @@ pub(crate) struct Lane {
     thread: i32,
 }
 
-/// The last number that a lane has to wait for.
-#[derive(Clone, Copy, Debug)]
+/// The numbers that a lane has to wait for.
+#[derive(Clone, Debug)]
 pub(crate) struct Tail {
-    pub(in crate::engine) number: u64,
+    pub(in crate::engine) numbers: Vec<u64>,
     /// Whether it is one with the default stream of its context.
     pub(in crate::engine) blocking: bool,
 }
@@ -91,33 +84,35 @@ pub(crate) struct Tail {
 /// What waits.
 #[derive(Default)]
 pub(crate) struct Queue {
-    pub(in crate::engine) tasks: VecDeque<Task>,
+    pub(in crate::engine) tasks: VecDeque<Waiting>,
     pub(in crate::engine) tails: HashMap<Lane, Tail>,
-    /// The number of the last task that came in, and of the last one that is done.
+    /// The number of the last task that came in, and those of all tasks that are not done.
     pub(in crate::engine) last: u64,
-    pub(in crate::engine) done: u64,
+    pub(in crate::engine) undone: HashSet<u64>,
     pub(in crate::engine) has_thread: bool,
+    pub(in crate::engine) records: Records,
+    /// Where devices are late.
+    pub(in crate::engine) late: Option<Late>,
 }
 
-/// Something came in; something is done.
+/// Something came in; something is done; something is to be looked after.
 pub(crate) static CAME: Condvar = Condvar::new();
 pub(crate) static DONE: Condvar = Condvar::new();
-
-thread_local! {
-    pub(crate) static IN_CALL: Cell<bool> = const { Cell::new(false) };
-}
-
-/// Whether the calling thread runs a function of the program for the driver: it may not call it.
-pub(crate) fn in_call() -> bool {
-    IN_CALL.get()
-}
+pub(crate) static MIND: Condvar = Condvar::new();
 
 impl Queue {
-    pub(crate) fn push(&mut self, task: Task) -> u64 {
+    /// Adds a task behind others.
+    pub(crate) fn push(&mut self, after: Vec<u64>, task: Task) -> u64 {
         self.last += 1;
-        self.tasks.push_back(task);
-        CAME.notify_one();
+        self.undone.insert(self.last);
+        self.hand_over(self.last, after, task);
         self.last
+    }
+
+    /// Gives the thread something to do.
+    pub(crate) fn hand_over(&mut self, number: u64, after: Vec<u64>, task: Task) {
+        self.tasks.push_back(Waiting { number, after, task });
+        CAME.notify_one();
     }
 
     /// The number of the next task.
@@ -127,13 +122,43 @@ impl Queue {
 
     /// Whether the task of this number is still to be done.
     pub(crate) fn is_pending(&self, number: u64) -> bool {
-        number > self.done
+        self.late.as_ref().map_or_else(|| self.undone.contains(&number), |late| late.is_pending(number))
     }
 
-    /// What must be done before everything in these lanes is.
-    pub(crate) fn pending(&self, of: impl Fn(&Lane, &Tail) -> bool) -> Option<u64> {
-        let tails = self.tails.iter().filter(|(lane, tail)| of(lane, tail)).map(|(_, tail)| tail.number);
-        tails.max().filter(|number| self.is_pending(*number))
+    /// The tasks that must be done before everything in these lanes is.
+    pub(crate) fn pending(&self, of: impl Fn(&Lane, &Tail) -> bool) -> Vec<u64> {
+        let tails = self.tails.iter().filter(|(lane, tail)| of(lane, tail));
+        let mut numbers: Vec<u64> = tails.flat_map(|(_, tail)| tail.numbers.iter().copied()).collect();
+        numbers.retain(|number| self.is_pending(*number));
+        numbers.sort_unstable();
+        numbers.dedup();
+        numbers
+    }
+
+    /// Takes the first task out that can be done. `Err` has whether a task is asked again later.
+    pub(crate) fn take(&mut self) -> Result<Waiting, bool> {
+        let mut is_asked = false;
+        for index in 0..self.tasks.len() {
+            let waiting = &self.tasks[index];
+            if waiting.after.iter().any(|number| self.undone.contains(number)) {
+                continue;
+            }
+            if waiting.task.is_ready() {
+                return self.tasks.remove(index).ok_or(is_asked);
+            }
+            is_asked = true;
+        }
+        Err(is_asked)
+    }
+
+    /// Ends a task.
+    pub(crate) fn finish(&mut self, number: u64) {
+        self.undone.remove(&number);
+        self.records.finish(number);
+        if self.undone.is_empty() {
+            self.tails.clear();
+        }
+        DONE.notify_all();
     }
 }
 

@@ -5,9 +5,8 @@
 
 use super::super::answer::{Answer, fail, refuse};
 use super::super::backing::Backing;
-use super::super::driver::{
-    Allocation, Driver, Entry, Ghost, Kind, Name, Origin, Shared, Stored, padded, random,
-};
+use super::super::driver::{Allocation, Driver, Entry, Ghost, Kind, Name, Origin, Shared, Stored, padded};
+use super::super::limits::random;
 use super::super::space::Region;
 use cupeer_spec::results::Result as Code;
 

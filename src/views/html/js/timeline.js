@@ -15,6 +15,7 @@ if (element("ranks")) {
       note(at);
       if (kind === "hang") note(Math.max(at, data.processes[process].until_ns));
     });
+    data.unordered.forEach(({ uses }) => uses.forEach(([, at]) => note(at)));
     const found = [];
     for (let bin = 0, removed = 0; bin < bins; bin++) {
       const first = bin;
@@ -140,6 +141,11 @@ if (element("ranks")) {
     // Of many, those that a finding is about.
     const arrows = ways.length <= mostArrows ? ways : ways.filter(({ isFound }) => isFound).slice(0, mostArrows);
     const arrowColors = { arrow: "var(--accent)", free: "var(--soft)", late: "var(--bad)" };
+    // Two uses, and the arrow that is missing between them; of one process, it is drawn above its row's middle.
+    const unordered = data.unordered.map(({ uses: [[from, begun], [to, ended]], text, id }) => (
+      { x1: at(begun), y1: rowOf.get(from) + 0.55, x2: at(ended), y2: rowOf.get(to) + (from === to ? 0.3 : 0.55), text, id }))
+      .filter(({ x1, x2, y1, y2 }) => y1 + y2 > 0 && Math.max(x1, x2) >= state.from && Math.min(x1, x2) <= state.to).slice(0, mostArrows);
+    const uses = unordered.flatMap(({ x1, y1, x2, y2, text, id }) => [{ x: x1, at: y1, text, id }, { x: x2, at: y2, text, id }]);
     const nothing = ({ from, to }) => `nothing for ${duration(to - from)}, from ${from.toFixed(6)} to ${to.toFixed(6)}`;
     const chosen = shown.filter(({ i }) => i === state.moment);
     const count = isNarrow() ? 4 : 8, every = ticks(state.from, state.to, count);
@@ -149,7 +155,7 @@ if (element("ranks")) {
     const shownTime = inSeconds(state.to - state.from);
     const tickFormat = (x) => shownTime(unplace(x));
     const tips = [...shown.map((moment) => ({ ...moment, at: moment.row + 0.4 })),
-      ...bars.map(({ row, x1, x2, text }) => ({ x: (Math.max(x1, state.from) + Math.min(x2, state.to)) / 2, at: row + 0.5, text }))];
+      ...bars.map(({ row, x1, x2, text }) => ({ x: (Math.max(x1, state.from) + Math.min(x2, state.to)) / 2, at: row + 0.5, text })), ...uses];
     const svg = Plot.plot({
       width, height: list.length * tall + 66, marginLeft: left, marginRight: right, marginTop: 24, marginBottom: 38,
       x: { domain: [state.from, state.to], axis: null }, y: { domain: [list.length, 0], axis: null },
@@ -171,6 +177,9 @@ if (element("ranks")) {
         Plot.rect(failed, { x1: ({ bin }) => at(bin * data.timeline.width_ns), x2: ({ bin }) => at((bin + 1) * data.timeline.width_ns), y1: ({ row }) => row + 0.18, y2: ({ row }) => row + 0.92, fill: "var(--bad)", stroke: "var(--bad)", strokeWidth: 1, clip }),
         Plot.rect(hangs.filter(({ row }) => row !== undefined), { x1: "x1", x2: "x2", y1: ({ row }) => row + 0.3, y2: ({ row }) => row + 0.92, fill: "var(--hang)", fillOpacity: 0.75, stroke: "var(--hang)", clip }),
         Plot.arrow(arrows, { x1: "x1", y1: "y1", x2: "x2", y2: "y2", bend: 12, headLength: 8, stroke: ({ kind }) => arrowColors[kind], strokeWidth: ({ kind }) => kind === "late" ? 2 : 1, title: "text", clip }),
+        Plot.link(unordered, { x1: "x1", y1: "y1", x2: "x2", y2: "y2", stroke: "var(--warn)", strokeWidth: 1.6, strokeDasharray: "5 4", markerEnd: "arrow", title: "text", ariaLabel: "nothing orders these", clip }),
+        Plot.dot(uses, { x: "x", y: "at", r: 4, symbol: "square", fill: "var(--warn)", stroke: "var(--panel)", title: "text", href: ({ id }) => `#${id}`, clip }),
+        Plot.text(unordered.slice(0, 4), { x: ({ x1, x2 }) => (x1 + x2) / 2, y: ({ y1, y2 }) => (y1 + y2) / 2, dy: -8, text: () => "nothing orders these", fontSize: 10, fill: "var(--warn)", stroke: "var(--panel)", strokeWidth: 3, clip }),
         Plot.ruleX(chosen, { x: "x", stroke: "var(--accent)", strokeWidth: 2 }),
         Plot.dot(others, { x: "x", y: ({ row }) => row + 0.28, r: Math.min(5, tall / 4 + 1), symbol: ({ kind }) => kind === "mark" ? "triangle2" : "diamond2", fill: ({ kind }) => `var(--${kind})`, stroke: "var(--panel)", strokeWidth: 0.8, href: ({ id }) => `#${id}` }),
         Plot.dot(deaths, { x: "x", y: ({ row }) => row + 0.5, r: Math.min(8, tall / 2.6), symbol: "times", stroke: "var(--bad)", strokeWidth: 3.2, href: ({ id }) => `#${id}` }),
@@ -188,7 +197,7 @@ if (element("ranks")) {
     });
     svg.querySelectorAll("a").forEach((link) => link.setAttribute("tabindex", "-1"));
     legend("ranks", {
-      call: bars.length, shape: Number(hasShapes), failed: failed.length + bars.filter(({ failed }) => failed).length, hang: hangs.length, death: deaths.length, stall: stalls.length, gap: gaps.length,
+      call: bars.length, shape: Number(hasShapes), failed: failed.length + bars.filter(({ failed }) => failed).length, hang: hangs.length, death: deaths.length, stall: stalls.length, gap: gaps.length, unordered: unordered.length,
       ...Object.fromEntries(["error", "warning", "note", "mark"].map((kind) => [kind, others.filter((one) => one.kind === kind).length])),
       ...Object.fromEntries(Object.keys(arrowColors).map((kind) => [kind, arrows.filter((one) => one.kind === kind).length])),
       "dead-row": list.filter(({ state }) => ["died", "stuck"].includes(state)).length, "wrong-row": list.filter(({ state }) => ["hangs", "failed"].includes(state)).length,

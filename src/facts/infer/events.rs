@@ -1,0 +1,164 @@
+//! Findings about interprocess events: recorded and never waited for, or recorded again before anybody waited for the last record.
+
+use super::context::Context;
+use super::objects::{export, in_words, opening};
+use super::touched::{Touch, Touched, touched};
+use crate::follow::ledger::{Entry, Export, Import, Time};
+use crate::follow::order::{Ordering, Orders, Work, is_done};
+use crate::follow::pending::PendingFinding;
+use cupeer_rules::reason::{Ago, Handle, Reason};
+use cupeer_rules::{Confidence, Severity};
+use cupeer_spec::effect::Object;
+
+/// When each record of an event began, and each wait for one returned: the process, and the time.
+#[derive(Default)]
+struct Acts {
+    records: Vec<(usize, u64)>,
+    waits: Vec<(usize, u64)>,
+}
+
+pub fn found(context: &Context) -> Vec<PendingFinding> {
+    let events = || context.all.ledger.exports().filter(|(entry, _)| entry.kind == Object::Event);
+    if !events().any(|(entry, _)| !entry.imports.is_empty()) {
+        return Vec::new();
+    }
+    let touched = touched(context);
+    let mut all = Vec::new();
+    for (entry, of) in events().filter(|(entry, _)| context.all.knows_all(entry.realm)) {
+        let members = entry.imports.iter().map(|import| import.process).chain([of.process]);
+        let is_whole =
+            members.clone().all(|process| context.all.tallies[process as usize].order.gaps.is_empty());
+        if !is_whole {
+            continue;
+        }
+        let acts = acts(context, entry, members);
+        let opened = entry.imports.iter().filter_map(|import| Some((import, import.times.first()?)));
+        let opened =
+            opened.filter(|(import, _)| import.process != of.process).min_by_key(|(_, time)| time.opened);
+        let Some(opened) = opened else { continue };
+        all.extend(unwaited(context, (entry, of), opened, &acts, &touched));
+        all.extend(recorded_again(context, (entry, of), opened, &acts));
+    }
+    all
+}
+
+/// What processes did with an event.
+fn acts(context: &Context, entry: &Entry, members: impl Iterator<Item = u32>) -> Acts {
+    let mut acts = Acts::default();
+    for process in members.map(|process| process as usize) {
+        let order = &context.all.tallies[process].order;
+        let is_it = |event: usize| order.handles.contains(&(entry.fingerprint, event));
+        for step in &order.all {
+            match step.orders {
+                Orders::Records { event, .. } if is_it(event) => acts.records.push((process, step.before)),
+                Orders::Follows { event, .. } | Orders::Completes { work: Work::Event(event), .. }
+                    if is_it(event) =>
+                {
+                    acts.waits.push((process, step.after));
+                }
+                _ => {}
+            }
+        }
+    }
+    acts.records.sort_by_key(|(_, at)| *at);
+    acts.waits.sort_by_key(|(_, at)| *at);
+    acts
+}
+
+/// An event that was recorded, and that nobody waited for.
+fn unwaited(
+    context: &Context,
+    (entry, of): (&Entry, &Export),
+    (import, time): (&Import, &Time),
+    acts: &Acts,
+    touched: &[Touched],
+) -> Option<PendingFinding> {
+    let (by, at) = *acts.records.first().filter(|_| acts.waits.is_empty())?;
+    let member = if by == of.process as usize { import.process } else { of.process } as usize;
+    let memories = || touched.iter().filter(|memory| memory.owner == of.process as usize);
+    let uses = memories().flat_map(|memory| &memory.all).filter(|it| it.process == member && it.used.at > at);
+    let used = uses.min_by_key(|it| it.used.at);
+    // Without memory of the same exporter, there is nothing that it could order.
+    let is_open = |(entry, export): (&Entry, &Export)| {
+        entry.kind != Object::Event && export.process == of.process && !entry.imports.is_empty()
+    };
+    if used.is_none() && !context.all.ledger.exports().any(is_open) {
+        return None;
+    }
+    // A graph may wait for it.
+    let is_launched = context.job.processes[member].called().any(|id| id.spec().replays().is_some());
+    let is_bad = !is_launched && memories().any(|memory| is_in_doubt(context, memory, (by, at), member));
+    let reason = Reason::IpcEventUnwaited {
+        handle: Handle(entry.fingerprint),
+        owner: in_words(context.job, of.process),
+        recorder: in_words(context.job, by as u32),
+        records: acts.records.len() as u64,
+        user: used.map(|_| in_words(context.job, member as u32)),
+        after: used.map(|it| Ago(it.used.at - at)),
+    };
+    let found = opened_as(context, &reason, (entry, of), (import, time));
+    Some(PendingFinding { raised: is_bad.then_some(Severity::Warning), ..found })
+}
+
+/// Whether a process used bytes of memory after an event was recorded behind work on them that nobody knew to be done.
+fn is_in_doubt(context: &Context, memory: &Touched, (by, at): (usize, u64), member: usize) -> bool {
+    let steps = &context.all.tallies[by].order.all;
+    let is_pending = |first: &Touch, until: u64| {
+        let completes = |it: &Ordering| matches!(it.orders, Orders::Completes { .. });
+        is_done(first.used.function) == Some(false)
+            && !steps.iter().any(|it| completes(it) && it.after > first.used.at && it.before < until)
+    };
+    let before = memory.all.iter().filter(|it| it.process == by && it.used.at < at);
+    let after = |first: &Touch| {
+        let is_other = |it: &&Touch| it.process == member && it.used.at > at && it.overlaps(first);
+        memory
+            .all
+            .iter()
+            .find(is_other)
+            .filter(|it| it.used.is_write || first.used.is_write)
+            .map(|it| it.used.at)
+    };
+    before.into_iter().any(|first| after(first).is_some_and(|until| is_pending(first, until)))
+}
+
+/// An event that its exporter recorded again before anybody else had waited for its last record, although a process waited as often as it
+/// was recorded.
+fn recorded_again(
+    context: &Context,
+    (entry, of): (&Entry, &Export),
+    (import, time): (&Import, &Time),
+    acts: &Acts,
+) -> Option<PendingFinding> {
+    let own = of.process as usize;
+    let records: Vec<u64> = acts.records.iter().filter(|(by, _)| *by == own).map(|(_, at)| *at).collect();
+    let waits: Vec<u64> =
+        acts.waits.iter().filter(|(by, _)| *by == import.process as usize).map(|(_, at)| *at).collect();
+    let is_missed =
+        |pair: &&[u64]| !acts.waits.iter().any(|(by, at)| *by != own && (pair[0]..pair[1]).contains(at));
+    let mut missed = records.windows(2).filter(is_missed).filter(|pair| waits.iter().any(|at| *at > pair[1]));
+    let first = missed.next().filter(|_| waits.len() == records.len())?;
+    let (count, last) = missed.fold((1, first[1]), |(count, _), pair| (count + 1, pair[1]));
+    let wait = *waits.iter().find(|at| **at > first[1])?;
+    let reason = Reason::IpcEventRecordedAgain {
+        handle: Handle(entry.fingerprint),
+        importer: in_words(context.job, import.process),
+        apart: Ago(first[1] - first[0]),
+        late: Ago(wait - first[1]),
+    };
+    let (_, function, site) = *context.all.tallies[own].records.iter().find(|(at, ..)| *at == first[1])?;
+    let found = PendingFinding::of(&reason, Confidence::Certain, (function, 0), of.process, (site, first[1]));
+    let objects = vec![export(context, entry, of), opening(entry, import.process, time)];
+    Some(PendingFinding { last, count, objects, ..found })
+}
+
+/// A finding about the call that opened an event.
+fn opened_as(
+    context: &Context,
+    reason: &Reason,
+    (entry, of): (&Entry, &Export),
+    (import, time): (&Import, &Time),
+) -> PendingFinding {
+    let (call, at) = ((time.function, 0), (time.site, time.opened));
+    let found = PendingFinding::of(reason, Confidence::Certain, call, import.process, at);
+    PendingFinding { objects: vec![export(context, entry, of)], ..found }
+}

@@ -1,0 +1,193 @@
+//! The history of one host: the uses of shared memory, and the calls that order them.
+//!
+//! Processes, streams, contexts, events, and memories are numbers here. Times are those of one clock: before a call was forwarded, and
+//! after it returned.
+
+use crate::follow::order::{Kind, Orders, Work};
+use std::collections::BTreeMap;
+
+/// A range of bytes of one shared allocation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Bytes {
+    pub memory: usize,
+    pub from: u64,
+    pub to: u64,
+}
+
+/// What a use does with the bytes.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum How {
+    Reads,
+    Writes,
+    /// They are freed, for all processes.
+    Frees,
+    /// This process has them no longer.
+    Unmaps,
+}
+
+/// A use of shared memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Uses {
+    pub bytes: Bytes,
+    pub how: How,
+    /// The value that a memset writes.
+    pub value: Option<u64>,
+    /// Where the process has the first byte of the memory.
+    pub base: u64,
+    /// `None` for a call that only the host makes.
+    pub stream: Option<usize>,
+    /// Whether the work is done when the call returns; `None` if that is only possible.
+    pub waits: Option<bool>,
+    /// Number of the call for those who know more of it.
+    pub origin: usize,
+}
+
+/// What a call does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Does {
+    Uses(Uses),
+    Orders(Orders),
+}
+
+/// A call.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Step {
+    pub process: usize,
+    pub before: u64,
+    pub after: u64,
+    pub does: Does,
+}
+
+/// A stream of a process.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Stream {
+    pub process: usize,
+    pub kind: Kind,
+}
+
+/// Calls in the order in which they returned.
+#[derive(Default)]
+pub struct Line {
+    steps: Vec<usize>,
+    /// The duration of the longest.
+    pub longest: u64,
+}
+
+/// All calls of a host, indexed.
+#[derive(Default)]
+pub struct Book {
+    pub steps: Vec<Step>,
+    pub streams: Vec<Stream>,
+    /// Times at which calls of processes may be missing.
+    pub gaps: Vec<(u64, u64)>,
+    /// The processes that launch kernels, which may wait for each other in memory, and have later work wait with them.
+    pub with_kernels: Vec<usize>,
+    /// Whether graphs are launched, which may wait for events, and do what kernels do.
+    pub has_graphs: bool,
+    of_streams: Vec<Line>,
+    of_processes: Vec<Line>,
+    /// The calls that wait for each event.
+    of_events: Vec<Line>,
+    /// The records of each event, in the order in which they began.
+    pub records: Vec<Vec<usize>>,
+    /// The reads of few bytes of each memory.
+    pub polls: BTreeMap<usize, Line>,
+}
+
+/// The most bytes that a thread reads to learn whether something is done.
+pub const FLAG: u64 = 64;
+
+impl Bytes {
+    pub fn overlaps(&self, other: &Bytes) -> bool {
+        self.memory == other.memory && self.from < other.to && other.from < self.to
+    }
+
+    pub fn len(&self) -> u64 {
+        self.to - self.from
+    }
+}
+
+impl Step {
+    pub fn uses(&self) -> Option<&Uses> {
+        match &self.does {
+            Does::Uses(uses) => Some(uses),
+            _ => None,
+        }
+    }
+}
+
+impl Line {
+    /// Calls that returned after one time and began before another one.
+    pub fn between<'a>(&'a self, steps: &'a [Step], from: u64, until: u64) -> impl Iterator<Item = &'a Step> {
+        let first = self.steps.partition_point(|step| steps[*step].after <= from);
+        let all = self.steps[first..].iter().map(|step| &steps[*step]);
+        let last = until.saturating_add(self.longest);
+        all.take_while(move |step| step.after <= last).filter(move |step| step.before < until)
+    }
+}
+
+/// Adds to one of many.
+fn add(lines: &mut Vec<Line>, number: usize, step: usize) {
+    lines.resize_with(lines.len().max(number + 1), Line::default);
+    lines[number].steps.push(step);
+}
+
+impl Book {
+    pub fn new(mut steps: Vec<Step>, streams: Vec<Stream>) -> Book {
+        steps.sort_by_key(|step| (step.before, step.after));
+        let mut book = Book { steps, streams, ..Book::default() };
+        (0..book.steps.len()).for_each(|step| book.index(step));
+        let Book { steps, of_streams, of_processes, of_events, polls, .. } = &mut book;
+        let lines = of_streams.iter_mut().chain(of_processes).chain(of_events);
+        for line in lines.chain(polls.values_mut()) {
+            line.steps.sort_by_key(|step| steps[*step].after);
+            line.longest =
+                line.steps.iter().map(|step| steps[*step].after - steps[*step].before).max().unwrap_or(0);
+        }
+        book
+    }
+
+    fn index(&mut self, step: usize) {
+        match self.steps[step].does {
+            Does::Uses(uses) => {
+                uses.stream.into_iter().for_each(|stream| add(&mut self.of_streams, stream, step));
+                if uses.how == How::Reads && uses.bytes.len() <= FLAG {
+                    self.polls.entry(uses.bytes.memory).or_default().steps.push(step);
+                }
+            }
+            Does::Orders(Orders::Tells { stream, .. }) => add(&mut self.of_streams, stream, step),
+            Does::Orders(Orders::Follows { event, .. }) => add(&mut self.of_events, event, step),
+            Does::Orders(Orders::Records { stream, event }) => {
+                add(&mut self.of_streams, stream, step);
+                self.records.resize_with(self.records.len().max(event + 1), Vec::new);
+                self.records[event].push(step);
+            }
+            Does::Orders(Orders::Completes { work, .. }) => match work {
+                Work::Stream(stream) => add(&mut self.of_streams, stream, step),
+                Work::Event(event) => add(&mut self.of_events, event, step),
+                Work::Process(process) => add(&mut self.of_processes, process, step),
+            },
+        }
+    }
+
+    /// The calls that wait for all work of the process of a stream, and those that have to do with the stream.
+    pub fn of_stream(&self, stream: usize) -> impl Iterator<Item = &Line> {
+        let process = self.streams[stream].process;
+        [self.of_processes.get(process), self.of_streams.get(stream)].into_iter().flatten()
+    }
+
+    /// The calls that wait for an event.
+    pub fn of_event(&self, event: usize, from: u64, until: u64) -> impl Iterator<Item = &Step> {
+        self.of_events.get(event).into_iter().flat_map(move |line| line.between(&self.steps, from, until))
+    }
+
+    /// The other streams that wait for the legacy default stream of the same process, and that stream; none if this one does not.
+    pub fn beside(&self, stream: usize) -> impl Iterator<Item = (usize, Kind)> {
+        let Stream { process, kind } = self.streams[stream];
+        let all = self.streams.iter().enumerate().filter(move |(other, it)| {
+            let is_apart = it.kind == Kind::NonBlocking || kind == Kind::NonBlocking;
+            *other != stream && it.process == process && !is_apart
+        });
+        all.map(|(other, it)| (other, it.kind))
+    }
+}

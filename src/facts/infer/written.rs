@@ -1,0 +1,143 @@
+//! The bytes of shared memory that each process wrote and read, as far as recorded copies and memsets show, and the findings that follow:
+//! bytes that were read and never written, and one buffer that was exported in place of several.
+
+use super::context::Context;
+use super::objects::{export, in_words, opening, using};
+use super::touched::{Touch, Touched, touched};
+use crate::follow::ledger::settle::Fate;
+use crate::follow::pending::PendingFinding;
+use cupeer_report::model::HandleAccess;
+use cupeer_rules::Confidence;
+use cupeer_rules::reason::{Ago, Handle, Reason};
+use cupeer_spec::effect::Object;
+use std::collections::{BTreeMap, HashMap};
+
+/// The most ranges of a process that are listed.
+const MOST: usize = 16;
+
+pub fn found(context: &Context) -> Vec<PendingFinding> {
+    let mut all = Vec::new();
+    for memory in touched(context).iter().filter(|memory| memory.is_whole(context)) {
+        all.extend(unwritten(context, memory));
+        all.extend(one_for_several(context, memory));
+    }
+    all
+}
+
+/// A read of bytes that nothing wrote since the export, if it is the first after another process wrote bytes that nobody had read by then.
+fn unwritten(context: &Context, memory: &Touched) -> Option<PendingFinding> {
+    let exported = memory.entry.export.as_ref()?.first.1;
+    let since: Vec<&Touch> = memory.all.iter().filter(|touch| touch.used.at > exported).collect();
+    let (read, write) = since.iter().enumerate().find_map(|(number, read)| {
+        if read.used.is_write || since.iter().any(|other| other.writes(read)) {
+            return None;
+        }
+        let is_first = |it: &&&Touch| it.used.is_write || it.process != read.process;
+        let mut before =
+            since[..number].iter().rev().take_while(is_first).collect::<Vec<_>>().into_iter().rev();
+        let write = before.find(|it| it.used.is_write && it.process != read.process)?;
+        (!before.any(|it| !it.used.is_write && it.overlaps(write))).then_some((*read, *write))
+    })?;
+    let reason = Reason::UseUnwritten {
+        reader: in_words(context.job, read.process as u32),
+        read: (read.offset, read.used.bytes),
+        size: memory.entry.export.as_ref()?.bytes?,
+        handle: Handle(memory.entry.fingerprint),
+        owner: (read.process != memory.owner).then(|| in_words(context.job, memory.owner as u32)),
+        writer: in_words(context.job, write.process as u32),
+        wrote: (write.offset, write.used.bytes),
+        before: Ago(read.used.at - write.used.at),
+    };
+    Some(pending(context, memory, &reason, (read, write)))
+}
+
+/// Memory that was exported several times before anybody opened it, and of which one process read the same bytes each time that it opened
+/// it, although nothing wrote there in between.
+fn one_for_several(context: &Context, memory: &Touched) -> Option<PendingFinding> {
+    let of = memory.entry.export.as_ref().filter(|of| memory.entry.kind == Object::Memory && of.times > 1)?;
+    let import = memory.entry.imports.iter().find(|import| import.opened == of.times)?;
+    let opened = import.times.first().filter(|time| of.last.1 <= time.opened)?.opened;
+    let mut reads: Vec<&Touch> =
+        memory.all.iter().filter(|it| !it.used.is_write && it.process == import.process as usize).collect();
+    reads.sort_by_key(|read| (read.offset, read.used.bytes));
+    let (first, last) =
+        reads.chunk_by(|a, b| (a.offset, a.used.bytes) == (b.offset, b.used.bytes)).find_map(|reads| {
+            let (first, last) = (*reads.first()?, *reads.last()?);
+            let mut meanwhile =
+                memory.all.iter().filter(|it| it.used.at >= opened && it.used.at <= last.used.at);
+            (reads.len() as u64 == of.times && !meanwhile.any(|it| it.writes(first))).then_some((first, last))
+        })?;
+    let reason = Reason::IpcOneForSeveral {
+        owner: in_words(context.job, of.process),
+        handle: Handle(memory.entry.fingerprint),
+        exports: of.times,
+        reader: in_words(context.job, import.process),
+        read: (first.offset, first.used.bytes),
+    };
+    let found = pending(context, memory, &reason, (first, last));
+    let objects =
+        vec![export(context, memory.entry, of), opening(memory.entry, import.process, &import.times[0])];
+    Some(PendingFinding { objects, ..found })
+}
+
+/// A finding about one use, which names another one.
+fn pending(
+    context: &Context,
+    memory: &Touched,
+    reason: &Reason,
+    (at, other): (&Touch, &Touch),
+) -> PendingFinding {
+    let call = (at.used.function, 0);
+    let found =
+        PendingFinding::of(reason, Confidence::Inferred, call, at.process as u32, (at.used.site, at.used.at));
+    let mut objects = vec![using(other.process, other.used.site, other.used.at, other.used.bytes)];
+    objects.extend(memory.entry.export.iter().map(|of| export(context, memory.entry, of)));
+    PendingFinding { objects, about: vec![(memory.entry.fingerprint, 1)], ..found }
+}
+
+/// Returns what each process did with the bytes of each handle, by the number of the handle in the table, in that order.
+pub fn accesses(context: &Context, fates: &[Fate]) -> Vec<(usize, Vec<HandleAccess>)> {
+    let touched = touched(context);
+    let by_entry: HashMap<_, _> = touched.iter().map(|it| (std::ptr::from_ref(it.entry), it)).collect();
+    let handles = context.all.ledger.handles().iter().enumerate();
+    let of = handles.filter_map(|(number, entry)| Some((number, by_entry.get(&std::ptr::from_ref(entry))?)));
+    of.map(|(number, memory)| (number, of_memory(memory, fates))).collect()
+}
+
+fn of_memory(memory: &Touched, fates: &[Fate]) -> Vec<HandleAccess> {
+    let mut processes: BTreeMap<usize, [Vec<[u64; 2]>; 2]> = BTreeMap::new();
+    for touch in &memory.all {
+        let kinds = processes.entry(touch.process).or_default();
+        kinds[usize::from(touch.used.is_write)].push([touch.offset, touch.end()]);
+    }
+    let row = |(process, kinds): (usize, [Vec<[u64; 2]>; 2])| {
+        let [mut reads, mut writes] = kinds.map(joined);
+        let omitted =
+            [&mut reads, &mut writes].map(|ranges| ranges.drain(ranges.len().min(MOST)..).count() as u64);
+        HandleAccess { proc: fates[process].proc.clone(), reads, writes, omitted: omitted[0] + omitted[1] }
+    };
+    processes.into_iter().map(row).collect()
+}
+
+/// Ranges in the order of their addresses, joined where they touch.
+fn joined(mut ranges: Vec<[u64; 2]>) -> Vec<[u64; 2]> {
+    ranges.sort_unstable();
+    let mut all: Vec<[u64; 2]> = Vec::new();
+    for [from, to] in ranges {
+        match all.last_mut().filter(|last| from <= last[1]) {
+            Some(last) => last[1] = last[1].max(to),
+            None => all.push([from, to]),
+        }
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::joined;
+
+    #[test]
+    fn ranges_that_touch_are_one() {
+        assert_eq!(joined(vec![[8, 12], [0, 4], [4, 6], [9, 10], [20, 21]]), [[0, 6], [8, 12], [20, 21]]);
+    }
+}

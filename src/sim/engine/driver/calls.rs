@@ -1,0 +1,37 @@
+//! Functions of the program that the driver calls.
+
+use core::ffi::c_void;
+use cupeer_spec::results::Result as Code;
+use std::cell::Cell;
+
+/// A function of the program, with what it gets. It may throw: a thread that ends itself unwinds.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Call {
+    /// Of `cuLaunchHostFunc`.
+    Host(unsafe extern "C-unwind" fn(*mut c_void), u64),
+    /// Of `cuStreamAddCallback`, with the stream's handle.
+    Stream(unsafe extern "C-unwind" fn(*mut c_void, i32, *mut c_void), u64, u64),
+}
+
+impl Call {
+    pub(crate) fn run(self) {
+        // SAFETY: who handed the function to the driver promised that it takes this pointer, on any thread.
+        unsafe {
+            match self {
+                Call::Host(function, data) => function(data as *mut c_void),
+                Call::Stream(function, stream, data) => {
+                    function(stream as *mut c_void, Code::SUCCESS as i32, data as *mut c_void);
+                }
+            }
+        }
+    }
+}
+
+thread_local! {
+    pub(crate) static IN_CALL: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether the calling thread runs a function of the program for the driver: it may not call it.
+pub(crate) fn in_call() -> bool {
+    IN_CALL.get()
+}

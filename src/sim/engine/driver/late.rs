@@ -1,0 +1,202 @@
+//! The work of a late device: pieces that are done when something wants them, each after what it follows.
+
+use super::super::records::{Page, Status};
+use super::calls::Call;
+use std::any::Any;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+/// How many pieces wait; with one more, the oldest is done.
+pub(crate) const MOST: usize = 1024;
+/// How often the driver says at most that a piece is not done, which the seed chooses.
+const MOST_ASKED: u64 = 3;
+/// Of how many pieces the seed makes an exception of one.
+const EXCEPTIONS: u64 = 4;
+
+/// It gets the driver.
+pub(crate) type Locked = Box<dyn FnOnce(&mut dyn Any) + Send>;
+
+/// What a piece does.
+pub(crate) enum Work {
+    /// Under the driver's lock.
+    Ours(Locked),
+    /// On a thread of its own: it may wait for other work.
+    Alone(Box<dyn FnOnce() + Send>),
+    Call(Call),
+    /// Nothing but to wait until this is true.
+    Until(Box<dyn Fn() -> bool + Send>),
+}
+
+/// Who may see that work is done without asking this process's driver: so late it is done by itself, in ticks of a millisecond.
+/// Nobody should wait so long; but a program that looks at memory in its own way does not wait for ever.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Seen {
+    Host = 100,
+    Others = 1_000,
+    Nobody = 10_000,
+}
+
+/// A record of an event by another process.
+pub(crate) type Remote = (Arc<Page>, u64);
+
+/// Something that a stream does.
+pub(crate) struct Piece {
+    /// What has to be done before.
+    pub after: Vec<u64>,
+    pub remote: Option<Remote>,
+    /// Nothing while it is being done.
+    pub work: Option<Work>,
+    pub seen: Seen,
+}
+
+/// The same, with what follows it.
+struct Pending {
+    piece: Piece,
+    due: u64,
+    followers: Vec<u64>,
+    /// How many pieces have to be done before.
+    left: usize,
+}
+
+/// What waits on late devices.
+#[derive(Default)]
+pub(crate) struct Late {
+    seed: u64,
+    pieces: BTreeMap<u64, Pending>,
+    wanted: BTreeSet<u64>,
+    /// Those that follow nothing any more.
+    ready: BTreeSet<u64>,
+    /// When each is done by itself.
+    due: BTreeSet<(u64, u64)>,
+    asked: HashMap<u64, u64>,
+    /// How many pieces are being done that may wait for others.
+    alone: usize,
+    now: u64,
+    pub has_minder: bool,
+}
+
+/// Mixes two numbers.
+fn mixed(a: u64, b: u64) -> u64 {
+    let step = |x: u64| {
+        let x = (x ^ (x >> 31)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        (x ^ (x >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9)
+    };
+    step(step(a.wrapping_add(0x9e37_79b9_7f4a_7c15)) ^ b) >> 8
+}
+
+impl Late {
+    pub(crate) fn new(seed: u64) -> Late {
+        Late { seed, ..Late::default() }
+    }
+
+    pub(crate) fn is_pending(&self, number: u64) -> bool {
+        self.pieces.contains_key(&number)
+    }
+
+    /// Adds a piece.
+    pub(crate) fn push(&mut self, number: u64, mut piece: Piece) {
+        piece.after.retain(|before| self.is_pending(*before));
+        for before in &piece.after {
+            self.pieces.entry(*before).and_modify(|before| before.followers.push(number));
+        }
+        let (due, left) = (self.now + piece.seen as u64, piece.after.len());
+        self.due.insert((due, number));
+        self.pieces.insert(number, Pending { piece, due, followers: Vec::new(), left });
+    }
+
+    /// Has a piece be done, and what it follows.
+    pub(crate) fn want(&mut self, number: u64) {
+        let mut open = vec![number];
+        while let Some(number) = open.pop() {
+            if let Some(pending) = self.pieces.get(&number)
+                && self.wanted.insert(number)
+            {
+                open.extend(&pending.piece.after);
+                if pending.left == 0 {
+                    self.ready.insert(number);
+                }
+            }
+        }
+    }
+
+    /// Has everything be done; whether there was anything.
+    pub(crate) fn want_all(&mut self) -> bool {
+        let all: Vec<u64> = self.pieces.keys().copied().collect();
+        all.iter().for_each(|number| self.want(*number));
+        !all.is_empty()
+    }
+
+    /// Has the oldest be done of what is too much.
+    pub(crate) fn want_oldest(&mut self) {
+        let over = self.pieces.len().saturating_sub(MOST);
+        let oldest: Vec<u64> = self.pieces.keys().take(over).copied().collect();
+        oldest.into_iter().for_each(|number| self.want(number));
+    }
+
+    /// Has everything be done where what is being done may wait for it.
+    pub(crate) fn want_awaited(&mut self) {
+        let waits = |number: &u64| matches!(self.pieces[number].piece.work, Some(Work::Until(_)));
+        if self.alone > 0 || self.wanted.iter().any(waits) {
+            self.want_all();
+        }
+    }
+
+    /// Counts a question for pieces: whether it is the last one to which the answer is that they are not done.
+    pub(crate) fn is_last_answer(&mut self, key: u64) -> bool {
+        let asked = self.asked.entry(key).or_default();
+        *asked += 1;
+        *asked > 1 + mixed(self.seed, key) % MOST_ASKED
+    }
+
+    /// Whether the seed makes an exception of a piece.
+    fn is_exception(&self, number: u64) -> bool {
+        self.seed > 0 && mixed(self.seed, number).is_multiple_of(EXCEPTIONS)
+    }
+
+    /// The next piece that can be done of those that are wanted. Between streams, the newest goes first, which is as far from
+    /// the order of the calls as can be, with exceptions that the seed makes.
+    pub(crate) fn next(&mut self) -> Option<(u64, Work)> {
+        let is_there = |number: &u64| {
+            let piece = &self.pieces[number].piece;
+            let can_begin = |work: &Work| if let Work::Until(is_true) = work { is_true() } else { true };
+            let is_done = |(page, sequence): &Remote| page.awaits(*sequence) == Status::Done;
+            piece.work.as_ref().is_some_and(can_begin) && piece.remote.as_ref().is_none_or(is_done)
+        };
+        let rank = |number: &u64| (!self.is_exception(*number), *number);
+        let number = self.ready.iter().copied().filter(is_there).max_by_key(rank)?;
+        self.ready.remove(&number);
+        let work = self.pieces.get_mut(&number)?.piece.work.take()?;
+        self.alone += usize::from(matches!(work, Work::Alone(_)));
+        Some((number, work))
+    }
+
+    /// A piece is done.
+    pub(crate) fn finish(&mut self, number: u64, was_alone: bool) {
+        self.alone -= usize::from(was_alone);
+        let Some(done) = self.pieces.remove(&number) else { return };
+        for follower in done.followers {
+            let Some(follows) = self.pieces.get_mut(&follower) else { continue };
+            follows.left -= 1;
+            if follows.left == 0 && self.wanted.contains(&follower) {
+                self.ready.insert(follower);
+            }
+        }
+        self.wanted.remove(&number);
+        self.due.remove(&(done.due, number));
+        self.asked.remove(&number);
+    }
+
+    /// A millisecond more: has be done what other processes want, and what moves on by itself. Returns whether there is anything
+    /// that somebody has to look after.
+    pub(crate) fn tick(&mut self, asked: impl Iterator<Item = u64>) -> bool {
+        self.now += 1;
+        let due = self.due.range(..(self.now + 1, 0)).map(|(_, number)| *number);
+        let wanted: Vec<u64> = due.chain(asked).collect();
+        wanted.into_iter().for_each(|number| self.want(number));
+        !self.is_empty()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.pieces.is_empty()
+    }
+}

@@ -1,0 +1,247 @@
+//! Late devices: asynchronous work is done only when something wants it, as late as the rules allow.
+//!
+//! Whoever waits does the work himself, under the driver's lock; functions of the program are called by the thread of the
+//! queue, and what may wait for other work has a thread of its own. One more thread minds what moves on by itself: records of
+//! events for which other processes wait, and in time what somebody may see without asking the driver.
+
+use super::driver::{DONE, Driver, MIND, Piece, Queue, Remote, Seen, Stream, Tail, Task, Work, lane};
+use super::process;
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::PoisonError;
+use std::time::Duration;
+
+/// Between two looks.
+pub(crate) const TICK: Duration = Duration::from_millis(1);
+/// How many times somebody looks who waits, before what he waits for is suspected to wait for other streams.
+const PATIENCE: u64 = 100;
+
+impl Driver {
+    pub(crate) fn is_late(&self) -> bool {
+        self.queue.late.is_some()
+    }
+
+    /// Adds work to a stream; `seen` says who may see it done without asking the driver.
+    pub(crate) fn put(
+        &mut self,
+        stream: &Stream,
+        seen: Seen,
+        work: impl FnOnce(&mut Driver) + Send + 'static,
+    ) {
+        let after = self.pending(stream);
+        let work = move |driver: &mut dyn Any| {
+            if let Some(driver) = driver.downcast_mut::<Driver>() {
+                work(driver);
+            }
+        };
+        self.put_after(Some(stream), after, None, seen, Work::Ours(Box::new(work)));
+    }
+
+    /// Adds work that follows other work, of this process and of another one: its number.
+    pub(crate) fn put_after(
+        &mut self,
+        stream: Option<&Stream>,
+        after: Vec<u64>,
+        remote: Option<Remote>,
+        seen: Seen,
+        work: Work,
+    ) -> u64 {
+        let number = self.queue.upcoming();
+        let Some(late) = &mut self.queue.late else { return number };
+        self.queue.last = number;
+        let work = Some(work);
+        late.push(number, Piece { after, remote, work, seen });
+        if let Some(stream) = stream {
+            self.queue
+                .tails
+                .insert(lane(stream), Tail { numbers: vec![number], blocking: stream.is_blocking() });
+        }
+        late.want_oldest();
+        self.advance();
+        number
+    }
+
+    /// Does what is wanted, as far as it can be done, and has the rest looked after.
+    pub(crate) fn advance(&mut self) {
+        while let Some((number, work)) = self.queue.late.as_mut().and_then(|late| late.next()) {
+            match work {
+                Work::Ours(work) => {
+                    // A panic of ours costs only this work.
+                    let _ = catch_unwind(AssertUnwindSafe(|| work(self)));
+                    self.remove_piece(number, false);
+                }
+                Work::Call(call) => self.queue.hand_over(number, Vec::new(), Task::Call(call)),
+                Work::Until(_) => self.remove_piece(number, false),
+                Work::Alone(work) => {
+                    let run = move || {
+                        let _ = catch_unwind(AssertUnwindSafe(work));
+                        process::lock().finish(number, true);
+                    };
+                    if quietly(|| std::thread::Builder::new().spawn(run)).is_err() {
+                        self.remove_piece(number, true);
+                    }
+                }
+            }
+        }
+        if let Some(late) = self.queue.late.as_mut().filter(|late| !late.is_empty()) {
+            late.has_minder = late.has_minder || quietly(|| std::thread::Builder::new().spawn(mind)).is_ok();
+            MIND.notify_one();
+        }
+    }
+
+    fn remove_piece(&mut self, number: u64, was_alone: bool) {
+        let Some(late) = &mut self.queue.late else { return };
+        late.finish(number, was_alone);
+        self.queue.records.finish(number);
+        if late.is_empty() {
+            self.queue.tails.clear();
+        }
+        DONE.notify_all();
+    }
+
+    /// What a thread has done is done.
+    pub(crate) fn finish(&mut self, number: u64, was_alone: bool) {
+        self.remove_piece(number, was_alone);
+        self.advance();
+    }
+
+    /// Has these tasks be done, as somebody who waits has it for so many rounds.
+    pub(crate) fn force(&mut self, numbers: &[u64], round: u64) {
+        if let Some(late) = &mut self.queue.late {
+            numbers.iter().for_each(|number| late.want(*number));
+            if round > PATIENCE {
+                late.want_awaited();
+            }
+            self.advance();
+        }
+    }
+
+    /// Has all work be done, for somebody who lacks what it holds; whether there was any.
+    pub(crate) fn force_all(&mut self) -> bool {
+        let had_any = self.queue.late.as_mut().is_some_and(|late| late.want_all());
+        self.advance();
+        had_any
+    }
+}
+
+/// Looks after what moves on by itself.
+fn mind() {
+    let mut driver = process::lock();
+    while let Queue { late: Some(late), records, .. } = &mut driver.queue {
+        let has_cares = late.tick(records.wanted());
+        driver.advance();
+        if has_cares {
+            drop(driver);
+            std::thread::sleep(TICK);
+            driver = process::lock();
+        } else {
+            driver = MIND.wait(driver).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+/// Starts a thread to which no signal is delivered: signals are for threads that know of them.
+pub(crate) fn quietly<T>(start: impl FnOnce() -> T) -> T {
+    // SAFETY: all-zero are values of these plain sets, which the calls fill before they are read.
+    unsafe {
+        let (mut all, mut before): (libc::sigset_t, libc::sigset_t) = core::mem::zeroed();
+        libc::sigfillset(&mut all);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut before);
+        let started = start();
+        libc::pthread_sigmask(libc::SIG_SETMASK, &before, core::ptr::null_mut());
+        started
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::driver::{LEGACY, NON_BLOCKING};
+    use super::*;
+    use cupeer_topology::Topology;
+    use std::sync::{Arc, Mutex};
+
+    /// A late driver with a context, and what its work has noted.
+    fn late(seed: u64) -> (Driver, Arc<Mutex<String>>) {
+        let machine = Topology::parse(&format!("none:1,late:{seed}")).unwrap();
+        let mut driver = Driver::new(machine, vec![0]);
+        driver.create_context(0, 0).unwrap();
+        (driver, Arc::default())
+    }
+
+    fn stream(driver: &mut Driver, flags: u32) -> Stream {
+        let handle = driver.create_stream(flags, 0).unwrap();
+        driver.stream(handle).unwrap()
+    }
+
+    fn put(driver: &mut Driver, stream: &Stream, noted: &Arc<Mutex<String>>, letter: char) {
+        let noted = Arc::clone(noted);
+        driver.put(stream, Seen::Nobody, move |_| noted.lock().unwrap().push(letter));
+    }
+
+    /// In which order four pieces of two streams are done.
+    fn order(seed: u64) -> String {
+        let (mut driver, noted) = late(seed);
+        let [one, two] = [(); 2].map(|()| stream(&mut driver, NON_BLOCKING));
+        for (stream, letter) in [(&one, 'a'), (&two, 'b'), (&one, 'A'), (&two, 'B')] {
+            put(&mut driver, stream, &noted, letter);
+        }
+        assert_eq!(*noted.lock().unwrap(), "");
+        let all = driver.pending_anywhere();
+        driver.force(&all, 0);
+        noted.lock().unwrap().clone()
+    }
+
+    #[test]
+    fn a_seed_has_an_order_between_streams_and_none_within() {
+        let orders: Vec<String> = (0..100).map(order).collect();
+        assert_eq!(orders, (0..100).map(order).collect::<Vec<_>>());
+        let in_stream =
+            |order: &String| order.find('a') < order.find('A') && order.find('b') < order.find('B');
+        assert!(orders.iter().all(in_stream), "{orders:?}");
+        assert_eq!(orders[0], "bBaA");
+        assert!(orders.iter().any(|order| order.starts_with('a')), "{orders:?}");
+    }
+
+    #[test]
+    fn only_what_is_wanted_is_done_and_what_comes_before_it() {
+        let (mut driver, noted) = late(0);
+        let [free, one, two] = [NON_BLOCKING, 0, 0].map(|flags| stream(&mut driver, flags));
+        let legacy = driver.stream(LEGACY).unwrap();
+        for (stream, letter) in [(&free, 'f'), (&one, 'a'), (&two, 'b'), (&legacy, 'L'), (&two, 'c')] {
+            put(&mut driver, stream, &noted, letter);
+        }
+        let two = driver.pending(&two);
+        driver.force(&two, 0);
+        let done = noted.lock().unwrap().clone();
+        assert_eq!(done, "baLc");
+        assert_eq!((driver.pending(&one), driver.pending(&free).len()), (Vec::new(), 1));
+        assert!(driver.force_all() && !driver.force_all());
+        assert_eq!(noted.lock().unwrap().len(), 5);
+    }
+
+    #[test]
+    fn a_stream_follows_the_event_that_was_recorded_when_it_was_asked_to() {
+        let (mut driver, noted) = late(0);
+        let [one, two] = [(); 2].map(|()| stream(&mut driver, NON_BLOCKING));
+        put(&mut driver, &one, &noted, 'a');
+        let recorded = driver.pending(&one)[0];
+        put(&mut driver, &one, &noted, 'A');
+        driver.follow(&two, recorded);
+        put(&mut driver, &two, &noted, 'b');
+        let two = driver.pending(&two);
+        driver.force(&two, 0);
+        assert_eq!(*noted.lock().unwrap(), "ab");
+    }
+
+    #[test]
+    fn questions_and_a_long_queue_have_it_done() {
+        let (mut driver, noted) = late(5);
+        let one = stream(&mut driver, NON_BLOCKING);
+        put(&mut driver, &one, &noted, 'a');
+        let pending = driver.pending(&one);
+        let asked = (1..10).find(|_| driver.is_done(&pending)).unwrap();
+        assert!((2..=4).contains(&asked), "{asked}");
+        (0..1030).for_each(|_| put(&mut driver, &one, &noted, 'b'));
+        assert_eq!(noted.lock().unwrap().len(), 1 + 6);
+    }
+}

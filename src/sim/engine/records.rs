@@ -1,0 +1,223 @@
+//! The records of an event that several processes have: a page that they share. It says for each record
+//! whether it is done, whether anybody waits for it, and whose it is.
+
+use super::backing::Backing;
+use super::limits::random;
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
+use std::collections::HashMap;
+use std::sync::{Arc, OnceLock, Weak};
+
+/// A page, in bytes and in records, which are two words each behind the first two.
+pub(crate) const BYTES: u64 = 16 << 10;
+const RECORDS: u64 = BYTES / 16 - 1;
+/// What the low bits of a record say; the others are its number.
+const DONE: u64 = 1;
+const WANTED: u64 = 2;
+const SHIFT: u32 = 2;
+/// The first of the bytes of the file that the processes hold which record.
+const HOLDS: u64 = 1 << 41;
+
+/// How far a record is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Status {
+    Done,
+    /// This process has to do it.
+    Own,
+    Pending,
+}
+
+/// The page of an event.
+#[derive(Debug)]
+pub(crate) struct Page {
+    words: &'static [AtomicU64],
+    file: Arc<Backing>,
+    at: u64,
+    /// How often this process asked for the last record.
+    pub asked: AtomicU32,
+}
+
+/// The number of this process among those that record.
+fn own() -> u64 {
+    static OWN: OnceLock<u64> = OnceLock::new();
+    *OWN.get_or_init(|| u64::from(u32::from_ne_bytes(random())) + 1)
+}
+
+/// A record that is not done yet, and the task that it is.
+struct Record {
+    page: Arc<Page>,
+    sequence: u64,
+    number: u64,
+}
+
+/// Those of this process.
+#[derive(Default)]
+pub(crate) struct Records {
+    open: Vec<Record>,
+    /// The pages of events, by handle.
+    pub pages: HashMap<u64, Arc<Page>>,
+    files: Vec<Weak<Backing>>,
+}
+
+impl Records {
+    /// The one opening of a file of pages, by which this process holds what it records.
+    pub(crate) fn file(&mut self, file: Backing) -> Arc<Backing> {
+        self.files.retain(|known| known.strong_count() > 0);
+        let known = self.files.iter().filter_map(Weak::upgrade).find(|known| known.inode() == file.inode());
+        known.unwrap_or_else(|| {
+            file.hold(HOLDS + own());
+            let file = Arc::new(file);
+            self.files.push(Arc::downgrade(&file));
+            file
+        })
+    }
+
+    pub(crate) fn add(&mut self, page: Arc<Page>, sequence: u64, number: u64) {
+        self.open.push(Record { page, sequence, number });
+    }
+
+    /// A task is done.
+    pub(crate) fn finish(&mut self, number: u64) {
+        let done = self.open.extract_if(.., |record| record.number == number);
+        done.for_each(|record| record.page.finish(record.sequence));
+    }
+
+    /// The task that is this record of this process.
+    pub(crate) fn own(&self, page: &Page, sequence: u64) -> Option<u64> {
+        let is_it = |record: &&Record| record.sequence == sequence && record.page.is_same(page);
+        self.open.iter().find(is_it).map(|record| record.number)
+    }
+
+    /// The tasks for which other processes wait.
+    pub(crate) fn wanted(&self) -> impl Iterator<Item = u64> {
+        self.open.iter().filter(|r| r.page.is_wanted(r.sequence)).map(|r| r.number)
+    }
+}
+
+impl Page {
+    /// Maps the page of an event, in a file that this process holds.
+    pub(crate) fn open(file: Arc<Backing>, at: u64) -> Option<Page> {
+        let start = file.map(at, BYTES)?;
+        // SAFETY: the mapping has so many bytes, is aligned to pages, and stays until the value is dropped, which gives the
+        // words to nobody; other processes only use the words as atomic ones, too.
+        let words = unsafe { core::slice::from_raw_parts(start as *const AtomicU64, (BYTES / 8) as usize) };
+        Some(Page { words, file, at, asked: AtomicU32::new(0) })
+    }
+
+    /// Whether it is the page of the same event.
+    pub(crate) fn is_same(&self, other: &Page) -> bool {
+        (self.file.inode(), self.at) == (other.file.inode(), other.at)
+    }
+
+    /// The page of a new event: nothing is recorded.
+    pub(crate) fn clear(&self) {
+        self.words.iter().for_each(|word| word.store(0, SeqCst));
+    }
+
+    fn record(&self, sequence: u64) -> (&AtomicU64, &AtomicU64) {
+        let at = 2 + 2 * (sequence % RECORDS) as usize;
+        (&self.words[at], &self.words[at + 1])
+    }
+
+    /// Records the event: the number of the record.
+    pub(crate) fn issue(&self) -> u64 {
+        let sequence = self.words[0].fetch_add(1, SeqCst) + 1;
+        let (state, owner) = self.record(sequence);
+        owner.store(own(), SeqCst);
+        state.store(sequence << SHIFT, SeqCst);
+        self.asked.store(0, SeqCst);
+        sequence
+    }
+
+    /// The number of the last record, 0 for none.
+    pub(crate) fn last(&self) -> u64 {
+        self.words[0].load(SeqCst)
+    }
+
+    fn mark(&self, sequence: u64, mark: u64) {
+        let of = |state: u64| (state >> SHIFT == sequence).then_some(state | mark);
+        let _ = self.record(sequence).0.fetch_update(SeqCst, SeqCst, of);
+    }
+
+    /// A record is done.
+    pub(crate) fn finish(&self, sequence: u64) {
+        self.mark(sequence, DONE);
+    }
+
+    /// Whether another process waits for a record.
+    pub(crate) fn is_wanted(&self, sequence: u64) -> bool {
+        let state = self.record(sequence).0.load(SeqCst);
+        state >> SHIFT == sequence && state & WANTED != 0
+    }
+
+    /// How far a record is. What another one is in the place of is long done, and so is what a process had to do that is gone.
+    pub(crate) fn status(&self, sequence: u64) -> Status {
+        let (state, owner) = self.record(sequence);
+        let (state, owner) = (state.load(SeqCst), owner.load(SeqCst));
+        if sequence == 0 || state >> SHIFT > sequence || state == sequence << SHIFT | state & WANTED | DONE {
+            Status::Done
+        } else if state >> SHIFT < sequence {
+            Status::Pending
+        } else if owner == own() {
+            Status::Own
+        } else if self.file.is_held(HOLDS + owner) {
+            Status::Pending
+        } else {
+            Status::Done
+        }
+    }
+
+    /// The same, for somebody who waits for it.
+    pub(crate) fn awaits(&self, sequence: u64) -> Status {
+        self.mark(sequence, WANTED);
+        self.status(sequence)
+    }
+}
+
+impl Drop for Page {
+    fn drop(&mut self) {
+        // SAFETY: the words are of the mapping that `open` made, and nobody has them any more.
+        unsafe { libc::munmap(self.words.as_ptr() as *mut _, BYTES as usize) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_are_done_out_of_turn_and_wanted_one_by_one() {
+        let file = Arc::new(Backing::create(c"records", 4096).unwrap());
+        let [one, two] = [0, 0].map(|at| Page::open(Arc::clone(&file), at).unwrap());
+        assert_eq!((one.last(), one.status(0)), (0, Status::Done));
+        let (first, second) = (one.issue(), two.issue());
+        assert_eq!((first, second, one.last()), (1, 2, 2));
+        two.finish(second);
+        assert_eq!((one.status(first), one.status(second)), (Status::Own, Status::Done));
+        assert!(!one.is_wanted(first));
+        assert_eq!(two.awaits(first), Status::Own);
+        assert!(one.is_wanted(first) && !one.is_wanted(second));
+        one.finish(first);
+        assert_eq!(two.status(first), Status::Done);
+        let other = Page::open(file, BYTES).unwrap();
+        assert!(one.is_same(&two) && !one.is_same(&other) && other.last() == 0);
+    }
+
+    #[test]
+    fn what_another_process_recorded_is_done_when_that_is_gone() {
+        let file = Backing::create(c"records", BYTES).unwrap();
+        let page = Page::open(Arc::new(file.reopen().unwrap()), 0).unwrap();
+        let sequence = page.issue();
+        page.record(sequence).1.store(7, SeqCst);
+        assert!(file.hold(HOLDS + 7));
+        assert_eq!(page.status(sequence), Status::Pending);
+        drop(file);
+        assert_eq!(page.status(sequence), Status::Done);
+    }
+
+    #[test]
+    fn a_record_in_whose_place_another_one_is_is_done() {
+        let page = Page::open(Arc::new(Backing::create(c"records", BYTES).unwrap()), 0).unwrap();
+        (0..=RECORDS).for_each(|_| _ = page.issue());
+        assert_eq!((page.status(1), page.status(2)), (Status::Done, Status::Own));
+    }
+}

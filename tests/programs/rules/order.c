@@ -1,0 +1,210 @@
+/* order RULE bad|good: work in shared memory that nothing orders. The exporter is one process, and the importer another. */
+#include "memory.h"
+
+enum { BYTES = 1 << 16, NON_BLOCKING = 1 };
+static unsigned buffer[BYTES / sizeof(unsigned)];
+
+static void *stream(void) {
+    void *made;
+    OK(cuStreamCreate(&made, NON_BLOCKING));
+    return made;
+}
+
+/* The part of the importer: with memory of the exporter, memory of its own, a stream, and an event of the exporter. */
+static void (*part)(struct link parent, CUdeviceptr opened, CUdeviceptr own, void *stream, CUevent event);
+
+static void import(struct link parent) {
+    CUevent event;
+    start(0);
+    CUdeviceptr opened = open_memory(get_handle(parent)), own = allocate();
+    OK(cuIpcOpenEventHandle(&event, get_handle(parent)));
+    part(parent, opened, own, stream(), event);
+    OK(cuEventDestroy_v2(event));
+    OK(cuMemFree_v2(own));
+}
+
+static void play_with(void (*of_importer)(struct link, CUdeviceptr, CUdeviceptr, void *, CUevent),
+                      void (*of_exporter)(struct link, CUdeviceptr, void *, CUevent)) {
+    Handle handle;
+    CUevent event;
+    part = of_importer;
+    struct link importer = employ(import);
+    start(0);
+    CUdeviceptr p = allocate();
+    put_handle(importer, export(p));
+    OK(cuEventCreate(&event, INTERPROCESS | DISABLE_TIMING));
+    OK(cuIpcGetEventHandle(&handle, event));
+    put_handle(importer, handle);
+    of_exporter(importer, p, stream(), event);
+    ended(importer);
+    OK(cuEventDestroy_v2(event));
+}
+
+static void reads(struct link parent, CUdeviceptr opened, CUdeviceptr own, void *stream, CUevent event) {
+    (void)own, (void)stream, (void)event;
+    wait_for(parent);
+    CALL(cuMemcpyDtoH_v2, (buffer, opened, BYTES));
+    tell(parent);
+    OK(cuIpcCloseMemHandle(opened));
+}
+
+/* Ends the part of an exporter. */
+static void finish(struct link importer, CUdeviceptr p, void *stream) {
+    wait_for(importer);
+    OK(cuStreamSynchronize(stream));
+    wait_for(importer);
+    OK(cuMemFree_v2(p));
+}
+
+static void reads_and_tells(struct link parent, CUdeviceptr opened, CUdeviceptr own, void *stream, CUevent event) {
+    reads(parent, opened, own, stream, event);
+    tell(parent);
+}
+
+/* In the wrong job, the exporter does not wait for its memset. */
+static void writes(struct link importer, CUdeviceptr p, void *stream, CUevent event) {
+    (void)event;
+    OK(cuMemsetD32Async(p, 1, BYTES / 4, stream));
+    if (!bad) OK(cuStreamSynchronize(stream));
+    tell(importer);
+    finish(importer, p, stream);
+}
+static void read_early(void) { play_with(reads_and_tells, writes); }
+
+/* In the wrong job, the exporter asks once whether another stream is done. */
+static void writes_and_asks(struct link importer, CUdeviceptr p, void *work, CUevent event) {
+    (void)event;
+    void *other = stream();
+    OK(cuMemsetD32Async(p, 1, BYTES / 4, work));
+    while (cuStreamQuery(bad ? other : work)) usleep(100);
+    tell(importer);
+    finish(importer, p, work);
+}
+static void asked(void) { play_with(reads_and_tells, writes_and_asks); }
+
+/* In the right job, the copy waits for itself. */
+static void writes_by_copy(struct link importer, CUdeviceptr p, void *stream, CUevent event) {
+    (void)event;
+    if (bad) OK(cuMemcpyHtoDAsync_v2(p, buffer, BYTES, stream));
+    else OK(cuMemcpyHtoD_v2(p, buffer, BYTES));
+    tell(importer);
+    finish(importer, p, stream);
+}
+static void copied(void) { play_with(reads_and_tells, writes_by_copy); }
+
+/* In the wrong job, the event is recorded before the memset. */
+static void writes_and_records(struct link importer, CUdeviceptr p, void *stream, CUevent event) {
+    if (bad) OK(cuEventRecord(event, stream));
+    OK(cuMemsetD32Async(p, 1, BYTES / 4, stream));
+    if (!bad) OK(cuEventRecord(event, stream));
+    tell(importer);
+    finish(importer, p, stream);
+}
+static void follows(struct link parent, CUdeviceptr opened, CUdeviceptr own, void *stream, CUevent event) {
+    wait_for(parent);
+    OK(cuStreamWaitEvent(stream, event, 0));
+    CALL(cuMemcpyDtoDAsync_v2, (own, opened, BYTES, stream));
+    tell(parent);
+    OK(cuStreamSynchronize(stream));
+    OK(cuIpcCloseMemHandle(opened));
+    tell(parent);
+}
+static void recorded(void) { play_with(follows, writes_and_records); }
+
+/* In the wrong job, the importer gives the memory back before its copy is done. */
+static void takes(struct link parent, CUdeviceptr opened, CUdeviceptr own, void *stream, CUevent event) {
+    (void)event;
+    OK(cuMemcpyDtoDAsync_v2(own, opened, BYTES, stream));
+    if (!bad) OK(cuCtxSynchronize());
+    tell(parent);
+    wait_for(parent);
+    OK(cuIpcCloseMemHandle(opened));
+    tell(parent);
+}
+static void overwrites(struct link importer, CUdeviceptr p, void *stream, CUevent event) {
+    (void)event;
+    wait_for(importer);
+    CALL(cuMemsetD32Async, (p, 2, BYTES / 4, stream));
+    OK(cuStreamSynchronize(stream));
+    tell(importer);
+    wait_for(importer);
+    OK(cuMemFree_v2(p));
+}
+static void overwritten(void) { play_with(takes, overwrites); }
+
+/* Both write; in the wrong job, the exporter does not wait. */
+static void writes_too(struct link parent, CUdeviceptr opened, CUdeviceptr own, void *stream, CUevent event) {
+    (void)own, (void)event;
+    wait_for(parent);
+    CALL(cuMemsetD32Async, (opened, 2, BYTES / 4, stream));
+    tell(parent);
+    OK(cuStreamSynchronize(stream));
+    OK(cuIpcCloseMemHandle(opened));
+    tell(parent);
+}
+static void twice(void) { play_with(writes_too, writes); }
+
+/* In the wrong job, the exporter frees while a copy of the importer is queued. */
+static void takes_last(struct link parent, CUdeviceptr opened, CUdeviceptr own, void *stream, CUevent event) {
+    (void)event;
+    OK(cuMemcpyDtoDAsync_v2(own, opened, BYTES, stream));
+    if (bad) tell(parent);
+    if (bad) wait_for(parent);
+    OK(cuIpcCloseMemHandle(opened));
+    if (!bad) tell(parent);
+}
+static void frees(struct link importer, CUdeviceptr p, void *stream, CUevent event) {
+    (void)stream, (void)event;
+    wait_for(importer);
+    CALL(cuMemFree_v2, (p));
+    if (bad) tell(importer);
+}
+static void freed(void) { play_with(takes_last, frees); }
+
+/* In the wrong job, the importer unmaps while its own memset is queued. */
+static void unmaps(struct link parent) {
+    start(0);
+    Allocation allocation = imported(receive_descriptor());
+    CUdeviceptr at = map(allocation);
+    void *work = stream();
+    OK(cuMemsetD32Async(at, 1, SIZE / 4, work));
+    if (!bad) OK(cuStreamSynchronize(work));
+    CALL(cuMemUnmap, (at, SIZE));
+    OK(cuMemAddressFree(at, SIZE));
+    OK(cuMemRelease(allocation));
+    tell(parent);
+}
+static void unmapped(void) { share_with(unmaps); }
+
+/* The exporter has a flag. In the wrong job, it clears the flag when the importer has set it already. */
+static void sets(struct link parent, CUdeviceptr opened, CUdeviceptr own, void *stream, CUevent event) {
+    unsigned one = 1;
+    (void)own, (void)stream, (void)event;
+    wait_for(parent);
+    OK(cuMemcpyHtoD_v2(opened, &one, sizeof one));
+    tell(parent);
+    wait_for(parent);
+    OK(cuIpcCloseMemHandle(opened));
+    tell(parent);
+}
+static void clears(struct link importer, CUdeviceptr p, void *stream, CUevent event) {
+    unsigned flag = 0;
+    (void)stream, (void)event;
+    if (bad) tell(importer);
+    if (bad) wait_for(importer);
+    CALL(cuMemsetD32_v2, (p, 0, 1));
+    OK(cuCtxSynchronize());
+    if (!bad) tell(importer);
+    if (!bad) wait_for(importer);
+    OK(cuMemcpyDtoH_v2(&flag, p, sizeof flag));
+    CHECK(flag == !bad);
+    tell(importer);
+    wait_for(importer);
+    OK(cuMemFree_v2(p));
+}
+static void erased(void) { play_with(sets, clears); }
+
+SCENES({"overwritten-unread", erased}, {"access-not-ordered", read_early}, {"access-not-ordered/query", asked}, {"access-not-ordered/copy", copied},
+       {"access-not-ordered/event", recorded}, {"access-not-ordered/overwritten", overwritten},
+       {"access-not-ordered/twice", twice}, {"access-not-ordered/freed", freed},
+       {"access-not-ordered/unmapped", unmapped})
