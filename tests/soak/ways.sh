@@ -73,7 +73,7 @@ while [ $SECONDS -lt $end ]; do
     cmp -s <(same out.0) <(same out.1) || { diff <(same out.0) <(same out.1) | head -5 || true; fail "$what: differs from how it is without cupeer"; }
     for with in 0 1; do awk '$1 == "first" { print $2 }' "oracle.$with" | sort >"oracle.$with.calls"; done
     cmp -s oracle.0.calls oracle.1.calls || fail "$what: the driver has other calls than without cupeer"
-    { grep -o '"function":"[^"]*"' log || true; } | cut -d'"' -f4 | sort >log.calls
+    { grep -oE '"function":"(cu|nvml)[^"]*"' log || true; } | cut -d'"' -f4 | sort >log.calls
     # Nothing is seen that was not called, nor twice. A tool that finds no driver answers a call itself.
     { cat log.calls; awk '{ if ($1 == "wrapper") { w[$2]++ } else { d[$2]++ } }
         END { for (f in w) print "=" f, w[f]; for (f in d) print "=" f, d[f] }' oracle.1; } |
