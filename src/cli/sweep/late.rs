@@ -9,7 +9,7 @@ use super::progress::{Progress, Steps};
 use super::state::{Done, Journal};
 use super::trials::Trial;
 use super::verdict::{Judged, Verdict, judge};
-use super::{Found, TIMEOUT, compare, json, table, time};
+use super::{Found, compare, json, table, time};
 use crate::records::sweeps::counted;
 use crate::run::formats::quoted;
 use crate::start::args::SweepArgs;
@@ -51,17 +51,10 @@ pub fn sweep(args: &SweepArgs, mut plan: Plan, journal: &mut Journal, seeds: usi
     } else {
         plan.sim = Sim::Usual;
     }
-    let mut launcher = Launcher {
-        timeout: plan.timeout.unwrap_or(Duration::MAX),
-        plan,
-        directory: journal.directory.clone(),
-        usual: BTreeSet::new(),
-        keeps: args.keep,
-    };
+    let mut launcher = Launcher::new(plan, journal.directory.clone(), args.keep);
     let Some(baseline) = plain(&mut launcher)? else { return Ok(None) };
-    launcher.timeout = launcher.plan.timeout.unwrap_or((baseline.ran.time * TIMEOUT.1).max(TIMEOUT.0));
-    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
-    let jobs = args.jobs.map_or((cpus / baseline.counted.processes.max(1)).max(1), usize::from);
+    launcher.limit(baseline.ran.time);
+    let jobs = pool::jobs(args, &baseline);
     let until = args.budget.map(|budget| Instant::now() + budget);
     let limits = Limits { jobs, until, is_first_enough: args.fail_fast };
     let (progress, directory) = (Progress::new(jobs), journal.directory.clone());
@@ -140,13 +133,7 @@ fn plain(launcher: &mut Launcher) -> Result<Option<Baseline>> {
 /// The run of a seed. `None` if it was interrupted.
 fn one(launcher: &Launcher, baseline: &Baseline, seed: usize) -> Result<Option<Judged>> {
     let plan = Plan { sim: Sim::Topology(topology(&launcher.plan, seed)), ..launcher.plan.clone() };
-    let late = Launcher {
-        plan,
-        directory: launcher.directory.clone(),
-        timeout: launcher.timeout,
-        usual: launcher.usual.clone(),
-        keeps: launcher.keeps,
-    };
+    let late = Launcher { plan, ..launcher.clone() };
     let order = Order { name: &format!("seed-{seed}"), rules: "", is_dry: true };
     let Some(ran) = late.run(&order)? else { return Ok(None) };
     let right = match &late.plan.compare {

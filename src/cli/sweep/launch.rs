@@ -62,6 +62,7 @@ impl Ran {
     }
 }
 
+#[derive(Clone)]
 pub struct Launcher {
     pub plan: Plan,
     pub directory: PathBuf,
@@ -78,7 +79,21 @@ pub struct Order<'a> {
     pub is_dry: bool,
 }
 
+/// The shortest time after which a run hangs, and how many times as long as without faults it may take.
+const TIMEOUT: (Duration, u32) = (Duration::from_secs(10), 10);
+
 impl Launcher {
+    /// One whose runs lie in a directory, and may take as long as the plan says.
+    pub fn new(plan: Plan, directory: PathBuf, keeps: bool) -> Launcher {
+        let timeout = plan.timeout.unwrap_or(Duration::MAX);
+        Launcher { plan, directory, timeout, usual: BTreeSet::new(), keeps }
+    }
+
+    /// Limits the time of a run by that of a plain one, if the plan has no limit.
+    pub fn limit(&mut self, plain: Duration) {
+        self.timeout = self.plan.timeout.unwrap_or((plain * TIMEOUT.1).max(TIMEOUT.0));
+    }
+
     /// Runs the program once. `None` where the sweep was interrupted meanwhile.
     pub fn run(&self, order: &Order) -> Result<Option<Ran>> {
         let directory = self.directory.join(order.name);

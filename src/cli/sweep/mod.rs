@@ -37,14 +37,10 @@ use anyhow::Result;
 use launch::{End, Launcher};
 use plan::Plan;
 use state::Journal;
-use std::collections::BTreeSet;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use trial::Bench;
 use verdict::judge_baseline;
-
-/// The shortest time after which a run hangs, and how many times as long as without faults it may take.
-const TIMEOUT: (Duration, u32) = (Duration::from_secs(10), 10);
 
 pub fn command(args: &SweepArgs) -> Result<ExitCode> {
     output::be_verbose(args.verbose);
@@ -108,16 +104,10 @@ fn boxed<T: Found + 'static>(found: Option<T>) -> Option<Box<dyn Found>> {
 /// Sweeps. `None` where it was interrupted before anything was known.
 fn sweep(args: &SweepArgs, plan: Plan, journal: &mut Journal) -> Result<Option<Outcome>> {
     let start = Instant::now();
-    let mut launcher = Launcher {
-        timeout: plan.timeout.unwrap_or(Duration::MAX),
-        plan,
-        directory: journal.directory.clone(),
-        usual: BTreeSet::new(),
-        keeps: args.keep,
-    };
+    let mut launcher = Launcher::new(plan, journal.directory.clone(), args.keep);
     let Some(baseline) = baseline::measure(&mut launcher)? else { return Ok(None) };
     launcher.plan.names_programs = baseline.has_programs;
-    launcher.timeout = launcher.plan.timeout.unwrap_or((baseline.ran.time * TIMEOUT.1).max(TIMEOUT.0));
+    launcher.limit(baseline.ran.time);
     baseline.notes.iter().for_each(|note| output::note(&format!("note: {note}")));
     let own = judge_baseline(&baseline);
     let mut outcome = Outcome {

@@ -3,10 +3,12 @@
 //! What belongs here: who takes which run and when it stops. The verdicts do not depend on it: runs are numbered
 //! before, and what only one run at a time can tell is left to a run by itself.
 
+use super::baseline::Baseline;
 use super::interrupt;
 use super::progress::Progress;
 use super::state::Done;
 use super::trials::Trial;
+use crate::start::args::SweepArgs;
 use anyhow::Result;
 use cupeer_report::beside;
 use std::sync::Mutex;
@@ -18,6 +20,12 @@ pub struct Limits {
     pub jobs: usize,
     pub until: Option<Instant>,
     pub is_first_enough: bool,
+}
+
+/// How many runs there are at once: as asked for, or as many as have the processes of the program run side by side.
+pub fn jobs(args: &SweepArgs, baseline: &Baseline) -> usize {
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    args.jobs.map_or((cpus / baseline.counted.processes.max(1)).max(1), usize::from)
 }
 
 impl Limits {

@@ -25,11 +25,7 @@ pub fn runs(args: &SweepArgs, bench: &Bench, journal: &mut Journal, outcome: &mu
     let distinct = trials::distinct(&outcome.places, &[], plan);
     let (further, more) = trials::further(&outcome.places, plan);
     outcome.unplanned = more;
-    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
-    let jobs = match args.jobs {
-        Some(jobs) => jobs.into(),
-        None => (cpus / bench.baseline.counted.processes.max(1)).max(1),
-    };
+    let jobs = pool::jobs(args, &bench.baseline);
     let all = distinct.len() + further.len() + more as usize;
     announce(args, bench, distinct.len(), all, jobs)?;
     let until = args.budget.map(|budget| Instant::now() + budget);

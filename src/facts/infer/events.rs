@@ -2,13 +2,14 @@
 
 use super::context::Context;
 use super::objects::{export, in_words, opening};
-use super::touched::{Touch, Touched, touched};
-use crate::follow::ledger::{Entry, Export, Import, Time};
+use super::touched::{Touch, Touched};
+use crate::follow::ledger::{Entry, Export, Import, Realm, Time};
 use crate::follow::order::{Ordering, Orders, Work, is_done};
 use crate::follow::pending::PendingFinding;
 use cupeer_rules::reason::{Ago, Handle, Reason};
 use cupeer_rules::{Confidence, Severity};
 use cupeer_spec::effect::Object;
+use std::collections::{BTreeSet, HashMap};
 
 /// When each record of an event began, and each wait for one returned: the process, and the time.
 #[derive(Default)]
@@ -17,52 +18,59 @@ struct Acts {
     waits: Vec<(usize, u64)>,
 }
 
-pub fn found(context: &Context) -> Vec<PendingFinding> {
+pub fn found(context: &Context, touched: &[Touched]) -> Vec<PendingFinding> {
     let events = || context.all.ledger.exports().filter(|(entry, _)| entry.kind == Object::Event);
     if !events().any(|(entry, _)| !entry.imports.is_empty()) {
         return Vec::new();
     }
-    let touched = touched(context);
-    let mut all = Vec::new();
+    let (acts, mut all) = (acts(context), Vec::new());
     for (entry, of) in events().filter(|(entry, _)| context.all.knows_all(entry.realm)) {
-        let members = entry.imports.iter().map(|import| import.process).chain([of.process]);
-        let is_whole =
-            members.clone().all(|process| context.all.tallies[process as usize].order.gaps.is_empty());
+        let mut members = entry.imports.iter().map(|import| import.process).chain([of.process]);
+        let is_whole = members.all(|process| context.all.tallies[process as usize].order.gaps.is_empty());
         if !is_whole {
             continue;
         }
-        let acts = acts(context, entry, members);
+        let Some(acts) = acts.get(&(entry.realm, entry.fingerprint)) else { continue };
         let opened = entry.imports.iter().filter_map(|import| Some((import, import.times.first()?)));
         let opened =
             opened.filter(|(import, _)| import.process != of.process).min_by_key(|(_, time)| time.opened);
         let Some(opened) = opened else { continue };
-        all.extend(unwaited(context, (entry, of), opened, &acts, &touched));
-        all.extend(recorded_again(context, (entry, of), opened, &acts));
+        all.extend(unwaited(context, (entry, of), opened, acts, touched));
+        all.extend(recorded_again(context, (entry, of), opened, acts));
     }
     all
 }
 
-/// What processes did with an event.
-fn acts(context: &Context, entry: &Entry, members: impl Iterator<Item = u32>) -> Acts {
-    let mut acts = Acts::default();
-    for process in members.map(|process| process as usize) {
-        let order = &context.all.tallies[process].order;
-        let is_it = |event: usize| order.handles.contains(&(entry.fingerprint, event));
-        for step in &order.all {
-            match step.orders {
-                Orders::Records { event, .. } if is_it(event) => acts.records.push((process, step.before)),
-                Orders::Follows { event, .. } | Orders::Completes { work: Work::Event(event), .. }
-                    if is_it(event) =>
-                {
-                    acts.waits.push((process, step.after));
+/// What processes did with each event, by its realm and fingerprint.
+fn acts(context: &Context) -> HashMap<(Realm, u64), Acts> {
+    let mut all = HashMap::<_, Acts>::new();
+    for (process, tally) in context.all.tallies.iter().enumerate() {
+        let mut names = HashMap::<usize, Vec<u64>>::new();
+        for (handle, event) in tally.order.handles.iter().collect::<BTreeSet<_>>() {
+            names.entry(*event).or_default().push(*handle);
+        }
+        for step in &tally.order.all {
+            let (event, is_record) = match step.orders {
+                Orders::Records { event, .. } => (event, true),
+                Orders::Follows { event, .. } | Orders::Completes { work: Work::Event(event), .. } => {
+                    (event, false)
                 }
-                _ => {}
+                _ => continue,
+            };
+            for handle in names.get(&event).into_iter().flatten() {
+                let acts = all.entry((context.all.realms[process], *handle)).or_default();
+                match is_record {
+                    true => acts.records.push((process, step.before)),
+                    false => acts.waits.push((process, step.after)),
+                }
             }
         }
     }
-    acts.records.sort_by_key(|(_, at)| *at);
-    acts.waits.sort_by_key(|(_, at)| *at);
-    acts
+    for acts in all.values_mut() {
+        acts.records.sort_by_key(|(_, at)| *at);
+        acts.waits.sort_by_key(|(_, at)| *at);
+    }
+    all
 }
 
 /// An event that was recorded, and that nobody waited for.

@@ -15,9 +15,9 @@ use std::collections::{BTreeMap, HashMap};
 /// The most ranges of a process that are listed.
 const MOST: usize = 16;
 
-pub fn found(context: &Context) -> Vec<PendingFinding> {
+pub fn found(context: &Context, touched: &[Touched]) -> Vec<PendingFinding> {
     let mut all = Vec::new();
-    for memory in touched(context).iter().filter(|memory| memory.is_whole(context)) {
+    for memory in touched.iter().filter(|memory| memory.is_whole(context)) {
         all.extend(unwritten(context, memory));
         all.extend(one_for_several(context, memory));
     }

@@ -12,7 +12,7 @@ use super::answer::{Answer, fail};
 use super::driver::{
     CAME, Call, DONE, Driver, IN_CALL, Kind, LEGACY, Node, Seen, Stream, Tail, Task, Waiting, Work, lane,
 };
-use super::late::TICK;
+use super::late::{TICK, quietly};
 use super::process;
 use super::stack;
 use core::ffi::c_void;
@@ -201,7 +201,7 @@ pub(crate) fn settled_if_late(
     settled(|driver| if driver.is_late() { first(driver) } else { Ok(Vec::new()) })
 }
 
-/// Starts the thread. No signal is delivered to it: signals are for threads that know of them.
+/// Starts the thread.
 fn start() -> bool {
     type Start = extern "C" fn(*mut c_void) -> *mut c_void;
     // SAFETY: both are functions of the C convention with the same arguments; that ours may unwind is what
@@ -210,19 +210,15 @@ fn start() -> bool {
         unsafe { core::mem::transmute::<extern "C-unwind" fn(*mut c_void) -> *mut c_void, Start>(work) };
     // SAFETY: all-zero are values of these plain structures, which the calls fill before they are read; the
     // function takes no argument, and the library stays loaded.
-    unsafe {
-        let (mut all, mut before): (libc::sigset_t, libc::sigset_t) = core::mem::zeroed();
+    quietly(|| unsafe {
         let mut attributes: libc::pthread_attr_t = core::mem::zeroed();
         let mut thread: libc::pthread_t = core::mem::zeroed();
-        libc::sigfillset(&mut all);
-        libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut before);
         libc::pthread_attr_init(&mut attributes);
         libc::pthread_attr_setdetachstate(&mut attributes, libc::PTHREAD_CREATE_DETACHED);
         let result = libc::pthread_create(&mut thread, &attributes, start, core::ptr::null_mut());
         libc::pthread_attr_destroy(&mut attributes);
-        libc::pthread_sigmask(libc::SIG_SETMASK, &before, core::ptr::null_mut());
         result == 0
-    }
+    })
 }
 
 /// The thread. A function of the program may end it, by pthread_exit: so nothing here has a destructor.

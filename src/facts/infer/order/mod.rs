@@ -56,17 +56,25 @@ fn pending(context: &Context, history: &History, wrong: Wrong, round: &Round) ->
     let reason = Reason::AccessNotOrdered { text: &text };
     let is_sure = round.pair.is_sure && !context.is_part;
     let confidence = if is_sure { Confidence::Certain } else { Confidence::Inferred };
-    let call = (second.function, 0);
-    let found =
-        PendingFinding::of(&reason, confidence, call, second.process as u32, (second.site, second.at));
-    let processes = if first.process == second.process { vec![] } else { vec![first.process] };
+    let found = about(context, &reason, confidence, [first, second]);
+    PendingFinding { last: round.last, count: round.count, lacks_facts: !is_sure, ..found }
+}
+
+/// A finding about the second of two uses.
+fn about(
+    context: &Context,
+    reason: &Reason,
+    confidence: Confidence,
+    [first, second]: [&Origin; 2],
+) -> PendingFinding {
+    let (call, place) = ((second.function, 0), (second.site, second.at));
+    let mut found = PendingFinding::of(reason, confidence, call, second.process as u32, place);
+    if first.process != second.process {
+        found.processes.push(first.process);
+    }
     PendingFinding {
-        last: round.last,
-        count: round.count,
-        processes: [found.processes.clone(), processes].concat(),
         objects: vec![objects::using(first.process, first.site, first.at, first.bytes.len())],
         accesses: vec![access(context, first), access(context, second)],
-        lacks_facts: !is_sure,
         ..found
     }
 }

@@ -3,10 +3,9 @@
 use super::book::{Book, How};
 use super::clocks::{Level, reach};
 use super::history::History;
-use super::{Place, access, place_of};
+use super::{Place, about, place_of};
 use crate::follow::pending::PendingFinding;
 use crate::infer::context::Context;
-use crate::infer::objects;
 use crate::infer::objects::in_words;
 use cupeer_report::moments::{bytes, duration};
 use cupeer_rules::Confidence;
@@ -69,20 +68,6 @@ fn pending(context: &Context, history: &History, pair: &((usize, usize), u64, u6
         first.entry.fingerprint, first.bytes.from
     );
     let reason = Reason::OverwrittenUnread { text: &text };
-    let call = (second.function, 0);
-    let found = PendingFinding::of(
-        &reason,
-        Confidence::Inferred,
-        call,
-        second.process as u32,
-        (second.site, second.at),
-    );
-    PendingFinding {
-        last,
-        count,
-        processes: vec![second.process, first.process],
-        objects: vec![objects::using(first.process, first.site, first.at, first.bytes.len())],
-        accesses: vec![access(context, first), access(context, second)],
-        ..found
-    }
+    let found = about(context, &reason, Confidence::Inferred, [first, second]);
+    PendingFinding { last, count, ..found }
 }
