@@ -143,6 +143,7 @@ fn each_planted_mistake_of_a_pair_yields_its_rule() {
             Rule::OpenedAgain,
             Rule::AccessNotOrdered,
             Rule::UseUnwritten,
+            Rule::IpcOneForSeveral,
             Rule::IpcEventUnwaited,
             Rule::IpcEventRecordedAgain,
         ];

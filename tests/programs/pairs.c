@@ -149,22 +149,23 @@ static CUresult use(CUdeviceptr p, int way) {
     size_t sizes[] = {BYTES, BYTES}, first = 0, failed;
     CUresult result;
     switch (way) {
-    case 0: return cuMemsetD8_v2(p, 1, BYTES);
-    case 1: return cuMemcpyDtoH_v2(host, p, BYTES);
-    case 2: return cuMemcpyHtoD_v2(p, host, BYTES);
-    case 3: return cuMemcpyDtoD_v2(own, p, BYTES);
-    case 4: return cuMemcpyDtoD_v2(p, own, BYTES);
-    case 5: return cuMemcpyPeer(own, context, p, context, BYTES);
-    case 6: return cuMemcpy2D_v2(&to_2d);
-    case 7: return cuMemcpy3D_v2(&from_3d);
-    case 8: return cuMemsetD2D32_v2(p, 256, 1, 8, BYTES / 256);
+    case 0: result = cuMemsetD8_v2(p, 1, BYTES); break;
+    case 1: result = cuMemcpyDtoH_v2(host, p, BYTES); break;
+    case 2: result = cuMemcpyHtoD_v2(p, host, BYTES); break;
+    case 3: result = cuMemcpyDtoD_v2(own, p, BYTES); break;
+    case 4: result = cuMemcpyDtoD_v2(p, own, BYTES); break;
+    case 5: result = cuMemcpyPeer(own, context, p, context, BYTES); break;
+    case 6: result = cuMemcpy2D_v2(&to_2d); break;
+    case 7: result = cuMemcpy3D_v2(&from_3d); break;
+    case 8: result = cuMemsetD2D32_v2(p, 256, 1, 8, BYTES / 256); break;
     case 9: result = cuMemcpyDtoDAsync_v2(own, p, BYTES, stream); break;
     case 10: result = cuMemsetD32Async(p, 1, BYTES / 4, stream); break;
     case 11: result = cuMemcpyHtoDAsync_v2(p, host, BYTES, stream); break;
     case 12: result = cuMemcpyDtoHAsync_v2(host, p, BYTES, stream); break;
     default: result = cuMemcpyBatchAsync(to, from, sizes, 2, &attributes, &first, 1, &failed, stream);
     }
-    cuStreamSynchronize(stream);
+    /* For the legacy default stream too. */
+    cuCtxSynchronize();
     return result;
 }
 static CUresult launch(CUdeviceptr p) {
