@@ -80,7 +80,7 @@ fn memory(context: &Context, shortage: &Shortage, places: &mut Places) -> Option
         (Some(wanted), Some((_, total))) if wanted > total => {
             return plain(&Reason::MemoryTooLarge { wanted, total, device }, Confidence::Certain);
         }
-        (Some(wanted), Some(left)) if wanted <= left.0 => {
+        (Some(wanted), Some(left)) if !shortage.is_short() => {
             return plain(&Reason::MemoryRefused { wanted, left, device }, Confidence::Inferred);
         }
         _ => {}

@@ -2,7 +2,7 @@
 
 needs: torch
 finds: peer-already-enabled note
-says: Treat this result as success. With the CUDA runtime, call cudaGetLastError() once
+says: Treat this result as success. With the CUDA runtime, also call cudaGetLastError() once
 """
 import torch
 from shared import MIB, Runtime, cannot
