@@ -1,6 +1,7 @@
 //! The steps after the driver returned, for calls that open or end something, that failed, or whose slot has details
 //! elsewhere: query the driver, look for excuses, judge the call, tell the job, and note the time.
 
+use super::early;
 use crate::check;
 use crate::driver::facts::{self, DriverFacts};
 use crate::driver::questions;
@@ -13,6 +14,7 @@ use crate::settings;
 use core::cell::Cell;
 use core::fmt::{self, Write};
 use cupeer_rules::decide;
+use cupeer_spec::effect::Object;
 use cupeer_spec::function::{FnId, Library};
 use cupeer_spec::record::live;
 use cupeer_spec::record::slot::{MOST_ARGS, detail};
@@ -110,6 +112,7 @@ pub fn follow(record: &Recorded, call: &Answered) {
     {
         uses::watch(start, bytes);
     }
+    early::followed(id);
     if recorder::is_weighty(id) && !has_other_output {
         let exported = id.spec().exports().filter(|_| is_judged);
         let head = match exported {
@@ -124,6 +127,11 @@ pub fn follow(record: &Recorded, call: &Answered) {
             before,
             &CallOrigin { caller, start: record.start(), head, about },
         );
+        let is_memory = |object| matches!(object, Object::Memory | Object::Pointer);
+        let exports = for_ledger == 0 && id.spec().exports().is_some_and(|shared| is_memory(shared.object));
+        if let Some(memory) = about.memory.filter(|_| exports) {
+            early::exported(memory, record.start());
+        }
     }
     let changes =
         id.spec().shares() || id.spec().gives_back() || id.spec().is_virtual() || id.spec().changes_pools();

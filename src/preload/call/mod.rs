@@ -16,9 +16,11 @@
 //! | Large copies to or from the host | [`through_host::run`] | Reads what is copied. |
 //! | `is_quick` | [`run_quickly`] | Has a copy of the steps of its own. |
 //! | All others | [`run_shared`] | Share one copy of the steps. |
+//! | Copies, memsets, and what orders them, at first | [`early::around`] | Kept until memory is exported. |
 //! | Any that a fault plan may concern | [`concerned`] | The plan decides before the steps. |
 
 mod after;
+mod early;
 mod graphs;
 mod inside;
 mod memory;
@@ -194,23 +196,25 @@ pub trait Function: Arguments {
 #[inline(always)]
 pub unsafe fn run<F: Function, const EXPORT: bool>(arguments: impl Fn() -> F) -> i32 {
     let noted = Noted::last();
-    // SAFETY: as promised.
-    if let Some(result) = unsafe { memory::run::<F, EXPORT>(noted, &arguments) } {
-        return result;
-    }
-    if const { FUNCTIONS[F::ID as usize].may_go_straight_on() } {
+    early::around(noted, &arguments, || {
         // SAFETY: as promised.
-        return unsafe { straight_on::<F, EXPORT>(noted, arguments) };
-    }
-    let is_about_order = const {
-        FUNCTIONS[F::ID as usize].is_in(Group::Order) || FUNCTIONS[F::ID as usize].is_in(Group::Event)
-    };
-    if is_about_order {
+        if let Some(result) = unsafe { memory::run::<F, EXPORT>(noted, &arguments) } {
+            return result;
+        }
+        if const { FUNCTIONS[F::ID as usize].may_go_straight_on() } {
+            // SAFETY: as promised.
+            return unsafe { straight_on::<F, EXPORT>(noted, &arguments) };
+        }
+        let is_about_order = const {
+            FUNCTIONS[F::ID as usize].is_in(Group::Order) || FUNCTIONS[F::ID as usize].is_in(Group::Event)
+        };
+        if is_about_order {
+            // SAFETY: as promised.
+            return unsafe { ordering::run::<F, EXPORT>(noted, &arguments) };
+        }
         // SAFETY: as promised.
-        return unsafe { ordering::run::<F, EXPORT>(noted, arguments) };
-    }
-    // SAFETY: as promised.
-    unsafe { take_steps::<F, EXPORT>(noted, &arguments()) }
+        unsafe { take_steps::<F, EXPORT>(noted, &arguments()) }
+    })
 }
 
 /// Runs the steps of a call.

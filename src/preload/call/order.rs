@@ -19,7 +19,7 @@ use cupeer_spec::record::slot;
 
 /// What a function has to do with order.
 #[derive(Clone, Copy)]
-enum Part {
+pub(super) enum Part {
     Nothing,
     /// It reads or writes device memory.
     Uses,
@@ -39,7 +39,7 @@ enum Part {
     Frees,
 }
 
-const fn part_of(function: &FnSpec) -> Part {
+pub(super) const fn part_of(function: &FnSpec) -> Part {
     let mut index = 0;
     while index < function.effects().len() {
         match function.effects()[index] {
@@ -77,7 +77,7 @@ static PARTS: [Part; FUNCTION_COUNT] = {
 const PER_THREAD: u64 = 2;
 
 /// The stream that a call is about.
-enum Stream {
+pub(super) enum Stream {
     /// By its handle.
     Named(u64),
     /// The default stream that all threads of a context have in common.
@@ -87,7 +87,7 @@ enum Stream {
 }
 
 impl Stream {
-    fn of(id: FnId, words: &ArgumentWords) -> Stream {
+    pub(super) fn of(id: FnId, words: &ArgumentWords) -> Stream {
         let handle = match (id.spec().stream(), id.spec().launches()) {
             (Some(by), _) => words[by],
             // A structure says it: `CUlaunchConfig`.
@@ -101,7 +101,7 @@ impl Stream {
         }
     }
 
-    fn name(&self, context: u64) -> u64 {
+    pub(super) fn name(&self, context: u64) -> u64 {
         match *self {
             Stream::Named(handle) => handle,
             Stream::Common => order::default_stream(context, None),
@@ -192,7 +192,7 @@ pub fn since(id: FnId, arguments: &dyn Arguments) -> u64 {
 }
 
 /// Whether a copy or a memset uses shared memory.
-fn uses_shared(id: FnId, words: &ArgumentWords, arguments: &dyn Arguments) -> bool {
+pub(super) fn uses_shared(id: FnId, words: &ArgumentWords, arguments: &dyn Arguments) -> bool {
     let touches = id.spec().touches();
     if touches[0].is_some() {
         return touches.iter().flatten().any(|(by, ..)| uses::is_shared(words[*by]));
@@ -228,8 +228,7 @@ pub fn note(id: FnId, caller: usize, arguments: &dyn Arguments, since: u64, reco
     guarded(|| {
         let context = questions::context();
         let is_whole = follow(id, &words, arguments, context, (since, end));
-        let device = (questions::device() + 1) as u64;
-        let current = context & ((1 << 48) - 1) | device << 48 | flags(id, &words);
+        let current = current(context, flags(id, &words));
         match record {
             Some(record) => record.add_current(current),
             None => Recorded::new(id, arguments).append_use(caller, since, end, current),
@@ -240,8 +239,13 @@ pub fn note(id: FnId, caller: usize, arguments: &dyn Arguments, since: u64, reco
     });
 }
 
+/// Returns the current context and device with the flags of a call, as the record has them.
+pub(super) fn current(context: u64, flags: u64) -> u64 {
+    context & ((1 << 48) - 1) | ((questions::device() + 1) as u64) << 48 | flags
+}
+
 /// Bits that say that the stream of a call does not wait for the legacy default stream, and that it is captured.
-fn flags(id: FnId, words: &ArgumentWords) -> u64 {
+pub(super) fn flags(id: FnId, words: &ArgumentWords) -> u64 {
     let (stream, part) = (Stream::of(id, words), PARTS[id as usize]);
     // A stream that has ended answers nothing; a launch may have failed its context, which the driver would log.
     let asks = !matches!(part, Part::Drops(_) | Part::Launches);

@@ -5,7 +5,7 @@ use super::{entries, used};
 use crate::settings;
 use crate::sys::every_call::{follows_plans, is_behind};
 use core::sync::atomic::{
-    AtomicBool, AtomicU8, AtomicU32,
+    AtomicBool, AtomicI32, AtomicU8, AtomicU32,
     Ordering::{Relaxed, SeqCst},
 };
 use cupeer_spec::effect::{Effect, Sides};
@@ -137,6 +137,17 @@ pub fn has_done(done: Needs) -> bool {
     DONE[done as usize].load(Relaxed)
 }
 
+/// So many calls that use memory or order work are looked at before memory is shared, and as many after each export.
+pub(super) const EARLY: i32 = 4096;
+/// How many of them are left.
+pub(super) static EARLY_LEFT: AtomicI32 = AtomicI32::new(EARLY);
+
+/// Whether such calls are looked at, although they may not matter: see `call::early`.
+#[inline(always)]
+pub fn is_early() -> bool {
+    EARLY_LEFT.load(Relaxed) > 0
+}
+
 /// How many plans that are armed look at each function.
 pub(super) static PLANS: [AtomicU32; FUNCTION_COUNT] = [const { AtomicU32::new(0) }; FUNCTION_COUNT];
 
@@ -146,10 +157,16 @@ pub fn is_traced(id: FnId) -> bool {
     // The kinds of handles are learned before there is anything to look for.
     let is_noted = settings.check.is_some()
         && (id.spec().changes_kernels() || id.spec().changes_graphs() && is_awake(id));
+    let spec = id.spec();
+    let is_early = is_early()
+        && (needs(id) == Needs::Event || spec.may_use_shared() || spec.frees().is_some())
+        && spec.library == Library::Cuda
+        && settings.is_recorded(id);
     let is_context = settings.record.is_some() && id.spec().has_context();
     let is_followed = follows_plans() && id.spec().library == Library::Cuda;
     settings.is_traced(id, is_awake(id))
         || is_noted
+        || is_early
         || is_context
         || is_followed
         || PLANS[id as usize].load(SeqCst) > 0

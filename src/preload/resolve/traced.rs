@@ -1,7 +1,7 @@
 //! Sends calls of functions through `call`, and past it again: when the process does what they need (`needs`), and when
 //! plans of faults are armed.
 
-use super::needs::{self, DONE, Needs, PLANS, has_done};
+use super::needs::{self, DONE, EARLY, EARLY_LEFT, Needs, PLANS, has_done};
 use super::{driver, linked, used};
 use core::sync::atomic::{AtomicU32, Ordering::SeqCst, fence};
 use cupeer_spec::function::FnId;
@@ -11,6 +11,20 @@ use cupeer_spec::selector::FunctionSet;
 pub fn wake(done: Needs) {
     if !has_done(done) {
         DONE[done as usize].store(true, SeqCst);
+        route_anew();
+    }
+}
+
+/// Counts a call that is looked at because memory may be shared after it. After the last one, they go straight on.
+pub fn count_early() {
+    if EARLY_LEFT.fetch_sub(1, SeqCst) == 1 {
+        route_anew();
+    }
+}
+
+/// Lets such calls come to us again.
+pub fn look_early() {
+    if EARLY_LEFT.swap(EARLY, SeqCst) <= 0 {
         route_anew();
     }
 }

@@ -71,6 +71,28 @@ static void writes(struct link importer, CUdeviceptr p, void *stream, CUevent ev
 }
 static void read_early(void) { play_with(reads_and_tells, writes); }
 
+/* The memset comes before the export; in the wrong job, the exporter does not wait for it. */
+static void reads_at_once(struct link parent) {
+    start(0);
+    CUdeviceptr opened = open_memory(get_handle(parent));
+    CALL(cuMemcpyDtoH_v2, (buffer, opened, BYTES));
+    OK(cuIpcCloseMemHandle(opened));
+    tell(parent);
+}
+static void written_before(void) {
+    struct link importer = employ(reads_at_once);
+    start(0);
+    CUdeviceptr p = allocate();
+    void *work = stream();
+    OK(cuMemsetD32Async(p, 1, BYTES / 4, work));
+    if (!bad) OK(cuStreamSynchronize(work));
+    put_handle(importer, export(p));
+    wait_for(importer);
+    OK(cuStreamSynchronize(work));
+    OK(cuMemFree_v2(p));
+    ended(importer);
+}
+
 /* In the wrong job, the exporter asks once whether another stream is done. */
 static void writes_and_asks(struct link importer, CUdeviceptr p, void *work, CUevent event) {
     (void)event;
@@ -204,7 +226,7 @@ static void clears(struct link importer, CUdeviceptr p, void *stream, CUevent ev
 }
 static void erased(void) { play_with(sets, clears); }
 
-SCENES({"overwritten-unread", erased}, {"access-not-ordered", read_early}, {"access-not-ordered/query", asked}, {"access-not-ordered/copy", copied},
+SCENES({"overwritten-unread", erased}, {"access-not-ordered", read_early}, {"access-not-ordered/query", asked}, {"access-not-ordered/copy", copied}, {"access-not-ordered/before-export", written_before},
        {"access-not-ordered/event", recorded}, {"access-not-ordered/overwritten", overwritten},
        {"access-not-ordered/twice", twice}, {"access-not-ordered/freed", freed},
        {"access-not-ordered/unmapped", unmapped})
