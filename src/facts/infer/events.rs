@@ -18,7 +18,7 @@ struct Acts {
     waits: Vec<(usize, u64)>,
 }
 
-pub fn found(context: &Context, touched: &[Touched]) -> Vec<PendingFinding> {
+pub fn found(context: &Context) -> Vec<PendingFinding> {
     let events = || context.all.ledger.exports().filter(|(entry, _)| entry.kind == Object::Event);
     if !events().any(|(entry, _)| !entry.imports.is_empty()) {
         return Vec::new();
@@ -35,7 +35,7 @@ pub fn found(context: &Context, touched: &[Touched]) -> Vec<PendingFinding> {
         let opened =
             opened.filter(|(import, _)| import.process != of.process).min_by_key(|(_, time)| time.opened);
         let Some(opened) = opened else { continue };
-        all.extend(unwaited(context, (entry, of), opened, acts, touched));
+        all.extend(unwaited(context, (entry, of), opened, acts));
         all.extend(recorded_again(context, (entry, of), opened, acts));
     }
     all
@@ -79,11 +79,10 @@ fn unwaited(
     (entry, of): (&Entry, &Export),
     (import, time): (&Import, &Time),
     acts: &Acts,
-    touched: &[Touched],
 ) -> Option<PendingFinding> {
     let (by, at) = *acts.records.first().filter(|_| acts.waits.is_empty())?;
     let member = if by == of.process as usize { import.process } else { of.process } as usize;
-    let memories = || touched.iter().filter(|memory| memory.owner == of.process as usize);
+    let memories = || context.touched().iter().filter(|memory| memory.owner == of.process as usize);
     let uses = memories().flat_map(|memory| &memory.all).filter(|it| it.process == member && it.used.at > at);
     let used = uses.min_by_key(|it| it.used.at);
     // Without memory of the same exporter, there is nothing that it could order.
@@ -129,8 +128,8 @@ fn is_in_doubt(context: &Context, memory: &Touched, (by, at): (usize, u64), memb
     before.into_iter().any(|first| after(first).is_some_and(|until| is_pending(first, until)))
 }
 
-/// An event that its exporter recorded again before anybody else had waited for its last record, although a process waited as often as it
-/// was recorded.
+/// An event that its exporter alone recorded, and again before anybody else had waited for its last record, although a process waited as
+/// often as it was recorded.
 fn recorded_again(
     context: &Context,
     (entry, of): (&Entry, &Export),
@@ -138,7 +137,10 @@ fn recorded_again(
     acts: &Acts,
 ) -> Option<PendingFinding> {
     let own = of.process as usize;
-    let records: Vec<u64> = acts.records.iter().filter(|(by, _)| *by == own).map(|(_, at)| *at).collect();
+    let records: Vec<u64> = acts.records.iter().map(|(_, at)| *at).collect();
+    if acts.records.iter().any(|(by, _)| *by != own) {
+        return None;
+    }
     let waits: Vec<u64> =
         acts.waits.iter().filter(|(by, _)| *by == import.process as usize).map(|(_, at)| *at).collect();
     let is_missed =

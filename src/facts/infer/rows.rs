@@ -5,7 +5,6 @@ use super::context::Context;
 use super::objects::Objects;
 use super::row::{Member, Row};
 use super::table::{FindingRows, library};
-use super::touched::touched;
 use super::used::Used;
 use super::{
     awaited, descriptors, events, exchanges, exhausted, forks, freed, handles, links, order, piles,
@@ -54,9 +53,8 @@ pub fn found(context: &Context, places: &mut Places) -> FindingRows {
     all.extend(placement::crossed(context));
     all.extend(placement::contexts(context));
     all.extend(staged::found(context));
-    let touched = touched(context);
-    all.extend(written::found(context, &touched));
-    all.extend(events::found(context, &touched));
+    all.extend(written::found(context));
+    all.extend(events::found(context));
     all.extend(space::unused(context));
     all.extend(space::incomplete(context));
     all.extend(descriptors::kept(context));

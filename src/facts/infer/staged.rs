@@ -7,15 +7,15 @@
 
 use super::context::Context;
 use super::objects::{copying, in_words, opening};
+use super::touched::{Range, Ranges};
 use crate::follow::judged::ordinal;
-use crate::follow::ledger::{Ended, Entry, Realm, Time};
+use crate::follow::ledger::Realm;
 use crate::follow::pending::PendingFinding;
 use crate::follow::uses::Use;
 use cupeer_record::Content;
 use cupeer_report::model::Uuid;
 use cupeer_rules::Confidence;
 use cupeer_rules::reason::{Ago, Device, Reason};
-use cupeer_spec::effect::Object;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// So many of the last copies to the host may be those that a copy from the host belongs to.
@@ -27,18 +27,6 @@ struct Copied<'a> {
     process: usize,
     copy: &'a Use,
     content: Content,
-}
-
-/// Memory that a process exported, or has open: at `start`, from one time to another.
-#[derive(Clone, Copy)]
-pub struct Range<'a> {
-    pub start: u64,
-    bytes: u64,
-    from: u64,
-    until: u64,
-    pub entry: &'a Entry,
-    /// The opening of what it has open.
-    open: Option<&'a Time>,
 }
 
 /// The way of some content: copied to the host, and then from there.
@@ -62,9 +50,6 @@ struct Seen<'a> {
     found: BTreeSet<(usize, usize)>,
 }
 
-/// The memory that processes exported, or have open, by process.
-pub type Ranges<'a> = HashMap<usize, Vec<Range<'a>>>;
-
 pub fn found(context: &Context) -> Vec<PendingFinding> {
     let mut realms: BTreeMap<Realm, Vec<Copied>> = BTreeMap::new();
     for (process, tally) in context.all.tallies.iter().enumerate() {
@@ -79,68 +64,15 @@ pub fn found(context: &Context) -> Vec<PendingFinding> {
     if realms.is_empty() {
         return Vec::new();
     }
-    let ranges = ranges(context);
+    let ranges = context.ranges();
     let mut found = Vec::new();
     for mut all in realms.into_values() {
         all.sort_by_key(|copied| copied.copy.at);
-        for ((from, to, ..), detour) in detours(context, &all, &ranges) {
+        for ((from, to, ..), detour) in detours(context, &all, ranges) {
             found.push(pending(context, (from, to), &detour));
         }
     }
     found
-}
-
-impl Range<'_> {
-    /// Whether it has so many bytes from an address on, at a time.
-    pub fn has(&self, address: u64, bytes: u64, at: u64) -> bool {
-        self.start <= address
-            && address - self.start <= self.bytes.saturating_sub(bytes)
-            && (self.from..self.until).contains(&at)
-    }
-}
-
-pub fn ranges<'a>(context: &Context<'a>) -> Ranges<'a> {
-    let mut ranges = Ranges::new();
-    let ended = |ended: Option<Ended>| ended.map_or(u64::MAX, |ended| ended.at.unwrap_or(0));
-    for entry in context.all.ledger.handles().iter().filter(|entry| entry.kind.is_memory()) {
-        let Some(export) = &entry.export else { continue };
-        let Some(bytes) = export.bytes else { continue };
-        let made = Range {
-            start: export.address,
-            bytes,
-            from: export.first.1,
-            until: ended(export.ended),
-            entry,
-            open: None,
-        };
-        ranges.entry(export.process as usize).or_default().push(made);
-        for import in &entry.imports {
-            let of = |time: &'a Time| Range {
-                start: time.address,
-                from: time.opened,
-                until: ended(time.ended),
-                open: Some(time),
-                ..made
-            };
-            ranges.entry(import.process as usize).or_default().extend(import.times.iter().map(of));
-        }
-    }
-    ranges
-}
-
-/// Returns the shared memory that a process used, and the offset there.
-pub fn there<'a>(
-    context: &Context<'a>,
-    ranges: &Ranges<'a>,
-    process: usize,
-    used: &Use,
-) -> Option<(&'a Entry, u64)> {
-    let shared = |handle| context.all.ledger.handle(context.all.realms[process], Object::Allocation, handle);
-    used.handle.and_then(shared).map(|entry| (entry, used.offset)).or_else(|| {
-        let at = |range: &&Range| range.has(used.address, used.bytes, used.at);
-        let range = ranges.get(&process)?.iter().find(at)?;
-        Some((range.entry, used.address - range.start))
-    })
 }
 
 /// The ways that contents took, by devices and processes.

@@ -1,13 +1,28 @@
-//! The recorded uses of shared memory, by handle: which process read or wrote which bytes, in the order of time.
+//! The shared memory that processes have, and its recorded uses by handle: which process read or wrote which bytes, in the order of time.
 
-use super::context::Context;
-use super::staged;
-use crate::follow::ledger::Entry;
+use crate::follow::collect::Collected;
+use crate::follow::ledger::{Ended, Entry, Time};
 use crate::follow::uses::Use;
-use std::collections::BTreeMap;
+use cupeer_spec::effect::Object;
+use std::collections::{BTreeMap, HashMap};
 
 /// The most uses of one memory that are compared with each other.
 const MOST: usize = 1024;
+
+/// Memory that a process exported, or has open: at `start`, from one time to another.
+#[derive(Clone, Copy)]
+pub struct Range<'a> {
+    pub start: u64,
+    bytes: u64,
+    pub from: u64,
+    pub until: u64,
+    pub entry: &'a Entry,
+    /// The opening of what it has open.
+    pub open: Option<&'a Time>,
+}
+
+/// The memory that processes exported, or have open, by process.
+pub type Ranges<'a> = HashMap<usize, Vec<Range<'a>>>;
 
 /// Use of shared memory by a process.
 #[derive(Clone, Copy)]
@@ -22,6 +37,60 @@ pub struct Touched<'a> {
     pub entry: &'a Entry,
     pub owner: usize,
     pub all: Vec<Touch<'a>>,
+}
+
+impl Range<'_> {
+    /// Whether it has so many bytes from an address on, at a time.
+    pub fn has(&self, address: u64, bytes: u64, at: u64) -> bool {
+        self.start <= address
+            && address - self.start <= self.bytes.saturating_sub(bytes)
+            && (self.from..self.until).contains(&at)
+    }
+}
+
+/// Returns the memory that processes exported, or have open.
+pub fn ranges<'a>(all: &'a Collected) -> Ranges<'a> {
+    let mut ranges = Ranges::new();
+    let ended = |ended: Option<Ended>| ended.map_or(u64::MAX, |ended| ended.at.unwrap_or(0));
+    for entry in all.ledger.handles().iter().filter(|entry| entry.kind.is_memory()) {
+        let Some(export) = &entry.export else { continue };
+        let Some(bytes) = export.bytes else { continue };
+        let made = Range {
+            start: export.address,
+            bytes,
+            from: export.first.1,
+            until: ended(export.ended),
+            entry,
+            open: None,
+        };
+        ranges.entry(export.process as usize).or_default().push(made);
+        for import in &entry.imports {
+            let of = |time: &'a Time| Range {
+                start: time.address,
+                from: time.opened,
+                until: ended(time.ended),
+                open: Some(time),
+                ..made
+            };
+            ranges.entry(import.process as usize).or_default().extend(import.times.iter().map(of));
+        }
+    }
+    ranges
+}
+
+/// Returns the shared memory that a process used, and the offset there.
+pub fn there<'a>(
+    all: &'a Collected,
+    ranges: &Ranges<'a>,
+    process: usize,
+    used: &Use,
+) -> Option<(&'a Entry, u64)> {
+    let shared = |handle| all.ledger.handle(all.realms[process], Object::Allocation, handle);
+    used.handle.and_then(shared).map(|entry| (entry, used.offset)).or_else(|| {
+        let at = |range: &&Range| range.has(used.address, used.bytes, used.at);
+        let range = ranges.get(&process)?.iter().find(at)?;
+        Some((range.entry, used.address - range.start))
+    })
 }
 
 impl Touch<'_> {
@@ -41,25 +110,24 @@ impl Touch<'_> {
 
 impl Touched<'_> {
     /// Returns true if the recording has all copies and memsets that used the memory, and they are few enough to be compared.
-    pub fn is_whole(&self, context: &Context) -> bool {
-        let mut uses = context.all.tallies.iter().map(|tally| &tally.uses);
-        self.all.len() <= MOST && context.all.knows_all(self.entry.realm) && !uses.any(|it| it.is_cut)
+    pub fn is_whole(&self, all: &Collected) -> bool {
+        let mut uses = all.tallies.iter().map(|tally| &tally.uses);
+        self.all.len() <= MOST && all.knows_all(self.entry.realm) && !uses.any(|it| it.is_cut)
     }
 }
 
 /// Returns the shared memory that recorded copies used.
-pub fn touched<'a>(context: &Context<'a>) -> Vec<Touched<'a>> {
-    let ranges = staged::ranges(context);
-    let mut all: BTreeMap<_, Touched> = BTreeMap::new();
-    for (process, tally) in context.all.tallies.iter().enumerate() {
+pub fn touched<'a>(all: &'a Collected, ranges: &Ranges<'a>) -> Vec<Touched<'a>> {
+    let mut memories: BTreeMap<_, Touched> = BTreeMap::new();
+    for (process, tally) in all.tallies.iter().enumerate() {
         for used in &tally.uses.all {
-            let Some((entry, offset)) = staged::there(context, &ranges, process, used) else { continue };
+            let Some((entry, offset)) = there(all, ranges, process, used) else { continue };
             let Some(owner) = entry.export.as_ref().map(|export| export.process as usize) else { continue };
             let key = (entry.realm, entry.fingerprint);
-            let memory = all.entry(key).or_insert_with(|| Touched { entry, owner, all: Vec::new() });
+            let memory = memories.entry(key).or_insert_with(|| Touched { entry, owner, all: Vec::new() });
             memory.all.push(Touch { process, used, offset });
         }
     }
-    all.values_mut().for_each(|memory| memory.all.sort_by_key(|touch| touch.used.at));
-    all.into_values().collect()
+    memories.values_mut().for_each(|memory| memory.all.sort_by_key(|touch| touch.used.at));
+    memories.into_values().collect()
 }

@@ -1,7 +1,7 @@
 //! The last uses of the memory of handles by processes, as far as their recorded copies show.
 
 use super::context::Context;
-use super::staged::{Range, ranges};
+use super::touched::Range;
 use crate::follow::ledger::Entry;
 use cupeer_spec::effect::Object as Kind;
 use std::collections::HashMap;
@@ -13,7 +13,7 @@ pub struct Used(HashMap<(u32, *const Entry), u64>);
 impl Used {
     pub fn of(context: &Context) -> Used {
         let mut all = Used::default();
-        let ranges = ranges(context);
+        let ranges = context.ranges();
         for (process, tally) in context.all.tallies.iter().enumerate() {
             let realm = context.all.realms[process];
             let mut known: Vec<&Range> = ranges.get(&process).into_iter().flatten().collect();

@@ -3,7 +3,7 @@
 
 use super::context::Context;
 use super::objects::{export, in_words, opening, using};
-use super::touched::{Touch, Touched, touched};
+use super::touched::{Touch, Touched};
 use crate::follow::ledger::settle::Fate;
 use crate::follow::pending::PendingFinding;
 use cupeer_report::model::HandleAccess;
@@ -15,9 +15,9 @@ use std::collections::{BTreeMap, HashMap};
 /// The most ranges of a process that are listed.
 const MOST: usize = 16;
 
-pub fn found(context: &Context, touched: &[Touched]) -> Vec<PendingFinding> {
+pub fn found(context: &Context) -> Vec<PendingFinding> {
     let mut all = Vec::new();
-    for memory in touched.iter().filter(|memory| memory.is_whole(context)) {
+    for memory in context.touched().iter().filter(|memory| memory.is_whole(context.all)) {
         all.extend(unwritten(context, memory));
         all.extend(one_for_several(context, memory));
     }
@@ -97,8 +97,8 @@ fn pending(
 
 /// Returns what each process did with the bytes of each handle, by the number of the handle in the table, in that order.
 pub fn accesses(context: &Context, fates: &[Fate]) -> Vec<(usize, Vec<HandleAccess>)> {
-    let touched = touched(context);
-    let by_entry: HashMap<_, _> = touched.iter().map(|it| (std::ptr::from_ref(it.entry), it)).collect();
+    let by_entry: HashMap<_, _> =
+        context.touched().iter().map(|it| (std::ptr::from_ref(it.entry), it)).collect();
     let handles = context.all.ledger.handles().iter().enumerate();
     let of = handles.filter_map(|(number, entry)| Some((number, by_entry.get(&std::ptr::from_ref(entry))?)));
     of.map(|(number, memory)| (number, of_memory(memory, fates))).collect()

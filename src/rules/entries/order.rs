@@ -30,9 +30,9 @@ rule OverwrittenUnread "overwritten-unread" {
     severity: Note, scope: Processes, found: InRecordings, tells: [],
     rests_on: Practice("A process that clears its own flag erases a signal that came before. Both processes then wait for each other."),
     costs: "The bytes are lost. If they are a signal, its receiver waits forever.",
-    hint: "Clear a flag before the other process can signal: put a barrier between. Or count up in place of clearing. If a kernel reads the bytes, ignore this.",
+    hint: "Clear a flag before the other process can signal: put a barrier between. Or count up in place of clearing. If several processes read a message, wait for each of them before the next one. If a kernel reads the bytes, ignore this.",
     labels: [used: "first written"],
-    seen: "nvshmem#98, pytorch#196546",
+    seen: "nvshmem#98, pytorch#196546, ms-swift#10204",
 }
     } };
 }

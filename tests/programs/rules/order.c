@@ -226,7 +226,39 @@ static void clears(struct link importer, CUdeviceptr p, void *stream, CUevent ev
 }
 static void erased(void) { play_with(sets, clears); }
 
-SCENES({"overwritten-unread", erased}, {"access-not-ordered", read_early}, {"access-not-ordered/query", asked}, {"access-not-ordered/copy", copied}, {"access-not-ordered/before-export", written_before},
+/* Two importers read two messages in the same memory. In the wrong job, the second one reads both when the other one has. */
+static void takes_messages(struct link parent) {
+    start(0);
+    CUdeviceptr opened = open_memory(get_handle(parent));
+    for (int i = 0; i < 2; i++) {
+        wait_for(parent);
+        OK(cuMemcpyDtoH_v2(buffer, opened, BYTES));
+        tell(parent);
+    }
+    OK(cuIpcCloseMemHandle(opened));
+    tell(parent);
+}
+static void missed(void) {
+    struct link links[2];
+    for (int i = 0; i < 2; i++) links[i] = employ(takes_messages);
+    start(0);
+    CUdeviceptr p = allocate();
+    Handle handle = export(p);
+    for (int i = 0; i < 2; i++) put_handle(links[i], handle);
+    for (int i = 0; i < 4; i++) {
+        int is_first = bad ? i < 2 : i % 2 == 0;
+        if (i == (bad ? 1 : 2)) CALL(cuMemsetD32_v2, (p, 2, BYTES / 4));
+        else if (i == 0) OK(cuMemsetD32_v2(p, 1, BYTES / 4));
+        OK(cuCtxSynchronize());
+        tell(links[!is_first]);
+        wait_for(links[!is_first]);
+    }
+    for (int i = 0; i < 2; i++) wait_for(links[i]);
+    OK(cuMemFree_v2(p));
+    for (int i = 0; i < 2; i++) ended(links[i]);
+}
+
+SCENES({"overwritten-unread", erased}, {"overwritten-unread/missed", missed}, {"access-not-ordered", read_early}, {"access-not-ordered/query", asked}, {"access-not-ordered/copy", copied}, {"access-not-ordered/before-export", written_before},
        {"access-not-ordered/event", recorded}, {"access-not-ordered/overwritten", overwritten},
        {"access-not-ordered/twice", twice}, {"access-not-ordered/freed", freed},
        {"access-not-ordered/unmapped", unmapped})

@@ -44,7 +44,7 @@ pub enum Orders {
         perhaps: bool,
     },
     /// Work in a stream that may tell a thread, or another stream, that the earlier work there is done. `is_meant` if it exists for
-    /// that: a value that is written to memory.
+    /// that: a value that is written to memory, or a host function.
     Tells {
         stream: usize,
         is_meant: bool,
@@ -246,7 +246,8 @@ impl Order {
         } else if spec.signals().is_some() || spec.posts().is_some() {
             made[0] = Some(Orders::Tells { stream: self.streams.of(function, call), is_meant: true });
         } else if tells(function) {
-            made[0] = Some(Orders::Tells { stream: self.streams.of(function, call), is_meant: false });
+            let is_meant = spec.runs().is_some();
+            made[0] = Some(Orders::Tells { stream: self.streams.of(function, call), is_meant });
         } else if let Some(waits) = waits(function).filter(|_| is_used) {
             let is_sure = matches!(waits.when, When::Always | When::NotPooled | When::Last);
             let mut complete = |scope, perhaps| {

@@ -4,7 +4,7 @@ use super::{Fact, named};
 use crate::follow::ledger::Entry;
 use crate::follow::uses::Use;
 use crate::infer::context::Context;
-use crate::infer::touched::{Touch, Touched, touched};
+use crate::infer::touched::{Touch, Touched};
 use cupeer_report::moments::{bytes, duration, number};
 use cupeer_spec::effect::Object;
 use cupeer_spec::function::{FnId, Group};
@@ -27,9 +27,8 @@ impl Touch<'_> {
 }
 
 pub fn found<'a>(context: &Context<'a>) -> Vec<Fact<'a>> {
-    let touched = touched(context);
-    let mut facts = unused(context, &touched);
-    for memory in &touched {
+    let mut facts = unused(context);
+    for memory in context.touched() {
         let is_foreign = |touch: &&Touch| touch.used.is_write && touch.process != memory.owner;
         facts.extend(memory.all.iter().find(is_foreign).map(|touch| {
             let (who, size, at) = (context.who(touch.process), bytes(touch.used.bytes), number(touch.offset));
@@ -37,7 +36,7 @@ pub fn found<'a>(context: &Context<'a>) -> Vec<Fact<'a>> {
             let message = format!("{who} wrote {size} at offset {at} of {what}, which {owner} exported");
             fact("written-by-importer", message, memory, &[touch])
         }));
-        if !memory.is_whole(context) {
+        if !memory.is_whole(context.all) {
             continue;
         }
         facts.extend(in_part(context, memory));
@@ -156,9 +155,9 @@ fn polled<'a>(context: &Context<'a>, memory: &Touched<'a>) -> Option<Fact<'a>> {
 
 /// Memory that a process opened and that its recorded copies did not use, although they used other memory that it opened, or although it
 /// launched no kernel.
-fn unused<'a>(context: &Context<'a>, touched: &[Touched<'a>]) -> Vec<Fact<'a>> {
+fn unused<'a>(context: &Context<'a>) -> Vec<Fact<'a>> {
     let mut used: BTreeMap<usize, Vec<&Entry>> = BTreeMap::new();
-    for memory in touched {
+    for memory in context.touched() {
         for touch in memory.all.iter().filter(|touch| touch.process != memory.owner) {
             used.entry(touch.process).or_default().push(memory.entry);
         }

@@ -102,6 +102,10 @@ impl Bytes {
         self.memory == other.memory && self.from < other.to && other.from < self.to
     }
 
+    pub fn has(&self, other: &Bytes) -> bool {
+        self.memory == other.memory && self.from <= other.from && other.to <= self.to
+    }
+
     pub fn len(&self) -> u64 {
         self.to - self.from
     }

@@ -9,7 +9,7 @@ use crate::follow::order::{Kind, Orders, Work};
 /// How sure an order is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Level {
-    /// A call makes it.
+    /// A call makes it, or the program has a way to tell of it: a host function, or a flag that a host reads.
     Made,
     /// It is possible.
     Possible,
@@ -66,9 +66,7 @@ pub fn reach(book: &Book, first: &Step, level: Level) -> Reach {
     if let Some(stream) = first.uses().and_then(|uses| uses.stream) {
         search.follows(stream, first.before);
     }
-    if level == Level::Possible {
-        search.told(first);
-    }
+    search.told(first);
     while let Some(stream) = search.due.pop() {
         let since = search.since(stream).unwrap_or(u64::MAX);
         search.look(first, stream, since);
@@ -156,7 +154,7 @@ impl Search<'_> {
             Does::Uses(uses) if step != first => {
                 if self.level.holds(uses.waits) {
                     self.known(step.after);
-                } else if self.level == Level::Possible {
+                } else {
                     self.told(step);
                 }
             }
@@ -197,7 +195,7 @@ impl Search<'_> {
     fn told(&mut self, write: &Step) {
         let Some(uses) = write.uses().filter(|uses| uses.how == How::Writes) else { return };
         let has_kernels = !self.book.with_kernels.is_empty() || self.book.has_graphs;
-        if has_kernels && uses.bytes.len() <= FLAG {
+        if self.level == Level::Possible && has_kernels && uses.bytes.len() <= FLAG {
             return self.known(write.before);
         }
         let Some(polls) = self.book.polls.get(&uses.bytes.memory) else { return };

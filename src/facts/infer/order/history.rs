@@ -5,7 +5,7 @@ use crate::follow::allocator::has_kernels_that_wait;
 use crate::follow::ledger::{Ended, Entry, Realm, Site};
 use crate::follow::order::{self, Name, Orders, Streams, Unmapped, Work};
 use crate::infer::context::Context;
-use crate::infer::staged::{self, Ranges};
+use crate::infer::touched;
 use cupeer_spec::function::{FnId, Group};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,7 +21,7 @@ pub struct Origin<'a> {
     /// The stream, by its number in the process.
     pub stream: Option<usize>,
     pub how: How,
-    value: Option<u64>,
+    pub value: Option<u64>,
     base: u64,
 }
 
@@ -35,7 +35,6 @@ pub struct History<'a> {
 /// What is put together of all processes.
 struct Making<'a, 'c> {
     context: &'c Context<'a>,
-    ranges: &'c Ranges<'a>,
     steps: Vec<Step>,
     streams: Vec<Stream>,
     /// The first stream of each process.
@@ -51,7 +50,7 @@ struct Making<'a, 'c> {
 
 impl<'a> History<'a> {
     /// Returns the history of a realm. `None` if nothing in it can be out of order, or calls are missing.
-    pub fn of(context: &Context<'a>, ranges: &Ranges<'a>, realm: Realm) -> Option<History<'a>> {
+    pub fn of(context: &Context<'a>, realm: Realm) -> Option<History<'a>> {
         let all = context.all;
         let processes: Vec<usize> = (0..all.tallies.len()).filter(|it| all.realms[*it] == realm).collect();
         let is_known = |process: &usize| !all.fates[*process].has_gaps && all.fates[*process].is_full;
@@ -60,7 +59,6 @@ impl<'a> History<'a> {
         }
         let mut making = Making {
             context,
-            ranges,
             steps: Vec::new(),
             streams: Vec::new(),
             firsts: BTreeMap::new(),
@@ -129,7 +127,9 @@ impl<'a> Making<'a, '_> {
         let is_known = !calls(self.context, process, waits_otherwise);
         let mut known = Vec::new();
         for used in tally.uses.all.iter().filter(|_| is_known) {
-            let Some((entry, offset)) = staged::there(self.context, self.ranges, process, used) else {
+            let Some((entry, offset)) =
+                touched::there(self.context.all, self.context.ranges(), process, used)
+            else {
                 continue;
             };
             let bytes =
@@ -152,7 +152,7 @@ impl<'a> Making<'a, '_> {
         }
         self.add_unmaps(process, &known);
         for (address, at) in &tally.order.values {
-            let mut ranges = self.ranges.get(&process).into_iter().flatten();
+            let mut ranges = self.context.ranges().get(&process).into_iter().flatten();
             if let Some(range) = ranges.find(|range| range.has(*address, 1, *at)) {
                 let memory = self.memory(range.entry);
                 self.silent.insert(memory);

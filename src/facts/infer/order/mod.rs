@@ -14,7 +14,6 @@ mod unread;
 
 use super::context::Context;
 use super::objects;
-use super::staged;
 use crate::follow::pending::{PendingAccess, PendingFinding};
 use cupeer_report::places::Stack;
 use cupeer_rules::Confidence;
@@ -30,9 +29,8 @@ pub fn found(context: &Context) -> Vec<PendingFinding> {
     if !context.all.tallies.iter().any(|tally| !tally.uses.all.is_empty()) {
         return Vec::new();
     }
-    let (ranges, realms) = (staged::ranges(context), context.all.realms.iter().copied());
-    let realms: BTreeSet<_> = realms.collect();
-    let histories = realms.into_iter().filter_map(|realm| History::of(context, &ranges, realm));
+    let realms: BTreeSet<_> = context.all.realms.iter().copied().collect();
+    let histories = realms.into_iter().filter_map(|realm| History::of(context, realm));
     histories.flat_map(|history| of_history(context, &history)).collect()
 }
 

@@ -45,7 +45,7 @@ pub fn sentence(context: &Context, history: &History, wrong: Wrong, round: &Roun
         (u64::MAX, true) => "no call waited for an event that was recorded after it".into(),
         (known, _) => {
             let late = duration(known.saturating_sub(second.at));
-            format!("the first wait for it returned {late} after the second call began")
+            format!("no process could know that it was done until {late} after the second call began")
         }
     };
     let times = match (round.count, round.apart) {

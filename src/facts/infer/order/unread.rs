@@ -1,73 +1,158 @@
-//! Writes that another process overwrote before anybody read them, such as a signal that its receiver erases.
+//! Writes that another process overwrote before they were read: a signal that its receiver erases, or one of several messages that one of
+//! their readers missed.
 
-use super::book::{Book, How};
+use super::book::{FLAG, How};
 use super::clocks::{Level, reach};
-use super::history::History;
+use super::history::{History, Origin};
 use super::{Place, about, place_of};
 use crate::follow::pending::PendingFinding;
 use crate::infer::context::Context;
 use crate::infer::objects::in_words;
-use cupeer_report::moments::{bytes, duration};
-use cupeer_rules::Confidence;
+use cupeer_report::moments::{bytes, duration, number};
 use cupeer_rules::reason::Reason;
+use cupeer_rules::{Confidence, Severity};
 use std::collections::BTreeMap;
 
 /// The most later uses that one is compared with.
 const MOST: usize = 256;
+/// A process that reads bytes so often waits for what they will be.
+const POLLS: usize = 8;
 
-/// The first of such pairs of two places, their number, and the time of the last.
-type Pairs = BTreeMap<(Place, Place), ((usize, usize), u64, u64)>;
-
-pub fn found(context: &Context, history: &History) -> Vec<PendingFinding> {
-    let mut pairs = Pairs::new();
-    for uses in &history.memories {
-        for (number, first) in uses.iter().enumerate() {
-            let Some(second) = overwriting(history, uses, number) else { continue };
-            let key = (place_of(history, *first), place_of(history, second));
-            let at = history.origin(second).at;
-            let pair = pairs.entry(key).or_insert(((*first, second), 0, at));
-            (pair.1, pair.2) = (pair.1 + 1, pair.2.max(at));
-        }
-    }
-    pairs.values().map(|pair| pending(context, history, pair)).collect()
+/// A write, and the next one of the same bytes.
+struct Pair {
+    first: usize,
+    second: usize,
+    /// The reads of the second process since then, if nothing wrote in between.
+    polls: usize,
+    count: u64,
+    last: u64,
 }
 
-/// The write of another process that comes next to all bytes of a write which somebody else would read.
-fn overwriting(history: &History, uses: &[usize], number: usize) -> Option<usize> {
-    let Book { steps, with_kernels, .. } = &history.book;
-    let (step, origin) = (&steps[uses[number]], history.origin(uses[number]));
+pub fn found(context: &Context, history: &History) -> Vec<PendingFinding> {
+    let mut pairs = BTreeMap::<(Place, Place), Pair>::new();
+    let mut all = Vec::new();
+    for uses in &history.memories {
+        for number in 0..uses.len() {
+            let Some(new) = erased(history, uses, number) else { continue };
+            let key = (place_of(history, new.first), place_of(history, new.second));
+            let (at, polls) = (new.last, new.polls);
+            let pair = pairs.entry(key).or_insert(new);
+            (pair.count, pair.last, pair.polls) = (pair.count + 1, pair.last.max(at), pair.polls.max(polls));
+        }
+        all.extend(missed(history, uses).map(|missed| missed_in_words(context, history, &missed)));
+    }
+    all.extend(pairs.values().map(|pair| erased_in_words(context, history, pair)));
+    all
+}
+
+/// A signal that another process gave, and the next write of it: its owner clears it, although it had not read the signal.
+fn erased(history: &History, uses: &[usize], number: usize) -> Option<Pair> {
+    let (step, origin) = (uses[number], history.origin(uses[number]));
     let owner = origin.entry.export.as_ref()?.process as usize;
-    let is_filled = origin.function.spec().fills() && origin.process == owner;
-    if origin.how != How::Writes || is_filled || with_kernels.contains(&origin.process) {
+    let with_kernels = &history.book.with_kernels;
+    let is_signal = origin.how == How::Writes && origin.process != owner && origin.bytes.len() <= FLAG;
+    if !is_signal || [owner, origin.process].iter().any(|process| with_kernels.contains(process)) {
         return None;
     }
     let touches = |other: &&usize| history.origin(**other).bytes.overlaps(&origin.bytes);
     let second = *uses[number + 1..].iter().take(MOST).find(touches)?;
     let next = history.origin(second);
-    let is_all = next.bytes.from <= origin.bytes.from && next.bytes.to >= origin.bytes.to;
-    let is_other = next.how == How::Writes && next.process != origin.process && is_all;
-    if !is_other || with_kernels.contains(&next.process) {
+    let fills = |it: &Origin| it.how == How::Writes && it.process == owner && it.bytes.has(&origin.bytes);
+    let is_same = |earlier: &usize| {
+        let earlier = history.origin(*earlier);
+        fills(earlier) && earlier.value == next.value
+    };
+    let clears = next.value.is_some() && (next.value == Some(0) || uses[..number].iter().any(is_same));
+    let own = |other: &usize| {
+        let other = history.origin(*other);
+        other.how == How::Reads && other.process == owner && other.bytes.overlaps(&origin.bytes)
+    };
+    let steps = &history.book.steps;
+    let is_known = || reach(&history.book, &steps[step], Level::Made).is_before(&steps[second]);
+    if !fills(next) || !clears || !uses.iter().any(own) || !is_known() {
         return None;
     }
-    let reads = |other: &usize| {
-        let other = history.origin(*other);
-        other.how == How::Reads && other.process != origin.process && other.bytes.overlaps(&origin.bytes)
-    };
-    let is_known = reach(&history.book, step, Level::Made).is_before(&steps[second]);
-    (is_known && uses.iter().any(reads)).then_some(second)
+    let later = || uses.iter().filter(|other| **other > second).filter(touches);
+    let is_over = later().any(|other| history.origin(*other).how != How::Reads);
+    let polls = if is_over { 0 } else { later().filter(|other| own(other)).count() };
+    Some(Pair { first: step, second, polls, count: 0, last: next.at })
 }
 
-fn pending(context: &Context, history: &History, pair: &((usize, usize), u64, u64)) -> PendingFinding {
-    let ((first, second), count, last) = *pair;
-    let (first, second) = (history.origin(first), history.origin(second));
+fn erased_in_words(context: &Context, history: &History, pair: &Pair) -> PendingFinding {
+    let (first, second) = (history.origin(pair.first), history.origin(pair.second));
+    let since = match pair.polls {
+        0..POLLS => String::new(),
+        polls => format!("; it has read them {} times since, and nothing wrote there", number(polls as u64)),
+    };
     let (who, size) = (in_words(context.job, first.process as u32), bytes(first.bytes.len()));
     let (one, two) = (first.function.spec().name(), second.function.spec().name());
     let after = duration(second.at.saturating_sub(first.at));
     let text = format!(
-        "this process overwrote {size} of ipc:{:016x} that {who} wrote and no copy read; {two} came {after} after {one} of {who}, at offset {}",
+        "this process overwrote {size} of ipc:{:016x} that {who} wrote and no copy read; {two} came {after} after {one} of {who}, at offset {}{since}",
         first.entry.fingerprint, first.bytes.from
     );
     let reason = Reason::OverwrittenUnread { text: &text };
     let found = about(context, &reason, Confidence::Inferred, [first, second]);
-    PendingFinding { last, count, ..found }
+    let raised = (pair.polls >= POLLS).then_some(Severity::Warning);
+    PendingFinding { last: pair.last, count: pair.count, raised, ..found }
+}
+
+/// A message that one of several readers missed.
+struct Missed {
+    first: usize,
+    second: usize,
+    /// The process that missed it, and its next read.
+    reader: usize,
+    read: usize,
+    /// A process that missed none.
+    other: usize,
+    messages: usize,
+}
+
+/// A write that was overwritten before one process had read it, which reads as often as the bytes are written, while another process reads
+/// between all writes.
+fn missed(history: &History, uses: &[usize]) -> Option<Missed> {
+    let is_write = |step: &&usize| history.origin(**step).how == How::Writes;
+    let writes: Vec<usize> = uses.iter().filter(is_write).copied().collect();
+    let first = history.origin(*writes.first()?);
+    let is_one = |step: &usize| {
+        let write = history.origin(*step);
+        (write.process, write.bytes) == (first.process, first.bytes)
+    };
+    if writes.len() < 2 || !writes.iter().all(is_one) {
+        return None;
+    }
+    let mut readers = BTreeMap::<usize, Vec<usize>>::new();
+    for step in uses.iter().filter(|step| **step > writes[0]) {
+        let read = history.origin(*step);
+        if read.how == How::Reads && read.process != first.process {
+            readers.entry(read.process).or_default().push(*step);
+        }
+    }
+    let is_all = |read: &usize| history.origin(*read).bytes == first.bytes;
+    let is_after = |reads: &[usize]| reads.iter().zip(&writes).all(|(read, write)| read > write);
+    readers.retain(|_, reads| reads.len() == writes.len() && reads.iter().all(is_all) && is_after(reads));
+    let misses = |reads: &[usize]| reads.iter().zip(&writes[1..]).position(|(read, next)| read > next);
+    let other = *readers.iter().find(|(_, reads)| misses(reads).is_none())?.0;
+    let (reader, number) = readers.iter().find_map(|(reader, reads)| Some((*reader, misses(reads)?)))?;
+    let (first, second, read) = (writes[number], writes[number + 1], readers[&reader][number]);
+    Some(Missed { first, second, reader, read, other, messages: writes.len() })
+}
+
+fn missed_in_words(context: &Context, history: &History, missed: &Missed) -> PendingFinding {
+    let (first, second) = (history.origin(missed.first), history.origin(missed.second));
+    let [reader, other] = [missed.reader, missed.other].map(|it| in_words(context.job, it as u32));
+    let since = |from: u64, to: u64| duration(to.saturating_sub(from));
+    let (after, late) = (since(first.at, second.at), since(second.at, history.origin(missed.read).at));
+    let text = format!(
+        "this process overwrote {} of ipc:{:016x} before {reader} had read them: {} came {after} after the write before it, and the read {late} later. {reader} read {} times in all, as often as the bytes were written; {other} read after each write",
+        bytes(first.bytes.len()),
+        first.entry.fingerprint,
+        second.function.spec().name(),
+        number(missed.messages as u64)
+    );
+    let reason = Reason::OverwrittenUnread { text: &text };
+    let mut found = about(context, &reason, Confidence::Inferred, [first, second]);
+    found.processes.push(missed.reader);
+    found
 }
