@@ -3,12 +3,12 @@
 //! All are dropped when a call of any thread may wait for work, tell somebody that work is done, or put other work behind it, so that
 //! nothing is noted in doubt. Calls are looked at until [`traced::count_early`] has counted enough of them since the last export.
 
-use super::order::{self, Stream, flags, part_of, uses_shared};
+use super::order::{self, Stream, part_of, uses_shared};
 use super::{Arguments, Function, Noted, behind_patch, is_again};
 use crate::driver::questions;
 use crate::fault::{forward::ArgumentWords, inject};
 use crate::job;
-use crate::recorder::{self, Recorded, Store, Stored};
+use crate::recorder::{self, Use, clock};
 use crate::resolve::{needs, traced};
 use crate::sys::arch::thread;
 use crate::sys::guard::guarded;
@@ -29,19 +29,13 @@ const MOST: usize = 8;
 struct Kept {
     id: FnId,
     caller: usize,
-    stored: Stored,
+    used: Use,
     /// The start and the bytes of what it uses.
     ranges: [(u64, u64); 2],
     stream: u64,
     context: u64,
     /// The current context and device, and its flags.
     current: u64,
-}
-
-impl Store for Kept {
-    fn store(&self, arguments: &mut recorder::Arguments, _: bool) {
-        arguments.again(&self.stored);
-    }
 }
 
 impl Kept {
@@ -137,19 +131,14 @@ fn before(id: FnId, noted: Noted, arguments: &dyn Arguments) {
         if context == 0 {
             return;
         }
-        let flags = flags(id, &words);
-        if flags & detail::CAPTURED != 0 {
+        let (stream, mut used) = (Stream::of(id, &words), Use::new());
+        let current = order::current(id, context, &stream, clock::now());
+        if current & detail::CAPTURED != 0 {
             return;
         }
-        let kept = Kept {
-            id,
-            caller,
-            stored: Recorded::new(id, arguments).arguments(false),
-            ranges: ranges(spec, &words),
-            stream: Stream::of(id, &words).name(context),
-            context,
-            current: order::current(context, flags),
-        };
+        used.take(arguments, false);
+        let (ranges, stream) = (ranges(spec, &words), stream.name(context));
+        let kept = Kept { id, caller, used, ranges, stream, context, current };
         with_ring(|ring| ring.keep(kept, dropped));
     });
 }
@@ -197,8 +186,7 @@ pub fn exported(memory: (u64, u64), at: u64) {
     // A call that waits for them from here on is noted, and an earlier one has dropped them.
     fence(SeqCst);
     if DROPPED.load(SeqCst) == dropped && recorder::is_noting() {
-        all.by_ref()
-            .for_each(|kept| Recorded::new(kept.id, kept).append_use(kept.caller, at, at, kept.current));
+        all.by_ref().for_each(|kept| kept.used.append(kept.id, kept.caller, (at, at), kept.current));
     }
 }
 
@@ -221,9 +209,16 @@ mod tests {
     use super::*;
 
     fn kept(start: u64, caller: usize) -> Kept {
-        let stored = Stored { bytes: [0; _], shape: 0, handle: None };
         let ranges = [(start, 16), (0, 0)];
-        Kept { id: FnId::cuMemsetD8Async, caller, stored, ranges, stream: 1, context: 2, current: 2 }
+        Kept {
+            id: FnId::cuMemsetD8Async,
+            caller,
+            used: Use::new(),
+            ranges,
+            stream: 1,
+            context: 2,
+            current: 2,
+        }
     }
 
     fn callers(all: &[Option<Kept>]) -> Vec<usize> {

@@ -4,14 +4,13 @@
 //! [`job::order`](crate::job::order) it changes when it has returned.
 
 use super::{Arguments, Function, behind_patch};
-use crate::driver::{kernels, parameters, questions, streams};
+use crate::driver::{contexts, kernels, parameters, questions, streams};
 use crate::fault::forward::ArgumentWords;
 use crate::job::{order, uses};
-use crate::recorder::{self, Recorded, clock};
+use crate::recorder::{self, Recorded, Use, clock};
 use crate::settings;
 use crate::sys::arch::thread;
 use crate::sys::guard::guarded;
-use crate::sys::program_memory::copy_value;
 use cupeer_model::Call;
 use cupeer_spec::effect::{Effect, End, Followed, Launched, Object, Signal, Work};
 use cupeer_spec::function::{FUNCTION_COUNT, FUNCTIONS, FnId, FnSpec};
@@ -63,18 +62,58 @@ pub(super) const fn part_of(function: &FnSpec) -> Part {
     Part::Nothing
 }
 
-static PARTS: [Part; FUNCTION_COUNT] = {
-    let mut parts = [Part::Nothing; FUNCTION_COUNT];
+/// What the table says of a function, found out before it is called.
+#[derive(Clone, Copy)]
+struct Known {
+    part: Part,
+    /// The argument that names the stream; [`NONE`] if there is none.
+    stream: u8,
+    is_per_thread: bool,
+    /// It copies to or from the host before it returns.
+    waits: bool,
+    writes_to_host_later: bool,
+    /// The arguments that say where the ranges that it uses begin; [`NONE`] behind the last one.
+    touches: [u8; 2],
+}
+
+const NONE: u8 = u8::MAX;
+
+static KNOWN: [Known; FUNCTION_COUNT] = {
+    let nothing = Known {
+        part: Part::Nothing,
+        stream: NONE,
+        is_per_thread: false,
+        waits: false,
+        writes_to_host_later: false,
+        touches: [NONE; 2],
+    };
+    let mut all = [nothing; FUNCTION_COUNT];
     let mut index = 0;
     while index < FUNCTION_COUNT {
-        parts[index] = part_of(&FUNCTIONS[index]);
+        let (known, function) = (&mut all[index], &FUNCTIONS[index]);
+        known.part = part_of(function);
+        if let Some(stream) = function.stream() {
+            known.stream = stream as u8;
+        }
+        known.is_per_thread = function.is_per_thread();
+        (known.waits, known.writes_to_host_later) =
+            (function.host_copy().is_some(), function.writes_to_host_later());
+        let touches = function.touches();
+        if let Some((by, ..)) = touches[0] {
+            known.touches[0] = by as u8;
+        }
+        if let Some((by, ..)) = touches[1] {
+            known.touches[1] = by as u8;
+        }
         index += 1;
     }
-    parts
+    all
 };
 
 /// CU_STREAM_PER_THREAD.
 const PER_THREAD: u64 = 2;
+/// In what [`since`] returns: the call uses shared memory itself. No clock goes so far.
+const USES: u64 = 1 << 63;
 
 /// The stream that a call is about.
 pub(super) enum Stream {
@@ -87,14 +126,19 @@ pub(super) enum Stream {
 }
 
 impl Stream {
+    #[inline]
     pub(super) fn of(id: FnId, words: &ArgumentWords) -> Stream {
-        let handle = match (id.spec().stream(), id.spec().launches()) {
-            (Some(by), _) => words[by],
-            // A structure says it: `CUlaunchConfig`.
-            (None, Some(_)) => copy_value((words[0] + 32) as *const u64).unwrap_or(0),
-            _ => 0,
+        let known = &KNOWN[id as usize];
+        let handle = match known.stream {
+            NONE if matches!(known.part, Part::Launches) => stream_of_launch(words[0]),
+            NONE => 0,
+            by => words[by as usize],
         };
-        match (handle, id.spec().is_per_thread()) {
+        Stream::called(id, handle)
+    }
+
+    fn called(id: FnId, handle: u64) -> Stream {
+        match (handle, KNOWN[id as usize].is_per_thread) {
             (0, false) | (1, _) => Stream::Common,
             (0, true) | (2, _) => Stream::Own,
             (handle, _) => Stream::Named(handle),
@@ -131,9 +175,13 @@ pub fn may_concern<F: Function>(arguments: &F) -> bool {
                 if function.writes_to_host_later() { function.stream() } else { None }
             };
             let is_pending = |stream: u64| stream <= 2 || order::is_pending(stream);
-            let touches = const { FUNCTIONS[F::ID as usize].touches() };
+            let [first, second] = const { FUNCTIONS[F::ID as usize].touches() };
+            let touches = |range: Option<(usize, usize, u64, bool)>| {
+                range.is_some_and(|(by, ..)| uses::may_be_shared(arguments.word(by)))
+            };
             order::has_any() && (waits || tells.is_some_and(|by| is_pending(arguments.word(by))))
-                || touches.iter().flatten().any(|(by, ..)| uses::may_be_shared(arguments.word(*by)))
+                || touches(first)
+                || touches(second)
         }
         Part::Completes(Work::Stream(by)) => {
             let stream = arguments.word(by);
@@ -142,10 +190,38 @@ pub fn may_concern<F: Function>(arguments: &F) -> bool {
         Part::Completes(Work::Event(by)) | Part::Follows(Followed { event: by, .. }) => {
             order::has_events() && order::is_event_pending(arguments.word(by))
         }
-        Part::Launches | Part::Signals(_) | Part::Enqueues => uses::has_any() || order::has_any(),
+        Part::Launches => {
+            let (stream, launched) = const {
+                let function = &FUNCTIONS[F::ID as usize];
+                (function.stream(), function.launches())
+            };
+            let stream =
+                || stream.map_or_else(|| stream_of_launch(arguments.word(0)), |by| arguments.word(by));
+            let passes = |Launched { function, parameters, extra }: Launched| {
+                let extra = extra.map_or(0, |extra| arguments.word(extra));
+                passes_shared(arguments.word(function), arguments.word(parameters), extra)
+            };
+            order::has_any() && is_to_launch(stream())
+                || kernels::has_any() && uses::has_any() && launched.is_some_and(passes)
+        }
+        Part::Signals(_) | Part::Enqueues => uses::has_any() || order::has_any(),
         Part::Frees => order::has_any(),
         Part::Completes(_) | Part::Records(_) | Part::Drops(_) => order::has_any() || order::has_events(),
     }
+}
+
+/// The stream that a `CUlaunchConfig` names.
+fn stream_of_launch(config: u64) -> u64 {
+    if config == 0 {
+        return 0;
+    }
+    // SAFETY: as cuda.h says of launches, such a structure lies there; the driver reads it as well.
+    unsafe { ((config + 32) as *const u64).read_unaligned() }
+}
+
+/// Whether a stream may have work pending behind which no launch is recorded yet.
+fn is_to_launch(stream: u64) -> bool {
+    if stream <= PER_THREAD { order::is_any_pending() } else { order::is_to_launch(stream) }
 }
 
 /// Forgets the event that a call ends: the driver may give its handle to another one.
@@ -158,44 +234,87 @@ pub fn forget<F: Function>(arguments: &F) {
     }
 }
 
-/// When a call begins that is to be noted, on the clock of the record; 0 if it is not.
+/// As [`since`], for a call that [`may_concern`] somebody: at once if one or two arguments tell all.
+#[inline(always)]
+pub fn begins<F: Function>(passed: &F, arguments: impl Fn() -> F) -> u64 {
+    let (part, touches, is_alone) = const {
+        let function = &FUNCTIONS[F::ID as usize];
+        let is_alone = function.host_copy().is_none() && !function.writes_to_host_later();
+        (part_of(function), function.touches(), is_alone)
+    };
+    match (part, touches) {
+        (Part::Uses, [Some((first, ..)), second]) if is_alone => {
+            let first = passed.word(first);
+            since_touched(F::ID, first, second.map_or(first, |(second, ..)| passed.word(second)))
+        }
+        (Part::Completes(Work::Stream(by)), _) if passed.word(by) > PER_THREAD => {
+            since_pending(F::ID, passed.word(by))
+        }
+        _ => since(F::ID, &arguments()),
+    }
+}
+
+#[inline(never)]
+fn since_touched(id: FnId, first: u64, second: u64) -> u64 {
+    let is_use = is_noting(id) && (uses::is_shared(first) || uses::is_shared(second));
+    if is_use { clock::now() | USES } else { 0 }
+}
+
+#[inline(never)]
+fn since_pending(id: FnId, stream: u64) -> u64 {
+    if is_noting(id) && order::is_pending(stream) { clock::now() } else { 0 }
+}
+
+/// Whether calls of a function are noted now.
+#[inline(always)]
+fn is_noting(id: FnId) -> bool {
+    settings::get().is_recorded(id) && recorder::is_noting()
+}
+
+/// When a call begins that is to be noted, on the clock of the record, perhaps with [`USES`]; 0 if it is not.
 #[inline(never)]
 pub fn since(id: FnId, arguments: &dyn Arguments) -> u64 {
     let is_idle = !uses::has_any() && !order::has_any() && !order::has_events();
-    if is_idle || !settings::get().is_recorded(id) || !recorder::is_noting() {
+    if is_idle || !is_noting(id) {
         return 0;
     }
     let mut words = ArgumentWords::default();
     arguments.words(&mut words);
     let stream = || Stream::of(id, &words);
-    let is_meant = match PARTS[id as usize] {
-        Part::Nothing | Part::Ends(_) => false,
-        Part::Uses => {
-            uses_shared(id, &words, arguments)
-                || id.spec().host_copy().is_some() && order::is_any_pending()
-                || id.spec().writes_to_host_later() && stream().is_pending()
-        }
-        Part::Launches => {
-            order::has_any() && order::is_to_launch(stream().name(questions::context()))
-                || passes_shared(id, &words)
-        }
-        Part::Completes(Work::Stream(_)) | Part::Enqueues => stream().is_pending(),
-        Part::Completes(Work::Event(event)) | Part::Follows(Followed { event, .. }) => {
-            order::is_event_pending(words[event])
-        }
-        Part::Completes(_) | Part::Frees => order::is_any_pending(),
-        Part::Records(event) => order::is_event_pending(words[event]) || stream().is_pending(),
-        Part::Drops(stream) => order::is_pending(words[stream]),
-        Part::Signals(address) => uses::is_shared(words[address]) || stream().is_pending(),
+    let known = &KNOWN[id as usize];
+    let part = known.part;
+    let is_use = match part {
+        Part::Uses => uses_shared(id, &words, arguments),
+        Part::Launches => id.spec().launches().is_some_and(|Launched { function, parameters, extra }| {
+            passes_shared(words[function], words[parameters], extra.map_or(0, |extra| words[extra]))
+        }),
+        Part::Signals(address) => uses::is_shared(words[address]),
+        _ => false,
     };
-    if is_meant { clock::now() } else { 0 }
+    let is_meant = is_use
+        || match part {
+            Part::Nothing | Part::Ends(_) => false,
+            Part::Uses => {
+                known.waits && order::is_any_pending() || known.writes_to_host_later && stream().is_pending()
+            }
+            Part::Launches => order::has_any() && order::is_to_launch(stream().name(questions::context())),
+            Part::Completes(Work::Stream(_)) | Part::Enqueues => stream().is_pending(),
+            Part::Completes(Work::Event(event)) | Part::Follows(Followed { event, .. }) => {
+                order::is_event_pending(words[event])
+            }
+            Part::Completes(_) | Part::Frees => order::is_any_pending(),
+            Part::Records(event) => order::is_event_pending(words[event]) || stream().is_pending(),
+            Part::Drops(stream) => order::is_pending(words[stream]),
+            Part::Signals(_) => stream().is_pending(),
+        };
+    if is_meant { clock::now() | if is_use { USES } else { 0 } } else { 0 }
 }
 
 /// Whether a copy or a memset uses shared memory.
 pub(super) fn uses_shared(id: FnId, words: &ArgumentWords, arguments: &dyn Arguments) -> bool {
-    let touches = id.spec().touches();
-    if touches[0].is_some() {
-        return touches.iter().flatten().any(|(by, ..)| uses::is_shared(words[*by]));
+    let touches = KNOWN[id as usize].touches;
+    if touches[0] != NONE {
+        return touches.iter().any(|by| *by != NONE && uses::is_shared(words[*by as usize]));
     }
     // Its arrays are the driver's to read: a batch of copies may use anything.
     if id.spec().batch().is_some() {
@@ -206,79 +325,126 @@ pub(super) fn uses_shared(id: FnId, words: &ArgumentWords, arguments: &dyn Argum
     call.used().any(|(_, start, _)| uses::is_shared(start))
 }
 
-/// Whether a parameter of a kernel that is launched is an address of shared memory.
-fn passes_shared(id: FnId, words: &ArgumentWords) -> bool {
-    let Some(Launched { function, parameters: at, extra }) = id.spec().launches() else { return false };
-    let Some(known) = kernels::parameters(words[function]).filter(|_| uses::has_any()) else { return false };
-    let (mut is_shared, extra) = (false, extra.map_or(0, |extra| words[extra]));
-    parameters::each_parameter(known, words[at] as _, extra as _, |_, word| {
+/// Whether a parameter of a kernel that is launched is an address of shared memory: by the kernel and the two ways to pass them.
+#[inline(never)]
+fn passes_shared(kernel: u64, parameters: u64, extra: u64) -> bool {
+    let Some(known) = kernels::parameters(kernel).filter(|_| uses::has_any()) else { return false };
+    let mut is_shared = false;
+    parameters::each_parameter(known, parameters as _, extra as _, |_, word| {
         is_shared |= uses::is_shared(word)
     });
     is_shared
 }
 
 /// Notes a call that has succeeded, and that began when [`since`] said. `record` is the call if it is in the record.
+pub fn note(id: FnId, caller: usize, arguments: &dyn Arguments, since: u64, record: Option<&Recorded>) {
+    note_in(id, caller, arguments, since, UNREAD, record);
+}
+
+/// Instead of the handle of a stream: it is among the arguments.
+pub const UNREAD: u64 = u64::MAX;
+
+/// The handle of the stream that a call names; [`UNREAD`] if it must be looked for.
+#[inline(always)]
+pub fn stream_of<F: Function>(passed: &F) -> u64 {
+    const { FUNCTIONS[F::ID as usize].stream() }.map_or(UNREAD, |by| passed.word(by))
+}
+
+/// The same where the handle of the stream is at hand.
 #[cold]
 #[inline(never)]
-pub fn note(id: FnId, caller: usize, arguments: &dyn Arguments, since: u64, record: Option<&Recorded>) {
+pub fn note_in(
+    id: FnId,
+    caller: usize,
+    arguments: &dyn Arguments,
+    since: u64,
+    stream: u64,
+    record: Option<&Recorded>,
+) {
     let end = clock::now();
-    let mut words = ArgumentWords::default();
-    arguments.words(&mut words);
     let caller = behind_patch(id, caller);
-    guarded(|| {
-        let context = questions::context();
-        let is_whole = follow(id, &words, arguments, context, (since, end));
-        let current = current(context, flags(id, &words));
-        match record {
-            Some(record) => record.add_current(current),
-            None => Recorded::new(id, arguments).append_use(caller, since, end, current),
-        }
-        if !is_whole {
-            recorder::pause();
-        }
-    });
+    // A thread with a stream does nothing here by which it can be cancelled.
+    if recorder::has_stream() {
+        noted(id, caller, arguments, (since, end), stream, record);
+    } else {
+        guarded(|| noted(id, caller, arguments, (since, end), stream, record));
+    }
 }
 
-/// Returns the current context and device with the flags of a call, as the record has them.
-pub(super) fn current(context: u64, flags: u64) -> u64 {
-    context & ((1 << 48) - 1) | ((questions::device() + 1) as u64) << 48 | flags
+#[inline(never)]
+fn noted(
+    id: FnId,
+    caller: usize,
+    arguments: &dyn Arguments,
+    (since, end): (u64, u64),
+    stream: u64,
+    record: Option<&Recorded>,
+) {
+    let (is_use, since) = (since & USES != 0, since & !USES);
+    let mut used = Use::new();
+    if record.is_none() {
+        used.take(arguments, true);
+    }
+    let mut words = ArgumentWords::default();
+    let needs_none = matches!(KNOWN[id as usize].part, Part::Uses | Part::Completes(Work::Stream(_)));
+    let stream = if needs_none && stream != UNREAD {
+        Stream::called(id, stream)
+    } else {
+        arguments.words(&mut words);
+        Stream::of(id, &words)
+    };
+    let context = questions::context();
+    let is_whole = follow(id, &words, &stream, is_use, context, (since, end));
+    let current = current(id, context, &stream, end);
+    match record {
+        Some(record) => record.add_current(current),
+        None => used.append(id, caller, (since, end), current),
+    }
+    if !is_whole {
+        recorder::pause();
+    }
 }
 
-/// Bits that say that the stream of a call does not wait for the legacy default stream, and that it is captured.
-pub(super) fn flags(id: FnId, words: &ArgumentWords) -> u64 {
-    let (stream, part) = (Stream::of(id, words), PARTS[id as usize]);
+/// The current context and device, as the record has them at a time, with bits that say that the stream of a call does not wait for the
+/// legacy default stream, or that it is captured.
+pub(super) fn current(id: FnId, context: u64, stream: &Stream, now: u64) -> u64 {
+    let part = KNOWN[id as usize].part;
     // A stream that has ended answers nothing; a launch may have failed its context, which the driver would log.
     let asks = !matches!(part, Part::Drops(_) | Part::Launches);
-    let is_apart = match stream {
-        Stream::Named(handle) if asks => order::flags(handle, || streams::flags(handle)) & 1 != 0,
-        _ => false,
-    };
-    let is_captured = match stream {
+    let is_captured = match *stream {
         _ if !asks || matches!(part, Part::Completes(_)) => false,
         Stream::Named(handle) => streams::is_captured(handle),
         Stream::Own => streams::is_captured(PER_THREAD),
         Stream::Common => false,
     };
-    (u64::from(is_apart) * slot::detail::NON_BLOCKING) | (u64::from(is_captured) * slot::detail::CAPTURED)
+    // Of a stream that is captured nothing else can be asked: the driver ends the capture then.
+    let is_apart = match *stream {
+        Stream::Named(handle) if asks && !is_captured => {
+            order::flags(handle, || streams::flags(handle)) & 1 != 0
+        }
+        _ => false,
+    };
+    contexts::with_device(context, now, questions::device)
+        | (u64::from(is_apart) * slot::detail::NON_BLOCKING)
+        | (u64::from(is_captured) * slot::detail::CAPTURED)
 }
 
 /// Notes what a call has changed. Returns false if there is no room for that.
 fn follow(
     id: FnId,
     words: &ArgumentWords,
-    arguments: &dyn Arguments,
+    stream: &Stream,
+    is_use: bool,
     context: u64,
     (since, end): (u64, u64),
 ) -> bool {
-    let stream = Stream::of(id, words);
     let name = stream.name(context);
-    match PARTS[id as usize] {
+    let known = &KNOWN[id as usize];
+    match known.part {
         // Memory that is copied to or from the host before the call returns leaves nothing to wait for.
-        Part::Uses if id.spec().host_copy().is_none() && uses_shared(id, words, arguments) => {
-            return order::used(name, context, end);
-        }
+        Part::Uses if is_use && !known.waits => return order::used(name, context, end),
         Part::Launches => {
-            let is_kept = !passes_shared(id, words) || order::used(name, context, end);
+            let is_kept = !is_use || order::used(name, context, end);
             order::launched(name, end);
             return is_kept;
         }
@@ -288,7 +454,7 @@ fn follow(
         Part::Completes(_) => order::all_done(context, since),
         Part::Records(event) => return order::recorded(words[event], name, stream.is_pending(), since),
         Part::Follows(_) => return order::used(name, context, end),
-        Part::Signals(address) if uses::is_shared(words[address]) => return order::used(name, context, end),
+        Part::Signals(_) if is_use => return order::used(name, context, end),
         Part::Drops(by) => order::ended(words[by]),
         _ => {}
     }

@@ -1,7 +1,7 @@
 //! Runs calls that order work, and those that record events.
 
 use super::memory::straight;
-use super::order::{may_concern, note, since};
+use super::order::{begins, may_concern, note, since};
 use super::unseen::failed_use;
 use super::{
     Arguments, Entered, Function, Noted, TakenUp, behind_patch, is_again, run_shared, shared_steps,
@@ -31,7 +31,7 @@ pub unsafe fn run<F: Function, const EXPORT: bool>(noted: Noted, arguments: impl
         // SAFETY: as promised.
         return unsafe { aside::<F, EXPORT>(noted, &arguments()) };
     };
-    let began = if may_concern(&passed) { since(F::ID, &arguments()) } else { 0 };
+    let began = if may_concern(&passed) { begins(&passed, &arguments) } else { 0 };
     // SAFETY: the address is this function's.
     let result = unsafe { passed.forward(real) };
     if result != 0 || began != 0 {

@@ -38,13 +38,13 @@ pub unsafe fn straight_on<F: Function, const EXPORT: bool>(noted: Noted, argumen
         // SAFETY: as promised.
         return unsafe { aside::<F, EXPORT>(noted, &arguments()) };
     };
-    let since = if order::may_concern(&passed) { order::since(F::ID, &arguments()) } else { 0 };
+    let since = if order::may_concern(&passed) { order::begins(&passed, &arguments) } else { 0 };
     // SAFETY: the address is this function's.
     let result = unsafe { passed.forward(real) };
     if result != 0 {
         has_failed(F::ID, noted.caller, &arguments(), result);
     } else if since != 0 && !is_again(thread(), F::ID, noted.caller) {
-        order::note(F::ID, noted.caller, &arguments(), since, None);
+        order::note_in(F::ID, noted.caller, &arguments(), since, order::stream_of(&passed), None);
     }
     result
 }
@@ -96,8 +96,8 @@ fn may_matter<F: Function>(arguments: &F) -> bool {
         return gone::may_be_used(arguments.word(by), arguments.word(size).saturating_mul(element));
     }
     if let Some(copied) = const { FUNCTIONS[F::ID as usize].copies_one_range() } {
-        let [to, from, bytes] =
-            [copied.to, copied.from, copied.size].map(|argument| arguments.word(argument));
+        let (to, from, bytes) =
+            (arguments.word(copied.to), arguments.word(copied.from), arguments.word(copied.size));
         return gone::may_be_used(to, bytes)
             || gone::may_be_used(from, bytes)
             || needs::has_done(Needs::Reach)

@@ -43,6 +43,27 @@ pub fn forget_primary(device: i32) {
     }
 }
 
+/// The last contexts whose devices were asked for, as [`with_device`] returns them, and when that was.
+static DEVICES: [(AtomicU64, AtomicU64); 16] = [const { (AtomicU64::new(0), AtomicU64::new(0)) }; 16];
+
+/// The address of a current context, and the ordinal of its device and one above these 48 bits. Asks `ask` for that if it is not known, or
+/// has been for long: another context may be at this address. `now` is on the clock of the record.
+pub fn with_device(context: u64, now: u64, ask: impl FnOnce() -> i32) -> u64 {
+    /// So many ticks of the clock.
+    const LONG: u64 = 1 << 28;
+    const SHIFT: u32 = 48;
+    let (place, since) = &DEVICES[(context >> 4 ^ context >> 12) as usize % DEVICES.len()];
+    let known = place.load(Acquire);
+    if context != 0 && (known ^ context) << (64 - SHIFT) == 0 && now.wrapping_sub(since.load(Relaxed)) < LONG
+    {
+        return known;
+    }
+    let found = context & ((1 << SHIFT) - 1) | ((ask() + 1) as u64) << SHIFT;
+    since.store(now, Relaxed);
+    place.store(found, Release);
+    found
+}
+
 /// Notes the context that is current in this thread; 0 is none.
 pub fn is_current(context: u64) {
     if context == 0 {
@@ -110,6 +131,7 @@ pub fn device_of_created(context: u64) -> Option<i32> {
 pub fn has_ended(context: u64) {
     forget_created(context);
     ENDED[NEXT.fetch_add(1, Relaxed) % ENDED.len()].store(context, Relaxed);
+    DEVICES.iter().for_each(|(known, _)| known.store(0, Relaxed));
     for (primary, _) in &PRIMARY {
         let _ = primary.compare_exchange(context, 0, AcqRel, Relaxed);
     }

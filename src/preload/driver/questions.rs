@@ -4,7 +4,6 @@
 
 use super::contexts;
 use crate::resolve::driver;
-use crate::sys::aside::aside;
 use crate::sys::every_call::{DESCRIBED_BY, EVERY_CALL, epoch};
 use crate::sys::files::each_name;
 use crate::sys::forks::{forked_from, initialized_before_fork, is_forked};
@@ -25,15 +24,12 @@ use cupeer_spec::record::slot::finding::Confidence;
 use cupeer_spec::results::Result;
 
 /// The driver's function of a name, and the place where its address is kept: 0 not looked for, 1 not there.
+#[inline(always)]
 fn find(name: &CStr, place: &AtomicUsize) -> Option<usize> {
-    let mut address = place.load(Relaxed);
-    if address == 0 {
-        let mut found = None;
-        // The program's stack may be too small for reading the driver's symbols.
-        aside(|| found = driver::function(Library::Cuda, name));
-        address = found?.max(1);
-        place.store(address, Relaxed);
-    }
+    let address = match place.load(Relaxed) {
+        0 => driver::look_for(name, place)?,
+        known => known,
+    };
     (address != 1).then_some(address)
 }
 
@@ -105,6 +101,7 @@ pub fn context() -> u64 {
 }
 
 /// What the driver says about the current context, and the context.
+#[inline]
 pub fn current() -> (i32, u64) {
     let mut context = core::ptr::null_mut();
     let result = cuCtxGetCurrent(&mut context).unwrap_or(-1);

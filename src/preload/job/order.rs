@@ -87,6 +87,13 @@ pub fn has_events() -> bool {
 }
 
 impl Stream {
+    /// If two threads come at once, the earlier time may stay: then more is recorded, and no instruction waits for all stores before it.
+    fn is_done(&self, since: u64) {
+        if self.done.load(Relaxed) < since {
+            self.done.store(since, Relaxed);
+        }
+    }
+
     fn is_pending(&self) -> bool {
         self.used.load(Relaxed) > self.done.load(Relaxed)
     }
@@ -160,16 +167,13 @@ pub fn flags(name: u64, ask: impl FnOnce() -> u32) -> u32 {
 
 /// What a stream was given before is done.
 pub fn done(name: u64, since: u64) {
-    find(name).into_iter().for_each(|stream| _ = stream.done.fetch_max(since, Relaxed));
+    find(name).into_iter().for_each(|stream| stream.is_done(since));
 }
 
 /// What all streams of a context were given before is done.
 pub fn all_done(context: u64, since: u64) {
     let is_of = |stream: &&Stream| stream.context.load(Relaxed) == context;
-    all()
-        .map(|(_, stream)| stream)
-        .filter(is_of)
-        .for_each(|stream| _ = stream.done.fetch_max(since, Relaxed));
+    all().map(|(_, stream)| stream).filter(is_of).for_each(|stream| stream.is_done(since));
 }
 
 /// A stream has ended.

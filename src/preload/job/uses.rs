@@ -6,7 +6,7 @@
 use crate::resolve::needs::Needs;
 use crate::resolve::traced;
 use core::sync::atomic::{
-    AtomicBool, AtomicU32, AtomicU64,
+    AtomicBool, AtomicU8, AtomicU32, AtomicU64,
     Ordering::{Acquire, Relaxed, Release},
 };
 
@@ -28,6 +28,13 @@ static HAS_ANY: AtomicBool = AtomicBool::new(false);
 /// A bit for each granule that a range has an address in.
 static BITS: [AtomicU64; GRANULES / 64] = [const { AtomicU64::new(0) }; GRANULES / 64];
 
+/// The range that was watched last in each granule, for a first look.
+static LAST: [AtomicU8; 1024] = [const { AtomicU8::new(0) }; 1024];
+
+fn last(address: u64) -> &'static AtomicU8 {
+    &LAST[(address >> GRANULE_SHIFT) as usize % LAST.len()]
+}
+
 fn bit(address: u64) -> (&'static AtomicU64, u64) {
     let granule = (address >> GRANULE_SHIFT) as usize % GRANULES;
     (&BITS[granule / 64], 1 << (granule % 64))
@@ -44,8 +51,9 @@ pub fn watch(start: u64, bytes: u64) {
         return;
     }
     let is_free = |range: &&Range| range.end.load(Relaxed) == 0;
-    let next = || &RANGES[COUNT.fetch_add(1, Relaxed) as usize % MOST];
-    let range = ranges().iter().find(is_free).unwrap_or_else(next);
+    let next = || COUNT.fetch_add(1, Relaxed) as usize % MOST;
+    let place = ranges().iter().position(|range| is_free(&range)).unwrap_or_else(next);
+    let range = &RANGES[place];
     range.end.store(0, Relaxed);
     range.start.store(start, Relaxed);
     range.end.store(end, Release);
@@ -53,6 +61,7 @@ pub fn watch(start: u64, bytes: u64) {
     granules.take(GRANULES).for_each(|granule| {
         let (word, bit) = bit(granule << GRANULE_SHIFT);
         word.fetch_or(bit, Relaxed);
+        last(granule << GRANULE_SHIFT).store(place as u8, Relaxed);
     });
     HAS_ANY.store(true, Release);
     traced::wake(Needs::Event);
@@ -86,8 +95,12 @@ impl Range {
 }
 
 /// Whether memory at an address is shared.
+#[inline(always)]
 pub fn is_shared(address: u64) -> bool {
-    may_be_shared(address) && ranges().iter().any(|range| range.has(address))
+    may_be_shared(address) && {
+        let likely = &RANGES[last(address).load(Relaxed) as usize % MOST];
+        likely.has(address) || ranges().iter().any(|range| range.has(address))
+    }
 }
 
 #[cfg(test)]

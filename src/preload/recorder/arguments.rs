@@ -108,13 +108,6 @@ impl<'a> Arguments<'a> {
         self.put(handle, if handle.is_some() { shape::VALUE } else { shape::UNREAD });
     }
 
-    /// All, as they were stored before.
-    pub fn again(&mut self, stored: &Stored) {
-        let known = self.bytes.len().min(stored.bytes.len());
-        self.bytes[..known].copy_from_slice(&stored.bytes[..known]);
-        self.shape = stored.shape;
-    }
-
     /// An array or a text: its bytes are a detail.
     #[inline(always)]
     pub fn elsewhere<T>(&mut self, pointer: *const T) {

@@ -6,7 +6,7 @@ use crate::sys::caller::each_frame;
 use crate::sys::program_memory;
 use crate::sys::python;
 use core::ffi::c_char;
-use cupeer_spec::record::slot::{self, Line, Slot, detail};
+use cupeer_spec::record::slot::{self, Line, MOST_ARGS, Slot, detail};
 use cupeer_spec::value::{MOST_ELEMENTS, Value};
 
 const SLOTS: usize = 12;
@@ -42,6 +42,45 @@ pub fn short(number: u64, items: &[(u8, &[u8])]) {
             core::ptr::copy_nonoverlapping(bytes.as_ptr(), place.cast::<u8>().add(detail::START), room);
         }
     });
+}
+
+/// How many slots [`current`] fills, with so many bytes of arguments.
+pub fn slots_of_current(stored: usize) -> usize {
+    if stored <= NARROW { 1 } else { 2 }
+}
+
+/// So many bytes of arguments fit into one slot behind the context.
+const NARROW: usize = size_of::<Slot>() - detail::START - 16;
+const _: () = assert!(2 * NARROW == MOST_ARGS);
+
+/// Writes with which current context and device the call with this number used shared memory, and `stored` bytes of its arguments, which
+/// are 0 where its slot has room for them.
+///
+/// # Safety
+///
+/// As many slots as [`slots_of_current`] says lie there, and are this thread's.
+pub unsafe fn current(place: *mut Slot, number: u64, current: u64, args: &[u8; MOST_ARGS], stored: usize) {
+    let head = |tag: u8, length: usize| u64::from(tag) | (length as u64) << 16;
+    let has_room = slots_of_current(stored) == 1;
+    let wide = if stored > 0 { head(detail::ARGUMENTS, stored) } else { 0 };
+    // SAFETY: as promised; what the items do not fill is zero, also behind the arguments.
+    unsafe {
+        (*place).start = number;
+        let items = place.cast::<u8>().add(detail::START);
+        items
+            .cast::<[u64; 2]>()
+            .write([head(detail::CURRENT, 8) | current << 32, current >> 32 | wide << 32]);
+        let (from, to) = (args.as_ptr().cast::<[u8; NARROW]>(), items.add(16).cast::<[u8; NARROW]>());
+        if stored > 0 {
+            core::ptr::copy_nonoverlapping(from, to, 1);
+        } else {
+            core::ptr::write_bytes(to, 0, 1);
+        }
+        if !has_room {
+            core::ptr::copy_nonoverlapping(from.add(1), to.add(1), 1);
+            core::ptr::write_bytes(to.add(2), 0, 1);
+        }
+    }
 }
 
 impl Detail {

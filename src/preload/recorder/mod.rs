@@ -34,7 +34,7 @@ pub use arguments::{Arguments, Store, Stored};
 pub use detail::{Detail, Elements, item_of};
 pub use repeats::{listened, world_changed};
 pub use told::*;
-pub use used::{is_noting, pause};
+pub use used::{Use, has_stream, is_noting, pause};
 pub use weight::is_weighty;
 
 use self::arguments::Handle;

@@ -3,16 +3,18 @@
 //! Of the former, a thread notes [`MOST`] at first. Then none of the process is noted for a while, and [`FEW`] of each thread again,
 //! and so on; each pause is twice as long as the one before. Marks say between which of them some may be missing.
 
-use super::arguments::Arguments;
+use super::arguments::{Arguments, Store};
 use super::{ADDRESS, Recorded, clock, detail, know, process, stream};
 use crate::sys::arch::thread;
 use crate::sys::clock::roughly;
 use crate::sys::every_call::epoch;
+use core::cell::Cell;
 use core::sync::atomic::{
     AtomicBool, AtomicU32, AtomicU64,
     Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
-use cupeer_spec::record::slot::{self, ARGS, MOST_ARGS, used};
+use cupeer_spec::function::{FUNCTION_COUNT, FUNCTIONS, FnId};
+use cupeer_spec::record::slot::{self, ARGS, MOST_ARGS, Slot, used, word};
 
 /// So many notes of a thread come before the first pause.
 const MOST: u32 = 4096;
@@ -78,41 +80,82 @@ fn count() -> bool {
     is_many || number >= if pauses == 0 { MOST } else { FEW }
 }
 
-impl Recorded<'_> {
-    /// Puts a call into the record that has succeeded and is no call for anybody: it only used shared memory since `start`, or
-    /// orders such uses, with this current context and device. For use in `guarded`.
-    pub fn append_use(&self, caller: usize, start: u64, end: u64, current: u64) {
+/// How many bytes of arguments each function has whose slot has no room for them; else 0.
+static WIDE: [u8; FUNCTION_COUNT] = {
+    let mut wide = [0; FUNCTION_COUNT];
+    let mut index = 0;
+    while index < FUNCTION_COUNT {
+        if FUNCTIONS[index].is_wide() {
+            wide[index] = FUNCTIONS[index].stored() as u8;
+        }
+        index += 1;
+    }
+    wide
+};
+
+/// Whether this thread writes to the record already.
+#[inline(always)]
+pub fn has_stream() -> bool {
+    // SAFETY: only this thread and its signal handlers use the block.
+    unsafe { (*thread()).epoch == epoch() }
+}
+
+/// A call that has succeeded and is no call for anybody: it only used shared memory, or orders such uses.
+pub struct Use {
+    args: [u8; MOST_ARGS],
+    shape: u64,
+}
+
+impl Use {
+    #[inline(always)]
+    pub fn new() -> Self {
+        Use { args: [0; MOST_ARGS], shape: 0 }
+    }
+
+    /// Takes the arguments, some time before they are written: copying at once what was just stored in parts takes long.
+    #[inline(always)]
+    pub fn take(&mut self, store: &dyn Store, has_returned: bool) {
+        let handle = Cell::new(None);
+        let mut arguments = Arguments::new(&mut self.args, &handle);
+        store.store(&mut arguments, has_returned);
+        self.shape = arguments.shape;
+    }
+
+    /// Puts it into the record, with this current context and device.
+    pub fn append(&self, id: FnId, caller: usize, (start, end): (u64, u64), current: u64) {
         let thread = thread();
-        // SAFETY: only this thread and its signal handlers use the block.
-        if unsafe { (*thread).epoch } != epoch() && !process::attach() {
+        if !has_stream() && !process::attach() {
             return;
         }
-        let mut args = [0; MOST_ARGS];
-        let mut arguments = Arguments::new(&mut args, &self.handle);
-        self.store.store(&mut arguments, true);
-        let shape = arguments.shape;
         know(thread, caller);
         let is_last = count();
         let mut marks = if is_last { used::LAST } else { 0 };
         if IS_BEHIND_PAUSE.load(Relaxed) && IS_BEHIND_PAUSE.swap(false, Relaxed) {
             marks |= used::RESUMED;
         }
-        let number = stream::append(slot::USED, self.id as u16, |slot| {
-            (slot.start, slot.end, slot.result) = (start, if is_last { clock::now() } else { end }, marks);
-            slot.caller = caller as u64 & ADDRESS | shape;
-            slot.args.copy_from_slice(&args[..ARGS]);
-        });
-        let current = (slot::detail::CURRENT, &current.to_le_bytes()[..]);
-        let wide = (slot::detail::ARGUMENTS, &args[..self.id.spec().stored()]);
-        if let Some(number) = number {
-            let items = [current, wide];
-            detail::short(number, if self.id.spec().is_wide() { &items } else { &items[..1] });
+        let wide = WIDE[id as usize].into();
+        let slots = detail::slots_of_current(wide);
+        if let Some(taken) = stream::take(thread, 1 + slots) {
+            let (first, number) = (taken.place as *mut Slot, taken.number);
+            // SAFETY: the slots lie in this thread's window, and nobody else was given them.
+            unsafe {
+                ((*first).start, (*first).end) = (start, if is_last { clock::now() } else { end });
+                ((*first).caller, (*first).result) = (caller as u64 & ADDRESS | self.shape, marks);
+                (*first).args.copy_from_slice(&self.args[..ARGS]);
+                detail::current(first.add(1), number, current, &self.args, wide);
+                stream::publish(first, word(slot::USED, 1, id as u16, number as u32));
+                let detail = word(slot::DETAIL, slots as u8, u16::MAX, number as u32 + 1);
+                stream::publish(first.add(1), detail);
+            }
+            stream::filled(thread, taken.before);
         }
         if is_last {
             pause();
         }
     }
+}
 
+impl Recorded<'_> {
     /// Adds with which current context and device a call that is in the record used shared memory. For use in `guarded`.
     pub fn add_current(&self, current: u64) {
         detail::short(self.number, &[(slot::detail::CURRENT, &current.to_le_bytes())]);

@@ -10,6 +10,7 @@ use super::libraries::{LIBRARIES, is_driver, is_missed, library_of};
 use super::{data_symbols, dlerror, entries, loader, needs, scope, used};
 use crate::log::{message, status};
 use crate::settings;
+use crate::sys::aside::aside;
 use crate::sys::elf;
 use crate::sys::forks;
 use crate::sys::object::Object;
@@ -152,6 +153,18 @@ pub fn open_again(object: &Object) -> *mut c_void {
 pub fn open_loaded(path: &CStr) -> *mut c_void {
     // SAFETY: the path ends in NUL; RTLD_NOLOAD loads nothing.
     forks::while_nobody_forks(|| unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) })
+}
+
+/// A function of the driver, in the table or not, which is kept at a place: 1 where the driver lacks it.
+#[cold]
+#[inline(never)]
+pub fn look_for(name: &CStr, place: &AtomicUsize) -> Option<usize> {
+    let mut found = None;
+    // The program's stack may be too small for reading the driver's symbols.
+    aside(|| found = function(Library::Cuda, name));
+    let address = found?.max(1);
+    place.store(address, Relaxed);
+    Some(address)
 }
 
 /// A function of a library, in the table or not: `Some(0)` where it lacks it, `None` while it is not loaded.

@@ -74,6 +74,7 @@ pub fn symbol_in(object: &Object, index: usize) -> Option<Symbol> {
 }
 
 /// Our entry of a function, which is our export of it where we have one; 0 where it is not known yet.
+#[inline]
 pub fn export(index: usize) -> usize {
     EXPORTS[index].map_or_else(|| OTHERS[index].load(Relaxed), |export| export as usize)
 }
