@@ -21,5 +21,5 @@ mod words;
 pub use asked::keep::Keep;
 pub use asked::{filter, mark_times, suppress};
 pub use base::{durations, moments, numbered, style, terminal, values};
-pub use cupeer_symbols::{self as symbols, beside};
+pub use cupeer_symbols as symbols;
 pub use words::{deviation, endings, expected, judged, limited, lives, names, places, results};

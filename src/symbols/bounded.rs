@@ -4,8 +4,10 @@
 //! at one address: a file of a megabyte can stand for a terabyte of lines. [`Limits`] bounds the bytes that are read, and
 //! with them time and memory, and the stack.
 
-use gimli::{EndianArcSlice, Error, LittleEndian, Reader as _, ReaderOffsetId, Result, SectionId};
+use super::mapped::Bytes;
+use gimli::{EndianReader, Error, LittleEndian, Reader as _, ReaderOffsetId, Result, SectionId};
 use std::borrow::Cow;
+use std::ops::Range;
 use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -61,14 +63,15 @@ impl Limits {
 /// A section, or a part of it.
 #[derive(Clone, Debug)]
 pub struct Reader {
-    bytes: EndianArcSlice<LittleEndian>,
+    bytes: EndianReader<LittleEndian, Bytes>,
     limits: Arc<Limits>,
     is_lines: bool,
 }
 
 impl Reader {
-    pub fn new(id: SectionId, bytes: Arc<[u8]>, limits: &Arc<Limits>) -> Reader {
-        let bytes = EndianArcSlice::new(bytes, LittleEndian);
+    /// Of the bytes in a range, which they have.
+    pub fn new(id: SectionId, bytes: Bytes, range: Range<usize>, limits: &Arc<Limits>) -> Reader {
+        let bytes = EndianReader::new(bytes, LittleEndian).range(range);
         Reader { bytes, limits: limits.clone(), is_lines: id == SectionId::DebugLine }
     }
 

@@ -6,14 +6,12 @@
 //! A name that may be wrong is worse than none. A file counts if it has the recorded build id. A file without a build
 //! id counts only on the host of the recording, and only if it is older than the recording.
 
-use super::limited::{Limited, MOST_OF_HEADERS};
-use super::lines::{Lines, MOST_BYTES};
-use super::sections::Without;
+use super::lines::{Lines, MOST_BYTES, Without};
+use super::mapped::Bytes;
 use super::symbol::is_libc;
 use super::table::{self, Table, Unusable};
 use object::Object;
 use std::ffi::OsStr;
-use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::{Instant, SystemTime};
@@ -27,7 +25,7 @@ pub struct Files {
     pub older_than: Option<SystemTime>,
     /// Where separate files lie.
     pub debug: PathBuf,
-    /// The most debugging information that is read of a library, in bytes.
+    /// The most debugging information that is decompressed of a library, in bytes.
     pub most: u64,
 }
 
@@ -103,7 +101,7 @@ impl Files {
     fn lines(
         &self,
         path: &Path,
-        file: &File,
+        file: &Bytes,
         until: Instant,
         notes: &mut Vec<(String, String)>,
     ) -> Option<Lines> {
@@ -130,7 +128,7 @@ impl Files {
     }
 
     /// Where a file says that its debugging information lies (`.gnu_debuglink`).
-    fn linked(&self, file: &File, path: &Path) -> Vec<PathBuf> {
+    fn linked(&self, file: &Bytes, path: &Path) -> Vec<PathBuf> {
         let link = in_elf(file, |elf| Some(elf.gnu_debuglink().ok()??.0.to_vec()));
         let name = link.filter(|name| !name.contains(&b'/'));
         let (Some(name), Some(directory)) = (name, path.parent()) else { return Vec::new() };
@@ -143,8 +141,8 @@ impl Files {
     }
 
     /// The file with what several files have in common (`.gnu_debugaltlink`), which `dwz` has taken out of this one.
-    fn shared(&self, file: &File, path: &Path) -> Option<File> {
-        let link = |elf: &object::File<'_, &Limited>| {
+    fn shared(&self, file: &Bytes, path: &Path) -> Option<Bytes> {
+        let link = |elf: &object::File| {
             let (name, build_id) = elf.gnu_debugaltlink().ok()??;
             Some((name.to_vec(), build_id.to_vec()))
         };
@@ -158,7 +156,6 @@ impl Files {
 }
 
 /// Asks an ELF file.
-fn in_elf<T>(file: &File, ask: impl FnOnce(&object::File<'_, &Limited>) -> Option<T>) -> Option<T> {
-    let data = Limited::new(file.try_clone().ok()?, MOST_OF_HEADERS);
-    ask(&object::File::parse(&data).ok()?)
+fn in_elf<T>(file: &Bytes, ask: impl FnOnce(&object::File) -> Option<T>) -> Option<T> {
+    ask(&object::File::parse(&**file).ok()?)
 }

@@ -1,32 +1,28 @@
 //! Names for addresses: the function of a library that a call came from, found when the recording is read.
 //!
 //! It limits the memory for what is known of libraries, and the time that lines take. `files` selects the files of a
-//! library, `table`, `lines`, and `units` read an ELF file, and `packed` has the names that a packed recording
+//! library, `table` and `lines` read an ELF file, and `packed` has the names that a packed recording
 //! brings.
 //!
 //! The modules, from the lowest layer up; `tests/rooms.rs` checks this:
 //!
-//! - `beside`, `bounded`, `limited`, `demangle`, `short`: parts of what follows.
+//! - `mapped`, `bounded`, `demangle`, `short`: parts of what follows.
 //! - `symbol`: a name, and its lines.
 //! - `source`: the text of lines.
-//! - `sections`: the debugging information of a file.
-//! - `units`, `lines`: the lines in it.
+//! - `lines`: the lines in the debugging information of a file.
 //! - `table`: the functions of a file.
 //! - `packed`, `files`: the names that a recording brings, and the files of libraries.
 
-pub mod beside;
 mod bounded;
 mod demangle;
 mod files;
-pub mod limited;
 mod lines;
+pub mod mapped;
 mod packed;
-mod sections;
 mod short;
 mod source;
 mod symbol;
 mod table;
-mod units;
 
 pub use packed::PackedSymbols;
 pub use short::short;
@@ -47,10 +43,11 @@ use table::Table;
 /// How many tables are in memory at once, with their files open. That of a library with a million functions takes 24 MB.
 const MOST_TABLES: usize = 16;
 
-/// How much debugging information is kept in memory.
+/// How much decompressed debugging information is kept in memory.
 const MOST_KEPT: u64 = lines::MOST_BYTES;
 
-/// The most debugging information of a library that is read while its program runs: some tens of milliseconds' work.
+/// The most debugging information of a library that is decompressed while its program runs: some tens of milliseconds'
+/// work.
 const MOST_WHILE_RUNNING: u64 = 64 << 20;
 
 /// How many libraries are read at once: each takes [`lines::MOST_BYTES`], if it has as much.

@@ -3,46 +3,78 @@
 //!
 //! It reads the debugging information of a file. [`super::files`] selects the files, and [`super::table`] handles
 //! functions without debugging information.
-//!
-//! Sections are read, not mapped, because truncating a mapped file would kill us. Those of the largest libraries have
-//! gigabytes, most of which no address needs: beyond a limit, only the units that are needed are read
-//! ([`super::units`]).
 
 use super::bounded::{Limits, Reader};
-use super::sections::{Sections, Without, lines_at, unreadable};
+use super::demangle;
+use super::mapped::Bytes;
 use super::symbol::SourceLine;
-use super::units::Units;
-use addr2line::Context;
-use gimli::SectionId;
-use std::fs::File;
+use addr2line::{Context, Location};
+use gimli::{Dwarf, SectionId};
+use object::read::{CompressedData, CompressedFileRange, CompressionFormat};
+use object::{Object, ObjectSection};
+use std::fmt::Display;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// The most debugging information that is read of a file for a report: about a second's work.
+/// The most debugging information of a file that is decompressed for a report, and, four times, the most that is read:
+/// about a second's work.
 pub const MOST_BYTES: u64 = 1 << 30;
-/// Lines of source of a file, from its debugging information.
-pub struct Lines {
-    all: All,
-    /// Size in bytes of the debugging information that is in memory, or may be read later.
-    pub bytes: u64,
+
+/// The most functions that are inlined in one another.
+const MOST_INLINED: usize = 32;
+/// The most bytes for which one of a compressed section stands, beyond [`SMALL`]. Compilers' output is below 20.
+const MOST_COMPRESSED: u64 = 64;
+const SMALL: u64 = 16 << 20;
+/// The longest list of attributes of an abbreviation, in bytes. Each entry repeats it, and may have no byte for it.
+const LONGEST_LIST: usize = 1024;
+
+/// Sections in which lines are looked up.
+const NEEDED: [SectionId; 11] = [
+    SectionId::DebugAbbrev,
+    SectionId::DebugAddr,
+    SectionId::DebugAranges,
+    SectionId::DebugInfo,
+    SectionId::DebugLine,
+    SectionId::DebugLineStr,
+    SectionId::DebugRanges,
+    SectionId::DebugRngLists,
+    SectionId::DebugStr,
+    SectionId::DebugStrOffsets,
+    SectionId::DebugTypes,
+];
+
+/// Reason why there are no lines.
+pub enum Without {
+    /// The file has none; elsewhere there may be some.
+    Stripped,
+    /// More would have to be decompressed than is read: so many bytes.
+    TooLarge(u64),
+    /// There is no time for it.
+    Late,
+    /// It cannot be read.
+    Unreadable(String),
 }
 
-enum All {
-    Whole(Context<Reader>, Arc<Limits>),
-    ByUnit(Units),
+/// Lines of source of a file, from its debugging information.
+pub struct Lines {
+    context: Context<Reader>,
+    limits: Arc<Limits>,
+    /// Size in bytes of the debugging information that was decompressed.
+    pub bytes: u64,
 }
 
 impl Lines {
     /// Reads the debugging information of a file, and what that has in common with other files where it is kept apart
     /// (`dwz`): in the one that `shared` finds.
     pub fn read(
-        file: &File,
+        file: &Bytes,
         until: Instant,
         most: u64,
-        shared: impl FnOnce() -> Option<File>,
+        shared: impl FnOnce() -> Option<Bytes>,
     ) -> Result<Lines, Without> {
         let sections = Sections::of(file)?;
-        if !sections.has(SectionId::DebugLine) || !sections.has(SectionId::DebugInfo) {
+        if ![SectionId::DebugLine, SectionId::DebugInfo].iter().all(|id| sections.find(*id).is_some()) {
             return Err(Without::Stripped);
         }
         if Instant::now() >= until {
@@ -50,27 +82,123 @@ impl Lines {
         }
         let apart = shared();
         let shared = apart.as_ref().map(Sections::of).transpose()?;
-        let bytes = sections.bytes().saturating_add(shared.as_ref().map_or(0, Sections::bytes));
+        let sum = |is_counted: fn(CompressionFormat) -> bool| {
+            let all = sections.all.iter().chain(shared.iter().flat_map(|shared| &shared.all));
+            let sizes = all.filter(|(_, range)| is_counted(range.format));
+            let sizes = sizes.map(|(_, range)| range.uncompressed_size.max(range.compressed_size));
+            sizes.fold(0, u64::saturating_add)
+        };
+        let bytes = sum(|format| format != CompressionFormat::None);
         if bytes > most {
-            if shared.is_some() {
-                return Err(Without::TooLarge(bytes));
-            }
-            return Ok(Lines { all: All::ByUnit(Units::find(&sections, until, most)?), bytes: most });
+            return Err(Without::TooLarge(bytes));
         }
-        let limits = Limits::of(bytes);
+        let limits = Limits::of(sum(|_| true).min(MOST_BYTES));
         let mut dwarf = sections.dwarf(&limits)?;
         if let Some(shared) = shared {
             dwarf.set_sup(shared.dwarf(&limits)?);
         }
-        let context = Context::from_dwarf(dwarf).map_err(unreadable)?;
-        Ok(Lines { all: All::Whole(context, limits), bytes })
+        Ok(Lines { context: Context::from_dwarf(dwarf).map_err(unreadable)?, limits, bytes })
     }
 
     /// The lines at an address as the file has it, those of inlined functions first.
     pub fn at(&self, address: u64) -> Vec<SourceLine> {
-        match &self.all {
-            All::Whole(context, limits) => lines_at(context, limits, address),
-            All::ByUnit(units) => units.at(address),
+        self.limits.begin();
+        let mut lines = Vec::new();
+        let mut put = |location: Option<Location>, function: Option<String>| {
+            let Some((file, line)) = location.and_then(|place| Some((place.file?, place.line.unwrap_or(0))))
+            else {
+                return;
+            };
+            // Paths are shown on terminals.
+            lines.push(SourceLine { function, file: file.replace(char::is_control, "?"), line });
+        };
+        match self.context.find_frames(address).skip_all_loads() {
+            Ok(mut frames) => {
+                for _ in 0..MOST_INLINED {
+                    let Ok(Some(frame)) = frames.next() else { break };
+                    let name = frame.function.and_then(|name| Some(name.raw_name().ok()?.into_owned()));
+                    put(frame.location, name.map(|name| demangle::readable(name.as_bytes())));
+                }
+            }
+            // A function whose name cannot be read has a line all the same.
+            Err(_) => put(self.context.find_location(address).ok().flatten(), None),
+        }
+        lines
+    }
+}
+
+/// The debugging information of a file.
+struct Sections<'a> {
+    file: &'a Bytes,
+    all: Vec<(SectionId, CompressedFileRange)>,
+}
+
+impl<'a> Sections<'a> {
+    fn of(file: &'a Bytes) -> Result<Sections<'a>, Without> {
+        let elf = object::File::parse(&**file).map_err(unreadable)?;
+        let mut all = Vec::new();
+        for id in NEEDED {
+            let Some(section) = elf.section_by_name(id.name()) else { continue };
+            let range = section.compressed_file_range().map_err(unreadable)?;
+            let most = range.compressed_size.saturating_mul(MOST_COMPRESSED).saturating_add(SMALL);
+            if range.uncompressed_size > most {
+                return Err(unreadable("a section is compressed too much"));
+            }
+            // A separate file has a section's name and size, and nothing at its place, for all that is not its own.
+            all.extend((range.uncompressed_size > 0).then_some((id, range)));
+        }
+        Ok(Sections { file, all })
+    }
+
+    fn find(&self, id: SectionId) -> Option<&CompressedFileRange> {
+        self.all.iter().find(|(known, _)| *known == id).map(|(_, range)| range)
+    }
+
+    fn dwarf(&self, limits: &Arc<Limits>) -> Result<Dwarf<Reader>, Without> {
+        Dwarf::load(|id| {
+            let (bytes, range) = self.section(id)?;
+            if id == SectionId::DebugAbbrev && has_long_list(&bytes[range.clone()]) {
+                return Err(unreadable("an abbreviation has too many attributes"));
+            }
+            Ok(Reader::new(id, bytes, range, limits))
+        })
+    }
+
+    /// Bytes that have a section, and where they have it.
+    fn section(&self, id: SectionId) -> Result<(Bytes, Range<usize>), Without> {
+        let Some(range) = self.find(id) else { return Ok((Bytes::from(Vec::new()), 0..0)) };
+        let end = range.offset.checked_add(range.compressed_size);
+        let end = end.filter(|end| *end <= self.file.len() as u64).ok_or_else(|| unreadable("it is cut"))?;
+        let place = range.offset as usize..end as usize;
+        let (format, uncompressed_size) = (range.format, range.uncompressed_size);
+        if format == CompressionFormat::None {
+            return Ok((self.file.clone(), place));
+        }
+        let compressed = CompressedData { format, data: &self.file[place], uncompressed_size };
+        let bytes = compressed.decompress().map_err(unreadable)?.into_owned();
+        let whole = 0..bytes.len();
+        Ok((bytes.into(), whole))
+    }
+}
+
+/// Returns true if a list of attributes is longer than any of a compiler. Two zeros in a row end a list, wherever one
+/// begins to read.
+fn has_long_list(abbreviations: &[u8]) -> bool {
+    if abbreviations.len() as u64 > MOST_BYTES {
+        return true;
+    }
+    let mut begin = 0;
+    for (at, two) in abbreviations.windows(2).enumerate() {
+        if two == [0, 0] {
+            begin = at;
+        } else if at - begin > LONGEST_LIST {
+            return true;
         }
     }
+    false
+}
+
+/// Returns the reason for debugging information that cannot be read.
+fn unreadable(error: impl Display) -> Without {
+    Without::Unreadable(error.to_string())
 }

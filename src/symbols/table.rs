@@ -1,17 +1,16 @@
 //! The functions of one ELF file, ordered by address.
 //!
 //! It finds the symbol that contains an address. Files can be as large as libtorch_cuda.so, with a million functions
-//! and a hundred megabytes of names: names are read when they are needed. Files are read, not mapped, because
-//! truncating a mapped file would kill us.
+//! and a hundred megabytes of names: names are read when they are needed.
 
-use super::limited::{Limited, MOST_OF_HEADERS, MOST_OF_SYMBOLS};
+use super::mapped::Bytes;
 use cupeer_record::plain::{self, Links};
 use object::LittleEndian;
 use object::elf::{self, FileHeader64};
 use object::read::elf::{FileHeader, ProgramHeader, SectionHeader, Sym};
 use std::fmt;
-use std::fs::File;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::ops::Range;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
@@ -21,6 +20,10 @@ const LE: LittleEndian = LittleEndian;
 /// How far back symbols are looked through for one that reaches to an address: functions within functions, as
 /// assembly has them, are not many.
 const MOST_NESTED: usize = 64;
+/// The most sections, symbols, and bytes of notes that are read: a sparse file can claim any number without using the disk.
+const MOST_SECTIONS: usize = 1 << 18;
+const MOST_SYMBOLS: usize = 10 << 20;
+const MOST_NOTES: u64 = 16 << 20;
 /// The longest name. Templates come near it.
 const LONGEST_NAME: usize = 64 * 1024;
 
@@ -58,7 +61,7 @@ impl From<object::read::Error> for Unusable {
 }
 
 /// Opens a file that is to have this build id, or, where that is empty, is to be older than the record.
-pub fn open(path: &Path, build_id: &[u8], older_than: Option<SystemTime>) -> Result<File, Unusable> {
+pub fn open(path: &Path, build_id: &[u8], older_than: Option<SystemTime>) -> Result<Bytes, Unusable> {
     let unreadable = |error: std::io::Error| Unusable::Unreadable(error.to_string());
     // The paths in a record are anybody's: nothing but a plain file is opened, because to open others can have
     // effects or wait for ever.
@@ -72,12 +75,12 @@ pub fn open(path: &Path, build_id: &[u8], older_than: Option<SystemTime>) -> Res
     if older_than.is_some_and(|time| SystemTime::UNIX_EPOCH + put >= time) {
         return Err(Unusable::Changed);
     }
-    let data = Limited::new(file.try_clone().map_err(unreadable)?, MOST_OF_HEADERS);
-    let header = Elf::parse(&data)?;
-    if header.endian()? != LE {
+    let file = Bytes::map(&file).map_err(unreadable)?;
+    let header = Elf::parse(&*file)?;
+    if header.endian()? != LE || header.section_headers(LE, &*file)?.len() > MOST_SECTIONS {
         return Err(Unusable::NotElf);
     }
-    if build_id_of(header, &data)?.unwrap_or_default() != build_id {
+    if build_id_of(header, &file)?.unwrap_or_default() != build_id {
         return Err(Unusable::Changed);
     }
     Ok(file)
@@ -104,21 +107,21 @@ struct Symbol {
 }
 
 struct NameSection {
-    file: File,
-    start: u64,
-    end: u64,
+    file: Bytes,
+    range: Range<u64>,
 }
 
 impl Table {
     /// Reads the functions of a file that [`open`] has opened.
-    pub fn read(file: &File) -> Result<Table, Unusable> {
-        let unreadable = |error: std::io::Error| Unusable::Unreadable(error.to_string());
-        let data = Limited::new(file.try_clone().map_err(unreadable)?, MOST_OF_SYMBOLS);
-        let header = Elf::parse(&data)?;
+    pub fn read(file: &Bytes) -> Result<Table, Unusable> {
+        let header = Elf::parse(&**file)?;
         let mut table = Table { symbols: Vec::new(), names: Vec::new(), is_whole: false };
-        let sections = header.sections(LE, &data)?;
+        let sections = header.sections(LE, &**file)?;
         for kind in [elf::SHT_SYMTAB, elf::SHT_DYNSYM] {
-            let symbols = sections.symbols(LE, &data, kind)?;
+            let symbols = sections.symbols(LE, &**file, kind)?;
+            if symbols.len() > MOST_SYMBOLS {
+                return Err(Unusable::NotElf);
+            }
             let strings = sections.section(symbols.string_section());
             let Some((start, size)) = strings.ok().and_then(|strings| strings.file_range(LE)) else {
                 continue;
@@ -135,8 +138,7 @@ impl Table {
                 });
             }
             table.is_whole |= kind == elf::SHT_SYMTAB && !symbols.is_empty();
-            let file = file.try_clone().map_err(unreadable)?;
-            table.names.push(NameSection { file, start, end: start.saturating_add(size) });
+            table.names.push(NameSection { file: file.clone(), range: start..start.saturating_add(size) });
             if table.is_whole {
                 // All dynamic symbols are among these.
                 break;
@@ -188,19 +190,10 @@ impl Table {
     /// shorter, then by the alphabet.
     fn name(&self, symbol: &Symbol) -> Option<((usize, usize), Vec<u8>)> {
         let names = self.names.get(usize::from(symbol.names))?;
-        let at = names.start.checked_add(u64::from(symbol.name))?;
-        let room = names.end.checked_sub(at)?.min(LONGEST_NAME as u64) as usize;
-        let mut name = Vec::new();
-        while name.len() < room {
-            let begin = name.len();
-            name.resize((begin + 256).min(room), 0);
-            let read = names.file.read_at(&mut name[begin..], at + begin as u64).ok()?;
-            let end = name[begin..begin + read].iter().position(|byte| *byte == 0);
-            name.truncate(begin + end.unwrap_or(read));
-            if end.is_some() || read == 0 {
-                break;
-            }
-        }
+        let at = names.range.start.checked_add(u64::from(symbol.name))?;
+        let end = names.range.end.min(at.saturating_add(LONGEST_NAME as u64)).min(names.file.len() as u64);
+        let name = names.file.get(at as usize..end as usize)?;
+        let name = name.split(|byte| *byte == 0).next()?.to_vec();
         let underscores = name.iter().take_while(|byte| **byte == b'_').count();
         (!name.is_empty()).then_some(((underscores, name.len()), name))
     }
@@ -223,9 +216,11 @@ fn rank(binding: elf::SymbolBind) -> u8 {
 }
 
 /// The build id of a file. Files that hold nothing but symbols keep only their sections.
-fn build_id_of<'data>(header: &'data Elf, data: &'data Limited) -> Result<Option<&'data [u8]>, Unusable> {
-    let sections = header.section_headers(LE, data)?.iter().map(|section| section.notes(LE, data));
-    let segments = header.program_headers(LE, data)?.iter().map(|segment| segment.notes(LE, data));
+fn build_id_of<'data>(header: &'data Elf, data: &'data [u8]) -> Result<Option<&'data [u8]>, Unusable> {
+    let sections = header.section_headers(LE, data)?.iter();
+    let sections = sections.filter(|one| one.sh_size(LE) <= MOST_NOTES).map(|one| one.notes(LE, data));
+    let segments = header.program_headers(LE, data)?.iter();
+    let segments = segments.filter(|one| one.p_filesz(LE) <= MOST_NOTES).map(|one| one.notes(LE, data));
     for mut notes in sections.chain(segments).filter_map(|notes| notes.ok()?) {
         while let Ok(Some(note)) = notes.next() {
             if note.name() == elf::ELF_NOTE_GNU && note.n_type(LE) == elf::NT_GNU_BUILD_ID {

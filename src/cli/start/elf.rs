@@ -2,11 +2,11 @@
 //! be a driver. Reads what it needs and no more: programs are large.
 
 use cupeer_record::plain::{self, Links};
-use cupeer_report::symbols::limited::{Limited, MOST_OF_SYMBOLS};
+use cupeer_report::symbols::mapped::Bytes;
 use object::LittleEndian as LE;
 use object::elf::{self, FileHeader64};
+use object::read::Result;
 use object::read::elf::{FileHeader, ProgramHeader, Sym};
-use object::read::{ReadRef, Result};
 use std::collections::HashMap;
 use std::ffi::CStr;
 use std::io;
@@ -19,7 +19,7 @@ const NATIVE: elf::Machine = elf::EM_X86_64;
 const NATIVE: elf::Machine = elf::EM_AARCH64;
 
 pub struct Elf {
-    data: Limited,
+    data: Bytes,
     /// The machine that it is for; `None` of a file that is not one of 64 bits, the lowest byte first.
     machine: Option<elf::Machine>,
 }
@@ -27,17 +27,17 @@ pub struct Elf {
 impl Elf {
     /// Opens a file; `None` where it is no ELF file at all.
     pub fn open(path: &Path) -> io::Result<Option<Elf>> {
-        let data = Limited::new(plain::open(path, Links::Followed)?, MOST_OF_SYMBOLS);
-        if (&data).read_bytes_at(0, 4) != Ok(&elf::ELFMAG) {
+        let data = Bytes::map(&plain::open(path, Links::Followed)?)?;
+        if !data.starts_with(&elf::ELFMAG) {
             return Ok(None);
         }
-        let header = FileHeader64::<LE>::parse(&data).and_then(|header| header.endian().map(|_| header));
+        let header = FileHeader64::<LE>::parse(&*data).and_then(|header| header.endian().map(|_| header));
         let machine = header.ok().map(|header| header.e_machine(LE));
         Ok(Some(Elf { data, machine }))
     }
 
     fn header(&self) -> Result<&FileHeader64<LE>> {
-        FileHeader64::parse(&self.data)
+        FileHeader64::parse(&*self.data)
     }
 
     pub fn is_native(&self) -> bool {
@@ -52,8 +52,8 @@ impl Elf {
 
     /// The dynamic loader that the program asks for.
     pub fn interpreter(&self) -> Result<Option<String>> {
-        for segment in self.header()?.program_headers(LE, &self.data)? {
-            if let Some(path) = segment.interpreter(LE, &self.data)? {
+        for segment in self.header()?.program_headers(LE, &*self.data)? {
+            if let Some(path) = segment.interpreter(LE, &*self.data)? {
                 return Ok(Some(String::from_utf8_lossy(path).into_owned()));
             }
         }
@@ -62,12 +62,12 @@ impl Elf {
 
     /// Where its parts lie in memory.
     pub fn segments(&self) -> Result<Segments> {
-        Segments::of(self.header()?.program_headers(LE, &self.data)?)
+        Segments::of(self.header()?.program_headers(LE, &*self.data)?)
     }
 
     /// Those of these dynamic symbols that the file defines: each with its address in the file, and its size.
     pub fn symbols(&self, names: &[&'static CStr]) -> Result<HashMap<&'static CStr, (u64, u64)>> {
-        let symbols = self.header()?.sections(LE, &self.data)?.symbols(LE, &self.data, elf::SHT_DYNSYM)?;
+        let symbols = self.header()?.sections(LE, &*self.data)?.symbols(LE, &*self.data, elf::SHT_DYNSYM)?;
         let defined = symbols.iter().filter(|symbol| !symbol.is_undefined(LE));
         let named = defined.filter_map(|symbol| {
             let found = symbol.name(LE, symbols.strings()).ok()?;
@@ -80,7 +80,7 @@ impl Elf {
     /// Whether this is a shared library (or a position-independent program).
     pub fn is_shared(&self) -> bool {
         let is_dynamic = |header: &FileHeader64<LE>| {
-            let segments = header.program_headers(LE, &self.data).unwrap_or_default();
+            let segments = header.program_headers(LE, &*self.data).unwrap_or_default();
             header.e_type(LE) == elf::ET_DYN && segments.iter().any(|one| one.p_type(LE) == elf::PT_DYNAMIC)
         };
         self.header().is_ok_and(is_dynamic)
@@ -88,32 +88,32 @@ impl Elf {
 
     /// Whether all is there that the dynamic loader maps: a program that has a part of a library ends by SIGBUS.
     pub fn is_whole(&self) -> bool {
-        let length = (&self.data).len().unwrap_or(0);
+        let length = self.data.len() as u64;
         let is_there = |segment: &elf::ProgramHeader64<LE>| {
             let end = segment.p_offset(LE).checked_add(segment.p_filesz(LE));
             segment.p_type(LE) != elf::PT_LOAD || end.is_some_and(|end| end <= length)
         };
-        let segments = self.header().and_then(|header| header.program_headers(LE, &self.data));
+        let segments = self.header().and_then(|header| header.program_headers(LE, &*self.data));
         segments.is_ok_and(|segments| segments.iter().all(is_there))
     }
 
     /// The names of the libraries that it needs.
     pub fn needed(&self) -> Result<Vec<String>> {
-        let dynamic = self.header()?.sections(LE, &self.data)?.dynamic_table(LE, &self.data)?;
+        let dynamic = self.header()?.sections(LE, &*self.data)?.dynamic_table(LE, &*self.data)?;
         let needed = dynamic.iter().filter(|entry| entry.tag == elf::DT_NEEDED);
         needed.map(|entry| Ok(String::from_utf8_lossy(dynamic.string(entry)?).into_owned())).collect()
     }
 
     pub fn soname(&self) -> Result<Option<String>> {
-        let dynamic = self.header()?.sections(LE, &self.data)?.dynamic_table(LE, &self.data)?;
+        let dynamic = self.header()?.sections(LE, &*self.data)?.dynamic_table(LE, &*self.data)?;
         let Some(name) = dynamic.iter().find(|entry| entry.tag == elf::DT_SONAME) else { return Ok(None) };
         dynamic.string(name).map(|name| Some(String::from_utf8_lossy(name).into_owned()))
     }
 
     /// The text of the first note of an owner, NUL at its end, and kind.
     pub fn note(&self, owner: &[u8], kind: u32) -> Result<Option<Vec<u8>>> {
-        for segment in self.header()?.program_headers(LE, &self.data)? {
-            let Some(mut notes) = segment.notes(LE, &self.data)? else { continue };
+        for segment in self.header()?.program_headers(LE, &*self.data)? {
+            let Some(mut notes) = segment.notes(LE, &*self.data)? else { continue };
             while let Some(note) = notes.next()? {
                 if note.name_bytes() == owner && note.n_type(LE) == elf::NoteType(kind) {
                     return Ok(Some(note.desc().to_owned()));
@@ -124,7 +124,7 @@ impl Elf {
     }
 
     pub fn exports(&self, name: &str) -> Result<bool> {
-        let symbols = self.header()?.sections(LE, &self.data)?.symbols(LE, &self.data, elf::SHT_DYNSYM)?;
+        let symbols = self.header()?.sections(LE, &*self.data)?.symbols(LE, &*self.data, elf::SHT_DYNSYM)?;
         let is_it = |symbol: &elf::Sym64<LE>| {
             !symbol.is_undefined(LE) && symbol.name(LE, symbols.strings()) == Ok(name.as_bytes())
         };

@@ -10,9 +10,9 @@ use super::state::Done;
 use super::trials::Trial;
 use crate::start::args::SweepArgs;
 use anyhow::Result;
-use cupeer_report::beside;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::thread::Builder;
 use std::time::Instant;
 
 /// When no further run is begun.
@@ -55,14 +55,16 @@ pub fn all(
         }
         Ok(())
     };
+    let work = || work().inspect_err(|_| failed.store(true, Relaxed));
     std::thread::scope(|scope| {
-        let workers: Vec<_> = (0..limits.jobs.min(trials.len().max(1)))
-            .map(|_| beside::begin(scope, || work().inspect_err(|_| failed.store(true, Relaxed))))
-            .collect();
-        for end in workers {
-            end().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+        // This thread does all of it where there can be no others.
+        let begin = |_| Builder::new().spawn_scoped(scope, &work).ok();
+        let others: Vec<_> = (1..limits.jobs.min(trials.len())).filter_map(begin).collect();
+        let own = work();
+        for other in others {
+            other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
         }
-        anyhow::Ok(())
+        own
     })?;
     Ok(results.into_iter().map(|result| result.into_inner().unwrap_or(None)).collect())
 }
