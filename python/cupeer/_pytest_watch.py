@@ -170,7 +170,7 @@ class _Watch:
     def _hear(self, finding: cupeer.Finding) -> None:
         """Notes a finding, in the thread that made the call, with the innermost line of the test's own file."""
         about = json.loads(finding.json or "{}")
-        made = _place(about.get("python") or about.get("line"))
+        made = _place(about.get("python"))
         frame: Optional[FrameType] = sys._getframe()
         while frame is not None and frame.f_code.co_filename != self._file:
             frame = frame.f_back

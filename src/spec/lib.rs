@@ -4,7 +4,7 @@
 //! The modules, from the lowest layer up; `tests/rooms.rs` checks this:
 //!
 //! - `texts`: tables of texts and of lists.
-//! - `abi`, `duration`, `names`, `origin`, `p2p`, `placeholders`, `proc`, `question`, `rank`, `signals`, `trust`, `uuid`,
+//! - `abi`, `duration`, `names`, `origin`, `p2p`, `placeholders`, `proc`, `rank`, `signals`, `trust`, `uuid`,
 //!   `version`, `way`: words and forms that need nothing else.
 //! - `deny`, `status`: devices and states in text.
 //! - `value`: how values of the C types are printed.
@@ -36,7 +36,6 @@ pub mod others;
 pub mod p2p;
 pub mod placeholders;
 pub mod proc;
-pub mod question;
 pub mod rank;
 pub mod record;
 pub mod results;

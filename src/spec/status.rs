@@ -1,11 +1,10 @@
 //! The page that `cupeer run` shares with the processes that it started: how it learns, without a record,
-//! whether any of them reached the driver; and how they learn lines of source, for findings as they happen.
+//! whether any of them reached the driver.
 //!
 //! The launcher creates the page and names it in [`crate::env::STATUS`]; a process opens it when it first
 //! meets a driver, counts itself, and closes it. Both sides use it through a shared mapping. Behind the page is the room of
 //! the simulated devices, which only the simulated driver uses.
 
-use crate::question::Question;
 use core::ffi::CStr;
 use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64};
 
@@ -17,7 +16,7 @@ pub const ROOM: u64 = (size_of::<Status>() as u64).next_multiple_of(1 << 16);
 pub const BYTES: u64 = ROOM + (1 << 18);
 
 /// What the first word holds.
-pub const MAGIC: u32 = 0x6375_7034;
+pub const MAGIC: u32 = 0x6375_7035;
 
 /// The page.
 #[repr(C)]
@@ -56,12 +55,8 @@ pub struct Status {
     pub said: [AtomicU64; SAID],
     /// Calls that failed for want of memory, and were recorded with what was left; each rings the bell.
     pub exhausted: AtomicU32,
-    /// How many questions were put, and memory was exhausted: a futex on which the launcher waits.
+    /// A futex on which the launcher waits.
     pub bell: AtomicU32,
-    /// Whether somebody answers.
-    pub answers: AtomicU32,
-    /// What the processes ask.
-    pub questions: [Question; QUESTIONS],
 }
 
 /// The program came to its end.
@@ -71,9 +66,6 @@ pub const EXECUTES: u32 = 2;
 
 /// How many different lines are told apart; what finds no place is said again.
 pub const SAID: usize = 256;
-
-/// How many processes may ask at once; more do without.
-pub const QUESTIONS: usize = 64;
 
 /// As long as a name of the kernel for a process, with its NUL.
 pub const NAME: usize = 16;

@@ -21,7 +21,7 @@ fn report(record: &Path) -> Value {
 }
 
 /// The keys that every finding has, in a log and for a program's own function.
-const KEYS: [&str; 19] = [
+const KEYS: [&str; 18] = [
     "rule",
     "severity",
     "confidence",
@@ -38,7 +38,6 @@ const KEYS: [&str; 19] = [
     "source",
     "driver_message",
     "caller",
-    "line",
     "python",
     "objects",
 ];

@@ -3,7 +3,6 @@
 //! This file shows the order of a run; each step has a file. What can be refused is refused before the program starts,
 //! and the summary comes after it has ended.
 
-mod answers;
 mod child;
 mod ending;
 mod ends;
@@ -36,7 +35,6 @@ use crate::start::settings::deny::{self, Verdicts};
 use crate::start::settings::{Settings, check};
 use crate::start::variables::Environment;
 use crate::start::{home, libraries, output, script, status};
-use answers::Answers;
 use anyhow::{Result, bail};
 use child::Child;
 use clap::ValueEnum;
@@ -385,8 +383,6 @@ fn watched(
     let child = started.inspect_err(|_| before.restore())?;
     tracing::debug!("started process {}", child.pid());
     let watch = Watch::start(child.pid(), driver.map(|chosen| chosen.library.clone()));
-    let is_checked = environment.get(env::CHECK).is_some_and(|level| !level.is_empty());
-    let answers = page.as_ref().filter(|_| is_checked).and_then(Answers::start);
     let samples = page.as_ref().zip(record).and_then(|(page, record)| Samples::start(page, record));
     let hangs = on_hang.map(|on_hang| Hangs::start(OnHang { page: page.clone(), ..on_hang }));
     let mut orphans = Vec::new();
@@ -401,7 +397,7 @@ fn watched(
         note(libc::SIGTERM, child.pid() as u32, TIMEOUT);
     }
     let hung = hangs.and_then(|hangs| hangs.stop(end));
-    drop((answers, samples));
+    drop(samples);
     let mut seen = watch.stop();
     if !is_watched(&environment) {
         // Nobody misses a call.

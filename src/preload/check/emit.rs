@@ -7,7 +7,7 @@ use super::world::Call;
 use crate::driver::questions;
 use crate::job::importers::is_own;
 use crate::job::python_line::SourceLine;
-use crate::log::{self, message, source, status};
+use crate::log::{self, message, status};
 use crate::recorder::item_of;
 use crate::settings::{self, Check, LogForm};
 use crate::sys::caller::Caller;
@@ -26,7 +26,6 @@ use core::sync::atomic::{
 use cupeer_rules::decide::Violation;
 use cupeer_rules::{Cache, Rule, Severity};
 use cupeer_spec::env::Level;
-use cupeer_spec::question::Room;
 use cupeer_spec::record;
 use cupeer_spec::record::live::Entry;
 use cupeer_spec::record::slot::detail;
@@ -43,7 +42,6 @@ struct Scratch {
     text: Line,
     item: [u8; 2048],
     python: [SourceLine; 2],
-    source: Room,
 }
 
 impl Scratch {
@@ -127,7 +125,7 @@ fn told(
         return stop(check, rule, &caller, None, heard);
     }
     Scratch::with(|scratch| {
-        let Scratch { message, hint: room, json, text, item, python, source } = scratch;
+        let Scratch { message, hint: room, json, text, item, python } = scratch;
         let _ = write!(Tame(&mut *message), "{reason}");
         if let Some(usual) = usual {
             let _ = write!(message, "; {} does so: {}", usual.library, usual.why);
@@ -165,7 +163,6 @@ fn told(
             objects,
             caller: &caller,
             python: SourceLine::of_user(python),
-            source: is_heard.then(|| source::line(&caller, source)).flatten(),
             is_last: before + 1 == most && !spec.is_explanation(),
         };
         keep(&said, &head, item);

@@ -10,7 +10,6 @@ use crate::sys::line::Line;
 use core::fmt::{self, Write};
 use cupeer_rules::reason::{Bytes, Handle};
 use cupeer_rules::{Basis, RuleSpec, Severity, Tells, label, meaning};
-use cupeer_spec::question::Answer;
 use cupeer_spec::record::live::{Entry, library_name};
 use cupeer_spec::record::slot::finding::{Confidence, STALE, role};
 use cupeer_spec::value::{Format, quoted, quoted_inside};
@@ -31,8 +30,6 @@ pub struct FindingText<'a> {
     pub caller: &'a Caller,
     /// The line of Python in which the call was made, where there is one.
     pub python: Option<&'a SourceLine>,
-    /// The line of source that made it, or its function, where it is known.
-    pub source: Option<Answer<'a>>,
     /// Whether further findings of this rule and caller are only counted.
     pub is_last: bool,
 }
@@ -42,7 +39,6 @@ fn say_python(line: &SourceLine, out: &mut Line) -> fmt::Result {
     say_line(line.file.text().as_bytes(), line.line, line.function.text().as_bytes(), out)
 }
 
-/// The same of any language.
 fn say_line(path: &[u8], line: u32, function: &[u8], out: &mut Line) -> fmt::Result {
     quoted_inside(path.rsplit(|byte| *byte == b'/').next().unwrap_or(path), 64, out)?;
     if line > 0 {
@@ -102,31 +98,16 @@ pub fn brief(said: &FindingText, out: &mut Line) -> fmt::Result {
     }
     match said.python {
         Some(line) => say_python(line, out)?,
-        None => said.place(said.caller.file_name(), 64, true, out)?,
+        None => said.place(said.caller.file_name(), 64, out)?,
     }
     out.write_str("]\n")
 }
 
 impl FindingText<'_> {
-    /// `main.c:12 in f, libx.so+0x12`, or without the library where it is to be short; where no line is known,
-    /// `libx.so+0x12 f+0x2`.
-    fn place(&self, library: &[u8], most: usize, is_short: bool, out: &mut Line) -> fmt::Result {
-        if let Some(Answer { file: file @ [_, ..], line, function }) = self.source {
-            say_line(file, line, function, out)?;
-            if is_short {
-                return Ok(());
-            }
-            out.write_str(", ")?;
-        }
+    /// `libx.so+0x12`.
+    fn place(&self, library: &[u8], most: usize, out: &mut Line) -> fmt::Result {
         quoted_inside(library, most, out)?;
-        write!(out, "+{:#x}", self.caller.offset)?;
-        match self.source {
-            Some(Answer { file: [], function: function @ [_, ..], .. }) => {
-                out.write_str(" ")?;
-                quoted_inside(function, 96, out)
-            }
-            _ => Ok(()),
-        }
+        write!(out, "+{:#x}", self.caller.offset)
     }
 }
 
@@ -156,7 +137,7 @@ pub fn paragraph(said: &FindingText, out: &mut Line) -> fmt::Result {
         say_python(line, out)?;
         out.write_str(", ")?;
     }
-    said.place(said.caller.library, 512, false, out)?;
+    said.place(said.caller.library, 512, out)?;
     for (role, entry) in said.objects {
         write!(out, "\n    {}: ", label(Some(said.rule.id), role_word(*role)))?;
         describe(call, entry, out)?;
@@ -242,10 +223,7 @@ pub fn json(said: &FindingText, out: &mut Line) -> fmt::Result {
     }
     out.write_str(",\"caller\":\"")?;
     quoted_inside(said.caller.library, 512, out)?;
-    write!(out, "+{:#x}\",\"line\":", said.caller.offset)?;
-    let source = said.source.filter(|source| !source.file.is_empty());
-    json_line(source.map(|source| (source.file, source.line, source.function)), out)?;
-    out.write_str(",\"python\":")?;
+    write!(out, "+{:#x}\",\"python\":", said.caller.offset)?;
     let python = said.python.map(|python| (python.file.text(), python.line, python.function.text()));
     json_line(python.map(|(file, line, function)| (file.as_bytes(), line, function.as_bytes())), out)?;
     out.write_str(",\"objects\":[")?;

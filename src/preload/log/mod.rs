@@ -6,7 +6,6 @@
 
 pub mod message;
 mod sink;
-pub mod source;
 pub mod status;
 mod subscriber;
 

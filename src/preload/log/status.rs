@@ -1,5 +1,5 @@
 //! The page that the launcher shares with its processes: a process reports here that it reached a driver, and which
-//! libraries bypass cupeer. [`super::source`] has its requests.
+//! libraries bypass cupeer.
 
 use crate::settings;
 use crate::sys::opened::Opened;
@@ -160,15 +160,10 @@ pub fn found() {
 pub fn exhausted() {
     with(|status| {
         status.exhausted.fetch_add(1, Release);
-        ring(status);
+        status.bell.fetch_add(1, Release);
+        // SAFETY: the address of a word of the page, which is mapped for good. Nothing is read or written.
+        unsafe { libc::syscall(libc::SYS_futex, status.bell.as_ptr(), libc::FUTEX_WAKE, libc::c_int::MAX) };
     });
-}
-
-/// Wakes the launcher.
-pub fn ring(status: &Status) {
-    status.bell.fetch_add(1, Release);
-    // SAFETY: the address of a word of the page, which is mapped for good. Nothing is read or written.
-    unsafe { libc::syscall(libc::SYS_futex, status.bell.as_ptr(), libc::FUTEX_WAKE, libc::c_int::MAX) };
 }
 
 /// The page; null before it was needed. Mapped for good, because there may be no memory later. No descriptor is kept:
@@ -180,7 +175,7 @@ fn count(which: impl FnOnce(&Status) -> &AtomicU32) {
 }
 
 /// Does something with the page, where there is one.
-pub fn with(work: impl FnOnce(&Status)) {
+fn with(work: impl FnOnce(&Status)) {
     let mut page = PAGE.load(Acquire);
     if page.is_null() {
         let Some(mapped) = map() else { return };
