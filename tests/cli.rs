@@ -505,18 +505,18 @@ cuCtxSynchronize                        2.0    recorded    @order
 cuCtxSynchronize_v2                     13.0   documented  @order
 cuStreamWaitValue32                     8.0    documented  @order
 cuStreamWaitValue32_ptsz                8.0    documented  @order
-cuStreamWriteValue32                    8.0    documented  @order
-cuStreamWriteValue32_ptsz               8.0    documented  @order
 cuStreamWaitValue32_v2                  11.7   documented  @order
 cuStreamWaitValue32_v2_ptsz             11.7   documented  @order
+cuStreamWriteValue32                    8.0    documented  @order
+cuStreamWriteValue32_ptsz               8.0    documented  @order
 cuStreamWriteValue32_v2                 11.7   documented  @order
 cuStreamWriteValue32_v2_ptsz            11.7   documented  @order
 cuStreamWaitValue64                     9.0    documented  @order
 cuStreamWaitValue64_ptsz                9.0    documented  @order
-cuStreamWriteValue64                    9.0    documented  @order
-cuStreamWriteValue64_ptsz               9.0    documented  @order
 cuStreamWaitValue64_v2                  11.7   documented  @order
 cuStreamWaitValue64_v2_ptsz             11.7   documented  @order
+cuStreamWriteValue64                    9.0    documented  @order
+cuStreamWriteValue64_ptsz               9.0    documented  @order
 cuStreamWriteValue64_v2                 11.7   documented  @order
 cuStreamWriteValue64_v2_ptsz            11.7   documented  @order
 cuStreamBatchMemOp                      8.0    documented  @order
@@ -683,7 +683,10 @@ CODE  SEEN, NOT DOCUMENTED        MEANING
     );
     for function in alterable() {
         let text = stdout(&mut with(&["explain", function.name()]));
-        assert!(text.contains(function.doc()) || text.replace('\n', " ").contains(function.doc()), "{text}");
+        assert!(
+            text.contains(&*function.doc()) || text.replace('\n', " ").contains(&*function.doc()),
+            "{text}"
+        );
         // A name that is longer than its column is not broken.
         let fits = |line: &str| line.len() <= 80 || !line.trim().contains(' ');
         assert!(text.lines().all(fits), "{text}");

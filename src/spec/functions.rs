@@ -61,8 +61,8 @@
 //! - `results` are the documented ones of its library, SUCCESS first. `seen` are failures that the documentation does not
 //!   list and real drivers were seen to return: in `tests/conformance`, or as a rule or a cause in `src/rules` has it. A fault
 //!   plan takes both; a rule that rests on the documentation only the former.
-//! - `also` is the same function for the thread's own default stream (`_ptds`, `_ptsz`): its sentence, its name, and what is
-//!   its own. It has the arguments, effects and documented results of the entry.
+//! - `also` is the same function for the thread's own default stream (`_ptds`, `_ptsz`), or a later version of it: its name,
+//!   and what is its own. It has the sentence, arguments, effects and documented results of the entry.
 
 /// Hands all entries to the macro `$callback`, with what `also` says as an entry of its own behind each.
 #[doc(hidden)]
@@ -75,10 +75,7 @@ macro_rules! with_both_forms {
             effects: $effects:tt,
             results: $results:tt,
             $(seen: $seen:tt,)?
-            $(also: {
-                #[doc = $own_doc:literal]
-                $own_name:ident, since: $own_since:literal, simulated: $own_fidelity:ident
-            },)?
+            $(also: $own_name:ident, since: $own_since:literal, simulated: $own_fidelity:ident,)*
         }
     )*) => { $callback! { $(
         #[doc = $doc]
@@ -89,13 +86,13 @@ macro_rules! with_both_forms {
             $(seen: $seen,)?
         }
         $(
-            #[doc = $own_doc]
+            #[doc = $doc]
             fn $own_name $args -> $ret {
                 library: $library, since: $own_since, simulated: $own_fidelity,
                 effects: $effects,
                 results: $results,
             }
-        )?
+        )*
     )* } };
 }
 
@@ -187,7 +184,7 @@ fn cuIpcGetMemHandle(
     seen: [NOT_SUPPORTED, CONTEXT_IS_DESTROYED, NOT_INITIALIZED, DEINITIALIZED],
 }
 
-/// Maps an allocation of another process (the entry point of CUDA 4.1 to 10.2).
+/// Maps an allocation of another process.
 fn cuIpcOpenMemHandle(
     out pdptr: *mut $crate::abi::CUdeviceptr,
     in handle: $crate::abi::CUipcMemHandle,
@@ -271,7 +268,7 @@ fn cuGetProcAddress_v2(
     results: [SUCCESS, INVALID_VALUE, NOT_SUPPORTED],
 }
 
-/// Frees device memory (the entry point of CUDA 2.0 to 3.1, with 32-bit addresses).
+/// Frees device memory.
 fn cuMemFree(
     in dptr: u32,
 ) -> $crate::abi::CUresult {
@@ -298,10 +295,7 @@ fn cuMemFreeAsync(
     library: Cuda, since: 11020, simulated: Recorded,
     effects: [Ends Memory(dptr), Ends Pointer(dptr), Closes Pointer(dptr)],
     results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE, NOT_SUPPORTED],
-    also: {
-        /// Frees device memory in the order of the thread's own default stream.
-        cuMemFreeAsync_ptsz, since: 11020, simulated: Documented
-    },
+    also: cuMemFreeAsync_ptsz, since: 11020, simulated: Documented,
 }
 
 /// Copies between any two addresses.
@@ -313,10 +307,7 @@ fn cuMemcpy(
     library: Cuda, since: 4000, simulated: Recorded,
     effects: [Copies Memory(dst) from src sized ByteCount on Anything],
     results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE],
-    also: {
-        /// Copies between any two addresses, in the order of the thread's own default stream.
-        cuMemcpy_ptds, since: 7000, simulated: Documented
-    },
+    also: cuMemcpy_ptds, since: 7000, simulated: Documented,
 }
 
 /// Copies between any two addresses, in stream order.
@@ -329,10 +320,7 @@ fn cuMemcpyAsync(
     library: Cuda, since: 4000, simulated: Documented,
     effects: [Copies Memory(dst) from src sized ByteCount on Anything],
     results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE, INVALID_HANDLE],
-    also: {
-        /// Copies between any two addresses, in stream order; the default one is the thread's own.
-        cuMemcpyAsync_ptsz, since: 7000, simulated: Documented
-    },
+    also: cuMemcpyAsync_ptsz, since: 7000, simulated: Documented,
 }
 
 /// Copies device memory.
@@ -344,10 +332,7 @@ fn cuMemcpyDtoD_v2(
     library: Cuda, since: 3020, simulated: Recorded,
     effects: [Copies Memory(dstDevice) from srcDevice sized ByteCount],
     results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE],
-    also: {
-        /// Copies device memory, in the order of the thread's own default stream.
-        cuMemcpyDtoD_v2_ptds, since: 7000, simulated: Documented
-    },
+    also: cuMemcpyDtoD_v2_ptds, since: 7000, simulated: Documented,
 }
 
 /// Copies device memory, in stream order.
@@ -360,10 +345,7 @@ fn cuMemcpyDtoDAsync_v2(
     library: Cuda, since: 3020, simulated: Documented,
     effects: [Copies Memory(dstDevice) from srcDevice sized ByteCount],
     results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE, INVALID_HANDLE],
-    also: {
-        /// Copies device memory, in stream order; the default one is the thread's own.
-        cuMemcpyDtoDAsync_v2_ptsz, since: 7000, simulated: Documented
-    },
+    also: cuMemcpyDtoDAsync_v2_ptsz, since: 7000, simulated: Documented,
 }
 
 /// Copies device memory between two contexts.
@@ -377,10 +359,7 @@ fn cuMemcpyPeer(
     library: Cuda, since: 4000, simulated: Recorded,
     effects: [Copies Memory(dstDevice) from srcDevice sized ByteCount on Peers],
     results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE],
-    also: {
-        /// Copies device memory between two contexts, in the order of the thread's own default stream.
-        cuMemcpyPeer_ptds, since: 7000, simulated: Documented
-    },
+    also: cuMemcpyPeer_ptds, since: 7000, simulated: Documented,
 }
 
 /// Copies device memory between two contexts, in stream order.
@@ -395,13 +374,10 @@ fn cuMemcpyPeerAsync(
     library: Cuda, since: 4000, simulated: Documented,
     effects: [Copies Memory(dstDevice) from srcDevice sized ByteCount on Peers],
     results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE, INVALID_HANDLE],
-    also: {
-        /// Copies device memory between two contexts, in stream order; the default one is the thread's own.
-        cuMemcpyPeerAsync_ptsz, since: 7000, simulated: Documented
-    },
+    also: cuMemcpyPeerAsync_ptsz, since: 7000, simulated: Documented,
 }
 
-/// Destroys an event (the entry point of CUDA 2.0 to 3.2).
+/// Destroys an event.
 fn cuEventDestroy(
     in hEvent: $crate::abi::CUevent,
 ) -> $crate::abi::CUresult {
@@ -419,7 +395,7 @@ fn cuEventDestroy_v2(
     results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_HANDLE],
 }
 
-/// Destroys a context that was not attached (the entry point of CUDA 2.0 to 3.2).
+/// Destroys a context that was not attached.
 fn cuCtxDestroy(
     in ctx: $crate::abi::CUcontext,
 ) -> $crate::abi::CUresult {
@@ -446,7 +422,7 @@ fn cuCtxDetach(
     results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT],
 }
 
-/// Releases one reference to the primary context of a device (the entry point of CUDA 7.0 to 10.2).
+/// Releases one reference to the primary context of a device.
 fn cuDevicePrimaryCtxRelease(
     in dev: $crate::abi::CUdevice,
 ) -> $crate::abi::CUresult {
@@ -464,7 +440,7 @@ fn cuDevicePrimaryCtxRelease_v2(
     results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_DEVICE, INVALID_CONTEXT],
 }
 
-/// Destroys everything in the primary context of a device (the entry point of CUDA 7.0 to 10.2).
+/// Destroys everything in the primary context of a device.
 fn cuDevicePrimaryCtxReset(
     in dev: $crate::abi::CUdevice,
 ) -> $crate::abi::CUresult {

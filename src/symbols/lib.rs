@@ -6,7 +6,8 @@
 //!
 //! The modules, from the lowest layer up; `tests/rooms.rs` checks this:
 //!
-//! - `mapped`, `bounded`, `demangle`, `short`: parts of what follows.
+//! - `mapped`: the bytes of files.
+//! - `bounded`, `demangle`, `short`: parts of what follows.
 //! - `symbol`: a name, and its lines.
 //! - `source`: the text of lines.
 //! - `lines`: the lines in the debugging information of a file.

@@ -1,7 +1,7 @@
 //! The bytes of a file: mapped, or decompressed.
 //!
 //! Files are mapped because the largest libraries have gigabytes of debugging information, most of which no address needs.
-//! Whoever truncates a file while it is read ends the command by SIGBUS.
+//! A file that is truncated while it is read ends the command by SIGBUS.
 
 use memmap2::Mmap;
 use stable_deref_trait::{CloneStableDeref, StableDeref};
@@ -18,7 +18,7 @@ pub struct Bytes(Arc<dyn Deref<Target = [u8]> + Send + Sync>);
 impl Bytes {
     /// Maps all of a file.
     pub fn map(file: &File) -> io::Result<Bytes> {
-        // SAFETY: the mapping is private and only read. Another process can change the file meanwhile; readers check all that
+        // SAFETY: the mapping is private and only read. Another process can change the file; readers check all that
         // they take from it.
         Ok(Bytes(Arc::new(unsafe { Mmap::map(file)? })))
     }

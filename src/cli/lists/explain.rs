@@ -101,7 +101,7 @@ fn function(f: &FnSpec) -> String {
         let (head, args) = whole.split_once('(').unwrap_or((&whole, ""));
         text = format!("{head}(\n    {}\n", args.replace(", ", ",\n    ").replace(");", "\n);"));
     }
-    text += &format!("\n{}\n", paragraph(f.doc(), width));
+    text += &format!("\n{}\n", paragraph(&f.doc(), width));
     let mut facts = Table::new(&["", ""], 2, 40);
     facts.row(["library".into(), f.library.soname().into()]);
     if !f.lookup().is_empty() {

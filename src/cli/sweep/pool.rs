@@ -58,7 +58,7 @@ pub fn all(
     let work = || work().inspect_err(|_| failed.store(true, Relaxed));
     std::thread::scope(|scope| {
         // This thread does all of it where there can be no others.
-        let begin = |_| Builder::new().spawn_scoped(scope, &work).ok();
+        let begin = |_| Builder::new().spawn_scoped(scope, work).ok();
         let others: Vec<_> = (1..limits.jobs.min(trials.len())).filter_map(begin).collect();
         let own = work();
         for other in others {

@@ -105,7 +105,7 @@ mod tests {
         let mut entry = Entry::from_words([0; live::WORDS]);
         for address in 1..=REMEMBERED as u64 + 3 {
             (entry.address, entry.fingerprint) = (address << 12, address);
-            note(&entry, false, Some(&Caller { library: b"/lib/liba.so", offset: 0x12, address: 0 }));
+            note(&entry, false, Some(&Caller { library: b"/lib/liba.so", offset: 0x12 }));
         }
         assert_eq!(find(3 << 12), None);
         let last = REMEMBERED as u64 + 3;

@@ -23,8 +23,6 @@ pub struct Caller {
     /// Its path; empty where it is unknown.
     pub library: &'static [u8],
     pub offset: usize,
-    /// The return address; 0 where it is no longer known.
-    pub address: usize,
 }
 
 impl Caller {
@@ -52,10 +50,9 @@ impl Caller {
 
     /// The library and the offset of a return address.
     pub fn at(address: usize) -> Self {
-        elf::containing(address).map_or(Caller { library: b"", offset: address, address }, |object| Caller {
+        elf::containing(address).map_or(Caller { library: b"", offset: address }, |object| Caller {
             library: path(&object),
             offset: address.wrapping_sub(object.base),
-            address,
         })
     }
 

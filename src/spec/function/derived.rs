@@ -77,8 +77,14 @@ first_effects! {
 
 impl FnSpec {
     /// One sentence: what it does.
-    pub fn doc(&self) -> &'static str {
-        DOCS[self.id as usize]
+    pub fn doc(&self) -> String {
+        let own = if self.is_per_thread() { " The default stream is the thread's own." } else { "" };
+        let form = |f: &FnSpec| (f.lookup(), f.is_per_thread());
+        let later =
+            FUNCTIONS.iter().filter(|f| form(f) == form(self) && f.since > self.since).map(|f| f.since);
+        let before = later.min().filter(|_| !self.lookup().is_empty());
+        let before = before.map(|since| format!(" Used before CUDA {}.{}.", since / 1000, since % 1000 / 10));
+        format!("{}{own}{}", DOCS[self.id as usize], before.unwrap_or_default())
     }
 
     /// The name that `cuGetProcAddress` is asked for; empty for a function that is not the driver's.

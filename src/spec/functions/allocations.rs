@@ -9,7 +9,7 @@
 macro_rules! with_allocating_functions {
     ($callback:path; $($entries:tt)*) => { $crate::with_order_functions! { $callback; $($entries)*
 
-/// Allocates device memory (the entry point of CUDA 2.0 to 3.1, with 32-bit addresses).
+/// Allocates device memory.
 fn cuMemAlloc(
     out dptr: *mut u32,
     in bytesize: u32,
@@ -30,7 +30,7 @@ fn cuMemAlloc_v2(
     seen: [CONTEXT_IS_DESTROYED],
 }
 
-/// Allocates rows of device memory, each padded to a pitch (the entry point of CUDA 2.0 to 3.1, with 32-bit addresses).
+/// Allocates rows of device memory, each padded to a pitch.
 fn cuMemAllocPitch(
     out dptr: *mut u32,
     out pPitch: *mut u32,
@@ -76,10 +76,7 @@ fn cuMemAllocAsync(
     library: Cuda, since: 11020, simulated: Recorded,
     effects: [Makes Pointer(dptr) sized bytesize],
     results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE, NOT_SUPPORTED, OUT_OF_MEMORY],
-    also: {
-        /// Allocates memory of the current pool of a device, in the order of the thread's own default stream.
-        cuMemAllocAsync_ptsz, since: 11020, simulated: Documented
-    },
+    also: cuMemAllocAsync_ptsz, since: 11020, simulated: Documented,
 }
 
     } };

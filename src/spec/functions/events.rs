@@ -14,10 +14,7 @@ fn cuEventRecord(
     library: Cuda, since: 2000, simulated: Recorded,
     effects: [Records Event(hEvent)],
     results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_HANDLE, INVALID_VALUE],
-    also: {
-        /// Records an event in a stream; the default one is the thread's own.
-        cuEventRecord_ptsz, since: 7000, simulated: Documented
-    },
+    also: cuEventRecord_ptsz, since: 7000, simulated: Documented,
 }
 
 /// Records an event in a stream, with flags.
@@ -29,10 +26,7 @@ fn cuEventRecordWithFlags(
     library: Cuda, since: 11010, simulated: Documented,
     effects: [Records Event(hEvent)],
     results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_HANDLE, INVALID_VALUE],
-    also: {
-        /// Records an event in a stream, with flags; the default stream is the thread's own.
-        cuEventRecordWithFlags_ptsz, since: 11010, simulated: Documented
-    },
+    also: cuEventRecordWithFlags_ptsz, since: 11010, simulated: Documented,
 }
 
     } };

@@ -7,7 +7,7 @@
 macro_rules! with_graph_functions {
     ($callback:path; $($entries:tt)*) => { $crate::with_event_functions! { $callback; $($entries)*
 
-/// Makes a graph executable (the entry point of CUDA 10).
+/// Makes a graph executable.
 fn cuGraphInstantiate(
     out phGraphExec: *mut $crate::abi::CUgraphExec,
     in hGraph: $crate::abi::CUgraph,
@@ -18,19 +18,7 @@ fn cuGraphInstantiate(
     library: Cuda, since: 10000, simulated: Documented,
     effects: [Instantiates Graph(phGraphExec) of hGraph],
     results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_VALUE],
-}
-
-/// Makes a graph executable (the entry point of CUDA 11).
-fn cuGraphInstantiate_v2(
-    out phGraphExec: *mut $crate::abi::CUgraphExec,
-    in hGraph: $crate::abi::CUgraph,
-    in phErrorNode: $crate::abi::HostAddress,
-    in logBuffer: $crate::abi::HostAddress,
-    in bufferSize: usize,
-) -> $crate::abi::CUresult {
-    library: Cuda, since: 11000, simulated: Documented,
-    effects: [Instantiates Graph(phGraphExec) of hGraph],
-    results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_VALUE],
+    also: cuGraphInstantiate_v2, since: 11000, simulated: Documented,
 }
 
 /// Makes a graph executable.
@@ -53,13 +41,10 @@ fn cuGraphInstantiateWithParams(
     library: Cuda, since: 12000, simulated: Documented,
     effects: [Instantiates Graph(phGraphExec) of hGraph],
     results: [SUCCESS, INVALID_VALUE],
-    also: {
-        /// Makes a graph executable, as a structure says; the default stream is the thread's own.
-        cuGraphInstantiateWithParams_ptsz, since: 12000, simulated: Documented
-    },
+    also: cuGraphInstantiateWithParams_ptsz, since: 12000, simulated: Documented,
 }
 
-/// Gives an executable graph the parameters of another graph's nodes (the entry point of CUDA 10).
+/// Gives an executable graph the parameters of another graph's nodes.
 fn cuGraphExecUpdate(
     in hGraphExec: $crate::abi::CUgraphExec,
     in hGraph: $crate::abi::CUgraph,
@@ -90,13 +75,10 @@ fn cuGraphLaunch(
     library: Cuda, since: 10000, simulated: Documented,
     effects: [Replays Graph(hGraphExec)],
     results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_VALUE],
-    also: {
-        /// Launches an executable graph, in stream order; the default one is the thread's own.
-        cuGraphLaunch_ptsz, since: 10000, simulated: Documented
-    },
+    also: cuGraphLaunch_ptsz, since: 10000, simulated: Documented,
 }
 
-/// Sets the parameters of a kernel in an executable graph (the entry point of CUDA 10.1).
+/// Sets the parameters of a kernel in an executable graph.
 fn cuGraphExecKernelNodeSetParams(
     in hGraphExec: $crate::abi::CUgraphExec,
     in hNode: $crate::abi::CUgraphNode,
@@ -105,17 +87,7 @@ fn cuGraphExecKernelNodeSetParams(
     library: Cuda, since: 10010, simulated: Documented,
     effects: [Alters Kernel(hGraphExec, hNode) from nodeParams],
     results: [SUCCESS, INVALID_VALUE],
-}
-
-/// Sets the parameters of a kernel in an executable graph.
-fn cuGraphExecKernelNodeSetParams_v2(
-    in hGraphExec: $crate::abi::CUgraphExec,
-    in hNode: $crate::abi::CUgraphNode,
-    in nodeParams: $crate::abi::HostAddress,
-) -> $crate::abi::CUresult {
-    library: Cuda, since: 12000, simulated: Documented,
-    effects: [Alters Kernel(hGraphExec, hNode) from nodeParams],
-    results: [SUCCESS, INVALID_VALUE],
+    also: cuGraphExecKernelNodeSetParams_v2, since: 12000, simulated: Documented,
 }
 
 /// Sets the parameters of a copy in an executable graph.

@@ -14,10 +14,7 @@ fn cuStreamSynchronize(
     library: Cuda, since: 2000, simulated: Recorded,
     effects: [Completes Stream(hStream)],
     results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_HANDLE],
-    also: {
-        /// Waits until the work of a stream is done; the default one is the thread's own.
-        cuStreamSynchronize_ptsz, since: 7000, simulated: Documented
-    },
+    also: cuStreamSynchronize_ptsz, since: 7000, simulated: Documented,
 }
 
 /// Asks whether the work of a stream is done.
@@ -27,10 +24,7 @@ fn cuStreamQuery(
     library: Cuda, since: 2000, simulated: Recorded,
     effects: [Completes Stream(hStream)],
     results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_HANDLE, NOT_READY],
-    also: {
-        /// Asks whether the work of a stream is done; the default one is the thread's own.
-        cuStreamQuery_ptsz, since: 7000, simulated: Documented
-    },
+    also: cuStreamQuery_ptsz, since: 7000, simulated: Documented,
 }
 
 /// Has the later work of a stream wait for an event.
@@ -43,28 +37,17 @@ fn cuStreamWaitEvent(
     effects: [Follows Event(hEvent) of hStream],
     results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_HANDLE],
     seen: [INVALID_VALUE],
-    also: {
-        /// Has the later work of a stream wait for an event; the default one is the thread's own.
-        cuStreamWaitEvent_ptsz, since: 7000, simulated: Documented
-    },
+    also: cuStreamWaitEvent_ptsz, since: 7000, simulated: Documented,
 }
 
-/// Destroys a stream, whose work goes on (the entry point of CUDA 2.0 to 3.2).
+/// Destroys a stream, whose work goes on.
 fn cuStreamDestroy(
     in hStream: $crate::abi::CUstream,
 ) -> $crate::abi::CUresult {
     library: Cuda, since: 2000, simulated: Documented,
     effects: [Drops Stream(hStream)],
     results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE, INVALID_HANDLE],
-}
-
-/// Destroys a stream, whose work goes on.
-fn cuStreamDestroy_v2(
-    in hStream: $crate::abi::CUstream,
-) -> $crate::abi::CUresult {
-    library: Cuda, since: 4000, simulated: Recorded,
-    effects: [Drops Stream(hStream)],
-    results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE, INVALID_HANDLE],
+    also: cuStreamDestroy_v2, since: 4000, simulated: Recorded,
 }
 
 /// Waits until what came before the last record of an event is done.
@@ -102,7 +85,7 @@ fn cuCtxSynchronize_v2(
     results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE],
 }
 
-/// Has the later work of a stream wait for a value of 32 bits in memory (the entry point of CUDA 8.0 to 11.6).
+/// Has the later work of a stream wait for a value of 32 bits in memory.
 fn cuStreamWaitValue32(
     in stream: $crate::abi::CUstream,
     in addr: $crate::abi::CUdeviceptr,
@@ -112,13 +95,12 @@ fn cuStreamWaitValue32(
     library: Cuda, since: 8000, simulated: Documented,
     effects: [Awaits Value(addr, value) of stream],
     results: [SUCCESS, INVALID_VALUE, NOT_SUPPORTED],
-    also: {
-        /// Has the later work of a stream wait for a value of 32 bits in memory; the default one is the thread's own (the entry point of CUDA 8.0 to 11.6).
-        cuStreamWaitValue32_ptsz, since: 8000, simulated: Documented
-    },
+    also: cuStreamWaitValue32_ptsz, since: 8000, simulated: Documented,
+    also: cuStreamWaitValue32_v2, since: 11070, simulated: Documented,
+    also: cuStreamWaitValue32_v2_ptsz, since: 11070, simulated: Documented,
 }
 
-/// Writes a value of 32 bits to memory, in stream order (the entry point of CUDA 8.0 to 11.6).
+/// Writes a value of 32 bits to memory, in stream order.
 fn cuStreamWriteValue32(
     in stream: $crate::abi::CUstream,
     in addr: $crate::abi::CUdeviceptr,
@@ -128,45 +110,12 @@ fn cuStreamWriteValue32(
     library: Cuda, since: 8000, simulated: Documented,
     effects: [Signals Value(addr, value) of stream],
     results: [SUCCESS, INVALID_VALUE, NOT_SUPPORTED],
-    also: {
-        /// Writes a value of 32 bits to memory, in stream order; the default one is the thread's own (the entry point of CUDA 8.0 to 11.6).
-        cuStreamWriteValue32_ptsz, since: 8000, simulated: Documented
-    },
+    also: cuStreamWriteValue32_ptsz, since: 8000, simulated: Documented,
+    also: cuStreamWriteValue32_v2, since: 11070, simulated: Documented,
+    also: cuStreamWriteValue32_v2_ptsz, since: 11070, simulated: Documented,
 }
 
-/// Has the later work of a stream wait for a value of 32 bits in memory.
-fn cuStreamWaitValue32_v2(
-    in stream: $crate::abi::CUstream,
-    in addr: $crate::abi::CUdeviceptr,
-    in value: u32,
-    in flags: u32,
-) -> $crate::abi::CUresult {
-    library: Cuda, since: 11070, simulated: Documented,
-    effects: [Awaits Value(addr, value) of stream],
-    results: [SUCCESS, INVALID_VALUE, NOT_SUPPORTED],
-    also: {
-        /// Has the later work of a stream wait for a value of 32 bits in memory; the default one is the thread's own.
-        cuStreamWaitValue32_v2_ptsz, since: 11070, simulated: Documented
-    },
-}
-
-/// Writes a value of 32 bits to memory, in stream order.
-fn cuStreamWriteValue32_v2(
-    in stream: $crate::abi::CUstream,
-    in addr: $crate::abi::CUdeviceptr,
-    in value: u32,
-    in flags: u32,
-) -> $crate::abi::CUresult {
-    library: Cuda, since: 11070, simulated: Documented,
-    effects: [Signals Value(addr, value) of stream],
-    results: [SUCCESS, INVALID_VALUE, NOT_SUPPORTED],
-    also: {
-        /// Writes a value of 32 bits to memory, in stream order; the default one is the thread's own.
-        cuStreamWriteValue32_v2_ptsz, since: 11070, simulated: Documented
-    },
-}
-
-/// Has the later work of a stream wait for a value of 64 bits in memory (the entry point of CUDA 9.0 to 11.6).
+/// Has the later work of a stream wait for a value of 64 bits in memory.
 fn cuStreamWaitValue64(
     in stream: $crate::abi::CUstream,
     in addr: $crate::abi::CUdeviceptr,
@@ -176,13 +125,12 @@ fn cuStreamWaitValue64(
     library: Cuda, since: 9000, simulated: Documented,
     effects: [Awaits Value(addr, value) of stream],
     results: [SUCCESS, INVALID_VALUE, NOT_SUPPORTED],
-    also: {
-        /// Has the later work of a stream wait for a value of 64 bits in memory; the default one is the thread's own (the entry point of CUDA 9.0 to 11.6).
-        cuStreamWaitValue64_ptsz, since: 9000, simulated: Documented
-    },
+    also: cuStreamWaitValue64_ptsz, since: 9000, simulated: Documented,
+    also: cuStreamWaitValue64_v2, since: 11070, simulated: Documented,
+    also: cuStreamWaitValue64_v2_ptsz, since: 11070, simulated: Documented,
 }
 
-/// Writes a value of 64 bits to memory, in stream order (the entry point of CUDA 9.0 to 11.6).
+/// Writes a value of 64 bits to memory, in stream order.
 fn cuStreamWriteValue64(
     in stream: $crate::abi::CUstream,
     in addr: $crate::abi::CUdeviceptr,
@@ -192,45 +140,12 @@ fn cuStreamWriteValue64(
     library: Cuda, since: 9000, simulated: Documented,
     effects: [Signals Value(addr, value) of stream],
     results: [SUCCESS, INVALID_VALUE, NOT_SUPPORTED],
-    also: {
-        /// Writes a value of 64 bits to memory, in stream order; the default one is the thread's own (the entry point of CUDA 9.0 to 11.6).
-        cuStreamWriteValue64_ptsz, since: 9000, simulated: Documented
-    },
+    also: cuStreamWriteValue64_ptsz, since: 9000, simulated: Documented,
+    also: cuStreamWriteValue64_v2, since: 11070, simulated: Documented,
+    also: cuStreamWriteValue64_v2_ptsz, since: 11070, simulated: Documented,
 }
 
-/// Has the later work of a stream wait for a value of 64 bits in memory.
-fn cuStreamWaitValue64_v2(
-    in stream: $crate::abi::CUstream,
-    in addr: $crate::abi::CUdeviceptr,
-    in value: u64,
-    in flags: u32,
-) -> $crate::abi::CUresult {
-    library: Cuda, since: 11070, simulated: Documented,
-    effects: [Awaits Value(addr, value) of stream],
-    results: [SUCCESS, INVALID_VALUE, NOT_SUPPORTED],
-    also: {
-        /// Has the later work of a stream wait for a value of 64 bits in memory; the default one is the thread's own.
-        cuStreamWaitValue64_v2_ptsz, since: 11070, simulated: Documented
-    },
-}
-
-/// Writes a value of 64 bits to memory, in stream order.
-fn cuStreamWriteValue64_v2(
-    in stream: $crate::abi::CUstream,
-    in addr: $crate::abi::CUdeviceptr,
-    in value: u64,
-    in flags: u32,
-) -> $crate::abi::CUresult {
-    library: Cuda, since: 11070, simulated: Documented,
-    effects: [Signals Value(addr, value) of stream],
-    results: [SUCCESS, INVALID_VALUE, NOT_SUPPORTED],
-    also: {
-        /// Writes a value of 64 bits to memory, in stream order; the default one is the thread's own.
-        cuStreamWriteValue64_v2_ptsz, since: 11070, simulated: Documented
-    },
-}
-
-/// Has a stream wait for values in memory, and write some (the entry point of CUDA 8.0 to 11.6).
+/// Has a stream wait for values in memory, and write some.
 fn cuStreamBatchMemOp(
     in stream: $crate::abi::CUstream,
     in count: u32,
@@ -240,26 +155,9 @@ fn cuStreamBatchMemOp(
     library: Cuda, since: 8000, simulated: Documented,
     effects: [Posts Values(paramArray) of stream to count],
     results: [SUCCESS, INVALID_VALUE, NOT_SUPPORTED],
-    also: {
-        /// Has a stream wait for values in memory, and write some; the default one is the thread's own (the entry point of CUDA 8.0 to 11.6).
-        cuStreamBatchMemOp_ptsz, since: 8000, simulated: Documented
-    },
-}
-
-/// Has a stream wait for values in memory, and write some.
-fn cuStreamBatchMemOp_v2(
-    in stream: $crate::abi::CUstream,
-    in count: u32,
-    in paramArray: $crate::abi::HostAddress,
-    in flags: u32,
-) -> $crate::abi::CUresult {
-    library: Cuda, since: 11070, simulated: Documented,
-    effects: [Posts Values(paramArray) of stream to count],
-    results: [SUCCESS, INVALID_VALUE, NOT_SUPPORTED],
-    also: {
-        /// Has a stream wait for values in memory, and write some; the default one is the thread's own.
-        cuStreamBatchMemOp_v2_ptsz, since: 11070, simulated: Documented
-    },
+    also: cuStreamBatchMemOp_ptsz, since: 8000, simulated: Documented,
+    also: cuStreamBatchMemOp_v2, since: 11070, simulated: Documented,
+    also: cuStreamBatchMemOp_v2_ptsz, since: 11070, simulated: Documented,
 }
 
 /// Calls a function of the program, in stream order.
@@ -272,10 +170,7 @@ fn cuLaunchHostFunc(
     effects: [Runs Host(function) of hStream],
     results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_HANDLE, NOT_SUPPORTED],
     seen: [INVALID_VALUE],
-    also: {
-        /// Calls a function of the program, in stream order; the default one is the thread's own.
-        cuLaunchHostFunc_ptsz, since: 10000, simulated: Documented
-    },
+    also: cuLaunchHostFunc_ptsz, since: 10000, simulated: Documented,
 }
 
 /// Calls a function of the program when the work of a stream is done.
@@ -288,10 +183,7 @@ fn cuStreamAddCallback(
     library: Cuda, since: 5000, simulated: Documented,
     effects: [Runs Host(callback) of hStream],
     results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_HANDLE, NOT_SUPPORTED],
-    also: {
-        /// Calls a function of the program when the work of a stream is done; the default one is the thread's own.
-        cuStreamAddCallback_ptsz, since: 7000, simulated: Documented
-    },
+    also: cuStreamAddCallback_ptsz, since: 7000, simulated: Documented,
 }
 
     } };

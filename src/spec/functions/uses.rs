@@ -17,10 +17,7 @@ fn cuMemcpyHtoD_v2(
     library: Cuda, since: 3020, simulated: Recorded,
     effects: [Uses Memory(dstDevice) from srcHost sized ByteCount],
     results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE],
-    also: {
-        /// Copies from the host to device memory, in the order of the thread's own default stream.
-        cuMemcpyHtoD_v2_ptds, since: 7000, simulated: Documented
-    },
+    also: cuMemcpyHtoD_v2_ptds, since: 7000, simulated: Documented,
 }
 
 /// Copies from the host to device memory, in stream order.
@@ -33,10 +30,7 @@ fn cuMemcpyHtoDAsync_v2(
     library: Cuda, since: 3020, simulated: Documented,
     effects: [Uses Memory(dstDevice) from srcHost sized ByteCount],
     results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE, INVALID_HANDLE],
-    also: {
-        /// Copies from the host to device memory, in stream order; the default one is the thread's own.
-        cuMemcpyHtoDAsync_v2_ptsz, since: 7000, simulated: Documented
-    },
+    also: cuMemcpyHtoDAsync_v2_ptsz, since: 7000, simulated: Documented,
 }
 
 /// Copies from device memory to the host.
@@ -49,10 +43,7 @@ fn cuMemcpyDtoH_v2(
     effects: [Uses Memory(srcDevice) sized ByteCount to dstHost],
     results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE],
     seen: [CONTEXT_IS_DESTROYED],
-    also: {
-        /// Copies from device memory to the host, in the order of the thread's own default stream.
-        cuMemcpyDtoH_v2_ptds, since: 7000, simulated: Documented
-    },
+    also: cuMemcpyDtoH_v2_ptds, since: 7000, simulated: Documented,
 }
 
 /// Copies from device memory to the host, in stream order.
@@ -65,10 +56,7 @@ fn cuMemcpyDtoHAsync_v2(
     library: Cuda, since: 3020, simulated: Recorded,
     effects: [Uses Memory(srcDevice) sized ByteCount to dstHost],
     results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE, INVALID_HANDLE],
-    also: {
-        /// Copies from device memory to the host, in stream order; the default one is the thread's own.
-        cuMemcpyDtoHAsync_v2_ptsz, since: 7000, simulated: Documented
-    },
+    also: cuMemcpyDtoHAsync_v2_ptsz, since: 7000, simulated: Documented,
 }
 
 /// Sets device memory, as bytes.
@@ -80,10 +68,7 @@ fn cuMemsetD8_v2(
     library: Cuda, since: 3020, simulated: Recorded,
     effects: [Uses Memory(dstDevice) sized N of uc],
     results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE],
-    also: {
-        /// Sets device memory, as bytes, in the order of the thread's own default stream.
-        cuMemsetD8_v2_ptds, since: 7000, simulated: Documented
-    },
+    also: cuMemsetD8_v2_ptds, since: 7000, simulated: Documented,
 }
 
 /// Sets device memory, as bytes, in stream order.
@@ -96,10 +81,7 @@ fn cuMemsetD8Async(
     library: Cuda, since: 3020, simulated: Documented,
     effects: [Uses Memory(dstDevice) sized N of uc],
     results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE, INVALID_HANDLE],
-    also: {
-        /// Sets device memory, as bytes, in stream order; the default one is the thread's own.
-        cuMemsetD8Async_ptsz, since: 7000, simulated: Documented
-    },
+    also: cuMemsetD8Async_ptsz, since: 7000, simulated: Documented,
 }
 
 /// Sets rows of device memory, as bytes.
@@ -113,10 +95,7 @@ fn cuMemsetD2D8_v2(
     library: Cuda, since: 3020, simulated: Recorded,
     effects: [Uses Memory(dstDevice) sized Width of uc to Height at dstPitch],
     results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE],
-    also: {
-        /// Sets rows of device memory, as bytes, in the order of the thread's own default stream.
-        cuMemsetD2D8_v2_ptds, since: 7000, simulated: Documented
-    },
+    also: cuMemsetD2D8_v2_ptds, since: 7000, simulated: Documented,
 }
 
 /// Sets rows of device memory, as bytes, in stream order.
@@ -131,10 +110,7 @@ fn cuMemsetD2D8Async(
     library: Cuda, since: 3020, simulated: Documented,
     effects: [Uses Memory(dstDevice) sized Width of uc to Height at dstPitch],
     results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE, INVALID_HANDLE],
-    also: {
-        /// Sets rows of device memory, as bytes, in stream order; the default one is the thread's own.
-        cuMemsetD2D8Async_ptsz, since: 7000, simulated: Documented
-    },
+    also: cuMemsetD2D8Async_ptsz, since: 7000, simulated: Documented,
 }
 
 /// Sets device memory, as 16-bit numbers.
@@ -146,10 +122,7 @@ fn cuMemsetD16_v2(
     library: Cuda, since: 3020, simulated: Recorded,
     effects: [Uses Memory(dstDevice) sized N of us],
     results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE],
-    also: {
-        /// Sets device memory, as 16-bit numbers, in the order of the thread's own default stream.
-        cuMemsetD16_v2_ptds, since: 7000, simulated: Documented
-    },
+    also: cuMemsetD16_v2_ptds, since: 7000, simulated: Documented,
 }
 
 /// Sets device memory, as 16-bit numbers, in stream order.
@@ -162,10 +135,7 @@ fn cuMemsetD16Async(
     library: Cuda, since: 3020, simulated: Documented,
     effects: [Uses Memory(dstDevice) sized N of us],
     results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE, INVALID_HANDLE],
-    also: {
-        /// Sets device memory, as 16-bit numbers, in stream order; the default one is the thread's own.
-        cuMemsetD16Async_ptsz, since: 7000, simulated: Documented
-    },
+    also: cuMemsetD16Async_ptsz, since: 7000, simulated: Documented,
 }
 
 /// Sets rows of device memory, as 16-bit numbers.
@@ -179,10 +149,7 @@ fn cuMemsetD2D16_v2(
     library: Cuda, since: 3020, simulated: Documented,
     effects: [Uses Memory(dstDevice) sized Width of us to Height at dstPitch],
     results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE],
-    also: {
-        /// Sets rows of device memory, as 16-bit numbers, in the order of the thread's own default stream.
-        cuMemsetD2D16_v2_ptds, since: 7000, simulated: Documented
-    },
+    also: cuMemsetD2D16_v2_ptds, since: 7000, simulated: Documented,
 }
 
 /// Sets rows of device memory, as 16-bit numbers, in stream order.
@@ -197,10 +164,7 @@ fn cuMemsetD2D16Async(
     library: Cuda, since: 3020, simulated: Documented,
     effects: [Uses Memory(dstDevice) sized Width of us to Height at dstPitch],
     results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE, INVALID_HANDLE],
-    also: {
-        /// Sets rows of device memory, as 16-bit numbers, in stream order; the default one is the thread's own.
-        cuMemsetD2D16Async_ptsz, since: 7000, simulated: Documented
-    },
+    also: cuMemsetD2D16Async_ptsz, since: 7000, simulated: Documented,
 }
 
 /// Sets device memory, as 32-bit numbers.
@@ -212,10 +176,7 @@ fn cuMemsetD32_v2(
     library: Cuda, since: 3020, simulated: Recorded,
     effects: [Uses Memory(dstDevice) sized N of ui],
     results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE],
-    also: {
-        /// Sets device memory, as 32-bit numbers, in the order of the thread's own default stream.
-        cuMemsetD32_v2_ptds, since: 7000, simulated: Documented
-    },
+    also: cuMemsetD32_v2_ptds, since: 7000, simulated: Documented,
 }
 
 /// Sets device memory, as 32-bit numbers, in stream order.
@@ -228,10 +189,7 @@ fn cuMemsetD32Async(
     library: Cuda, since: 3020, simulated: Documented,
     effects: [Uses Memory(dstDevice) sized N of ui],
     results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE, INVALID_HANDLE],
-    also: {
-        /// Sets device memory, as 32-bit numbers, in stream order; the default one is the thread's own.
-        cuMemsetD32Async_ptsz, since: 7000, simulated: Documented
-    },
+    also: cuMemsetD32Async_ptsz, since: 7000, simulated: Documented,
 }
 
 /// Sets rows of device memory, as 32-bit numbers.
@@ -245,10 +203,7 @@ fn cuMemsetD2D32_v2(
     library: Cuda, since: 3020, simulated: Documented,
     effects: [Uses Memory(dstDevice) sized Width of ui to Height at dstPitch],
     results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE],
-    also: {
-        /// Sets rows of device memory, as 32-bit numbers, in the order of the thread's own default stream.
-        cuMemsetD2D32_v2_ptds, since: 7000, simulated: Documented
-    },
+    also: cuMemsetD2D32_v2_ptds, since: 7000, simulated: Documented,
 }
 
 /// Sets rows of device memory, as 32-bit numbers, in stream order.
@@ -263,10 +218,7 @@ fn cuMemsetD2D32Async(
     library: Cuda, since: 3020, simulated: Documented,
     effects: [Uses Memory(dstDevice) sized Width of ui to Height at dstPitch],
     results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE, INVALID_HANDLE],
-    also: {
-        /// Sets rows of device memory, as 32-bit numbers, in stream order; the default one is the thread's own.
-        cuMemsetD2D32Async_ptsz, since: 7000, simulated: Documented
-    },
+    also: cuMemsetD2D32Async_ptsz, since: 7000, simulated: Documented,
 }
 
 /// Copies rows.
@@ -276,10 +228,7 @@ fn cuMemcpy2D_v2(
     library: Cuda, since: 3020, simulated: Recorded,
     effects: [Uses Memory(pCopy)],
     results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE],
-    also: {
-        /// Copies rows, in the order of the thread's own default stream.
-        cuMemcpy2D_v2_ptds, since: 7000, simulated: Documented
-    },
+    also: cuMemcpy2D_v2_ptds, since: 7000, simulated: Documented,
 }
 
 /// Copies rows, in stream order.
@@ -290,10 +239,7 @@ fn cuMemcpy2DAsync_v2(
     library: Cuda, since: 3020, simulated: Documented,
     effects: [Uses Memory(pCopy)],
     results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE, INVALID_HANDLE],
-    also: {
-        /// Copies rows, in stream order; the default one is the thread's own.
-        cuMemcpy2DAsync_v2_ptsz, since: 7000, simulated: Documented
-    },
+    also: cuMemcpy2DAsync_v2_ptsz, since: 7000, simulated: Documented,
 }
 
 /// Copies rows of any pitch.
@@ -303,10 +249,7 @@ fn cuMemcpy2DUnaligned_v2(
     library: Cuda, since: 3020, simulated: Documented,
     effects: [Uses Memory(pCopy)],
     results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE],
-    also: {
-        /// Copies rows of any pitch, in the order of the thread's own default stream.
-        cuMemcpy2DUnaligned_v2_ptds, since: 7000, simulated: Documented
-    },
+    also: cuMemcpy2DUnaligned_v2_ptds, since: 7000, simulated: Documented,
 }
 
 /// Copies slices of rows.
@@ -316,10 +259,7 @@ fn cuMemcpy3D_v2(
     library: Cuda, since: 3020, simulated: Documented,
     effects: [Uses Memory(pCopy)],
     results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE],
-    also: {
-        /// Copies slices of rows, in the order of the thread's own default stream.
-        cuMemcpy3D_v2_ptds, since: 7000, simulated: Documented
-    },
+    also: cuMemcpy3D_v2_ptds, since: 7000, simulated: Documented,
 }
 
 /// Copies slices of rows, in stream order.
@@ -330,10 +270,7 @@ fn cuMemcpy3DAsync_v2(
     library: Cuda, since: 3020, simulated: Documented,
     effects: [Uses Memory(pCopy)],
     results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE, INVALID_HANDLE],
-    also: {
-        /// Copies slices of rows, in stream order; the default one is the thread's own.
-        cuMemcpy3DAsync_v2_ptsz, since: 7000, simulated: Documented
-    },
+    also: cuMemcpy3DAsync_v2_ptsz, since: 7000, simulated: Documented,
 }
 
 /// Copies slices of rows between two contexts.
@@ -343,10 +280,7 @@ fn cuMemcpy3DPeer(
     library: Cuda, since: 4000, simulated: Documented,
     effects: [Uses Memory(pCopy)],
     results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE],
-    also: {
-        /// Copies slices of rows between two contexts, in the order of the thread's own default stream.
-        cuMemcpy3DPeer_ptds, since: 7000, simulated: Documented
-    },
+    also: cuMemcpy3DPeer_ptds, since: 7000, simulated: Documented,
 }
 
 /// Copies slices of rows between two contexts, in stream order.
@@ -357,13 +291,10 @@ fn cuMemcpy3DPeerAsync(
     library: Cuda, since: 4000, simulated: Documented,
     effects: [Uses Memory(pCopy)],
     results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE, INVALID_HANDLE],
-    also: {
-        /// Copies slices of rows between two contexts, in stream order; the default one is the thread's own.
-        cuMemcpy3DPeerAsync_ptsz, since: 7000, simulated: Documented
-    },
+    also: cuMemcpy3DPeerAsync_ptsz, since: 7000, simulated: Documented,
 }
 
-/// Does several copies, in stream order (the entry point of CUDA 12.8).
+/// Does several copies, in stream order.
 fn cuMemcpyBatchAsync(
     in dsts: $crate::abi::HostAddress,
     in srcs: $crate::abi::HostAddress,
@@ -378,10 +309,7 @@ fn cuMemcpyBatchAsync(
     library: Cuda, since: 12080, simulated: Documented,
     effects: [UsesEach Memory(dsts, srcs) sized sizes to count],
     results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_VALUE],
-    also: {
-        /// Does several copies, in stream order; the default one is the thread's own (the entry point of CUDA 12.8).
-        cuMemcpyBatchAsync_ptsz, since: 12080, simulated: Documented
-    },
+    also: cuMemcpyBatchAsync_ptsz, since: 12080, simulated: Documented,
 }
 
 /// Does several copies, in stream order.
@@ -398,13 +326,10 @@ fn cuMemcpyBatchAsync_v2(
     library: Cuda, since: 13000, simulated: Documented,
     effects: [UsesEach Memory(dsts, srcs) sized sizes to count],
     results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_VALUE],
-    also: {
-        /// Does several copies, in stream order; the default one is the thread's own.
-        cuMemcpyBatchAsync_v2_ptsz, since: 13000, simulated: Documented
-    },
+    also: cuMemcpyBatchAsync_v2_ptsz, since: 13000, simulated: Documented,
 }
 
-/// Does several copies of slices of rows, in stream order (the entry point of CUDA 12.8).
+/// Does several copies of slices of rows, in stream order.
 fn cuMemcpy3DBatchAsync(
     in numOps: usize,
     in opList: $crate::abi::HostAddress,
@@ -415,10 +340,7 @@ fn cuMemcpy3DBatchAsync(
     library: Cuda, since: 12080, simulated: Documented,
     effects: [UsesEach Memory(opList) to numOps],
     results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_VALUE],
-    also: {
-        /// Does several copies of slices of rows, in stream order; the default one is the thread's own (the entry point of CUDA 12.8).
-        cuMemcpy3DBatchAsync_ptsz, since: 12080, simulated: Documented
-    },
+    also: cuMemcpy3DBatchAsync_ptsz, since: 12080, simulated: Documented,
 }
 
 /// Does several copies of slices of rows, in stream order.
@@ -431,10 +353,7 @@ fn cuMemcpy3DBatchAsync_v2(
     library: Cuda, since: 13000, simulated: Documented,
     effects: [UsesEach Memory(opList) to numOps],
     results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_VALUE],
-    also: {
-        /// Does several copies of slices of rows, in stream order; the default one is the thread's own.
-        cuMemcpy3DBatchAsync_v2_ptsz, since: 13000, simulated: Documented
-    },
+    also: cuMemcpy3DBatchAsync_v2_ptsz, since: 13000, simulated: Documented,
 }
 
 /// Copies from device memory into an array.
@@ -447,10 +366,7 @@ fn cuMemcpyDtoA_v2(
     library: Cuda, since: 3020, simulated: Recorded,
     effects: [Uses Memory(srcDevice) sized ByteCount],
     results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE],
-    also: {
-        /// Copies from device memory into an array, in the order of the thread's own default stream.
-        cuMemcpyDtoA_v2_ptds, since: 7000, simulated: Documented
-    },
+    also: cuMemcpyDtoA_v2_ptds, since: 7000, simulated: Documented,
 }
 
 /// Copies from an array to device memory.
@@ -463,10 +379,7 @@ fn cuMemcpyAtoD_v2(
     library: Cuda, since: 3020, simulated: Recorded,
     effects: [Uses Memory(dstDevice) sized ByteCount],
     results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE],
-    also: {
-        /// Copies from an array to device memory, in the order of the thread's own default stream.
-        cuMemcpyAtoD_v2_ptds, since: 7000, simulated: Documented
-    },
+    also: cuMemcpyAtoD_v2_ptds, since: 7000, simulated: Documented,
 }
 
 /// Moves managed memory to a device ahead of its use, in stream order.
@@ -479,10 +392,7 @@ fn cuMemPrefetchAsync(
     library: Cuda, since: 8000, simulated: Recorded,
     effects: [Uses Memory(devPtr) sized count],
     results: [SUCCESS, INVALID_VALUE, INVALID_DEVICE],
-    also: {
-        /// Moves managed memory to a device ahead of its use, in stream order; the default one is the thread's own.
-        cuMemPrefetchAsync_ptsz, since: 8000, simulated: Documented
-    },
+    also: cuMemPrefetchAsync_ptsz, since: 8000, simulated: Documented,
 }
 
 /// Moves managed memory to a place ahead of its use, in stream order.
@@ -496,10 +406,7 @@ fn cuMemPrefetchAsync_v2(
     library: Cuda, since: 12020, simulated: Documented,
     effects: [Uses Memory(devPtr) sized count],
     results: [SUCCESS, INVALID_VALUE, INVALID_DEVICE],
-    also: {
-        /// Moves managed memory to a place ahead of its use, in stream order; the default one is the thread's own.
-        cuMemPrefetchAsync_v2_ptsz, since: 12020, simulated: Documented
-    },
+    also: cuMemPrefetchAsync_v2_ptsz, since: 12020, simulated: Documented,
 }
 
 /// Launches a kernel, in stream order.
@@ -520,10 +427,7 @@ fn cuLaunchKernel(
     effects: [Launches Function(f) from kernelParams of extra],
     results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_HANDLE, INVALID_IMAGE, INVALID_VALUE,
               LAUNCH_FAILED, LAUNCH_OUT_OF_RESOURCES, LAUNCH_TIMEOUT, LAUNCH_INCOMPATIBLE_TEXTURING, SHARED_OBJECT_INIT_FAILED, NOT_FOUND],
-    also: {
-        /// Launches a kernel, in stream order; the default one is the thread's own.
-        cuLaunchKernel_ptsz, since: 7000, simulated: Inferred
-    },
+    also: cuLaunchKernel_ptsz, since: 7000, simulated: Inferred,
 }
 
 /// Launches a kernel whose blocks wait for each other, in stream order.
@@ -544,10 +448,7 @@ fn cuLaunchCooperativeKernel(
     results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_HANDLE, INVALID_IMAGE, INVALID_VALUE,
               LAUNCH_FAILED, LAUNCH_OUT_OF_RESOURCES, LAUNCH_TIMEOUT, LAUNCH_INCOMPATIBLE_TEXTURING, COOPERATIVE_LAUNCH_TOO_LARGE,
               SHARED_OBJECT_INIT_FAILED],
-    also: {
-        /// Launches a kernel whose blocks wait for each other, in stream order; the default one is the thread's own.
-        cuLaunchCooperativeKernel_ptsz, since: 9000, simulated: Inferred
-    },
+    also: cuLaunchCooperativeKernel_ptsz, since: 9000, simulated: Inferred,
 }
 
 /// Launches a kernel as a structure says, in stream order.
@@ -562,10 +463,7 @@ fn cuLaunchKernelEx(
     results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_HANDLE, INVALID_IMAGE, INVALID_VALUE,
               LAUNCH_FAILED, LAUNCH_OUT_OF_RESOURCES, LAUNCH_TIMEOUT, LAUNCH_INCOMPATIBLE_TEXTURING, COOPERATIVE_LAUNCH_TOO_LARGE,
               SHARED_OBJECT_INIT_FAILED, NOT_FOUND],
-    also: {
-        /// Launches a kernel as a structure says, in stream order; the default one is the thread's own.
-        cuLaunchKernelEx_ptsz, since: 11060, simulated: Inferred
-    },
+    also: cuLaunchKernelEx_ptsz, since: 11060, simulated: Inferred,
 }
 
     } };

@@ -278,10 +278,7 @@ fn cuMemAllocFromPoolAsync(
     library: Cuda, since: 11020, simulated: Recorded,
     effects: [Makes Pointer(dptr) sized bytesize of pool],
     results: [SUCCESS, INVALID_VALUE, NOT_INITIALIZED, INVALID_CONTEXT, NOT_SUPPORTED, OUT_OF_MEMORY],
-    also: {
-        /// Allocates memory of a pool in the order of the thread's own default stream.
-        cuMemAllocFromPoolAsync_ptsz, since: 11020, simulated: Documented
-    },
+    also: cuMemAllocFromPoolAsync_ptsz, since: 11020, simulated: Documented,
 }
 
 /// Makes a multicast object, to which devices are added and memory of theirs is bound; it is an allocation that is exported, mapped and released as others.
