@@ -411,8 +411,11 @@ static void in_user(struct hold *it) {
         if (IS("close-graph")) cuGraphLaunch(graph.exec, stream);
     }
     if (IS("close-capture")) {
-        OK(cuStreamBeginCapture_v2(stream, RELAXED)), OK(cuMemcpyAsync(own, p, BYTES, stream));
-        OK(cuStreamEndCapture(stream, &graph.graph));
+        /* In a new stream: what cupeer asks of it must leave the capture valid. */
+        void *apart;
+        OK(cuStreamCreate(&apart, NON_BLOCKING)), OK(cuStreamBeginCapture_v2(apart, RELAXED));
+        OK(cuMemcpyAsync(own, p, BYTES, apart)), OK(cuMemcpyAsync(own, p, BYTES, apart));
+        OK(cuStreamEndCapture(apart, &graph.graph)), OK(cuStreamDestroy_v2(apart));
         OK(cuIpcCloseMemHandle(first)), cuGraphInstantiateWithFlags(&exec, graph.graph, 0);
     }
     if (IS("owner-graph")) {

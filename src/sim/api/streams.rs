@@ -35,8 +35,7 @@ entry! {
 
     fn cuStreamQuery | cuStreamQuery_ptsz(hStream: CUstream) {
         let mut driver = process::enter()?;
-        let stream = driver.stream(hStream)?;
-        driver.graphs.check_stream(&stream)?;
+        let stream = driver.unless_captured(hStream)?;
         let pending = driver.pending(&stream);
         if !driver.is_done(&pending) {
             return fail(Code::NOT_READY);
@@ -47,8 +46,7 @@ entry! {
     fn cuStreamSynchronize | cuStreamSynchronize_ptsz(hStream: CUstream) {
         let mut context = 0;
         let first = |driver: &mut Driver| {
-            let stream = driver.stream(hStream)?;
-            driver.graphs.check_stream(&stream)?;
+            let stream = driver.unless_captured(hStream)?;
             context = stream.context;
             Ok(driver.pending(&stream))
         };
@@ -76,11 +74,11 @@ entry! {
     }
 
     fn cuStreamGetFlags(hStream: CUstream, flags: *mut u32) {
-        get(flags, |driver| Ok(driver.stream(hStream)?.flags))
+        get(flags, |driver| Ok(driver.unless_captured(hStream)?.flags))
     }
 
     fn cuStreamGetId(hStream: CUstream, streamId: *mut u64) {
-        get(streamId, |driver| Ok(driver.stream(hStream)?.id))
+        get(streamId, |driver| Ok(driver.unless_captured(hStream)?.id))
     }
 
     fn cuStreamGetCtx(hStream: CUstream, pctx: *mut CUcontext) {

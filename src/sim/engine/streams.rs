@@ -44,6 +44,13 @@ impl Driver {
         }
     }
 
+    /// The same for calls that must not be about a stream that captures. Such a call invalidates the capture.
+    pub(crate) fn unless_captured(&mut self, handle: u64) -> Answer<Stream> {
+        let stream = self.stream(handle)?;
+        self.graphs.check_stream(&stream)?;
+        Ok(stream)
+    }
+
     /// `cuStreamDestroy`, which the default streams do not take.
     pub(crate) fn destroy_stream(&mut self, handle: u64) -> Answer {
         let stream = self.streams.map.remove(&handle).ok_or(Code::INVALID_HANDLE)?;

@@ -204,6 +204,8 @@ static void sets(struct link parent, CUdeviceptr opened, CUdeviceptr own, void *
     (void)own, (void)stream, (void)event;
     wait_for(parent);
     OK(cuMemcpyHtoD_v2(opened, &one, sizeof one));
+    /* A copy from pageable memory may return before it has arrived. */
+    OK(cuCtxSynchronize());
     tell(parent);
     wait_for(parent);
     OK(cuIpcCloseMemHandle(opened));
