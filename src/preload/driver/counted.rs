@@ -14,7 +14,7 @@ use core::sync::atomic::{
 };
 use cupeer_spec::effect::Object;
 use cupeer_spec::function::FnId;
-use cupeer_spec::record::counted::{ROW, ROWS, UNFOLLOWED, WORDS, key, live, of_key, of_live, row};
+use cupeer_spec::record::counted::{ROW, ROWS, UNFOLLOWED, WORDS, live, of_key, of_live, row};
 use cupeer_spec::record::slot::MOST_ARGS;
 
 /// The words of an allocation: bits, its row, and its size above.
@@ -189,6 +189,19 @@ pub fn is_shared(address: u64) {
     }
 }
 
+/// The primary contexts that counted memory belongs to, of the first devices; 0 for none. A release asks for one of them: UCX has one for
+/// each message.
+static PRIMARIES: [AtomicU64; 64] = [const { AtomicU64::new(0) }; 64];
+
+/// Notes the device and the context of counted memory.
+pub fn belongs_to(device: i32, context: u64) {
+    if let Some(primary) = PRIMARIES.get(device as usize)
+        && contexts::device_of_created(context).is_none()
+    {
+        primary.store(context, Relaxed);
+    }
+}
+
 /// The context with counted memory that a call is about to end; 0 if it ends none. The driver is not asked: it may have failed.
 pub fn to_be_ended(id: FnId, args: &[u8; MOST_ARGS]) -> u64 {
     let Some(end) = id.spec().ends_context().filter(|_| is_on()) else { return 0 };
@@ -196,19 +209,13 @@ pub fn to_be_ended(id: FnId, args: &[u8; MOST_ARGS]) -> u64 {
     if end.object != Object::Primary {
         return named;
     }
-    let (device, mut primary) = (key(0, Some(named as i32)) >> 48, 0);
-    chunks::each(|chunk| {
-        let context = chunk.context.load(Relaxed);
-        if chunk.device.load(Relaxed) == device && contexts::device_of_created(context).is_none() {
-            primary = context;
-        }
-    });
-    primary
+    PRIMARIES.get(named as usize).map_or(0, |primary| primary.load(Relaxed))
 }
 
 /// Forgets the memory of a context that has ended: the driver knows none at its address any more.
 pub fn context_ended(context: u64) {
     if is_on() && context != 0 {
+        PRIMARIES.iter().for_each(|primary| _ = primary.compare_exchange(context, 0, Relaxed, Relaxed));
         chunks::each(|chunk| {
             let was_its_own = chunk.context.load(Relaxed) == context;
             let is_gone =

@@ -7,6 +7,9 @@ use cupeer_spec::results::Result;
 
 /// Whether the driver knows an event.
 pub fn is_event(event: u64) -> Option<bool> {
+    if event == 0 {
+        return Some(false);
+    }
     let result = relaxed(|| cuEventQuery(event))?;
     Some(result == 0 || result == Result::NOT_READY as i32)
 }

@@ -127,6 +127,7 @@ fn chunk_of(address: u64) -> Option<&'static Chunk> {
     if FIRST.compare_exchange(0, new, Relaxed, Relaxed).is_err_and(|first| first != new) {
         HAS_SEVERAL.store(true, Relaxed);
     }
+    counted::belongs_to(device, context);
     chunk.context.store(context, Relaxed);
     chunk.asked.store(clock::roughly(), Relaxed);
     chunk.device.store(new, Relaxed);
