@@ -2,8 +2,8 @@
 
 Each round runs a program of steps.py alone, with everything off, recorded, and by default. Fails if a result differs,
 if a report finds anything above a note, or if a median is more than 10% above that of the runs alone and above the
-slowest of them. ROUNDS (5) sets the rounds; RECORDS keeps the records of the last round. Ends with status 77 if the
-machine lacks all of the programs.
+slowest of them. ROUNDS (5) sets the rounds, and no round of a program begins after TURNS_SECONDS of it, if that is given; RECORDS
+keeps the records of the last round. Ends with status 77 if the machine lacks all of the programs.
 """
 
 import json
@@ -65,7 +65,11 @@ def compare(cupeer, name, rounds, records):
     Returns None if the machine lacks the program.
     """
     times, results, walls = {}, {}, {mode: [] for mode in MODES}
+    ends = time.monotonic() + float(os.environ.get("TURNS_SECONDS", "inf"))
     for number in range(rounds):
+        if number and time.monotonic() > ends:
+            rounds = number
+            break
         # In four rounds, each mode runs once in each place, and once behind each other: what ran before leaves a device warm.
         for place in (0, 1, 3, 2):
             mode = list(MODES)[(number + place) % len(MODES)]
@@ -80,7 +84,7 @@ def compare(cupeer, name, rounds, records):
             walls[mode].append(wall)
             results.setdefault(result, set()).add(mode)
     good = len(results) == 1
-    print(f"{name}: {'the results differ: ' + str(results) if not good else 'results alike: ' + next(iter(results))}")
+    print(f"{name}, {rounds} rounds: {'the results differ: ' + str(results) if not good else 'results alike: ' + next(iter(results))}")
     for figure, modes in times.items():
         alone = statistics.median(modes["alone"])
         for mode, steps in modes.items():

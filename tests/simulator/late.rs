@@ -4,11 +4,12 @@ use super::{RECORDED, conformance, holds_with, played};
 use crate::support::{done, plain, rounds, sim_library};
 
 /// What reads too early, within a process and between two.
-const RACES: [&str; 11] = [
+const RACES: [&str; 12] = [
     "blocking-copy",
     "other-stream",
     "host",
     "reused-host",
+    "any-order",
     "freed",
     "graph",
     "unmapped",

@@ -117,6 +117,12 @@ fn tell(failed: Option<u64>, index: usize) {
     }
 }
 
+/// The form of a copy by its `CUmemcpySrcAccessOrder`: all but the order of the stream let the source be read at once.
+fn form_of(order: i32) -> Form {
+    const STREAM: i32 = 1;
+    if order == STREAM { Form::InStream } else { Form::SourceFirst }
+}
+
 /// Several copies, in their order. `failed` gets the index of the first one that cannot be done, or of none: all bits.
 fn batch(
     [to, from, sizes]: [u64; 3],
@@ -139,8 +145,12 @@ fn batch(
     // SAFETY: not null, and the caller of the C function promises as many elements.
     let word = |array: u64, index| unsafe { (array as *const u64).add(index).read_unaligned() };
     for index in 0..count {
-        flat(host(word(to, index)), host(word(from, index)), word(sizes, index), Some(stream))
-            .inspect_err(|_| tell(index))?;
+        let group = starts.partition_point(|start| *start <= index) - 1;
+        // `CUmemcpyAttributes` is six words, and its first one is the order.
+        // SAFETY: not null, and the caller of the C function promises one structure for each group.
+        let order = unsafe { (attributes as *const [i32; 6]).add(group).read_unaligned() }[0];
+        let row = Parameters::Row(host(word(to, index)), host(word(from, index)), word(sizes, index));
+        transfer_as(form_of(order), Some(stream), row).inspect_err(|_| tell(index))?;
     }
     Ok(())
 }
@@ -156,7 +166,8 @@ fn batch_of_slices(copies: u64, count: usize, failed: Option<u64>, flags: u64, s
         // SAFETY: not null, and the caller of the C function promises as many elements.
         let copy = unsafe { (copies as *const CUDA_MEMCPY3D_BATCH_OP).add(index).read_unaligned() };
         let [width, height, depth] = copy.extent.map(|length| length as u64);
-        between(copy.dst.into(), copy.src.into(), Shape { width, height, depth }, Some(stream))
+        let shape = Shape { width, height, depth };
+        between(copy.dst.into(), copy.src.into(), shape, form_of(copy.srcAccessOrder), Some(stream))
             .inspect_err(|_| tell(index))?;
     }
     Ok(())
@@ -165,7 +176,12 @@ fn batch_of_slices(copies: u64, count: usize, failed: Option<u64>, flags: u64, s
 /// Looks bytes up, and moves or sets them in the order of a stream; without one, in that of the default stream,
 /// and before the call returns.
 pub(super) fn transfer(stream: Option<u64>, what: Parameters) -> Answer {
-    transfer_as(if stream.is_some() { Form::InStream } else { Form::Blocking }, stream, what)
+    transfer_as(plain(stream), stream, what)
+}
+
+/// The form of a copy that has no attributes.
+fn plain(stream: Option<u64>) -> Form {
+    if stream.is_some() { Form::InStream } else { Form::Blocking }
 }
 
 /// The same as a part of a graph, or in one of the other forms.
@@ -374,14 +390,14 @@ impl<W: Copy + Into<u64>> Rows for CUDA_MEMCPY3D<W> {
 fn rows(copy: In<impl Rows>, stream: Option<u64>) -> Answer {
     process::check()?;
     let (to, from, shape) = copy.required()?.read();
-    between(Corner { context: 0, ..to }, Corner { context: 0, ..from }, shape, stream)
+    between(Corner { context: 0, ..to }, Corner { context: 0, ..from }, shape, plain(stream), stream)
 }
 
-fn between(to: Corner, from: Corner, shape: Shape, stream: Option<u64>) -> Answer {
+fn between(to: Corner, from: Corner, shape: Shape, form: Form, stream: Option<u64>) -> Answer {
     let Shape { width, height, depth } = shape;
     let node =
         CUDA_MEMCPY3D { src: from.into(), dst: to.into(), WidthInBytes: width, Height: height, Depth: depth };
-    transfer(stream, Parameters::Copy(node))
+    transfer_as(form, stream, Parameters::Copy(node))
 }
 
 /// Looks up what is to be copied or set.
@@ -405,7 +421,7 @@ pub(super) fn lookup(driver: &Driver, what: Parameters) -> Answer<Transfer> {
 fn rows_peer(copy: In<CUDA_MEMCPY3D<u64>>, stream: Option<u64>) -> Answer {
     let (to, from, shape) = copy.required()?.read();
     check_contexts(to.context, from.context)?;
-    between(to, from, shape, stream)
+    between(to, from, shape, plain(stream), stream)
 }
 
 fn check_contexts(to: u64, from: u64) -> Answer {

@@ -18,6 +18,8 @@ pub(crate) enum Form {
     /// Without a stream.
     Blocking,
     InStream,
+    /// In a stream, but the source may be read before what the stream does first.
+    SourceFirst,
     InGraph,
 }
 
@@ -87,12 +89,13 @@ impl Driver {
         let is_own =
             |place: &Place| matches!(place, Place::Host(at) if self.memory.containing(*at).is_none());
         let (to, from) = (&transfer.to, transfer.source());
-        let is_staged = form == Form::InStream && from.is_some_and(|(place, _)| is_own(place));
+        let is_staged = form == Form::SourceFirst
+            || form == Form::InStream && from.is_some_and(|(place, _)| is_own(place));
         let contexts = [to.1.context, from.map_or(0, |(_, side)| side.context)];
         let is_between = contexts != [0, 0];
         let waits = match form {
             Form::Blocking => is_between || is_host(&to.0) || from.is_some_and(|(place, _)| is_host(place)),
-            Form::InStream => is_own(&to.0) || is_staged && transfer.shape.bytes() > MOST_STAGED,
+            Form::InStream | Form::SourceFirst => is_own(&to.0) || is_staged && transfer.shape.bytes() > MOST_STAGED,
             Form::InGraph => false,
         };
         if transfer.shape.is_empty() {

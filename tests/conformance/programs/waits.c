@@ -4,6 +4,7 @@
 
 int cuMemsetD8Async(CUdeviceptr, unsigned char, size_t, void *), cuMemcpyDtoDAsync_v2(CUdeviceptr, CUdeviceptr, size_t, void *);
 int cuMemcpyHtoDAsync_v2(CUdeviceptr, const void *, size_t, void *), cuMemcpyDtoHAsync_v2(void *, CUdeviceptr, size_t, void *);
+int cuMemcpyBatchAsync_v2(CUdeviceptr *, CUdeviceptr *, size_t *, size_t, void *, size_t *, size_t, void *);
 int cuStreamSynchronize(void *), cuCtxSynchronize(void), cuEventSynchronize(void *), cuStreamWaitEvent(void *, void *, unsigned);
 int cuMemHostAlloc(void **, size_t, unsigned), cuMemAllocAsync(CUdeviceptr *, size_t, void *), cuMemFreeAsync(CUdeviceptr, void *);
 int cuLaunchHostFunc(void *, void (*)(void *), void *), cuEventElapsedTime(float *, void *, void *);
@@ -70,6 +71,14 @@ static void within(void) {
         memset(pinned, 1, SIZE);
         IS(cuStreamSynchronize(stream), 0);
         say(first(a));
+    } else if (is("any-order")) {
+        // CU_MEMCPY_SRC_ACCESS_ORDER_STREAM or _ANY, the first of the six words of CUmemcpyAttributes.
+        int attributes[6] = {right ? 1 : 3};
+        size_t size = SIZE, group = 0;
+        IS(cuMemsetD8Async(a, 2, SIZE, stream), 0);
+        IS(cuMemcpyBatchAsync_v2(&b, &a, &size, 1, attributes, &group, 1, stream), 0);
+        IS(cuStreamSynchronize(stream), 0);
+        say(first(b));
     } else if (is("pageable")) {
         // It is taken before the call returns.
         memset(bytes, 2, SIZE);
