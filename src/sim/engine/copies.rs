@@ -95,7 +95,9 @@ impl Driver {
         let is_between = contexts != [0, 0];
         let waits = match form {
             Form::Blocking => is_between || is_host(&to.0) || from.is_some_and(|(place, _)| is_host(place)),
-            Form::InStream | Form::SourceFirst => is_own(&to.0) || is_staged && transfer.shape.bytes() > MOST_STAGED,
+            Form::InStream | Form::SourceFirst => {
+                is_own(&to.0) || is_staged && transfer.shape.bytes() > MOST_STAGED
+            }
             Form::InGraph => false,
         };
         if transfer.shape.is_empty() {
